@@ -1,0 +1,285 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// portAttempts is how often another port is tried when a free one was lost to another program.
+const portAttempts = 5
+
+// writeKeys makes the keys and writes those the programs read.
+func (c *ControlPlane) writeKeys() error {
+	keys, err := newPKI(time.Now())
+	if err != nil {
+		return err
+	}
+	c.pki = keys
+	for name, data := range keys.files() {
+		if err := c.run.write(name, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeInputs writes the files that options give.
+func (c *ControlPlane) writeInputs(o Options) error {
+	inputs := map[string][]byte{}
+	for name, data := range o.Files {
+		if !filepath.IsLocal(name) {
+			return &UsageError{Problem: fmt.Sprintf("the file name %q leads out of the run's folder", name)}
+		}
+		inputs[name] = data
+	}
+	if o.AuthorizationConfig != nil {
+		inputs[authorizationFile] = o.AuthorizationConfig
+	}
+	if o.AuditPolicy != nil {
+		inputs[auditPolicyFile] = o.AuditPolicy
+	}
+	for name, data := range inputs {
+		expanded := strings.ReplaceAll(string(data), DirPlaceholder, c.run.path)
+		if err := c.run.write(name, []byte(expanded)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func withReadyTimeout(ctx context.Context, o Options) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, o.ReadyTimeout, fmt.Errorf("not ready within %s", o.ReadyTimeout))
+}
+
+// startAPIServer starts kube-apiserver with these options and waits until it is ready. Only then
+// do they become the control plane's. Called with life held.
+func (c *ControlPlane) startAPIServer(ctx context.Context, o Options, programs Programs) error {
+	ctx, cancel := withReadyTimeout(ctx, o)
+	defer cancel()
+	if err := c.writeInputs(o); err != nil {
+		return err
+	}
+	port := c.Port()
+	for attempt := 1; ; attempt++ {
+		if port == 0 {
+			free, err := freePort()
+			if err != nil {
+				return err
+			}
+			port = free
+		}
+		err := c.tryAPIServer(ctx, o, programs, port)
+		if err == nil || !lostPort(err) {
+			return explain(err, o)
+		}
+		if o.Port != 0 {
+			return &UsageError{
+				Problem: fmt.Sprintf("port %d on %s cannot be used: something listens on it already", port, loopback),
+				Hint:    "choose another port, or none to get a free one",
+				Err:     err,
+			}
+		}
+		if attempt == portAttempts {
+			return err
+		}
+		port = 0
+	}
+}
+
+// tryAPIServer starts kube-apiserver on a port and waits until it is ready.
+func (c *ControlPlane) tryAPIServer(ctx context.Context, o Options, programs Programs, port int) error {
+	begin := time.Now()
+	stdout, audit, closeStdout, err := c.auditOutput(o)
+	if err != nil {
+		return err
+	}
+	defer closeStdout()
+	p, err := startProcess(processSpec{
+		name:   "kube-apiserver",
+		path:   programs.KubeAPIServer,
+		args:   apiServerArgs(o, port, c.run.path),
+		dir:    c.run.path,
+		stdout: stdout,
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.apiServer, c.port, c.audit = p, port, audit
+	c.mu.Unlock()
+	if err := c.waitReady(ctx, p); err != nil {
+		return errors.Join(err, p.stop(0))
+	}
+	if err := c.writeKubeconfig(); err != nil {
+		return errors.Join(err, p.stop(0))
+	}
+	c.mu.Lock()
+	c.opts, c.programs, c.readyIn = o, programs, time.Since(begin)
+	c.mu.Unlock()
+	c.watch(p)
+	return nil
+}
+
+// auditOutput is kube-apiserver's standard output, which carries audit events and nothing else.
+func (c *ControlPlane) auditOutput(o Options) (io.Writer, *lineWriter, func(), error) {
+	none := func() {}
+	switch {
+	case o.AuditPolicy == nil:
+		return nil, nil, none, nil
+	case o.AuditSink != nil:
+		lines := &lineWriter{to: o.AuditSink}
+		return lines, lines, none, nil
+	}
+	path := filepath.Join(c.run.path, auditFile)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, none, folderError("state folder", c.run.path, StateVariable, err)
+	}
+	return file, nil, func() { _ = file.Close() }, nil
+}
+
+// waitReady polls the API server until it is ready, or until it or etcd has ended.
+func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
+	const interval = 20 * time.Millisecond
+	tlsConfig, err := rest.TLSConfigFor(c.Admin())
+	if err != nil {
+		return err
+	}
+	// Not a client of client-go's: those share connections, which then outlive the control plane.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig}}
+	defer client.CloseIdleConnections()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	// /readyz does not wait for the namespaces every client expects.
+	pending := []string{"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"}
+	for {
+		for len(pending) > 0 && answersOK(ctx, client, c.url()+pending[0]) {
+			pending = pending[1:]
+		}
+		if len(pending) == 0 {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return p.ended()
+		case <-c.etcd.done:
+			return c.etcd.ended()
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		case <-ctx.Done():
+			return p.notReady(context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// answersOK tells whether a GET is answered with 200.
+func answersOK(ctx context.Context, client *http.Client, url string) bool {
+	const timeout = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, err = io.Copy(io.Discard, response.Body)
+	return err == nil && response.StatusCode == http.StatusOK
+}
+
+// RestartAPIServer ends kube-apiserver in order and starts it with changed options on the same
+// etcd, with the same keys and, unless another program has taken it, on the same port: another
+// Release is an upgrade or a downgrade. change may alter everything but Dir, Keep and the etcd
+// options, which have no effect any more; it may be nil. On an error no API server runs and the
+// options are as before, so that RestartAPIServer may be called again. The context bounds it,
+// and Stop ends it early.
+func (c *ControlPlane) RestartAPIServer(ctx context.Context, change func(*Options)) error {
+	o := c.Options()
+	if change != nil {
+		change(&o)
+	}
+	o, err := o.complete()
+	if err != nil {
+		return err
+	}
+	programs, err := findPrograms(ctx, o)
+	if err != nil {
+		return err
+	}
+	c.life.Lock()
+	defer c.life.Unlock()
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("the API server cannot be restarted: %w", err)
+	}
+	if err := c.apiServer.stop(shutdownGrace); err != nil {
+		return err
+	}
+	if o.Port != 0 && o.Port != c.Port() {
+		if err := claimPort(o.Port); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.port = o.Port
+		c.mu.Unlock()
+	}
+	return c.startAPIServer(ctx, o, programs)
+}
+
+// lostPort tells whether a process ended because its port was taken.
+func lostPort(err error) bool {
+	var failed *ProcessError
+	return errors.As(err, &failed) && strings.Contains(failed.Reason, "address already in use")
+}
+
+// userReasons are messages with which kube-apiserver refuses what it was asked, and what to do
+// about each.
+var userReasons = []struct{ text, hint string }{
+	{"unrecognized feature gate", "check the gate's spelling, or choose a version that has it"},
+	{"cannot set feature gate", "leave the gate at its default, or choose a version where it can be set"},
+	{"invalid value of", "set a gate to true or false"},
+	{"emulation version", "emulate a version in the range it names"},
+	{"unknown flag", "leave the argument out, or choose a version that has it"},
+	{"invalid argument", "correct the argument"},
+	{"failed to load AuthorizationConfiguration", "correct the AuthorizationConfiguration"},
+	{"loading audit policy file", "correct the audit policy"},
+}
+
+// explain turns a kube-apiserver that refused its arguments into a [*UsageError].
+func explain(err error, o Options) error {
+	var failed *ProcessError
+	if !errors.As(err, &failed) || failed.Reason == "" || failed.Process != "kube-apiserver" {
+		return err
+	}
+	for _, known := range userReasons {
+		if strings.Contains(failed.Reason, known.text) {
+			return &UsageError{
+				Problem: fmt.Sprintf("kube-apiserver, asked for as %s, refused to start: %s", o.Release.Version, failed.Reason),
+				Hint:    known.hint,
+				Err:     err,
+			}
+		}
+	}
+	return err
+}
+
+func (c *ControlPlane) url() string {
+	return "https://" + net.JoinHostPort(loopback, strconv.Itoa(c.Port()))
+}

@@ -1,0 +1,154 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// CacheVariable names the environment variable that moves the cache of built programs.
+const CacheVariable = "AUTHZCONF_CACHE"
+
+// Binaries finds etcd and kube-apiserver. In order: the program named by
+// TEST_ASSET_KUBE_APISERVER or TEST_ASSET_ETCD; the one in the folder KUBEBUILDER_ASSETS; one
+// built before, in the cache; a build from the pinned module, with the Go toolchain. A variable
+// that is set but names no program is a [*UsageError]: silently running another one would make
+// every result wrong.
+//
+// Programs named by variables may be of any version, whatever release was asked for: whoever
+// needs to know has to ask the running server.
+//
+// The zero value is ready for use.
+type Binaries struct {
+	// CacheDir is where built programs are kept. If unset, AUTHZCONF_CACHE or authzconf in the
+	// user's cache folder. kube-apiserver takes about 110 MB a release.
+	CacheDir string
+	// Progress receives lines while a program is being built, one every few seconds, each in one
+	// Write and never two at a time; nothing when it need not be built. If nil, nothing is
+	// reported.
+	Progress io.Writer
+
+	// goCommand is the go command; tests name others.
+	goCommand string
+	// reporting is held while a line is written.
+	reporting sync.Mutex
+}
+
+// program is one of the two programs, at a version.
+type program struct {
+	name     string // its file's name
+	version  string
+	pin      string // its module file under versions/
+	pkg      string // its main package
+	ldflags  string
+	variable string // names one to use instead
+}
+
+func kubeAPIServer(r Release) program {
+	return program{
+		name:    "kube-apiserver",
+		version: r.Version,
+		pin:     "kubernetes-" + r.Minor,
+		pkg:     kubernetesModule + "/cmd/kube-apiserver",
+		// Built from a module it does not know its version. The major and minor numbers of
+		// /version come from elsewhere.
+		ldflags:  "-s -w -X k8s.io/component-base/version.gitVersion=v" + r.Version,
+		variable: "TEST_ASSET_KUBE_APISERVER",
+	}
+}
+
+func etcd() (program, error) {
+	pin, err := readPin("etcd")
+	if err != nil {
+		return program{}, err
+	}
+	version, err := pin.version(etcdModule)
+	return program{
+		name:     "etcd",
+		version:  version,
+		pin:      pin.name,
+		pkg:      etcdModule,
+		ldflags:  "-s -w",
+		variable: "TEST_ASSET_ETCD",
+	}, err
+}
+
+// KubeAPIServer returns the path of a kube-apiserver of this release, building it if need be,
+// which takes minutes the first time.
+func (b *Binaries) KubeAPIServer(ctx context.Context, r Release) (string, error) {
+	return b.find(ctx, kubeAPIServer(r))
+}
+
+// Etcd returns the path of an etcd, building it if need be, which takes about a minute the first
+// time.
+func (b *Binaries) Etcd(ctx context.Context) (string, error) {
+	program, err := etcd()
+	if err != nil {
+		return "", err
+	}
+	return b.find(ctx, program)
+}
+
+func (b *Binaries) find(ctx context.Context, p program) (string, error) {
+	path, err := namedProgram(p, os.Getenv)
+	if path != "" || err != nil {
+		return path, err
+	}
+	return b.build(ctx, p)
+}
+
+// namedProgram looks for a program that variables name; "" if none does.
+func namedProgram(p program, getenv func(string) string) (string, error) {
+	variable, path := p.variable, getenv(p.variable)
+	if path == "" {
+		dir := getenv("KUBEBUILDER_ASSETS")
+		if dir == "" {
+			return "", nil
+		}
+		variable, path = "KUBEBUILDER_ASSETS", filepath.Join(dir, p.name)
+	}
+	info, err := os.Stat(path)
+	if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
+		err = errors.New("not an executable file")
+	}
+	if err != nil {
+		return "", &UsageError{
+			Problem: fmt.Sprintf("%s names no usable %s: %s: %v", variable, p.name, path, rootCause(err)),
+			Hint:    "correct it, or unset it to have the program built",
+			Err:     err,
+		}
+	}
+	// Children run in another folder.
+	return filepath.Abs(path)
+}
+
+// cacheDir is the folder of built programs.
+func (b *Binaries) cacheDir() (string, error) {
+	if b.CacheDir != "" {
+		return filepath.Abs(b.CacheDir)
+	}
+	if dir := os.Getenv(CacheVariable); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", &UsageError{Problem: "no folder to cache programs in: " + err.Error(), Hint: "set " + CacheVariable, Err: err}
+	}
+	return filepath.Join(dir, "authzconf"), nil
+}
+
+// report writes a line of progress.
+func (b *Binaries) report(format string, args ...any) {
+	if b.Progress == nil {
+		return
+	}
+	b.reporting.Lock()
+	defer b.reporting.Unlock()
+	// Progress that cannot be shown must not fail a build.
+	_, _ = io.WriteString(b.Progress, strings.TrimRight(fmt.Sprintf(format, args...), "\n")+"\n")
+}

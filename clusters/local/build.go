@@ -1,0 +1,293 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// progressInterval is how often a build tells how far it is.
+const progressInterval = 5 * time.Second
+
+// buildEnv is what builds depend on beside the arguments, fixed so that a user's settings for
+// other work change neither the program nor its key in the cache.
+func buildEnv() []string {
+	return []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
+}
+
+// buildArgs are the go command's arguments, but for the output's name.
+func buildArgs(p program) []string {
+	return []string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", p.ldflags}
+}
+
+// cacheKey names everything a built program depends on.
+func cacheKey(p program, pin pin, goVersion string) string {
+	hash := sha256.New()
+	part := func(s string) { _, _ = fmt.Fprintf(hash, "%d:%s\n", len(s), s) }
+	for _, s := range append(append(buildEnv(), buildArgs(p)...), p.pkg, goVersion, string(pin.mod), string(pin.sum)) {
+		part(s)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
+}
+
+// build returns the program from the cache, or builds it into the cache. Of several processes and
+// goroutines that want the same program one builds it, and the others wait.
+func (b *Binaries) build(ctx context.Context, p program) (string, error) {
+	source, target, err := b.place(ctx, p)
+	if err != nil || isFile(target) {
+		return target, err
+	}
+	cache := filepath.Dir(target)
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", folderError("cache folder", cache, CacheVariable, err)
+	}
+	lock, err := waitLock(ctx, target+".lock", func() {
+		b.report("waiting for another process that is building %s %s", p.name, p.version)
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("waiting for another build of %s %s: %w", p.name, p.version, err)
+		}
+		return "", folderError("cache folder", cache, CacheVariable, err)
+	}
+	defer lock.unlock()
+	if isFile(target) {
+		return target, nil
+	}
+	if err := b.compile(ctx, p, source, target); err != nil {
+		return "", err
+	}
+	return target, nil
+}
+
+// place writes the program's module into the cache, and tells its folder and where the program
+// belongs, built or not.
+func (b *Binaries) place(ctx context.Context, p program) (source, target string, err error) {
+	pin, err := readPin(p.pin)
+	if err != nil {
+		return "", "", err
+	}
+	cache, err := b.cacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	source = filepath.Join(cache, "modules", p.pin)
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		return "", "", folderError("cache folder", cache, CacheVariable, err)
+	}
+	for name, data := range map[string][]byte{"go.mod": pin.mod, "go.sum": pin.sum} {
+		if err := writeIfChanged(filepath.Join(source, name), data); err != nil {
+			return "", "", folderError("cache folder", cache, CacheVariable, err)
+		}
+	}
+	goVersion, err := b.goVersion(ctx, source)
+	if err != nil {
+		return "", "", err
+	}
+	name := fmt.Sprintf("%s-%s-%s", p.name, p.version, cacheKey(p, pin, goVersion))
+	return source, filepath.Join(cache, "bin", name), nil
+}
+
+// writeIfChanged leaves alone a file that is as it should be: others may be building from it. A
+// changed one is replaced in one step.
+func writeIfChanged(path string, data []byte) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
+		return nil
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(data)
+	err = errors.Join(err, temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary.Name())
+	}
+	return err
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// goVersion asks the go command for the version of the toolchain that the module selects.
+func (b *Binaries) goVersion(ctx context.Context, source string) (string, error) {
+	cmd := b.goCmd(ctx, source, "env", "GOVERSION")
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := runLocked(cmd)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", &UsageError{
+			Problem: "control planes are built with the Go toolchain, and there is no go command",
+			Hint:    "install Go, or name ready-made programs with TEST_ASSET_KUBE_APISERVER and TEST_ASSET_ETCD",
+			Err:     err,
+		}
+	case err != nil && ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
+		return "", fmt.Errorf("asking the go command for its version: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// goCmd prepares a go command that is killed, with the compilers it started, when ctx ends.
+func (b *Binaries) goCmd(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	name := b.goCommand
+	if name == "" {
+		name = "go"
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), append(buildEnv(), "PWD="+dir)...)
+	cmd.SysProcAttr = sysProcAttr()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	// Compilers may hold the output open a moment longer than the go command.
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// runLocked runs a command from one thread, whose end would kill it: see process.run.
+func runLocked(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return cmd.Run()
+}
+
+// compile builds beside the target and renames, so that the target is whole or not there.
+func (b *Binaries) compile(ctx context.Context, p program, source, target string) error {
+	partial := target + ".partial"
+	defer func() { _ = os.Remove(partial) }()
+	cmd := b.goCmd(ctx, source, append(buildArgs(p), "-o", partial, p.pkg)...)
+	output := &buildOutput{}
+	cmd.Stdout, cmd.Stderr = output, output
+	begin := time.Now()
+	b.report("building %s %s into %s: some minutes the first time, at once from then on", p.name, p.version, filepath.Dir(target))
+	stop := b.reportEvery(progressInterval, func() {
+		b.report("building %s %s: %s, %s", p.name, p.version, output.progress(), time.Since(begin).Round(time.Second))
+	})
+	err := runLocked(cmd)
+	stop()
+	if err == nil {
+		err = os.Rename(partial, target)
+	}
+	if err != nil {
+		return buildError(ctx, p, filepath.Dir(target), output.lines(), err)
+	}
+	b.report("built %s %s in %s", p.name, p.version, time.Since(begin).Round(time.Second))
+	return nil
+}
+
+// reportEvery calls report at intervals until the returned function has been called.
+func (b *Binaries) reportEvery(interval time.Duration, report func()) (stop func()) {
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ticker.C:
+				report()
+			}
+		}
+	})
+	return func() { close(quit); wg.Wait() }
+}
+
+// buildError says why a build failed: what the user can put right, or the compiler's last words.
+func buildError(ctx context.Context, p program, dir string, output []string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("building %s %s: %w", p.name, p.version, context.Cause(ctx))
+	}
+	text := strings.Join(output, "\n")
+	if isDiskFull(err) || strings.Contains(text, "no space left on device") || strings.Contains(text, "disk quota exceeded") {
+		return &UsageError{
+			Problem: fmt.Sprintf("no space to build %s %s into %s", p.name, p.version, dir),
+			Hint: fmt.Sprintf("free some 2 GB there, in the temporary folder and in Go's caches (go env GOCACHE GOMODCACHE), "+
+				"or set %s, GOTMPDIR or GOCACHE to folders on another disk", CacheVariable),
+			Err: fmt.Errorf("%w: %s", err, text),
+		}
+	}
+	return fmt.Errorf("building %s %s failed (%w); the go command's last lines, which may name a proxy or a network "+
+		"to put right:\n  %s", p.name, p.version, err, strings.Join(output, "\n  "))
+}
+
+// buildOutput counts what `go build -v` prints and keeps its last lines.
+type buildOutput struct {
+	mu       sync.Mutex
+	rest     string
+	packages int
+	modules  int
+	last     []string
+}
+
+// Write takes any piece of the output.
+func (o *buildOutput) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	scanner := bufio.NewReader(strings.NewReader(o.rest + string(data)))
+	for {
+		line, err := scanner.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			o.rest = line
+			return len(data), nil
+		}
+		o.line(strings.TrimSpace(line))
+	}
+}
+
+// line counts a package (an import path alone), a download, or keeps anything else.
+func (o *buildOutput) line(line string) {
+	switch {
+	case line == "":
+	case strings.HasPrefix(line, "go: downloading "):
+		o.modules++
+	case !strings.ContainsAny(line, " :#"):
+		o.packages++
+	default:
+		o.last = append(o.last, line)
+		o.last = o.last[max(0, len(o.last)-errorLogLines):]
+	}
+}
+
+// progress says how far the build is. How much there is to do in all is not known.
+func (o *buildOutput) progress() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.packages > 0:
+		return fmt.Sprintf("%d packages compiled", o.packages)
+	case o.modules > 0:
+		return fmt.Sprintf("%d modules downloaded", o.modules)
+	}
+	// With all packages in Go's cache only the linker works, and says nothing.
+	return "nothing had to be compiled so far"
+}
+
+func (o *buildOutput) lines() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if rest := strings.TrimSpace(o.rest); rest != "" {
+		return append(o.last[:len(o.last):len(o.last)], rest)
+	}
+	return o.last
+}

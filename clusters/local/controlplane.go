@@ -1,0 +1,289 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrStopped is returned by RestartAPIServer when Stop has been called.
+var ErrStopped = errors.New("the control plane was stopped")
+
+// ControlPlane is a running etcd and kube-apiserver. All methods may be called at any time from
+// several goroutines.
+type ControlPlane struct {
+	run *runDir
+	pki *pki
+	// ctx ends when Stop is called.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// done is closed when a process ends by itself.
+	done     chan struct{}
+	watchers sync.WaitGroup
+	stopOnce sync.Once
+	stopErr  error
+	// life is held by what starts and stops processes: one at a time.
+	life sync.Mutex
+
+	mu        sync.Mutex // guards what follows
+	opts      Options
+	port      int
+	etcd      *process
+	apiServer *process
+	audit     *lineWriter
+	programs  Programs
+	readyIn   time.Duration
+	err       error
+}
+
+// Start starts etcd and kube-apiserver and returns when /readyz answers ok and the namespaces
+// default and kube-system exist. It may first build the programs, which takes minutes; the
+// context bounds all of it, and nothing after it. On an error nothing is left running or lying
+// about. The caller has to call Stop.
+func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
+	if o, err = o.complete(); err != nil {
+		return nil, err
+	}
+	if o.Port != 0 {
+		if err := claimPort(o.Port); err != nil {
+			return nil, err
+		}
+	}
+	programs, err := findPrograms(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	run, err := newRunDir(ctx, o.Dir, o.Release.Version, o.Keep)
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{run: run, opts: o, port: o.Port, done: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			if stopErr := c.Stop(); stopErr != nil {
+				err = errors.Join(err, stopErr)
+			}
+		}
+	}()
+	c.life.Lock()
+	defer c.life.Unlock()
+	if err := c.startEtcd(programs.Etcd); err != nil {
+		return nil, err
+	}
+	// The keys are made while etcd starts.
+	if err := c.writeKeys(); err != nil {
+		return nil, err
+	}
+	if err := c.waitEtcd(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.startAPIServer(ctx, o, programs); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Programs are the paths of the programs of a control plane.
+type Programs struct{ Etcd, KubeAPIServer string }
+
+func findPrograms(ctx context.Context, o Options) (_ Programs, err error) {
+	out := Programs{Etcd: o.EtcdPath, KubeAPIServer: o.KubeAPIServerPath}
+	if out.Etcd == "" {
+		if out.Etcd, err = o.Binaries.Etcd(ctx); err != nil {
+			return Programs{}, err
+		}
+	}
+	if out.KubeAPIServer == "" {
+		if out.KubeAPIServer, err = o.Binaries.KubeAPIServer(ctx, o.Release); err != nil {
+			return Programs{}, err
+		}
+	}
+	return out, nil
+}
+
+func (c *ControlPlane) startEtcd(path string) error {
+	etcd, err := startProcess(processSpec{
+		name: "etcd",
+		path: path,
+		args: etcdArgs(c.opts, c.run.path),
+		dir:  c.run.path,
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.etcd = etcd
+	c.mu.Unlock()
+	c.watch(etcd)
+	return nil
+}
+
+// waitEtcd waits until etcd's socket is there. It does not answer yet; kube-apiserver waits for
+// that itself, and meanwhile starts in parallel.
+func (c *ControlPlane) waitEtcd(ctx context.Context) error {
+	const interval = 2 * time.Millisecond
+	ctx, cancel := withReadyTimeout(ctx, c.opts)
+	defer cancel()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		if _, err := os.Stat(filepath.Join(c.run.path, etcdSocket)); err == nil {
+			return nil
+		}
+		select {
+		case <-c.etcd.done:
+			return c.etcd.ended()
+		case <-ctx.Done():
+			return c.etcd.notReady(context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// watch reports the process when it ends by itself.
+func (c *ControlPlane) watch(p *process) {
+	c.watchers.Go(func() {
+		<-p.done
+		if !p.stopRequested() {
+			c.fail(p.ended())
+		}
+	})
+}
+
+// fail keeps the first failure and tells everybody.
+func (c *ControlPlane) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	close(c.done)
+}
+
+// Done is closed when etcd or kube-apiserver ends by itself, not by Stop or RestartAPIServer.
+func (c *ControlPlane) Done() <-chan struct{} { return c.done }
+
+// Err says why results can no longer be trusted: a [*ProcessError] once a process has ended by
+// itself, or an error of the audit sink, which means lost events. Otherwise nil, also after Stop.
+func (c *ControlPlane) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	return c.auditFailure()
+}
+
+func (c *ControlPlane) auditFailure() error {
+	if c.audit == nil || c.audit.failure() == nil {
+		return nil
+	}
+	return fmt.Errorf("audit events were lost: the audit sink failed: %w", c.audit.failure())
+}
+
+// Stop ends kube-apiserver, then etcd, and removes the run's folder unless Options.Keep. They are
+// killed, for nothing of theirs is needed again, unless the folder is kept or GOCOVERDIR is set:
+// then they end in order, which takes about 2 s, and write what they have to. Further calls wait
+// for the first and return the same. An error names what could not be cleaned up, or that audit
+// events were lost; that a process ended by itself is told by Err alone.
+func (c *ControlPlane) Stop() error {
+	c.stopOnce.Do(func() {
+		c.cancel(ErrStopped)
+		c.life.Lock()
+		defer c.life.Unlock()
+		c.stopErr = c.stopAll()
+	})
+	return c.stopErr
+}
+
+func (c *ControlPlane) stopAll() error {
+	c.mu.Lock()
+	etcd, apiServer := c.etcd, c.apiServer
+	orderly := (c.opts.Keep || os.Getenv("GOCOVERDIR") != "") && c.err == nil
+	c.mu.Unlock()
+	var grace time.Duration
+	if orderly {
+		grace = shutdownGrace
+	}
+	var errs []error
+	for _, p := range []*process{apiServer, etcd} {
+		if p != nil {
+			errs = append(errs, p.stop(grace))
+		}
+	}
+	if errors.Join(errs...) == nil {
+		c.watchers.Wait()
+	}
+	c.mu.Lock()
+	errs = append(errs, c.auditFailure())
+	c.mu.Unlock()
+	return errors.Join(append(errs, c.run.remove())...)
+}
+
+// PIDs are the ids of the processes.
+type PIDs struct{ Etcd, KubeAPIServer int }
+
+// PIDs returns the ids of the running processes; 0 for one that does not run.
+func (c *ControlPlane) PIDs() PIDs {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out PIDs
+	if c.etcd != nil && !c.etcd.exited() {
+		out.Etcd = c.etcd.pid
+	}
+	if c.apiServer != nil && !c.apiServer.exited() {
+		out.KubeAPIServer = c.apiServer.pid
+	}
+	return out
+}
+
+// Dir is the run's folder, as an absolute path. It holds the processes' logs, etcd.log and
+// kube-apiserver.log, and everything else of the run.
+func (c *ControlPlane) Dir() string { return c.run.path }
+
+// Port is where the API server listens on 127.0.0.1.
+func (c *ControlPlane) Port() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.port
+}
+
+// Options returns a copy of what the control plane runs with now, defaults filled in.
+func (c *ControlPlane) Options() Options {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.opts.clone()
+}
+
+// Programs returns the paths of the programs it runs now.
+func (c *ControlPlane) Programs() Programs {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.programs
+}
+
+// ReadyIn is how long the last start of the API server took until it was ready.
+func (c *ControlPlane) ReadyIn() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.readyIn
+}
+
+// LogTail returns the last n lines of each process's log, long lines cut, each log under its name.
+func (c *ControlPlane) LogTail(n int) string {
+	var b strings.Builder
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		fmt.Fprintf(&b, "%s:\n", name)
+		for _, line := range readTail(filepath.Join(c.run.path, name+".log"), 0, n) {
+			b.WriteString("  " + line + "\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,244 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// helperVariable makes the test binary a helper process; its value is how that is to end.
+const helperVariable = "AUTHZCONF_TEST_HELPER"
+
+// helperReport is what a helper process tells about its control plane.
+type helperReport struct {
+	Dir  string
+	Port int
+	PIDs PIDs
+}
+
+// helperMain starts a control plane, tells about it, and ends as asked.
+func helperMain(mode string) {
+	ctx, stop := context.Background(), func() {}
+	if mode == "handled" || mode == "handled-start" {
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	}
+	defer stop()
+	if mode == "handled-start" {
+		fmt.Println("{}")
+	}
+	c, err := Start(ctx, Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	defer func() { _ = c.Stop() }()
+	report, _ := json.Marshal(helperReport{Dir: c.Dir(), Port: c.Port(), PIDs: c.PIDs()})
+	fmt.Println(string(report))
+	switch mode {
+	case "panic":
+		panic("on purpose")
+	case "panic-elsewhere":
+		go panic("on purpose")
+	case "exit":
+		os.Exit(3)
+	case "return":
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Minute):
+	}
+}
+
+// startHelper starts a helper process and returns what it says once its control plane is ready.
+func startHelper(t *testing.T, mode, state string) (*exec.Cmd, helperReport) {
+	t.Helper()
+	found := programs(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helperVariable+"="+mode, StateVariable+"="+state,
+		"TEST_ASSET_ETCD="+found.Etcd, "TEST_ASSET_KUBE_APISERVER="+found.KubeAPIServer)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of its own, so that it can be killed without this test.
+	cmd.SysProcAttr = sysProcAttr()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		// What a failed test has shown to survive.
+		for _, pid := range processesIn(state) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the helper said nothing: %v", err)
+	}
+	var report helperReport
+	if err := json.Unmarshal([]byte(line), &report); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, report
+}
+
+// needParentDeathSignal skips a test where the kernel does not end orphans.
+func needParentDeathSignal(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("children outlive a killed parent on " + runtime.GOOS)
+	}
+}
+
+func TestNothingSurvivesTheParent(t *testing.T) {
+	needParentDeathSignal(t)
+	for _, test := range []struct {
+		name, mode string
+		signal     os.Signal
+		// swept: the folder is left behind, and goes with the next start.
+		swept bool
+	}{
+		{"SIGKILL", "wait", syscall.SIGKILL, true},
+		{"SIGTERM not handled", "wait", syscall.SIGTERM, true},
+		{"SIGINT not handled", "wait", syscall.SIGINT, true},
+		{"SIGTERM handled", "handled", syscall.SIGTERM, false},
+		{"SIGINT handled", "handled", syscall.SIGINT, false},
+		{"panic with a deferred Stop", "panic", nil, false},
+		{"panic in another goroutine", "panic-elsewhere", nil, true},
+		{"os.Exit", "exit", nil, true},
+		{"return", "return", nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			state := t.TempDir()
+			helper, report := startHelper(t, test.mode, state)
+			if test.signal != nil {
+				if got := processesIn(state); len(got) != 2 {
+					t.Fatalf("processes before the end: %v, want etcd and kube-apiserver", got)
+				}
+				_ = helper.Process.Signal(test.signal)
+			}
+			_ = helper.Wait()
+			eventually(t, 5*time.Second, "all processes are gone", func() bool {
+				return len(processesIn(state)) == 0 && !alive(report.PIDs.Etcd) && !alive(report.PIDs.KubeAPIServer)
+			})
+			// The kernel closes sockets only after a process already counts as ended.
+			eventually(t, 5*time.Second, "nobody listens on the port", func() bool {
+				conn, err := net.Dial("tcp", net.JoinHostPort(loopback, strconv.Itoa(report.Port)))
+				if err == nil {
+					_ = conn.Close()
+				}
+				return err != nil
+			})
+			if left := exists(report.Dir); left != test.swept {
+				t.Errorf("the folder is there: %t, want %t", left, test.swept)
+			}
+			t.Setenv(StateVariable, state)
+			next, err := newRunDir(t.Context(), "", "next", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if exists(report.Dir) {
+				t.Error("the next start did not sweep the folder of the killed run")
+			}
+			if err := next.remove(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A run may be killed before its control plane is ready.
+func TestNothingSurvivesAKillDuringStart(t *testing.T) {
+	needParentDeathSignal(t)
+	for name, sig := range map[string]os.Signal{"SIGKILL": syscall.SIGKILL, "SIGINT": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			state := t.TempDir()
+			helper, _ := startHelper(t, "handled-start", state)
+			eventually(t, 10*time.Second, "both processes run", func() bool { return len(processesIn(state)) == 2 })
+			_ = helper.Process.Signal(sig)
+			_ = helper.Wait()
+			eventually(t, 5*time.Second, "all processes are gone", func() bool { return len(processesIn(state)) == 0 })
+			left, err := filepath.Glob(filepath.Join(state, runPrefix+"*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sig == syscall.SIGINT && len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// The next Start itself sweeps, and leaves alone what runs or is to be kept.
+func TestStartSweepsLeftovers(t *testing.T) {
+	state := t.TempDir()
+	helper, killed := startHelper(t, "wait", state)
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	t.Setenv(StateVariable, state)
+	kept := startPlane(t, Options{Keep: true})
+	if exists(killed.Dir) {
+		t.Error("the folder of the killed run is still there")
+	}
+	if err := kept.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(filepath.Join(kept.Dir(), "etcd")) {
+		t.Error("the folder to be kept is gone")
+	}
+	running := startPlane(t, Options{})
+	other := startPlane(t, Options{})
+	for _, dir := range []string{kept.Dir(), running.Dir(), other.Dir()} {
+		if !exists(dir) {
+			t.Errorf("%s was swept", dir)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// alive tells whether a process runs; one that only waits to be reaped does not.
+func alive(pid int) bool {
+	if pid == 0 {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return syscall.Kill(pid, 0) == nil && !exists("/proc/self")
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z")
+}
+
+// processesIn lists the processes that work in a folder or below, on systems with /proc.
+func processesIn(dir string) []int {
+	var out []int
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		cwd, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(cwd, dir+"/") {
+			continue
+		}
+		if pid, err := strconv.Atoi(strings.Split(link, "/")[2]); err == nil && alive(pid) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}

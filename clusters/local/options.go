@@ -1,0 +1,202 @@
+package local
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files,
+// KubeAPIServerArgs and EtcdArgs. An AuthorizationConfiguration, for one, names its webhook's
+// kubeconfig by an absolute path, which nobody knows before Start.
+const DirPlaceholder = "${RUN_DIR}"
+
+const (
+	// defaultReadyTimeout is generous: a control plane takes about 3 s on an idle machine, and a
+	// loaded one must not turn into a failed run.
+	defaultReadyTimeout = 90 * time.Second
+	// shutdownGrace is how long an orderly end may take; kube-apiserver needs about 2 s.
+	shutdownGrace = 20 * time.Second
+)
+
+// Options describe a control plane. The zero value is the newest release with its default gates,
+// authorized by Node and RBAC, not audited, on a free port.
+type Options struct {
+	// Release is what to run; the zero value is the newest of [Releases].
+	Release Release
+	// EmulatedVersion is the minor to emulate, such as "1.35"; if unset, the binary's own.
+	EmulatedVersion string
+	// FeatureGates are set on or off; all others keep the release's default. A gate the release
+	// does not know is a [*UsageError] from Start.
+	FeatureGates map[string]bool
+	// AuthorizationConfig is an AuthorizationConfiguration in YAML. If nil, --authorization-mode
+	// is Node,RBAC.
+	AuthorizationConfig []byte
+	// AuditPolicy is an audit Policy in YAML. If nil, nothing is audited.
+	AuditPolicy []byte
+	// AuditSink receives the audit events: one JSON document and a newline in each Write, never
+	// two at a time. An event is written before its request is answered (blocking mode), so it
+	// arrives within moments of the response; a slow sink slows the API server down. Events
+	// include this package's own requests, made by the admin. If nil, audited events go to
+	// audit.jsonl in the run's folder. An error from it is reported by Err and Stop.
+	AuditSink io.Writer
+	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a
+	// [*UsageError].
+	Port int
+	// KubeAPIServerArgs and EtcdArgs come after all other arguments, so they win.
+	KubeAPIServerArgs, EtcdArgs []string
+	// Files are written, readable by this user only, to the run's folder before the API server
+	// starts, and again on a restart: kubeconfigs of webhooks, for example. Names are relative.
+	Files map[string][]byte
+	// Dir is the run's folder: a new or an empty one. If unset, a new one under the state root,
+	// which is AUTHZCONF_STATE or authzconf/run in the user's cache folder.
+	Dir string
+	// Keep leaves the folder with its logs, keys and etcd's data behind after Stop.
+	Keep bool
+	// Binaries finds or builds the programs; if nil, the zero [Binaries].
+	Binaries *Binaries
+	// KubeAPIServerPath and EtcdPath name programs to run as they are, in place of what Binaries
+	// would find: a modified kube-apiserver, for example.
+	KubeAPIServerPath, EtcdPath string
+	// ReadyTimeout is how long the API server may take to become ready; if 0, 90 s. The context
+	// of Start or RestartAPIServer may end it sooner.
+	ReadyTimeout time.Duration
+}
+
+// clone copies what a caller may change in place.
+func (o Options) clone() Options {
+	o.FeatureGates, o.Files = maps.Clone(o.FeatureGates), maps.Clone(o.Files)
+	o.AuthorizationConfig, o.AuditPolicy = slices.Clone(o.AuthorizationConfig), slices.Clone(o.AuditPolicy)
+	o.KubeAPIServerArgs, o.EtcdArgs = slices.Clone(o.KubeAPIServerArgs), slices.Clone(o.EtcdArgs)
+	return o
+}
+
+// complete fills in defaults and refuses what can be seen to be wrong before anything is started.
+func (o Options) complete() (Options, error) {
+	o = o.clone()
+	if o.Release == (Release{}) {
+		o.Release = releases[len(releases)-1]
+	}
+	emulated, err := o.Release.emulated(o.EmulatedVersion)
+	if err != nil {
+		return o, err
+	}
+	o.EmulatedVersion = emulated
+	for gate := range o.FeatureGates {
+		if gate == "" || strings.ContainsAny(gate, "=,: \t\n") {
+			return o, &UsageError{Problem: fmt.Sprintf("%q is not the name of a feature gate", gate)}
+		}
+	}
+	if o.Binaries == nil {
+		o.Binaries = &Binaries{}
+	}
+	if o.ReadyTimeout == 0 {
+		o.ReadyTimeout = defaultReadyTimeout
+	}
+	return o, nil
+}
+
+// Names of files in the run's folder. Both programs run in it, so that the sockets' paths stay
+// short whatever the folder's: a Unix socket's path may have little more than 100 bytes.
+const (
+	authorizationFile = "authorization.yaml"
+	auditPolicyFile   = "audit-policy.yaml"
+	auditFile         = "audit.jsonl"
+	kubeconfigFile    = "kubeconfig"
+	etcdSocket        = "etcd.sock"
+	etcdPeerSocket    = "etcd-peer.sock"
+	// serviceRange holds the addresses of Services, which nothing routes here.
+	serviceRange = "10.0.0.0/24"
+	issuer       = "https://kubernetes.default.svc"
+)
+
+// etcdArgs are etcd's arguments. It listens on Unix sockets in the run's private folder: no port
+// to lose to another program, and no other user of the machine can reach it.
+func etcdArgs(o Options, dir string) []string {
+	args := []string{
+		"--name=authzconf",
+		"--data-dir=etcd",
+		"--listen-client-urls=unix://" + etcdSocket,
+		"--advertise-client-urls=unix://" + etcdSocket,
+		"--listen-peer-urls=unix://" + etcdPeerSocket,
+		"--initial-advertise-peer-urls=unix://" + etcdPeerSocket,
+		"--initial-cluster=authzconf=unix://" + etcdPeerSocket,
+		// What it holds does not have to survive a crash of the machine.
+		"--unsafe-no-fsync",
+		"--quota-backend-bytes=1073741824",
+		"--log-level=warn",
+	}
+	return append(args, expandAll(o.EtcdArgs, dir)...)
+}
+
+// apiServerArgs are kube-apiserver's arguments.
+//
+// The admission plugin ServiceAccount is disabled: it refuses every Pod until controllers, which
+// do not run here, have made its namespace's default ServiceAccount and root CA ConfigMap. The
+// endpoints of the kubernetes Service are not kept: a loopback address is not a valid endpoint.
+func apiServerArgs(o Options, port int, dir string) []string {
+	args := []string{
+		"--etcd-servers=unix://" + etcdSocket,
+		"--bind-address=" + loopback,
+		"--advertise-address=" + loopback,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=serving.crt",
+		"--tls-private-key-file=serving.key",
+		"--client-ca-file=client-ca.crt",
+		"--requestheader-client-ca-file=front-proxy-ca.crt",
+		"--requestheader-allowed-names=" + frontProxyName,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=front-proxy.crt",
+		"--proxy-client-key-file=front-proxy.key",
+		"--service-account-issuer=" + issuer,
+		"--service-account-key-file=service-account.pub",
+		"--service-account-signing-key-file=service-account.key",
+		"--service-cluster-ip-range=" + serviceRange,
+		"--endpoint-reconciler-type=none",
+		"--disable-admission-plugins=ServiceAccount",
+		"--allow-privileged=true",
+	}
+	if o.EmulatedVersion != "" {
+		args = append(args, "--emulated-version="+o.EmulatedVersion)
+	}
+	if len(o.FeatureGates) > 0 {
+		args = append(args, "--feature-gates="+gatesValue(o.FeatureGates))
+	}
+	if o.AuthorizationConfig != nil {
+		args = append(args, "--authorization-config="+authorizationFile)
+	} else {
+		args = append(args, "--authorization-mode=Node,RBAC")
+	}
+	if o.AuditPolicy != nil {
+		args = append(args,
+			"--audit-policy-file="+auditPolicyFile,
+			"--audit-log-path=-",
+			"--audit-log-mode=blocking",
+			"--audit-log-format=json")
+	}
+	return append(args, expandAll(o.KubeAPIServerArgs, dir)...)
+}
+
+// gatesValue renders gates in a fixed order.
+func gatesValue(gates map[string]bool) string {
+	out := make([]string, 0, len(gates))
+	for gate, on := range gates {
+		out = append(out, fmt.Sprintf("%s=%t", gate, on))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ",")
+}
+
+func expandAll(args []string, dir string) []string {
+	out := make([]string, 0, len(args))
+	for _, arg := range args {
+		out = append(out, strings.ReplaceAll(arg, DirPlaceholder, dir))
+	}
+	return out
+}

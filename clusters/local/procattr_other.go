@@ -1,0 +1,11 @@
+//go:build !linux
+
+package local
+
+import "syscall"
+
+// sysProcAttr gives the child a process group of its own. There is no parent death signal here:
+// children survive a parent that is killed.
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

@@ -1,0 +1,166 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// killWait is how long a killed process may take to be gone. Only a process stuck in the kernel
+// needs more than some milliseconds.
+const killWait = 10 * time.Second
+
+// processSpec says what to start.
+type processSpec struct {
+	name   string
+	path   string
+	args   []string
+	dir    string
+	stdout io.Writer // nil: the log
+}
+
+// process is one child, from its start until it has been reaped.
+type process struct {
+	name    string
+	pid     int
+	logPath string
+	// logFrom is where this process's lines begin in a log shared with its predecessors.
+	logFrom int64
+	cmd     *exec.Cmd
+	// done is closed once the process has been reaped; state may be read from then on.
+	done  chan struct{}
+	state string
+
+	mu       sync.Mutex
+	stopping bool
+}
+
+// startProcess starts a child whose standard error goes to <name>.log in its folder. The child
+// dies with this process (see [sysProcAttr]).
+func startProcess(spec processSpec) (*process, error) {
+	logPath := filepath.Join(spec.dir, spec.name+".log")
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	// The child has its own descriptor once it runs.
+	defer func() { _ = log.Close() }()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// No context: it lives until stop, or as long as this process.
+	cmd := exec.CommandContext(context.Background(), spec.path, spec.args...)
+	cmd.Dir = spec.dir
+	cmd.Stdout, cmd.Stderr = spec.stdout, log
+	if spec.stdout == nil {
+		cmd.Stdout = log
+	}
+	cmd.SysProcAttr = sysProcAttr()
+	// A sink that blocks for ever must not keep the process from being reaped.
+	cmd.WaitDelay = killWait / 2
+	p := &process{name: spec.name, logPath: logPath, logFrom: info.Size(), cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, &ProcessError{Process: spec.name, State: "could not be started: " + err.Error(), Err: err}
+	}
+	p.pid = cmd.Process.Pid
+	return p, nil
+}
+
+// run starts the child and waits for it, on one thread: the kernel delivers the parent death
+// signal when the thread that forked ends, so that thread has to live as long as the child.
+func (p *process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := p.cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	started <- nil
+	_ = p.cmd.Wait()
+	p.state = p.cmd.ProcessState.String()
+	close(p.done)
+}
+
+// exited tells whether the process has been reaped.
+func (p *process) exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the process and waits until it is gone. With a grace above zero it is asked to end
+// first, and killed when it has not done so in time.
+func (p *process) stop(grace time.Duration) error {
+	p.mu.Lock()
+	p.stopping = true
+	p.mu.Unlock()
+	if grace > 0 && !p.exited() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-p.done:
+			return nil
+		case <-timer.C:
+		}
+	}
+	// An error means that the process has ended already.
+	_ = p.cmd.Process.Kill()
+	timer := time.NewTimer(killWait)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%s (pid %d) is still there %s after it was killed", p.name, p.pid, killWait)
+	}
+}
+
+// stopRequested tells whether this package ended the process, as opposed to it ending by itself.
+func (p *process) stopRequested() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopping
+}
+
+// failure describes the process with its last log lines. state says what happened to it.
+func (p *process) failure(state string, cause error) *ProcessError {
+	lines := readTail(p.logPath, p.logFrom, errorLogLines)
+	return &ProcessError{
+		Process: p.name,
+		PID:     p.pid,
+		State:   state,
+		Reason:  findReason(readTail(p.logPath, p.logFrom, reasonLogLines)),
+		LogFile: p.logPath,
+		LogTail: lines,
+		Err:     cause,
+	}
+}
+
+// notReady describes a process that was given up. When the caller canceled it, the process has
+// done nothing wrong and its log explains nothing.
+func (p *process) notReady(cause error) error {
+	if errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("starting %s: %w", p.name, cause)
+	}
+	return p.failure(cause.Error(), cause)
+}
+
+// ended describes a process that has been reaped.
+func (p *process) ended() *ProcessError {
+	return p.failure("ended by itself ("+p.state+")", nil)
+}

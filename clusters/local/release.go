@@ -1,0 +1,163 @@
+package local
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// pins holds one module file and its checksums for each program that can be built. They are not
+// called go.mod and go.sum because go:embed takes nothing from a folder that is another module.
+//
+//go:embed versions/*.mod versions/*.sum
+var pins embed.FS
+
+const (
+	kubernetesModule = "k8s.io/kubernetes"
+	etcdModule       = "go.etcd.io/etcd/server/v3"
+)
+
+// Release is one Kubernetes minor this package can build, pinned to one patch version.
+type Release struct {
+	// Minor is "1.37".
+	Minor string
+	// Version is the pinned patch version, "1.37.1", without a leading v.
+	Version string
+}
+
+// String returns the patch version.
+func (r Release) String() string { return r.Version }
+
+// Releases returns the pinned releases, newest last.
+func Releases() []Release {
+	return slices.Clone(releases)
+}
+
+// releases is read once; the embedded files cannot change, and a test reads them all.
+var releases = mustReadReleases()
+
+func mustReadReleases() []Release {
+	entries, err := pins.ReadDir("versions")
+	if err != nil {
+		panic(err)
+	}
+	var out []Release
+	for _, entry := range entries {
+		minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubernetes-")
+		if !ok || path.Ext(entry.Name()) != ".mod" {
+			continue
+		}
+		pin, err := readPin("kubernetes-" + minor)
+		if err != nil {
+			panic(err)
+		}
+		patch, err := pin.version(kubernetesModule)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, Release{Minor: minor, Version: patch})
+	}
+	slices.SortFunc(out, func(a, b Release) int {
+		return compareVersions(a.Version, b.Version)
+	})
+	return out
+}
+
+func compareVersions(a, b string) int {
+	if version.MustParseGeneric(a).LessThan(version.MustParseGeneric(b)) {
+		return -1
+	}
+	if a == b {
+		return 0
+	}
+	return 1
+}
+
+// ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned
+// patch version ("1.37.1"). The empty string is the newest. Anything else is a [*UsageError] that
+// names the known releases.
+func ParseRelease(s string) (Release, error) {
+	wanted := strings.TrimPrefix(strings.TrimSpace(s), "v")
+	if wanted == "" && s == "" {
+		return releases[len(releases)-1], nil
+	}
+	for _, r := range releases {
+		if wanted == r.Minor || wanted == r.Version {
+			return r, nil
+		}
+	}
+	return Release{}, &UsageError{
+		Problem: fmt.Sprintf("Kubernetes version %q is not one of those that can be run here", s),
+		Hint:    "use one of " + knownReleases(),
+	}
+}
+
+func knownReleases() string {
+	names := make([]string, 0, len(releases))
+	for _, r := range releases {
+		names = append(names, fmt.Sprintf("%s (%s)", r.Minor, r.Version))
+	}
+	return strings.Join(names, ", ")
+}
+
+// emulated checks an emulated version against the release that is to emulate it. How far back a
+// release reaches is left to it: kube-apiserver refuses what it cannot emulate.
+func (r Release) emulated(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	minor := strings.TrimPrefix(s, "v")
+	parsed, err := version.ParseGeneric(minor)
+	if err != nil || strings.Count(minor, ".") != 1 {
+		return "", &UsageError{
+			Problem: fmt.Sprintf("emulated version %q is not a minor version", s),
+			Hint:    `write it like "1.36"`,
+			Err:     err,
+		}
+	}
+	if version.MustParseGeneric(r.Minor).LessThan(parsed) {
+		return "", &UsageError{
+			Problem: fmt.Sprintf("Kubernetes %s cannot emulate the newer version %s", r.Version, minor),
+			Hint:    "emulate an older minor, or run a newer release: " + knownReleases(),
+		}
+	}
+	return minor, nil
+}
+
+// pin is one embedded module: what a program is built from.
+type pin struct {
+	name     string
+	mod, sum []byte
+}
+
+func readPin(name string) (pin, error) {
+	mod, err := pins.ReadFile("versions/" + name + ".mod")
+	if err != nil {
+		return pin{}, err
+	}
+	sum, err := pins.ReadFile("versions/" + name + ".sum")
+	if err != nil {
+		return pin{}, err
+	}
+	return pin{name: name, mod: mod, sum: bytes.Clone(sum)}, nil
+}
+
+// version returns the version, without v, at which the pin requires a module.
+func (p pin) version(module string) (string, error) {
+	file, err := modfile.ParseLax(p.name+".mod", p.mod, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range file.Require {
+		if r.Mod.Path == module {
+			return strings.TrimPrefix(r.Mod.Version, "v"), nil
+		}
+	}
+	return "", fmt.Errorf("%s.mod requires no %s", p.name, module)
+}

@@ -1,0 +1,160 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const (
+	// StateVariable names the environment variable that moves the folder of all runs.
+	StateVariable = "AUTHZCONF_STATE"
+	// runPrefix begins the name of each run's folder, so that nothing else is ever swept.
+	runPrefix = "control-plane-"
+	lockFile  = "lock"
+	// keepFile marks a folder that outlives its run because the user wants it.
+	keepFile = "keep"
+)
+
+// runDir is the folder of one run, locked as long as the run lives.
+type runDir struct {
+	path string
+	lock *fileLock
+	keep bool
+}
+
+// stateRoot is the folder that holds the folders of all runs.
+func stateRoot() (string, error) {
+	if root := os.Getenv(StateVariable); root != "" {
+		return filepath.Abs(root)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", &UsageError{Problem: "no folder for the state of control planes: " + err.Error(), Hint: "set " + StateVariable, Err: err}
+	}
+	return filepath.Join(cache, "authzconf", "run"), nil
+}
+
+// newRunDir makes and locks the folder of a run: the one asked for, which has to be empty, or a
+// new one under the state root. Leftovers of killed runs under the state root are removed.
+func newRunDir(ctx context.Context, asked, name string, keep bool) (*runDir, error) {
+	root, err := stateRoot()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, folderError("state folder", root, StateVariable, err)
+	}
+	// Held while folders are made and swept: a new one is not locked yet when it appears.
+	rootLock, err := waitLock(ctx, filepath.Join(root, lockFile), nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, folderError("state folder", root, StateVariable, err)
+	}
+	defer rootLock.unlock()
+	sweep(root)
+	path, err := makeRunDir(root, asked, name)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := tryLock(filepath.Join(path, lockFile))
+	if err != nil {
+		return nil, folderError("state folder", path, StateVariable, err)
+	}
+	dir := &runDir{path: path, lock: lock, keep: keep}
+	if keep {
+		if err := dir.write(keepFile, nil); err != nil {
+			return nil, errors.Join(err, dir.remove())
+		}
+	}
+	return dir, nil
+}
+
+func makeRunDir(root, asked, name string) (string, error) {
+	if asked == "" {
+		path, err := os.MkdirTemp(root, runPrefix+name+"-")
+		if err != nil {
+			return "", folderError("state folder", root, StateVariable, err)
+		}
+		return path, nil
+	}
+	path, err := filepath.Abs(asked)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", &UsageError{Problem: fmt.Sprintf("cannot make the folder %s: %v", path, rootCause(err)), Hint: "name another one", Err: err}
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", err
+	}
+	if len(entries) > 0 {
+		return "", &UsageError{Problem: fmt.Sprintf("the folder %s for the control plane is not empty", path), Hint: "name a new or an empty one"}
+	}
+	return path, nil
+}
+
+// sweep removes the folders of runs that are over: those whose lock is free. Called under the
+// root's lock. What cannot be removed stays for the next time.
+func sweep(root string) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		path := filepath.Join(root, entry.Name())
+		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), runPrefix) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(path, keepFile)); err == nil {
+			continue
+		}
+		lock, err := tryLock(filepath.Join(path, lockFile))
+		if err != nil {
+			continue
+		}
+		_ = os.RemoveAll(path)
+		lock.unlock()
+	}
+}
+
+// write puts a file that only this user can read into the folder, replacing it in one step: a
+// kube-apiserver that reloads it never sees a half.
+func (d *runDir) write(name string, data []byte) error {
+	path := filepath.Join(d.path, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return folderError("state folder", d.path, StateVariable, err)
+	}
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+		return folderError("state folder", d.path, StateVariable, err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return folderError("state folder", d.path, StateVariable, err)
+	}
+	return nil
+}
+
+// remove deletes the folder, unless it is to be kept, and gives up its lock.
+func (d *runDir) remove() error {
+	defer d.lock.unlock()
+	if d.keep {
+		return nil
+	}
+	if err := os.RemoveAll(d.path); err != nil {
+		return fmt.Errorf("removing the folder of a control plane: %w", err)
+	}
+	return nil
+}
+
+// isDiskFull tells whether a folder cannot take more data.
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

@@ -1,0 +1,225 @@
+// Package recorder is an authorizer webhook that has no opinion and forgets
+// nothing. Every SubjectAccessReview that a kube-apiserver sends to it is
+// answered "no opinion" and kept whole, in order of arrival.
+//
+// One recorder is mounted at two points of one authorizer chain: [Front], before
+// every other authorizer, and [Back], after them. A review that arrives at the
+// front and not at the back was decided by what stands between; one that arrives
+// at both got no opinion from everybody. So the decision of each check can be
+// told without asking the API server again, and without trusting what it says
+// about itself.
+//
+// A review is recorded before it is answered: once the API server has answered a
+// request, everything it asked on behalf of that request is in the record. This
+// holds only while the API server does not cache what the webhook answers, so
+// the caches of the chain have to be off.
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ProbeExtraKey marks a review that the harness asked for itself, to see whether
+// a grant is in force: it is a key of spec.extra, with any value. Such reviews
+// are answered and counted but never recorded, because no request under test
+// caused them.
+const ProbeExtraKey = "authzconf.dev/probe"
+
+// handshakeTimeout bounds what a connection may cost before its first request.
+// Nothing bounds it afterwards: an API server keeps its connection for hours.
+const handshakeTimeout = 10 * time.Second
+
+// Options say where a recorder listens. The zero value is a recorder on a free
+// port of the loopback interface, with the points Front and Back.
+type Options struct {
+	// Addr is the TCP address to listen on; the default is "127.0.0.1:0".
+	Addr string
+	// Listener is served instead of Addr if it is set; the recorder closes it,
+	// also when Start fails. Whoever closes it first makes the recorder fail,
+	// which is how a test shows what becomes of a run whose recorder dies.
+	Listener net.Listener
+	// Host is the name or IP address by which API servers reach the recorder, for
+	// those that do not run on this machine. The default is the address listened
+	// on, or the loopback address if that is every interface.
+	Host string
+	// SANs are further names and IP addresses that the serving certificate is
+	// valid for, beside Host and the loopback ones.
+	SANs []string
+	// Points are mounted beside Front and Back. A point is a DNS label.
+	Points []Point
+	// ErrorLog receives what net/http says about broken connections, such as
+	// refused TLS handshakes; nil discards it.
+	ErrorLog *log.Logger
+}
+
+// Recorder is a running webhook. Its methods may be called from any goroutine,
+// also after Close, which leaves the record readable.
+type Recorder struct {
+	journal journal
+	mounts  map[string]*mount // by URL path; fixed after Start
+	strays  atomic.Uint64
+
+	addr   string // host:port as API servers reach it
+	pki    *pki
+	server *http.Server
+	conns  sync.WaitGroup // connections that are being served
+	served chan struct{}  // closed when the accept loop has ended
+	failed atomic.Pointer[error]
+}
+
+// Start listens and serves until Close. The certificates are made anew on every
+// start and are never written anywhere but into Kubeconfig.
+func Start(o Options) (*Recorder, error) {
+	l, err := listen(o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := prepare(o, l.Addr())
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	go r.serve(l)
+	return r, nil
+}
+
+// prepare makes a recorder that listens on addr and does not serve yet.
+func prepare(o Options, addr net.Addr) (*Recorder, error) {
+	mounts, err := mountsFor(o.Points)
+	if err != nil {
+		return nil, err
+	}
+	hostPort := reachable(addr, o.Host)
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return nil, fmt.Errorf("recorder: API servers cannot reach %s: %w", hostPort, err)
+	}
+	p, err := newPKI(append([]string{host}, o.SANs...))
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{mounts: mounts, addr: hostPort, pki: p, served: make(chan struct{})}
+	r.server = newServer(http.HandlerFunc(r.handle), p, o.ErrorLog, r.track)
+	return r, nil
+}
+
+// listen opens what the options ask for.
+func listen(o Options) (net.Listener, error) {
+	if o.Listener != nil {
+		return o.Listener, nil
+	}
+	addr := o.Addr
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("recorder: %w", err)
+	}
+	return l, nil
+}
+
+// reachable is the host and port of a listener as API servers dial it.
+func reachable(a net.Addr, host string) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a.String()
+	}
+	switch {
+	case host != "":
+	case tcp.IP.IsUnspecified():
+		host = "127.0.0.1"
+	default:
+		host = tcp.IP.String()
+	}
+	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+}
+
+// newServer is the HTTP server of a recorder around any handler, so that a
+// benchmark can put another handler behind the very same set-up.
+func newServer(h http.Handler, p *pki, errorLog *log.Logger, track func(net.Conn, http.ConnState)) *http.Server {
+	if errorLog == nil {
+		errorLog = log.New(io.Discard, "", 0)
+	}
+	return &http.Server{
+		Handler:           h,
+		TLSConfig:         p.serverConfig(),
+		ReadHeaderTimeout: handshakeTimeout,
+		ErrorLog:          errorLog,
+		ConnState:         track,
+	}
+}
+
+// serve runs the accept loop. If it ends for any reason but Close, open
+// connections are cut as well: a recorder that answers some API servers and not
+// others would leave a record that looks whole.
+func (r *Recorder) serve(l net.Listener) {
+	defer close(r.served)
+	err := r.server.ServeTLS(l, "", "")
+	if errors.Is(err, http.ErrServerClosed) {
+		return
+	}
+	err = fmt.Errorf("recorder: stopped serving: %w", err)
+	r.failed.Store(&err)
+	_ = r.server.Close()
+}
+
+// track counts open connections, for Close to wait for.
+func (r *Recorder) track(_ net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateNew:
+		r.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		r.conns.Done()
+	}
+}
+
+// Err says why the recorder stopped serving, or nil if it serves or was closed.
+// What a run recorded is whole only if Err is nil at its end.
+func (r *Recorder) Err() error {
+	if err := r.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Close stops the server and returns when its connections are gone. It cuts
+// reviews that are under way, so the API servers have to be stopped first. It
+// may be called again.
+func (r *Recorder) Close() error {
+	err := r.server.Close()
+	<-r.served
+	r.conns.Wait()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("recorder: %w", err)
+	}
+	return nil
+}
+
+// Mark is the Seq of the last arrival: Since(Mark()) is what arrives from now on.
+func (r *Recorder) Mark() uint64 { return r.journal.mark() }
+
+// Since returns, in order of arrival, the reviews after mark whose Spec.User is
+// one of users, or all of them if no user is given. Probes and malformed reviews
+// are not among them.
+func (r *Recorder) Since(mark uint64, users ...string) []Record {
+	return r.journal.since(mark, users)
+}
+
+// Malformed returns the reviews that were refused, in order of arrival: the
+// first 1000 since the start or the last Reset, each body cut at 64 KiB. Counts
+// has their full number.
+func (r *Recorder) Malformed() []Record { return r.journal.refused() }
+
+// Reset forgets all records, so that a long run needs no more memory than its
+// longest part. Seq and Counts go on. Records that somebody still means to ask
+// for are lost, so it belongs where nothing is under way.
+func (r *Recorder) Reset() { r.journal.reset() }

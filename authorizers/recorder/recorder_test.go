@@ -1,0 +1,281 @@
+package recorder
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+func TestAnswersNoOpinion(t *testing.T) {
+	r := start(t, Options{Points: []Point{"middle"}})
+	for _, http2 := range []bool{true, false} {
+		c := peer(t, r.Kubeconfig(Front), http2)
+		for version, text := range map[string]string{v1: asV1, v1beta1: asV1beta1} {
+			for _, p := range []Point{Front, Back, "middle"} {
+				code, answer, err := send(c, http.MethodPost, r.URL(p), strings.NewReader(spec(text, question+`,"user":"jane"`)))
+				want := `{"apiVersion":"` + version + `","kind":"SubjectAccessReview","metadata":{},"spec":{},"status":{"allowed":false,"denied":false}}` + "\n"
+				if err != nil || code != http.StatusOK || answer != want {
+					t.Errorf("%s at %s: %d %s, %v", version, p, code, answer, err)
+				}
+			}
+		}
+	}
+	if got := r.Counts().Points["middle"]; got != (PointCounts{Reviews: 4}) {
+		t.Errorf("counts of the middle: %+v", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	r := start(t, Options{})
+	c := peer(t, r.Kubeconfig(Front), true)
+	big := strings.Repeat("x", maxBody+1)
+	for _, tc := range []struct {
+		name, method, url, body string
+		code                    int
+		answer                  string
+	}{
+		{"malformed", http.MethodPost, r.URL(Front), `{"kind":"Pod"}`, 400, `kind is "Pod", not SubjectAccessReview` + "\n"},
+		{"empty", http.MethodPost, r.URL(Front), ``, 400, "unexpected end of JSON input\n"},
+		{"too big", http.MethodPost, r.URL(Back), big, 400, "the body is over 3145728 bytes\n"},
+		{"get", http.MethodGet, r.URL(Front), ``, 405, "reviews are posted\n"},
+		{"put", http.MethodPut, r.URL(Back), nodeAgentReview, 405, "reviews are posted\n"},
+		{"another point", http.MethodPost, r.URL("side"), nodeAgentReview, 404, "404 page not found\n"},
+		{"below a point", http.MethodPost, r.URL(Front) + "/x", nodeAgentReview, 404, "404 page not found\n"},
+		{"no point", http.MethodGet, r.URL(""), ``, 404, "404 page not found\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, answer, err := send(c, tc.method, tc.url, strings.NewReader(tc.body))
+			if err != nil || code != tc.code || answer != tc.answer {
+				t.Errorf("%d %q, %v; want %d %q", code, answer, err, tc.code, tc.answer)
+			}
+		})
+	}
+	refused := r.Malformed()
+	if len(refused) != 3 || len(r.Since(0)) != 0 {
+		t.Fatalf("%d refused, %d recorded", len(refused), len(r.Since(0)))
+	}
+	if got := refused[2]; got.Seq != 3 || got.Point != Back || string(got.Raw) != big[:maxMalformedBody] || got.Malformed != "the body is over 3145728 bytes" {
+		t.Errorf("seq %d, point %s, %d bytes, %q", got.Seq, got.Point, len(got.Raw), got.Malformed)
+	}
+	counts := r.Counts()
+	if counts.Strays != 5 || counts.Points[Front].Malformed != 2 || counts.Points[Back].Malformed != 1 {
+		t.Errorf("counts: %+v", counts)
+	}
+}
+
+// unsized has no length that net/http could know, so it is sent in chunks.
+type unsized struct{ io.Reader }
+
+func TestBodyOfUnknownLength(t *testing.T) {
+	r := start(t, Options{})
+	for _, http2 := range []bool{true, false} {
+		code, _, err := send(peer(t, r.Kubeconfig(Front), http2), http.MethodPost, r.URL(Front), unsized{strings.NewReader(nodeAgentReview)})
+		if err != nil || code != http.StatusOK {
+			t.Errorf("%d, %v", code, err)
+		}
+	}
+	for _, rec := range r.Since(0) {
+		if string(rec.Raw) != nodeAgentReview {
+			t.Errorf("recorded %s", rec.Raw)
+		}
+	}
+}
+
+func TestBodyThatBreaksOff(t *testing.T) {
+	r := start(t, Options{})
+	req := []byte("POST /front HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"half\"")
+	cert, err := tls.X509KeyPair(r.pki.clientCert, r.pki.clientKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", r.addr, &tls.Config{RootCAs: r.pki.authority, Certificates: []tls.Certificate{cert}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(req); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn)
+	_ = conn.Close()
+	got := r.Malformed()
+	if len(got) != 1 || string(got[0].Raw) != `{"half"` || !strings.HasPrefix(got[0].Malformed, "the body ends after 7 of 100 bytes") {
+		t.Errorf("malformed: %+v", got)
+	}
+}
+
+// lines collects what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestOnlyItsOwnClients(t *testing.T) {
+	var logged lines
+	r, other := start(t, Options{ErrorLog: log.New(&logged, "", 0)}), start(t, Options{})
+	for _, tc := range []struct {
+		name   string
+		change func(own, stranger *clientcmdapi.AuthInfo)
+		reason string
+	}{
+		{"no certificate", func(own, _ *clientcmdapi.AuthInfo) {
+			own.ClientCertificateData, own.ClientKeyData = nil, nil
+		}, "tls: client didn't provide a certificate"},
+		{"the certificate of another recorder", func(own, stranger *clientcmdapi.AuthInfo) {
+			*own = *stranger
+		}, "tls: failed to verify certificate"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			config, err := clientcmd.Load(r.Kubeconfig(Front))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stranger, err := clientcmd.Load(other.Kubeconfig(Front))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.change(config.AuthInfos["recorder-front"], stranger.AuthInfos["recorder-front"])
+			kubeconfig, err := clientcmd.Write(*config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, _, err := send(peer(t, kubeconfig, true), http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview))
+			if err == nil {
+				t.Errorf("answered %d", code)
+			}
+			for range 500 { // the server may tell its log after its client
+				if strings.Contains(logged.String(), tc.reason) {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			t.Errorf("logged %q, want %q", logged.String(), tc.reason)
+		})
+	}
+	if r.Mark() != 0 {
+		t.Error("something was recorded")
+	}
+}
+
+func TestReachableFromElsewhere(t *testing.T) {
+	r := start(t, Options{Addr: "0.0.0.0:0", Host: "recorder.test", SANs: []string{"10.1.2.3", "other.test"}})
+	if !strings.HasPrefix(r.URL(Back), "https://recorder.test:") || !strings.HasSuffix(r.URL(Back), "/back") {
+		t.Errorf("URL %s", r.URL(Back))
+	}
+	for _, host := range []string{"recorder.test", "other.test", "10.1.2.3", "127.0.0.1", "::1", "localhost"} {
+		if err := r.pki.serving.Leaf.VerifyHostname(host); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := start(t, Options{Addr: "0.0.0.0:0"}); !strings.HasPrefix(got.URL(Front), "https://127.0.0.1:") {
+		t.Errorf("URL %s", got.URL(Front))
+	}
+	if !bytes.Contains(r.CA(), []byte("BEGIN CERTIFICATE")) {
+		t.Errorf("CA %s", r.CA())
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	r := start(t, Options{})
+	if _, err := Start(Options{Addr: r.addr}); err == nil || !strings.Contains(err.Error(), r.addr) {
+		t.Errorf("a busy port: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(Options{Listener: l, Points: []Point{"No/Point"}}); err == nil || !strings.Contains(err.Error(), `"No/Point"`) {
+		t.Errorf("a bad point: %v", err)
+	}
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error("Start left its listener open")
+	}
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	r, err := Start(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Connections that are idle, of both protocols, and one that never speaks.
+	for _, http2 := range []bool{true, false} {
+		if code, _, err := send(peer(t, r.Kubeconfig(Front), http2), http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview)); err != nil || code != http.StatusOK {
+			t.Fatalf("%d, %v", code, err)
+		}
+	}
+	silent, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	var closers sync.WaitGroup
+	for range 3 {
+		closers.Go(func() {
+			if err := r.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	closers.Wait()
+	wantNoServer(t)
+	if err := r.Err(); err != nil {
+		t.Errorf("Err after Close: %v", err)
+	}
+	if got := len(r.Since(0)); got != 2 {
+		t.Errorf("%d records after Close", got)
+	}
+	if _, err := net.Dial("tcp", r.addr); err == nil {
+		t.Error("the port is still open")
+	}
+}
+
+func TestListenerThatDies(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, Options{Listener: l})
+	c := peer(t, r.Kubeconfig(Front), true)
+	if code, _, err := send(c, http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview)); err != nil || code != http.StatusOK || r.Err() != nil {
+		t.Fatalf("%d, %v, %v", code, err, r.Err())
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-r.served
+	if err := r.Err(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Err: %v", err)
+	}
+	wantNoServer(t) // open connections do not live on
+	if _, _, err := send(c, http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview)); err == nil {
+		t.Error("a dead recorder answered")
+	}
+	if err := r.Close(); err != nil || r.Err() == nil {
+		t.Errorf("Close: %v, Err: %v", err, r.Err())
+	}
+}

@@ -1,0 +1,280 @@
+package scenarios
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// checker applies the rules of the format to one decoded scenario.
+type checker struct {
+	s   *Scenario
+	src *source
+}
+
+// check applies every rule that needs no other scenario.
+func check(f *loadedFile) {
+	c := &checker{s: f.scenario, src: f.source}
+	c.identity()
+	c.requires()
+	c.requestors()
+	for i, obj := range c.s.Objects {
+		for _, p := range manifestProblems(obj) {
+			c.fail(at("objects", i), "%s", p)
+		}
+	}
+	c.manifests()
+	c.grants()
+	c.steps()
+	c.names()
+}
+
+// at builds a path into the file.
+func at(path ...any) []any { return path }
+
+func (c *checker) fail(path []any, format string, args ...any) {
+	c.src.failAt(path, format, args...)
+}
+
+// missing records that a required field is missing or empty. A field that is
+// there and did not decode has been reported already.
+func (c *checker) missing(path []any, empty bool, expected string) {
+	if !empty {
+		return
+	}
+	name := path[len(path)-1]
+	if !c.src.has(path) {
+		c.fail(path, "%v is missing (expected %s)", name, expected)
+		return
+	}
+	if !c.src.failedAt(path) {
+		c.fail(path, "%v is empty (expected %s)", name, expected)
+	}
+}
+
+// enum records a value that is none of those allowed; an empty one is a missing
+// field and not reported here.
+func enum[T ~string](c *checker, path []any, value T, allowed ...T) {
+	if value != "" && !slices.Contains(allowed, value) {
+		c.fail(path, "%v is %q (expected one of %s)", path[len(path)-1], string(value), joinStrings(allowed, ", "))
+	}
+}
+
+func (c *checker) identity() {
+	s := c.s
+	c.missing(at("description"), strings.TrimSpace(s.Description) == "", "what is shown and why it matters")
+	if c.src.has(at("source")) {
+		c.missing(at("source", "document"), s.Source.Document == "", "the document's short name, such as KEP-5284")
+		c.missing(at("source", "section"), s.Source.Section == "", "the heading, or the file and function")
+	} else {
+		c.missing(at("source"), true, "a mapping with document, section")
+	}
+	c.missing(at("level"), s.Level == "", "one of core, extended, divergence")
+	enum(c, at("level"), s.Level, Core, Extended, Divergence)
+	switch {
+	case s.Level == Divergence:
+		c.missing(at("documented"), strings.TrimSpace(s.Documented) == "", "what the document says, because the level is divergence")
+	case s.Documented != "":
+		c.fail(at("documented"), "documented is given, and the level is %q (expected it with level divergence only)", s.Level)
+	}
+}
+
+func (c *checker) requires() {
+	r := c.s.Requires
+	if !c.src.has(at("requires")) {
+		c.missing(at("requires"), true, "a mapping with at least gate")
+	} else {
+		c.missing(at("requires", "gate"), r.Gate == "", "one of on, off, any")
+	}
+	enum(c, at("requires", "gate"), r.Gate, GateOn, GateOff, GateAny)
+	for i, capability := range r.Capabilities {
+		c.missing(at("requires", "capabilities", i), capability == "", "a capability")
+		if capability != "" && !slices.Contains(AllCapabilities(), capability) {
+			c.fail(at("requires", "capabilities", i), "capability %q is unknown (expected one of %s)", capability, joinStrings(AllCapabilities(), ", "))
+		}
+		if slices.Contains(r.Capabilities[:i], capability) {
+			c.fail(at("requires", "capabilities", i), "capability %q is listed twice (expected each once)", capability)
+		}
+	}
+	for field, text := range map[string]string{"kubernetes": r.Kubernetes, "binary": r.Binary} {
+		if text == "" {
+			continue
+		}
+		if _, err := versionRange(text); err != nil {
+			c.fail(at("requires", field), "%s is %q: %s (expected a range of minor versions such as \">=1.35, <1.37\")", field, text, err)
+		}
+	}
+}
+
+func (c *checker) requestors() {
+	c.missing(at("requestors"), len(c.s.Requestors) == 0, "at least one requestor")
+	used := map[string]bool{}
+	for _, st := range c.s.Steps {
+		if st.Request != nil {
+			used[st.Request.By] = true
+		}
+	}
+	for _, alias := range slices.Sorted(maps.Keys(c.s.Requestors)) {
+		path := at("requestors", alias)
+		if !used[alias] {
+			c.fail(path, "requestor %q is not used (expected a request with by: %s)", alias, alias)
+		}
+		c.requestor(c.s.Requestors[alias], path)
+	}
+}
+
+func (c *checker) requestor(r Requestor, path []any) {
+	if c.src.failedAt(path) {
+		return
+	}
+	sa := r.ServiceAccount
+	switch {
+	case r.User != "" && sa != nil:
+		c.fail(path, "the requestor has both user and serviceAccount (expected exactly one)")
+	case r.User == "" && sa == nil:
+		c.fail(path, "the requestor has neither user nor serviceAccount (expected exactly one)")
+	case sa != nil && (r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0):
+		c.fail(path, "uid, groups and extra are given with serviceAccount (expected them with user only; a token has its own)")
+	}
+	if i := slices.Index(r.Groups, "system:masters"); i >= 0 {
+		c.fail(extend(path, "groups", i), "the requestor is in system:masters (expected another group; this one passes before every authorizer)")
+	}
+	if sa == nil {
+		return
+	}
+	path = extend(path, "serviceAccount")
+	c.missing(extend(path, "namespace"), sa.Namespace == "", "the account's namespace")
+	c.missing(extend(path, "name"), sa.Name == "", "the account's name")
+	if sa.NodeObject != nil && sa.Node == "" {
+		c.fail(extend(path, "nodeObject"), "nodeObject is given without node (expected both)")
+	}
+}
+
+// manifests finds objects that fixtures and objects define twice.
+func (c *checker) manifests() {
+	seen := map[[3]string]bool{}
+	define := func(m map[string]any, path []any) {
+		key := [3]string{text(m, "kind"), text(m, "metadata", "namespace"), text(m, "metadata", "name")}
+		if key[0] != "" && key[2] != "" && seen[key] {
+			c.fail(path, "%s %q is defined twice (expected each object once in fixtures and objects)", key[0], key[2])
+		}
+		seen[key] = true
+	}
+	for _, m := range c.s.Manifests {
+		define(m, at("fixtures"))
+	}
+	for i, m := range c.s.Objects {
+		define(m, at("objects", i))
+	}
+}
+
+func (c *checker) grants() {
+	ids := map[string]int{}
+	for i, g := range c.s.Grants {
+		path := at("grants", i)
+		if first, dup := ids[g.ID]; dup && g.ID != "" {
+			c.fail(extend(path, "id"), "duplicate grant ID %q (expected an ID of its own; grant %d has it)", g.ID, first+1)
+		}
+		ids[g.ID] = i
+		c.grant(g, path)
+	}
+}
+
+func (c *checker) grant(g Grant, path []any) {
+	if (g.Subject.User == "") == (g.Subject.Group == "") && !c.src.failedAt(extend(path, "subject")) {
+		c.fail(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)", bothOrNeither(g.Subject.User != ""))
+	}
+	c.missing(extend(path, "verbs"), len(g.Verbs) == 0, "at least one verb")
+	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "names": g.Names, "nonResourceURLs": g.NonResourceURLs} {
+		if i := slices.Index(list, ""); i >= 0 && !c.src.failedAt(extend(path, field)) {
+			c.fail(extend(path, field, i), "an entry of %s is empty (expected a text)", field)
+		}
+	}
+	if len(g.NonResourceURLs) > 0 {
+		if len(g.APIGroups) > 0 || len(g.Resources) > 0 || len(g.Names) > 0 || g.Namespace != "" {
+			c.fail(path, "the grant has nonResourceURLs and fields of resources (expected one of the two)")
+		}
+		for i, u := range g.NonResourceURLs {
+			if u != "" && u != "*" && (!strings.HasPrefix(u, "/") || strings.Contains(strings.TrimSuffix(u, "*"), "*")) {
+				c.fail(extend(path, "nonResourceURLs", i), "%q is no path (expected one that begins with /, with \"*\" at the end only)", u)
+			}
+		}
+		return
+	}
+	c.missing(extend(path, "resources"), len(g.Resources) == 0, "resources, or nonResourceURLs")
+	c.missing(extend(path, "apiGroups"), len(g.APIGroups) == 0, `at least one API group, "" for the core group`)
+}
+
+func bothOrNeither(both bool) string {
+	if both {
+		return "both user and group"
+	}
+	return "neither user nor group"
+}
+
+// names checks that every name can be made unique and still be told apart.
+func (c *checker) names() {
+	all := map[string]bool{}
+	roles, others := map[string]bool{}, map[string]bool{}
+	found := c.s.findNames()
+	for _, n := range found {
+		if n.kind == roleName {
+			roles[n.name] = true
+		} else {
+			others[n.name] = true
+		}
+		all[n.name] = true
+	}
+	clash := ambiguous(others, c.s.words())
+	done := map[string]bool{}
+	for _, n := range found {
+		// One report for each name: it is usually found in many places.
+		if done[n.name] || n.kind == roleName && !others[n.name] && nameProblem(n) == "" {
+			continue
+		}
+		if p := nameProblem(n); p != "" {
+			done[n.name] = true
+			c.fail(n.path, "%s", p)
+			continue
+		}
+		if word, bad := clash[n.name]; bad && n.kind != roleName {
+			done[n.name] = true
+			if word == fixedWords {
+				word = "a word of Kubernetes' own messages"
+			} else {
+				word = "part of " + quote(word)
+			}
+			c.fail(n.path, "the %s name %q is also %s (expected a name that can be replaced wherever it stands)", n.kind, n.name, word)
+		}
+	}
+}
+
+// nameProblem says why a name cannot be made unique.
+func nameProblem(n foundName) string {
+	name := n.name
+	first, last := rune(name[0]), rune(name[len(name)-1])
+	if !isToken(first) || !isToken(last) || strings.ContainsAny(name[:1]+name[len(name)-1:], "_.@-") {
+		if first < 0x80 && last < 0x80 {
+			return "the name " + quote(name) + " cannot be made unique (expected it to begin and end with a letter or digit)"
+		}
+	}
+	switch n.kind {
+	case namespaceName:
+		if len(name)+suffixLength > validation.DNS1123LabelMaxLength {
+			return "the namespace name " + quote(name) + " is too long (expected at most 56 characters, to leave room for the suffix that makes it unique)"
+		}
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return "the namespace name " + quote(name) + " is not valid (expected lower-case letters, digits and '-')"
+		}
+	case objectName:
+		if len(name)+suffixLength > validation.DNS1123SubdomainMaxLength {
+			return "the object name " + quote(name) + " is too long (expected at most 246 characters, to leave room for the suffix that makes it unique)"
+		}
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return "the object name " + quote(name) + " is not valid (expected lower-case letters, digits, '-' and '.')"
+		}
+	}
+	return ""
+}

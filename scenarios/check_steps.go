@@ -1,0 +1,263 @@
+package scenarios
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxWait keeps a mistyped wait from holding up a run.
+const maxWait = time.Minute
+
+var (
+	resourceVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	httpVerbs     = []string{"get", "head", "post", "put", "patch", "delete", "options"}
+	modes         = []string{"", "associated-node", "arbitrary-node", "serviceaccount", "user-info", "legacy"}
+	// collectionVerbs act on all objects; the others but create on one by name.
+	collectionVerbs = []string{"list", "watch", "deletecollection"}
+)
+
+func quote(s string) string { return strconv.Quote(s) }
+
+func (c *checker) steps() {
+	c.missing(at("steps"), len(c.s.Steps) == 0, "at least one step")
+	requests := 0
+	inForce := map[string]bool{}
+	for _, g := range c.s.Grants {
+		if g.ID != "" {
+			inForce[g.ID] = c.s.InForceAtStart(g.ID)
+		}
+	}
+	for i, st := range c.s.Steps {
+		path := at("steps", i)
+		if st.Request != nil {
+			requests++
+		}
+		if !c.src.failedAt(path) {
+			c.action(st, path)
+		}
+		c.grantStep(st, path, inForce)
+		if st.Request != nil {
+			c.request(st.Request, extend(path, "request"))
+		}
+		if st.Expect != nil {
+			c.expect(st.Expect, extend(path, "expect"))
+		}
+	}
+	if len(c.s.Steps) > 0 && requests == 0 {
+		c.fail(at("steps"), "no step sends a request (expected at least one)")
+	}
+}
+
+// action checks that a step does exactly one thing.
+func (c *checker) action(st Step, path []any) {
+	var actions []string
+	for _, a := range []struct {
+		name string
+		set  bool
+	}{{"request", st.Request != nil}, {"wait", st.Wait != 0}, {"grant", st.Grant != ""}, {"revoke", st.Revoke != ""}} {
+		if a.set {
+			actions = append(actions, a.name)
+		}
+	}
+	switch len(actions) {
+	case 0:
+		c.fail(path, "the step has no action (expected exactly one of request, wait, grant, revoke)")
+	case 1:
+	default:
+		c.fail(path, "the step has %s (expected exactly one of request, wait, grant, revoke)", strings.Join(actions, " and "))
+	}
+	if st.Request != nil && st.Expect == nil {
+		c.fail(path, "the request has no expect (expected at least an outcome)")
+	}
+	if st.Request == nil && st.Expect != nil {
+		c.fail(extend(path, "expect"), "expect is given without a request (expected both)")
+	}
+	if w := time.Duration(st.Wait); w < 0 || w > maxWait {
+		c.fail(extend(path, "wait"), "wait is %s (expected more than 0s and at most %s)", w, maxWait)
+	}
+}
+
+// grantStep follows which grants are in force.
+func (c *checker) grantStep(st Step, path []any, inForce map[string]bool) {
+	for _, a := range []struct {
+		field, id string
+		want      bool // the state before the step
+		otherwise string
+	}{
+		{"grant", st.Grant, false, "is in force already (expected a grant that is not)"},
+		{"revoke", st.Revoke, true, "is not in force (expected a grant that is)"},
+	} {
+		if a.id == "" {
+			continue
+		}
+		now, known := inForce[a.id]
+		switch {
+		case !known && c.src.failedAt(at("grants")):
+			continue
+		case !known:
+			c.fail(extend(path, a.field), "%s names grant %q, which does not exist (expected the id of one of the grants)", a.field, a.id)
+			continue
+		case now != a.want:
+			c.fail(extend(path, a.field), "grant %q %s", a.id, a.otherwise)
+		}
+		inForce[a.id] = !a.want
+	}
+}
+
+func (c *checker) request(r *Request, path []any) {
+	c.missing(extend(path, "by"), r.By == "", "the alias of a requestor")
+	if _, known := c.s.Requestors[r.By]; !known && r.By != "" && !c.src.failedAt(at("requestors")) {
+		c.fail(extend(path, "by"), "by is %q, which is no requestor (expected one of their aliases)", r.By)
+	}
+	c.missing(extend(path, "verb"), r.Verb == "", "a verb")
+	resource := r.APIGroup != "" || r.Version != "" || r.Resource != "" || r.Subresource != "" || r.Namespace != "" || r.Name != ""
+	switch {
+	case r.Path != "" && resource:
+		c.fail(path, "the request has a path and fields of a resource (expected one of the two)")
+	case r.Path != "":
+		enum(c, extend(path, "verb"), r.Verb, httpVerbs...)
+		if !strings.HasPrefix(r.Path, "/") {
+			c.fail(extend(path, "path"), "path is %q (expected one that begins with /)", r.Path)
+		}
+	case r.Resource == "" && c.src.failedAt(path):
+	case r.Resource == "":
+		c.fail(path, "the request has neither path nor resource (expected one of the two)")
+	default:
+		enum(c, extend(path, "verb"), r.Verb, resourceVerbs...)
+		c.objectOf(r, path)
+	}
+}
+
+// objectOf checks that verb and name fit together, since the HTTP method and
+// path follow from them.
+func (c *checker) objectOf(r *Request, path []any) {
+	if main, sub, has := strings.Cut(r.Resource, "/"); has {
+		c.fail(extend(path, "resource"), "resource is %q (expected resource: %s and subresource: %s)", r.Resource, main, sub)
+	}
+	switch {
+	case slices.Contains(collectionVerbs, r.Verb):
+		if r.Name != "" {
+			c.fail(extend(path, "name"), "%s has a name (expected none; a fieldSelector on metadata.name selects one object)", r.Verb)
+		}
+	case r.Verb == "create":
+		if r.Name != "" && r.Subresource == "" {
+			c.fail(extend(path, "name"), "create has a name (expected it in the body; with a subresource it goes here)")
+		}
+	case r.Name == "" && slices.Contains(resourceVerbs, r.Verb):
+		c.fail(extend(path, "name"), "%s has no name (expected the name of an object)", r.Verb)
+	}
+}
+
+func (c *checker) expect(e *Expect, path []any) {
+	c.missing(extend(path, "outcome"), e.Outcome == "", "one of "+joinStrings(outcomes, ", "))
+	enum(c, extend(path, "outcome"), e.Outcome, outcomes...)
+	if e.Code != 0 && !codeFits(e.Outcome, e.Code) {
+		c.fail(extend(path, "code"), "code %d does not go with outcome %s (expected %s)", e.Code, e.Outcome, codeFor(e.Outcome))
+	}
+	if e.User != nil {
+		c.missing(extend(path, "user", "name"), e.User.Name == "", "the resulting user's name")
+	}
+	for i, r := range e.Reviews {
+		c.review(r, extend(path, "reviews", i), false)
+	}
+	if a := e.Audit; a != nil && a.Decision != nil {
+		enum(c, extend(path, "audit", "decision"), *a.Decision, "allow", "forbid")
+	}
+	if m := e.Metrics; m != nil {
+		c.deltas(m.Attempts, extend(path, "metrics", "attempts"))
+		c.deltas(m.Authorizations, extend(path, "metrics", "authorizations"))
+	}
+}
+
+var outcomes = []Outcome{Allowed, ImpersonationForbidden, RequestForbidden, EscalationForbidden, BadRequest, Unauthenticated, ServerError}
+
+// denials are the outcomes that need a twin. The other refusals may have one.
+var (
+	denials  = []Outcome{ImpersonationForbidden, RequestForbidden, EscalationForbidden, BadRequest}
+	refusals = append(slices.Clone(denials), Unauthenticated, ServerError)
+)
+
+// codeFits tells whether an outcome can have a status code. What comes after an
+// allowed authorization is open, 403 by admission included.
+func codeFits(o Outcome, code int) bool {
+	switch o {
+	case ImpersonationForbidden, RequestForbidden, EscalationForbidden:
+		return code == http.StatusForbidden
+	case BadRequest:
+		return code == http.StatusBadRequest
+	case Unauthenticated:
+		return code == http.StatusUnauthorized
+	case ServerError:
+		return code >= 500 && code <= 599
+	case Allowed:
+		return code >= 100 && code <= 599 && code != http.StatusUnauthorized
+	}
+	return true // an unknown outcome is reported as such
+}
+
+func codeFor(o Outcome) string {
+	switch o {
+	case BadRequest:
+		return "400"
+	case Unauthenticated:
+		return "401"
+	case ServerError:
+		return "500 to 599"
+	case Allowed:
+		return "a status code, not 401"
+	}
+	return "403"
+}
+
+func (c *checker) review(r Review, path []any, nested bool) {
+	if r.Unordered != nil {
+		rest := r
+		rest.Unordered = nil
+		switch {
+		case nested:
+			c.fail(path, "unordered is within unordered (expected reviews)")
+		case len(r.Unordered) < 2:
+			c.fail(extend(path, "unordered"), "unordered has %d reviews (expected at least 2)", len(r.Unordered))
+		case !reflect.ValueOf(rest).IsZero():
+			c.fail(path, "unordered is given with other fields (expected it alone)")
+		}
+		for i, u := range r.Unordered {
+			c.review(u, extend(path, "unordered", i), true)
+		}
+		return
+	}
+	enum(c, extend(path, "by"), r.By, ByRequestor, ByImpersonated)
+	c.missing(extend(path, "verb"), r.Verb == "", "the verb of the review")
+	c.missing(extend(path, "decision"), r.Decision == "", "one of allow, deny, noOpinion")
+	enum(c, extend(path, "decision"), r.Decision, Allow, Deny, NoOpinion)
+	if (r.Path == "") == (r.Resource == "") && !c.src.failedAt(path) {
+		both := "neither path nor resource"
+		if r.Path != "" {
+			both = "both path and resource"
+		}
+		c.fail(path, "the review has %s (expected exactly one)", both)
+	}
+}
+
+func (c *checker) deltas(list []MetricDelta, path []any) {
+	for i, d := range list {
+		p := extend(path, i)
+		if !slices.Contains(modes, d.Mode) {
+			c.fail(extend(p, "mode"), "mode is %q (expected one of %s, or \"\")", d.Mode, strings.Join(modes[1:], ", "))
+		}
+		c.missing(extend(p, "decision"), d.Decision == "", "allowed or denied")
+		enum(c, extend(p, "decision"), d.Decision, "allowed", "denied")
+		if d.Count < 1 {
+			c.fail(extend(p, "count"), "count is %d (expected at least 1; a series that must not move is left out)", d.Count)
+		}
+		for _, before := range list[:i] {
+			if before.Mode == d.Mode && before.Decision == d.Decision {
+				c.fail(p, "the series with mode %q and decision %q is listed twice (expected each once)", d.Mode, d.Decision)
+			}
+		}
+	}
+}

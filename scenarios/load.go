@@ -1,0 +1,281 @@
+package scenarios
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"path"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+)
+
+// maxFileSize is the largest scenario or fixture that is read. Real ones have a
+// few KB; the limit keeps a wrong path from filling the memory.
+const maxFileSize = 1 << 20
+
+// validID keeps IDs usable in filters, file names and URLs.
+var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
+
+// Load reads every *.yaml below files as a scenario and checks every rule of
+// the format. Fixtures are looked up in the second file system. Folders named
+// testdata, and those that begin with a dot or an underscore, are left out.
+//
+// The error, if any, is of type Errors and holds all violations of all files.
+func Load(files, fixtures fs.FS) (*Set, error) {
+	l := &loader{files: files, fixtures: &fixtureStore{fs: fixtures, cache: map[string]*fixture{}}}
+	paths := l.walk()
+	loaded := make([]*loadedFile, len(paths))
+	l.parallel(len(paths), func(i int) { loaded[i] = l.load(paths[i]) })
+
+	set := &Set{byID: map[string]*Scenario{}}
+	broken := map[string]bool{}
+	for _, f := range loaded {
+		set.add(f.scenario)
+		broken[f.scenario.ID] = !f.readable || len(f.source.broken) > 0
+	}
+	errs := l.errs
+	for _, f := range loaded {
+		checkTwin(f, set, broken)
+		errs = append(errs, f.source.errs...)
+	}
+	if err := errs.orNil(); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// Merge joins sets that were loaded from different folders. An ID that occurs
+// in two of them is an error.
+func Merge(sets ...*Set) (*Set, error) {
+	out := &Set{byID: map[string]*Scenario{}}
+	var errs Errors
+	for _, set := range sets {
+		for _, s := range set.all {
+			if first, dup := out.byID[s.ID]; dup {
+				errs = append(errs, &Error{File: s.File, Line: 1, Col: 1, Msg: fmt.Sprintf(
+					"duplicate ID %q (expected an ID of its own; it is taken by %s)", s.ID, first.File)})
+				continue
+			}
+			out.add(s)
+		}
+	}
+	if err := errs.orNil(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// loader is one call of Load.
+type loader struct {
+	files    fs.FS
+	fixtures *fixtureStore
+	errs     Errors // those that belong to no parsed file
+}
+
+// loadedFile is a scenario with the tree it came from.
+type loadedFile struct {
+	scenario *Scenario
+	source   *source
+	// readable is false if the file did not give a mapping; rules about its
+	// content then say nothing.
+	readable bool
+}
+
+// parallel calls fn for 0 to n-1 on all processors: parsing is most of the cost
+// of every command, and files do not depend on each other.
+func (l *loader) parallel(n int, fn func(int)) {
+	var wg sync.WaitGroup
+	workers := min(n, runtime.GOMAXPROCS(0))
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < n; i += workers {
+				fn(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// walk lists the scenario files in lexical order and records folders that hold
+// none.
+func (l *loader) walk() []string {
+	var paths, dirs []string
+	err := fs.WalkDir(l.files, ".", func(p string, d fs.DirEntry, err error) error {
+		name := path.Base(p)
+		switch {
+		case err != nil:
+			l.errs = append(l.errs, &Error{File: p, Msg: "cannot be read: " + plainFSError(err)})
+			if d != nil && d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			if p != "." && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+				return fs.SkipDir
+			}
+			dirs = append(dirs, p)
+		case path.Ext(p) == ".yaml":
+			paths = append(paths, p)
+		case path.Ext(p) == ".yml":
+			l.errs = append(l.errs, &Error{File: p, Line: 1, Col: 1, Msg: "would not be read as a scenario (expected a name ending in .yaml)"})
+		}
+		return nil
+	})
+	if err != nil {
+		l.errs = append(l.errs, &Error{File: ".", Msg: "cannot be read: " + plainFSError(err)})
+	}
+	for _, dir := range dirs {
+		if !anyBelow(paths, dir) {
+			l.errs = append(l.errs, &Error{File: dir, Msg: "a folder with no scenario (expected at least one .yaml file in it or below)"})
+		}
+	}
+	return paths
+}
+
+// anyBelow tells whether one of the paths lies in the folder or below it.
+func anyBelow(paths []string, dir string) bool {
+	for _, p := range paths {
+		if dir == "." || strings.HasPrefix(p, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// load reads and checks one scenario file; twins need the others and come later.
+func (l *loader) load(file string) *loadedFile {
+	s := &Scenario{ID: strings.TrimSuffix(file, ".yaml"), File: file}
+	f := &loadedFile{scenario: s, source: &source{file: file}}
+	if !validID.MatchString(s.ID) {
+		f.source.fail(position{1, 1}, "the path gives the ID %q (expected lower-case letters, digits, '-', '_' and '.' in each part)", s.ID)
+	}
+	raw, err := readFile(l.files, file)
+	if err != nil {
+		f.source.fail(position{1, 1}, "the file %s", err)
+		return f
+	}
+	if !f.source.parseOne(raw) {
+		return f
+	}
+	f.readable = true
+	f.source.decode(f.source.root, reflect.ValueOf(s).Elem(), "the scenario")
+	digest := sha256.New()
+	addDigest(digest, raw)
+	l.loadFixtures(f, digest)
+	s.Digest = hex.EncodeToString(digest.Sum(nil))
+	check(f)
+	return f
+}
+
+// parseOne sets the root to the tree of the only document in raw.
+func (s *source) parseOne(raw []byte) bool {
+	docs, perr := parseYAML(s.file, raw)
+	if perr != nil {
+		s.errs = append(s.errs, perr)
+		return false
+	}
+	switch {
+	case len(docs) == 0 || len(docs) == 1 && docs[0] == nil:
+		s.fail(position{1, 1}, "the file is empty (expected a scenario)")
+		return false
+	case len(docs) > 1:
+		at := position{1, 1}
+		if docs[1] != nil {
+			at = posOf(docs[1])
+		}
+		s.fail(at, "the file holds %d YAML documents (expected one scenario a file)", len(docs))
+		return false
+	}
+	s.root = docs[0]
+	if _, ok := pairs(s.root); !ok {
+		s.fail(posOf(s.root), "the file holds %s (expected a mapping with the fields of a scenario)", describe(s.root))
+		return false
+	}
+	return true
+}
+
+// loadFixtures decodes the scenario's fixtures into its manifests.
+func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
+	seen := map[string]bool{}
+	for i, name := range f.scenario.Fixtures {
+		at := []any{"fixtures", i}
+		if seen[name] {
+			f.source.failAt(at, "fixture %q is listed twice (expected each once)", name)
+			continue
+		}
+		seen[name] = true
+		fx := l.fixtures.get(name)
+		if fx.err != nil {
+			f.source.failAt(at, "fixture %q %s", name, fx.err)
+			continue
+		}
+		addDigest(digest, fx.raw)
+		for _, m := range fx.manifests {
+			// A copy, because scenarios that share a fixture must not share objects.
+			f.scenario.Manifests = append(f.scenario.Manifests, k8sruntime.DeepCopyJSON(m))
+		}
+	}
+}
+
+// addDigest adds a file with its length, so that bytes cannot move from one
+// file to the next unseen.
+func addDigest(h hash.Hash, raw []byte) {
+	var length [8]byte
+	binary.BigEndian.PutUint64(length[:], uint64(len(raw)))
+	h.Write(length[:])
+	h.Write(raw)
+}
+
+// readFile reads a file of at most maxFileSize. The size is looked at first, and
+// the reader is limited in case it is not what the file system said. Errors read
+// as the end of a sentence that begins with the file.
+func readFile(files fs.FS, name string) ([]byte, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	defer func() { _ = f.Close() }()
+	tooLarge := errors.New("is larger than 1 MiB (expected a few KB)")
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, unreadable(err)
+	case info.IsDir():
+		return nil, errors.New("is a folder (expected a file)")
+	case info.Size() > maxFileSize:
+		return nil, tooLarge
+	}
+	var buf bytes.Buffer
+	buf.Grow(int(info.Size()) + bytes.MinRead)
+	if _, err := buf.ReadFrom(io.LimitReader(f, maxFileSize+1)); err != nil {
+		return nil, unreadable(err)
+	}
+	if buf.Len() > maxFileSize {
+		return nil, tooLarge
+	}
+	return buf.Bytes(), nil
+}
+
+func unreadable(err error) error {
+	return fmt.Errorf("cannot be read: %s (expected a readable file)", plainFSError(err))
+}
+
+// plainFSError leaves out the operation and path that fs.PathError repeats.
+func plainFSError(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,208 @@
+package scenarios_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+var loadEmbedded = sync.OnceValues(func() (*scenarios.Set, error) {
+	return scenarios.Load(scenarios.FS, fixtures.FS)
+})
+
+// embedded is what comes with authzconf. Tests must not change it.
+func embedded(t testing.TB) *scenarios.Set {
+	t.Helper()
+	set, err := loadEmbedded()
+	if err != nil {
+		t.Fatalf("the embedded scenarios are wrong:\n%v", err)
+	}
+	return set
+}
+
+// example loads two of the embedded scenarios, a denial and its twin, by
+// themselves, and returns the denial.
+func example(t testing.TB) *scenarios.Scenario {
+	t.Helper()
+	files := fstest.MapFS{}
+	for _, name := range []string{"list-pods-allowed", "list-pods-without-action-grant"} {
+		path := "kep-5284/user-info/" + name + ".yaml"
+		raw, err := fs.ReadFile(scenarios.FS, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[path] = file(string(raw))
+	}
+	s, _ := mustLoad(t, files, nil).Get("kep-5284/user-info/list-pods-without-action-grant")
+	return s
+}
+
+func TestLoadEmbedded(t *testing.T) {
+	if set := embedded(t); set.Len() < 60 {
+		t.Errorf("%d scenarios are embedded", set.Len())
+	}
+}
+
+func TestLoadExample(t *testing.T) {
+	s := example(t)
+	if s.File != s.ID+".yaml" || s.Requires.Gate != scenarios.GateOn || s.Twin != "kep-5284/user-info/list-pods-allowed" {
+		t.Errorf("file %q, gate %q, twin %q", s.File, s.Requires.Gate, s.Twin)
+	}
+	e := s.Steps[0].Expect
+	if e.Outcome != scenarios.ImpersonationForbidden || len(e.Reviews) != 2 || e.User != nil {
+		t.Errorf("expectation: %+v", e)
+	}
+	if e.Audit == nil || e.Audit.Constraint == nil || *e.Audit.Constraint != "" || *e.Audit.ImpersonatedUser {
+		t.Errorf("audit: %+v; empty and false are statements and must be kept", e.Audit)
+	}
+}
+
+func TestLoadKeepsEmptyLists(t *testing.T) {
+	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(strings.Replace(valid, "      code: 200\n", "      reviews: []\n", 1))}, nil)
+	s := set.All()[0]
+	if r := s.Steps[0].Expect.Reviews; r == nil || len(r) != 0 {
+		t.Errorf("reviews: [] became %#v; it states that there are none", r)
+	}
+	bound, _ := s.Bind("abc123")
+	if bound.Steps[0].Expect.Reviews == nil {
+		t.Error("Bind lost the difference between none and not judged")
+	}
+}
+
+func TestDigest(t *testing.T) {
+	scenario := valid + "fixtures: [f.yaml]\n"
+	fixture := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n"
+	digest := func(scenario, fixture string) string {
+		return mustLoad(t, fstest.MapFS{"a/x.yaml": file(scenario)}, fstest.MapFS{"f.yaml": file(fixture)}).All()[0].Digest
+	}
+	base := digest(scenario, fixture)
+	if raw, err := hex.DecodeString(base); err != nil || len(raw) != sha256.Size {
+		t.Errorf("digest %q is no SHA-256", base)
+	}
+	if base != digest(scenario, fixture) {
+		t.Error("the digest is not stable")
+	}
+	if base == digest(scenario+"# x\n", fixture) || base == digest(scenario, fixture+"# x\n") {
+		t.Error("the digest does not depend on every byte of scenario and fixtures")
+	}
+}
+
+func TestManifestsAreNotShared(t *testing.T) {
+	fx := fstest.MapFS{"f.yaml": file("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: other}\n")}
+	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(valid + "fixtures: [f.yaml]\n"), "a/y.yaml": file(valid + "fixtures: [f.yaml]\n")}, fx)
+	x, _ := set.Get("a/x")
+	y, _ := set.Get("a/y")
+	if len(x.Manifests) != 2 || x.Manifests[1]["kind"] != "Secret" {
+		t.Fatalf("manifests: %v", x.Manifests)
+	}
+	x.Manifests[0]["data"].(map[string]any)["a"] = "changed"
+	if got := y.Manifests[0]["data"].(map[string]any)["a"]; got != "b" {
+		t.Errorf("a change to one scenario's manifests is seen in the other: %v", got)
+	}
+}
+
+func TestLoadOrderAndFilter(t *testing.T) {
+	files := fstest.MapFS{
+		"b/y.yaml": file(valid), "a/z.yaml": file(valid), "a/b/c.yaml": file(strings.Replace(valid, "level: core", "level: extended", 1)),
+		"a/testdata/wrong.yaml": file("nonsense"), ".hidden/wrong.yaml": file("nonsense"), "_old/wrong.yaml": file("nonsense"), "README.md": file("text"),
+	}
+	set := mustLoad(t, files, nil)
+	ids := func(list []*scenarios.Scenario) string {
+		var out []string
+		for _, s := range list {
+			out = append(out, s.ID)
+		}
+		return strings.Join(out, " ")
+	}
+	for _, c := range []struct {
+		name string
+		keep []scenarios.Predicate
+		want string
+	}{
+		{"all", nil, "a/b/c a/z b/y"},
+		{"focus", []scenarios.Predicate{scenarios.Focus(regexp.MustCompile(`^a/`))}, "a/b/c a/z"},
+		{"skip", []scenarios.Predicate{scenarios.Skip(regexp.MustCompile(`z$`))}, "a/b/c b/y"},
+		{"level", []scenarios.Predicate{scenarios.Levels(scenarios.Extended)}, "a/b/c"},
+		{"no level", []scenarios.Predicate{scenarios.Levels()}, "a/b/c a/z b/y"},
+		{"suite", []scenarios.Predicate{scenarios.Suite("a")}, "a/b/c a/z"},
+		{"no suite", []scenarios.Predicate{scenarios.Suite("")}, "a/b/c a/z b/y"},
+		{"both", []scenarios.Predicate{scenarios.Suite("a"), scenarios.Levels(scenarios.Core)}, "a/z"},
+		{"none", []scenarios.Predicate{scenarios.Suite("a/z")}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := ids(set.Filter(c.keep...)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	if _, ok := set.Get("nothing"); ok {
+		t.Error("Get found a scenario that does not exist")
+	}
+}
+
+func TestMerge(t *testing.T) {
+	one := mustLoad(t, fstest.MapFS{"a/x.yaml": file(valid), "a/y.yaml": file(valid)}, nil)
+	two := mustLoad(t, fstest.MapFS{"b/x.yaml": file(valid)}, nil)
+	set, err := scenarios.Merge(one, two)
+	if err != nil || set.Len() != 3 {
+		t.Fatalf("merge: %v, %v", set, err)
+	}
+	_, err = scenarios.Merge(one, two, one)
+	want := "a/x.yaml:1:1: duplicate ID \"a/x\" (expected an ID of its own; it is taken by a/x.yaml)\n" +
+		"a/y.yaml:1:1: duplicate ID \"a/y\" (expected an ID of its own; it is taken by a/y.yaml)"
+	if err == nil || err.Error() != want {
+		t.Errorf("merge with itself: %v", cmp.Diff(want, fmt.Sprint(err)))
+	}
+}
+
+// file is a file of a test's file system.
+func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+
+func mustLoad(t testing.TB, files, fx fs.FS) *scenarios.Set {
+	t.Helper()
+	set, err := scenarios.Load(files, fx)
+	if err != nil {
+		t.Fatalf("cannot load:\n%v", err)
+	}
+	return set
+}
+
+// BenchmarkLoad loads 200 scenarios. The goal is well below 100 ms: it is paid
+// before every command.
+func BenchmarkLoad(b *testing.B) {
+	var texts []string
+	err := fs.WalkDir(scenarios.FS, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := fs.ReadFile(scenarios.FS, path)
+		if !strings.Contains(string(raw), "\ntwin:") {
+			texts = append(texts, string(raw))
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	files := fstest.MapFS{}
+	for i := range 200 {
+		files[fmt.Sprintf("bench/s%03d.yaml", i)] = file(texts[i%len(texts)])
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if set, err := scenarios.Load(files, fixtures.FS); err != nil || set.Len() != 200 {
+			b.Fatal(set, err)
+		}
+	}
+}

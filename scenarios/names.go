@@ -1,0 +1,191 @@
+package scenarios
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// suffixLength is that of the "-abc123" which Bind appends.
+const suffixLength = 1 + 6
+
+// nameKind says which of Kubernetes' rules a name is under.
+type nameKind string
+
+const (
+	namespaceName nameKind = "namespace"
+	objectName    nameKind = "object"
+	roleName      nameKind = "RBAC object"
+	userName      nameKind = "user or group"
+	listedName    nameKind = "listed"
+)
+
+// foundName is a name to make unique and where it was found.
+type foundName struct {
+	name string
+	kind nameKind
+	path []any
+}
+
+// UniqueNames lists, sorted, the names that Bind makes unique.
+func (s *Scenario) UniqueNames() []string {
+	set := map[string]bool{}
+	for _, n := range s.findNames() {
+		set[n.name] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// nameFinder collects names.
+type nameFinder struct{ found []foundName }
+
+func (f *nameFinder) add(kind nameKind, name string, path ...any) {
+	if name != "" {
+		f.found = append(f.found, foundName{name, kind, path})
+	}
+}
+
+// user adds the names within a user or group name. What begins with "system:"
+// means something to Kubernetes and is not renamed whole.
+func (f *nameFinder) user(name string, path ...any) {
+	if node, ok := strings.CutPrefix(name, "system:node:"); ok {
+		if len(validation.IsDNS1123Subdomain(node)) == 0 {
+			f.add(objectName, node, path...)
+		}
+		return
+	}
+	if ns, sa, ok := splitServiceAccount(name); ok {
+		f.add(namespaceName, ns, path...)
+		f.add(objectName, sa, path...)
+		return
+	}
+	if ns, ok := strings.CutPrefix(name, "system:serviceaccounts:"); ok {
+		if len(validation.IsDNS1123Label(ns)) == 0 {
+			f.add(namespaceName, ns, path...)
+		}
+		return
+	}
+	if !strings.HasPrefix(name, "system:") {
+		f.add(userName, name, path...)
+	}
+}
+
+// splitServiceAccount takes the user name of a service account apart, under the
+// same conditions as the API server.
+func splitServiceAccount(user string) (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
+	if !ok {
+		return "", "", false
+	}
+	namespace, name, ok = strings.Cut(rest, ":")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", "", false
+	}
+	return namespace, name, true
+}
+
+// findNames finds every name that Bind makes unique. Order and repetitions are
+// those of the file.
+func (s *Scenario) findNames() []foundName {
+	f := &nameFinder{}
+	for i, n := range s.Names {
+		f.add(listedName, n, "names", i)
+	}
+	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
+		f.requestor(s.Requestors[alias], "requestors", alias)
+	}
+	for _, m := range s.Manifests {
+		f.manifest(m, "fixtures")
+	}
+	for i, m := range s.Objects {
+		f.manifest(m, "objects", i)
+	}
+	for i, g := range s.Grants {
+		f.add(namespaceName, g.Namespace, "grants", i, "namespace")
+		f.user(g.Subject.User, "grants", i, "subject", "user")
+		f.user(g.Subject.Group, "grants", i, "subject", "group")
+	}
+	for i, st := range s.Steps {
+		if st.Request != nil {
+			f.request(st.Request, "steps", i, "request")
+		}
+	}
+	return f.found
+}
+
+func (f *nameFinder) requestor(r Requestor, path ...any) {
+	f.user(r.User, extend(path, "user")...)
+	for _, g := range r.Groups {
+		f.user(g, extend(path, "groups")...)
+	}
+	for _, node := range r.Extra["authentication.kubernetes.io/node-name"] {
+		if len(validation.IsDNS1123Subdomain(node)) == 0 {
+			f.add(objectName, node, extend(path, "extra")...)
+		}
+	}
+	if sa := r.ServiceAccount; sa != nil {
+		path = extend(path, "serviceAccount")
+		f.add(namespaceName, sa.Namespace, extend(path, "namespace")...)
+		f.add(objectName, sa.Name, extend(path, "name")...)
+		f.add(objectName, sa.Pod, extend(path, "pod")...)
+		f.add(objectName, sa.Node, extend(path, "node")...)
+	}
+}
+
+func (f *nameFinder) request(r *Request, path ...any) {
+	f.add(namespaceName, r.Namespace, extend(path, "namespace")...)
+	if r.Impersonate != nil {
+		f.user(r.Impersonate.User, extend(path, "impersonate", "user")...)
+	}
+	if r.Body != nil {
+		f.manifest(r.Body, extend(path, "body")...)
+	}
+}
+
+// fixedNames are kinds whose objects' names Kubernetes derives from their
+// content; with another name they would be refused.
+var fixedNames = []string{"CustomResourceDefinition", "APIService"}
+
+// manifest adds the names of an object: its own, its namespace, the node of a
+// pod, and the subjects of a binding.
+func (f *nameFinder) manifest(m map[string]any, path ...any) {
+	f.add(namespaceName, text(m, "metadata", "namespace"), path...)
+	name, kind := text(m, "metadata", "name"), text(m, "kind")
+	switch {
+	case strings.HasPrefix(name, "system:") || slices.Contains(fixedNames, kind):
+	case isRBAC(m):
+		f.add(roleName, name, path...)
+	case kind == "Namespace":
+		f.add(namespaceName, name, path...)
+	default:
+		f.add(objectName, name, path...)
+	}
+	if kind == "Pod" {
+		f.add(objectName, text(m, "spec", "nodeName"), path...)
+	}
+	if !isRBAC(m) {
+		return
+	}
+	subjects, _ := m["subjects"].([]any)
+	for _, x := range subjects {
+		subject, _ := x.(map[string]any)
+		if text(subject, "kind") == "ServiceAccount" {
+			f.add(objectName, text(subject, "name"), path...)
+			f.add(namespaceName, text(subject, "namespace"), path...)
+			continue
+		}
+		f.user(text(subject, "name"), path...)
+	}
+}
+
+// extend appends to a path without sharing memory with it.
+func extend(path []any, more ...any) []any {
+	return append(slices.Clone(path), more...)
+}
+
+// isRBAC tells whether an object is a role or binding.
+func isRBAC(m map[string]any) bool {
+	return strings.HasPrefix(text(m, "apiVersion"), "rbac.authorization.k8s.io/")
+}

@@ -1,0 +1,173 @@
+package scenarios
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+// Covers tells whether the grant allows what a SubjectAccessReview asks. The
+// rules are those of RBAC in kube-apiserver (RuleAllows and its helpers),
+// because grants are given as RBAC there and must mean the same elsewhere.
+func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
+	if !g.Subject.is(spec.User, spec.Groups) {
+		return false
+	}
+	if spec.NonResourceAttributes != nil {
+		a := spec.NonResourceAttributes
+		return g.Namespace == "" && matches(g.Verbs, a.Verb) && matchesPath(g.NonResourceURLs, a.Path)
+	}
+	a := spec.ResourceAttributes
+	if a == nil || g.Namespace != "" && g.Namespace != a.Namespace {
+		return false
+	}
+	// A grant with names never matches a request without one, such as a list:
+	// the empty name is not among them.
+	return matches(g.Verbs, a.Verb) && matches(g.APIGroups, a.Group) &&
+		matchesResource(g.Resources, a.Resource, a.Subresource) &&
+		(len(g.Names) == 0 || slices.Contains(g.Names, a.Name))
+}
+
+// is tells whether a user with these groups is the subject.
+func (s Subject) is(user string, groups []string) bool {
+	if s.User != "" {
+		return s.User == user
+	}
+	return s.Group != "" && slices.Contains(groups, s.Group)
+}
+
+// matches is VerbMatches and APIGroupMatches: "*" or the very string.
+func matches(list []string, s string) bool {
+	return slices.Contains(list, "*") || slices.Contains(list, s)
+}
+
+// matchesResource is ResourceMatches.
+func matchesResource(list []string, resource, subresource string) bool {
+	full := resource
+	if subresource != "" {
+		full += "/" + subresource
+	}
+	return slices.ContainsFunc(list, func(r string) bool {
+		return r == "*" || r == full || subresource != "" && r == "*/"+subresource
+	})
+}
+
+// matchesPath is NonResourceURLMatches.
+func matchesPath(list []string, path string) bool {
+	return slices.ContainsFunc(list, func(u string) bool {
+		return u == "*" || u == path || strings.HasSuffix(u, "*") && strings.HasPrefix(path, strings.TrimRight(u, "*"))
+	})
+}
+
+// Covered tells whether one of the grants allows what a review asks.
+func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	return slices.ContainsFunc(grants, func(g Grant) bool { return g.Covers(spec) })
+}
+
+// RulesFromManifests turns the roles and bindings among the manifests into
+// neutral grants, one for each rule and subject. Bindings to roles that are not
+// among them, such as cluster-admin, give none; other objects are passed over.
+func RulesFromManifests(manifests []map[string]any) []Grant {
+	type roleKey struct{ kind, namespace, name string }
+	roles := map[roleKey][]Grant{}
+	for _, m := range manifests {
+		if k := text(m, "kind"); isRBAC(m) && (k == "Role" || k == "ClusterRole") {
+			roles[roleKey{k, roleNamespace(k, m), text(m, "metadata", "name")}] = rulesOf(m)
+		}
+	}
+	var out []Grant
+	for _, m := range manifests {
+		kind := text(m, "kind")
+		if !isRBAC(m) || kind != "RoleBinding" && kind != "ClusterRoleBinding" {
+			continue
+		}
+		namespace := ""
+		if kind == "RoleBinding" {
+			namespace = text(m, "metadata", "namespace")
+		}
+		refKind := text(m, "roleRef", "kind")
+		if kind == "ClusterRoleBinding" && refKind != "ClusterRole" {
+			continue // refused by the API server
+		}
+		key := roleKey{refKind, "", text(m, "roleRef", "name")}
+		if refKind == "Role" {
+			key.namespace = namespace
+		}
+		for _, rule := range roles[key] {
+			for _, subject := range subjectsOf(m, namespace) {
+				if len(rule.NonResourceURLs) > 0 && namespace != "" {
+					continue // a RoleBinding gives no access to paths
+				}
+				g := rule
+				g.Subject, g.Namespace = subject, namespace
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+func roleNamespace(kind string, m map[string]any) string {
+	if kind == "ClusterRole" {
+		return "" // whatever a manifest says: it is not namespaced
+	}
+	return text(m, "metadata", "namespace")
+}
+
+// rulesOf are the rules of a role as grants without subject and namespace. A
+// rule about resources and paths gives two.
+func rulesOf(m map[string]any) []Grant {
+	if !isRBAC(m) {
+		return nil
+	}
+	rules, _ := m["rules"].([]any)
+	var out []Grant
+	for _, x := range rules {
+		rule, _ := x.(map[string]any)
+		g := Grant{Verbs: strs(rule["verbs"]), APIGroups: strs(rule["apiGroups"]), Resources: strs(rule["resources"]), Names: strs(rule["resourceNames"])}
+		paths := strs(rule["nonResourceURLs"])
+		if len(paths) > 0 {
+			out = append(out, Grant{Verbs: g.Verbs, NonResourceURLs: paths})
+		}
+		if len(g.Resources) > 0 || len(paths) == 0 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// subjectsOf are the subjects of a binding. A service account without a
+// namespace is in that of the binding.
+func subjectsOf(m map[string]any, namespace string) []Subject {
+	subjects, _ := m["subjects"].([]any)
+	var out []Subject
+	for _, x := range subjects {
+		subject, _ := x.(map[string]any)
+		name := text(subject, "name")
+		switch text(subject, "kind") {
+		case "User":
+			out = append(out, Subject{User: name})
+		case "Group":
+			out = append(out, Subject{Group: name})
+		case "ServiceAccount":
+			if ns := cmp.Or(text(subject, "namespace"), namespace); ns != "" {
+				out = append(out, Subject{User: "system:serviceaccount:" + ns + ":" + name})
+			}
+		}
+	}
+	return out
+}
+
+// strs is the list of strings that a decoded value holds.
+func strs(v any) []string {
+	list, _ := v.([]any)
+	var out []string
+	for _, x := range list {
+		if s, ok := x.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}

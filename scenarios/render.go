@@ -1,0 +1,210 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// RBACObject is a role and its binding, in force together: ClusterRole and
+// ClusterRoleBinding, or, with a namespace, Role and RoleBinding.
+type RBACObject struct {
+	// Name is that of both objects, unique among bound scenarios.
+	Name string
+	// Namespace is empty for cluster-wide grants.
+	Namespace string
+	// Subject is who is granted.
+	Subject Subject
+	// Grant is the ID by which steps name the grant, empty if they do not.
+	Grant string
+	// InForce tells whether the grant holds before the first step.
+	InForce bool
+	// Grants are the neutral grants that are rendered here.
+	Grants []Grant
+
+	// ClusterRole and ClusterRoleBinding are set if Namespace is empty.
+	ClusterRole        *rbacv1.ClusterRole
+	ClusterRoleBinding *rbacv1.ClusterRoleBinding
+	// Role and RoleBinding are set otherwise.
+	Role        *rbacv1.Role
+	RoleBinding *rbacv1.RoleBinding
+
+	// Check is a review that is allowed exactly when role and binding are in
+	// force: what to poll until an authorizer has seen a change.
+	Check authorizationv1.SubjectAccessReviewSpec
+	// Exclusive tells whether nothing else in the scenario allows Check. If it is
+	// false, every review of this grant is allowed by another one as well, and
+	// Check says nothing about this one.
+	Exclusive bool
+}
+
+// Objects are the role and the binding, in the order to create them in.
+func (o RBACObject) Objects() []runtime.Object {
+	if o.Namespace == "" {
+		return []runtime.Object{o.ClusterRole, o.ClusterRoleBinding}
+	}
+	return []runtime.Object{o.Role, o.RoleBinding}
+}
+
+// RenderRBAC renders the grants of a bound scenario: one role and binding for
+// each subject, namespace and grant ID, in the order of the file.
+func RenderRBAC(s *Scenario) []RBACObject {
+	type key struct {
+		subject          Subject
+		namespace, grant string
+	}
+	index := map[key]int{}
+	var out []RBACObject
+	for _, g := range s.Grants {
+		k := key{g.Subject, g.Namespace, g.ID}
+		i, ok := index[k]
+		if !ok {
+			i = len(out)
+			index[k] = i
+			out = append(out, RBACObject{
+				Name:      strings.Trim(fmt.Sprintf("authzconf-%s-%d", s.Suffix, i), "-"),
+				Namespace: g.Namespace, Subject: g.Subject, Grant: g.ID, InForce: s.InForceAtStart(g.ID),
+			})
+		}
+		out[i].Grants = append(out[i].Grants, g)
+	}
+	fromManifests := RulesFromManifests(append(slices.Clone(s.Manifests), s.Objects...))
+	for i := range out {
+		others := slices.Clone(fromManifests)
+		for j := range out {
+			if j != i {
+				others = append(others, out[j].Grants...)
+			}
+		}
+		out[i].build(s.ID)
+		out[i].Check, out[i].Exclusive = pickCheck(out[i].Grants, others)
+	}
+	return out
+}
+
+// InForceAtStart tells whether the grant of that ID holds before the first
+// step: unless the first step that names it is a grant step.
+func (s *Scenario) InForceAtStart(grantID string) bool {
+	if grantID == "" {
+		return true
+	}
+	for _, st := range s.Steps {
+		switch grantID {
+		case st.Grant:
+			return false
+		case st.Revoke:
+			return true
+		}
+	}
+	return true
+}
+
+// scenarioAnnotation tells a person who finds the object where it comes from.
+const scenarioAnnotation = "authzconf.dev/scenario"
+
+// build makes the typed objects.
+func (o *RBACObject) build(id string) {
+	meta := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, Annotations: map[string]string{scenarioAnnotation: id}}
+	var rules []rbacv1.PolicyRule
+	for _, g := range o.Grants {
+		rules = append(rules, rbacv1.PolicyRule{
+			Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources,
+			ResourceNames: g.Names, NonResourceURLs: g.NonResourceURLs,
+		})
+	}
+	subjects := []rbacv1.Subject{rbacSubject(o.Subject)}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: o.Name}
+	if o.Namespace == "" {
+		o.ClusterRole = &rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole"), ObjectMeta: meta, Rules: rules}
+		o.ClusterRoleBinding = &rbacv1.ClusterRoleBinding{TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: *meta.DeepCopy(), Subjects: subjects, RoleRef: ref}
+		return
+	}
+	ref.Kind = "Role"
+	o.Role = &rbacv1.Role{TypeMeta: rbacType("Role"), ObjectMeta: meta, Rules: rules}
+	o.RoleBinding = &rbacv1.RoleBinding{TypeMeta: rbacType("RoleBinding"), ObjectMeta: *meta.DeepCopy(), Subjects: subjects, RoleRef: ref}
+}
+
+func rbacType(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// rbacSubject gives service accounts their own kind, as an administrator would.
+func rbacSubject(s Subject) rbacv1.Subject {
+	if s.Group != "" {
+		return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: s.Group}
+	}
+	if ns, name, ok := splitServiceAccount(s.User); ok {
+		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}
+	}
+	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.User}
+}
+
+// pickCheck chooses the first review that the grants allow and the others do
+// not. If there is none, it is the first one, and false.
+func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec, bool) {
+	var first *authorizationv1.SubjectAccessReviewSpec
+	for _, g := range grants {
+		for _, spec := range g.Examples() {
+			if !Covered(others, spec) {
+				return spec, true
+			}
+			if first == nil {
+				first = &spec
+			}
+		}
+	}
+	if first == nil {
+		return authorizationv1.SubjectAccessReviewSpec{}, false
+	}
+	return *first, false
+}
+
+// reviews lists the reviews that a grant names, wildcards replaced by an
+// example.
+func (g Grant) Examples() []authorizationv1.SubjectAccessReviewSpec {
+	subject := authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User}
+	if g.Subject.Group != "" {
+		subject.Groups = []string{g.Subject.Group}
+	}
+	var out []authorizationv1.SubjectAccessReviewSpec
+	names := g.Names
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, verb := range g.Verbs {
+		verb = example(verb, "get")
+		for _, u := range g.NonResourceURLs {
+			spec := subject
+			path := strings.TrimRight(u, "*")
+			spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: example(path, "/")}
+			out = append(out, spec)
+		}
+		for _, group := range g.APIGroups {
+			for _, resource := range g.Resources {
+				for _, name := range names {
+					spec := subject
+					main, sub, _ := strings.Cut(resource, "/")
+					spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+						Verb: verb, Group: example(group, ""), Resource: example(main, "pods"), Subresource: sub,
+						Namespace: g.Namespace, Name: name,
+					}
+					out = append(out, spec)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// example replaces a wildcard, or a path that was nothing but one.
+func example(s, wildcard string) string {
+	if s == "*" || s == "" {
+		return wildcard
+	}
+	return s
+}

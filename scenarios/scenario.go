@@ -1,0 +1,433 @@
+// Package scenarios holds the behaviours that authzconf checks, one YAML file
+// each, with the Go type they are decoded into and the strict loader.
+//
+// A scenario is data: it names who may do what (grants), sends requests
+// (steps) and states what must be seen (expectations). Its path below this
+// folder, without ".yaml", is its stable ID, for example
+// "kep-5284/user-info/list-pods-allowed".
+package scenarios
+
+import "time"
+
+// Level says how strong a claim a scenario carries.
+type Level string
+
+const (
+	// Core is what the documents promise about the decision itself.
+	Core Level = "core"
+	// Extended is the transcript around a decision: the ordered access reviews,
+	// audit fields, metrics, error texts.
+	Extended Level = "extended"
+	// Divergence marks a behaviour in which a document and the servers differ.
+	// It is judged against the servers; Documented holds what the text says.
+	Divergence Level = "divergence"
+)
+
+// Scenario is one behaviour. The zero value is not usable: scenarios come from
+// Load, which checks every rule of the format.
+type Scenario struct {
+	// ID is the file's path below the scenarios folder without extension. It is
+	// set by the loader and is not part of the file.
+	ID string `json:"-" yaml:"-"`
+	// File is the path the scenario was read from, for error messages.
+	File string `json:"-" yaml:"-"`
+	// Digest is the SHA-256, in hexadecimal, of the file's bytes and of those of
+	// its fixtures. Evidence carries it, so that a verdict cannot be recomputed
+	// with another text than the one that was run.
+	Digest string `json:"-" yaml:"-"`
+
+	// Description says in one or two sentences what is shown and why it matters.
+	Description string `json:"description" yaml:"description"`
+	// Source is the document and section that the behaviour comes from.
+	Source Source `json:"source" yaml:"source"`
+	// Level is the strength of the claim.
+	Level Level `json:"level" yaml:"level"`
+	// Documented is what the document says, in its words, when Level is
+	// Divergence. It is shown beside the result.
+	Documented string `json:"documented,omitempty" yaml:"documented,omitempty"`
+	// Requires selects the targets this scenario can run on.
+	Requires Requires `json:"requires" yaml:"requires"`
+	// Twin is the ID of the scenario that differs from this one in one respect
+	// and is allowed. A scenario with a denied request must have one: a negative
+	// that nothing turns positive proves nothing.
+	Twin string `json:"twin,omitempty" yaml:"twin,omitempty"`
+
+	// Names are further names to make unique (see Bind). Those of requestors,
+	// of objects and namespaces, and the nodes, service accounts and plain users
+	// that are impersonated are found without being listed.
+	Names []string `json:"names,omitempty" yaml:"names,omitempty"`
+	// Requestors are those who authenticate, by the alias that requests use.
+	Requestors map[string]Requestor `json:"requestors" yaml:"requestors"`
+	// Fixtures are manifests of the fixtures folder that are applied before the
+	// first step, by their path there: "docs-user-impersonation/user-identity.yaml".
+	Fixtures []string `json:"fixtures,omitempty" yaml:"fixtures,omitempty"`
+	// Objects are further Kubernetes objects that are created before the first
+	// step. Namespaces, and the service accounts, pods and nodes of requestors,
+	// are created without being listed.
+	Objects []map[string]any `json:"objects,omitempty" yaml:"objects,omitempty"`
+	// Grants are neutral permissions: rendered as RBAC on a cluster, exported as
+	// policy for an authorizer's vendor.
+	Grants []Grant `json:"grants,omitempty" yaml:"grants,omitempty"`
+	// Steps run in order. Each has exactly one action.
+	Steps []Step `json:"steps" yaml:"steps"`
+
+	// Manifests are the decoded objects of Fixtures, in order, set by the loader.
+	Manifests []map[string]any `json:"manifests,omitempty" yaml:"-"`
+
+	// Suffix is what Bind made the names unique with; empty before.
+	Suffix string `json:"-" yaml:"-"`
+}
+
+// Source is where a behaviour is described.
+type Source struct {
+	// Document is the short name: KEP-5284, docs/user-impersonation, or
+	// kubernetes for behaviour that only the source code shows.
+	Document string `json:"document" yaml:"document"`
+	// Section is the heading, or the file and function.
+	Section string `json:"section" yaml:"section"`
+}
+
+// Gate is the state of the ConstrainedImpersonation feature gate.
+type Gate string
+
+const (
+	// GateOn and GateOff are the effective states; a version without the gate
+	// counts as off.
+	GateOn  Gate = "on"
+	GateOff Gate = "off"
+	// GateAny runs in both states, with the same expectations.
+	GateAny Gate = "any"
+)
+
+// Capability is something a target can show or do.
+type Capability string
+
+const (
+	// Reviews: every access review is recorded, in order (recorder webhook).
+	Reviews Capability = "reviews"
+	// Audit: the audit event of each request can be read.
+	Audit Capability = "audit"
+	// Metrics: apiserver_impersonation_* can be read (1.36 and later, gate on).
+	Metrics Capability = "metrics"
+	// RequestHeader: arbitrary requestors, through request-header client
+	// certificates.
+	RequestHeader Capability = "requestHeader"
+	// Tokens: ServiceAccount tokens, unbound or bound to a pod or node.
+	Tokens Capability = "tokens"
+	// RBAC: grants can be given as RBAC objects.
+	RBAC Capability = "rbac"
+)
+
+// AllCapabilities lists every capability, in the order they are documented.
+func AllCapabilities() []Capability {
+	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC}
+}
+
+// Requires selects targets.
+type Requires struct {
+	// Kubernetes is a range of minor versions, for example ">=1.35" or
+	// ">=1.35, <1.37". Empty means every version. It is compared with the
+	// effective version: the emulated one where emulation is used.
+	Kubernetes string `json:"kubernetes,omitempty" yaml:"kubernetes,omitempty"`
+	// Binary is the same for the version of the binary, for behaviour that
+	// emulation does not change (messages, metrics).
+	Binary string `json:"binary,omitempty" yaml:"binary,omitempty"`
+	// Gate is the state of ConstrainedImpersonation. It must be given.
+	Gate Gate `json:"gate" yaml:"gate"`
+	// Capabilities that the target must have. Those that follow from the
+	// scenario (requestors, grants) need not be listed. Expectations about
+	// reviews, audit or metrics do not make the scenario unrunnable where the
+	// target cannot show them unless the capability is listed here: such an
+	// expectation is then reported as not judged.
+	Capabilities []Capability `json:"capabilities,omitempty" yaml:"capabilities,omitempty"`
+}
+
+// Requestor authenticates. Exactly one of User and ServiceAccount is set.
+type Requestor struct {
+	// User is an arbitrary user, through a request-header client certificate.
+	User string `json:"user,omitempty" yaml:"user,omitempty"`
+	// UID, Groups and Extra go with User. The API server adds
+	// system:authenticated.
+	UID    string              `json:"uid,omitempty" yaml:"uid,omitempty"`
+	Groups []string            `json:"groups,omitempty" yaml:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
+	// ServiceAccount is a real ServiceAccount with a token of its own.
+	ServiceAccount *ServiceAccount `json:"serviceAccount,omitempty" yaml:"serviceAccount,omitempty"`
+}
+
+// ServiceAccount is a requestor with a TokenRequest token.
+type ServiceAccount struct {
+	Namespace string `json:"namespace" yaml:"namespace"`
+	Name      string `json:"name" yaml:"name"`
+	// Pod binds the token to a pod of that name on Node. The pod is created; no
+	// kubelet is needed.
+	Pod string `json:"pod,omitempty" yaml:"pod,omitempty"`
+	// Node is the pod's spec.nodeName; without Pod the token is bound to the
+	// Node object itself.
+	Node string `json:"node,omitempty" yaml:"node,omitempty"`
+	// NodeObject says whether a Node object of that name is created. Left out it
+	// is. A pod-bound token carries the node's name even without one.
+	NodeObject *bool `json:"nodeObject,omitempty" yaml:"nodeObject,omitempty"`
+}
+
+// Username is the name that the API server gives the requestor.
+func (r Requestor) Username() string {
+	if r.ServiceAccount != nil {
+		return "system:serviceaccount:" + r.ServiceAccount.Namespace + ":" + r.ServiceAccount.Name
+	}
+	return r.User
+}
+
+// Grant is a neutral permission: Subject may do Verbs on Resources of
+// APIGroups (only Names, if given), or on NonResourceURLs.
+type Grant struct {
+	// ID lets grant and revoke steps name this grant. If the first step that
+	// names it is a grant step, it is not in force before that step; otherwise it
+	// is in force from the start.
+	ID string `json:"id,omitempty" yaml:"id,omitempty"`
+	// Subject is who is granted.
+	Subject Subject `json:"subject" yaml:"subject"`
+	// Verbs are matched exactly; "*" is any verb.
+	Verbs []string `json:"verbs" yaml:"verbs"`
+	// APIGroups are matched exactly; "" is the core group, "*" any.
+	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty"`
+	// Resources are matched exactly, subresources as "pods/exec"; "*" is any
+	// resource and subresource, "*/exec" that subresource of any resource.
+	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty"`
+	// Names limits the grant to objects of these names. Empty means all.
+	Names []string `json:"names,omitempty" yaml:"names,omitempty"`
+	// Namespace limits the grant to one namespace. Empty means all of them and
+	// cluster scope.
+	Namespace string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
+	// NonResourceURLs are paths, "*" at the end matches any rest. They exclude
+	// APIGroups, Resources, Names and Namespace.
+	NonResourceURLs []string `json:"nonResourceURLs,omitempty" yaml:"nonResourceURLs,omitempty"`
+}
+
+// Subject is a user (service accounts by their full user name) or a group.
+// Exactly one is set.
+type Subject struct {
+	User  string `json:"user,omitempty" yaml:"user,omitempty"`
+	Group string `json:"group,omitempty" yaml:"group,omitempty"`
+}
+
+// Step is one action. Exactly one of Request, Wait, Grant and Revoke is set.
+type Step struct {
+	// Name is shown in reports; left out, the request is.
+	Name string `json:"name,omitempty" yaml:"name,omitempty"`
+	// Request is sent by a requestor; Expect says what must be seen.
+	Request *Request `json:"request,omitempty" yaml:"request,omitempty"`
+	Expect  *Expect  `json:"expect,omitempty" yaml:"expect,omitempty"`
+	// Wait lets time pass since the previous request was answered, for example
+	// "10500ms". Waits of different scenarios overlap.
+	Wait Duration `json:"wait,omitzero" yaml:"wait,omitempty"`
+	// Grant brings the grant of that ID into force.
+	Grant string `json:"grant,omitempty" yaml:"grant,omitempty"`
+	// Revoke takes the grant of that ID away.
+	Revoke string `json:"revoke,omitempty" yaml:"revoke,omitempty"`
+}
+
+// Request is one API request, in the words of authorization. The HTTP method
+// and path follow from it.
+type Request struct {
+	// By is the alias of the requestor.
+	By string `json:"by" yaml:"by"`
+	// Impersonate holds the impersonation headers. Left out, none is sent.
+	Impersonate *Impersonate `json:"impersonate,omitempty" yaml:"impersonate,omitempty"`
+	// Verb is the request verb: get, list, watch, create, update, patch, delete,
+	// deletecollection. With Path it is the HTTP method in lower case.
+	Verb string `json:"verb" yaml:"verb"`
+	// APIGroup, Version (left out: v1), Resource, Subresource, Namespace and Name
+	// make the path.
+	APIGroup    string `json:"apiGroup,omitempty" yaml:"apiGroup,omitempty"`
+	Version     string `json:"version,omitempty" yaml:"version,omitempty"`
+	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty"`
+	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
+	Name        string `json:"name,omitempty" yaml:"name,omitempty"`
+	// Path is a non-resource path such as /version. It excludes the resource
+	// fields.
+	Path string `json:"path,omitempty" yaml:"path,omitempty"`
+	// FieldSelector and LabelSelector go into the query.
+	FieldSelector string `json:"fieldSelector,omitempty" yaml:"fieldSelector,omitempty"`
+	LabelSelector string `json:"labelSelector,omitempty" yaml:"labelSelector,omitempty"`
+	// Query holds further query parameters, for example dryRun: All.
+	Query map[string]string `json:"query,omitempty" yaml:"query,omitempty"`
+	// Body is sent as JSON.
+	Body map[string]any `json:"body,omitempty" yaml:"body,omitempty"`
+}
+
+// Impersonate is what the impersonation headers carry.
+type Impersonate struct {
+	// User is Impersonate-User. It may be empty, to show what the API server
+	// makes of the other headers alone.
+	User string `json:"user,omitempty" yaml:"user,omitempty"`
+	// UID is Impersonate-Uid.
+	UID string `json:"uid,omitempty" yaml:"uid,omitempty"`
+	// Groups are sent as one Impersonate-Group header each, in order.
+	Groups []string `json:"groups,omitempty" yaml:"groups,omitempty"`
+	// Extra are Impersonate-Extra-<key> headers; keys are percent-encoded as
+	// client-go does, values are sent in order.
+	Extra map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
+}
+
+// Outcome is how the API server answered a request. The classes are kept apart
+// so that one cannot pass for another.
+type Outcome string
+
+const (
+	// Allowed: authorization let the request through, whatever came then (404
+	// for an object that does not exist is Allowed).
+	Allowed Outcome = "allowed"
+	// ImpersonationForbidden: 403 by the impersonation filter.
+	ImpersonationForbidden Outcome = "impersonationForbidden"
+	// RequestForbidden: 403 by authorization, of the impersonated user if there
+	// is one.
+	RequestForbidden Outcome = "requestForbidden"
+	// EscalationForbidden: 403 by RBAC's escalation check, behind authorization.
+	EscalationForbidden Outcome = "escalationForbidden"
+	// BadRequest: 400 because of the impersonation headers.
+	BadRequest Outcome = "badRequest"
+	// Unauthenticated: 401.
+	Unauthenticated Outcome = "unauthenticated"
+	// ServerError: 5xx before the request was authorized.
+	ServerError Outcome = "serverError"
+)
+
+// Expect states what must be seen of a request. What is left out is not
+// judged; an empty list means that there must be none.
+type Expect struct {
+	// Outcome must be given.
+	Outcome Outcome `json:"outcome" yaml:"outcome"`
+	// Code is the HTTP status code.
+	Code int `json:"code,omitempty" yaml:"code,omitempty"`
+	// Message is the whole message of the answered Status.
+	Message string `json:"message,omitempty" yaml:"message,omitempty"`
+	// User is the resulting user: who the request was authorized as. It is
+	// judged against the final access review and the audit event.
+	User *User `json:"user,omitempty" yaml:"user,omitempty"`
+	// Reviews are the access reviews that the request caused, in order, the
+	// final one of the impersonated user included.
+	Reviews []Review `json:"reviews,omitzero" yaml:"reviews,omitempty"`
+	// Audit is about the request's audit event.
+	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty"`
+	// Metrics is about the impersonation counters of the API server.
+	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty"`
+}
+
+// User is a user as the API server sees it. In an expectation a left-out field
+// is empty: a user is stated whole.
+type User struct {
+	Name   string              `json:"name" yaml:"name"`
+	UID    string              `json:"uid,omitempty" yaml:"uid,omitempty"`
+	Groups []string            `json:"groups,omitempty" yaml:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
+}
+
+// Decision is what the authorizers between the recorder's two points answered.
+type Decision string
+
+const (
+	// Allow: decided before the end of the chain was reached, and the request
+	// went on.
+	Allow Decision = "allow"
+	// Deny: an authorizer ended the chain with a denial.
+	Deny Decision = "deny"
+	// NoOpinion: no authorizer allowed or denied; the API server denies.
+	NoOpinion Decision = "noOpinion"
+)
+
+// Review is one access review. All attributes are stated: one that is left out
+// must be empty in the review, but for those that say otherwise.
+type Review struct {
+	// Unordered, if given, is a group of reviews that may come in any order, and
+	// excludes every other field (extra keys come from a Go map).
+	Unordered []Review `json:"unordered,omitempty" yaml:"unordered,omitempty"`
+
+	// By is requestor (left out) or impersonated: whose permission is asked.
+	By By `json:"by,omitempty" yaml:"by,omitempty"`
+	// Verb, and the resource attributes.
+	Verb        string `json:"verb,omitempty" yaml:"verb,omitempty"`
+	Group       string `json:"group,omitempty" yaml:"group,omitempty"`
+	Version     string `json:"version,omitempty" yaml:"version,omitempty"`
+	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty"`
+	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
+	Name        string `json:"name,omitempty" yaml:"name,omitempty"`
+	// FieldSelector and LabelSelector in the form of a request's query.
+	FieldSelector string `json:"fieldSelector,omitempty" yaml:"fieldSelector,omitempty"`
+	LabelSelector string `json:"labelSelector,omitempty" yaml:"labelSelector,omitempty"`
+	// Path is that of a non-resource review.
+	Path string `json:"path,omitempty" yaml:"path,omitempty"`
+	// Extra, if given, is the subject's whole extra as the authorizer sees it.
+	// Left out it is not judged.
+	Extra map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
+	// Decision must be given.
+	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
+}
+
+// By says whose permission a review asks for.
+type By string
+
+const (
+	// ByRequestor is the default.
+	ByRequestor By = "requestor"
+	// ByImpersonated is the resulting user.
+	ByImpersonated By = "impersonated"
+)
+
+// AuditExpect is about the ResponseComplete (for a watch: ResponseStarted)
+// audit event. Pointers that are nil are not judged.
+type AuditExpect struct {
+	// ImpersonatedUser says whether the event has impersonatedUser; its content
+	// is judged through Expect.User.
+	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`
+	// Constraint is authenticationMetadata.impersonationConstraint; "" means
+	// that it must be absent.
+	Constraint *string `json:"constraint,omitempty" yaml:"constraint,omitempty"`
+	// Decision is the annotation authorization.k8s.io/decision; "" means that it
+	// must be absent.
+	Decision *string `json:"decision,omitempty" yaml:"decision,omitempty"`
+}
+
+// MetricsExpect states the increase of the impersonation counters over one
+// request, whole: a series that is not listed must not move. The count of each
+// duration histogram must move with its counter.
+type MetricsExpect struct {
+	// Attempts is apiserver_impersonation_attempts_total.
+	Attempts []MetricDelta `json:"attempts" yaml:"attempts"`
+	// Authorizations is apiserver_impersonation_authorization_attempts_total.
+	Authorizations []MetricDelta `json:"authorizations" yaml:"authorizations"`
+}
+
+// MetricDelta is the increase of one series.
+type MetricDelta struct {
+	// Mode is the mode label; empty on a denied attempt.
+	Mode string `json:"mode" yaml:"mode"`
+	// Decision is the decision label: allowed or denied.
+	Decision string `json:"decision" yaml:"decision"`
+	// Count is the increase.
+	Count int `json:"count" yaml:"count"`
+}
+
+// Duration is a time.Duration written as "10s" in YAML and JSON.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// Waits is the time that the scenario spends in wait steps.
+func (s *Scenario) Waits() time.Duration {
+	var sum time.Duration
+	for _, st := range s.Steps {
+		sum += time.Duration(st.Wait)
+	}
+	return sum
+}

@@ -1,0 +1,169 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// source is one parsed file: the tree, for positions, and what was found wrong.
+type source struct {
+	file string
+	root ast.Node
+	errs Errors
+	// broken are the nodes that could not be decoded. Rules about what is in
+	// them would only repeat the error in other words.
+	broken []ast.Node
+}
+
+// position is a place in a file, counted from 1.
+type position struct{ line, col int }
+
+// fail records a violation at a position.
+func (s *source) fail(at position, format string, args ...any) {
+	s.errs = append(s.errs, &Error{File: s.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
+}
+
+// failAt records a violation at the node that path leads to, or at the nearest
+// node above it that exists. Path elements are field names and list indices.
+func (s *source) failAt(path []any, format string, args ...any) {
+	n, _ := find(s.root, path)
+	s.fail(posOf(n), format, args...)
+}
+
+// breakAt records a violation at a node and that the node was not decoded.
+func (s *source) breakAt(n ast.Node, format string, args ...any) {
+	s.broken = append(s.broken, n)
+	s.fail(posOf(n), format, args...)
+}
+
+// has tells whether the file has a node at the path.
+func (s *source) has(path []any) bool {
+	_, found := find(s.root, path)
+	return found
+}
+
+// failedAt tells whether the node at the path, or one below it, could not be
+// decoded.
+func (s *source) failedAt(path []any) bool {
+	if len(s.broken) == 0 {
+		return false
+	}
+	n, found := find(s.root, path)
+	return found && s.holdsBroken(n)
+}
+
+func (s *source) holdsBroken(n ast.Node) bool {
+	if slices.Contains(s.broken, n) {
+		return true
+	}
+	if kvs, ok := pairs(n); ok {
+		return slices.ContainsFunc(kvs, func(kv *ast.MappingValueNode) bool { return s.holdsBroken(kv.Value) })
+	}
+	if seq, ok := n.(*ast.SequenceNode); ok {
+		return slices.ContainsFunc(seq.Values, s.holdsBroken)
+	}
+	return false
+}
+
+// parseYAML parses a file into its documents' trees. Documents that hold
+// nothing are kept as nil, so that a caller can count them.
+func parseYAML(file string, raw []byte) ([]ast.Node, *Error) {
+	// Duplicate keys are reported by the decoder: it finds all of them, the
+	// parser would stop at the first.
+	parsed, err := parser.ParseBytes(raw, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		e := &Error{File: file, Line: 1, Col: 1, Msg: err.Error()}
+		var ye yaml.Error
+		if errors.As(err, &ye) {
+			e.Msg = ye.GetMessage()
+			if tk := ye.GetToken(); tk != nil && tk.Position != nil {
+				e.Line, e.Col = max(1, tk.Position.Line), max(1, tk.Position.Column)
+			}
+		}
+		e.Msg = "cannot be parsed: " + e.Msg + " (expected YAML)"
+		return nil, e
+	}
+	docs := make([]ast.Node, 0, len(parsed.Docs))
+	for _, d := range parsed.Docs {
+		switch d.Body.(type) {
+		case *ast.DirectiveNode: // "%YAML 1.2" is parsed as a document of its own
+		case *ast.NullNode, *ast.CommentGroupNode:
+			docs = append(docs, nil)
+		default:
+			docs = append(docs, d.Body)
+		}
+	}
+	return docs, nil
+}
+
+// posOf is where a node begins. The token of a block mapping is its first
+// colon, so its first key is taken.
+func posOf(n ast.Node) position {
+	switch t := n.(type) {
+	case nil:
+		return position{1, 1}
+	case *ast.MappingNode:
+		if !t.IsFlowStyle && len(t.Values) > 0 {
+			return posOf(t.Values[0])
+		}
+	case *ast.MappingValueNode:
+		return posOf(t.Key)
+	}
+	tk := n.GetToken()
+	if tk == nil || tk.Position == nil {
+		return position{1, 1}
+	}
+	return position{max(1, tk.Position.Line), max(1, tk.Position.Column)}
+}
+
+// pairs returns the key-value pairs of a mapping.
+func pairs(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch t := n.(type) {
+	case *ast.MappingNode:
+		return t.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{t}, true
+	}
+	return nil, false
+}
+
+// find follows a path and returns the deepest node it reaches, and whether that
+// is the path's end.
+func find(n ast.Node, path []any) (ast.Node, bool) {
+	for _, step := range path {
+		var next ast.Node
+		switch key := step.(type) {
+		case string:
+			kvs, _ := pairs(n)
+			for _, kv := range kvs {
+				if name, ok := keyName(kv.Key); ok && name == key {
+					next = kv.Value
+					break
+				}
+			}
+		case int:
+			if seq, ok := n.(*ast.SequenceNode); ok && key < len(seq.Values) {
+				next = seq.Values[key]
+			}
+		}
+		if next == nil {
+			return n, false
+		}
+		n = next
+	}
+	return n, true
+}
+
+// keyName is the text of a mapping key, if it is a plain or quoted string.
+func keyName(k ast.MapKeyNode) (string, bool) {
+	s, ok := k.(*ast.StringNode)
+	if !ok {
+		return "", false
+	}
+	return s.Value, true
+}

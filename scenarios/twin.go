@@ -1,0 +1,217 @@
+package scenarios
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A denial proves something only beside a request that is allowed and differs
+// in one respect. What counts as one respect, so that it can be checked:
+//
+//   - the gate: requires.gate, where no target can meet both;
+//   - the requestor, as it is defined;
+//   - the impersonation headers;
+//   - the request: everything else about it. What follows from the headers, a
+//     field selector on the impersonated node for example, does not count;
+//   - the permissions: what grants and bindings allow the requestor at that
+//     step. The impersonated user's count only where it is the request that is
+//     forbidden, and none where the request is bad: they decide nothing there.
+//
+// Versions are a respect only if nothing else differs, since they often follow
+// from the texts that are expected. Earlier steps are not compared.
+
+// respects compares a denied request with a twin's allowed one.
+func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
+	r, a := s.Steps[denied].Request, t.Steps[allowed].Request
+	var out []string
+	differ := func(what string, equal bool) {
+		if !equal {
+			out = append(out, what)
+		}
+	}
+	differ("gate", s.Requires.Gate == t.Requires.Gate || s.Requires.Gate == GateAny || t.Requires.Gate == GateAny)
+	differ("requestor", reflect.DeepEqual(s.Requestors[r.By], t.Requestors[a.By]))
+	sameHeaders := reflect.DeepEqual(r.Impersonate, a.Impersonate)
+	differ("impersonation headers", sameHeaders)
+	differ("request", reflect.DeepEqual(bare(r), bare(a)) || !sameHeaders && reflect.DeepEqual(generic(r), generic(a)))
+	outcome := s.Steps[denied].Expect.Outcome
+	both := outcome == RequestForbidden && r.Impersonate != nil && a.Impersonate != nil
+	differ("permissions", outcome == BadRequest || slices.Equal(s.permissionsAt(denied, both), t.permissionsAt(allowed, both)))
+	if len(out) == 0 && (s.Requires.Kubernetes != t.Requires.Kubernetes || s.Requires.Binary != t.Requires.Binary) {
+		out = append(out, "versions")
+	}
+	return out
+}
+
+// bare is a request without requestor and headers. A version that is left out
+// is v1.
+func bare(r *Request) Request {
+	out := *r
+	out.By, out.Impersonate = "", nil
+	if out.Version == "" && out.Path == "" {
+		out.Version = "v1"
+	}
+	return out
+}
+
+// generic is a bare request with the names of the impersonated user replaced.
+func generic(r *Request) Request {
+	if r.Impersonate == nil {
+		return bare(r)
+	}
+	f := &nameFinder{}
+	f.user(r.Impersonate.User)
+	names := map[string]string{}
+	for _, n := range f.found {
+		names[n.name] = "impersonated-" + string(n.kind)
+	}
+	b := &binder{text: newRenamer(names)}
+	out := b.request(bare(r))
+	if out.FieldSelector != r.FieldSelector {
+		out.FieldSelector = "" // it selects what belongs to the impersonated node
+	}
+	return out
+}
+
+// permissionsAt lists what the requestor of a step, and the impersonated user if
+// asked for, may do before it: single permissions, sorted, without their
+// subject, so that the ways of writing them make no difference.
+func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
+	grants := RulesFromManifests(append(slices.Clone(s.Manifests), s.Objects...))
+	for _, g := range s.Grants {
+		if s.grantedAt(g.ID, step) {
+			grants = append(grants, g)
+		}
+	}
+	r := s.Steps[step].Request
+	requestor := s.Requestors[r.By]
+	set := map[string]bool{}
+	addPermissions(set, "requestor", grants, requestor.Username(), requestor.Groups)
+	if impersonated && r.Impersonate != nil {
+		addPermissions(set, "impersonated", grants, r.Impersonate.User, r.Impersonate.Groups)
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// addPermissions adds the single permissions that a user has by grants.
+func addPermissions(set map[string]bool, who string, grants []Grant, user string, groups []string) {
+	groups = append([]string{"system:authenticated"}, groups...)
+	if ns, _, ok := splitServiceAccount(user); ok {
+		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+ns)
+	}
+	for _, g := range grants {
+		if !g.Subject.is(user, groups) {
+			continue
+		}
+		names := g.Names
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, verb := range g.Verbs {
+			for _, path := range g.NonResourceURLs {
+				set[strings.Join([]string{who, verb, path}, " ")] = true
+			}
+			for _, group := range g.APIGroups {
+				for _, resource := range g.Resources {
+					for _, name := range names {
+						set[strings.Join([]string{who, g.Namespace, verb, group, resource, name}, "|")] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// grantedAt tells whether a grant is in force before a step.
+func (s *Scenario) grantedAt(id string, step int) bool {
+	on := s.InForceAtStart(id)
+	for _, st := range s.Steps[:step] {
+		switch {
+		case id == "":
+		case st.Grant == id:
+			on = true
+		case st.Revoke == id:
+			on = false
+		}
+	}
+	return on
+}
+
+// requestSteps lists the steps whose request has one of the outcomes.
+func (s *Scenario) requestSteps(outcomes ...Outcome) []int {
+	var out []int
+	for i, st := range s.Steps {
+		if st.Request != nil && st.Expect != nil && slices.Contains(outcomes, st.Expect.Outcome) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// unpaired lists the requests with one of the outcomes that are not allowed,
+// unchanged, in another step of the scenario.
+func (s *Scenario) unpaired(outcomes ...Outcome) []int {
+	allowed := s.requestSteps(Allowed)
+	return slices.DeleteFunc(s.requestSteps(outcomes...), func(d int) bool {
+		return slices.ContainsFunc(allowed, func(a int) bool {
+			return reflect.DeepEqual(s.Steps[a].Request, s.Steps[d].Request)
+		})
+	})
+}
+
+// checkTwin applies the rules about twins, once all scenarios are known. Broken
+// are those that did not decode.
+func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
+	s, src := f.scenario, f.source
+	if !f.readable || src.failedAt(at("twin")) {
+		return
+	}
+	if s.Twin == "" {
+		for _, step := range s.unpaired(denials...) {
+			src.failAt(at("steps", step, "expect", "outcome"),
+				"the request is denied and the scenario has no twin (expected the ID of a scenario that differs in one respect and is allowed, or the same request allowed in another step)")
+		}
+		return
+	}
+	twin, exists := set.Get(s.Twin)
+	path := at("twin")
+	switch {
+	case len(s.requestSteps(refusals...)) == 0 && !src.failedAt(at("steps")):
+		src.failAt(path, "a twin is given, and no request is refused (expected a twin for refusals only)")
+	case s.Twin == s.ID:
+		src.failAt(path, "the scenario is its own twin (expected another, or the same request allowed in another step and no twin)")
+	case !exists:
+		src.failAt(path, "twin %q does not exist (expected the ID of a scenario)", s.Twin)
+	case broken[s.Twin]:
+		// Its own errors are reported; a comparison with half of it would mislead.
+	case len(twin.requestSteps(Allowed)) == 0:
+		src.failAt(path, "twin %q has no allowed request (expected one)", s.Twin)
+	case !src.failedAt(nil):
+		for _, step := range s.unpaired(refusals...) {
+			compareTwin(src, s, step, twin)
+		}
+	}
+}
+
+// compareTwin checks that one of the twin's allowed requests differs from the
+// denied one in exactly one respect.
+func compareTwin(src *source, s *Scenario, denied int, twin *Scenario) {
+	var nearest []string
+	for i, allowed := range twin.requestSteps(Allowed) {
+		diff := respects(s, denied, twin, allowed)
+		if len(diff) == 1 {
+			return
+		}
+		if i == 0 || len(diff) == 0 || len(nearest) > 0 && len(diff) < len(nearest) {
+			nearest = diff
+		}
+	}
+	path := at("steps", denied, "request")
+	if len(nearest) == 0 {
+		src.failAt(path, "twin %q is the same in every respect and allowed (expected it to differ in one)", twin.ID)
+		return
+	}
+	src.failAt(path, "twin %q differs in %d respects: %s (expected an allowed request that differs in one)", twin.ID, len(nearest), strings.Join(nearest, ", "))
+}

@@ -1,0 +1,80 @@
+package verdicts
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// The two points of the authorizer chain at which reviews are recorded.
+const (
+	Front = "front"
+	Back  = "back"
+)
+
+// Decided is one access review with the decision of the authorizers that stand
+// between the recorder's two points.
+type Decided struct {
+	Spec     authorizationv1.SubjectAccessReviewSpec `json:"spec"`
+	Decision scenarios.Decision                      `json:"decision"`
+	// At is when it arrived at the front.
+	At time.Time `json:"at"`
+}
+
+// Fold turns the reviews of one request, as they arrived at both points, into
+// decisions: what reached the back was NoOpinion to everybody before it; what
+// did not was decided, and neither Node nor RBAC ever decides Deny. A review at
+// the back that is not the one last seen at the front belongs to nothing: it is
+// returned in stray, and means that reviews were lost or mixed up.
+func Fold(reviews []Review) (decided []Decided, stray []Review) {
+	open := false
+	for _, r := range reviews {
+		switch {
+		case r.Point == Front:
+			decided = append(decided, Decided{Spec: r.Spec, Decision: scenarios.Allow, At: r.At})
+			open = true
+		case open && equality.Semantic.DeepEqual(decided[len(decided)-1].Spec, r.Spec):
+			decided[len(decided)-1].Decision = scenarios.NoOpinion
+			open = false
+		default:
+			stray = append(stray, r)
+		}
+	}
+	return decided, stray
+}
+
+// ImpersonationMode is the impersonation mode that a review's verb belongs to
+// (associated-node, arbitrary-node, serviceaccount, user-info, legacy), as
+// modeFromVerb of k8s.io/apiserver/pkg/endpoints/filters/impersonation has it;
+// ok is false for an ordinary verb.
+func ImpersonationMode(verb string) (mode string, ok bool) {
+	if verb == "impersonate" {
+		return "legacy", true
+	}
+	rest, ok := strings.CutPrefix(verb, "impersonate-on:")
+	if ok {
+		rest, _, _ = strings.Cut(rest, ":")
+	} else if rest, ok = strings.CutPrefix(verb, "impersonate:"); !ok {
+		return "", false
+	}
+	if !slices.Contains([]string{"associated-node", "arbitrary-node", "serviceaccount", "user-info"}, rest) {
+		return "unknown", true
+	}
+	return rest, true
+}
+
+// verbOf is the verb of a review, of either kind.
+func verbOf(spec authorizationv1.SubjectAccessReviewSpec) string {
+	if spec.ResourceAttributes != nil {
+		return spec.ResourceAttributes.Verb
+	}
+	if spec.NonResourceAttributes != nil {
+		return spec.NonResourceAttributes.Verb
+	}
+	return ""
+}

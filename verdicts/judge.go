@@ -1,0 +1,120 @@
+package verdicts
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Judge is the verdict of scenario s, as it was loaded, on evidence e. It
+// depends on nothing else.
+func Judge(s *scenarios.Scenario, e *Evidence) Result {
+	r := judgeOnce(s, e)
+	if r.Verdict == Failed {
+		r.Blame, r.Reason = blame(s, e, r)
+	}
+	return r
+}
+
+// judgeOnce judges without the control run.
+func judgeOnce(s *scenarios.Scenario, e *Evidence) Result {
+	j := &judge{e: e, result: Result{Scenario: s.ID, Level: s.Level, Cell: e.Cell.Name}}
+	if s.Digest != e.Digest {
+		return j.invalid(BlameHarness, "the evidence was made with another text of this scenario (digest "+short(e.Digest)+", not "+short(s.Digest)+")")
+	}
+	for _, p := range e.Problems {
+		return j.invalid(p.Blame, p.Text)
+	}
+	bound, _ := s.Bind(e.Suffix)
+	j.s = bound
+	seen := 0
+	for i := range bound.Steps {
+		st := &bound.Steps[i]
+		if st.Request == nil {
+			continue
+		}
+		if seen >= len(e.Steps) || e.Steps[seen].Step != i {
+			return j.invalid(BlameHarness, "there is no observation of step "+strconv.Itoa(i))
+		}
+		if problem := j.step(i, st, &e.Steps[seen]); problem != "" {
+			return j.invalid(BlameHarness, fmt.Sprintf("step %d: %s", i, problem))
+		}
+		seen++
+	}
+	if seen != len(e.Steps) {
+		return j.invalid(BlameHarness, "the evidence has more steps than the scenario")
+	}
+	return j.conclude()
+}
+
+// judge collects differences over the steps of one scenario.
+type judge struct {
+	s      *scenarios.Scenario // bound
+	e      *Evidence
+	result Result
+}
+
+func (j *judge) invalid(b Blame, why string) Result {
+	j.result.Verdict, j.result.Blame, j.result.Reason = Invalid, b, why
+	return j.result
+}
+
+func (j *judge) conclude() Result {
+	switch {
+	case len(j.result.Differences) > 0:
+		j.result.Verdict = Failed
+		d := j.result.Differences[0]
+		j.result.Reason = fmt.Sprintf("step %d: %s: want %s, got %s", d.Step, d.Field, d.Want, d.Got)
+	case j.result.Judged == 0:
+		return j.invalid(BlameHarness, "nothing was judged")
+	default:
+		j.result.Verdict = Passed
+	}
+	return j.result
+}
+
+func (j *judge) has(c scenarios.Capability) bool { return slices.Contains(j.e.Capabilities, c) }
+
+func (j *judge) notJudged(what string) {
+	if !slices.Contains(j.result.NotJudged, what) {
+		j.result.NotJudged = append(j.result.NotJudged, what)
+	}
+}
+
+// step judges one request. It returns a problem of the harness, or "".
+func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
+	v := &stepJudge{judge: j, index: i, request: st.Request, expect: st.Expect, o: o, event: AuditOf(o)}
+	v.requestor = j.s.Requestors[st.Request.By]
+	if j.has(scenarios.Audit) && v.event == nil {
+		return "the audit event of the request was not found"
+	}
+	var stray []Review
+	v.decided, stray = Fold(o.Reviews)
+	if len(stray) > 0 {
+		return "a review arrived at the end of the chain that had not passed its beginning: " + describe(stray[0].Spec)
+	}
+	if problem := v.foreign(); problem != "" {
+		return problem
+	}
+	if problem := v.reconcile(); problem != "" {
+		return problem
+	}
+	v.outcome()
+	v.user()
+	v.reviews()
+	v.audit()
+	v.metrics()
+	return ""
+}
+
+// differ records a difference; equal only counts the comparison.
+func (v *stepJudge) compare(field, want, got string) {
+	v.result.Judged++
+	if want != got {
+		v.result.Differences = append(v.result.Differences, Difference{Step: v.index, Field: field, Want: want, Got: got})
+	}
+}
+
+func short(digest string) string { return digest[:min(12, len(digest))] }

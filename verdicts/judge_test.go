@@ -1,0 +1,228 @@
+package verdicts
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const suffix = "abc123"
+
+// listAsBob is a scenario in which alice lists pods as bob.
+func listAsBob() *scenarios.Scenario {
+	yes, allow, constraint := true, "allow", "impersonate:user-info"
+	return &scenarios.Scenario{
+		ID: "test/list", Digest: "d1", Level: scenarios.Core,
+		Requestors: map[string]scenarios.Requestor{"alice": {User: "alice"}},
+		Grants: []scenarios.Grant{
+			{Subject: scenarios.Subject{User: "alice"}, Verbs: []string{"impersonate:user-info"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"}},
+			{Subject: scenarios.Subject{User: "alice"}, Verbs: []string{"impersonate-on:user-info:list"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+			{Subject: scenarios.Subject{User: "bob"}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+		},
+		Steps: []scenarios.Step{{
+			Request: &scenarios.Request{By: "alice", Impersonate: &scenarios.Impersonate{User: "bob"}, Verb: "list", Resource: "pods"},
+			Expect: &scenarios.Expect{
+				Outcome: scenarios.Allowed, Code: 200,
+				User: &scenarios.User{Name: "bob", Groups: []string{"system:authenticated"}},
+				Reviews: []scenarios.Review{
+					{Verb: "impersonate-on:user-info:list", Version: "v1", Resource: "pods", Decision: scenarios.Allow},
+					{Verb: "impersonate:user-info", Group: "authentication.k8s.io", Version: "v1", Resource: "users", Name: "bob", Decision: scenarios.Allow},
+					{By: scenarios.ByImpersonated, Verb: "list", Version: "v1", Resource: "pods", Decision: scenarios.Allow},
+				},
+				Audit: &scenarios.AuditExpect{ImpersonatedUser: &yes, Constraint: &constraint, Decision: &allow},
+				Metrics: &scenarios.MetricsExpect{
+					Attempts:       []scenarios.MetricDelta{{Mode: "user-info", Decision: "allowed", Count: 1}},
+					Authorizations: []scenarios.MetricDelta{{Mode: "user-info", Decision: "allowed", Count: 2}},
+				},
+			},
+		}},
+	}
+}
+
+// review is one at the front of the chain.
+func review(user, verb, group, resource, name string) Review {
+	return Review{Point: Front, APIVersion: "authorization.k8s.io/v1", Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: []string{"system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Version: "v1", Resource: resource, Name: name},
+	}}
+}
+
+// seen is evidence that satisfies listAsBob.
+func seen() *Evidence {
+	alice, bob := "alice-"+suffix, "bob-"+suffix
+	samples := func(name string, count int) []MetricSample {
+		return []MetricSample{
+			{Name: name + "_total", Mode: "user-info", Decision: "allowed", Delta: count},
+			{Name: name + "_duration_seconds_count", Mode: "user-info", Decision: "allowed", Delta: count},
+		}
+	}
+	return &Evidence{
+		Scenario: "test/list", Digest: "d1", Suffix: suffix, Cell: Cell{Name: "cell"},
+		Capabilities: scenarios.AllCapabilities(),
+		Steps: []Observation{{
+			Response: Response{Code: 200, Body: `{"kind":"PodList"}`},
+			Reviews: []Review{
+				review(alice, "impersonate-on:user-info:list", "", "pods", ""),
+				review(alice, "impersonate:user-info", "authentication.k8s.io", "users", bob),
+				review(bob, "list", "", "pods", ""),
+			},
+			Audit: json.RawMessage(`{"kind":"Event","apiVersion":"audit.k8s.io/v1",
+				"impersonatedUser":{"username":"` + bob + `","groups":["system:authenticated"]},
+				"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},
+				"annotations":{"authorization.k8s.io/decision":"allow"}}`),
+			Metrics: append(samples("apiserver_impersonation_attempts", 1), samples("apiserver_impersonation_authorization_attempts", 2)...),
+		}},
+	}
+}
+
+func TestJudgePasses(t *testing.T) {
+	r := Judge(listAsBob(), seen())
+	if r.Verdict != Passed {
+		t.Fatalf("verdict %s: %s\n%v", r.Verdict, r.Reason, r.Differences)
+	}
+	if r.Judged < 10 {
+		t.Errorf("only %d expectations were compared", r.Judged)
+	}
+}
+
+// TestJudgeNotices changes one thing of the evidence each and wants it named.
+func TestJudgeNotices(t *testing.T) {
+	first := func(e *Evidence) *Observation { return &e.Steps[0] }
+	tests := map[string]struct {
+		change func(*Evidence)
+		field  string
+	}{
+		"status code":        {func(e *Evidence) { first(e).Response.Code = 201 }, "code"},
+		"denied":             {func(e *Evidence) { first(e).Response.Code = 403 }, "outcome"},
+		"review name":        {func(e *Evidence) { first(e).Reviews[1].Spec.ResourceAttributes.Name = "carol" }, "reviews[1].name"},
+		"review namespace":   {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Namespace = "ns" }, "reviews[0].namespace"},
+		"review version":     {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Version = "" }, "reviews[0].version"},
+		"review subresource": {func(e *Evidence) { first(e).Reviews[2].Spec.ResourceAttributes.Subresource = "log" }, "reviews[2].subresource"},
+		"requestor's groups": {func(e *Evidence) { first(e).Reviews[0].Spec.Groups = nil }, "reviews[0].requestor"},
+		"order": {func(e *Evidence) {
+			r := first(e).Reviews
+			r[0], r[1] = r[1], r[0]
+		}, "reviews[0].verb"},
+		"groups of the final review": {func(e *Evidence) { first(e).Reviews[2].Spec.Groups = []string{"system:masters"} }, "user in the final review"},
+		"constraint in the audit event": {func(e *Evidence) {
+			first(e).Audit = json.RawMessage(strings.Replace(string(first(e).Audit), "impersonate:user-info", "impersonate", 1))
+		}, "audit.constraint"},
+		"user in the audit event": {func(e *Evidence) {
+			first(e).Audit = json.RawMessage(strings.Replace(string(first(e).Audit), "bob-", "rob-", 1))
+		}, "user in the audit event"},
+		"decision in the audit event": {func(e *Evidence) {
+			first(e).Audit = json.RawMessage(strings.Replace(string(first(e).Audit), `"allow"`, `"forbid"`, 1))
+		}, "outcome in the audit event"},
+		"attempts":  {func(e *Evidence) { first(e).Metrics[0].Delta = 2 }, "metrics.attempts"},
+		"histogram": {func(e *Evidence) { first(e).Metrics[1].Delta = 2 }, "metrics.attempts (duration histogram)"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := seen()
+			test.change(e)
+			r := Judge(listAsBob(), e)
+			if r.Verdict != Failed || len(r.Differences) == 0 {
+				t.Fatalf("verdict %s (%s), want failed", r.Verdict, r.Reason)
+			}
+			if got := r.Differences[0].Field; got != test.field {
+				t.Errorf("first difference is in %q, want %q", got, test.field)
+			}
+		})
+	}
+}
+
+// TestJudgeInvalid has evidence that cannot be believed.
+func TestJudgeInvalid(t *testing.T) {
+	tests := map[string]func(*Evidence){
+		"other text":       func(e *Evidence) { e.Digest = "d2" },
+		"problem":          func(e *Evidence) { e.Problems = []Problem{{Blame: BlameEnvironment, Text: "etcd died"}} },
+		"no observation":   func(e *Evidence) { e.Steps = nil },
+		"too many":         func(e *Evidence) { e.Steps = append(e.Steps, e.Steps[0]) },
+		"no audit event":   func(e *Evidence) { e.Steps[0].Audit = nil },
+		"foreign review":   func(e *Evidence) { e.Steps[0].Reviews[0].Spec.User = "mallory" },
+		"stray review":     func(e *Evidence) { e.Steps[0].Reviews[2].Point = Back },
+		"a review is lost": func(e *Evidence) { e.Steps[0].Reviews = e.Steps[0].Reviews[1:] },
+		"decision unlike the server's count": func(e *Evidence) {
+			r := e.Steps[0].Reviews
+			back := r[1]
+			back.Point = Back
+			e.Steps[0].Reviews = []Review{r[0], r[1], back, r[2]}
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := seen()
+			change(e)
+			if r := Judge(listAsBob(), e); r.Verdict != Invalid || r.Reason == "" || r.Blame == "" {
+				t.Errorf("got %+v, want invalid with reason and blame", r)
+			}
+		})
+	}
+}
+
+// TestJudgeNotJudged: what a target cannot show is named, not passed over.
+func TestJudgeNotJudged(t *testing.T) {
+	e := seen()
+	e.Capabilities = nil
+	e.Steps[0].Reviews, e.Steps[0].Audit, e.Steps[0].Metrics = nil, nil, nil
+	r := Judge(listAsBob(), e)
+	if r.Verdict != Passed {
+		t.Fatalf("verdict %s: %s", r.Verdict, r.Reason)
+	}
+	if got := strings.Join(r.NotJudged, " "); got != "user reviews audit metrics" {
+		t.Errorf("not judged: %q", got)
+	}
+}
+
+func TestJudgeNothing(t *testing.T) {
+	s := listAsBob()
+	s.Steps = nil
+	if r := Judge(s, &Evidence{Digest: "d1", Suffix: suffix}); r.Verdict != Invalid {
+		t.Errorf("a scenario in which nothing was judged is %s", r.Verdict)
+	}
+}
+
+func TestBlame(t *testing.T) {
+	wrong := func() *Evidence { // the API server asked for another name
+		e := seen()
+		e.Steps[0].Reviews[1].Spec.ResourceAttributes.Name = "carol"
+		return e
+	}
+	tests := map[string]struct {
+		evidence func() *Evidence
+		want     Blame
+	}{
+		"no control run":       {wrong, BlameAPIServer},
+		"control saw the same": {func() *Evidence { e := wrong(); e.Control = wrong(); return e }, BlameAPIServer},
+		"control passed":       {func() *Evidence { e := wrong(); e.Control = seen(); return e }, BlameEnvironment},
+		"control broke": {func() *Evidence {
+			e := wrong()
+			e.Control = seen()
+			e.Control.Problems = []Problem{{Blame: BlameHarness, Text: "x"}}
+			return e
+		}, BlameEnvironment},
+		"authorizer denied what is granted": {func() *Evidence {
+			e := seen()
+			o := &e.Steps[0]
+			back := o.Reviews[0]
+			back.Point = Back
+			o.Reviews = []Review{o.Reviews[0], back}
+			o.Response = Response{Code: 403, Body: `{"kind":"Status","message":"User \"alice-abc123\" cannot impersonate-on:user-info:list resource \"pods\""}`}
+			o.Audit = json.RawMessage(`{"kind":"Event"}`)
+			o.Metrics = []MetricSample{{Name: authorizationsMetric, Mode: "user-info", Decision: "denied", Delta: 1}}
+			return e
+		}, BlameAuthorizer},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := Judge(listAsBob(), test.evidence())
+			if r.Verdict != Failed || r.Blame != test.want {
+				t.Errorf("verdict %s, blame %s (%s), want failed by %s", r.Verdict, r.Blame, r.Reason, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,126 @@
+// Package verdicts judges what was observed of a scenario against what the
+// scenario expects. It is pure: no clock, no network, no files, so that anybody
+// can recompute every verdict from the evidence.
+package verdicts
+
+import (
+	"encoding/json"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Cell is the target that a scenario ran on, as it was asked for.
+type Cell struct {
+	// Name is unique in a run and names the evidence folder, for example
+	// "1.37-gate-on".
+	Name string `json:"name"`
+	// Provider is local, kind or existing.
+	Provider string `json:"provider"`
+	// Kubernetes is the version asked for, for example "1.37.1".
+	Kubernetes string `json:"kubernetes"`
+	// Emulated is the --emulated-version asked for; empty is none.
+	Emulated string `json:"emulated,omitempty"`
+	// Gate is what was asked of ConstrainedImpersonation: on, off or default.
+	Gate string `json:"gate"`
+}
+
+// Evidence is everything raw that was seen of one scenario on one cell. It is
+// stored as it is, and a verdict is a function of it and of the scenario.
+type Evidence struct {
+	// Scenario and Digest name the exact text that was run.
+	Scenario string `json:"scenario"`
+	Digest   string `json:"digest"`
+	Cell     Cell   `json:"cell"`
+	// Capabilities are what the target could show.
+	Capabilities []scenarios.Capability `json:"capabilities"`
+	// Suffix is what made the scenario's names unique (Scenario.Bind).
+	Suffix string `json:"suffix"`
+	// Names maps the names of the scenario to the unique ones that were used.
+	Names map[string]string `json:"names"`
+	// Started and Ended are when provisioning began and the last step was over.
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	// Steps are the observations of request steps; Step is the index in the
+	// scenario's steps.
+	Steps []Observation `json:"steps"`
+	// Problems are what broke in the harness or the environment. Any makes the
+	// verdict invalid.
+	Problems []Problem `json:"problems,omitempty"`
+	// Control is the evidence of the control run, made only after a failure:
+	// the same scenario again under fresh names.
+	Control *Evidence `json:"control,omitempty"`
+}
+
+// Problem is something that broke outside the API server's answers.
+type Problem struct {
+	// Blame is harness or environment.
+	Blame Blame `json:"blame"`
+	// Text says what happened and, where known, what to do.
+	Text string `json:"text"`
+}
+
+// Observation is what was seen of one request step.
+type Observation struct {
+	// Step is the index of the step in the scenario, from 0.
+	Step int `json:"step"`
+	// Request is what was sent, without credentials.
+	Request SentRequest `json:"request"`
+	// Response is what came back.
+	Response Response `json:"response"`
+	// Reviews are those that arrived at the recorder during the request, at both
+	// points, in order of arrival. Nil where the target has no recorder.
+	Reviews []Review `json:"reviews"`
+	// Audit is the request's audit event as written by the API server; nil where
+	// the target shows none.
+	Audit json.RawMessage `json:"audit,omitempty"`
+	// Metrics are the increases of the impersonation series over the request;
+	// nil where the target has none.
+	Metrics []MetricSample `json:"metrics"`
+	// Sent and Answered are the times of the request.
+	Sent     time.Time `json:"sent"`
+	Answered time.Time `json:"answered"`
+}
+
+// SentRequest is a request as it was sent. Authorization and request-header
+// credentials are not in it; Requestor says who authenticated.
+type SentRequest struct {
+	Requestor string              `json:"requestor"`
+	Method    string              `json:"method"`
+	URL       string              `json:"url"`
+	Headers   map[string][]string `json:"headers,omitempty"`
+	Body      json.RawMessage     `json:"body,omitempty"`
+}
+
+// Response is an answer of the API server.
+type Response struct {
+	Code    int    `json:"code"`
+	AuditID string `json:"auditID,omitempty"`
+	// Body is the first 64 KiB of the answer, as text.
+	Body string `json:"body,omitempty"`
+	// Warnings are the Warning headers.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Review is one access review as it arrived at one point of the chain.
+type Review struct {
+	// Point is front (before every other authorizer) or back (after them).
+	Point string `json:"point"`
+	// At is the time of arrival.
+	At time.Time `json:"at"`
+	// APIVersion is authorization.k8s.io/v1 or v1beta1.
+	APIVersion string `json:"apiVersion"`
+	// Spec is the review as asked.
+	Spec authorizationv1.SubjectAccessReviewSpec `json:"spec"`
+}
+
+// MetricSample is the increase of one series over a request.
+type MetricSample struct {
+	// Name is the series, for a histogram with _count.
+	Name     string `json:"name"`
+	Mode     string `json:"mode"`
+	Decision string `json:"decision"`
+	Delta    int    `json:"delta"`
+}

@@ -1,0 +1,251 @@
+package verdicts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// reviews judges the ordered list of access reviews.
+func (v *stepJudge) reviews() {
+	want := v.expect.Reviews
+	if want == nil {
+		return
+	}
+	if !v.has(scenarios.Reviews) {
+		v.notJudged("reviews")
+		return
+	}
+	if count(want) != len(v.decided) {
+		v.compare("reviews", renderWanted(want), renderDecided(v.decided))
+		return
+	}
+	at := 0
+	for _, w := range want {
+		if len(w.Unordered) == 0 {
+			v.review(at, w, v.decided[at])
+			at++
+			continue
+		}
+		v.unordered(at, w.Unordered, v.decided[at:at+len(w.Unordered)])
+		at += len(w.Unordered)
+	}
+}
+
+// count is the number of single reviews in an expectation.
+func count(want []scenarios.Review) int {
+	n := 0
+	for _, w := range want {
+		n += max(1, len(w.Unordered))
+	}
+	return n
+}
+
+// unordered pairs each wanted review with a seen one that equals it; what is
+// left is compared as sets, so that the difference shows both sides.
+func (v *stepJudge) unordered(at int, want []scenarios.Review, got []Decided) {
+	rest := slices.Clone(got)
+	var missing []scenarios.Review
+	for _, w := range want {
+		i := slices.IndexFunc(rest, func(d Decided) bool { return len(v.differences(w, d)) == 0 })
+		if i < 0 {
+			missing = append(missing, w)
+			continue
+		}
+		rest = slices.Delete(rest, i, i+1)
+	}
+	field := fmt.Sprintf("reviews[%d..%d]", at, at+len(want)-1)
+	v.compare(field, renderWanted(missing), renderDecided(rest))
+}
+
+// review compares one review attribute by attribute.
+func (v *stepJudge) review(i int, want scenarios.Review, got Decided) {
+	diffs := v.differences(want, got)
+	v.result.Judged++
+	for _, d := range diffs {
+		d.Step, d.Field = v.index, fmt.Sprintf("reviews[%d].%s", i, d.Field)
+		v.result.Differences = append(v.result.Differences, d)
+	}
+}
+
+// differences are those between a wanted and a seen review; Field is the
+// attribute.
+func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference {
+	var diffs []Difference
+	check := func(field, w, g string) {
+		if w != g {
+			diffs = append(diffs, Difference{Field: field, Want: quote(w), Got: quote(g)})
+		}
+	}
+	seen := Describe(got)
+	check("user", v.userOf(want.By), got.Spec.User)
+	check("verb", want.Verb, seen.Verb)
+	check("group", want.Group, seen.Group)
+	check("version", want.Version, seen.Version)
+	check("resource", want.Resource, seen.Resource)
+	check("subresource", want.Subresource, seen.Subresource)
+	check("namespace", want.Namespace, seen.Namespace)
+	check("name", want.Name, seen.Name)
+	check("path", want.Path, seen.Path)
+	check("fieldSelector", want.FieldSelector, seen.FieldSelector)
+	check("labelSelector", want.LabelSelector, seen.LabelSelector)
+	check("decision", string(want.Decision), string(got.Decision))
+	if want.Extra != nil {
+		check("extra", renderExtra(want.Extra), renderExtra(reviewUser(got.Spec).Extra))
+	}
+	if want.By != scenarios.ByImpersonated && v.requestor.User != "" && want.Extra == nil {
+		asked := scenarios.User{
+			Name: v.requestor.User, UID: v.requestor.UID, Extra: v.requestor.Extra,
+			Groups: append(slices.Clone(v.requestor.Groups), "system:authenticated"),
+		}
+		check("requestor", renderUser(asked), renderUser(reviewUser(got.Spec)))
+	}
+	return diffs
+}
+
+func (v *stepJudge) userOf(by scenarios.By) string {
+	if by == scenarios.ByImpersonated {
+		return v.impersonated()
+	}
+	return v.requestor.Username()
+}
+
+// Describe is a seen review in the terms of an expectation.
+func Describe(d Decided) scenarios.Review {
+	r := scenarios.Review{Decision: d.Decision, Verb: verbOf(d.Spec), Extra: reviewUser(d.Spec).Extra}
+	if a := d.Spec.NonResourceAttributes; a != nil {
+		r.Path = a.Path
+	}
+	a := d.Spec.ResourceAttributes
+	if a == nil {
+		return r
+	}
+	r.Group, r.Version, r.Resource, r.Subresource = a.Group, a.Version, a.Resource, a.Subresource
+	r.Namespace, r.Name = a.Namespace, a.Name
+	if s := a.FieldSelector; s != nil {
+		r.FieldSelector = renderField(s)
+	}
+	if s := a.LabelSelector; s != nil {
+		r.LabelSelector = renderLabel(s)
+	}
+	return r
+}
+
+func renderField(s *authorizationv1.FieldSelectorAttributes) string {
+	var parts []string
+	for _, r := range s.Requirements {
+		op := "="
+		if r.Operator == metav1.FieldSelectorOpNotIn {
+			op = "!="
+		}
+		parts = append(parts, r.Key+op+strings.Join(r.Values, "|"))
+	}
+	return strings.Join(append(parts, raw(s.RawSelector)...), ",")
+}
+
+func renderLabel(s *authorizationv1.LabelSelectorAttributes) string {
+	var parts []string
+	for _, r := range s.Requirements {
+		switch r.Operator {
+		case metav1.LabelSelectorOpExists:
+			parts = append(parts, r.Key)
+		case metav1.LabelSelectorOpDoesNotExist:
+			parts = append(parts, "!"+r.Key)
+		case metav1.LabelSelectorOpIn:
+			parts = append(parts, r.Key+" in ("+strings.Join(r.Values, ",")+")")
+		default:
+			parts = append(parts, r.Key+" notin ("+strings.Join(r.Values, ",")+")")
+		}
+	}
+	return strings.Join(append(parts, raw(s.RawSelector)...), ",")
+}
+
+func raw(selector string) []string {
+	if selector == "" {
+		return nil
+	}
+	return []string{"raw:" + selector}
+}
+
+// RenderReview is a review on one line, for people.
+func RenderReview(r scenarios.Review) string {
+	what := r.Path
+	if r.Path == "" {
+		what = r.Resource
+		if r.Subresource != "" {
+			what += "/" + r.Subresource
+		}
+		if r.Group != "" {
+			what += "." + r.Group
+		}
+		if r.Name != "" {
+			what += fmt.Sprintf(" %q", r.Name)
+		}
+		if r.Namespace != "" {
+			what += " in " + r.Namespace
+		}
+	}
+	who := ""
+	if r.By == scenarios.ByImpersonated {
+		who = "(impersonated) "
+	}
+	return who + r.Verb + " " + what + " → " + string(r.Decision)
+}
+
+func describe(spec authorizationv1.SubjectAccessReviewSpec) string {
+	r := Describe(Decided{Spec: spec})
+	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(r), " → "))
+}
+
+func renderWanted(want []scenarios.Review) string {
+	lines := []string{}
+	for _, w := range want {
+		if len(w.Unordered) > 0 {
+			lines = append(lines, "in any order {"+renderWanted(w.Unordered)+"}")
+			continue
+		}
+		lines = append(lines, RenderReview(w))
+	}
+	return list(lines)
+}
+
+func renderDecided(got []Decided) string {
+	lines := []string{}
+	for _, d := range got {
+		lines = append(lines, RenderReview(Describe(d)))
+	}
+	return list(lines)
+}
+
+func list(lines []string) string {
+	if len(lines) == 0 {
+		return "none"
+	}
+	return strings.Join(lines, "; ")
+}
+
+func renderUser(u scenarios.User) string {
+	s := fmt.Sprintf("%q", u.Name)
+	if u.UID != "" {
+		s += fmt.Sprintf(" uid=%q", u.UID)
+	}
+	s += fmt.Sprintf(" groups=%q", u.Groups)
+	if len(u.Extra) > 0 {
+		s += " extra=" + renderExtra(u.Extra)
+	}
+	return s
+}
+
+func renderExtra(extra map[string][]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(extra)) {
+		parts = append(parts, fmt.Sprintf("%s=%q", k, extra[k]))
+	}
+	return "{" + strings.Join(parts, " ") + "}"
+}

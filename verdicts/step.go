@@ -1,0 +1,240 @@
+package verdicts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// stepJudge judges one request step.
+type stepJudge struct {
+	*judge
+	index     int
+	request   *scenarios.Request
+	requestor scenarios.Requestor
+	expect    *scenarios.Expect
+	o         *Observation
+	event     *auditv1.Event
+	decided   []Decided
+}
+
+// impersonated is the wanted user's name; "" if nobody is impersonated.
+func (v *stepJudge) impersonated() string {
+	if v.request.Impersonate == nil {
+		return ""
+	}
+	return v.request.Impersonate.User
+}
+
+// foreign finds reviews that are nobody's in this step. Requests are sent one at
+// a time, so there must be none.
+func (v *stepJudge) foreign() string {
+	for _, d := range v.decided {
+		if d.Spec.User != v.requestor.Username() && d.Spec.User != v.impersonated() {
+			return "a review of a user that has no part in the request was recorded: " + describe(d.Spec)
+		}
+	}
+	return ""
+}
+
+// reconcile compares the recorder's count of impersonation checks with the API
+// server's own (apiserver_impersonation_authorization_attempts_total), by mode
+// and decision. Where they differ, one of them lost something, and nothing that
+// was seen can be believed.
+func (v *stepJudge) reconcile() string {
+	if !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
+		return ""
+	}
+	counts := map[[2]string]int{}
+	for _, d := range v.decided {
+		if mode, ok := ImpersonationMode(verbOf(d.Spec)); ok && d.Spec.User == v.requestor.Username() {
+			counts[[2]string{mode, decisionLabel(d.Decision)}]++
+		}
+	}
+	got := renderCounts(counts)
+	want := renderCounts(v.samples(authorizationsMetric))
+	if got != want {
+		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s", got, want)
+	}
+	return ""
+}
+
+func decisionLabel(d scenarios.Decision) string {
+	if d == scenarios.Allow {
+		return "allowed"
+	}
+	return "denied"
+}
+
+// outcome judges the class of the answer, its code and message. Where the audit
+// event is to be had it has to tell the same as the answer.
+func (v *stepJudge) outcome() {
+	got := OutcomeOf(v.o.Response)
+	if got == "" {
+		got = outcomeFromAudit(v.o.Response.Code, v.event)
+	}
+	v.compare("outcome", string(v.expect.Outcome), string(got))
+	if v.event != nil {
+		v.compare("outcome in the audit event", quote(expectedAnnotation(got)), quote(v.event.Annotations[decisionAnnotation]))
+	}
+	if v.expect.Code != 0 {
+		v.compare("code", strconv.Itoa(v.expect.Code), strconv.Itoa(v.o.Response.Code))
+	}
+	if v.expect.Message != "" {
+		got := v.o.Response.Body
+		if st := StatusOf(v.o.Response); st != nil {
+			got = st.Message
+		}
+		v.compare("message", v.expect.Message, strings.TrimSpace(got))
+	}
+}
+
+// user judges the resulting user where the target shows it: in the final access
+// review and in the audit event.
+func (v *stepJudge) user() {
+	want := v.expect.User
+	if want == nil {
+		return
+	}
+	sources := 0
+	if v.has(scenarios.Reviews) {
+		sources++
+		got := "no final review"
+		if n := len(v.decided); n > 0 && v.decided[n-1].Spec.User == v.impersonated() {
+			got = renderUser(reviewUser(v.decided[n-1].Spec))
+		}
+		v.compare("user in the final review", renderUser(*want), got)
+	}
+	if v.event != nil {
+		sources++
+		got := "no impersonatedUser"
+		if u := v.event.ImpersonatedUser; u != nil {
+			got = renderUser(auditUser(u.Username, u.UID, u.Groups, u.Extra))
+		}
+		v.compare("user in the audit event", renderUser(*want), got)
+	}
+	if sources == 0 {
+		v.notJudged("user")
+	}
+}
+
+// audit judges the audit event.
+func (v *stepJudge) audit() {
+	want := v.expect.Audit
+	if want == nil {
+		return
+	}
+	if v.event == nil {
+		v.notJudged("audit")
+		return
+	}
+	if want.ImpersonatedUser != nil {
+		v.compare("audit.impersonatedUser", strconv.FormatBool(*want.ImpersonatedUser), strconv.FormatBool(v.event.ImpersonatedUser != nil))
+	}
+	if want.Constraint != nil {
+		got := ""
+		if m := v.event.AuthenticationMetadata; m != nil {
+			got = m.ImpersonationConstraint
+		}
+		v.compare("audit.constraint", quote(*want.Constraint), quote(got))
+	}
+	if want.Decision != nil {
+		v.compare("audit.decision", quote(*want.Decision), quote(v.event.Annotations[decisionAnnotation]))
+	}
+}
+
+const (
+	attemptsMetric       = "apiserver_impersonation_attempts_total"
+	authorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
+)
+
+// metrics judges the impersonation counters, and that each duration histogram
+// counted as often as its counter.
+func (v *stepJudge) metrics() {
+	want := v.expect.Metrics
+	if want == nil {
+		return
+	}
+	if !v.has(scenarios.Metrics) {
+		v.notJudged("metrics")
+		return
+	}
+	for _, m := range []struct {
+		field, name string
+		deltas      []scenarios.MetricDelta
+	}{
+		{"metrics.attempts", attemptsMetric, want.Attempts},
+		{"metrics.authorizations", authorizationsMetric, want.Authorizations},
+	} {
+		counts := map[[2]string]int{}
+		for _, d := range m.deltas {
+			counts[[2]string{d.Mode, d.Decision}] += d.Count
+		}
+		wanted := renderCounts(counts)
+		v.compare(m.field, wanted, renderCounts(v.samples(m.name)))
+		histogram := strings.TrimSuffix(m.name, "_total") + "_duration_seconds_count"
+		v.compare(m.field+" (duration histogram)", wanted, renderCounts(v.samples(histogram)))
+	}
+}
+
+// samples are the increases of one metric by mode and decision.
+func (v *stepJudge) samples(name string) map[[2]string]int {
+	counts := map[[2]string]int{}
+	for _, m := range v.o.Metrics {
+		if m.Name == name {
+			counts[[2]string{m.Mode, m.Decision}] += m.Delta
+		}
+	}
+	return counts
+}
+
+// renderCounts is a canonical text of counts by mode and decision.
+func renderCounts(counts map[[2]string]int) string {
+	var parts []string
+	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b [2]string) int {
+		return strings.Compare(a[0]+"\x00"+a[1], b[0]+"\x00"+b[1])
+	}) {
+		if n := counts[k]; n != 0 {
+			mode := k[0]
+			if mode == "" {
+				mode = `""`
+			}
+			parts = append(parts, fmt.Sprintf("%s %s ×%d", mode, k[1], n))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func quote(s string) string {
+	if s == "" {
+		return "absent"
+	}
+	return strconv.Quote(s)
+}
+
+func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {
+	return auditUser(spec.User, spec.UID, spec.Groups, spec.Extra)
+}
+
+// auditUser converts either API type of a user; both write extra values as a
+// named slice.
+func auditUser[V ~[]string](name, uid string, groups []string, extra map[string]V) scenarios.User {
+	u := scenarios.User{Name: name, UID: uid, Groups: groups}
+	for k, values := range extra {
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[k] = values
+	}
+	return u
+}

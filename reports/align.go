@@ -1,0 +1,237 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// reviewRow is one expected access review beside the seen one; either side may
+// be missing.
+type reviewRow struct {
+	Want, Got *reviewSide
+	// State is same, differs, missing, extra or unjudged.
+	State string
+	// AnyOrder marks a review of an unordered group.
+	AnyOrder bool
+}
+
+// reviewSide is a review as it is shown.
+type reviewSide struct {
+	Decision scenarios.Decision
+	// DecisionDiffers and Attr.Differs mark what the other side has otherwise.
+	DecisionDiffers bool
+	Attrs           []reviewAttr
+}
+
+// reviewAttr is one attribute of a review.
+type reviewAttr struct {
+	Name, Value string
+	Differs     bool
+}
+
+// review is a review of either side in the terms of an expectation, with the
+// name of its subject.
+type review struct {
+	scenarios.Review
+	user     string
+	anyOrder bool
+}
+
+// attrs lists the attributes in the order they are shown.
+func (r review) attrs() []reviewAttr {
+	api := r.Version
+	if r.Group != "" {
+		api = r.Group + "/" + r.Version
+	}
+	resource := r.Resource
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	return []reviewAttr{
+		{Name: "verb", Value: r.Verb},
+		{Name: "resource", Value: resource},
+		{Name: "api", Value: api},
+		{Name: "path", Value: r.Path},
+		{Name: "name", Value: r.Name},
+		{Name: "namespace", Value: r.Namespace},
+		{Name: "fields", Value: r.FieldSelector},
+		{Name: "labels", Value: r.LabelSelector},
+		{Name: "user", Value: r.user},
+		{Name: "extra", Value: extraText(r.Extra)},
+	}
+}
+
+func extraText(extra map[string][]string) string {
+	var parts []string
+	for _, k := range sortedKeys(extra) {
+		parts = append(parts, fmt.Sprintf("%s=%s", k, strings.Join(extra[k], ",")))
+	}
+	return strings.Join(parts, " ")
+}
+
+// distance says how much two reviews differ: what is asked weighs more than of
+// whom, so that the rows of a shifted transcript still meet.
+func distance(a, b review) int {
+	d := 0
+	x, y := a.attrs(), b.attrs()
+	for i := range x {
+		if x[i].Value == y[i].Value || x[i].Name == "extra" && a.Extra == nil {
+			continue
+		}
+		d++
+		if x[i].Name == "verb" || x[i].Name == "resource" {
+			d += 2
+		}
+	}
+	if a.Decision != b.Decision {
+		d++
+	}
+	return d
+}
+
+// wantedReviews flattens an expectation; bound is the scenario it is of.
+func wantedReviews(st *scenarios.Step, requestor scenarios.Requestor) []review {
+	subject := func(by scenarios.By) string {
+		if by == scenarios.ByImpersonated && st.Request.Impersonate != nil {
+			return st.Request.Impersonate.User
+		}
+		return requestor.Username()
+	}
+	var want []review
+	for _, r := range st.Expect.Reviews {
+		for _, one := range r.Unordered {
+			want = append(want, review{Review: one, user: subject(one.By), anyOrder: true})
+		}
+		if len(r.Unordered) == 0 {
+			want = append(want, review{Review: r, user: subject(r.By)})
+		}
+	}
+	return want
+}
+
+func seenReviews(decided []verdicts.Decided) []review {
+	var got []review
+	for _, d := range decided {
+		got = append(got, review{Review: verdicts.Describe(d), user: d.Spec.User})
+	}
+	return got
+}
+
+// alignReviews puts expected and seen reviews side by side. Lists of the same
+// length are compared in order, as the judge does; otherwise rows are chosen so
+// that as little as possible differs.
+func alignReviews(want, got []review) []reviewRow {
+	if len(want) == len(got) {
+		got = matchUnordered(want, got)
+		rows := make([]reviewRow, len(want))
+		for i := range want {
+			rows[i] = pairReviews(&want[i], &got[i])
+		}
+		return rows
+	}
+	return alignByCost(want, got)
+}
+
+// matchUnordered reorders the seen reviews of each unordered group so that they
+// stand beside those they match best.
+func matchUnordered(want, got []review) []review {
+	got = slices.Clone(got)
+	for i := range want {
+		if !want[i].anyOrder {
+			continue
+		}
+		best := i
+		for j := i; j < len(got) && want[j].anyOrder; j++ {
+			if distance(want[i], got[j]) < distance(want[i], got[best]) {
+				best = j
+			}
+		}
+		got[i], got[best] = got[best], got[i]
+	}
+	return got
+}
+
+// gapCost is what a row with one empty side costs: less than two reviews that
+// have nothing in common, more than two that differ in an attribute or two.
+const gapCost = 3
+
+func alignByCost(want, got []review) []reviewRow {
+	cost := make([][]int, len(want)+1)
+	for i := range cost {
+		cost[i] = make([]int, len(got)+1)
+		for j := range cost[i] {
+			switch {
+			case i == 0:
+				cost[i][j] = j * gapCost
+			case j == 0:
+				cost[i][j] = i * gapCost
+			default:
+				cost[i][j] = min(cost[i-1][j-1]+distance(want[i-1], got[j-1]), cost[i-1][j]+gapCost, cost[i][j-1]+gapCost)
+			}
+		}
+	}
+	var rows []reviewRow
+	for i, j := len(want), len(got); i > 0 || j > 0; {
+		switch {
+		case i > 0 && j > 0 && cost[i][j] == cost[i-1][j-1]+distance(want[i-1], got[j-1]):
+			i, j = i-1, j-1
+			rows = append(rows, pairReviews(&want[i], &got[j]))
+		case i > 0 && cost[i][j] == cost[i-1][j]+gapCost:
+			i--
+			rows = append(rows, pairReviews(&want[i], nil))
+		default:
+			j--
+			rows = append(rows, pairReviews(nil, &got[j]))
+		}
+	}
+	slices.Reverse(rows)
+	return rows
+}
+
+// pairReviews makes a row; attributes that are empty on both sides are left
+// out.
+func pairReviews(want, got *review) reviewRow {
+	switch {
+	case want == nil:
+		return reviewRow{Got: alone(got), State: "extra"}
+	case got == nil:
+		return reviewRow{Want: alone(want), State: "missing", AnyOrder: want.anyOrder}
+	}
+	row := reviewRow{
+		Want: &reviewSide{Decision: want.Decision}, Got: &reviewSide{Decision: got.Decision},
+		State: "same", AnyOrder: want.anyOrder,
+	}
+	if want.Decision != got.Decision {
+		row.Want.DecisionDiffers, row.Got.DecisionDiffers, row.State = true, true, "differs"
+	}
+	w, g := want.attrs(), got.attrs()
+	for i := range w {
+		judged := w[i].Name != "extra" || want.Extra != nil
+		differs := judged && w[i].Value != g[i].Value
+		if differs {
+			w[i].Differs, g[i].Differs, row.State = true, true, "differs"
+		}
+		if w[i].Value != "" || differs {
+			row.Want.Attrs = append(row.Want.Attrs, w[i])
+		}
+		if g[i].Value != "" && judged || differs {
+			row.Got.Attrs = append(row.Got.Attrs, g[i])
+		}
+	}
+	return row
+}
+
+// alone is a side that has no counterpart.
+func alone(r *review) *reviewSide {
+	side := &reviewSide{Decision: r.Decision}
+	for _, a := range r.attrs() {
+		if a.Value != "" && a.Name != "extra" {
+			side.Attrs = append(side.Attrs, a)
+		}
+	}
+	return side
+}

@@ -1,0 +1,209 @@
+package reports
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// The layout of a report folder.
+const (
+	reportFile   = "report.yaml"
+	junitFile    = "junit.xml"
+	htmlFile     = "report.html"
+	summaryFile  = "summary.md"
+	evidenceDir  = "evidence"
+	scenariosDir = "scenarios"
+	fixturesDir  = "fixtures"
+)
+
+// Texts are the scenarios of a run with the files they were read from. The
+// files become part of the report, so that it can be read and recomputed
+// without authzconf's own copy of them.
+type Texts struct {
+	// Set is what was loaded from Scenarios and Fixtures.
+	Set *scenarios.Set
+	// Scenarios has each scenario as its ID with ".yaml".
+	Scenarios fs.FS
+	// Fixtures has each fixture by the path that scenarios name.
+	Fixtures fs.FS
+}
+
+// evidencePath is where the evidence of a scenario on a cell is stored.
+func evidencePath(cell, scenario string) string {
+	return path.Join(evidenceDir, cell, scenario+".json")
+}
+
+// bundle renders every file of a report but report.yaml, by path, and returns
+// the report as it is to be stored: redacted, with the digests of the files.
+func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (map[string][]byte, *ConformanceReport, error) {
+	files := map[string][]byte{}
+	clean := &ConformanceReport{}
+	if err := redactInto(r, clean); err != nil {
+		return nil, nil, fmt.Errorf("redacting the report: %w", err)
+	}
+	kept, err := addEvidence(files, evidence)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := addTexts(files, texts); err != nil {
+		return nil, nil, err
+	}
+	clean.Files = nil
+	pages, err := renderPages(clean, kept, texts.Set)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, data := range pages {
+		files[name] = data
+	}
+	clean.Files = map[string]string{}
+	for name, data := range files {
+		if !fs.ValidPath(name) || strings.ContainsAny(name, "\\:") {
+			return nil, nil, fmt.Errorf("%q cannot be the name of a file in a report", name)
+		}
+		clean.Files[name] = sha256Hex(data)
+	}
+	return files, clean, nil
+}
+
+// addEvidence renders evidence, redacted, and returns it as it is stored.
+func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*verdicts.Evidence, error) {
+	var kept []*verdicts.Evidence
+	for _, e := range evidence {
+		name := evidencePath(e.Cell.Name, e.Scenario)
+		if _, ok := files[name]; ok {
+			return nil, fmt.Errorf("there are two pieces of evidence of %s on %s", e.Scenario, e.Cell.Name)
+		}
+		clean, err := RedactEvidence(e)
+		if err != nil {
+			return nil, fmt.Errorf("redacting the evidence of %s on %s: %w", e.Scenario, e.Cell.Name, err)
+		}
+		raw, err := encodeJSON(clean)
+		if err != nil {
+			return nil, err
+		}
+		var b bytes.Buffer
+		if err := json.Indent(&b, raw, "", "  "); err != nil {
+			return nil, err
+		}
+		files[name] = b.Bytes()
+		kept = append(kept, clean)
+	}
+	return kept, nil
+}
+
+// addTexts copies the scenarios and the fixtures they name, byte by byte: their
+// digests are what evidence refers to.
+func addTexts(files map[string][]byte, texts Texts) error {
+	add := func(from fs.FS, folder, name string) error {
+		data, err := fs.ReadFile(from, name)
+		if err != nil {
+			return fmt.Errorf("copying the scenarios into the report: %w", err)
+		}
+		files[path.Join(folder, name)] = data
+		return nil
+	}
+	for _, s := range texts.Set.All() {
+		if err := add(texts.Scenarios, scenariosDir, s.ID+".yaml"); err != nil {
+			return err
+		}
+		for _, f := range s.Fixtures {
+			if err := add(texts.Fixtures, fixturesDir, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckTexts finds scenarios and fixtures in which something looks like a
+// credential. They go into the report as they are, so it has to be called
+// before a run; Write refuses them.
+func CheckTexts(texts Texts) error {
+	files := map[string][]byte{}
+	if err := addTexts(files, texts); err != nil {
+		return err
+	}
+	return checkTexts(files)
+}
+
+func checkTexts(files map[string][]byte) error {
+	for _, name := range sortedKeys(files) {
+		copied := strings.HasPrefix(name, scenariosDir+"/") || strings.HasPrefix(name, fixturesDir+"/")
+		if copied && Redact(string(files[name])) != string(files[name]) {
+			return fmt.Errorf("%s holds what looks like a token or key, and would go into the report: take it out", name)
+		}
+	}
+	return nil
+}
+
+// renderPages makes the files that show the report to people and CI systems. It
+// depends on nothing but its arguments, so that Verify can make them again.
+func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) (map[string][]byte, error) {
+	junit, err := renderJUnit(r, evidence)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", junitFile, err)
+	}
+	page, err := renderHTML(r, evidence, set)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", htmlFile, err)
+	}
+	pages := map[string][]byte{junitFile: junit, htmlFile: page, summaryFile: renderSummary(r)}
+	for name, data := range pages {
+		// All they show was redacted already; this is for what a template might
+		// put together.
+		pages[name] = []byte(Redact(string(data)))
+	}
+	return pages, nil
+}
+
+// encodeReport is report.yaml.
+func encodeReport(r *ConformanceReport) ([]byte, error) {
+	data, err := yaml.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte("# What authzconf found. Check it with: authzconf verify <this folder>\n"), data...), nil
+}
+
+// reportLimit is the size up to which report.yaml is read.
+const reportLimit = 64 << 20
+
+// DecodeReport reads report.yaml. It is strict: a field that this version of
+// authzconf does not know may be what matters. name is for the messages.
+func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
+	if len(data) > reportLimit {
+		return nil, fmt.Errorf("%s: larger than %d bytes", name, reportLimit)
+	}
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := yaml.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
+	}
+	if head.APIVersion != APIVersion || head.Kind != Kind {
+		return nil, fmt.Errorf("%s: is %q of %q, not %s of %s", name, head.Kind, head.APIVersion, Kind, APIVersion)
+	}
+	r := &ConformanceReport{}
+	if err := yaml.UnmarshalStrict(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %s", name, firstLine(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")))
+	}
+	return r, nil
+}
+
+func sha256Hex(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,223 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// OutcomeResult is the overall judgement of a run.
+type OutcomeResult string
+
+const (
+	// RunPassed: everything that was to be shown was run and passed.
+	RunPassed OutcomeResult = "passed"
+	// RunFailed: something was seen otherwise than it has to be.
+	RunFailed OutcomeResult = "failed"
+	// RunInvalid: the run cannot say whether the implementation conforms.
+	RunInvalid OutcomeResult = "invalid"
+)
+
+// The exit codes of a run. 2, bad usage or input, never comes from a report.
+const (
+	ExitPassed  = 0
+	ExitFailed  = 1
+	ExitInvalid = 3
+)
+
+// Outcome is the overall judgement with its reasons.
+type Outcome struct {
+	Result OutcomeResult `json:"result"`
+	// ExitCode is that of authzconf run.
+	ExitCode int `json:"exitCode"`
+	// Reasons say why the result is not passed; those that decided it come
+	// first.
+	Reasons []string `json:"reasons,omitempty"`
+	// Notes say what a reader of "passed" should know: known failures, what the
+	// user left out, what the target could not show.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Conclude derives the overall outcome from what is in the report and sets
+// Outcome to it. In order:
+//
+//  1. invalid (exit 3) if anything required is not known: a cell whose witness
+//     does not match or that could not be used; a cell on which nothing was
+//     executed; a scenario that a cell neither has a result nor a reason for; a
+//     core scenario that is invalid, or not supported though selected. This wins
+//     over failures: where the ground is not firm nothing can be certified, and
+//     a failure may be the ground's.
+//  2. failed (exit 1) if any scenario of any level failed that the
+//     known-failing list does not expect to, or if an entry of that list
+//     matched nothing, or something that passed or failed for another reason.
+//  3. invalid if an extended or divergence scenario is invalid.
+//  4. passed (exit 0) otherwise.
+//
+// A scenario that the user left out does not stand in the way of passed, but is
+// noted.
+func (r *ConformanceReport) Conclude() Outcome {
+	c := &conclusion{}
+	if len(r.Cells) == 0 {
+		c.unknown = append(c.unknown, "nothing was executed: the run has no cell")
+	}
+	seen := map[string]bool{}
+	for i := range r.Cells {
+		name := r.Cells[i].Name
+		if seen[name] {
+			c.unknown = append(c.unknown, name+": there are two cells of that name")
+		}
+		seen[name] = true
+		c.cell(r.Scenarios, &r.Cells[i])
+	}
+	for _, k := range r.KnownFailing {
+		if k.State != KnownFails {
+			c.failed = append(c.failed, fmt.Sprintf("known-failing entry %s: %s", k.describe(), k.Detail))
+		}
+	}
+	r.Outcome = c.outcome()
+	return r.Outcome
+}
+
+// conclusion collects reasons by what follows from them.
+type conclusion struct {
+	unknown []string // required and not known: invalid
+	failed  []string
+	minor   []string // not required and not known
+	notes   []string
+}
+
+func (c *conclusion) outcome() Outcome {
+	o := Outcome{Notes: c.notes, Reasons: slices.Concat(c.unknown, c.failed, c.minor)}
+	switch {
+	case len(c.unknown) > 0:
+		o.Result, o.ExitCode = RunInvalid, ExitInvalid
+	case len(c.failed) > 0:
+		o.Result, o.ExitCode = RunFailed, ExitFailed
+	case len(c.minor) > 0:
+		o.Result, o.ExitCode = RunInvalid, ExitInvalid
+	default:
+		o.Result, o.ExitCode = RunPassed, ExitPassed
+	}
+	return o
+}
+
+// cell adds the reasons of one cell. Scenarios are counted by kind, with the
+// first as the example: the results themselves are in the cell.
+func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
+	say := func(to *[]string, format string, args ...any) {
+		*to = append(*to, cell.Name+": "+fmt.Sprintf(format, args...))
+	}
+	if cell.Problem != "" {
+		say(&c.unknown, "the target could not be used: %s", firstLine(cell.Problem))
+	}
+	for _, m := range cell.Witness.Mismatches {
+		say(&c.unknown, "the target is not what was asked for: %s", m)
+	}
+	if !slices.ContainsFunc(cell.Results, func(r verdicts.Result) bool { return executed(r.Verdict) }) {
+		say(&c.unknown, "nothing was executed (leave this cell out, or select a scenario that is for it)")
+	}
+	for _, problem := range unaccounted(all, cell) {
+		say(&c.unknown, "%s", problem)
+	}
+	core := func(r verdicts.Result) bool { return r.Level == scenarios.Core }
+	is := func(v verdicts.Verdict) func(verdicts.Result) bool {
+		return func(r verdicts.Result) bool { return r.Verdict == v }
+	}
+	unexpected := func(r verdicts.Result) bool { return r.Verdict == verdicts.Failed && r.KnownFailing == "" }
+	for _, k := range []struct {
+		to   *[]string
+		what string
+		is   func(verdicts.Result) bool
+	}{
+		{&c.unknown, "%s of level core invalid", both(core, is(verdicts.Invalid))},
+		{&c.unknown, "%s of level core not supported by the target", both(core, is(verdicts.NotSupported))},
+		{&c.unknown, "%s of an unknown verdict", unknownVerdict},
+		{&c.failed, "%s failed", unexpected},
+		{&c.minor, "%s invalid", both(not(core), is(verdicts.Invalid))},
+		{&c.notes, "%s failed as the known-failing list states", func(r verdicts.Result) bool { return r.KnownFailing != "" }},
+		{&c.notes, "%s not supported by the target", both(not(core), is(verdicts.NotSupported))},
+		{&c.notes, "%s skipped", is(verdicts.Skipped)},
+		{&c.notes, "%s with expectations that the target cannot show", func(r verdicts.Result) bool { return len(r.NotJudged) > 0 }},
+	} {
+		if n, first := tally(cell.Results, k.is); n > 0 {
+			say(k.to, "%s", fmt.Sprintf(k.what, plural(n, "scenario"))+first)
+		}
+	}
+	left := 0
+	for _, n := range cell.NotRun {
+		if n.Cause == CauseUser {
+			left++
+		}
+	}
+	if left > 0 {
+		say(&c.notes, "%s left out by the user", plural(left, "scenario"))
+	}
+}
+
+// unaccounted finds scenarios that a cell says nothing, or two things, about,
+// and results of scenarios that nobody loaded.
+func unaccounted(all []ScenarioRef, cell *Cell) []string {
+	times := map[string]int{}
+	for _, r := range cell.Results {
+		times[r.Scenario]++
+	}
+	for _, n := range cell.NotRun {
+		times[n.Scenario]++
+	}
+	var problems []string
+	for _, s := range all {
+		switch n := times[s.ID]; {
+		case n == 0:
+			problems = append(problems, s.ID+" has neither a result nor a reason for not being run")
+		case n > 1:
+			problems = append(problems, fmt.Sprintf("%s is reported %d times", s.ID, n))
+		}
+		delete(times, s.ID)
+	}
+	for _, id := range sortedKeys(times) {
+		problems = append(problems, id+" is reported but is none of the loaded scenarios")
+	}
+	return problems
+}
+
+// tally counts the results that match, and words the first as an example.
+func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, first string) {
+	for _, r := range results {
+		if !match(r) {
+			continue
+		}
+		if n == 0 {
+			first = ": " + r.Scenario
+			if why := reasonOf(r); why != "" {
+				first += ": " + firstLine(why)
+			}
+		}
+		n++
+	}
+	if n > 1 {
+		first = "; the first" + first
+	}
+	return n, first
+}
+
+// reasonOf is what to say of a result in a list.
+func reasonOf(r verdicts.Result) string {
+	if r.KnownFailing != "" {
+		return r.KnownFailing
+	}
+	return r.Reason
+}
+
+func unknownVerdict(r verdicts.Result) bool {
+	return !executed(r.Verdict) && r.Verdict != verdicts.NotSupported && r.Verdict != verdicts.Skipped
+}
+
+func both(a, b func(verdicts.Result) bool) func(verdicts.Result) bool {
+	return func(r verdicts.Result) bool { return a(r) && b(r) }
+}
+
+func not(a func(verdicts.Result) bool) func(verdicts.Result) bool {
+	return func(r verdicts.Result) bool { return !a(r) }
+}

@@ -1,0 +1,253 @@
+package reports
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// epoch is when every test's run began.
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// testTexts are the scenarios of testdata.
+func testTexts(t testing.TB) Texts {
+	t.Helper()
+	texts := Texts{Scenarios: os.DirFS("testdata/scenarios"), Fixtures: os.DirFS("testdata/fixtures")}
+	var err error
+	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// gateCell is a cell of the gate on or off; with the gate off there are no
+// impersonation metrics.
+func gateCell(gate scenarios.Gate) Cell {
+	can := slices.DeleteFunc(scenarios.AllCapabilities(), func(c scenarios.Capability) bool {
+		return c == scenarios.Metrics && gate == scenarios.GateOff
+	})
+	return Cell{
+		Cell:  verdicts.Cell{Name: "1.37-gate-" + string(gate), Provider: "local", Kubernetes: "1.37.1", Gate: string(gate)},
+		Facts: Facts{Kubernetes: "1.37.1", Binary: "1.37.1", Gate: gate, Capabilities: can},
+		Witness: Witness{
+			GitVersion: "v1.37.1", Platform: "linux/amd64", EmulatedVersion: "1.37", ExpectedGate: string(gate), GateMetric: string(gate),
+			GateProbe:        &GateProbe{Code: 400, Message: "requested &user.DefaultInfo{} without impersonating a user name", Gate: string(gate)},
+			AskedAuthorizers: []Authorizer{{"Webhook", "recorder-front"}, {"Node", "node"}, {"RBAC", "rbac"}, {"Webhook", "recorder-back"}},
+			SeenAuthorizers: []AuthorizerEvidence{
+				{Authorizer{"Webhook", "recorder-front"}, "a review of the probe arrived first"},
+				{Authorizer{"Node", "node"}, "apiserver_authorization_decisions_total"},
+				{Authorizer{"RBAC", "rbac"}, "apiserver_authorization_decisions_total"},
+				{Authorizer{"Webhook", "recorder-back"}, "the review of the probe arrived last"},
+			},
+		},
+		ReadySeconds: 3.21, WallSeconds: 4.5,
+	}
+}
+
+// testRun is a report, not yet completed, of a server that does what every
+// scenario expects. change may spoil evidence before it is judged.
+func testRun(t testing.TB, texts Texts, cells []Cell, change func(*verdicts.Evidence)) (*ConformanceReport, []*verdicts.Evidence) {
+	t.Helper()
+	r := &ConformanceReport{
+		SuiteVersion: "v0.1.0", Seed: 42, Started: epoch, Finished: epoch.Add(27300 * time.Millisecond),
+		Command:        []string{"authzconf", "run", "--gate", "both", "--report-dir", "report"},
+		Implementation: Implementation{Name: "kube-apiserver", Provider: "local"},
+	}
+	var all []*verdicts.Evidence
+	for _, c := range cells {
+		for _, s := range texts.Set.All() {
+			ok, missing, why := s.Selected(scenarios.Facts(c.Facts))
+			switch {
+			case len(missing) > 0:
+				c.Results = append(c.Results, verdicts.Result{
+					Scenario: s.ID, Level: s.Level, Cell: c.Name, Verdict: verdicts.NotSupported, Reason: "the target lacks " + string(missing[0]),
+				})
+			case !ok:
+				c.NotRun = append(c.NotRun, NotRun{Scenario: s.ID, Cause: CauseTarget, Why: why})
+			default:
+				e := perfect(s, c, scenarios.Suffix(42, c.Name, s.ID))
+				if change != nil {
+					change(e)
+				}
+				all = append(all, e)
+				c.Results = append(c.Results, verdicts.Judge(s, e))
+			}
+		}
+		r.Cells = append(r.Cells, c)
+	}
+	return r, all
+}
+
+// perfect is the evidence of a server that does what the scenario expects.
+func perfect(s *scenarios.Scenario, c Cell, suffix string) *verdicts.Evidence {
+	bound, names := s.Bind(suffix)
+	e := &verdicts.Evidence{
+		Scenario: s.ID, Digest: s.Digest, Cell: c.Cell, Capabilities: c.Facts.Capabilities, Suffix: suffix, Names: names,
+		Started: epoch.Add(3 * time.Second),
+	}
+	at := e.Started.Add(4 * time.Millisecond)
+	for i := range bound.Steps {
+		st := &bound.Steps[i]
+		if st.Request == nil {
+			at = at.Add(time.Duration(st.Wait))
+			continue
+		}
+		e.Steps = append(e.Steps, observe(i, st, bound.Requestors[st.Request.By], at))
+		at = at.Add(7 * time.Millisecond)
+	}
+	e.Ended = at
+	return e
+}
+
+// observe is what would be seen of one request.
+func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) verdicts.Observation {
+	r, x := st.Request, st.Expect
+	o := verdicts.Observation{
+		Step: i, Sent: at, Answered: at.Add(3 * time.Millisecond), Metrics: []verdicts.MetricSample{},
+		Request: verdicts.SentRequest{Requestor: by.Username(), Method: "GET", URL: pathOf(r), Headers: map[string][]string{}},
+	}
+	user := verdictUser(by)
+	impersonated := scenarios.User{}
+	if r.Impersonate != nil {
+		o.Request.Headers["Impersonate-User"] = []string{r.Impersonate.User}
+		impersonated.Name = r.Impersonate.User
+	}
+	if x.User != nil {
+		impersonated = *x.User
+	}
+	for _, w := range x.Reviews {
+		for _, one := range append(w.Unordered, w)[:max(1, len(w.Unordered))] {
+			o.Reviews = append(o.Reviews, asked(one, user, impersonated, at)...)
+		}
+	}
+	if x.Reviews == nil && x.User != nil {
+		final := scenarios.Review{By: scenarios.ByImpersonated, Verb: r.Verb, Version: "v1", Resource: r.Resource, Namespace: r.Namespace, Decision: scenarios.Allow}
+		o.Reviews = asked(final, user, impersonated, at)
+	}
+	o.Metrics = moved(o.Reviews, x, by)
+	o.Response, o.Audit = answered(x, r, user, impersonated, at)
+	return o
+}
+
+func verdictUser(by scenarios.Requestor) scenarios.User {
+	if by.ServiceAccount != nil {
+		return scenarios.User{Name: by.Username(), Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	}
+	return scenarios.User{Name: by.User, UID: by.UID, Groups: append(slices.Clone(by.Groups), "system:authenticated"), Extra: by.Extra}
+}
+
+func pathOf(r *scenarios.Request) string {
+	if r.Path != "" {
+		return r.Path
+	}
+	path := "/api/v1/"
+	if r.Namespace != "" {
+		path += "namespaces/" + r.Namespace + "/"
+	}
+	path += strings.TrimSuffix(r.Resource+"/"+r.Name, "/")
+	if r.FieldSelector != "" {
+		path += "?fieldSelector=" + r.FieldSelector
+	}
+	return path
+}
+
+// asked is one review as it arrives, at both points unless it is decided between
+// them.
+func asked(w scenarios.Review, requestor, impersonated scenarios.User, at time.Time) []verdicts.Review {
+	u := requestor
+	if w.By == scenarios.ByImpersonated {
+		u = impersonated
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups}
+	if w.Path != "" {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: w.Path, Verb: w.Verb}
+	} else {
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Namespace: w.Namespace, Verb: w.Verb, Group: w.Group, Version: w.Version, Resource: w.Resource, Subresource: w.Subresource, Name: w.Name,
+		}
+		if k, v, ok := strings.Cut(w.FieldSelector, "="); ok {
+			spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{
+				Requirements: []metav1.FieldSelectorRequirement{{Key: k, Operator: metav1.FieldSelectorOpIn, Values: []string{v}}},
+			}
+		}
+	}
+	front := verdicts.Review{Point: verdicts.Front, At: at.Add(time.Millisecond), APIVersion: "authorization.k8s.io/v1", Spec: spec}
+	if w.Decision == scenarios.Allow {
+		return []verdicts.Review{front}
+	}
+	back := front
+	back.Point = verdicts.Back
+	return []verdicts.Review{front, back}
+}
+
+// moved are the metrics that go with reviews.
+func moved(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requestor) []verdicts.MetricSample {
+	samples := []verdicts.MetricSample{}
+	add := func(name, mode, decision string, n int) {
+		for _, full := range []string{name + "_total", name + "_duration_seconds_count"} {
+			samples = append(samples, verdicts.MetricSample{Name: full, Mode: mode, Decision: decision, Delta: n})
+		}
+	}
+	decided, _ := verdicts.Fold(reviews)
+	for _, d := range decided {
+		decision := "allowed"
+		if d.Decision != scenarios.Allow {
+			decision = "denied"
+		}
+		if mode, ok := verdicts.ImpersonationMode(verdicts.Describe(d).Verb); ok && d.Spec.User == by.Username() {
+			add("apiserver_impersonation_authorization_attempts", mode, decision, 1)
+		}
+	}
+	if x.Metrics != nil {
+		for _, m := range x.Metrics.Attempts {
+			add("apiserver_impersonation_attempts", m.Mode, m.Decision, m.Count)
+		}
+	}
+	return samples
+}
+
+// answered is the response with its audit event.
+func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
+	id := types.UID("0b4c1f52-6f0e-4a53-9d4a-3f6d7c2a1e00")
+	resp := verdicts.Response{Code: 200, AuditID: string(id), Body: `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`}
+	ev := auditv1.Event{
+		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: auditv1.LevelMetadata, AuditID: id,
+		Stage: auditv1.StageResponseComplete, RequestURI: pathOf(r), Verb: r.Verb, SourceIPs: []string{"127.0.0.1"}, UserAgent: "authzconf",
+		User:                     authenticationv1.UserInfo{Username: by.Name, Groups: by.Groups},
+		RequestReceivedTimestamp: metav1.NewMicroTime(at), StageTimestamp: metav1.NewMicroTime(at.Add(2 * time.Millisecond)),
+	}
+	if x.Outcome == scenarios.Allowed {
+		ev.Annotations = map[string]string{"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": "RBAC: allowed by RoleBinding"}
+		if impersonated.Name != "" {
+			ev.ImpersonatedUser = &authenticationv1.UserInfo{Username: impersonated.Name, Groups: impersonated.Groups}
+		}
+	} else {
+		resp.Code = 403
+		if x.Outcome == scenarios.RequestForbidden {
+			ev.Annotations = map[string]string{"authorization.k8s.io/decision": "forbid"}
+		}
+		body, _ := json.Marshal(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Message: x.Message,
+			Reason: metav1.StatusReasonForbidden, Code: 403,
+		})
+		resp.Body = string(body)
+	}
+	if x.Audit != nil && x.Audit.Constraint != nil && *x.Audit.Constraint != "" {
+		ev.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: *x.Audit.Constraint}
+	}
+	ev.ResponseStatus = &metav1.Status{Code: int32(resp.Code)}
+	raw, _ := json.Marshal(ev)
+	return resp, raw
+}

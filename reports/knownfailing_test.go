@@ -1,0 +1,142 @@
+package reports
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+func TestKnownFailingStates(t *testing.T) {
+	failed := result("a/b/one", scenarios.Core, verdicts.Failed)
+	failed.Reason = "step 0: code: want 200, got 403"
+	failed.Differences = []verdicts.Difference{{Field: "code", Want: "200", Got: "403"}, {Field: "reviews[1].name", Want: "x", Got: "y"}}
+	results := []verdicts.Result{
+		failed, result("a/b/two", scenarios.Core, verdicts.Passed), result("a/b/three", scenarios.Core, verdicts.Invalid),
+		result("a/c/four", scenarios.Core, verdicts.NotSupported), result("a/b/skipped", scenarios.Core, verdicts.Skipped),
+	}
+	for _, c := range []struct {
+		name    string
+		entry   KnownFailing
+		want    KnownState
+		matched int
+	}{
+		{"reason in the reason", KnownFailing{Scenario: "a/b/one", Reason: "want 200, got 403"}, KnownFails, 1},
+		{"reason in a later difference", KnownFailing{Scenario: "a/b/one", Reason: "reviews[1].name: want x"}, KnownFails, 1},
+		{"another reason", KnownFailing{Scenario: "a/b/one", Reason: "outcome"}, KnownFailsOtherwise, 1},
+		{"passes", KnownFailing{Scenario: "a/b/two", Reason: "x"}, KnownPasses, 1},
+		{"invalid", KnownFailing{Scenario: "a/b/three", Reason: "x"}, KnownInvalid, 1},
+		{"not executed", KnownFailing{Scenario: "a/c/four", Reason: "x"}, KnownUnmatched, 0},
+		{"skipped", KnownFailing{Scenario: "a/b/skipped", Reason: "x"}, KnownUnmatched, 0},
+		{"no such scenario", KnownFailing{Scenario: "a/b/on", Reason: "x"}, KnownUnmatched, 0},
+		{"pattern", KnownFailing{Scenario: "a/*/on?", Reason: "403"}, KnownFails, 1},
+		{"a star does not cross a slash", KnownFailing{Scenario: "a/*", Reason: "403"}, KnownUnmatched, 0},
+		{"pattern that matches too much", KnownFailing{Scenario: "a/b/*", Reason: "403"}, KnownPasses, 3},
+		{"this cell", KnownFailing{Scenario: "a/b/one", Cell: "?", Reason: "403"}, KnownFails, 1},
+		{"another cell", KnownFailing{Scenario: "a/b/one", Cell: "1.35-*", Reason: "403"}, KnownUnmatched, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := oneCell(append([]verdicts.Result(nil), results...)...)
+			r.applyKnownFailing([]KnownFailing{c.entry})
+			k := r.KnownFailing[0]
+			if k.State != c.want || k.Matched != c.matched {
+				t.Errorf("got %s, matched %d, want %s, %d (%s)", k.State, k.Matched, c.want, c.matched, k.Detail)
+			}
+			if (k.State == KnownFails) != (k.Detail == "") {
+				t.Errorf("state %s with detail %q", k.State, k.Detail)
+			}
+			marked := r.Cells[0].Results[0].KnownFailing != ""
+			if explained := c.matched > 0 && strings.HasPrefix(c.entry.Scenario, "a/") && c.entry.explains(failed) && c.entry.matches("c", failed); marked != explained {
+				t.Errorf("the failure is marked: %t, want %t", marked, explained)
+			}
+		})
+	}
+}
+
+// Applying a list again leaves nothing of the one before.
+func TestKnownFailingAgain(t *testing.T) {
+	r := oneCell(result("x", scenarios.Core, verdicts.Failed))
+	r.applyKnownFailing([]KnownFailing{{Scenario: "x", Reason: "reason of x"}})
+	if o := r.Conclude(); o.Result != RunPassed {
+		t.Errorf("known failing: %+v", o)
+	}
+	r.applyKnownFailing(nil)
+	if o := r.Conclude(); o.Result != RunFailed {
+		t.Errorf("no longer known failing: %+v", o)
+	}
+}
+
+func TestLoadKnownFailing(t *testing.T) {
+	const head = "apiVersion: authzconf.dev/v1alpha1\nkind: KnownFailingList\n"
+	for _, c := range []struct{ name, text, want string }{
+		{"good", head + "entries:\n- scenario: a/b\n  cell: 1.3?-*\n  reason: got 403\n  issue: https://example.com/1\n", ""},
+		{"empty list", head + "entries: []\n", ""},
+		{"empty file", "", "f.yaml: must hold one YAML document"},
+		{"two documents", head + "---\n" + head, "f.yaml: must hold one YAML document"},
+		{"no kind", "apiVersion: authzconf.dev/v1alpha1\n", "f.yaml: kind must be KnownFailingList"},
+		{"other kind", "apiVersion: authzconf.dev/v1alpha1\nkind: ConformanceReport\n", "f.yaml:2:7: kind must be"},
+		{"other version", "apiVersion: authzconf.dev/v9\nkind: KnownFailingList\n", "f.yaml:1:13: apiVersion must be"},
+		{"unknown field", head + "entries:\n- scenario: a\n  reason: r\n  until: tomorrow\n", `f.yaml:6:3: unknown field "until"`},
+		{"wrong type", head + "entries: all\n", "f.yaml:3:10: "},
+		{"no YAML", "a: [", "f.yaml:1:"},
+		{"no reason", head + "entries:\n- scenario: a\n- scenario: b\n  reason: ' '\n", "f.yaml:4:3: entry 1 states no reason"},
+		{"no scenario", head + "entries:\n- reason: r\n", "f.yaml:4:3: entry 1 names no scenario"},
+		{"bad pattern", head + "entries:\n- scenario: 'a/['\n  reason: r\n", "f.yaml:4:13: bad pattern"},
+		{"bad cell pattern", head + "entries:\n- scenario: a\n  reason: r\n  cell: '['\n", "f.yaml:6:9: bad pattern"},
+		{"twice", head + "entries:\n- {scenario: a, reason: r}\n- {scenario: a, reason: s}\n", "f.yaml:5:"},
+		{"duplicate key", head + "entries: []\nentries: []\n", "f.yaml:4:1: "},
+		{"too large", head + strings.Repeat("# x\n", 300000), "f.yaml: larger than"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			entries, err := LoadKnownFailing("f.yaml", []byte(c.text))
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("got %v", err)
+			case c.want == "" && c.name == "good" && (len(entries) != 1 || entries[0].Issue != "https://example.com/1"):
+				t.Errorf("got %+v", entries)
+			case c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)):
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func FuzzLoadKnownFailing(f *testing.F) {
+	f.Add([]byte("apiVersion: authzconf.dev/v1alpha1\nkind: KnownFailingList\nentries:\n- {scenario: 'a/[', reason: r, cell: '*'}\n"))
+	f.Add([]byte("entries: &a\n- *a\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := LoadKnownFailing("f.yaml", data)
+		if err != nil && !strings.HasPrefix(err.Error(), "f.yaml") {
+			t.Errorf("no file in %q", err)
+		}
+		for _, e := range entries {
+			if err == nil && (strings.TrimSpace(e.Scenario) == "" || strings.TrimSpace(e.Reason) == "") {
+				t.Errorf("accepted %+v", e)
+			}
+		}
+	})
+}
+
+func FuzzDecodeReport(f *testing.F) {
+	if data, err := os.ReadFile(filepath.Join("testdata", "golden", reportFile)); err == nil {
+		f.Add(data)
+	}
+	f.Add([]byte("apiVersion: authzconf.dev/v1alpha1\nkind: ConformanceReport\ncells: [{}]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeReport("r.yaml", data)
+		if err != nil {
+			return
+		}
+		again, err := encodeReport(r)
+		if err != nil {
+			return // a time that YAML can hold and JSON cannot
+		}
+		if _, err := DecodeReport("again.yaml", again); err != nil {
+			t.Errorf("what was read cannot be read again: %v", err)
+		}
+		r.Conclude()
+	})
+}

@@ -1,0 +1,366 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// panel is what is shown of one scenario on one cell.
+type panel struct {
+	Anchor   string
+	Cell     string
+	Mark     mark
+	Result   verdicts.Result
+	Reason   string // beyond the differences
+	Open     bool
+	Took     string
+	Suffix   string
+	Evidence string // path of the evidence file
+	Problems []verdicts.Problem
+	Steps    []stepView
+	Control  []string
+}
+
+// stepView is one step of a scenario as it was run.
+type stepView struct {
+	Number int
+	Title  string
+	// Request says whether the rest is set: other steps are a line.
+	Request     bool
+	Line        string
+	Headers     []headerView
+	Body        string
+	Code        string
+	Message     string
+	Warnings    []string
+	Checks      []checkView
+	Reviews     []reviewRow
+	ReviewsNote string
+	Audit       string
+	Metrics     []verdicts.MetricSample
+	HasMetrics  bool
+	Took        string
+}
+
+type headerView struct{ Name, Value string }
+
+// checkView is one expectation beside what was seen.
+type checkView struct {
+	Field, Want, Got string
+	// State is same, differs or unjudged.
+	State string
+}
+
+// newPanel shows a result with its evidence, which may be missing.
+func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evidence) panel {
+	p := panel{
+		Anchor: anchor(c.Name, r.Scenario), Cell: c.Name, Mark: markOf(r), Result: r, Reason: furtherReason(r),
+		Open: r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid),
+	}
+	if e == nil {
+		return p
+	}
+	p.Evidence = evidencePath(c.Name, r.Scenario)
+	p.Took, p.Suffix, p.Problems = took(e.Started, e.Ended), e.Suffix, e.Problems
+	bound, _ := s.Bind(e.Suffix)
+	at := map[int]*verdicts.Observation{}
+	for i := range e.Steps {
+		at[e.Steps[i].Step] = &e.Steps[i]
+	}
+	for i := range bound.Steps {
+		p.Steps = append(p.Steps, newStep(i, bound, r, e, at[i]))
+	}
+	if e.Control != nil {
+		for i := range e.Control.Steps {
+			o := &e.Control.Steps[i]
+			p.Control = append(p.Control, requestLine(o)+": "+answerLine(o))
+		}
+	}
+	return p
+}
+
+func newStep(i int, bound *scenarios.Scenario, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) stepView {
+	st := &bound.Steps[i]
+	v := stepView{Number: i, Title: stepTitle(st, bound)}
+	if st.Request == nil {
+		return v
+	}
+	v.Request = true
+	if o == nil {
+		v.Title += ": was not sent"
+		return v
+	}
+	v.answer(o)
+	if st.Expect == nil {
+		return v
+	}
+	c := checker{result: r, step: i, expect: st.Expect, has: e.Capabilities}
+	v.Checks = c.checks()
+	v.reviews(st, bound.Requestors[st.Request.By], r, e, o)
+	return v
+}
+
+// answer sets what was sent and what came back.
+func (v *stepView) answer(o *verdicts.Observation) {
+	v.Line = o.Request.Method + " " + o.Request.URL
+	v.Headers = append(v.Headers, headerView{"requestor", o.Request.Requestor})
+	for _, k := range sortedKeys(o.Request.Headers) {
+		for _, value := range o.Request.Headers[k] {
+			v.Headers = append(v.Headers, headerView{k, value})
+		}
+	}
+	v.Body = indent(o.Request.Body)
+	v.Code = strings.TrimSpace(strconv.Itoa(o.Response.Code) + " " + http.StatusText(o.Response.Code))
+	if st := verdicts.StatusOf(o.Response); st != nil && st.Message != "" {
+		v.Message = st.Message
+	} else {
+		v.Message = excerpt(o.Response.Body)
+	}
+	v.Warnings = o.Response.Warnings
+	v.Audit = indent(o.Audit)
+	v.Metrics, v.HasMetrics = o.Metrics, o.Metrics != nil
+	v.Took = took(o.Sent, o.Answered)
+}
+
+// reviews sets the transcript of access reviews, expected beside seen.
+func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) {
+	if !slices.Contains(e.Capabilities, scenarios.Reviews) {
+		v.ReviewsNote = "The target cannot show access reviews."
+		return
+	}
+	decided, _ := verdicts.Fold(o.Reviews)
+	got := seenReviews(decided)
+	if st.Expect.Reviews == nil {
+		v.ReviewsNote = "The scenario does not judge the access reviews of this request."
+		for i := range got {
+			v.Reviews = append(v.Reviews, reviewRow{Got: alone(&got[i]), State: "unjudged"})
+		}
+		return
+	}
+	v.Reviews = alignReviews(wantedReviews(st, requestor), got)
+	v.markJudged(r)
+	if len(v.Reviews) == 0 {
+		v.ReviewsNote = "None expected, none seen."
+	}
+}
+
+// reviewField is the field of a difference in one review.
+var reviewField = regexp.MustCompile(`^reviews\[(\d+)\]\.(\w+)$`)
+
+// markJudged adds what the judge found in a review beyond the attributes that a
+// row shows, such as the groups of the requestor.
+func (v *stepView) markJudged(r verdicts.Result) {
+	for _, d := range r.Differences {
+		m := reviewField.FindStringSubmatch(d.Field)
+		if d.Step != v.Number || m == nil {
+			continue
+		}
+		i, err := strconv.Atoi(m[1])
+		if err != nil || i >= len(v.Reviews) || v.Reviews[i].Want == nil || v.Reviews[i].Got == nil {
+			continue
+		}
+		row := &v.Reviews[i]
+		if row.State == "differs" && slices.ContainsFunc(row.Want.Attrs, func(a reviewAttr) bool { return a.Differs && shows(a.Name, m[2]) }) ||
+			m[2] == "decision" && row.Want.DecisionDiffers {
+			continue
+		}
+		row.State = "differs"
+		row.Want.Attrs = append(row.Want.Attrs, reviewAttr{m[2], d.Want, true})
+		row.Got.Attrs = append(row.Got.Attrs, reviewAttr{m[2], d.Got, true})
+	}
+}
+
+// shows says whether the attribute shown under a name covers a field.
+func shows(name, field string) bool {
+	switch name {
+	case "resource":
+		return field == "resource" || field == "subresource"
+	case "api":
+		return field == "group" || field == "version"
+	case "fields":
+		return field == "fieldSelector"
+	case "labels":
+		return field == "labelSelector"
+	}
+	return name == field
+}
+
+// checker lists the expectations of one step. What was seen is taken from the
+// result: where it names no difference, the expected was seen. So the page
+// cannot disagree with the judge.
+type checker struct {
+	result verdicts.Result
+	step   int
+	expect *scenarios.Expect
+	has    []scenarios.Capability
+	rows   []checkView
+}
+
+func (c *checker) checks() []checkView {
+	x := c.expect
+	c.row("outcome", string(x.Outcome), "")
+	if x.Code != 0 {
+		c.row("code", strconv.Itoa(x.Code), "")
+	}
+	if x.Message != "" {
+		c.row("message", x.Message, "")
+	}
+	if x.User != nil {
+		for _, from := range []struct {
+			capability scenarios.Capability
+			field      string
+		}{{scenarios.Reviews, "user in the final review"}, {scenarios.Audit, "user in the audit event"}} {
+			if slices.Contains(c.has, from.capability) {
+				c.row(from.field, userText(x.User), "user")
+			}
+		}
+		if slices.Contains(c.result.NotJudged, "user") {
+			c.row("user", userText(x.User), "user")
+		}
+	}
+	if a := x.Audit; a != nil {
+		if a.ImpersonatedUser != nil {
+			c.row("audit.impersonatedUser", strconv.FormatBool(*a.ImpersonatedUser), "audit")
+		}
+		if a.Constraint != nil {
+			c.row("audit.constraint", orWord(*a.Constraint, "absent"), "audit")
+		}
+		if a.Decision != nil {
+			c.row("audit.decision", orWord(*a.Decision, "absent"), "audit")
+		}
+	}
+	if m := x.Metrics; m != nil {
+		c.row("metrics.attempts", deltasText(m.Attempts), "metrics")
+		c.row("metrics.authorizations", deltasText(m.Authorizations), "metrics")
+	}
+	c.others()
+	return c.rows
+}
+
+// row adds an expectation; part is what Result.NotJudged calls it.
+func (c *checker) row(field, want, part string) {
+	row := checkView{Field: field, Want: want, Got: want, State: "same"}
+	if slices.Contains(c.result.NotJudged, part) || c.result.Verdict == verdicts.Invalid {
+		row.Got, row.State = "not judged", "unjudged"
+	}
+	for _, d := range c.result.Differences {
+		if d.Step == c.step && d.Field == field {
+			row.Want, row.Got, row.State = d.Want, d.Got, "differs"
+		}
+	}
+	c.rows = append(c.rows, row)
+}
+
+// others adds the differences that are not of an expectation of their own, but
+// for those of reviews, which have a table.
+func (c *checker) others() {
+	for _, d := range c.result.Differences {
+		shown := slices.ContainsFunc(c.rows, func(r checkView) bool { return r.Field == d.Field })
+		if d.Step == c.step && !shown && !strings.HasPrefix(d.Field, "reviews") {
+			c.rows = append(c.rows, checkView{Field: d.Field, Want: d.Want, Got: d.Got, State: "differs"})
+		}
+	}
+}
+
+// stepTitle words a step.
+func stepTitle(st *scenarios.Step, bound *scenarios.Scenario) string {
+	switch {
+	case st.Name != "":
+		return st.Name
+	case st.Request != nil:
+		r := st.Request
+		what := r.Path
+		if what == "" {
+			what = strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/")
+			if r.Name != "" {
+				what += " " + r.Name
+			}
+		}
+		as := ""
+		if r.Impersonate != nil {
+			as = ", impersonating " + orWord(r.Impersonate.User, "nobody") + ","
+		}
+		return bound.Requestors[r.By].Username() + as + " asks to " + r.Verb + " " + what
+	case st.Wait != 0:
+		return "wait until " + time.Duration(st.Wait).String() + " after the previous answer"
+	case st.Grant != "":
+		return "the grant " + st.Grant + " comes into force"
+	default:
+		return "the grant " + st.Revoke + " is taken away"
+	}
+}
+
+func userText(u *scenarios.User) string {
+	s := fmt.Sprintf("%q", u.Name)
+	if u.UID != "" {
+		s += fmt.Sprintf(" uid=%q", u.UID)
+	}
+	s += fmt.Sprintf(" groups=%q", u.Groups)
+	if len(u.Extra) > 0 {
+		s += " extra={" + extraText(u.Extra) + "}"
+	}
+	return s
+}
+
+func deltasText(deltas []scenarios.MetricDelta) string {
+	var parts []string
+	for _, d := range deltas {
+		mode := d.Mode
+		if mode == "" {
+			mode = `""`
+		}
+		parts = append(parts, fmt.Sprintf("%s %s ×%d", mode, d.Decision, d.Count))
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// indent formats JSON for reading, with as few bytes as reads well.
+func indent(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", " "); err != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// excerptLength is how much of an answer is shown that is no Status: the whole
+// is in the evidence.
+const excerptLength = 240
+
+func excerpt(body string) string {
+	text := []rune(strings.Join(strings.Fields(body), " "))
+	if len(text) <= excerptLength {
+		return string(text)
+	}
+	return string(text[:excerptLength]) + "…"
+}
+
+func took(from, to time.Time) string {
+	if from.IsZero() || to.Before(from) {
+		return ""
+	}
+	d := to.Sub(from)
+	if d < 10*time.Millisecond {
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	}
+	if d < 10*time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

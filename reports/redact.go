@@ -1,0 +1,187 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// redacted stands where a secret was.
+const redacted = "[redacted]"
+
+// Secrets as they look wherever they turn up: in an answer's text, an audit
+// event, a log line within an error.
+var (
+	// bearer is a credential after its scheme. "Bearer token" in a sentence is
+	// none, see looksRandom.
+	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+|%20|\.authorization\.k8s\.io\.)([A-Za-z0-9._~+/=-]{8,})`)
+	// jwt begins with the base64 of {" and so does every token of the API server,
+	// even one that was cut off before its first dot.
+	jwt = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(\.[A-Za-z0-9_-]*){0,4}`)
+	// jwtData is the same once more in base64, as in a Secret's data.
+	jwtData = regexp.MustCompile(`\bZXlK[A-Za-z0-9+/]{12,}={0,2}`)
+	// pemKey ends at its last line or where base64 text and (escaped) line ends
+	// do.
+	pemKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]|\\[nr])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
+	// pemData is PEM in base64; what it holds is looked at before it goes.
+	pemData = regexp.MustCompile(`\bLS0tLS1CRUdJTi[A-Za-z0-9+/]+={0,2}`)
+	// queryToken is a credential in a URL.
+	queryToken = regexp.MustCompile(`([?&](?:access_)?token=)[^&\s"'\[]+`)
+	// keyData is the fields of a kubeconfig.
+	keyData = regexp.MustCompile(`(client-key-data|clientKeyData)(\\?["']?\s*[:=]\s*\\?["']?)([A-Za-z0-9+/_-]+={0,2})`)
+)
+
+// secretFields hold a secret whatever it looks like.
+var secretFields = []string{"authorization", "proxy-authorization", "cookie", "set-cookie", "token", "access_token", "id-token", "id_token", "refresh-token", "refresh_token", "password", "client-key-data", "clientkeydata", "bearertoken"}
+
+// secretItem stands for the field of a Secret in a list, which has no kind of
+// its own.
+const secretItem = "item of a SecretList"
+
+// Redact returns text with everything that looks like a credential replaced.
+// It is idempotent.
+func Redact(text string) string {
+	text = pemKey.ReplaceAllString(text, redacted)
+	text = keyData.ReplaceAllString(text, "${1}${2}"+redacted)
+	text = pemData.ReplaceAllStringFunc(text, func(s string) string {
+		head, _ := base64.StdEncoding.DecodeString(s[:min(len(s), 64)/4*4])
+		if bytes.Contains(head, []byte("PRIVATE KEY")) {
+			return redacted
+		}
+		return s
+	})
+	text = jwt.ReplaceAllString(text, redacted)
+	text = jwtData.ReplaceAllString(text, redacted)
+	text = queryToken.ReplaceAllString(text, "${1}"+redacted)
+	return bearer.ReplaceAllStringFunc(text, func(s string) string {
+		m := bearer.FindStringSubmatch(s)
+		if !looksRandom(m[3]) {
+			return s
+		}
+		return m[1] + m[2] + redacted
+	})
+}
+
+// looksRandom tells a credential from a word after "bearer" or "basic".
+func looksRandom(s string) bool {
+	word := strings.Trim(s, ".-_/")
+	plain := strings.IndexFunc(word, func(r rune) bool { return (r < 'a' || r > 'z') && r != '-' }) < 0
+	capital := len(word) > 0 && strings.ToLower(word[1:]) == word[1:] && !strings.ContainsAny(word, "0123456789+=")
+	return len(word) >= 24 || !plain && !capital
+}
+
+// RedactEvidence returns evidence in which no credential is left. Structure is
+// kept, and evidence that holds none comes back equal. A runner calls it before
+// judging, so that the verdict is that of what is stored.
+func RedactEvidence(e *verdicts.Evidence) (*verdicts.Evidence, error) {
+	clean := &verdicts.Evidence{}
+	return clean, redactInto(e, clean)
+}
+
+// redactInto passes in through redaction as JSON and decodes it into out.
+func redactInto(in, out any) error {
+	raw, err := encodeJSON(in)
+	if err != nil {
+		return err
+	}
+	clean, _, err := redactJSON(raw)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(clean, out)
+}
+
+// redactJSON redacts every string of a JSON value, and the fields that are
+// secret by name. If nothing was, raw itself is returned.
+func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, false, err
+	}
+	v, changed = redactValue("", v)
+	if !changed {
+		return raw, false, nil
+	}
+	clean, err = encodeJSON(v)
+	return clean, true, err
+}
+
+// redactValue redacts a decoded JSON value, the value of field.
+func redactValue(field string, v any) (any, bool) {
+	changed := false
+	switch v := v.(type) {
+	case string:
+		clean := redactString(field, v)
+		return clean, clean != v
+	case []any:
+		for i := range v {
+			var c bool
+			v[i], c = redactValue(field, v[i])
+			changed = changed || c
+		}
+		return v, changed
+	case map[string]any:
+		secret := v["kind"] == "Secret" || field == secretItem
+		for k := range v {
+			var c bool
+			values, ok := v[k].(map[string]any)
+			switch {
+			case ok && secret && (k == "data" || k == "stringData"):
+				c = blank(values)
+			case k == "items" && v["kind"] == "SecretList":
+				v[k], c = redactValue(secretItem, v[k])
+			default:
+				v[k], c = redactValue(k, v[k])
+			}
+			changed = changed || c
+		}
+		return v, changed
+	}
+	return v, false
+}
+
+// redactString redacts one string. One that is itself JSON, such as the body of
+// an answer, is redacted as such and otherwise left as it was, byte by byte.
+func redactString(field, s string) string {
+	if s != "" && s != redacted && slices.Contains(secretFields, strings.ToLower(field)) {
+		return redacted
+	}
+	if t := strings.TrimSpace(s); strings.HasPrefix(t, "{") {
+		clean, changed, err := redactJSON([]byte(t))
+		switch {
+		case err == nil && changed:
+			return strings.TrimSpace(string(clean))
+		case err != nil && strings.Contains(t, `"kind":"Secret`):
+			// Cut off in the middle: what of it is secret cannot be told.
+			return redacted
+		}
+	}
+	return Redact(s)
+}
+
+// blank replaces all values.
+func blank(values map[string]any) (changed bool) {
+	for k, v := range values {
+		if v != redacted {
+			values[k], changed = redacted, true
+		}
+	}
+	return changed
+}
+
+// encodeJSON is json.Marshal without escaping < and >, which would make message
+// texts hard to read.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}

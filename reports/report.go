@@ -1,0 +1,183 @@
+package reports
+
+import (
+	"time"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// The API type of report.yaml.
+const (
+	APIVersion = apiGroup + "/v1alpha1"
+	Kind       = "ConformanceReport"
+
+	apiGroup = "authzconf.dev"
+)
+
+// ConformanceReport is what one run found, with all that is needed to judge
+// whether to believe it. Whoever runs scenarios fills in what is marked "run";
+// Complete derives the rest.
+type ConformanceReport struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	// SuiteVersion is the version of authzconf (run).
+	SuiteVersion string `json:"suiteVersion"`
+	// ScenariosDigest is the SHA-256 over the IDs and digests of all Scenarios:
+	// two reports with the same one were held to the same text.
+	ScenariosDigest string `json:"scenariosDigest"`
+	// Seed is what names were made unique from (run).
+	Seed int64 `json:"seed"`
+	// Started and Finished are when the run began and ended (run).
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
+	// Command is the command line that was given, program name included (run).
+	Command []string `json:"command,omitempty"`
+	// Implementation is what was judged (run).
+	Implementation Implementation `json:"implementation"`
+
+	// Outcome is the overall judgement.
+	Outcome Outcome `json:"outcome"`
+	// Scenarios lists every scenario that was loaded. Each has to turn up on
+	// every cell, as a result or with the reason why it was not run, so that
+	// nothing can be left out unnoticed.
+	Scenarios []ScenarioRef `json:"scenarios"`
+	// Cells are the targets and what came out on them (run, but for Summary).
+	Cells []Cell `json:"cells"`
+	// Findings are the divergences: where a document and the servers differ.
+	Findings []Finding `json:"findings,omitempty"`
+	// KnownFailing are the entries of the known-failing list with what became of
+	// them.
+	KnownFailing []KnownFailingState `json:"knownFailing,omitempty"`
+	// Files maps every other file of the folder, by its slash-separated path, to
+	// its SHA-256: evidence, scenarios, fixtures, and the pages made from them.
+	// It is set by Write.
+	Files map[string]string `json:"files,omitempty"`
+}
+
+// Implementation is what a report is about.
+type Implementation struct {
+	// Name is, for example, kube-apiserver, or the vendor's name of the product.
+	Name string `json:"name"`
+	// Version is the vendor's version, where there is one besides the Kubernetes
+	// version of each cell.
+	Version string `json:"version,omitempty"`
+	// Provider is what brought the targets up: local, kind or existing.
+	Provider string `json:"provider"`
+}
+
+// ScenarioRef names one scenario text.
+type ScenarioRef struct {
+	ID    string          `json:"id"`
+	Level scenarios.Level `json:"level"`
+	// Digest is Scenario.Digest: of the file and its fixtures.
+	Digest string `json:"digest"`
+}
+
+// Cell is one target with what was asked of it, what it said of itself, and
+// what was found on it.
+type Cell struct {
+	verdicts.Cell `json:",inline"`
+
+	// Facts are what scenarios were selected by (scenarios.Facts of the target).
+	Facts Facts `json:"facts"`
+	// Witness is what the target said of itself.
+	Witness Witness `json:"witness"`
+	// Problem says why the target could not be used at all, for example that it
+	// did not start, with the last lines of its log. Any makes the run invalid.
+	Problem string `json:"problem,omitempty"`
+	// ReadySeconds is how long the target took to start, WallSeconds how long the
+	// scenarios took on it, waits included.
+	ReadySeconds float64 `json:"readySeconds"`
+	WallSeconds  float64 `json:"wallSeconds"`
+	// Results are the verdicts of the scenarios that were to be run here,
+	// notSupported ones included.
+	Results []verdicts.Result `json:"results"`
+	// NotRun are the scenarios that were not to be run here, and why.
+	NotRun []NotRun `json:"notRun,omitempty"`
+	// Summary counts verdicts by level; a level without scenarios is absent.
+	Summary map[scenarios.Level]Counts `json:"summary"`
+}
+
+// Facts is scenarios.Facts as it is stored: convert with Facts(f).
+type Facts struct {
+	Kubernetes   string                 `json:"kubernetes"`
+	Binary       string                 `json:"binary"`
+	Gate         scenarios.Gate         `json:"gate"`
+	Capabilities []scenarios.Capability `json:"capabilities"`
+}
+
+// NotRunCause is the kind of reason for which a scenario was not run.
+type NotRunCause string
+
+const (
+	// CauseTarget: the scenario is for another version or gate state. Nothing is
+	// missing.
+	CauseTarget NotRunCause = "target"
+	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The
+	// report covers less than it could, and says so.
+	CauseUser NotRunCause = "user"
+)
+
+// NotRun is a scenario that was not to be run on a cell.
+type NotRun struct {
+	Scenario string      `json:"scenario"`
+	Cause    NotRunCause `json:"cause"`
+	// Why says it in words, for example "requires Kubernetes >=1.36, this is
+	// 1.35".
+	Why string `json:"why"`
+}
+
+// Counts are the results of one level on one cell.
+type Counts struct {
+	Passed int `json:"passed"`
+	// Failed leaves out those that KnownFailing counts.
+	Failed int `json:"failed"`
+	// KnownFailing failed for the reason that the known-failing list states.
+	KnownFailing int `json:"knownFailing"`
+	Invalid      int `json:"invalid"`
+	NotSupported int `json:"notSupported"`
+	// Skipped are results that say so, and scenarios left out by the user.
+	Skipped int `json:"skipped"`
+	// NotApplicable are scenarios for another version or gate state.
+	NotApplicable int `json:"notApplicable"`
+}
+
+// Executed is how many scenarios were run to an end, whatever the end.
+func (c Counts) Executed() int { return c.Passed + c.Failed + c.KnownFailing + c.Invalid }
+
+// add sums two counts.
+func (c Counts) add(o Counts) Counts {
+	return Counts{
+		Passed: c.Passed + o.Passed, Failed: c.Failed + o.Failed, KnownFailing: c.KnownFailing + o.KnownFailing,
+		Invalid: c.Invalid + o.Invalid, NotSupported: c.NotSupported + o.NotSupported,
+		Skipped: c.Skipped + o.Skipped, NotApplicable: c.NotApplicable + o.NotApplicable,
+	}
+}
+
+// Finding is a divergence scenario on one cell: what the document says beside
+// what was seen.
+type Finding struct {
+	Scenario string `json:"scenario"`
+	Cell     string `json:"cell"`
+	// Source is the document and section.
+	Source string `json:"source"`
+	// Documented is what the document says, in its words.
+	Documented string `json:"documented"`
+	// Seen is what the server did, a line per request.
+	Seen []string `json:"seen"`
+	// Verdict is passed where the server diverges as the scenario says, failed
+	// where it does something else.
+	Verdict verdicts.Verdict `json:"verdict"`
+}
+
+// Levels lists the levels in the order they are shown.
+func Levels() []scenarios.Level {
+	return []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
+}
+
+// executed says whether a verdict means that the scenario was run.
+func executed(v verdicts.Verdict) bool {
+	return v == verdicts.Passed || v == verdicts.Failed || v == verdicts.Invalid
+}

@@ -1,0 +1,293 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// VerifyOptions say what a report is compared with besides itself.
+type VerifyOptions struct {
+	// Builtin are the scenarios of this authzconf. That a report was made with
+	// others is noted; it is no difference, for its own text is in it. Nil
+	// compares nothing.
+	Builtin *scenarios.Set
+	// SuiteVersion is the version of this authzconf. Pages are only expected to
+	// come out the same again if the report is of the same one.
+	SuiteVersion string
+}
+
+// Verification is what became of recomputing a report.
+type Verification struct {
+	// Report is what was read, Recomputed the same as it follows from the
+	// evidence.
+	Report, Recomputed *ConformanceReport
+	// Verdicts is how many were recomputed.
+	Verdicts int
+	// Differences are where the folder is not whole, or does not say what its
+	// evidence says.
+	Differences []string
+	// Notes are worth knowing but no difference.
+	Notes []string
+}
+
+// OK says whether the report holds.
+func (v *Verification) OK() bool { return len(v.Differences) == 0 }
+
+// Verify recomputes the report in folder dir: the digest of each file, every
+// verdict, the selection of scenarios, summaries, findings, known-failing
+// states, the outcome and the pages. What the run itself filled in (witness,
+// times, command) it can only take as it is. An error means that there is no
+// report to be verified.
+func Verify(dir string, o VerifyOptions) (*Verification, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("there is no report folder: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	data, err := root.ReadFile(reportFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no %s: no report was finished there", dir, reportFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	report, err := DecodeReport(path.Join(dir, reportFile), data)
+	if err != nil {
+		return nil, err
+	}
+	v := &verifier{Verification: &Verification{Report: report}, root: root.FS(), files: map[string][]byte{}}
+	v.readFiles()
+	if v.loadScenarios(o.Builtin) {
+		v.recompute()
+		v.compare(data)
+		v.comparePages(o.SuiteVersion)
+	}
+	return v.Verification, nil
+}
+
+type verifier struct {
+	*Verification
+	root     fs.FS
+	files    map[string][]byte // all but report.yaml
+	set      *scenarios.Set
+	evidence []*verdicts.Evidence
+}
+
+func (v *verifier) differ(format string, args ...any) {
+	v.Differences = append(v.Differences, fmt.Sprintf(format, args...))
+}
+
+func (v *verifier) note(format string, args ...any) {
+	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
+}
+
+// readFiles holds the folder to the report's list of files.
+func (v *verifier) readFiles() {
+	err := fs.WalkDir(v.root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || name == reportFile {
+			return err
+		}
+		want, listed := v.Report.Files[name]
+		switch {
+		case !listed && ofReport(name):
+			v.differ("%s: is not a file of the report", name)
+			return nil
+		case !listed:
+			v.note("%s: is not a file of the report", name)
+			return nil
+		}
+		data, err := fs.ReadFile(v.root, name)
+		if err != nil {
+			return err
+		}
+		if got := sha256Hex(data); got != want {
+			v.differ("%s: was changed: its SHA-256 is %s, the report has %s", name, short(got), short(want))
+		}
+		v.files[name] = data
+		return nil
+	})
+	if err != nil {
+		v.differ("reading the folder: %v", err)
+	}
+	for _, name := range sortedKeys(v.Report.Files) {
+		if _, ok := v.files[name]; !ok {
+			v.differ("%s: is missing", name)
+		}
+	}
+}
+
+// loadScenarios reads the texts that were run, from the folder.
+func (v *verifier) loadScenarios(builtin *scenarios.Set) bool {
+	texts, err := fs.Sub(v.root, scenariosDir)
+	if err != nil {
+		v.differ("%s: %v", scenariosDir, err)
+		return false
+	}
+	fixtures, err := fs.Sub(v.root, fixturesDir)
+	if err != nil {
+		v.differ("%s: %v", fixturesDir, err)
+		return false
+	}
+	if v.set, err = scenarios.Load(texts, fixtures); err != nil {
+		v.differ("the scenarios of the report cannot be loaded, so nothing can be recomputed: %v", err)
+		return false
+	}
+	if builtin != nil {
+		v.compareBuiltin(builtin)
+	}
+	return true
+}
+
+// compareBuiltin notes how the report's scenarios differ from the built-in
+// ones.
+func (v *verifier) compareBuiltin(builtin *scenarios.Set) {
+	theirs := map[string]string{}
+	for _, s := range v.set.All() {
+		theirs[s.ID] = s.Digest
+	}
+	var other, more, missing int
+	for _, s := range builtin.All() {
+		digest, ok := theirs[s.ID]
+		switch {
+		case !ok:
+			missing++
+		case digest != s.Digest:
+			other++
+		}
+		delete(theirs, s.ID)
+	}
+	more = len(theirs)
+	if other+more+missing == 0 {
+		v.note("the scenarios are those of this authzconf")
+		return
+	}
+	v.note("the scenarios are not those of this authzconf: %d have another text, %d are only in the report, %d are not in it", other, more, missing)
+}
+
+// recompute makes the report again from the evidence.
+func (v *verifier) recompute() {
+	again := *v.Report
+	again.Cells = nil
+	at := v.readEvidence()
+	for _, c := range v.Report.Cells {
+		c.Results = nil
+		c.NotRun = append([]NotRun(nil), c.NotRun...)
+		for _, r := range v.cellResults(c.Name) {
+			k := key{c.Name, r.Scenario}
+			e, ok := at[k]
+			delete(at, k)
+			s, known := v.set.Get(r.Scenario)
+			switch {
+			case ok && e.Cell != c.Cell:
+				v.differ("%s: the evidence is of another cell than the report's %s", evidencePath(c.Name, r.Scenario), c.Name)
+			case ok && known:
+				r = verdicts.Judge(s, e)
+				v.Verdicts++
+			case executed(r.Verdict):
+				v.differ("%s on %s: there is no evidence for the verdict %s", r.Scenario, c.Name, r.Verdict)
+				continue
+			}
+			c.Results = append(c.Results, r)
+		}
+		v.checkSelection(&c)
+		again.Cells = append(again.Cells, c)
+	}
+	for _, e := range at {
+		v.differ("%s: the report has no result for this evidence", evidencePath(e.Cell.Name, e.Scenario))
+	}
+	var known []KnownFailing
+	for _, k := range v.Report.KnownFailing {
+		known = append(known, k.KnownFailing)
+	}
+	again.Complete(v.set, v.evidence, known)
+	v.Recomputed = &again
+}
+
+// checkSelection holds a cell to its facts: what was run had to be, what was not
+// had not to be.
+func (v *verifier) checkSelection(c *Cell) {
+	facts := scenarios.Facts(c.Facts)
+	selected := func(id string) (ok bool, missing int) {
+		s, known := v.set.Get(id)
+		if !known {
+			return false, 0
+		}
+		ok, lacks, _ := s.Selected(facts)
+		return ok, len(lacks)
+	}
+	for _, r := range c.Results {
+		ok, missing := selected(r.Scenario)
+		switch {
+		case executed(r.Verdict) && !ok:
+			v.differ("%s on %s: was run, but is not for this target", r.Scenario, c.Name)
+		case r.Verdict == verdicts.NotSupported && missing == 0:
+			v.differ("%s on %s: the report says that the target lacks a capability, it does not", r.Scenario, c.Name)
+		}
+	}
+	for _, n := range c.NotRun {
+		if ok, missing := selected(n.Scenario); n.Cause != CauseUser && (ok || missing > 0) {
+			v.differ("%s on %s: the report says that it is for another version or gate, it is not", n.Scenario, c.Name)
+		}
+	}
+	for _, e := range v.evidence {
+		if e.Cell.Name == c.Name && len(e.Problems) == 0 && !slices.Equal(e.Capabilities, c.Facts.Capabilities) {
+			v.differ("%s: the target showed %v, the report says %v", evidencePath(c.Name, e.Scenario), e.Capabilities, c.Facts.Capabilities)
+		}
+	}
+}
+
+// cellResults are the report's results of a cell.
+func (v *verifier) cellResults(cell string) []verdicts.Result {
+	for _, c := range v.Report.Cells {
+		if c.Name == cell {
+			return c.Results
+		}
+	}
+	return nil
+}
+
+// readEvidence decodes the evidence files; each has to be where its content
+// says.
+func (v *verifier) readEvidence() map[key]*verdicts.Evidence {
+	at := map[key]*verdicts.Evidence{}
+	for _, name := range sortedKeys(v.files) {
+		if !strings.HasPrefix(name, evidenceDir+"/") {
+			continue
+		}
+		e, err := decodeEvidence(v.files[name])
+		if err != nil {
+			v.differ("%s: %v", name, err)
+			continue
+		}
+		if evidencePath(e.Cell.Name, e.Scenario) != name {
+			v.differ("%s: is the evidence of %s on %s", name, e.Scenario, e.Cell.Name)
+			continue
+		}
+		at[key{e.Cell.Name, e.Scenario}] = e
+		v.evidence = append(v.evidence, e)
+	}
+	return at
+}
+
+func decodeEvidence(data []byte) (*verdicts.Evidence, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	e := &verdicts.Evidence{}
+	if err := dec.Decode(e); err != nil {
+		return nil, err
+	}
+	if dec.More() {
+		return nil, errors.New("there is something after the evidence")
+	}
+	return e, nil
+}

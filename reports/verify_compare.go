@@ -1,0 +1,176 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// compare lists where the recomputed report says something else.
+func (v *verifier) compare(data []byte) {
+	before := len(v.Differences)
+	for i, got := range v.Report.Cells {
+		want := v.Recomputed.Cells[i]
+		v.compareResults(got, want)
+		for _, level := range Levels() {
+			if got.Summary[level] != want.Summary[level] {
+				v.differ("%s: the summary of %s does not follow from the results", got.Name, level)
+			}
+		}
+	}
+	if v.Report.ScenariosDigest != v.Recomputed.ScenariosDigest || !slices.Equal(v.Report.Scenarios, v.Recomputed.Scenarios) {
+		v.differ("the list of scenarios is not that of the folder %s", scenariosDir)
+	}
+	for _, part := range []struct {
+		what      string
+		got, want any
+	}{
+		{"the findings do not follow from the evidence", v.Report.Findings, v.Recomputed.Findings},
+		{"the known-failing states do not follow from the results", v.Report.KnownFailing, v.Recomputed.KnownFailing},
+		{"the outcome does not follow from the results", v.Report.Outcome, v.Recomputed.Outcome},
+	} {
+		if !same(part.got, part.want) {
+			v.differ("%s: %s", part.what, change(part.got, part.want))
+		}
+	}
+	again, err := encodeReport(v.Recomputed)
+	if before == len(v.Differences) && (err != nil || !bytes.Equal(again, data)) {
+		// Comments, order, formatting: report.yaml says the same, but not as it
+		// was written.
+		v.note("%s was written again since, without a change of meaning", reportFile)
+	}
+}
+
+// compareResults compares one cell's results with the recomputed ones.
+func (v *verifier) compareResults(got, want Cell) {
+	again := map[string]verdicts.Result{}
+	for _, r := range want.Results {
+		again[r.Scenario] = r
+	}
+	for _, r := range got.Results {
+		w, ok := again[r.Scenario]
+		switch {
+		case !ok || same(r, w):
+		case r.Verdict != w.Verdict:
+			v.differ("%s on %s: the report says %s, the evidence says %s%s", r.Scenario, got.Name, r.Verdict, w.Verdict, because(w))
+		default:
+			v.differ("%s on %s: %s, but not as the report says: %s", r.Scenario, got.Name, r.Verdict, change(r, w))
+		}
+	}
+}
+
+func because(r verdicts.Result) string {
+	if r.Reason == "" {
+		return ""
+	}
+	return ": " + firstLine(r.Reason)
+}
+
+// same compares what two values say: an empty list is as good as none.
+func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
+
+// change words the first place at which two values differ, for example
+// "reason: the report says x, the evidence y".
+func change(report, evidence any) string {
+	where, a, b := firstChange("", generic(report), generic(evidence))
+	return fmt.Sprintf("%s: the report says %s, the evidence %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
+}
+
+// generic is a value as decoded JSON.
+func generic(v any) any {
+	raw, err := encodeJSON(v)
+	if err != nil {
+		return err.Error()
+	}
+	var out any
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+func firstChange(at string, a, b any) (where string, left, right any) {
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := maps.Clone(x)
+		maps.Copy(keys, y)
+		for _, k := range sortedKeys(keys) {
+			if !reflect.DeepEqual(x[k], y[k]) {
+				return firstChange(at+"."+k, x[k], y[k])
+			}
+		}
+	case []any:
+		y, ok := b.([]any)
+		if !ok {
+			break
+		}
+		for i := range min(len(x), len(y)) {
+			if !reflect.DeepEqual(x[i], y[i]) {
+				return firstChange(fmt.Sprintf("%s[%d]", at, i), x[i], y[i])
+			}
+		}
+		if len(x) > len(y) {
+			return fmt.Sprintf("%s[%d]", at, len(y)), x[len(y)], nil
+		}
+		if len(y) > len(x) {
+			return fmt.Sprintf("%s[%d]", at, len(x)), nil, y[len(x)]
+		}
+	}
+	return at, a, b
+}
+
+// brief is a value in a message.
+func brief(v any) string {
+	if v == nil {
+		return "nothing"
+	}
+	raw, err := encodeJSON(v)
+	if err != nil {
+		return err.Error()
+	}
+	text := []rune(strings.TrimSpace(string(raw)))
+	if len(text) > 200 {
+		return string(text[:200]) + "…"
+	}
+	return string(text)
+}
+
+// released says whether a version names one source text: builds of a changed
+// checkout all have the same one.
+func released(version string) bool {
+	return strings.HasPrefix(version, "v") && !strings.Contains(version, "dirty")
+}
+
+// comparePages makes the pages again. Another version of authzconf may make
+// others, so then a change is only noted: their digests still hold.
+func (v *verifier) comparePages(suiteVersion string) {
+	if !v.OK() {
+		return // They would differ for the reasons that were found already.
+	}
+	bare := *v.Report
+	bare.Files = nil
+	pages, err := renderPages(&bare, v.evidence, v.set)
+	if err != nil {
+		v.differ("the pages cannot be made again: %v", err)
+		return
+	}
+	for _, name := range sortedKeys(pages) {
+		switch {
+		case bytes.Equal(pages[name], v.files[name]):
+		case suiteVersion == v.Report.SuiteVersion && released(suiteVersion):
+			v.differ("%s: is not what the evidence gives", name)
+		default:
+			v.note("%s: authzconf %s makes another page of this report than %s did", name, orNone(suiteVersion), v.Report.SuiteVersion)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites"
+	"github.com/authzconf/authzconf/suites/matrix"
+	"github.com/authzconf/authzconf/suites/session"
+)
+
+// selectionFlags choose scenarios; run and list share them.
+type selectionFlags struct {
+	dir, focus, skip string
+	suites, levels   []string
+}
+
+func (f *selectionFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.dir, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
+	fl.StringSliceVar(&f.suites, "suite", nil, "suites to take: "+strings.Join(suites.Names(), ", ")+" (default all)")
+	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
+	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
+	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
+}
+
+// load reads the scenarios. Bad ones are all reported at once.
+func (f *selectionFlags) load() (reports.Texts, error) {
+	texts := reports.Texts{Scenarios: scenarios.FS, Fixtures: fixtures.FS}
+	if f.dir != "" {
+		if info, err := os.Stat(f.dir); err != nil || !info.IsDir() {
+			return texts, fmt.Errorf("--scenarios %s: there is no such folder", f.dir)
+		}
+		texts.Scenarios = os.DirFS(f.dir)
+	}
+	var err error
+	texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures)
+	return texts, err
+}
+
+func (f *selectionFlags) selection() (session.Selection, error) {
+	sel := session.Selection{}
+	var err error
+	if sel.Focus, err = pattern("focus", f.focus); err != nil {
+		return sel, err
+	}
+	if sel.Skip, err = pattern("skip", f.skip); err != nil {
+		return sel, err
+	}
+	known := []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
+	for _, l := range f.levels {
+		if !slices.Contains(known, scenarios.Level(l)) {
+			return sel, fmt.Errorf("--level %q is none of core, extended, divergence", l)
+		}
+		sel.Levels = append(sel.Levels, scenarios.Level(l))
+	}
+	sel.Folders, err = suites.Folders(f.suites)
+	return sel, err
+}
+
+func pattern(flag, text string) (*regexp.Regexp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return re, nil
+}
+
+// matrixFlags choose what to run on; run and up share them.
+type matrixFlags struct {
+	matrix matrix.Matrix
+	gates  map[string]string
+}
+
+func (f *matrixFlags) register(c *cobra.Command, gate string) {
+	fl := c.Flags()
+	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: local (etcd and kube-apiserver as child processes)")
+	fl.StringSliceVar(&f.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to run, of "+matrix.Known())
+	fl.StringVar(&f.matrix.Emulate, "emulate", "", "--emulated-version of the API server, such as 1.35")
+	fl.StringVar(&f.matrix.Gate, "gate", gate, "ConstrainedImpersonation: on, off, default or both")
+	fl.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
+	fl.BoolVar(&f.matrix.Keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards")
+}
+
+func (f *matrixFlags) resolve() (matrix.Matrix, error) {
+	f.matrix.FeatureGates = map[string]bool{}
+	for name, value := range f.gates {
+		switch value {
+		case "true":
+			f.matrix.FeatureGates[name] = true
+		case "false":
+			f.matrix.FeatureGates[name] = false
+		default:
+			return f.matrix, fmt.Errorf("--feature-gate %s=%s: the value is true or false", name, value)
+		}
+	}
+	return f.matrix, nil
+}

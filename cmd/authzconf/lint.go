@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newLint() *cobra.Command {
+	var flags selectionFlags
+	c := &cobra.Command{
+		Use:   "lint [FOLDER]",
+		Short: "Check scenario files against every rule of the format",
+		Long: `Check the scenario files of FOLDER (or the built-in ones) against every rule of
+the format: fields, types, version ranges, fixtures, requestors, grants, steps,
+and that every denial names an allowed twin. All errors are printed, each with
+file, line and column. No server is needed.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				flags.dir = args[0]
+			}
+			texts, err := flags.load()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%d scenarios, no errors\n", len(texts.Set.All()))
+			return err
+		},
+	}
+	return c
+}

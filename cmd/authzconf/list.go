@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/session"
+)
+
+func newList() *cobra.Command {
+	var flags selectionFlags
+	var output string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List scenarios",
+		Long: `List the scenarios: their ID, level, gate, versions and source.
+
+-o wide adds the twin and the description; -o json and -o yaml print the
+scenarios whole, for other programs.`,
+		Example: `  authzconf list --focus associated-node
+  authzconf list --level divergence -o wide
+  authzconf list -o json | jq '.[].id'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			texts, err := flags.load()
+			if err != nil {
+				return err
+			}
+			sel, err := flags.selection()
+			if err != nil {
+				return err
+			}
+			chosen := sel.Choose(texts.Set)
+			if len(chosen) == 0 {
+				return fmt.Errorf("no scenario matches: %w", session.ErrNothingSelected)
+			}
+			return list(c.OutOrStdout(), chosen, output)
+		},
+	}
+	flags.register(c)
+	c.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml")
+	return c
+}
+
+// listed is a scenario with its ID, which is not part of the file.
+type listed struct {
+	ID string `json:"id"`
+	*scenarios.Scenario
+}
+
+func list(w io.Writer, chosen []*scenarios.Scenario, output string) error {
+	switch output {
+	case "", "wide":
+		return table(w, chosen, output == "wide")
+	case "json", "yaml":
+		items := []listed{}
+		for _, s := range chosen {
+			items = append(items, listed{s.ID, s})
+		}
+		raw, err := json.MarshalIndent(items, "", "  ")
+		if err == nil && output == "yaml" {
+			raw, err = yaml.JSONToYAML(raw)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(w, string(raw))
+		return err
+	}
+	return fmt.Errorf("-o %q is none of wide, json, yaml", output)
+}
+
+func table(w io.Writer, chosen []*scenarios.Scenario, wide bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	header := "ID\tLEVEL\tGATE\tKUBERNETES\tSOURCE"
+	if wide {
+		header += "\tTWIN\tDESCRIPTION"
+	}
+	_, _ = fmt.Fprintln(t, header)
+	for _, s := range chosen {
+		versions := s.Requires.Kubernetes
+		if versions == "" {
+			versions = "any"
+		}
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s: %s", s.ID, s.Level, s.Requires.Gate, versions, s.Source.Document, s.Source.Section)
+		if wide {
+			row += fmt.Sprintf("\t%s\t%s", s.Twin, s.Description)
+		}
+		_, _ = fmt.Fprintln(t, row)
+	}
+	return t.Flush()
+}

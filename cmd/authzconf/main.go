@@ -1,0 +1,111 @@
+// Command authzconf checks what Kubernetes API servers do with impersonation.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+// Exit codes. They are part of the interface: CI gates branch on them.
+const (
+	exitPassed  = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitInvalid = 3
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// exitError ends the command with a code; a nil err has been reported already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// invalid marks an error of the environment; every other error is the user's.
+func invalid(err error) error { return &exitError{code: exitInvalid, err: err} }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	klog.SetLogger(logr.Discard()) // client-go's remarks are no output of this program
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return exitCode(root.ExecuteContext(ctx), stderr)
+}
+
+// exitCode prints an error as "error:" and, where there is one, "hint:".
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitPassed
+	}
+	code := exitUsage
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code, err = exit.code, exit.err
+	}
+	if err == nil {
+		return code
+	}
+	text, hint := strings.TrimRight(err.Error(), "\n"), ""
+	var usage *local.UsageError
+	if errors.As(err, &usage) && usage.Hint != "" {
+		hint = usage.Hint
+		text = strings.TrimSuffix(text, "; "+hint)
+	}
+	_, _ = fmt.Fprintf(stderr, "error: %s\n", text)
+	if hint != "" {
+		_, _ = fmt.Fprintf(stderr, "hint: %s\n", hint)
+	}
+	return code
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "authzconf",
+		Short: "Conformance and load tests for Kubernetes authorization",
+		Long: `authzconf checks, with evidence that a stranger can recompute, what a Kubernetes
+API server does with impersonation: KEP-5284 (Constrained Impersonation) and the
+reference page on user impersonation.
+
+Exit codes:
+  0  everything that is required passed
+  1  something failed
+  2  bad usage or input
+  3  invalid or inconclusive: the environment broke, or nothing could be judged`,
+		Example: `  authzconf run --gate both                  # gate on and gate off, newest version
+  authzconf run --kubernetes 1.36 --report-dir out
+  authzconf verify out                       # recompute every verdict
+  authzconf list --level divergence          # where text and servers differ
+  authzconf up --gate on                     # a control plane to explore`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newUp(), newControlPlanes(), newVersion())
+	return root
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites"
+	"github.com/authzconf/authzconf/suites/session"
+)
+
+type runFlags struct {
+	matrixFlags
+	selectionFlags
+	reportDir, knownFailing string
+	seed                    int64
+	dryRun, verbose         bool
+}
+
+func newRun() *cobra.Command {
+	var flags runFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Replay scenarios against API servers and report",
+		Long: `Bring up control planes, replay the scenarios that apply to each, judge them, and
+write a report with all its evidence. Control planes are removed afterwards, also
+on Ctrl-C.
+
+Without --report-dir only the summary is printed.`,
+		Example: `  authzconf run --gate both --report-dir report
+  authzconf run --kubernetes 1.36,1.37 --gate default
+  authzconf run --kubernetes 1.37 --emulate 1.35 --gate on
+  authzconf run --focus '^kep-5284/user-info/' -v
+  authzconf run --gate both --dry-run        # what would run, and why not`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+	}
+	flags.matrixFlags.register(c, "default")
+	flags.selectionFlags.register(c)
+	fl := c.Flags()
+	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
+	fl.StringVar(&flags.knownFailing, "known-failing", "", "file of scenarios that must fail, each with its reason")
+	fl.Int64Var(&flags.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
+	fl.BoolVar(&flags.dryRun, "dry-run", false, "print what would run, and stop")
+	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
+	return c
+}
+
+func (f *runFlags) run(c *cobra.Command) error {
+	o, err := f.options(c)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return suites.Describe(c.OutOrStdout(), o.Plan)
+	}
+	if f.reportDir != "" {
+		if err := errors.Join(reports.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
+			return err
+		}
+	}
+	total := 0
+	for _, p := range o.Plan {
+		total += p.Count(session.Run)
+	}
+	show := newProgress(c.ErrOrStderr(), total, f.verbose)
+	o.Events = show.event
+	run, err := suites.Execute(c.Context(), o)
+	show.end()
+	if err != nil {
+		var usage *local.UsageError
+		if errors.As(err, &usage) {
+			return err
+		}
+		return invalid(err)
+	}
+	return f.finish(c, o, run)
+}
+
+// options reads everything that can be wrong before anything is started.
+func (f *runFlags) options(c *cobra.Command) (o suites.Options, err error) {
+	o = suites.Options{Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), Seed: f.seed}
+	if !c.Flags().Changed("seed") {
+		o.Seed = rand.Int64N(1_000_000)
+	}
+	if o.Texts, err = f.load(); err != nil {
+		return o, err
+	}
+	sel, err := f.selection()
+	if err != nil {
+		return o, err
+	}
+	m, err := f.resolve()
+	if err != nil {
+		return o, err
+	}
+	m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+	cells, err := m.Cells()
+	if err != nil {
+		return o, err
+	}
+	if f.knownFailing != "" {
+		data, err := os.ReadFile(f.knownFailing)
+		if err != nil {
+			return o, err
+		}
+		if o.KnownFailing, err = reports.LoadKnownFailing(f.knownFailing, data); err != nil {
+			return o, err
+		}
+	}
+	o.Plan, err = session.Plan(o.Texts.Set, cells, sel)
+	return o, err
+}
+
+// finish writes the report, prints the summary and turns the outcome into the
+// exit code.
+func (f *runFlags) finish(c *cobra.Command, o suites.Options, run *suites.Run) error {
+	out := c.OutOrStdout()
+	if f.reportDir != "" {
+		if err := reports.Write(f.reportDir, run.Report, run.Evidence, o.Texts); err != nil {
+			return invalid(err)
+		}
+	}
+	printSummary(out, run.Report)
+	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all\n",
+		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds())
+	if f.reportDir != "" {
+		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
+	}
+	if code := run.Report.Outcome.ExitCode; code != exitPassed {
+		return &exitError{code: code}
+	}
+	return nil
+}

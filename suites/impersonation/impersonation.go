@@ -1,0 +1,78 @@
+// Package impersonation is the Ginkgo suite of the scenarios about
+// impersonation. It is thin: it walks what a session runs and reports each
+// verdict to Ginkgo.
+package impersonation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2"
+
+	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Folders are the scenario folders that belong to this suite.
+func Folders() []string { return []string{"kep-5284", "docs-user-impersonation", "kubernetes"} }
+
+// Describe adds one container per cell and one spec per scenario to the spec
+// tree. The session is started before the first spec and stopped after the last
+// one, on failure and interrupt too; it ends with ctx. Call it while the tree is
+// built: at the top level of a test package, or before RunSpecs.
+func Describe(ctx context.Context, s *session.Session) bool {
+	return ginkgo.Describe("impersonation", ginkgo.Ordered, ginkgo.ContinueOnFailure, func() {
+		ginkgo.BeforeAll(func(spec ginkgo.SpecContext) {
+			// The scenarios go on in the background after this node, so they must not
+			// end with the node's own context.
+			background, cancel := context.WithCancel(ctx)
+			ginkgo.DeferCleanup(func() error {
+				cancel()
+				return s.Stop()
+			})
+			stop := context.AfterFunc(spec, cancel) // an interrupt while starting
+			defer stop()
+			if err := s.Start(background); err != nil {
+				ginkgo.Fail(err.Error())
+			}
+		})
+		for _, c := range s.Cells {
+			ginkgo.Context(c.Plan.Target.Cell.Name, func() { describeCell(c) })
+		}
+	})
+}
+
+func describeCell(c *session.Cell) {
+	for _, item := range c.Plan.Items {
+		id := item.Scenario.ID
+		switch item.Fate {
+		case session.Run:
+			ginkgo.It(id, ginkgo.Label(string(item.Scenario.Level)), func(ctx ginkgo.SpecContext) {
+				result, err := c.Result(ctx, id)
+				if err != nil {
+					ginkgo.Fail(err.Error())
+				}
+				report(result)
+			})
+		case session.Unsupported:
+			ginkgo.It(id, func() { ginkgo.Skip(item.Why) })
+		}
+	}
+}
+
+// report turns a verdict into Ginkgo's terms.
+func report(r verdicts.Result) {
+	switch r.Verdict {
+	case verdicts.Passed:
+	case verdicts.Skipped, verdicts.NotSupported:
+		ginkgo.Skip(r.Reason)
+	default:
+		var lines strings.Builder
+		fmt.Fprintf(&lines, "%s (blame: %s): %s", r.Verdict, r.Blame, r.Reason)
+		for _, d := range r.Differences {
+			fmt.Fprintf(&lines, "\nstep %d: %s\n  want %s\n  got  %s", d.Step, d.Field, d.Want, d.Got)
+		}
+		ginkgo.Fail(lines.String())
+	}
+}

@@ -1,0 +1,157 @@
+// Package replay runs one scenario on one target and brings back the evidence.
+// It expects nothing: judging is for package verdicts.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// run is one replay of one scenario.
+type run struct {
+	target *target.Target
+	admin  *provisioner
+	bound  *scenarios.Scenario
+	suffix string
+	tokens map[string]string // by requestor alias
+	grants map[string][]scenarios.RBACObject
+}
+
+// Replayer replays scenarios on one target. It may be used from several
+// goroutines.
+type Replayer struct {
+	target *target.Target
+	admin  *provisioner
+}
+
+// New returns a replayer for a target.
+func New(t *target.Target) (*Replayer, error) {
+	config := t.Admin()
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = config.ContentType + ",application/json"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := newObjectClient(t.Admin())
+	if err != nil {
+		return nil, err
+	}
+	return &Replayer{target: t, admin: &provisioner{client: client, objects: objects}}, nil
+}
+
+// Replay provisions what scenario s needs under names made unique by suffix,
+// sends its requests, and returns everything that was seen. It does not fail:
+// what goes wrong outside the API server's answers is a Problem in the
+// evidence.
+func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
+	bound, names := s.Bind(suffix)
+	e := &verdicts.Evidence{
+		Scenario: s.ID, Digest: s.Digest, Cell: r.target.Cell,
+		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names,
+		Started: time.Now(),
+	}
+	defer func() { e.Ended = time.Now() }()
+	if err := r.target.Err(); err != nil {
+		e.Problems = append(e.Problems, problem(r.target, err))
+		return e
+	}
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix}
+	if err := run.provision(ctx); err != nil {
+		e.Problems = append(e.Problems, problem(r.target, fmt.Errorf("provisioning: %w", err)))
+		return e
+	}
+	last := time.Now()
+	for i := range bound.Steps {
+		st := &bound.Steps[i]
+		o, err := run.step(ctx, i, st, last)
+		if err != nil {
+			e.Problems = append(e.Problems, problem(r.target, err))
+			return e
+		}
+		if o != nil {
+			e.Steps = append(e.Steps, *o)
+			last = o.Answered
+		}
+	}
+	return e
+}
+
+// problem blames the environment for what died by itself, the harness for the
+// rest.
+func problem(t *target.Target, err error) verdicts.Problem {
+	if died := t.Err(); died != nil {
+		if !errors.Is(err, died) {
+			err = fmt.Errorf("%w: %w", died, err)
+		}
+		return verdicts.Problem{Blame: verdicts.BlameEnvironment, Text: err.Error()}
+	}
+	if errors.Is(err, context.Canceled) {
+		return verdicts.Problem{Blame: verdicts.BlameEnvironment, Text: "interrupted: " + err.Error()}
+	}
+	return verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()}
+}
+
+// step carries out one step. last is when the previous request was answered.
+func (run *run) step(ctx context.Context, i int, st *scenarios.Step, last time.Time) (*verdicts.Observation, error) {
+	switch {
+	case st.Request != nil:
+		o, err := run.send(ctx, i, st.Request)
+		return &o, err
+	case st.Wait > 0:
+		return nil, run.wait(ctx, last.Add(time.Duration(st.Wait)))
+	case st.Grant != "":
+		return nil, run.admin.grant(ctx, run.grants[st.Grant])
+	default:
+		return nil, run.admin.revoke(ctx, run.grants[st.Revoke])
+	}
+}
+
+// breakCheck is how often a waiting scenario looks whether its target is well.
+const breakCheck = 200 * time.Millisecond
+
+// wait sleeps, unless the target breaks meanwhile.
+func (run *run) wait(ctx context.Context, until time.Time) error {
+	for time.Now().Before(until) {
+		if err := run.target.Err(); err != nil {
+			return err
+		}
+		next := time.Now().Add(breakCheck)
+		if next.After(until) {
+			next = until
+		}
+		if err := sleepUntil(ctx, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// client authenticates as the request's requestor.
+func (run *run) client(r *scenarios.Request, tap target.Tap) (*http.Client, error) {
+	requestor := run.bound.Requestors[r.By]
+	if requestor.ServiceAccount != nil {
+		return run.target.TokenClient(run.tokens[r.By], r.Impersonate, tap)
+	}
+	return run.target.UserClient(requestor, r.Impersonate, tap)
+}

@@ -1,0 +1,221 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/replay"
+	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Event is progress that a person may want to see.
+type Event struct {
+	// Text is set for a step of the run as a whole, such as a target being ready.
+	Text string
+	// Result is set when a scenario has its verdict.
+	Result *verdicts.Result
+	// Took is how long the scenario ran, waits apart.
+	Took time.Duration
+}
+
+// Session runs a plan: all cells at once, on each cell one scenario after the
+// other, with those that wait beside them.
+type Session struct {
+	// Cells are in the order of the plan.
+	Cells []*Cell
+	// Err is what Start returned.
+	Err error
+
+	seed   int64
+	events func(Event)
+}
+
+// Cell is one target and what came out of it.
+type Cell struct {
+	Plan CellPlan
+	// Target is nil if it did not start; Err says why then.
+	Target *target.Target
+	Err    error
+	// Ready is how long the target took to start.
+	Ready time.Duration
+	// Took is how long the scenarios took, waits included.
+	Took time.Duration
+
+	jobs     map[string]*job
+	finished chan struct{} // closed when all jobs are done and Took is set
+}
+
+// job is a scenario that runs on a cell.
+type job struct {
+	scenario *scenarios.Scenario
+	done     chan struct{}
+	evidence *verdicts.Evidence
+	result   verdicts.Result
+}
+
+// New prepares a session. events may be called from several goroutines.
+func New(plan []CellPlan, seed int64, events func(Event)) *Session {
+	s := &Session{seed: seed, events: events}
+	for _, p := range plan {
+		c := &Cell{Plan: p, jobs: map[string]*job{}, finished: make(chan struct{})}
+		for _, item := range p.Items {
+			if item.Fate == Run {
+				c.jobs[item.Scenario.ID] = &job{scenario: item.Scenario, done: make(chan struct{})}
+			}
+		}
+		s.Cells = append(s.Cells, c)
+	}
+	return s
+}
+
+// Start brings the targets up, all at once, and returns when they are ready or
+// have failed; then the scenarios run in the background. It returns an error
+// only for what the user has to mend (a *local.UsageError): a target that fails
+// otherwise makes its cell's results invalid.
+func (s *Session) Start(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, c := range s.Cells {
+		wg.Go(func() { s.startCell(ctx, c) })
+	}
+	wg.Wait()
+	for _, c := range s.Cells {
+		var usage *local.UsageError
+		if errors.As(c.Err, &usage) {
+			s.Err = fmt.Errorf("%s: %w", c.Plan.Target.Cell.Name, c.Err)
+			return s.Err
+		}
+	}
+	for _, c := range s.Cells {
+		go s.runCell(ctx, c)
+	}
+	return nil
+}
+
+func (s *Session) startCell(ctx context.Context, c *Cell) {
+	start := time.Now()
+	c.Target, c.Err = target.Start(ctx, c.Plan.Target)
+	c.Ready = time.Since(start)
+	name := c.Plan.Target.Cell.Name
+	var usage *local.UsageError
+	switch {
+	case errors.As(c.Err, &usage): // Start returns it
+	case c.Err != nil:
+		s.events(Event{Text: fmt.Sprintf("%s: did not start: %v", name, c.Err)})
+	case len(c.Target.Witness.Mismatches) > 0:
+		s.events(Event{Text: fmt.Sprintf("%s: is not what was asked for: %s", name, c.Target.Witness.Mismatches[0])})
+	default:
+		s.events(Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, c.Target.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)})
+	}
+}
+
+// Result waits for the verdict of a scenario on a cell.
+func (c *Cell) Result(ctx context.Context, id string) (verdicts.Result, error) {
+	j := c.jobs[id]
+	select {
+	case <-j.done:
+		return j.result, nil
+	case <-ctx.Done():
+		return verdicts.Result{}, ctx.Err()
+	}
+}
+
+// Outcomes waits for everything that runs on the cell, and returns it in the
+// order of the plan.
+func (c *Cell) Outcomes() (evidence []*verdicts.Evidence, results []verdicts.Result) {
+	<-c.finished
+	for _, item := range c.Plan.Items {
+		if j, ok := c.jobs[item.Scenario.ID]; ok {
+			evidence, results = append(evidence, j.evidence), append(results, j.result)
+		}
+	}
+	return evidence, results
+}
+
+// Stop ends all targets, at once. It is idempotent.
+func (s *Session) Stop() error {
+	errs := make([]error, len(s.Cells))
+	var wg sync.WaitGroup
+	for i, c := range s.Cells {
+		if c.Target != nil {
+			wg.Go(func() { errs[i] = c.Target.Stop() })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// runCell runs the jobs of a cell: the waiting ones side by side from the start,
+// for they mostly sleep, the others in order.
+func (s *Session) runCell(ctx context.Context, c *Cell) {
+	start := time.Now()
+	defer func() {
+		c.Took = time.Since(start)
+		close(c.finished)
+	}()
+	run, err := c.replayer()
+	if err != nil {
+		for _, item := range c.Plan.Items {
+			if j, ok := c.jobs[item.Scenario.ID]; ok {
+				s.finish(c, j, invalidEvidence(c, j, err))
+			}
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	var quick []*job
+	for _, item := range c.Plan.Items {
+		j, ok := c.jobs[item.Scenario.ID]
+		switch {
+		case !ok:
+		case j.scenario.Waits() > 0:
+			wg.Go(func() { s.runJob(ctx, c, run, j) })
+		default:
+			quick = append(quick, j)
+		}
+	}
+	for _, j := range quick {
+		s.runJob(ctx, c, run, j)
+	}
+	wg.Wait()
+}
+
+// replayer fails where the cell cannot be believed.
+func (c *Cell) replayer() (*replay.Replayer, error) {
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	if m := c.Target.Witness.Mismatches; len(m) > 0 {
+		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
+	return replay.New(c.Target)
+}
+
+func (s *Session) runJob(ctx context.Context, c *Cell, run *replay.Replayer, j *job) {
+	cell := c.Plan.Target.Cell.Name
+	evidence := run.Replay(ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID))
+	if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed {
+		evidence.Control = run.Replay(ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID, "control"))
+	}
+	s.finish(c, j, evidence)
+}
+
+func (s *Session) finish(c *Cell, j *job, evidence *verdicts.Evidence) {
+	j.evidence = evidence
+	j.result = verdicts.Judge(j.scenario, evidence)
+	close(j.done)
+	s.events(Event{Result: &j.result, Took: max(0, evidence.Ended.Sub(evidence.Started)-j.scenario.Waits())})
+}
+
+// invalidEvidence stands for a scenario that could not be run at all.
+func invalidEvidence(c *Cell, j *job, err error) *verdicts.Evidence {
+	return &verdicts.Evidence{
+		Scenario: j.scenario.ID, Digest: j.scenario.Digest, Cell: c.Plan.Target.Cell,
+		Problems: []verdicts.Problem{{Blame: verdicts.BlameEnvironment, Text: err.Error()}},
+	}
+}

@@ -1,0 +1,99 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// auditPatience is how long an event may come after its response: in blocking
+// mode the API server writes it just after the response's last byte.
+const auditPatience = 10 * time.Second
+
+// auditIndex receives audit events, one JSON document a line, and hands each
+// out by its audit ID. It is an io.Writer for the log of an API server.
+type auditIndex struct {
+	mu      sync.Mutex
+	partial []byte
+	events  map[string]json.RawMessage
+	waiting map[string]chan json.RawMessage
+	garbage string // first line that was no event
+}
+
+func newAuditIndex() *auditIndex {
+	return &auditIndex{events: map[string]json.RawMessage{}, waiting: map[string]chan json.RawMessage{}}
+}
+
+// Write implements io.Writer. It never fails: a line that is no event is kept
+// and makes Await fail.
+func (x *auditIndex) Write(p []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.partial = append(x.partial, p...)
+	for {
+		line, rest, found := bytes.Cut(x.partial, []byte{'\n'})
+		if !found {
+			return len(p), nil
+		}
+		x.line(line)
+		x.partial = bytes.Clone(rest)
+	}
+}
+
+func (x *auditIndex) line(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	var head struct {
+		AuditID string `json:"auditID"`
+		Stage   string `json:"stage"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil || head.AuditID == "" {
+		if x.garbage == "" {
+			x.garbage = string(line)
+		}
+		return
+	}
+	if head.Stage != "ResponseComplete" && head.Stage != "Panic" {
+		return
+	}
+	raw := json.RawMessage(bytes.Clone(line))
+	if ch, ok := x.waiting[head.AuditID]; ok {
+		delete(x.waiting, head.AuditID)
+		ch <- raw
+		return
+	}
+	x.events[head.AuditID] = raw
+}
+
+// Await returns the event of a finished request, once, and forgets it.
+func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage, error) {
+	x.mu.Lock()
+	if raw, ok := x.events[auditID]; ok {
+		delete(x.events, auditID)
+		x.mu.Unlock()
+		return raw, nil
+	}
+	ch := make(chan json.RawMessage, 1)
+	x.waiting[auditID] = ch
+	x.mu.Unlock()
+	timer := time.NewTimer(auditPatience)
+	defer timer.Stop()
+	select {
+	case raw := <-ch:
+		return raw, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.waiting, auditID)
+	if x.garbage != "" {
+		return nil, fmt.Errorf("no audit event with ID %s came within %s; the audit log held a line that is no event: %.200q", auditID, auditPatience, x.garbage)
+	}
+	return nil, fmt.Errorf("no audit event with ID %s came within %s", auditID, auditPatience)
+}

@@ -1,0 +1,157 @@
+package target
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// series identifies one impersonation counter.
+type series struct{ name, mode, decision string }
+
+// counters are values of the impersonation series at one moment.
+type counters map[series]int
+
+const impersonationPrefix = "apiserver_impersonation_"
+
+// bulkyMetrics are switched off in the API server: nothing here reads them, and
+// they are four fifths of the 2 MB that would be rendered after every request.
+var bulkyMetrics = []string{
+	"apiserver_request_body_size_bytes",
+	"apiserver_request_duration_seconds",
+	"apiserver_request_sli_duration_seconds",
+	"apiserver_response_sizes",
+	"apiserver_watch_cache_initialization_duration_seconds",
+	"apiserver_watch_cache_read_wait_seconds",
+	"apiserver_watch_events_dispatch_duration_seconds",
+	"apiserver_watch_events_sizes",
+	"apiserver_watch_list_duration_seconds",
+	"apiserver_flowcontrol_demand_seats",
+	"apiserver_flowcontrol_priority_level_request_utilization",
+	"apiserver_flowcontrol_priority_level_seat_utilization",
+	"etcd_request_duration_seconds",
+	"etcd_requests_total",
+}
+
+// scrape reads the metric families whose name starts with one of the prefixes.
+// Only their lines are parsed: an API server has megabytes of others.
+func (t *Target) scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := t.adminHTTP.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("reading /metrics: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("reading /metrics: %s", resp.Status)
+	}
+	var kept bytes.Buffer
+	lines := bufio.NewReaderSize(resp.Body, 1<<16)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if wanted(line, prefixes) {
+			kept.Write(line)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return nil, fmt.Errorf("reading /metrics: %w", err)
+		}
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(&kept)
+	if err != nil {
+		return nil, fmt.Errorf("reading /metrics: %w", err)
+	}
+	return families, nil
+}
+
+// wanted says whether a line of the text format belongs to a family with one of
+// the prefixes: "# HELP name", "# TYPE name" or a sample.
+func wanted(line []byte, prefixes []string) bool {
+	s := strings.TrimPrefix(strings.TrimPrefix(string(line), "# HELP "), "# TYPE ")
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
+}
+
+// impersonationCounters reads the impersonation counters, and the counts of the
+// histograms under their name with _count.
+func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
+	families, err := t.scrape(ctx, impersonationPrefix)
+	if err != nil {
+		return nil, err
+	}
+	seen := counters{}
+	for name, family := range families {
+		for _, m := range family.GetMetric() {
+			s := series{name: name}
+			for _, l := range m.GetLabel() {
+				switch l.GetName() {
+				case "mode":
+					s.mode = l.GetValue()
+				case "decision":
+					s.decision = l.GetValue()
+				}
+			}
+			if h := m.GetHistogram(); h != nil {
+				s.name += "_count"
+				seen[s] = int(h.GetSampleCount())
+				continue
+			}
+			seen[s] = int(math.Round(m.GetCounter().GetValue()))
+		}
+	}
+	return seen, nil
+}
+
+// since is the increase from before to c, sorted; series that did not move are
+// left out.
+func (c counters) since(before counters) []verdicts.MetricSample {
+	samples := []verdicts.MetricSample{}
+	for s, n := range c {
+		if d := n - before[s]; d != 0 {
+			samples = append(samples, verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: d})
+		}
+	}
+	for s, n := range before {
+		if _, ok := c[s]; !ok && n != 0 { // a counter went away: the server restarted
+			samples = append(samples, verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: -n})
+		}
+	}
+	slices.SortFunc(samples, func(a, b verdicts.MetricSample) int {
+		return strings.Compare(a.Name+"\x00"+a.Mode+"\x00"+a.Decision, b.Name+"\x00"+b.Mode+"\x00"+b.Decision)
+	})
+	return samples
+}
+
+// gaugeValues are the values of a family's samples by the value of one label.
+func gaugeValues(family *dto.MetricFamily, label string) map[string]float64 {
+	values := map[string]float64{}
+	for _, m := range family.GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == label {
+				values[l.GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return values
+}
+
+// names are a map's keys, sorted.
+func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,211 @@
+// Package target starts what scenarios run on: a cluster whose authorizer chain
+// has the recorder at both ends, with its audit events and metrics at hand, and
+// the witness that it is what was asked for.
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/authorizers/recorder"
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Options says what to start.
+type Options struct {
+	// Cell names the target and says what is asked of it.
+	Cell verdicts.Cell
+	// Release is the binary's version.
+	Release local.Release
+	// FeatureGates are set besides ConstrainedImpersonation, which Cell.Gate
+	// sets.
+	FeatureGates map[string]bool
+	// Binaries finds or builds etcd and kube-apiserver.
+	Binaries *local.Binaries
+	// Keep leaves the cluster's folder after Stop.
+	Keep bool
+	// Recorder says where the recorder listens; the zero value is a free port of
+	// the loopback interface.
+	Recorder recorder.Options
+}
+
+// Effective is the version that the API server is to behave as.
+func (o Options) Effective() string {
+	if o.Cell.Emulated != "" {
+		return o.Cell.Emulated
+	}
+	return o.Cell.Kubernetes
+}
+
+// Target is a running cluster with what it can show. Scenarios may be run on it
+// from several goroutines: requests are sent one at a time, so that everything
+// seen between two of them belongs to the one.
+type Target struct {
+	// Cell is what was asked, Witness what was read back, Facts what scenarios
+	// are selected by.
+	Cell    verdicts.Cell
+	Witness reports.Witness
+	Facts   scenarios.Facts
+
+	cluster   clusters.Cluster
+	recorder  *recorder.Recorder
+	events    *auditIndex
+	host      string
+	adminHTTP *http.Client
+
+	mu   sync.Mutex // held while a request is under way
+	last counters   // after the previous request
+}
+
+// Start brings up a local control plane with its recorder and reads the witness
+// back. A witness that does not match is not an error here: Witness.Mismatches
+// says so, and makes every result invalid.
+func Start(ctx context.Context, o Options) (_ *Target, err error) {
+	t := &Target{Cell: o.Cell, events: newAuditIndex()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Stop())
+		}
+	}()
+	if t.recorder, err = recorder.Start(o.Recorder); err != nil {
+		return nil, fmt.Errorf("starting the recorder: %w", err)
+	}
+	authorizers := chain{recorder: t.recorder, cacheFields: !minorBefore(o.Cell.Kubernetes, 34)}
+	config, err := authorizers.config()
+	if err != nil {
+		return nil, fmt.Errorf("writing the authorizer chain: %w", err)
+	}
+	policy, err := fixtures.FS.ReadFile("audit-policy.yaml")
+	if err != nil {
+		return nil, err
+	}
+	lo := o.LocalOptions(0)
+	lo.AuthorizationConfig, lo.Files = config, authorizers.files()
+	lo.AuditPolicy, lo.AuditSink = policy, t.events
+	lo.KubeAPIServerArgs = []string{"--disabled-metrics=" + strings.Join(bulkyMetrics, ",")}
+	plane, err := local.Start(ctx, lo)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.connect(plane); err != nil {
+		return nil, err
+	}
+	return t, t.witness(ctx, o)
+}
+
+// LocalOptions is the control plane that is asked for, without a recorder and
+// audit. Port 0 is a free one.
+func (o Options) LocalOptions(port int) local.Options {
+	return local.Options{
+		Release: o.Release, EmulatedVersion: o.Cell.Emulated, FeatureGates: gates(o),
+		Port: port, Binaries: o.Binaries, Keep: o.Keep,
+	}
+}
+
+func gates(o Options) map[string]bool {
+	set := map[string]bool{}
+	for name, on := range o.FeatureGates {
+		set[name] = on
+	}
+	// Where the version has no such gate, off is what it is; naming the gate
+	// would be a start-up error.
+	if GateKnown(o.Effective()) && Asked(o.Cell.Gate) != AskDefault {
+		set[GateName] = Asked(o.Cell.Gate) == AskOn
+	}
+	return set
+}
+
+func (t *Target) connect(c clusters.Cluster) (err error) {
+	t.cluster = c
+	t.host = c.Admin().Host
+	t.adminHTTP, err = rest.HTTPClientFor(c.Admin())
+	return err
+}
+
+// Admin is the way in as a member of system:masters, for provisioning. Reviews
+// and audit events of its requests are not recorded.
+func (t *Target) Admin() *rest.Config { return rest.CopyConfig(t.cluster.Admin()) }
+
+// Err says what of the target has broken by itself; nil while all is well.
+func (t *Target) Err() error {
+	if t.cluster != nil && t.cluster.Err() != nil {
+		return t.cluster.Err()
+	}
+	if t.recorder != nil && t.recorder.Err() != nil {
+		return fmt.Errorf("the recorder stopped: %w", t.recorder.Err())
+	}
+	return nil
+}
+
+// Stop ends the cluster and the recorder and removes what they left. It is
+// idempotent.
+func (t *Target) Stop() error {
+	var errs []error
+	if t.cluster != nil {
+		errs = append(errs, t.cluster.Stop())
+	}
+	if t.recorder != nil {
+		errs = append(errs, t.recorder.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Observed is what a target saw of one request besides the answer.
+type Observed struct {
+	Reviews []verdicts.Review
+	Audit   json.RawMessage
+	Metrics []verdicts.MetricSample
+}
+
+// Observe sends one request, by calling send, and returns everything that the
+// target saw of it. No other request of a scenario is under way meanwhile. send
+// returns the answer's Audit-Id.
+func (t *Target) Observe(ctx context.Context, send func() (auditID string, err error)) (*Observed, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.Err(); err != nil {
+		return nil, err
+	}
+	mark := t.recorder.Mark()
+	id, err := send()
+	if err != nil {
+		return nil, errors.Join(err, t.Err())
+	}
+	if id == "" {
+		return nil, errors.New("the answer has no Audit-Id header")
+	}
+	o := &Observed{}
+	if o.Audit, err = t.events.Await(ctx, id); err != nil {
+		return nil, errors.Join(err, t.Err())
+	}
+	o.Reviews = reviews(t.recorder.Since(mark))
+	if t.last != nil {
+		now, err := t.impersonationCounters(ctx)
+		if err != nil {
+			return nil, errors.Join(err, t.Err())
+		}
+		o.Metrics = now.since(t.last)
+		t.last = now
+	}
+	return o, t.Err()
+}
+
+func reviews(records []recorder.Record) []verdicts.Review {
+	seen := make([]verdicts.Review, 0, len(records))
+	for _, r := range records {
+		seen = append(seen, verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: r.APIVersion, Spec: r.Spec})
+	}
+	return seen
+}

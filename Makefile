@@ -1,0 +1,59 @@
+# Results go to _output/. What is slow to build (control planes, golangci-lint) is kept in the
+# user's cache directory, so that the next clone finds it.
+
+KUBERNETES ?= 1.37
+REPORT_DIR ?= _output/report
+FUZZTIME   ?= 10s
+
+VERSION   := $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
+AUTHZCONF := _output/authzconf
+# The race detector needs cgo, and cgo a C compiler; without them the tests run without it.
+RACE       = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: conformance
+conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR, KUBERNETES)
+	$(AUTHZCONF) run --provider local --kubernetes $(KUBERNETES) --gate both --report-dir $(REPORT_DIR)
+
+.PHONY: verify
+verify: build ## recompute the verdicts of the report from its evidence
+	$(AUTHZCONF) verify $(REPORT_DIR)
+
+.PHONY: control-planes
+control-planes: build ## build etcd and the kube-apiserver of every version into the cache
+	$(AUTHZCONF) control-planes
+
+.PHONY: build
+build: ## build _output/authzconf
+	@go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(AUTHZCONF) ./cmd/authzconf
+
+# The tests start real control planes. They are built here, where one sees it.
+.PHONY: test
+test: build ## vet, and run all tests, those against real programs too
+	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
+	go vet ./...
+	go test $(RACE) -timeout 30m $(TESTFLAGS) ./...
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz test for FUZZTIME
+	@set -e; grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
+		(set -x; go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"); \
+	done
+
+# `go tool` keeps the program it builds in Go's build cache.
+.PHONY: lint
+lint: ## check the code and its import rules (golangci-lint, pinned in ci/tools)
+	go tool -modfile=ci/tools/go.mod golangci-lint run
+
+.PHONY: clean
+clean: ## remove _output/
+	rm -rf _output

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // checker applies the rules of the format to one decoded scenario.
@@ -212,69 +210,4 @@ func bothOrNeither(both bool) string {
 		return "both user and group"
 	}
 	return "neither user nor group"
-}
-
-// names checks that every name can be made unique and still be told apart.
-func (c *checker) names() {
-	all := map[string]bool{}
-	roles, others := map[string]bool{}, map[string]bool{}
-	found := c.s.findNames()
-	for _, n := range found {
-		if n.kind == roleName {
-			roles[n.name] = true
-		} else {
-			others[n.name] = true
-		}
-		all[n.name] = true
-	}
-	clash := ambiguous(others, c.s.words())
-	done := map[string]bool{}
-	for _, n := range found {
-		// One report for each name: it is usually found in many places.
-		if done[n.name] || n.kind == roleName && !others[n.name] && nameProblem(n) == "" {
-			continue
-		}
-		if p := nameProblem(n); p != "" {
-			done[n.name] = true
-			c.fail(n.path, "%s", p)
-			continue
-		}
-		if word, bad := clash[n.name]; bad && n.kind != roleName {
-			done[n.name] = true
-			if word == fixedWords {
-				word = "a word of Kubernetes' own messages"
-			} else {
-				word = "part of " + quote(word)
-			}
-			c.fail(n.path, "the %s name %q is also %s (expected a name that can be replaced wherever it stands)", n.kind, n.name, word)
-		}
-	}
-}
-
-// nameProblem says why a name cannot be made unique.
-func nameProblem(n foundName) string {
-	name := n.name
-	first, last := rune(name[0]), rune(name[len(name)-1])
-	if !isToken(first) || !isToken(last) || strings.ContainsAny(name[:1]+name[len(name)-1:], "_.@-") {
-		if first < 0x80 && last < 0x80 {
-			return "the name " + quote(name) + " cannot be made unique (expected it to begin and end with a letter or digit)"
-		}
-	}
-	switch n.kind {
-	case namespaceName:
-		if len(name)+suffixLength > validation.DNS1123LabelMaxLength {
-			return "the namespace name " + quote(name) + " is too long (expected at most 56 characters, to leave room for the suffix that makes it unique)"
-		}
-		if len(validation.IsDNS1123Label(name)) > 0 {
-			return "the namespace name " + quote(name) + " is not valid (expected lower-case letters, digits and '-')"
-		}
-	case objectName:
-		if len(name)+suffixLength > validation.DNS1123SubdomainMaxLength {
-			return "the object name " + quote(name) + " is too long (expected at most 246 characters, to leave room for the suffix that makes it unique)"
-		}
-		if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			return "the object name " + quote(name) + " is not valid (expected lower-case letters, digits, '-' and '.')"
-		}
-	}
-	return ""
 }

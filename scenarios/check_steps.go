@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -186,15 +185,15 @@ var (
 func codeFits(o Outcome, code int) bool {
 	switch o {
 	case ImpersonationForbidden, RequestForbidden, EscalationForbidden:
-		return code == http.StatusForbidden
+		return code == 403
 	case BadRequest:
-		return code == http.StatusBadRequest
+		return code == 400
 	case Unauthenticated:
-		return code == http.StatusUnauthorized
+		return code == 401
 	case ServerError:
 		return code >= 500 && code <= 599
 	case Allowed:
-		return code >= 100 && code <= 599 && code != http.StatusUnauthorized
+		return code >= 100 && code <= 599 && code != 401
 	}
 	return true // an unknown outcome is reported as such
 }

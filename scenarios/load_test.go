@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -77,6 +79,25 @@ func TestLoadKeepsEmptyLists(t *testing.T) {
 	bound, _ := s.Bind("abc123")
 	if bound.Steps[0].Expect.Reviews == nil {
 		t.Error("Bind lost the difference between none and not judged")
+	}
+}
+
+func TestJSON(t *testing.T) {
+	s := mustLoad(t, fstest.MapFS{"a/x.yaml": file(strings.Replace(valid, "code: 200", "reviews: []", 1))}, nil).All()[0]
+	if s.Waits() != 10*time.Second {
+		t.Errorf("the scenario waits %s", s.Waits())
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"wait":"10s"`, `"reviews":[]`, `"gate":"on"`} {
+		if !strings.Contains(string(raw), part) {
+			t.Errorf("the JSON has no %s: %s", part, raw)
+		}
+	}
+	if strings.Contains(string(raw), `"message"`) || strings.Contains(string(raw), `"wait":"0s"`) {
+		t.Errorf("the JSON has what was left out: %s", raw)
 	}
 }
 

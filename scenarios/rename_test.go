@@ -90,7 +90,7 @@ func FuzzRename(f *testing.F) {
 			t.Errorf("%q became %q and then %q", text, renamed, again)
 		}
 		for _, name := range []string{one, two} {
-			if got := scenarios.Rename("x "+name+".", there); got != "x "+name+suffix+"." {
+			if got := scenarios.Rename("("+name+").", there); got != "("+name+suffix+")." {
 				t.Errorf("the name %q in a sentence became %q", name, got)
 			}
 		}

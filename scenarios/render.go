@@ -1,8 +1,8 @@
 package scenarios
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -67,7 +67,7 @@ func RenderRBAC(s *Scenario) []RBACObject {
 			i = len(out)
 			index[k] = i
 			out = append(out, RBACObject{
-				Name:      strings.Trim(fmt.Sprintf("authzconf-%s-%d", s.Suffix, i), "-"),
+				Name:      objectPrefix(s) + strconv.Itoa(i),
 				Namespace: g.Namespace, Subject: g.Subject, Grant: g.ID, InForce: s.InForceAtStart(g.ID),
 			})
 		}
@@ -85,6 +85,14 @@ func RenderRBAC(s *Scenario) []RBACObject {
 		out[i].Check, out[i].Exclusive = pickCheck(out[i].Grants, others)
 	}
 	return out
+}
+
+// objectPrefix begins the names of everything that is made for a scenario.
+func objectPrefix(s *Scenario) string {
+	if s.Suffix == "" {
+		return "authzconf-"
+	}
+	return "authzconf-" + s.Suffix + "-"
 }
 
 // InForceAtStart tells whether the grant of that ID holds before the first

@@ -25,10 +25,13 @@ steps:
     expect: {outcome: allowed}
 `
 
+// deniedTwin is the same, denied. The tests change it.
+var deniedTwin = strings.NewReplacer("outcome: allowed", "outcome: impersonationForbidden", "steps:", "twin: allowed\nsteps:").Replace(allowedTwin)
+
 func TestTwin(t *testing.T) {
 	const (
-		here   = "denied.yaml:14:14: "
-		atTwin = "denied.yaml:13:7: "
+		here   = "denied.yaml:13:14: "
+		atTwin = "denied.yaml:11:7: "
 		inAll  = "twin \"allowed\" differs in "
 	)
 	for _, c := range []struct {
@@ -64,7 +67,7 @@ func TestTwin(t *testing.T) {
 			[]string{"impersonationForbidden", "requestForbidden", "{subject: {user: bob}", "{subject: {user: alice}", "impersonate: {user: bob}", "impersonate: {user: alice, groups: [a]}"}, ""},
 		{"bad request", []string{"impersonationForbidden", "badRequest", "impersonate: {user: bob}", "impersonate: {groups: [a]}", "names: [bob]", "names: [carol]"}, ""},
 		{"no twin", []string{"twin: allowed\n", ""},
-			"denied.yaml:14:23: the request is denied and the scenario has no twin (expected the ID of a scenario that differs in one respect and is allowed, or the same request allowed in another step)"},
+			"denied.yaml:13:23: the request is denied and the scenario has no twin (expected the ID of a scenario that differs in one respect and is allowed, or the same request allowed in another step)"},
 		{"itself", []string{"twin: allowed", "twin: denied"}, atTwin + "the scenario is its own twin (expected another, or the same request allowed in another step and no twin)"},
 		{"dangling", []string{"twin: allowed", "twin: nothing"}, atTwin + `twin "nothing" does not exist (expected the ID of a scenario)`},
 		{"another denial", []string{"twin: allowed", "twin: denied-too"}, atTwin + `twin "denied-too" has no allowed request (expected one)`},
@@ -74,16 +77,11 @@ func TestTwin(t *testing.T) {
 		{"but possible", []string{"impersonationForbidden", "unauthenticated", "names: [bob]", "names: [carol]"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			denied := strings.Replace(allowedTwin, "outcome: allowed", "outcome: impersonationForbidden", 1)
-			denied = strings.Replace(denied, "steps:", "twin: allowed\nsteps:", 1)
-			// Line 13 is the twin, 14 the steps: the request is on line 14 without it.
-			denied = strings.Replace(denied, "twin: allowed\nsteps:\n", "steps:\n", 1)
-			denied = strings.Replace(denied, "steps:\n", "twin: allowed\nsteps:\n", 1)
-			denied = strings.NewReplacer(c.changes...).Replace(denied)
-			files := fstest.MapFS{"allowed.yaml": file(allowedTwin), "denied.yaml": file(denied)}
-			if c.name == "another denial" {
-				files["denied-too.yaml"] = file(strings.Replace(strings.Replace(allowedTwin, "outcome: allowed", "outcome: impersonationForbidden", 1), "steps:", "twin: allowed\nsteps:", 1))
-				files["denied-too.yaml"] = file(strings.Replace(string(files["denied-too.yaml"].Data), "names: [bob]", "names: [carol]", 1))
+			files := fstest.MapFS{
+				"allowed.yaml": file(allowedTwin),
+				"denied.yaml":  file(strings.NewReplacer(c.changes...).Replace(deniedTwin)),
+				// Another denial that is right.
+				"denied-too.yaml": file(strings.Replace(deniedTwin, "names: [bob]", "names: [carol]", 1)),
 			}
 			_, err := scenarios.Load(files, nil)
 			got := ""
@@ -120,8 +118,7 @@ requestors:
 }
 
 func TestTwinThatIsWrongItself(t *testing.T) {
-	denied := strings.Replace(strings.Replace(allowedTwin, "outcome: allowed", "outcome: impersonationForbidden", 1), "steps:", "twin: allowed\nsteps:", 1)
-	files := fstest.MapFS{"allowed.yaml": file(strings.Replace(allowedTwin, "level: core", "level: 1", 1)), "denied.yaml": file(denied)}
+	files := fstest.MapFS{"allowed.yaml": file(strings.Replace(allowedTwin, "level: core", "level: 1", 1)), "denied.yaml": file(deniedTwin)}
 	_, err := scenarios.Load(files, nil)
 	if want := "allowed.yaml:3:8: level is a number (expected a string; quote it)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want only %s", err, want)

@@ -118,7 +118,7 @@ func addTexts(files map[string][]byte, texts Texts) error {
 		if err := add(texts.Scenarios, scenariosDir, s.ID+".yaml"); err != nil {
 			return err
 		}
-		for _, f := range s.Fixtures {
+		for _, f := range s.FixtureFiles() {
 			if err := add(texts.Fixtures, fixturesDir, f); err != nil {
 				return err
 			}

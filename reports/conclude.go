@@ -182,6 +182,10 @@ func unaccounted(all []ScenarioRef, cell *Cell) []string {
 	return problems
 }
 
+// exampleLength is how much of an example's reason is said: a whole transcript
+// would hide the other reasons.
+const exampleLength = 200
+
 // tally counts the results that match, and words the first as an example.
 func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, first string) {
 	for _, r := range results {
@@ -191,7 +195,7 @@ func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, 
 		if n == 0 {
 			first = ": " + r.Scenario
 			if why := reasonOf(r); why != "" {
-				first += ": " + firstLine(why)
+				first += ": " + ellipsis(firstLine(why), exampleLength)
 			}
 		}
 		n++

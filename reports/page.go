@@ -377,6 +377,9 @@ func requiresText(r scenarios.Requires) string {
 	if r.Gate != "" && r.Gate != scenarios.GateAny {
 		parts = append(parts, "gate "+string(r.Gate))
 	}
+	if r.Chain != "" {
+		parts = append(parts, "authorizer chain "+r.Chain)
+	}
 	for _, c := range r.Capabilities {
 		parts = append(parts, string(c))
 	}

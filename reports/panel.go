@@ -344,11 +344,7 @@ func indent(raw json.RawMessage) string {
 const excerptLength = 240
 
 func excerpt(body string) string {
-	text := []rune(strings.Join(strings.Fields(body), " "))
-	if len(text) <= excerptLength {
-		return string(text)
-	}
-	return string(text[:excerptLength]) + "…"
+	return ellipsis(strings.Join(strings.Fields(body), " "), excerptLength)
 }
 
 func took(from, to time.Time) string {

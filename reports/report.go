@@ -105,6 +105,7 @@ type Facts struct {
 	Kubernetes   string                 `json:"kubernetes"`
 	Binary       string                 `json:"binary"`
 	Gate         scenarios.Gate         `json:"gate"`
+	Chain        string                 `json:"chain,omitempty"`
 	Capabilities []scenarios.Capability `json:"capabilities"`
 }
 

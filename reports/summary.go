@@ -57,18 +57,24 @@ func summaryTable(b *strings.Builder, r *ConformanceReport) {
 	b.WriteString("\n")
 }
 
+// failuresShown is how many failures are listed: a summary of hundreds is none.
+const failuresShown = 30
+
 // summaryFailures lists what failed or is invalid, each with its first
 // difference.
 func summaryFailures(b *strings.Builder, r *ConformanceReport) {
-	title := false
+	shown := 0
 	for _, c := range r.Cells {
 		for _, res := range c.Results {
 			if res.KnownFailing != "" || res.Verdict != verdicts.Failed && res.Verdict != verdicts.Invalid {
 				continue
 			}
-			if !title {
+			shown++
+			if shown == 1 {
 				b.WriteString("## Failures\n\n")
-				title = true
+			}
+			if shown > failuresShown {
+				continue
 			}
 			fmt.Fprintf(b, "- **%s** on %s (%s): %s, blame: %s\n", markdown(res.Scenario), markdown(c.Name), res.Level, res.Verdict, res.Blame)
 			if len(res.Differences) > 0 {
@@ -83,7 +89,10 @@ func summaryFailures(b *strings.Builder, r *ConformanceReport) {
 			}
 		}
 	}
-	if title {
+	if shown > failuresShown {
+		fmt.Fprintf(b, "- and %d more, see report.html\n", shown-failuresShown)
+	}
+	if shown > 0 {
 		b.WriteString("\n")
 	}
 }
@@ -99,20 +108,24 @@ func furtherReason(r verdicts.Result) string {
 	return strings.TrimPrefix(rest, "; ")
 }
 
+// findingLength is how much of a finding's texts is shown; the page has them
+// whole.
+const findingLength = 240
+
 func summaryFindings(b *strings.Builder, r *ConformanceReport) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	b.WriteString("## Where documents and servers differ\n\nThese are judged against the servers: passed means that the server does what authzconf knows servers to do, not what the text says.\n\n")
+	fmt.Fprintf(b, "## Where documents and servers differ\n\n<details><summary>%s, judged against the servers: passed means that the server does what servers are known to do, not what the text says</summary>\n\n", plural(len(r.Findings), "finding"))
 	last := ""
 	for _, f := range r.Findings {
 		if f.Scenario != last {
-			fmt.Fprintf(b, "- **%s** (%s)\n  - documented: %s\n", markdown(f.Scenario), markdown(f.Source), markdown(f.Documented))
+			fmt.Fprintf(b, "- **%s** (%s)\n  - documented: %s\n", markdown(f.Scenario), markdown(f.Source), markdown(ellipsis(f.Documented, findingLength)))
 			last = f.Scenario
 		}
-		fmt.Fprintf(b, "  - seen on %s (%s): %s\n", markdown(f.Cell), f.Verdict, markdown(strings.Join(f.Seen, "; ")))
+		fmt.Fprintf(b, "  - seen on %s (%s): %s\n", markdown(f.Cell), f.Verdict, markdown(ellipsis(strings.Join(f.Seen, "; "), findingLength)))
 	}
-	b.WriteString("\n")
+	b.WriteString("\n</details>\n\n")
 }
 
 func summaryKnown(b *strings.Builder, r *ConformanceReport) {

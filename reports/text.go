@@ -13,6 +13,14 @@ func firstLine(s string) string {
 	return line
 }
 
+// ellipsis cuts a text off after length characters.
+func ellipsis(s string, length int) string {
+	if text := []rune(s); len(text) > length {
+		return string(text[:length]) + "…"
+	}
+	return s
+}
+
 // plural is "1 scenario" or "2 scenarios".
 func plural(n int, noun string) string {
 	if n == 1 {

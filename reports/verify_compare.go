@@ -138,11 +138,7 @@ func brief(v any) string {
 	if err != nil {
 		return err.Error()
 	}
-	text := []rune(strings.TrimSpace(string(raw)))
-	if len(text) > 200 {
-		return string(text[:200]) + "…"
-	}
-	return string(text)
+	return ellipsis(strings.TrimSpace(string(raw)), 200)
 }
 
 // released says whether a version names one source text: builds of a changed
@@ -170,7 +166,7 @@ func (v *verifier) comparePages(suiteVersion string) {
 		case suiteVersion == v.Report.SuiteVersion && released(suiteVersion):
 			v.differ("%s: is not what the evidence gives", name)
 		default:
-			v.note("%s: authzconf %s makes another page of this report than %s did", name, orNone(suiteVersion), v.Report.SuiteVersion)
+			v.note("%s: this authzconf makes another page of the report than authzconf %s did", name, v.Report.SuiteVersion)
 		}
 	}
 }

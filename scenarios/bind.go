@@ -86,6 +86,7 @@ func (b *binder) scenario(s *Scenario, suffix string) *Scenario {
 	out.Manifests = copyList(s.Manifests, b.manifest)
 	out.Objects = copyList(s.Objects, b.manifest)
 	out.Grants = copyList(s.Grants, b.grant)
+	out.Policy = copyList(s.Policy, b.policyRule)
 	out.Steps = copyList(s.Steps, b.step)
 	return &out
 }

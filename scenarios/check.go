@@ -25,6 +25,7 @@ func check(f *loadedFile) {
 	}
 	c.manifests()
 	c.grants()
+	c.policy()
 	c.steps()
 	c.names()
 }

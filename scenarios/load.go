@@ -207,6 +207,13 @@ func (s *source) parseOne(raw []byte) bool {
 
 // loadFixtures decodes the scenario's fixtures into its manifests.
 func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
+	if chain := f.scenario.Requires.Chain; chain != "" {
+		raw, err := readFile(l.fixtures.fs, chainFile(chain))
+		if err != nil {
+			f.source.failAt([]any{"requires", "chain"}, "chain %q %s", chain, err)
+		}
+		addDigest(digest, raw)
+	}
 	seen := map[string]bool{}
 	for i, name := range f.scenario.Fixtures {
 		at := []any{"fixtures", i}

@@ -107,6 +107,11 @@ func (s *Scenario) findNames() []foundName {
 		f.user(g.Subject.User, "grants", i, "subject", "user")
 		f.user(g.Subject.Group, "grants", i, "subject", "group")
 	}
+	for i, r := range s.Policy {
+		f.add(namespaceName, r.For.Namespace, "policy", i, "for", "namespace")
+		f.user(r.For.Subject.User, "policy", i, "for", "subject", "user")
+		f.user(r.For.Subject.Group, "policy", i, "for", "subject", "group")
+	}
 	for i, st := range s.Steps {
 		if st.Request != nil {
 			f.request(st.Request, "steps", i, "request")

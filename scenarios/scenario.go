@@ -68,6 +68,8 @@ type Scenario struct {
 	// Grants are neutral permissions: rendered as RBAC on a cluster, exported as
 	// policy for an authorizer's vendor.
 	Grants []Grant `json:"grants,omitempty" yaml:"grants,omitempty"`
+	// Policy is what the scripted webhook of Requires.Chain answers.
+	Policy []PolicyRule `json:"policy,omitempty" yaml:"policy,omitempty"`
 	// Steps run in order. Each has exactly one action.
 	Steps []Step `json:"steps" yaml:"steps"`
 
@@ -134,6 +136,10 @@ type Requires struct {
 	Binary string `json:"binary,omitempty" yaml:"binary,omitempty"`
 	// Gate is the state of ConstrainedImpersonation. It must be given.
 	Gate Gate `json:"gate" yaml:"gate"`
+	// Chain names what stands between the recorder's two points, a file of
+	// fixtures/chains without ".yaml". Empty is Node and RBAC, as in every ordinary
+	// cluster.
+	Chain string `json:"chain,omitempty" yaml:"chain,omitempty"`
 	// Capabilities that the target must have. Those that follow from the
 	// scenario (requestors, grants) need not be listed. Expectations about
 	// reviews, audit or metrics do not make the scenario unrunnable where the

@@ -18,6 +18,8 @@ type Facts struct {
 	Binary string
 	// Gate is the effective state of ConstrainedImpersonation, on or off.
 	Gate Gate
+	// Chain names the authorizer chain, as Requires.Chain does.
+	Chain string
 	// Capabilities are what the target can show and do.
 	Capabilities []Capability
 }
@@ -39,6 +41,9 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 	}
 	if s.Requires.Gate != GateAny && s.Requires.Gate != f.Gate {
 		return false, nil, fmt.Sprintf("needs the gate ConstrainedImpersonation %s, the target has it %s", s.Requires.Gate, f.Gate)
+	}
+	if s.Requires.Chain != f.Chain {
+		return false, nil, fmt.Sprintf("needs the authorizer chain %q, the target has %q", s.Requires.Chain, f.Chain)
 	}
 	for _, c := range s.Needs() {
 		if !slices.Contains(f.Capabilities, c) {

@@ -15,6 +15,7 @@ import (
 //   - the impersonation headers;
 //   - the request: everything else about it. What follows from the headers, a
 //     field selector on the impersonated node for example, does not count;
+//   - the authorizer chain, and what its webhook answers;
 //   - the permissions: what grants and bindings allow the requestor at that
 //     step. The impersonated user's count only where it is the request that is
 //     forbidden, and none where the request is bad: they decide nothing there.
@@ -33,6 +34,7 @@ func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
 	}
 	differ("gate", s.Requires.Gate == t.Requires.Gate || s.Requires.Gate == GateAny || t.Requires.Gate == GateAny)
 	differ("requestor", reflect.DeepEqual(s.Requestors[r.By], t.Requestors[a.By]))
+	differ("authorizer chain", samePolicy(s, t))
 	sameHeaders := reflect.DeepEqual(r.Impersonate, a.Impersonate)
 	differ("impersonation headers", sameHeaders)
 	differ("request", reflect.DeepEqual(bare(r), bare(a)) || !sameHeaders && reflect.DeepEqual(generic(r), generic(a)))

@@ -30,6 +30,9 @@ func (s *Scenario) words() []string {
 	for _, g := range s.Grants {
 		grant(g)
 	}
+	for _, r := range s.Policy {
+		grant(r.For)
+	}
 	for _, list := range [][]map[string]any{s.Manifests, s.Objects} {
 		for _, m := range list {
 			for _, g := range rulesOf(m) {

@@ -15,6 +15,8 @@ import (
 const (
 	Front = "front"
 	Back  = "back"
+	// Policy is the scripted webhook between them, in chains that have one.
+	Policy = "policy"
 )
 
 // Decided is one access review with the decision of the authorizers that stand
@@ -28,9 +30,10 @@ type Decided struct {
 
 // Fold turns the reviews of one request, as they arrived at both points, into
 // decisions: what reached the back was NoOpinion to everybody before it; what
-// did not was decided, and neither Node nor RBAC ever decides Deny. A review at
-// the back that is not the one last seen at the front belongs to nothing: it is
-// returned in stray, and means that reviews were lost or mixed up.
+// did not was decided, by Deny if the scripted webhook said so, for no other
+// authorizer ever does, else by Allow. A review behind the front that is not the
+// one last seen there belongs to nothing: it is returned in stray, and means
+// that reviews were lost or mixed up.
 func Fold(reviews []Review) (decided []Decided, stray []Review) {
 	open := false
 	for _, r := range reviews {
@@ -38,7 +41,11 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 		case r.Point == Front:
 			decided = append(decided, Decided{Spec: r.Spec, Decision: scenarios.Allow, At: r.At})
 			open = true
-		case open && equality.Semantic.DeepEqual(decided[len(decided)-1].Spec, r.Spec):
+		case open && r.Point == Policy && same(decided, r):
+			if r.Decision == scenarios.Deny {
+				decided[len(decided)-1].Decision = scenarios.Deny
+			}
+		case open && r.Point == Back && same(decided, r):
 			decided[len(decided)-1].Decision = scenarios.NoOpinion
 			open = false
 		default:
@@ -46,6 +53,11 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 		}
 	}
 	return decided, stray
+}
+
+// same says whether a review is the one last seen at the front.
+func same(decided []Decided, r Review) bool {
+	return equality.Semantic.DeepEqual(decided[len(decided)-1].Spec, r.Spec)
 }
 
 // ImpersonationMode is the impersonation mode that a review's verb belongs to

@@ -96,8 +96,12 @@ func TestJudgeNotices(t *testing.T) {
 		change func(*Evidence)
 		field  string
 	}{
-		"status code":        {func(e *Evidence) { first(e).Response.Code = 201 }, "code"},
-		"denied":             {func(e *Evidence) { first(e).Response.Code = 403 }, "outcome"},
+		"status code":                  {func(e *Evidence) { first(e).Response.Code = 201 }, "code"},
+		"refused behind authorization": {func(e *Evidence) { first(e).Response.Code = 403 }, "code"},
+		"denied": {func(e *Evidence) {
+			first(e).Response.Code = 403
+			first(e).Audit = json.RawMessage(strings.Replace(string(first(e).Audit), `"allow"`, `"forbid"`, 1))
+		}, "outcome"},
 		"review name":        {func(e *Evidence) { first(e).Reviews[1].Spec.ResourceAttributes.Name = "carol" }, "reviews[1].name"},
 		"review namespace":   {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Namespace = "ns" }, "reviews[0].namespace"},
 		"review version":     {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Version = "" }, "reviews[0].version"},

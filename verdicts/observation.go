@@ -106,8 +106,12 @@ type Response struct {
 
 // Review is one access review as it arrived at one point of the chain.
 type Review struct {
-	// Point is front (before every other authorizer) or back (after them).
+	// Point is front (before every other authorizer), back (after them), or
+	// policy: the scripted webhook among them.
 	Point string `json:"point"`
+	// Decision is what the scripted webhook's answer amounts to in its chain, its
+	// failure policy included; empty at the other points.
+	Decision scenarios.Decision `json:"decision,omitempty"`
 	// At is the time of arrival.
 	At time.Time `json:"at"`
 	// APIVersion is authorization.k8s.io/v1 or v1beta1.

@@ -63,8 +63,13 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		r.journal.pass()
 		m.probes.Add(1)
 	} else {
-		r.journal.add(m.point, h, body)
+		answer := m.scripted(h, body)
+		r.journal.add(m.point, h, body, answer)
 		m.reviews.Add(1)
+		if answer != nil {
+			answer.send(w, req, h.apiVersion)
+			return
+		}
 	}
 	w.Header()["Content-Type"] = contentType
 	// An error means that the API server has gone away. What it asked is

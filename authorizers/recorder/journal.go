@@ -40,6 +40,8 @@ type Record struct {
 	// evidence. It must not be changed. That of a malformed review may be cut and
 	// may be no JSON.
 	Raw json.RawMessage
+	// Answer is what a scripted point sent back; nil at every other point.
+	Answer *Answer
 	// Malformed says why the review was refused; Spec is empty then. It is empty
 	// for every record that Since returns.
 	Malformed string
@@ -53,6 +55,8 @@ type entry struct {
 	point Point
 	head  head
 	raw   []byte
+	// answer is nil at a point without a script.
+	answer *Answer
 }
 
 // journal is the record of all arrivals, in order.
@@ -71,7 +75,7 @@ func (j *journal) arrive() (uint64, time.Time) {
 }
 
 // add records a well-formed review. The journal keeps raw.
-func (j *journal) add(p Point, h head, raw []byte) {
+func (j *journal) add(p Point, h head, raw []byte, answer *Answer) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	seq, at := j.arrive()
@@ -80,7 +84,7 @@ func (j *journal) add(p Point, h head, raw []byte) {
 		j.pages = append(j.pages, make([]entry, 0, pageSize))
 		last++
 	}
-	j.pages[last] = append(j.pages[last], entry{seq: seq, at: at, point: p, head: h, raw: raw})
+	j.pages[last] = append(j.pages[last], entry{seq: seq, at: at, point: p, head: h, raw: raw, answer: answer})
 }
 
 // pass gives a probe its place in the order and keeps nothing.
@@ -159,5 +163,5 @@ func (e *entry) record() Record {
 		// then. A record that is silently wrong would be worse than no run.
 		panic(fmt.Sprintf("recorder: review %d was accepted and does not decode: %v", e.seq, err))
 	}
-	return Record{Seq: e.seq, Point: e.point, At: e.at, APIVersion: e.head.apiVersion, Spec: spec, Raw: e.raw}
+	return Record{Seq: e.seq, Point: e.point, At: e.at, APIVersion: e.head.apiVersion, Spec: spec, Raw: e.raw, Answer: e.answer}
 }

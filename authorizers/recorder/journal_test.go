@@ -83,7 +83,7 @@ func TestSinceOverPages(t *testing.T) {
 	const n = 3*pageSize + 1
 	raw := []byte(numbered("a", 0))
 	for range n {
-		j.add(Front, head{apiVersion: v1, user: "a"}, raw)
+		j.add(Front, head{apiVersion: v1, user: "a"}, raw, nil)
 	}
 	for _, mark := range []uint64{0, 1, pageSize - 1, pageSize, pageSize + 1, 3 * pageSize, n - 1, n} {
 		got := j.since(mark, nil)

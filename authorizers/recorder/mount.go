@@ -2,6 +2,8 @@ package recorder
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -45,17 +47,18 @@ type PointCounts struct {
 // mount is a point that is being served.
 type mount struct {
 	point                      Point
+	script                     Script // nil has no opinion
 	reviews, probes, malformed atomic.Uint64
 }
 
 // mountsFor makes the mounts of a recorder, by URL path.
-func mountsFor(more []Point) (map[string]*mount, error) {
+func mountsFor(scripts map[Point]Script) (map[string]*mount, error) {
 	mounts := map[string]*mount{}
-	for _, p := range append([]Point{Front, Back}, more...) {
+	for _, p := range append([]Point{Front, Back}, slices.Sorted(maps.Keys(scripts))...) {
 		if wrong := validation.IsDNS1123Label(string(p)); len(wrong) > 0 {
 			return nil, fmt.Errorf("recorder: point %q: %s", p, strings.Join(wrong, "; "))
 		}
-		mounts["/"+string(p)] = &mount{point: p}
+		mounts["/"+string(p)] = &mount{point: p, script: scripts[p]}
 	}
 	return mounts, nil
 }

@@ -7,7 +7,8 @@
 // front and not at the back was decided by what stands between; one that arrives
 // at both got no opinion from everybody. So the decision of each check can be
 // told without asking the API server again, and without trusting what it says
-// about itself.
+// about itself. A further point can be scripted, to stand for a webhook that
+// decides, errs or stays silent.
 //
 // A review is recorded before it is answered: once the API server has answered a
 // request, everything it asked on behalf of that request is in the record. This
@@ -54,8 +55,10 @@ type Options struct {
 	// SANs are further names and IP addresses that the serving certificate is
 	// valid for, beside Host and the loopback ones.
 	SANs []string
-	// Points are mounted beside Front and Back. A point is a DNS label.
-	Points []Point
+	// Scripts are points beside Front and Back that answer as they are told, for
+	// chains with a webhook that decides. A point is a DNS label; a nil script
+	// has no opinion.
+	Scripts map[Point]Script
 	// ErrorLog receives what net/http says about broken connections, such as
 	// refused TLS handshakes; nil discards it.
 	ErrorLog *log.Logger
@@ -93,7 +96,7 @@ func Start(o Options) (*Recorder, error) {
 
 // prepare makes a recorder that listens on addr and does not serve yet.
 func prepare(o Options, addr net.Addr) (*Recorder, error) {
-	mounts, err := mountsFor(o.Points)
+	mounts, err := mountsFor(o.Scripts)
 	if err != nil {
 		return nil, err
 	}

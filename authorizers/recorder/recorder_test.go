@@ -18,7 +18,7 @@ import (
 )
 
 func TestAnswersNoOpinion(t *testing.T) {
-	r := start(t, Options{Points: []Point{"middle"}})
+	r := start(t, Options{Scripts: map[Point]Script{"middle": nil}})
 	for _, http2 := range []bool{true, false} {
 		c := peer(t, r.Kubeconfig(Front), http2)
 		for version, text := range map[string]string{v1: asV1, v1beta1: asV1beta1} {
@@ -209,7 +209,7 @@ func TestStartFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(Options{Listener: l, Points: []Point{"No/Point"}}); err == nil || !strings.Contains(err.Error(), `"No/Point"`) {
+	if _, err := Start(Options{Listener: l, Scripts: map[Point]Script{"No/Point": nil}}); err == nil || !strings.Contains(err.Error(), `"No/Point"`) {
 		t.Errorf("a bad point: %v", err)
 	}
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {

@@ -56,6 +56,7 @@ func (run *run) provision(ctx context.Context) error {
 			initial = append(initial, o)
 		}
 	}
+	run.target.SetPolicy(run.bound.Policy)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return run.admin.grant(groupCtx, initial) })
 	group.Go(func() error { return run.mintTokens(groupCtx) })

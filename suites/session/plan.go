@@ -69,22 +69,61 @@ var ErrNothingSelected = errors.New("nothing would run")
 
 // Plan decides for every scenario and cell. It needs no server: facts are what
 // the cells ask for, and the witness has to confirm them before anything counts.
+//
+// Scenarios about another authorizer chain than the ordinary one get a cell of
+// their own for each cell that they are for.
 func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan, error) {
 	var plans []CellPlan
 	runs := 0
 	for _, c := range cells {
-		plan := CellPlan{Target: c}
-		facts := target.ExpectedFacts(c)
-		for _, s := range set.All() {
-			plan.Items = append(plan.Items, decide(s, facts, sel))
+		var variants []CellPlan
+		for _, chain := range chains(set) {
+			if v := plan(set, withChain(c, chain), sel); v.Count(Run) > 0 {
+				variants = append(variants, v)
+			}
 		}
-		runs += plan.Count(Run)
-		plans = append(plans, plan)
+		// Where the selection is only about other chains, the ordinary one is left
+		// out: nothing would run on it.
+		if p := plan(set, c, sel); p.Count(Run) > 0 || len(variants) == 0 {
+			plans = append(plans, p)
+		}
+		plans = append(plans, variants...)
+	}
+	for _, p := range plans {
+		runs += p.Count(Run)
 	}
 	if runs == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, nothingWhy(plans))
 	}
 	return plans, nil
+}
+
+func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
+	p := CellPlan{Target: c}
+	facts := target.ExpectedFacts(c)
+	for _, s := range set.All() {
+		p.Items = append(p.Items, decide(s, facts, sel))
+	}
+	return p
+}
+
+// chains are the special authorizer chains that scenarios ask for.
+func chains(set *scenarios.Set) []string {
+	var names []string
+	for _, s := range set.All() {
+		if c := s.Requires.Chain; c != "" && !slices.Contains(names, c) {
+			names = append(names, c)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// withChain is the same cell with another authorizer chain.
+func withChain(c target.Options, chain string) target.Options {
+	c.Chain = chain
+	c.Cell.Name += "-" + chain
+	return c
 }
 
 // nothingWhy counts the reasons for which nothing is left.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/replay"
 	"github.com/authzconf/authzconf/suites/target"
@@ -205,7 +206,13 @@ func (s *Session) runJob(ctx context.Context, c *Cell, run *replay.Replayer, j *
 	s.finish(c, j, evidence)
 }
 
+// finish judges what will be stored: the evidence without credentials.
 func (s *Session) finish(c *Cell, j *job, evidence *verdicts.Evidence) {
+	if clean, err := reports.RedactEvidence(evidence); err == nil {
+		evidence = clean
+	} else {
+		evidence = invalidEvidence(c, j, fmt.Errorf("redacting the evidence: %w", err))
+	}
 	j.evidence = evidence
 	j.result = verdicts.Judge(j.scenario, evidence)
 	close(j.done)

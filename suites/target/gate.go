@@ -52,6 +52,7 @@ func ExpectedFacts(o Options) scenarios.Facts {
 	f := scenarios.Facts{
 		Kubernetes:   o.Effective(),
 		Binary:       o.Cell.Kubernetes,
+		Chain:        o.Chain,
 		Gate:         GateState(o.Effective(), Asked(o.Cell.Gate)),
 		Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Tokens, scenarios.RBAC},
 	}

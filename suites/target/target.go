@@ -34,6 +34,13 @@ type Options struct {
 	FeatureGates map[string]bool
 	// Binaries finds or builds etcd and kube-apiserver.
 	Binaries *local.Binaries
+	// KubeAPIServerPath and KubeAPIServerEnv are those of local.Options: another
+	// program than the release, with variables of its own.
+	KubeAPIServerPath string
+	KubeAPIServerEnv  []string
+	// Chain names a file of fixtures/chains: what stands between the recorder's
+	// two points. Empty is Node and RBAC.
+	Chain string
 	// Keep leaves the cluster's folder after Stop.
 	Keep bool
 	// Recorder says where the recorder listens; the zero value is a free port of
@@ -62,6 +69,8 @@ type Target struct {
 	cluster   clusters.Cluster
 	recorder  *recorder.Recorder
 	events    *auditIndex
+	policy    policy
+	between   middle
 	host      string
 	adminHTTP *http.Client
 
@@ -79,22 +88,23 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 			err = errors.Join(err, t.Stop())
 		}
 	}()
+	if t.between, err = loadMiddle(o.Chain); err != nil {
+		return nil, err
+	}
+	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: t.policy.answer}
 	if t.recorder, err = recorder.Start(o.Recorder); err != nil {
 		return nil, fmt.Errorf("starting the recorder: %w", err)
 	}
-	authorizers := chain{recorder: t.recorder, cacheFields: !minorBefore(o.Cell.Kubernetes, 34)}
-	config, err := authorizers.config()
-	if err != nil {
-		return nil, fmt.Errorf("writing the authorizer chain: %w", err)
-	}
-	policy, err := fixtures.FS.ReadFile("audit-policy.yaml")
-	if err != nil {
+	lo := o.LocalOptions(0)
+	lo.AuditSink = t.events
+	if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
 		return nil, err
 	}
-	lo := o.LocalOptions(0)
-	lo.AuthorizationConfig, lo.Files = config, authorizers.files()
-	lo.AuditPolicy, lo.AuditSink = policy, t.events
 	lo.KubeAPIServerArgs = []string{"--disabled-metrics=" + strings.Join(bulkyMetrics, ",")}
+	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: !minorBefore(o.Cell.Kubernetes, 34)}
+	if err := authorizers.apply(&lo); err != nil {
+		return nil, fmt.Errorf("writing the authorizer chain: %w", err)
+	}
 	plane, err := local.Start(ctx, lo)
 	if err != nil {
 		return nil, err
@@ -111,6 +121,7 @@ func (o Options) LocalOptions(port int) local.Options {
 	return local.Options{
 		Release: o.Release, EmulatedVersion: o.Cell.Emulated, FeatureGates: gates(o),
 		Port: port, Binaries: o.Binaries, Keep: o.Keep,
+		KubeAPIServerPath: o.KubeAPIServerPath, KubeAPIServerEnv: o.KubeAPIServerEnv,
 	}
 }
 
@@ -190,7 +201,7 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 	if o.Audit, err = t.events.Await(ctx, id); err != nil {
 		return nil, errors.Join(err, t.Err())
 	}
-	o.Reviews = reviews(t.recorder.Since(mark))
+	o.Reviews = t.reviews(t.recorder.Since(mark))
 	if t.last != nil {
 		now, err := t.impersonationCounters(ctx)
 		if err != nil {
@@ -202,10 +213,14 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 	return o, t.Err()
 }
 
-func reviews(records []recorder.Record) []verdicts.Review {
+func (t *Target) reviews(records []recorder.Record) []verdicts.Review {
 	seen := make([]verdicts.Review, 0, len(records))
 	for _, r := range records {
-		seen = append(seen, verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: r.APIVersion, Spec: r.Spec})
+		v := verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: r.APIVersion, Spec: r.Spec}
+		if r.Answer != nil {
+			v.Decision = t.between.decision(*r.Answer)
+		}
+		seen = append(seen, v)
 	}
 	return seen
 }

@@ -6,18 +6,23 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 
+	"github.com/authzconf/authzconf/authorizers/recorder"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
-	featureMetric   = "kubernetes_feature_enabled"
-	decisionsMetric = "apiserver_authorization_decisions_total"
+	featureMetric       = "kubernetes_feature_enabled"
+	authorizationPrefix = "apiserver_authorization_"
+	witnessUser         = "authzconf:witness"
+	// nobodysPath is what no authorizer allows the witness.
+	nobodysPath = "/api/v1/secrets"
 	// witnessNode is a node that exists nowhere: the Node authorizer lets it read
 	// itself all the same, which nobody else would.
 	witnessNode = "authzconf-witness"
@@ -103,7 +108,7 @@ func (t *Target) witnessGate(ctx context.Context) error {
 	if w.GateMetric != "absent" || w.ExpectedGate == string(scenarios.GateOn) {
 		t.mismatch("gate "+GateName+" (metric)", w.ExpectedGate, w.GateMetric)
 	}
-	client, err := t.UserClient(witnessRequestor(""), nil, func(*http.Request) {})
+	client, err := t.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
 	if err != nil {
 		return err
 	}
@@ -155,60 +160,70 @@ func (t *Target) ask(ctx context.Context, client *http.Client, path string, h ht
 	return resp.StatusCode, message, nil
 }
 
-// witnessRequestor is a user of the witness's own; with a node, that node.
-func witnessRequestor(node string) scenarios.Requestor {
-	if node != "" {
-		return scenarios.Requestor{User: "system:node:" + node, Groups: []string{"system:nodes"}}
-	}
-	return scenarios.Requestor{User: "authzconf:witness"}
+// probe is one request of the witness.
+type probe struct {
+	// Groups are the requestor's, Path what it gets.
+	Groups []string `json:"groups"`
+	Path   string   `json:"path"`
 }
 
-// witnessChain proves each authorizer by a request that it decides: the node's
-// own Node object by Node, /version by RBAC, and a request that nobody allows by
-// reaching both ends of the chain.
+// witnessChain proves each authorizer by a request that it has a part in: the
+// node's own Node object by Node, /version by RBAC, a request that nobody allows
+// by reaching both ends of the chain, and what the chain itself adds.
 func (t *Target) witnessChain(ctx context.Context) error {
 	w := &t.Witness
-	w.AskedAuthorizers = []reports.Authorizer{
-		{Type: "Webhook", Name: "recorder-front"}, {Type: "Node", Name: "node"},
-		{Type: "RBAC", Name: "rbac"}, {Type: "Webhook", Name: "recorder-back"},
+	w.AskedAuthorizers = []reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}
+	for _, a := range t.between.Authorizers {
+		w.AskedAuthorizers = append(w.AskedAuthorizers, reports.Authorizer{Type: a.Type, Name: a.Name})
 	}
+	w.AskedAuthorizers = append(w.AskedAuthorizers, reports.Authorizer{Type: "Webhook", Name: "recorder-back"})
+	probes := append([]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}}, t.between.Probes...)
 	mark := t.recorder.Mark()
-	for _, p := range []struct{ node, path string }{
-		{"", "/version"}, {"", "/api/v1/secrets"}, {witnessNode, "/api/v1/nodes/" + witnessNode},
-	} {
-		client, err := t.UserClient(witnessRequestor(p.node), nil, func(*http.Request) {})
+	for _, p := range probes {
+		requestor := scenarios.Requestor{User: witnessUser, Groups: p.Groups}
+		if slices.Contains(p.Groups, "system:nodes") {
+			requestor.User = "system:node:" + witnessNode
+		}
+		client, err := t.UserClient(requestor, nil, func(*http.Request) {})
 		if err != nil {
 			return err
 		}
-		if _, _, err := t.ask(ctx, client, p.path, nil); err != nil {
+		if _, _, err := t.ask(ctx, client, p.Path, nil); err != nil {
 			return err
 		}
 	}
-	arrived := map[string]int{}
+	arrived := map[recorder.Point]int{}
 	for _, r := range t.recorder.Since(mark) {
-		arrived["recorder-"+string(r.Point)]++
+		arrived[r.Point]++
 	}
-	families, err := t.scrape(ctx, decisionsMetric)
+	if arrived[recorder.Front] != len(probes) || arrived[recorder.Back] != 1 {
+		w.Mismatches = append(w.Mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d",
+			len(probes), arrived[recorder.Front], arrived[recorder.Back]))
+	}
+	return t.witnessMetrics(ctx)
+}
+
+// witnessMetrics looks for each authorizer among the API server's counters of
+// what authorizers did: decisions, calls of a webhook, match conditions that
+// kept one from being called.
+func (t *Target) witnessMetrics(ctx context.Context) error {
+	families, err := t.scrape(ctx, authorizationPrefix)
 	if err != nil {
 		return err
 	}
-	decided := gaugeValues(families[decisionsMetric], "name")
-	for i, a := range w.AskedAuthorizers {
+	for i, a := range t.Witness.AskedAuthorizers {
 		evidence := ""
-		switch {
-		case a.Type == "Webhook" && arrived[a.Name] > 0:
-			evidence = fmt.Sprintf("%d of the 3 probe reviews arrived", arrived[a.Name])
-		case a.Type != "Webhook" && decided[a.Name] > 0:
-			evidence = fmt.Sprintf("%s{name=%q} > 0", decisionsMetric, a.Name)
-		default:
-			w.Mismatches = append(w.Mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
+		for _, name := range names(families) {
+			if gaugeValues(families[name], "name")[a.Name] > 0 {
+				evidence = fmt.Sprintf("%s{name=%q} > 0", name, a.Name)
+				break
+			}
+		}
+		if evidence == "" {
+			t.Witness.Mismatches = append(t.Witness.Mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
 			continue
 		}
-		w.SeenAuthorizers = append(w.SeenAuthorizers, reports.AuthorizerEvidence{Authorizer: a, Evidence: evidence})
-	}
-	if arrived["recorder-front"] != 3 || arrived["recorder-back"] != 1 {
-		w.Mismatches = append(w.Mismatches, fmt.Sprintf("the recorder must see 3 probe reviews before the other authorizers and 1 behind them; it saw %d and %d", arrived["recorder-front"], arrived["recorder-back"]))
+		t.Witness.SeenAuthorizers = append(t.Witness.SeenAuthorizers, reports.AuthorizerEvidence{Authorizer: a, Evidence: evidence})
 	}
 	return nil
 }
-

@@ -63,8 +63,10 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	formatter.ColorableStdOut = io.Discard // progress is shown by Events
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	ginkgo.RunSpecs(failNoter{}, "authzconf", suite, reporter)
-	if s.Err != nil {
-		return nil, s.Err
+	// Ginkgo runs no spec at all if it is interrupted before the first; then this
+	// is the first call, and says so of every scenario.
+	if err := s.Start(ctx); err != nil {
+		return nil, err
 	}
 	run := &Run{Report: &reports.ConformanceReport{
 		SuiteVersion: o.Version, Command: o.Command, Seed: o.Seed, Started: started,

@@ -61,7 +61,7 @@ func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix str
 		Started: time.Now(),
 	}
 	defer func() { e.Ended = time.Now() }()
-	if err := r.target.Err(); err != nil {
+	if err := errors.Join(r.target.Err(), ctx.Err()); err != nil {
 		e.Problems = append(e.Problems, problem(r.target, err))
 		return e
 	}
@@ -86,9 +86,18 @@ func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	return e
 }
 
+// lastGasp is how long it may take until a process whose connections broke is
+// known to have ended.
+const lastGasp = 500 * time.Millisecond
+
 // problem blames the environment for what died by itself, the harness for the
 // rest.
 func problem(t *target.Target, err error) verdicts.Problem {
+	if !errors.Is(err, context.Canceled) {
+		for deadline := time.Now().Add(lastGasp); t.Err() == nil && time.Now().Before(deadline); {
+			time.Sleep(lastGasp / 50)
+		}
+	}
 	if died := t.Err(); died != nil {
 		if !errors.Is(err, died) {
 			err = fmt.Errorf("%w: %w", died, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type Session struct {
 
 	seed   int64
 	events func(Event)
+	start  sync.Once
 }
 
 // Cell is one target and what came out of it.
@@ -78,8 +80,14 @@ func New(plan []CellPlan, seed int64, events func(Event)) *Session {
 // Start brings the targets up, all at once, and returns when they are ready or
 // have failed; then the scenarios run in the background. It returns an error
 // only for what the user has to mend (a *local.UsageError): a target that fails
-// otherwise makes its cell's results invalid.
+// otherwise makes its cell's results invalid. Further calls return the same as
+// the first.
 func (s *Session) Start(ctx context.Context) error {
+	s.start.Do(func() { s.Err = s.startAll(ctx) })
+	return s.Err
+}
+
+func (s *Session) startAll(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, c := range s.Cells {
 		wg.Go(func() { s.startCell(ctx, c) })
@@ -88,8 +96,7 @@ func (s *Session) Start(ctx context.Context) error {
 	for _, c := range s.Cells {
 		var usage *local.UsageError
 		if errors.As(c.Err, &usage) {
-			s.Err = fmt.Errorf("%s: %w", c.Plan.Target.Cell.Name, c.Err)
-			return s.Err
+			return fmt.Errorf("%s: %w", c.Plan.Target.Cell.Name, c.Err)
 		}
 	}
 	for _, c := range s.Cells {
@@ -163,7 +170,7 @@ func (s *Session) runCell(ctx context.Context, c *Cell) {
 	if err != nil {
 		for _, item := range c.Plan.Items {
 			if j, ok := c.jobs[item.Scenario.ID]; ok {
-				s.finish(c, j, invalidEvidence(c, j, err))
+				s.finish(c, j, invalidEvidence(c, j, verdicts.BlameEnvironment, err))
 			}
 		}
 		return
@@ -198,12 +205,24 @@ func (c *Cell) replayer() (*replay.Replayer, error) {
 }
 
 func (s *Session) runJob(ctx context.Context, c *Cell, run *replay.Replayer, j *job) {
+	s.finish(c, j, s.replay(ctx, c, run, j))
+}
+
+// replay brings back the evidence of a scenario, that of the control run
+// included. A panic makes this one invalid and leaves the others alone: it would
+// otherwise end the process, and with it everything that was seen.
+func (s *Session) replay(ctx context.Context, c *Cell, run *replay.Replayer, j *job) (evidence *verdicts.Evidence) {
+	defer func() {
+		if p := recover(); p != nil {
+			evidence = invalidEvidence(c, j, verdicts.BlameHarness, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
 	cell := c.Plan.Target.Cell.Name
-	evidence := run.Replay(ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID))
+	evidence = run.Replay(ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID))
 	if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed {
 		evidence.Control = run.Replay(ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID, "control"))
 	}
-	s.finish(c, j, evidence)
+	return evidence
 }
 
 // finish judges what will be stored: the evidence without credentials.
@@ -211,7 +230,7 @@ func (s *Session) finish(c *Cell, j *job, evidence *verdicts.Evidence) {
 	if clean, err := reports.RedactEvidence(evidence); err == nil {
 		evidence = clean
 	} else {
-		evidence = invalidEvidence(c, j, fmt.Errorf("redacting the evidence: %w", err))
+		evidence = invalidEvidence(c, j, verdicts.BlameHarness, fmt.Errorf("redacting the evidence: %w", err))
 	}
 	j.evidence = evidence
 	j.result = verdicts.Judge(j.scenario, evidence)
@@ -220,9 +239,9 @@ func (s *Session) finish(c *Cell, j *job, evidence *verdicts.Evidence) {
 }
 
 // invalidEvidence stands for a scenario that could not be run at all.
-func invalidEvidence(c *Cell, j *job, err error) *verdicts.Evidence {
+func invalidEvidence(c *Cell, j *job, blame verdicts.Blame, err error) *verdicts.Evidence {
 	return &verdicts.Evidence{
 		Scenario: j.scenario.ID, Digest: j.scenario.Digest, Cell: c.Plan.Target.Cell,
-		Problems: []verdicts.Problem{{Blame: verdicts.BlameEnvironment, Text: err.Error()}},
+		Problems: []verdicts.Problem{{Blame: blame, Text: err.Error()}},
 	}
 }

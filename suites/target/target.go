@@ -100,7 +100,12 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
 		return nil, err
 	}
-	lo.KubeAPIServerArgs = []string{"--disabled-metrics=" + strings.Join(bulkyMetrics, ",")}
+	lo.KubeAPIServerArgs = []string{
+		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),
+		// It sleeps 50 ms over every object that is created in a namespace which its
+		// informer has not seen yet, and it has no part in authorization.
+		"--disable-admission-plugins=NamespaceLifecycle",
+	}
 	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: !minorBefore(o.Cell.Kubernetes, 34)}
 	if err := authorizers.apply(&lo); err != nil {
 		return nil, fmt.Errorf("writing the authorizer chain: %w", err)

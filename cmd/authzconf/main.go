@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -46,7 +47,15 @@ func (e *exitError) Unwrap() error { return e.err }
 // invalid marks an error of the environment; every other error is the user's.
 func invalid(err error) error { return &exitError{code: exitInvalid, err: err} }
 
-func run(args []string, stdout, stderr io.Writer) int {
+func run(args []string, stdout, stderr io.Writer) (code int) {
+	// A panic is nobody's bad usage, which Go's own exit code would say. What a
+	// command has started is stopped by its own deferred calls.
+	defer func() {
+		if p := recover(); p != nil {
+			_, _ = fmt.Fprintf(stderr, "error: authzconf broke: %v\n%s", p, debug.Stack())
+			code = exitInvalid
+		}
+	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	klog.SetLogger(logr.Discard()) // client-go's remarks are no output of this program
@@ -106,6 +115,6 @@ Exit codes:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newUp(), newControlPlanes(), newVersion())
+	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newReport(), newUp(), newControlPlanes(), newVersion())
 	return root
 }

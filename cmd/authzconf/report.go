@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/reports"
+)
+
+func newReport() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "report",
+		Short: "Work with report folders",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newReportDiff())
+	return c
+}
+
+func newReportDiff() *cobra.Command {
+	var whole bool
+	c := &cobra.Command{
+		Use:   "diff FOLDER[:CELL] FOLDER[:CELL]",
+		Short: "Show what two cells do differently",
+		Long: `Compare what was seen on two cells, of one report or of two, scenario by scenario:
+answers, messages, access reviews, audit fields and counters. What is made up anew
+in every run (names, IDs, times) does not count.
+
+Exit codes: 0 no difference, 1 some, 2 bad usage.`,
+		Example: `  authzconf run --kubernetes 1.36,1.37 --gate on --report-dir out
+  authzconf report diff out:1.36-gate-on out:1.37-gate-on`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
+			if err != nil {
+				return err
+			}
+			printDiff(c.OutOrStdout(), d, whole)
+			if len(d.Changed) > 0 {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&whole, "whole", false, "print the lines that are the same, too")
+	return c
+}
+
+func printDiff(w io.Writer, d *reports.BehaviourDiff, whole bool) {
+	for _, s := range d.Changed {
+		_, _ = fmt.Fprintln(w, s.Scenario)
+		if s.A != s.B {
+			_, _ = fmt.Fprintf(w, "  %s on %s, %s on %s\n", s.A, d.A, s.B, d.B)
+		}
+		for _, l := range s.Lines {
+			if whole || !strings.HasPrefix(l, "  ") {
+				_, _ = fmt.Fprintln(w, "  "+l)
+			}
+		}
+	}
+	_, _ = fmt.Fprintf(w, "%d scenarios ran on both, %d of them differ; %d ran only on %s (-), %d only on %s (+)\n",
+		d.Compared, len(d.Changed), len(d.OnlyA), d.A, len(d.OnlyB), d.B)
+}

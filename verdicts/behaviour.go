@@ -1,0 +1,82 @@
+package verdicts
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// serverMade matches what an API server makes up anew each time: the IDs of
+// objects and of credentials.
+var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// Behaviour is what a target did in a scenario, a line per thing seen, with the
+// scenario's own names and without what is made up anew in every run. Two cells
+// that behave alike give the same lines.
+func Behaviour(e *Evidence) []string {
+	back := make(map[string]string, len(e.Names))
+	for name, unique := range e.Names {
+		back[unique] = name
+	}
+	plain := func(s string) string {
+		return serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>")
+	}
+	var lines []string
+	for _, p := range e.Problems {
+		lines = append(lines, "problem: "+plain(p.Text))
+	}
+	for i := range e.Steps {
+		for _, l := range stepBehaviour(&e.Steps[i]) {
+			lines = append(lines, fmt.Sprintf("step %d: %s", e.Steps[i].Step, plain(l)))
+		}
+	}
+	return lines
+}
+
+// reviewBehaviour renders reviews in order, but for runs of extra checks: their
+// keys come from a Go map, so their order is made up anew as well.
+func reviewBehaviour(decided []Decided) []string {
+	var lines []string
+	extras := 0 // length of the run of extra checks at the end of lines
+	for _, d := range decided {
+		lines = append(lines, "review: "+renderUser(reviewUser(d.Spec))+" "+RenderReview(Describe(d)))
+		if a := d.Spec.ResourceAttributes; a != nil && a.Resource == "userextras" {
+			extras++
+			slices.Sort(lines[len(lines)-extras:])
+			continue
+		}
+		extras = 0
+	}
+	return lines
+}
+
+func stepBehaviour(o *Observation) []string {
+	answer := fmt.Sprintf("answer %d", o.Response.Code)
+	if st := StatusOf(o.Response); st != nil && st.Message != "" {
+		answer += ": " + st.Message
+	}
+	lines := []string{o.Request.Method + " " + o.Request.URL, answer}
+	decided, stray := Fold(o.Reviews)
+	lines = append(lines, reviewBehaviour(decided)...)
+	for _, r := range stray {
+		lines = append(lines, "stray review: "+describe(r.Spec))
+	}
+	if ev := AuditOf(o); ev != nil {
+		if u := ev.ImpersonatedUser; u != nil {
+			lines = append(lines, "audit: impersonated "+renderUser(auditUser(u.Username, u.UID, u.Groups, u.Extra)))
+		}
+		if m := ev.AuthenticationMetadata; m != nil {
+			lines = append(lines, "audit: constraint "+m.ImpersonationConstraint)
+		}
+		lines = append(lines, "audit: decision "+quote(ev.Annotations[decisionAnnotation]))
+	}
+	for _, m := range o.Metrics {
+		if !strings.HasSuffix(m.Name, "_duration_seconds_count") {
+			lines = append(lines, fmt.Sprintf("metric: %s{mode=%q,decision=%q} +%d", m.Name, m.Mode, m.Decision, m.Delta))
+		}
+	}
+	return lines
+}

@@ -119,6 +119,8 @@ func (b *binder) grant(g Grant) Grant {
 func (b *binder) step(st Step) Step {
 	st.Request = copyPtr(st.Request, b.request)
 	st.Expect = copyPtr(st.Expect, b.expect)
+	st.Kubectl = copyPtr(st.Kubectl, b.kubectl)
+	st.ExpectClient = copyPtr(st.ExpectClient, b.expectClient)
 	return st
 }
 
@@ -126,18 +128,19 @@ func (b *binder) request(r Request) Request {
 	r.Impersonate = copyPtr(r.Impersonate, func(i Impersonate) Impersonate {
 		return Impersonate{User: b.str(i.User), UID: b.str(i.UID), Groups: b.list(i.Groups), Extra: b.lists(i.Extra)}
 	})
+	r.Headers = copyList(r.Headers, b.header)
 	r.Namespace, r.Name, r.Path = b.str(r.Namespace), b.str(r.Name), b.str(r.Path)
 	r.FieldSelector, r.LabelSelector = b.str(r.FieldSelector), b.str(r.LabelSelector)
 	r.Query = copyMap(r.Query, b.str)
 	r.Body = b.manifest(r.Body)
+	r.Operations = copyList(r.Operations, b.object)
 	return r
 }
 
 func (b *binder) expect(e Expect) Expect {
-	e.Message = b.str(e.Message)
-	e.User = copyPtr(e.User, func(u User) User {
-		return User{Name: b.str(u.Name), UID: b.str(u.UID), Groups: b.list(u.Groups), Extra: b.lists(u.Extra)}
-	})
+	e.Message, e.MessageMatches = b.str(e.Message), b.str(e.MessageMatches)
+	e.User = copyPtr(e.User, b.user)
+	e.Backend = copyList(e.Backend, b.user)
 	e.Reviews = copyList(e.Reviews, b.review)
 	e.Audit = copyPtr(e.Audit, func(a AuditExpect) AuditExpect {
 		return AuditExpect{
@@ -146,10 +149,19 @@ func (b *binder) expect(e Expect) Expect {
 			Decision:         copyPtr(a.Decision, same),
 		}
 	})
-	e.Metrics = copyPtr(e.Metrics, func(m MetricsExpect) MetricsExpect {
-		return MetricsExpect{Attempts: slices.Clone(m.Attempts), Authorizations: slices.Clone(m.Authorizations)}
+	e.Metrics = copyPtr(e.Metrics, cloneMetrics)
+	e.OneOf = copyList(e.OneOf, func(a Alternative) Alternative {
+		return Alternative{Message: b.str(a.Message), Reviews: copyList(a.Reviews, b.review), Metrics: copyPtr(a.Metrics, cloneMetrics)}
 	})
 	return e
+}
+
+func cloneMetrics(m MetricsExpect) MetricsExpect {
+	return MetricsExpect{Attempts: slices.Clone(m.Attempts), Authorizations: slices.Clone(m.Authorizations)}
+}
+
+func (b *binder) user(u User) User {
+	return User{Name: b.str(u.Name), UID: b.str(u.UID), Groups: b.list(u.Groups), Extra: b.lists(u.Extra)}
 }
 
 func (b *binder) review(r Review) Review {

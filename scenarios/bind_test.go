@@ -78,11 +78,11 @@ func walkStrings(v reflect.Value, path string, fn func(path, text string)) {
 // keptFields are those that Bind must not change. A field that is new in the
 // format is expected to be renamed until it is listed here.
 var keptFields = regexp.MustCompile(`^(ID|File|Digest|Description|Source\..*|Level|Documented|Requires\..*|Twin|Fixtures|Suffix|.*\.key|` +
-	`Grants\.(ID|Verbs|APIGroups|Resources)|` +
-	`Steps\.(Name|Grant|Revoke)|` +
-	`Steps\.Request\.(By|Verb|APIGroup|Version|Resource|Subresource)|` +
-	`Steps\.Expect\.(Outcome|Audit\..*|Metrics\..*)|` +
-	`Steps\.Expect\.Reviews(\.Unordered)*\.(By|Verb|Group|Version|Resource|Subresource|Decision))$`)
+	`(Grants|Policy\.For)\.(ID|Verbs|APIGroups|Resources)|Policy\.Answer|` +
+	`Steps\.(Name|Grant|Revoke|Reload|Kubectl\.By|ExpectClient\.Requests\.Method)|` +
+	`Steps\.Request\.(By|Verb|APIGroup|Version|Resource|Subresource|Patch|Upgrade|Headers\.(Name|Hex))|` +
+	`Steps\.(Expect|ExpectClient\.Requests\.Expect)(\.OneOf)?\.(Outcome|Audit\..*|Metrics\..*|` +
+	`Reviews(\.Unordered)*\.(By|Verb|Group|Version|Resource|Subresource|Decision)))$`)
 
 func TestBindRenamesEveryString(t *testing.T) {
 	s := &scenarios.Scenario{}

@@ -111,8 +111,8 @@ func (c *checker) requestors() {
 	c.missing(at("requestors"), len(c.s.Requestors) == 0, "at least one requestor")
 	used := map[string]bool{}
 	for _, st := range c.s.Steps {
-		if st.Request != nil {
-			used[st.Request.By] = true
+		if r := st.Sent(); r != nil {
+			used[r.By] = true
 		}
 	}
 	for _, alias := range slices.Sorted(maps.Keys(c.s.Requestors)) {
@@ -132,8 +132,12 @@ func (c *checker) requestor(r Requestor, path []any) {
 	switch {
 	case r.User != "" && sa != nil:
 		c.fail(path, "the requestor has both user and serviceAccount (expected exactly one)")
-	case r.User == "" && sa == nil:
+	case r.Anonymous && (r.User != "" || sa != nil):
+		c.fail(path, "the requestor is anonymous and has a name (expected one of the two)")
+	case r.User == "" && sa == nil && !r.Anonymous:
 		c.fail(path, "the requestor has neither user nor serviceAccount (expected exactly one)")
+	case r.Anonymous && (r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0):
+		c.fail(path, "uid, groups and extra are given with anonymous (expected them with user only)")
 	case sa != nil && (r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0):
 		c.fail(path, "uid, groups and extra are given with serviceAccount (expected them with user only; a token has its own)")
 	}

@@ -32,7 +32,7 @@ func (c *checker) steps() {
 	}
 	for i, st := range c.s.Steps {
 		path := at("steps", i)
-		if st.Request != nil {
+		if st.Sent() != nil {
 			requests++
 		}
 		if !c.src.failedAt(path) {
@@ -45,7 +45,14 @@ func (c *checker) steps() {
 		if st.Expect != nil {
 			c.expect(st.Expect, extend(path, "expect"))
 		}
+		if st.Kubectl != nil {
+			c.kubectl(st.Kubectl, extend(path, "kubectl"))
+		}
+		if st.ExpectClient != nil {
+			c.expectClient(st.ExpectClient, extend(path, "expectClient"))
+		}
 	}
+	c.reloads()
 	if len(c.s.Steps) > 0 && requests == 0 {
 		c.fail(at("steps"), "no step sends a request (expected at least one)")
 	}
@@ -57,23 +64,26 @@ func (c *checker) action(st Step, path []any) {
 	for _, a := range []struct {
 		name string
 		set  bool
-	}{{"request", st.Request != nil}, {"wait", st.Wait != 0}, {"grant", st.Grant != ""}, {"revoke", st.Revoke != ""}} {
+	}{{"request", st.Request != nil}, {"kubectl", st.Kubectl != nil}, {"wait", st.Wait != 0}, {"grant", st.Grant != ""}, {"revoke", st.Revoke != ""}, {"reload", st.Reload != ""}} {
 		if a.set {
 			actions = append(actions, a.name)
 		}
 	}
 	switch len(actions) {
 	case 0:
-		c.fail(path, "the step has no action (expected exactly one of request, wait, grant, revoke)")
+		c.fail(path, "the step has no action (expected exactly one of request, kubectl, wait, grant, revoke, reload)")
 	case 1:
 	default:
-		c.fail(path, "the step has %s (expected exactly one of request, wait, grant, revoke)", strings.Join(actions, " and "))
+		c.fail(path, "the step has %s (expected exactly one of request, kubectl, wait, grant, revoke, reload)", strings.Join(actions, " and "))
 	}
 	if st.Request != nil && st.Expect == nil {
 		c.fail(path, "the request has no expect (expected at least an outcome)")
 	}
 	if st.Request == nil && st.Expect != nil {
 		c.fail(extend(path, "expect"), "expect is given without a request (expected both)")
+	}
+	if (st.Kubectl == nil) != (st.ExpectClient == nil) {
+		c.fail(path, "only one of kubectl and expectClient is given (expected both)")
 	}
 	if w := time.Duration(st.Wait); w < 0 || w > maxWait {
 		c.fail(extend(path, "wait"), "wait is %s (expected more than 0s and at most %s)", w, maxWait)
@@ -112,6 +122,8 @@ func (c *checker) request(r *Request, path []any) {
 	if _, known := c.s.Requestors[r.By]; !known && r.By != "" && !c.src.failedAt(at("requestors")) {
 		c.fail(extend(path, "by"), "by is %q, which is no requestor (expected one of their aliases)", r.By)
 	}
+	c.headers(r, path)
+	c.wire(r, path)
 	c.missing(extend(path, "verb"), r.Verb == "", "a verb")
 	resource := r.APIGroup != "" || r.Version != "" || r.Resource != "" || r.Subresource != "" || r.Namespace != "" || r.Name != ""
 	switch {
@@ -166,18 +178,22 @@ func (c *checker) expect(e *Expect, path []any) {
 	if a := e.Audit; a != nil && a.Decision != nil {
 		enum(c, extend(path, "audit", "decision"), *a.Decision, "allow", "forbid")
 	}
-	if m := e.Metrics; m != nil {
-		c.deltas(m.Attempts, extend(path, "metrics", "attempts"))
-		c.deltas(m.Authorizations, extend(path, "metrics", "authorizations"))
+	for i, u := range e.Backend {
+		c.missing(extend(path, "backend", i, "name"), u.Name == "", "the name of the user that the backend was told of")
 	}
+	if e.Backend != nil && !slices.Contains(c.s.Requires.Capabilities, Aggregation) {
+		c.fail(extend(path, "backend"), "backend is given without the capability aggregation (expected it in requires)")
+	}
+	c.metrics(e.Metrics, path)
+	c.alternatives(e, path)
 }
 
-var outcomes = []Outcome{Allowed, ImpersonationForbidden, RequestForbidden, EscalationForbidden, BadRequest, Unauthenticated, ServerError}
+var outcomes = []Outcome{Allowed, ImpersonationForbidden, RequestForbidden, EscalationForbidden, BadRequest, Unauthenticated, HeadersTooLarge, ServerError}
 
 // denials are the outcomes that need a twin. The other refusals may have one.
 var (
 	denials  = []Outcome{ImpersonationForbidden, RequestForbidden, EscalationForbidden, BadRequest}
-	refusals = append(slices.Clone(denials), Unauthenticated, ServerError)
+	refusals = append(slices.Clone(denials), Unauthenticated, HeadersTooLarge, ServerError)
 )
 
 // codeFits tells whether an outcome can have a status code. What comes after an
@@ -190,6 +206,8 @@ func codeFits(o Outcome, code int) bool {
 		return code == 400
 	case Unauthenticated:
 		return code == 401
+	case HeadersTooLarge:
+		return code == 431
 	case ServerError:
 		return code >= 500 && code <= 599
 	case Allowed:
@@ -204,6 +222,8 @@ func codeFor(o Outcome) string {
 		return "400"
 	case Unauthenticated:
 		return "401"
+	case HeadersTooLarge:
+		return "431"
 	case ServerError:
 		return "500 to 599"
 	case Allowed:

@@ -19,6 +19,9 @@ const (
 	BadRequest Outcome = "badRequest"
 	// Unauthenticated: 401.
 	Unauthenticated Outcome = "unauthenticated"
+	// HeadersTooLarge: 431 by the HTTP server, before anything else: nothing is
+	// authenticated, and there is no audit event.
+	HeadersTooLarge Outcome = "headersTooLarge"
 	// ServerError: 5xx before the request was authorized.
 	ServerError Outcome = "serverError"
 )
@@ -32,15 +35,32 @@ type Expect struct {
 	Code int `json:"code,omitempty" yaml:"code,omitempty"`
 	// Message is the whole message of the answered Status.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
+	// MessageMatches is a regular expression for the whole message, where a part of
+	// it is not known before: the address of a webhook, for example.
+	MessageMatches string `json:"messageMatches,omitempty" yaml:"messageMatches,omitempty"`
 	// User is the resulting user: who the request was authorized as. It is
 	// judged against the final access review and the audit event.
 	User *User `json:"user,omitempty" yaml:"user,omitempty"`
 	// Reviews are the access reviews that the request caused, in order, the
 	// final one of the impersonated user included.
 	Reviews []Review `json:"reviews,omitzero" yaml:"reviews,omitempty"`
+	// Backend are the users that the aggregated API server was told of, one for
+	// each request that reached it. [] means that none did.
+	Backend []User `json:"backend,omitzero" yaml:"backend,omitempty"`
 	// Audit is about the request's audit event.
 	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty"`
 	// Metrics is about the impersonation counters of the API server.
+	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty"`
+	// OneOf are alternatives, of which one must be seen whole, where the API server
+	// does not always do the same. They state what Message, Reviews and Metrics
+	// otherwise do, all of them the same fields.
+	OneOf []Alternative `json:"oneOf,omitempty" yaml:"oneOf,omitempty"`
+}
+
+// Alternative is one of several things that may be seen.
+type Alternative struct {
+	Message string         `json:"message,omitempty" yaml:"message,omitempty"`
+	Reviews []Review       `json:"reviews,omitzero" yaml:"reviews,omitempty"`
 	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty"`
 }
 

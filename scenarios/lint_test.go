@@ -209,6 +209,15 @@ var stepRules = []edit{
 	{"list with a name", "resource: pods,", "resource: pods, name: web,"},
 	{"get without a name", "verb: list", "verb: get"},
 	{"create with a name", "verb: list, resource: pods", "verb: create, name: web, resource: pods"},
+	{"patch type with another verb", "resource: pods,", "resource: pods, patch: apply,"},
+	{"unknown patch type", "verb: list, resource: pods", "verb: patch, name: web, patch: json6902, resource: pods"},
+	{"JSON patch without operations", "verb: list, resource: pods", "verb: patch, name: web, patch: json, resource: pods"},
+	{"operations and body", "verb: list, resource: pods", "verb: patch, name: web, patch: json, operations: [{op: remove, path: /x}], body: {a: b}, resource: pods"},
+	{"unknown upgrade", "resource: pods,", "resource: pods, upgrade: h2c,"},
+	{"kubectl without its expectations", "- wait: 10s", "- kubectl: {by: agent, args: [version]}"},
+	{"kubectl by a user", "- wait: 10s", "- kubectl: {by: agent, args: [version]}\n    expectClient: {exitCode: 0, requests: []}"},
+	{"kubectl by nobody, with nothing", "- wait: 10s", "- kubectl: {args: []}\n    expectClient: {}"},
+	{"kubectl's flags", "- wait: 10s", "- kubectl: {by: x, args: [get, pods, -n, x, --as, bob, --token=x]}\n    expectClient: {exitCode: 0, requests: [{method: FETCH, path: api, expect: {code: 200}}]}"},
 	{"create of a subresource", "verb: list, resource: pods", "verb: create, name: web, resource: pods, subresource: exec"},
 }
 

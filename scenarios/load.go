@@ -207,7 +207,7 @@ func (s *source) parseOne(raw []byte) bool {
 
 // loadFixtures decodes the scenario's fixtures into its manifests.
 func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
-	if chain := f.scenario.Requires.Chain; chain != "" {
+	for _, chain := range f.scenario.chains() {
 		raw, err := readFile(l.fixtures.fs, chainFile(chain))
 		if err != nil {
 			f.source.failAt([]any{"requires", "chain"}, "chain %q %s", chain, err)

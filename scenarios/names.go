@@ -113,8 +113,8 @@ func (s *Scenario) findNames() []foundName {
 		f.user(r.For.Subject.Group, "policy", i, "for", "subject", "group")
 	}
 	for i, st := range s.Steps {
-		if st.Request != nil {
-			f.request(st.Request, "steps", i, "request")
+		if r := st.Sent(); r != nil {
+			f.request(r, "steps", i, "request")
 		}
 	}
 	return f.found
@@ -143,6 +143,11 @@ func (f *nameFinder) request(r *Request, path ...any) {
 	f.add(namespaceName, r.Namespace, extend(path, "namespace")...)
 	if r.Impersonate != nil {
 		f.user(r.Impersonate.User, extend(path, "impersonate", "user")...)
+	}
+	for i, h := range r.Headers {
+		if isUserHeader(h) && h.Repeat == 0 {
+			f.user(h.Value, extend(path, "headers", i, "value")...)
+		}
 	}
 	if r.Body != nil {
 		f.manifest(r.Body, extend(path, "body")...)

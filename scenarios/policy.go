@@ -22,8 +22,12 @@ const (
 	AnswerAllow     PolicyAnswer = "allow"
 	AnswerDeny      PolicyAnswer = "deny"
 	AnswerNoOpinion PolicyAnswer = "noOpinion"
+	// AnswerBoth is a review that allows and denies.
+	AnswerBoth PolicyAnswer = "both"
 	// AnswerError is HTTP 500 with the reason as body.
 	AnswerError PolicyAnswer = "error"
+	// AnswerForbidden is HTTP 403 with the reason as body.
+	AnswerForbidden PolicyAnswer = "forbidden"
 	// AnswerGarbage is HTTP 200 with HTML.
 	AnswerGarbage PolicyAnswer = "garbage"
 	// AnswerSilence is nothing until the API server gives up.
@@ -42,8 +46,8 @@ func (c *checker) policy() {
 	}
 	for i, r := range c.s.Policy {
 		path := at("policy", i)
-		c.missing(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, error, garbage, silence")
-		enum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerError, AnswerGarbage, AnswerSilence)
+		c.missing(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, both, error, forbidden, garbage, silence")
+		enum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerBoth, AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence)
 		if r.For.ID != "" {
 			c.fail(extend(path, "for"), "a rule has no id (expected it in grants only)")
 		}
@@ -54,7 +58,7 @@ func (c *checker) policy() {
 // samePolicy says whether the webhook answers both scenarios alike.
 func samePolicy(a, b *Scenario) bool {
 	return a.Requires.Chain == b.Requires.Chain && slices.EqualFunc(a.Policy, b.Policy, func(x, y PolicyRule) bool {
-		return x.Answer == y.Answer && slices.Equal(x.For.Verbs, y.For.Verbs) && slices.Equal(x.For.Resources, y.For.Resources) &&
+		return x.Answer == y.Answer && x.For.Subject == y.For.Subject && slices.Equal(x.For.Verbs, y.For.Verbs) && slices.Equal(x.For.Resources, y.For.Resources) &&
 			slices.Equal(x.For.APIGroups, y.For.APIGroups) && slices.Equal(x.For.Names, y.For.Names) && x.For.Namespace == y.For.Namespace
 	})
 }
@@ -62,12 +66,26 @@ func samePolicy(a, b *Scenario) bool {
 // chainFile is where the fixtures folder says what a chain is.
 func chainFile(name string) string { return "chains/" + name + ".yaml" }
 
+// chains are those that the scenario meets, each once, the first one first.
+func (s *Scenario) chains() []string {
+	var names []string
+	if s.Requires.Chain != "" {
+		names = append(names, s.Requires.Chain)
+	}
+	for _, st := range s.Steps {
+		if st.Reload != "" && !slices.Contains(names, st.Reload) {
+			names = append(names, st.Reload)
+		}
+	}
+	return names
+}
+
 // FixtureFiles are all files of the fixtures folder that the scenario depends
 // on: its fixtures and its chain.
 func (s *Scenario) FixtureFiles() []string {
 	files := slices.Clone(s.Fixtures)
-	if s.Requires.Chain != "" {
-		files = append(files, chainFile(s.Requires.Chain))
+	for _, chain := range s.chains() {
+		files = append(files, chainFile(chain))
 	}
 	return files
 }

@@ -118,11 +118,14 @@ const (
 	Tokens Capability = "tokens"
 	// RBAC: grants can be given as RBAC objects.
 	RBAC Capability = "rbac"
+	// Aggregation: an aggregated API, things of conformance.authzconf.dev/v1, is
+	// served by the harness, which sees what arrives there.
+	Aggregation Capability = "aggregation"
 )
 
 // AllCapabilities lists every capability, in the order they are documented.
 func AllCapabilities() []Capability {
-	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC}
+	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC, Aggregation}
 }
 
 // Requires selects targets.
@@ -148,7 +151,8 @@ type Requires struct {
 	Capabilities []Capability `json:"capabilities,omitempty" yaml:"capabilities,omitempty"`
 }
 
-// Requestor authenticates. Exactly one of User and ServiceAccount is set.
+// Requestor authenticates. Exactly one of User, ServiceAccount and Anonymous is
+// set.
 type Requestor struct {
 	// User is an arbitrary user, through a request-header client certificate.
 	User string `json:"user,omitempty" yaml:"user,omitempty"`
@@ -159,6 +163,9 @@ type Requestor struct {
 	Extra  map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 	// ServiceAccount is a real ServiceAccount with a token of its own.
 	ServiceAccount *ServiceAccount `json:"serviceAccount,omitempty" yaml:"serviceAccount,omitempty"`
+	// Anonymous sends no credentials. All scenarios share this requestor, and with
+	// it the API server's memory of who impersonated how.
+	Anonymous bool `json:"anonymous,omitempty" yaml:"anonymous,omitempty"`
 }
 
 // ServiceAccount is a requestor with a TokenRequest token.
@@ -180,6 +187,9 @@ type ServiceAccount struct {
 func (r Requestor) Username() string {
 	if r.ServiceAccount != nil {
 		return "system:serviceaccount:" + r.ServiceAccount.Namespace + ":" + r.ServiceAccount.Name
+	}
+	if r.Anonymous {
+		return "system:anonymous"
 	}
 	return r.User
 }
@@ -217,13 +227,17 @@ type Subject struct {
 	Group string `json:"group,omitempty" yaml:"group,omitempty"`
 }
 
-// Step is one action. Exactly one of Request, Wait, Grant and Revoke is set.
+// Step is one action. Exactly one of Request, Kubectl, Wait, Grant, Revoke and
+// Reload is set.
 type Step struct {
 	// Name is shown in reports; left out, the request is.
 	Name string `json:"name,omitempty" yaml:"name,omitempty"`
 	// Request is sent by a requestor; Expect says what must be seen.
 	Request *Request `json:"request,omitempty" yaml:"request,omitempty"`
 	Expect  *Expect  `json:"expect,omitempty" yaml:"expect,omitempty"`
+	// Kubectl is run by a requestor; ExpectClient says what must be seen.
+	Kubectl      *Kubectl      `json:"kubectl,omitempty" yaml:"kubectl,omitempty"`
+	ExpectClient *ClientExpect `json:"expectClient,omitempty" yaml:"expectClient,omitempty"`
 	// Wait lets time pass since the previous request was answered, for example
 	// "10500ms". Waits of different scenarios overlap.
 	Wait Duration `json:"wait,omitzero" yaml:"wait,omitempty"`
@@ -231,6 +245,9 @@ type Step struct {
 	Grant string `json:"grant,omitempty" yaml:"grant,omitempty"`
 	// Revoke takes the grant of that ID away.
 	Revoke string `json:"revoke,omitempty" yaml:"revoke,omitempty"`
+	// Reload puts another authorizer chain, a file of fixtures/chains without
+	// ".yaml", in place of the one that is in force, in the running API server.
+	Reload string `json:"reload,omitempty" yaml:"reload,omitempty"`
 }
 
 // Request is one API request, in the words of authorization. The HTTP method
@@ -240,6 +257,10 @@ type Request struct {
 	By string `json:"by" yaml:"by"`
 	// Impersonate holds the impersonation headers. Left out, none is sent.
 	Impersonate *Impersonate `json:"impersonate,omitempty" yaml:"impersonate,omitempty"`
+	// Headers are further header lines, sent behind those of Impersonate as they
+	// are written. A request that has any is sent by HTTP/1.1, which keeps the case
+	// of names.
+	Headers []Header `json:"headers,omitempty" yaml:"headers,omitempty"`
 	// Verb is the request verb: get, list, watch, create, update, patch, delete,
 	// deletecollection. With Path it is the HTTP method in lower case.
 	Verb string `json:"verb" yaml:"verb"`
@@ -261,6 +282,13 @@ type Request struct {
 	Query map[string]string `json:"query,omitempty" yaml:"query,omitempty"`
 	// Body is sent as JSON.
 	Body map[string]any `json:"body,omitempty" yaml:"body,omitempty"`
+	// Patch says what kind of patch the body is; left out, a merge patch.
+	Patch PatchType `json:"patch,omitempty" yaml:"patch,omitempty"`
+	// Operations are the body of a JSON patch.
+	Operations []map[string]any `json:"operations,omitempty" yaml:"operations,omitempty"`
+	// Upgrade asks for another protocol on the connection, as kubectl exec does. A
+	// connection that is upgraded is hung up at once.
+	Upgrade Upgrade `json:"upgrade,omitempty" yaml:"upgrade,omitempty"`
 }
 
 // Impersonate is what the impersonation headers carry.

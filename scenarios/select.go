@@ -65,9 +65,10 @@ func (s *Scenario) Needs() []Capability {
 		need[c] = true
 	}
 	for _, r := range s.Requestors {
-		if r.ServiceAccount != nil {
+		switch {
+		case r.ServiceAccount != nil:
 			need[Tokens] = true
-		} else {
+		case !r.Anonymous:
 			need[RequestHeader] = true
 		}
 	}

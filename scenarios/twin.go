@@ -25,7 +25,7 @@ import (
 
 // respects compares a denied request with a twin's allowed one.
 func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
-	r, a := s.Steps[denied].Request, t.Steps[allowed].Request
+	r, a := s.Steps[denied].Sent(), t.Steps[allowed].Sent()
 	var out []string
 	differ := func(what string, equal bool) {
 		if !equal {
@@ -35,11 +35,11 @@ func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
 	differ("gate", s.Requires.Gate == t.Requires.Gate || s.Requires.Gate == GateAny || t.Requires.Gate == GateAny)
 	differ("requestor", reflect.DeepEqual(s.Requestors[r.By], t.Requestors[a.By]))
 	differ("authorizer chain", samePolicy(s, t))
-	sameHeaders := reflect.DeepEqual(r.Impersonate, a.Impersonate)
+	sameHeaders := reflect.DeepEqual(r.Impersonate, a.Impersonate) && reflect.DeepEqual(r.Headers, a.Headers)
 	differ("impersonation headers", sameHeaders)
 	differ("request", reflect.DeepEqual(bare(r), bare(a)) || !sameHeaders && reflect.DeepEqual(generic(r), generic(a)))
-	outcome := s.Steps[denied].Expect.Outcome
-	both := outcome == RequestForbidden && r.Impersonate != nil && a.Impersonate != nil
+	outcome := s.Steps[denied].outcome()
+	both := outcome == RequestForbidden && r.WantedUser() != "" && a.WantedUser() != ""
 	differ("permissions", outcome == BadRequest || slices.Equal(s.permissionsAt(denied, both), t.permissionsAt(allowed, both)))
 	if len(out) == 0 && (s.Requires.Kubernetes != t.Requires.Kubernetes || s.Requires.Binary != t.Requires.Binary) {
 		out = append(out, "versions")
@@ -51,7 +51,7 @@ func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
 // is v1.
 func bare(r *Request) Request {
 	out := *r
-	out.By, out.Impersonate = "", nil
+	out.By, out.Impersonate, out.Headers = "", nil, nil
 	if out.Version == "" && out.Path == "" {
 		out.Version = "v1"
 	}
@@ -87,19 +87,27 @@ func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 			grants = append(grants, g)
 		}
 	}
-	r := s.Steps[step].Request
+	r := s.Steps[step].Sent()
 	requestor := s.Requestors[r.By]
 	set := map[string]bool{}
 	addPermissions(set, "requestor", grants, requestor.Username(), requestor.Groups)
-	if impersonated && r.Impersonate != nil {
-		addPermissions(set, "impersonated", grants, r.Impersonate.User, r.Impersonate.Groups)
+	if impersonated {
+		var groups []string
+		if r.Impersonate != nil {
+			groups = r.Impersonate.Groups
+		}
+		addPermissions(set, "impersonated", grants, r.WantedUser(), groups)
 	}
 	return slices.Sorted(maps.Keys(set))
 }
 
 // addPermissions adds the single permissions that a user has by grants.
 func addPermissions(set map[string]bool, who string, grants []Grant, user string, groups []string) {
-	groups = append([]string{"system:authenticated"}, groups...)
+	if user == "system:anonymous" {
+		groups = append([]string{"system:unauthenticated"}, groups...)
+	} else {
+		groups = append([]string{"system:authenticated"}, groups...)
+	}
 	if ns, _, ok := splitServiceAccount(user); ok {
 		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+ns)
 	}
@@ -145,7 +153,7 @@ func (s *Scenario) grantedAt(id string, step int) bool {
 func (s *Scenario) requestSteps(outcomes ...Outcome) []int {
 	var out []int
 	for i, st := range s.Steps {
-		if st.Request != nil && st.Expect != nil && slices.Contains(outcomes, st.Expect.Outcome) {
+		if st.Sent() != nil && slices.Contains(outcomes, st.outcome()) {
 			out = append(out, i)
 		}
 	}
@@ -158,7 +166,7 @@ func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	allowed := s.requestSteps(Allowed)
 	return slices.DeleteFunc(s.requestSteps(outcomes...), func(d int) bool {
 		return slices.ContainsFunc(allowed, func(a int) bool {
-			return reflect.DeepEqual(s.Steps[a].Request, s.Steps[d].Request)
+			return reflect.DeepEqual(s.Steps[a].Sent(), s.Steps[d].Sent())
 		})
 	})
 }

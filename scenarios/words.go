@@ -41,13 +41,10 @@ func (s *Scenario) words() []string {
 		}
 	}
 	for _, st := range s.Steps {
-		if r := st.Request; r != nil {
+		if r := st.Sent(); r != nil {
 			add(r.Verb, r.APIGroup, r.Resource, r.Subresource)
 		}
-		if st.Expect == nil {
-			continue
-		}
-		for _, r := range st.Expect.Reviews {
+		for _, r := range st.expectedReviews() {
 			for _, u := range append([]Review{r}, r.Unordered...) {
 				add(u.Verb, u.Group, u.Resource, u.Subresource)
 			}

@@ -54,6 +54,9 @@ func reviewBehaviour(decided []Decided) []string {
 }
 
 func stepBehaviour(o *Observation) []string {
+	if o.Client != nil {
+		return clientBehaviour(o)
+	}
 	answer := fmt.Sprintf("answer %d", o.Response.Code)
 	if st := StatusOf(o.Response); st != nil && st.Message != "" {
 		answer += ": " + st.Message
@@ -73,6 +76,7 @@ func stepBehaviour(o *Observation) []string {
 		}
 		lines = append(lines, "audit: decision "+quote(ev.Annotations[decisionAnnotation]))
 	}
+	lines = append(lines, backendBehaviour(o)...)
 	for _, m := range o.Metrics {
 		if !strings.HasSuffix(m.Name, "_duration_seconds_count") {
 			lines = append(lines, fmt.Sprintf("metric: %s{mode=%q,decision=%q} +%d", m.Name, m.Mode, m.Decision, m.Delta))

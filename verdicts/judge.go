@@ -2,6 +2,7 @@ package verdicts
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 
@@ -32,13 +33,17 @@ func judgeOnce(s *scenarios.Scenario, e *Evidence) Result {
 	seen := 0
 	for i := range bound.Steps {
 		st := &bound.Steps[i]
-		if st.Request == nil {
+		if st.Sent() == nil {
 			continue
 		}
 		if seen >= len(e.Steps) || e.Steps[seen].Step != i {
 			return j.invalid(BlameHarness, "there is no observation of step "+strconv.Itoa(i))
 		}
-		if problem := j.step(i, st, &e.Steps[seen]); problem != "" {
+		judgeStep := j.step
+		if st.Kubectl != nil {
+			judgeStep = j.client
+		}
+		if problem := judgeStep(i, st, &e.Steps[seen]); problem != "" {
 			return j.invalid(BlameHarness, fmt.Sprintf("step %d: %s", i, problem))
 		}
 		seen++
@@ -87,7 +92,7 @@ func (j *judge) notJudged(what string) {
 func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
 	v := &stepJudge{judge: j, index: i, request: st.Request, expect: st.Expect, o: o, event: AuditOf(o)}
 	v.requestor = j.s.Requestors[st.Request.By]
-	if j.has(scenarios.Audit) && v.event == nil {
+	if j.has(scenarios.Audit) && v.event == nil && o.Response.Code != http.StatusRequestHeaderFieldsTooLarge {
 		return "the audit event of the request was not found"
 	}
 	var stray []Review
@@ -105,7 +110,9 @@ func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string)
 	v.user()
 	v.reviews()
 	v.audit()
+	v.backend()
 	v.metrics()
+	v.oneOf()
 	return ""
 }
 

@@ -79,9 +79,38 @@ type Observation struct {
 	// Metrics are the increases of the impersonation series over the request;
 	// nil where the target has none.
 	Metrics []MetricSample `json:"metrics"`
+	// Backend are the requests that reached the aggregated API server meanwhile.
+	Backend []BackendRequest `json:"backend,omitempty"`
+	// Client is set where a client program was run in place of one request: what
+	// became of it. Requests are those it sent, in order, each observed as a
+	// request step is; the fields above but Request.Requestor are empty then.
+	Client   *ClientRun    `json:"client,omitempty"`
+	Requests []Observation `json:"requests,omitempty"`
 	// Sent and Answered are the times of the request.
 	Sent     time.Time `json:"sent"`
 	Answered time.Time `json:"answered"`
+}
+
+// BackendRequest is a request as it reached the aggregated API server.
+type BackendRequest struct {
+	Method string `json:"method"`
+	URL    string `json:"url"`
+	// User is what the API server's X-Remote- headers say.
+	User scenarios.User `json:"user"`
+	// Impersonation are the impersonation headers that were left.
+	Impersonation map[string][]string `json:"impersonation,omitempty"`
+}
+
+// ClientRun is one run of a client program.
+type ClientRun struct {
+	// Command is as it would be typed.
+	Command string `json:"command"`
+	// UserAgent is what the program called itself, with its version.
+	UserAgent string `json:"userAgent,omitempty"`
+	ExitCode  int    `json:"exitCode"`
+	// Stdout and Stderr are the first 64 KiB of its output.
+	Stdout string `json:"stdout,omitempty"`
+	Stderr string `json:"stderr,omitempty"`
 }
 
 // SentRequest is a request as it was sent. Authorization and request-header

@@ -56,6 +56,8 @@ func OutcomeOf(r Response) scenarios.Outcome {
 	switch {
 	case r.Code == http.StatusUnauthorized:
 		return scenarios.Unauthenticated
+	case r.Code == http.StatusRequestHeaderFieldsTooLarge:
+		return scenarios.HeadersTooLarge
 	case r.Code == http.StatusForbidden:
 		return forbiddenOutcome(message)
 	case r.Code == http.StatusBadRequest && strings.Contains(message, noUserText):

@@ -99,10 +99,14 @@ func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference
 	if want.Extra != nil {
 		check("extra", renderExtra(want.Extra), renderExtra(reviewUser(got.Spec).Extra))
 	}
-	if want.By != scenarios.ByImpersonated && v.requestor.User != "" && want.Extra == nil {
+	if want.By != scenarios.ByImpersonated && v.requestor.ServiceAccount == nil && want.Extra == nil {
+		own := "system:authenticated"
+		if v.requestor.Anonymous {
+			own = "system:unauthenticated"
+		}
 		asked := scenarios.User{
-			Name: v.requestor.User, UID: v.requestor.UID, Extra: v.requestor.Extra,
-			Groups: append(slices.Clone(v.requestor.Groups), "system:authenticated"),
+			Name: v.requestor.Username(), UID: v.requestor.UID, Extra: v.requestor.Extra,
+			Groups: append(slices.Clone(v.requestor.Groups), own),
 		}
 		check("requestor", renderUser(asked), renderUser(reviewUser(got.Spec)))
 	}

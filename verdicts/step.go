@@ -3,6 +3,7 @@ package verdicts
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,12 +27,7 @@ type stepJudge struct {
 }
 
 // impersonated is the wanted user's name; "" if nobody is impersonated.
-func (v *stepJudge) impersonated() string {
-	if v.request.Impersonate == nil {
-		return ""
-	}
-	return v.request.Impersonate.User
-}
+func (v *stepJudge) impersonated() string { return v.request.WantedUser() }
 
 // foreign finds reviews that are nobody's in this step. Requests are sent one at
 // a time, so there must be none.
@@ -80,8 +76,13 @@ func (v *stepJudge) outcome() {
 	if got == "" {
 		got = outcomeFromAudit(v.o.Response.Code, v.event)
 	}
-	if got == scenarios.RequestForbidden && v.event != nil && v.event.Annotations[decisionAnnotation] == "allow" {
-		got = scenarios.Allowed // refused behind authorization: by admission, or a handler's own check
+	if got == scenarios.RequestForbidden && v.event != nil {
+		switch decision := v.event.Annotations[decisionAnnotation]; {
+		case decision == "allow":
+			got = scenarios.Allowed // refused behind authorization: by admission, or a handler's own check
+		case decision == "" && StatusOf(v.o.Response) != nil:
+			got = scenarios.ImpersonationForbidden // refused before it, with the text of an authorizer
+		}
 	}
 	v.compare("outcome", string(v.expect.Outcome), string(got))
 	if v.event != nil {
@@ -90,13 +91,53 @@ func (v *stepJudge) outcome() {
 	if v.expect.Code != 0 {
 		v.compare("code", strconv.Itoa(v.expect.Code), strconv.Itoa(v.o.Response.Code))
 	}
-	if v.expect.Message != "" {
-		got := v.o.Response.Body
-		if st := StatusOf(v.o.Response); st != nil {
-			got = st.Message
-		}
-		v.compare("message", v.expect.Message, strings.TrimSpace(got))
+	v.message()
+}
+
+// message judges the text of the answer.
+func (v *stepJudge) message() {
+	got := v.o.Response.Body
+	if st := StatusOf(v.o.Response); st != nil {
+		got = st.Message
 	}
+	got = strings.TrimSpace(got)
+	if v.expect.Message != "" {
+		v.compare("message", v.expect.Message, got)
+	}
+	if pattern := v.expect.MessageMatches; pattern != "" {
+		want := "match for " + pattern
+		if whole, err := regexp.Compile("^(?:" + pattern + ")$"); err == nil && whole.MatchString(got) {
+			got = want
+		}
+		v.compare("message", want, got)
+	}
+}
+
+// oneOf judges the alternatives: one of them must be seen whole. Two can only be
+// seen at once where the target does not show what tells them apart.
+func (v *stepJudge) oneOf() {
+	if v.expect.OneOf == nil {
+		return
+	}
+	want, got := fmt.Sprintf("one of %d alternatives", len(v.expect.OneOf)), "none of them"
+	for i, a := range v.expect.OneOf {
+		trial := *v
+		trial.judge = &judge{s: v.s, e: v.e}
+		trial.expect = &scenarios.Expect{Message: a.Message, Reviews: a.Reviews, Metrics: a.Metrics}
+		trial.message()
+		trial.reviews()
+		trial.metrics()
+		for _, what := range trial.result.NotJudged {
+			v.notJudged(what)
+		}
+		if len(trial.result.Differences) == 0 {
+			got = want
+			break
+		}
+		d := trial.result.Differences[0]
+		got += fmt.Sprintf("; of number %d, %s: want %s, got %s", i+1, d.Field, d.Want, d.Got)
+	}
+	v.compare("oneOf", want, got)
 }
 
 // user judges the resulting user where the target shows it: in the final access

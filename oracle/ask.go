@@ -1,0 +1,176 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// stage is one part of what a mode checks about the wanted user: the name, the
+// UID, the groups or the extra.
+type stage struct {
+	// refusals are the possible texts with which it is refused unasked.
+	refusals []string
+	// all, if given, is asked first; if it is allowed, runs are not asked.
+	all *question
+	// runs are asked in order; several are in any order.
+	runs [][]question
+}
+
+// question is a review that is not asked yet.
+type question struct {
+	mode Mode
+	user scenarios.User
+	Attributes
+}
+
+// verdict is what asking comes to.
+type verdict struct {
+	segments []Segment
+	messages []string // of the denial
+	refused  bool
+}
+
+// asker puts questions to a server.
+type asker struct {
+	*Server
+	// by says whose permission is asked.
+	by scenarios.By
+	// plain is for the filter of servers without the gate, which does not go on
+	// after an error, and leaves its text out.
+	plain bool
+}
+
+// ask asks one question.
+func (k asker) ask(q question) Review {
+	spec := q.review(q.user)
+	r := Review{By: k.by, Mode: q.mode, Spec: spec}
+	r.Answer, r.Hidden = k.authorize(spec)
+	if k.plain && r.Answer.Err != "" {
+		r.Answer.Decision = scenarios.NoOpinion
+	}
+	if !r.Allowed() {
+		r.text = k.denial(r)
+	}
+	return r
+}
+
+// stages goes through the stages until one is denied.
+func (k asker) stages(list []stage) (v verdict) {
+	for _, st := range list {
+		if v.messages = k.stage(st, &v); len(v.messages) > 0 {
+			return v
+		}
+	}
+	return v
+}
+
+// stage returns the possible texts of a denial.
+func (k asker) stage(st stage, v *verdict) (messages []string) {
+	if len(st.refusals) > 0 {
+		v.refused = true
+		return st.refusals
+	}
+	if st.all != nil {
+		r := k.ask(*st.all)
+		v.segments = append(v.segments, Segment{Runs: [][]Review{{r}}})
+		if r.Allowed() {
+			return nil
+		}
+	}
+	var segment Segment
+	for _, run := range st.runs {
+		var asked []Review
+		for _, q := range run {
+			r := k.ask(q)
+			asked = append(asked, r)
+			if !r.Allowed() {
+				messages = append(messages, r.text)
+				break
+			}
+		}
+		segment.Runs = append(segment.Runs, asked)
+	}
+	if len(segment.Runs) > 0 {
+		v.segments = append(v.segments, segment)
+	}
+	return distinct(messages)
+}
+
+func distinct(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// unknownText stands for the text of a denial that the model does not know.
+const unknownText = "\x00"
+
+// denial is the text of a 403: the error's text first, as checkAuthorization of
+// the filter with the gate on has it.
+func (k asker) denial(r Review) string {
+	why := r.Answer.Reason
+	switch {
+	case k.plain || r.Answer.Err == "":
+	case r.Answer.vague:
+		return unknownText
+	case why != "":
+		why = r.Answer.Err + ": " + why
+	default:
+		why = r.Answer.Err
+	}
+	return forbidden(r.Spec, why)
+}
+
+// sanitizer is that of
+// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
+
+// forbidden is the text of ForbiddenStatusError and forbiddenMessage (the same
+// file), in NewForbidden of k8s.io/apimachinery/pkg/api/errors.
+func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) string {
+	if reason != "" {
+		reason = ": " + reason
+	}
+	a := spec.ResourceAttributes
+	if a == nil {
+		n := spec.NonResourceAttributes
+		return "forbidden: " + sanitizer.Replace(fmt.Sprintf("User %q cannot %s path %q", spec.User, n.Verb, n.Path)) + reason
+	}
+	resource, where := a.Resource, "at the cluster scope"
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	if a.Namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", a.Namespace)
+	}
+	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", spec.User, a.Verb, resource, a.Group, where)
+	return statusForbidden(a.Group, a.Resource, a.Name, sanitizer.Replace(text)+reason)
+}
+
+// statusForbidden is NewForbidden of k8s.io/apimachinery/pkg/api/errors.
+func statusForbidden(group, resource, name, text string) string {
+	if group != "" {
+		resource += "." + group
+	}
+	if name != "" {
+		resource += fmt.Sprintf(" %q", name)
+	}
+	return resource + " is forbidden: " + text
+}
+
+// keyRuns are the questions about extra, a run for each key.
+func keyRuns(extra map[string][]string, ask func(key, value string) question) (runs [][]question) {
+	for _, key := range slices.Sorted(maps.Keys(extra)) {
+		var run []question
+		for _, value := range extra[key] {
+			run = append(run, ask(key, value))
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}

@@ -1,0 +1,260 @@
+package cases
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Shrink makes a scenario smaller while holds stays true of it: steps, grants,
+// headers, selectors, requestors' groups and extra are left out, one after the
+// other, until nothing can be left out any more or holds was asked limit times.
+// Expectations are removed; holds has to know what is expected. The scenario
+// itself is not changed.
+func Shrink(s *scenarios.Scenario, limit int, holds func(*scenarios.Scenario) bool) *scenarios.Scenario {
+	best := Bare(s)
+	for changed := true; changed; {
+		changed = false
+		for i := 0; ; {
+			list := reductions(best)
+			if i >= len(list) {
+				break
+			}
+			candidate := list[i]
+			if !valid(candidate) || reflect.DeepEqual(candidate, best) {
+				i++
+				continue
+			}
+			if limit--; limit < 0 {
+				return best
+			}
+			if holds(candidate) {
+				best, changed = candidate, true
+				continue // what follows has moved up to i
+			}
+			i++
+		}
+	}
+	return best
+}
+
+// Bare is a copy of a scenario without expectations that shares nothing with it.
+func Bare(s *scenarios.Scenario) *scenarios.Scenario {
+	out := *s
+	out.Requestors = map[string]scenarios.Requestor{}
+	for alias, r := range s.Requestors {
+		r.Groups, r.Extra = slices.Clone(r.Groups), cloneLists(r.Extra)
+		out.Requestors[alias] = r
+	}
+	out.Grants = slices.Clone(s.Grants)
+	for i := range out.Grants {
+		g := &out.Grants[i]
+		for _, l := range lists(g) {
+			*l = slices.Clone(*l)
+		}
+	}
+	out.Steps = slices.Clone(s.Steps)
+	for i := range out.Steps {
+		st := &out.Steps[i]
+		st.Expect = nil
+		if st.Request == nil {
+			continue
+		}
+		r := *st.Request
+		if r.Impersonate != nil {
+			imp := *r.Impersonate
+			imp.Groups, imp.Extra = slices.Clone(imp.Groups), cloneLists(imp.Extra)
+			r.Impersonate = &imp
+		}
+		r.Query, r.Body = maps.Clone(r.Query), maps.Clone(r.Body)
+		st.Request = &r
+	}
+	return &out
+}
+
+func cloneLists(m map[string][]string) map[string][]string {
+	out := maps.Clone(m)
+	for k := range out {
+		out[k] = slices.Clone(out[k])
+	}
+	return out
+}
+
+func lists(g *scenarios.Grant) []*[]string {
+	return []*[]string{&g.Verbs, &g.APIGroups, &g.Resources, &g.Names, &g.NonResourceURLs}
+}
+
+// reducer collects copies of a scenario with something left out.
+type reducer struct {
+	from *scenarios.Scenario
+	out  []*scenarios.Scenario
+}
+
+// but adds a copy that edit has changed.
+func (r *reducer) but(edit func(*scenarios.Scenario)) {
+	c := Bare(r.from)
+	edit(c)
+	prune(c)
+	r.out = append(r.out, c)
+}
+
+func reductions(s *scenarios.Scenario) []*scenarios.Scenario {
+	r := &reducer{from: s}
+	for i := range s.Steps {
+		r.but(func(c *scenarios.Scenario) { c.Steps = slices.Delete(c.Steps, i, i+1) })
+	}
+	for i, g := range s.Grants {
+		r.but(func(c *scenarios.Scenario) {
+			c.Grants = slices.Delete(c.Grants, i, i+1)
+			c.Steps = slices.DeleteFunc(c.Steps, func(st scenarios.Step) bool {
+				return g.ID != "" && (st.Grant == g.ID || st.Revoke == g.ID)
+			})
+		})
+	}
+	for i, st := range s.Steps {
+		if st.Request != nil {
+			r.request(i, st.Request)
+		}
+	}
+	for i := range s.Grants {
+		r.grant(i)
+	}
+	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
+		r.requestor(alias, s.Requestors[alias])
+	}
+	return r.out
+}
+
+func (r *reducer) request(i int, q *scenarios.Request) {
+	edit := func(set func(*scenarios.Request)) {
+		r.but(func(c *scenarios.Scenario) { set(c.Steps[i].Request) })
+	}
+	if imp := q.Impersonate; imp != nil {
+		edit(func(q *scenarios.Request) { q.Impersonate = nil })
+		edit(func(q *scenarios.Request) { q.Impersonate.UID = "" })
+		for j := range imp.Groups {
+			edit(func(q *scenarios.Request) { q.Impersonate.Groups = without(q.Impersonate.Groups, j) })
+		}
+		for _, key := range slices.Sorted(maps.Keys(imp.Extra)) {
+			edit(func(q *scenarios.Request) { q.Impersonate.Extra = withoutKey(q.Impersonate.Extra, key) })
+			for j := range imp.Extra[key] {
+				edit(func(q *scenarios.Request) { q.Impersonate.Extra[key] = without(q.Impersonate.Extra[key], j) })
+			}
+		}
+	}
+	edit(func(q *scenarios.Request) { q.FieldSelector = "" })
+	edit(func(q *scenarios.Request) { q.LabelSelector = "" })
+	edit(func(q *scenarios.Request) { q.Subresource = "" })
+	edit(func(q *scenarios.Request) { q.Namespace = "" })
+	edit(func(q *scenarios.Request) { // the plainest request
+		*q = scenarios.Request{By: q.By, Impersonate: q.Impersonate, Verb: "get", Path: "/version"}
+	})
+}
+
+func (r *reducer) grant(i int) {
+	edit := func(set func(*scenarios.Grant)) {
+		r.but(func(c *scenarios.Scenario) { set(&c.Grants[i]) })
+	}
+	for n, l := range lists(&r.from.Grants[i]) {
+		if len(*l) < 2 {
+			continue
+		}
+		for j := range *l {
+			edit(func(g *scenarios.Grant) { *lists(g)[n] = slices.Delete(*lists(g)[n], j, j+1) })
+		}
+	}
+	edit(func(g *scenarios.Grant) { g.Names = nil })
+	edit(func(g *scenarios.Grant) { g.Namespace = "" })
+}
+
+func (r *reducer) requestor(alias string, q scenarios.Requestor) {
+	edit := func(set func(*scenarios.Requestor)) {
+		r.but(func(c *scenarios.Scenario) {
+			q := c.Requestors[alias]
+			set(&q)
+			c.Requestors[alias] = q
+		})
+	}
+	edit(func(q *scenarios.Requestor) { q.UID = "" })
+	for j := range q.Groups {
+		edit(func(q *scenarios.Requestor) { q.Groups = without(q.Groups, j) })
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.Extra)) {
+		edit(func(q *scenarios.Requestor) { q.Extra = withoutKey(q.Extra, key) })
+	}
+}
+
+// without is a list without one element; nil if none is left.
+func without(list []string, i int) []string {
+	if len(list) < 2 {
+		return nil
+	}
+	return slices.Delete(list, i, i+1)
+}
+
+func withoutKey(m map[string][]string, key string) map[string][]string {
+	delete(m, key)
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// prune leaves out what nothing refers to any more.
+func prune(s *scenarios.Scenario) {
+	used := map[string]bool{}
+	for _, st := range s.Steps {
+		if st.Request != nil {
+			used[st.Request.By] = true
+			if imp := st.Request.Impersonate; imp != nil && imp.User == "" && imp.UID == "" && imp.Groups == nil && imp.Extra == nil {
+				st.Request.Impersonate = nil
+			}
+		}
+	}
+	maps.DeleteFunc(s.Requestors, func(alias string, _ scenarios.Requestor) bool { return !used[alias] })
+	named := func(id string) bool {
+		return slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Grant == id || st.Revoke == id })
+	}
+	for i := range s.Grants {
+		if !named(s.Grants[i].ID) {
+			s.Grants[i].ID = ""
+		}
+	}
+	if len(s.Grants) == 0 {
+		s.Grants = nil
+	}
+}
+
+// valid tells whether the rules about steps and grants still hold.
+func valid(s *scenarios.Scenario) bool {
+	inForce := map[string]bool{}
+	for _, g := range s.Grants {
+		if g.ID != "" {
+			inForce[g.ID] = s.InForceAtStart(g.ID)
+		}
+	}
+	requests := 0
+	for _, st := range s.Steps {
+		switch {
+		case st.Request != nil:
+			requests++
+			r := st.Request
+			if r.Subresource == "" && r.Verb == "create" && r.Name != "" {
+				return false
+			}
+		case st.Grant != "":
+			if on, known := inForce[st.Grant]; !known || on {
+				return false
+			}
+			inForce[st.Grant] = true
+		case st.Revoke != "":
+			if !inForce[st.Revoke] {
+				return false
+			}
+			inForce[st.Revoke] = false
+		}
+	}
+	return requests > 0
+}

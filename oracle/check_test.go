@@ -1,0 +1,95 @@
+package oracle
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// unmodelled are the scenarios that the model cannot follow, each with the
+// reason. What is left of them is not checked at all, so the list stays short.
+var unmodelled = map[string]string{}
+
+// cells are the servers that scenarios select themselves for: each minor as its
+// own binary, and 1.37 emulating the others.
+func cells() (out []scenarios.Facts) {
+	add := func(kubernetes, binary string, gates ...scenarios.Gate) {
+		for _, g := range gates {
+			f := scenarios.Facts{Kubernetes: kubernetes, Binary: binary, Gate: g, Capabilities: scenarios.AllCapabilities()}
+			if g == scenarios.GateOff || binary == "1.35" {
+				f.Capabilities = slices.DeleteFunc(f.Capabilities, func(c scenarios.Capability) bool { return c == scenarios.Metrics })
+			}
+			out = append(out, f)
+		}
+	}
+	on, off := scenarios.GateOn, scenarios.GateOff
+	for _, v := range []string{"1.33", "1.34"} {
+		add(v, v, off)
+	}
+	for _, v := range []string{"1.35", "1.36", "1.37"} {
+		add(v, v, on, off)
+	}
+	add("1.34", "1.37", off)
+	add("1.35", "1.37", on, off)
+	add("1.36", "1.37", on, off)
+	return out
+}
+
+// embedded are the scenarios that come with authzconf.
+var embedded = sync.OnceValues(func() (*scenarios.Set, error) {
+	return scenarios.Load(scenarios.FS, fixtures.FS)
+})
+
+func all(t testing.TB) *scenarios.Set {
+	t.Helper()
+	set, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// TestScenarios holds the hand-written expectations and the model against each
+// other, on every server that a scenario can run on, under its own names and
+// under unique ones.
+func TestScenarios(t *testing.T) {
+	set := all(t)
+	runs := 0
+	for _, s := range set.All() {
+		if why, listed := unmodelled[s.ID]; listed {
+			t.Logf("not modelled: %s: %s", s.ID, why)
+			continue
+		}
+		bound, _ := s.Bind("x12345")
+		selected := 0
+		for _, f := range cells() {
+			f.Chain = s.Requires.Chain
+			if ok, _, _ := s.Selected(f); !ok {
+				continue
+			}
+			selected++
+			for _, v := range []*scenarios.Scenario{s, bound} {
+				runs++
+				found, err := Check(v, f, fixtures.FS)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range found {
+					t.Errorf("%s as %s, gate %s: %s", f.Binary, f.Kubernetes, f.Gate, d)
+				}
+			}
+		}
+		if selected == 0 {
+			t.Errorf("%s selects none of the servers", s.ID)
+		}
+	}
+	for id := range unmodelled {
+		if _, known := set.Get(id); !known {
+			t.Errorf("unmodelled names %s, which is no scenario", id)
+		}
+	}
+	t.Logf("%d scenarios, %d runs", set.Len()-len(unmodelled), runs)
+}

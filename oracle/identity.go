@@ -1,0 +1,183 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const (
+	authenticationGroup = "authentication.k8s.io"
+	// manyChecks is from how many groups, or values of extra, on a constrained
+	// mode first asks for all of them at once (manyAuthorizationChecksInLoop).
+	manyChecks = 4
+)
+
+// identity are the checks of one mode about the wanted user.
+type identity struct {
+	mode      Mode
+	verb      string
+	requestor scenarios.User
+	// group and version are those of users, groups and service accounts.
+	group, version string
+	constrained    bool
+}
+
+func constrainedIdentity(mode Mode, requestor scenarios.User) identity {
+	return identity{mode, "impersonate:" + string(mode), requestor, authenticationGroup, "v1", true}
+}
+
+// legacyIdentity is that of the mode legacy, gate on (legacyImpersonationMode).
+func legacyIdentity(requestor scenarios.User) identity {
+	return identity{Legacy, "impersonate", requestor, "", "v1", false}
+}
+
+func (i identity) about(resource, name string) question {
+	a := Attributes{Verb: i.verb, APIGroup: i.group, Version: i.version, Resource: resource, Name: name, ResourceRequest: true}
+	return question{i.mode, i.requestor, a}
+}
+
+// person is a check that is about authentication.k8s.io in every mode.
+func (i identity) person(resource, subresource, name string) question {
+	q := i.about(resource, name)
+	q.APIGroup, q.Version, q.Subresource = authenticationGroup, "v1", subresource
+	return q
+}
+
+// name is the check of the user name (authorizeUsername).
+func (i identity) name(user string) question {
+	q := i.about("users", user)
+	if node, ok := nodeOf(user); ok && i.constrained {
+		q.Resource, q.Name = "nodes", node
+		if i.mode == AssociatedNode { // every node that the requestor is on, see associated
+			q.Name = "*"
+		}
+	}
+	if ns, account, ok := accountOf(user); ok {
+		q.Resource, q.Namespace, q.Name = "serviceaccounts", ns, account
+	}
+	return q
+}
+
+// stages are the checks in the order of impersonationModeState.check: user, UID,
+// groups, extra.
+func (i identity) stages(wanted scenarios.User) []stage {
+	list := []stage{{runs: [][]question{{i.name(wanted.Name)}}}}
+	if wanted.UID != "" {
+		list = append(list, stage{runs: [][]question{{i.person("uids", "", wanted.UID)}}})
+	}
+	if len(wanted.Groups) > 0 {
+		list = append(list, i.groups(wanted.Groups))
+	}
+	if len(wanted.Extra) > 0 {
+		list = append(list, i.extra(wanted.Extra))
+	}
+	return list
+}
+
+// groups is authorizeGroups.
+func (i identity) groups(groups []string) (st stage) {
+	if i.constrained {
+		switch {
+		case slices.Contains(groups, ""):
+			st.refusals = []string{i.refusal(i.about("groups", ""), "impersonating the empty string group is not allowed")}
+			return st
+		case slices.Contains(groups, mastersGroup):
+			st.refusals = []string{i.refusal(i.about("groups", mastersGroup), "impersonating the system:masters group is not allowed")}
+			return st
+		case len(groups) >= manyChecks:
+			all := i.about("groups", "*")
+			st.all = &all
+		}
+	}
+	var run []question
+	for _, g := range groups {
+		run = append(run, i.about("groups", g))
+	}
+	st.runs = [][]question{run}
+	return st
+}
+
+// extra is authorizeExtra.
+func (i identity) extra(extra map[string][]string) (st stage) {
+	if i.constrained {
+		for _, why := range badExtra(extra) {
+			st.refusals = append(st.refusals, i.refusal(i.person("userextras", "", ""), why))
+		}
+		if len(st.refusals) > 0 {
+			st.refusals = distinct(st.refusals)
+			return st
+		}
+		count := 0
+		for _, values := range extra {
+			count += len(values)
+		}
+		if count >= manyChecks {
+			all := i.person("userextras", "*", "*")
+			st.all = &all
+		}
+	}
+	st.runs = keyRuns(extra, func(key, value string) question { return i.person("userextras", key, value) })
+	return st
+}
+
+func (i identity) refusal(q question, why string) string {
+	return forbidden(q.review(i.requestor), why)
+}
+
+// badExtra says what a constrained mode does not take, one text for each key: it
+// is the first in the order of a map that counts (validateExtra).
+func badExtra(extra map[string][]string) (why []string) {
+	for _, key := range slices.Sorted(maps.Keys(extra)) {
+		errs := validation.IsDomainPrefixedPath(field.NewPath("extra", "key"), key).ToAggregate()
+		switch {
+		case key == "":
+			why = append(why, "impersonating the empty string key in extra is not allowed")
+		case errs != nil:
+			why = append(why, "impersonating an invalid key in extra is not allowed: "+errs.Error())
+		case key != strings.ToLower(key):
+			why = append(why, "impersonating a non-lowercase key in extra is not allowed: "+strconv.Quote(key))
+		case slices.Contains(extra[key], ""):
+			why = append(why, "impersonating the empty string value in extra is not allowed")
+		}
+	}
+	return why
+}
+
+// gateOffStages are the checks of the filter that servers without the gate have
+// (WithImpersonation): user, groups, extra, UID; users, groups and service
+// accounts have no version.
+func gateOffStages(wanted, requestor scenarios.User) []stage {
+	i := legacyIdentity(requestor)
+	i.version = ""
+	list := []stage{{runs: [][]question{{i.name(wanted.Name)}}}}
+	if len(wanted.Groups) > 0 {
+		list = append(list, i.groups(wanted.Groups))
+	}
+	if len(wanted.Extra) > 0 {
+		list = append(list, i.extra(wanted.Extra))
+	}
+	if wanted.UID != "" {
+		list = append(list, stage{runs: [][]question{{i.person("uids", "", wanted.UID)}}})
+	}
+	return list
+}
+
+// resulting is who the requestor becomes in a mode. Constrained modes give nodes
+// and service accounts the groups that they always have; legacy does so for
+// service accounts if no group was asked for.
+func (i identity) resulting(wanted scenarios.User) scenarios.User {
+	if _, ok := nodeOf(wanted.Name); ok && i.constrained {
+		wanted.Groups = []string{nodesGroup}
+	}
+	if ns, _, ok := accountOf(wanted.Name); ok && len(wanted.Groups) == 0 {
+		wanted.Groups = accountGroups(ns)
+	}
+	return completed(wanted)
+}

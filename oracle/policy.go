@@ -1,0 +1,192 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/yaml"
+
+	_ "embed"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// policy is what the objects of a cluster say about permissions.
+type policy struct {
+	objects  []map[string]any
+	grants   []scenarios.Grant
+	defaults []scenarios.Grant
+	dangling []binding
+	pods     []pod
+}
+
+// binding is one subject of a binding whose role is not there.
+type binding struct {
+	subject         scenarios.Subject
+	namespace       string
+	refKind, refNam string
+}
+
+// pod is what the Node authorizer knows of a pod.
+type pod struct{ namespace, name, node, account string }
+
+// defaultsYAML are the roles and bindings that every cluster has and that can
+// decide about a user who has been granted nothing, from the bootstrap policy of
+// k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy (1.37).
+//
+//go:embed defaults.yaml
+var defaultsYAML []byte
+
+// builtIn are the objects of defaultsYAML. The user-facing roles are
+// aggregated: their rules are put together here.
+var builtIn = sync.OnceValue(func() []map[string]any {
+	var objects []map[string]any
+	if err := yaml.UnmarshalStrict(defaultsYAML, &objects); err != nil {
+		panic("defaults.yaml: " + err.Error())
+	}
+	rules := map[string][]any{}
+	for _, o := range objects {
+		if r, ok := o["rules"].([]any); ok {
+			rules[text(o, "metadata", "name")] = r
+		}
+	}
+	view := rules["system:aggregate-to-view"]
+	edit := slices.Concat(rules["system:aggregate-to-edit"], view)
+	for name, r := range map[string][]any{
+		"view": view, "edit": edit, "admin": slices.Concat(rules["system:aggregate-to-admin"], edit),
+	} {
+		objects = append(objects, map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+			"metadata": map[string]any{"name": name}, "rules": r,
+		})
+	}
+	return objects
+})
+
+var builtInGrants = sync.OnceValue(func() []scenarios.Grant { return scenarios.RulesFromManifests(builtIn()) })
+
+// newPolicy reads the objects of a cluster, default roles and bindings added.
+func newPolicy(objects []map[string]any) policy {
+	p := policy{objects: objects, defaults: builtInGrants()}
+	if len(objects) == 0 {
+		return p
+	}
+	roles := slices.DeleteFunc(slices.Clone(builtIn()), func(o map[string]any) bool { return text(o, "kind") != "ClusterRole" })
+	p.grants = scenarios.RulesFromManifests(slices.Concat(roles, objects))
+	for _, o := range objects {
+		switch text(o, "kind") {
+		case "Pod":
+			p.pods = append(p.pods, pod{
+				text(o, "metadata", "namespace"), text(o, "metadata", "name"),
+				text(o, "spec", "nodeName"), text(o, "spec", "serviceAccountName"),
+			})
+		case "RoleBinding", "ClusterRoleBinding":
+			p.dangling = append(p.dangling, p.danglingSubjects(o)...)
+		}
+	}
+	return p
+}
+
+// danglingSubjects are the subjects of a binding to a role that is not there. It
+// asks what the binding would give if the role gave anything.
+func (p policy) danglingSubjects(o map[string]any) []binding {
+	kind, name, namespace := text(o, "roleRef", "kind"), text(o, "roleRef", "name"), text(o, "metadata", "namespace")
+	if text(o, "kind") == "ClusterRoleBinding" {
+		namespace = ""
+	}
+	if p.role(kind, namespace, name) != nil {
+		return nil
+	}
+	stand := map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+		"metadata": map[string]any{"name": name, "namespace": namespace},
+		"rules":    []any{map[string]any{"verbs": []any{"*"}, "apiGroups": []any{"*"}, "resources": []any{"*"}}},
+	}
+	var out []binding
+	for _, g := range scenarios.RulesFromManifests([]map[string]any{stand, o}) {
+		out = append(out, binding{g.Subject, g.Namespace, kind, name})
+	}
+	return out
+}
+
+// role finds a role among the objects and the built-in ones.
+func (p policy) role(kind, namespace, name string) map[string]any {
+	for _, list := range [][]map[string]any{p.objects, builtIn()} {
+		for _, o := range list {
+			if text(o, "kind") == kind && text(o, "metadata", "name") == name &&
+				(kind == "ClusterRole" || text(o, "metadata", "namespace") == namespace) {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+// find is the index of an object among those that are known, -1 if there is none.
+func (p policy) find(group, resource, namespace, name string) int {
+	return slices.IndexFunc(p.objects, func(o map[string]any) bool {
+		apiGroup, _, grouped := strings.Cut(text(o, "apiVersion"), "/")
+		if !grouped {
+			apiGroup = ""
+		}
+		kind := strings.ToLower(text(o, "kind"))
+		switch {
+		case strings.HasSuffix(kind, "class"):
+			kind += "es"
+		case !strings.HasSuffix(kind, "s"):
+			kind += "s"
+		}
+		return apiGroup == group && kind == resource && text(o, "metadata", "namespace") == namespace && nameOf(o) == name
+	})
+}
+
+// applies tells whether RBAC meets the binding when it looks for the rules of a
+// review: cluster-wide bindings first, then those of the namespace.
+func (b binding) applies(spec authorizationv1.SubjectAccessReviewSpec) bool {
+	if b.namespace != "" && (spec.ResourceAttributes == nil || spec.ResourceAttributes.Namespace != b.namespace) {
+		return false
+	}
+	return is(b.subject, spec.User, spec.Groups)
+}
+
+func (b binding) text() string {
+	kind := map[string]string{"Role": "role", "ClusterRole": "clusterrole"}[b.refKind]
+	return fmt.Sprintf("%s.rbac.authorization.k8s.io %q not found", kind, b.refNam)
+}
+
+// is tells whether a user with these groups is the subject.
+func is(s scenarios.Subject, user string, groups []string) bool {
+	if s.User != "" {
+		return s.User == user
+	}
+	return slices.Contains(groups, s.Group)
+}
+
+// text is the string at a path of fields, "" if there is none.
+func text(obj map[string]any, path ...string) string {
+	for _, field := range path[:len(path)-1] {
+		obj, _ = obj[field].(map[string]any)
+	}
+	s, _ := obj[path[len(path)-1]].(string)
+	return s
+}
+
+// withNamespace is an object that is created in a namespace.
+func withNamespace(o map[string]any, namespace string) map[string]any {
+	if namespace == "" {
+		return o
+	}
+	out := maps.Clone(o)
+	meta, _ := o["metadata"].(map[string]any)
+	meta = maps.Clone(meta)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["namespace"] = namespace
+	out["metadata"] = meta
+	return out
+}

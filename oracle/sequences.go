@@ -1,0 +1,199 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// maxOrders is how many orders of runs are looked at: all those of maxRuns keys.
+const (
+	maxRuns   = 5
+	maxOrders = 120
+)
+
+// orders are the permutations of 0..n-1, at most maxOrders of them.
+func orders(n int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		order := make([]int, n)
+		for i := range order {
+			order[i] = i
+		}
+		for range maxOrders {
+			if !yield(slices.Clone(order)) || !nextOrder(order) {
+				return
+			}
+		}
+	}
+}
+
+// nextOrder steps to the next permutation in lexical order.
+func nextOrder(o []int) bool {
+	i := len(o) - 2
+	for i >= 0 && o[i] >= o[i+1] {
+		i--
+	}
+	if i < 0 {
+		return false
+	}
+	j := len(o) - 1
+	for o[j] <= o[i] {
+		j--
+	}
+	o[i], o[j] = o[j], o[i]
+	slices.Reverse(o[i+1:])
+	return true
+}
+
+// sequences are the possible orders of the reviews of one segment, each once.
+// complete is false if there are more.
+func (g Segment) sequences() (out [][]Review, complete bool) {
+	seen := map[string]bool{}
+	for order := range orders(len(g.Runs)) {
+		var seq []Review
+		key := ""
+		for _, i := range order {
+			run := g.Runs[i]
+			seq = append(seq, run...)
+			key += fmt.Sprint(i, " ")
+			if len(run) > 0 && !run[len(run)-1].Allowed() {
+				break
+			}
+		}
+		if !seen[key] {
+			seen[key] = true
+			out = append(out, seq)
+		}
+	}
+	return out, len(g.Runs) <= maxRuns
+}
+
+// Sequences are the possible sequences of all reviews, what webhooks do not see
+// included. There is one, unless several keys of extra were asked one by one.
+// complete is false if there are more than are listed; each possible part then
+// occurs in one of them.
+func (p Prediction) Sequences() (all [][]Review, complete bool) {
+	all, complete = [][]Review{nil}, true
+	for _, g := range p.Segments {
+		possible, whole := g.sequences()
+		complete = complete && whole
+		var longer [][]Review
+		if len(all)*len(possible) <= maxOrders {
+			for _, head := range all {
+				for _, tail := range possible {
+					longer = append(longer, slices.Concat(head, tail))
+				}
+			}
+		} else {
+			complete = false
+			for i := range max(len(all), len(possible)) {
+				longer = append(longer, slices.Concat(all[i%len(all)], possible[i%len(possible)]))
+			}
+		}
+		all = longer
+	}
+	return all, complete
+}
+
+// Possibility is one of the things that a server can do with a request.
+type Possibility struct {
+	// Reviews are all reviews in order.
+	Reviews []Review
+	// Message is the text of the answer; empty if others write it.
+	Message string
+}
+
+// Possibilities are all of them, one unless the order of a Go map has a part in
+// it; complete is that of Sequences.
+func (p Prediction) Possibilities() (out []Possibility, complete bool) {
+	all, complete := p.Sequences()
+	for _, seq := range all {
+		messages := p.messages(seq)
+		if len(messages) == 0 {
+			messages = []string{""}
+		}
+		for _, m := range messages {
+			out = append(out, Possibility{seq, m})
+		}
+	}
+	return out, complete
+}
+
+// messages are the texts that can go with a sequence: of impersonation that is
+// forbidden, the first denial in the order of the modes.
+func (p Prediction) messages(seq []Review) []string {
+	if p.Outcome != scenarios.ImpersonationForbidden {
+		return p.Messages
+	}
+	for _, at := range p.Trace {
+		if len(at.Messages) == 0 {
+			continue
+		}
+		last := -1
+		for i, r := range seq {
+			if r.Mode == at.Mode {
+				last = i
+			}
+		}
+		if at.Refused || last < 0 {
+			return at.Messages
+		}
+		return slices.DeleteFunc([]string{seq[last].text}, func(m string) bool { return m == unknownText })
+	}
+	return nil
+}
+
+// ImpersonationChecks are the least and the greatest number of checks that
+// impersonation itself makes.
+func (p Prediction) ImpersonationChecks() (least, greatest int) {
+	all, _ := p.Sequences()
+	for i, seq := range all {
+		n := 0
+		for _, r := range seq {
+			if r.Mode != "" {
+				n++
+			}
+		}
+		if i == 0 {
+			least = n
+		}
+		least, greatest = min(least, n), max(greatest, n)
+	}
+	return least, greatest
+}
+
+// authorizations is the increase of
+// apiserver_impersonation_authorization_attempts_total over a sequence, sorted.
+func authorizations(seq []Review) (out []scenarios.MetricDelta) {
+	for _, r := range seq {
+		if r.Mode == "" {
+			continue
+		}
+		d := scenarios.MetricDelta{Mode: string(r.Mode), Decision: "denied", Count: 1}
+		if r.Allowed() {
+			d.Decision = "allowed"
+		}
+		out = append(out, d)
+	}
+	return sumDeltas(out)
+}
+
+// sumDeltas adds up equal series and sorts them; those of zero are left out.
+func sumDeltas(in []scenarios.MetricDelta) (out []scenarios.MetricDelta) {
+	for _, d := range in {
+		same := func(o scenarios.MetricDelta) bool { return o.Mode == d.Mode && o.Decision == d.Decision }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i].Count += d.Count
+			continue
+		}
+		out = append(out, d)
+	}
+	out = slices.DeleteFunc(out, func(d scenarios.MetricDelta) bool { return d.Count == 0 })
+	slices.SortFunc(out, func(a, b scenarios.MetricDelta) int {
+		return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Decision, b.Decision))
+	})
+	return out
+}

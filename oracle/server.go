@@ -1,0 +1,111 @@
+package oracle
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Config says what a server is, and what is granted on it.
+type Config struct {
+	// Kubernetes is the effective version, "1.37"; Binary that of the program,
+	// the same if it is empty.
+	Kubernetes, Binary string
+	// Gate is the state of ConstrainedImpersonation. Empty, or any, is the
+	// version's default.
+	Gate scenarios.Gate
+	// Grants are in force from the start.
+	Grants []scenarios.Grant
+	// Objects are those of the cluster that decisions depend on: roles, bindings,
+	// pods.
+	Objects []map[string]any
+	// Chain is the authorizer chain; nil is Node and RBAC, with the grants.
+	Chain []Authorizer
+}
+
+// Server is the model of one API server process, with all that it remembers.
+// It is not safe for use by several goroutines.
+type Server struct {
+	effective, binary uint64 // minor versions
+	gate              bool
+	chain             []Authorizer
+	grants            []scenarios.Grant
+	policy            policy
+	memory            memory
+}
+
+// New returns a server that has just started.
+func New(c Config) (*Server, error) {
+	if c.Binary == "" {
+		c.Binary = c.Kubernetes
+	}
+	s := &Server{grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory()}
+	var err error
+	if s.effective, err = minor(c.Kubernetes); err != nil {
+		return nil, err
+	}
+	if s.binary, err = minor(c.Binary); err != nil {
+		return nil, err
+	}
+	if s.effective > s.binary {
+		return nil, fmt.Errorf("a kube-apiserver 1.%d cannot emulate the newer 1.%d", s.binary, s.effective)
+	}
+	switch c.Gate {
+	case scenarios.GateOn:
+		if s.effective < 35 {
+			return nil, fmt.Errorf("the gate ConstrainedImpersonation came with 1.35: 1.%d does not have it", s.effective)
+		}
+		s.gate = true
+	case scenarios.GateOff:
+	case scenarios.GateAny, "":
+		s.gate = s.effective >= 36 // alpha in 1.35, beta since (pkg/features/kube_features.go)
+	default:
+		return nil, fmt.Errorf("the gate is on or off, not %q", c.Gate)
+	}
+	if s.chain = c.Chain; s.chain == nil {
+		s.chain = s.ordinaryChain()
+	}
+	return s, nil
+}
+
+// minor is the minor version of "1.37" or "v1.37.1".
+func minor(version string) (uint64, error) {
+	v, err := semver.NewVersion(version)
+	if err != nil || v.Major() != 1 {
+		return 0, fmt.Errorf("%q is no version of Kubernetes (expected one like 1.37)", version)
+	}
+	return v.Minor(), nil
+}
+
+// GateOn tells whether ConstrainedImpersonation is on.
+func (s *Server) GateOn() bool { return s.gate }
+
+// Advance lets time pass.
+func (s *Server) Advance(d time.Duration) { s.memory.now += d }
+
+// Grant brings grants into force.
+func (s *Server) Grant(grants ...scenarios.Grant) { s.grants = append(s.grants, grants...) }
+
+// Revoke takes grants away, one of each that is equal.
+func (s *Server) Revoke(grants ...scenarios.Grant) {
+	for _, g := range grants {
+		same := func(h scenarios.Grant) bool { return reflect.DeepEqual(g, h) }
+		if i := slices.IndexFunc(s.grants, same); i >= 0 {
+			s.grants = slices.Delete(s.grants, i, i+1)
+		}
+	}
+}
+
+// Apply stores an object that decisions depend on.
+func (s *Server) Apply(object map[string]any) {
+	s.policy = newPolicy(append(slices.Clone(s.policy.objects), object))
+}
+
+// countsImpersonation tells whether the server keeps apiserver_impersonation_*:
+// code of 1.36, of the filter that the gate turns on.
+func (s *Server) countsImpersonation() bool { return s.gate && s.binary >= 36 }

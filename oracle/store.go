@@ -1,0 +1,194 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+// store is what comes behind authorization and asks authorizers again: RBAC's
+// escalation check, self-reviews, and the second verb of exec.
+func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request) {
+	switch r.APIGroup + "/" + r.Resource {
+	case rbacGroup + "/roles", rbacGroup + "/clusterroles":
+		s.writeRole(p, k, subject, r)
+	case rbacGroup + "/rolebindings", rbacGroup + "/clusterrolebindings":
+		s.writeBinding(p, k, subject, r)
+	case "authorization.k8s.io/selfsubjectaccessreviews":
+		if a, ok := selfReview(r); ok {
+			p.add(k.ask(question{"", subject, a}))
+		}
+	default:
+		s.connect(p, k, subject, r)
+		s.write(p, k, subject, r)
+	}
+}
+
+// add appends a review of its own.
+func (p *Prediction) add(r Review) Review {
+	p.Segments = append(p.Segments, Segment{Runs: [][]Review{{r}}})
+	return r
+}
+
+// connect is the check of create that exec, attach and portforward make since
+// 1.35 when they are opened with GET (ensureAuthorizedForVerb of
+// k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go). Authorization has let
+// the request through, so the outcome stays.
+func (s *Server) connect(p *Prediction, k asker, subject scenarios.User, r Request) {
+	if s.effective < 35 || r.APIGroup != "" || r.Resource != "pods" || r.Verb != "get" || !slices.Contains([]string{"exec", "attach", "portforward"}, r.Subresource) {
+		return
+	}
+	a := r.Attributes
+	a.Verb = "create"
+	if review := p.add(k.ask(question{"", subject, a})); !review.Allowed() {
+		p.Code = 403
+		p.Messages = []string{strings.TrimSpace(statusForbidden("", r.Resource, r.Name, review.Answer.Reason))}
+	}
+}
+
+// creates are the resources that an update creates (AllowCreateOnUpdate of
+// their strategies).
+var creates = []string{
+	"coordination.k8s.io/leases", "coordination.k8s.io/leasecandidates", "/endpoints", "/events", "/limitranges",
+	"/services", "node.k8s.io/runtimeclasses",
+}
+
+// write is what the storage of ordinary objects has to do with permissions: an
+// update or apply of what is not there needs create (withAuthorization of
+// k8s.io/apiserver/pkg/endpoints/handlers/update.go).
+func (s *Server) write(p *Prediction, k asker, subject scenarios.User, r Request) {
+	known := s.policy.find(r.APIGroup, r.Resource, r.Namespace, r.Name)
+	update := r.Verb == "update" && slices.Contains(creates, r.APIGroup+"/"+r.Resource) || r.Verb == "patch" && r.Apply
+	switch {
+	case r.Body == nil || r.Subresource != "":
+		return
+	case update && known < 0:
+		a := r.Attributes
+		a.Verb = "create"
+		if review := p.add(k.ask(question{"", subject, a})); !review.Allowed() {
+			p.Code, p.Messages = 403, []string{review.text}
+			return
+		}
+	case r.Verb != "create" || nameOf(r.Body) == "":
+		return
+	}
+	s.stored(r)
+}
+
+// selfReview is what a SelfSubjectAccessReview asks (ResourceAttributesFrom of
+// k8s.io/kubernetes/pkg/registry/authorization/util).
+func selfReview(r Request) (a Attributes, ok bool) {
+	var body authorizationv1.SelfSubjectAccessReview
+	if r.Verb != "create" || !decode(r.Body, &body) {
+		return a, false
+	}
+	if n := body.Spec.NonResourceAttributes; n != nil {
+		return Attributes{Verb: n.Verb, Path: n.Path}, true
+	}
+	in := body.Spec.ResourceAttributes
+	if in == nil {
+		return a, false
+	}
+	a = Attributes{
+		Verb: in.Verb, APIGroup: in.Group, Version: in.Version, Resource: in.Resource, Subresource: in.Subresource,
+		Namespace: in.Namespace, Name: in.Name, ResourceRequest: true,
+	}
+	if a.Version == "" {
+		a.Version = "*"
+	}
+	return a, true
+}
+
+// decode reads a body as a type.
+func decode(body map[string]any, into any) bool {
+	raw, err := json.Marshal(body)
+	return err == nil && body != nil && json.Unmarshal(raw, into) == nil
+}
+
+// writes tells whether a request stores a body that the model can look at.
+func writes(p *Prediction, subject scenarios.User, r Request) bool {
+	return r.Body != nil && (r.Verb == "create" || r.Verb == "update") && p.Outcome == scenarios.Allowed &&
+		!slices.Contains(subject.Groups, mastersGroup)
+}
+
+// writeRole is the escalation check of roles: who may not escalate must hold
+// every rule (Create of k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased
+// and role/policybased, RoleEscalationAuthorized).
+func (s *Server) writeRole(p *Prediction, k asker, subject scenarios.User, r Request) {
+	if !writes(p, subject, r) {
+		return
+	}
+	escalate := Attributes{
+		Verb: "escalate", APIGroup: rbacGroup, Version: "*", Resource: r.Resource,
+		Namespace: r.Namespace, Name: r.Name, ResourceRequest: true,
+	}
+	if !p.add(k.ask(question{"", subject, escalate})).Allowed() {
+		if missing := s.missingRules(subject, r.Namespace, rulesOf(r.Body)); len(missing) > 0 {
+			p.escalates(subject, r, missing)
+			return
+		}
+	}
+	s.stored(r)
+}
+
+// writeBinding is the same for bindings and the rules of their role
+// (clusterrolebinding/policybased, BindingAuthorized).
+func (s *Server) writeBinding(p *Prediction, k asker, subject scenarios.User, r Request) {
+	if !writes(p, subject, r) {
+		return
+	}
+	kind, name := text(r.Body, "roleRef", "kind"), text(r.Body, "roleRef", "name")
+	bind := Attributes{
+		Verb: "bind", APIGroup: rbacGroup, Version: "*", Resource: strings.ToLower(kind) + "s",
+		Namespace: r.Namespace, Name: name, ResourceRequest: true,
+	}
+	if !p.add(k.ask(question{"", subject, bind})).Allowed() {
+		role := s.policy.role(kind, r.Namespace, name)
+		if role == nil {
+			return // 404: nothing is stored
+		}
+		if missing := s.missingRules(subject, r.Namespace, rulesOf(role)); len(missing) > 0 {
+			p.escalates(subject, r, missing)
+			return
+		}
+	}
+	s.stored(r)
+}
+
+// stored makes what was written count from now on.
+func (s *Server) stored(r Request) {
+	if !r.DryRun {
+		s.Apply(withNamespace(r.Body, r.Namespace))
+	}
+}
+
+// escalates is the answer of ConfirmNoEscalation
+// (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
+func (p *Prediction) escalates(subject scenarios.User, r Request, missing []rbacv1.PolicyRule) {
+	var lines []string
+	for _, rule := range missing {
+		lines = append(lines, compactRule(rule))
+	}
+	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		subject.Name, subject.Groups, strings.Join(distinct(lines), "\n"))
+	p.Outcome, p.Code = scenarios.EscalationForbidden, 403
+	p.Messages = []string{statusForbidden(rbacGroup, r.Resource, nameOf(r.Body), text)}
+}
+
+func nameOf(o map[string]any) string { return text(o, "metadata", "name") }
+
+func rulesOf(role map[string]any) []rbacv1.PolicyRule {
+	var body rbacv1.ClusterRole
+	if !decode(role, &body) {
+		return nil
+	}
+	return body.Rules
+}

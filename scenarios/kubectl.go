@@ -1,0 +1,198 @@
+package scenarios
+
+import (
+	"slices"
+	"strings"
+)
+
+// Kubectl is one run of the real kubectl, as a child process with a kubeconfig
+// of the requestor's. Within a scenario the runs of one requestor share a home
+// folder, and so what kubectl has cached of the API server's discovery.
+type Kubectl struct {
+	// By is the alias of the requestor, a service account: kubectl authenticates
+	// with its token.
+	By string `json:"by" yaml:"by"`
+	// Args are the arguments. Values of flags stand behind "=" (--as=bob,
+	// --namespace=shop), so that it can be told what is a value.
+	Args []string `json:"args" yaml:"args"`
+}
+
+// ClientExpect states what must be seen of a run of a client: how it ended, what
+// it printed, and every request it made.
+type ClientExpect struct {
+	// ExitCode is that of the process. It must be given.
+	ExitCode *int `json:"exitCode" yaml:"exitCode"`
+	// Stdout and Stderr are texts that the output must contain; [] means that
+	// there must be no output. Left out, the output is not judged.
+	Stdout []string `json:"stdout,omitzero" yaml:"stdout,omitempty"`
+	Stderr []string `json:"stderr,omitzero" yaml:"stderr,omitempty"`
+	// Requests are all the requests that the client sent, in order. They must be
+	// given; [] means that there were none.
+	Requests []ClientRequest `json:"requests" yaml:"requests"`
+}
+
+// ClientRequest is one request of a client with what must be seen of it.
+type ClientRequest struct {
+	// Method is the HTTP method.
+	Method string `json:"method" yaml:"method"`
+	// Path is the path with its query, as it was sent.
+	Path string `json:"path" yaml:"path"`
+	// Expect is as of a request step.
+	Expect Expect `json:"expect" yaml:"expect"`
+}
+
+// flags are the values of a flag, in order.
+func (k *Kubectl) flags(name string) []string {
+	var values []string
+	for _, a := range k.Args {
+		if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+func (k *Kubectl) flag(name string) string {
+	if values := k.flags(name); len(values) > 0 {
+		return values[len(values)-1]
+	}
+	return ""
+}
+
+// Impersonate is what the flags --as, --as-group, --as-uid and --as-user-extra
+// make kubectl send; nil if there are none.
+func (k *Kubectl) Impersonate() *Impersonate {
+	i := &Impersonate{User: k.flag("as"), UID: k.flag("as-uid"), Groups: k.flags("as-group")}
+	for _, e := range k.flags("as-user-extra") {
+		key, value, _ := strings.Cut(e, "=")
+		if i.Extra == nil {
+			i.Extra = map[string][]string{}
+		}
+		i.Extra[key] = append(i.Extra[key], value)
+	}
+	if i.User == "" && i.UID == "" && i.Groups == nil && i.Extra == nil {
+		return nil
+	}
+	return i
+}
+
+// Line is the command as it would be typed.
+func (k *Kubectl) Line() string { return "kubectl " + strings.Join(k.Args, " ") }
+
+// request stands for the command where two steps are compared and where names
+// are looked for: its path is the command without what the other fields say.
+func (k *Kubectl) request() *Request {
+	plain := slices.DeleteFunc(slices.Clone(k.Args), func(a string) bool { return strings.HasPrefix(a, "--as") })
+	return &Request{
+		By: k.By, Impersonate: k.Impersonate(), Verb: "kubectl",
+		Namespace: k.flag("namespace"), Path: strings.Join(plain, " "),
+	}
+}
+
+// Step is the request step that a client's request is judged as.
+func (k *Kubectl) Step(r ClientRequest) *Step {
+	path, _, _ := strings.Cut(r.Path, "?")
+	return &Step{
+		Request: &Request{By: k.By, Impersonate: k.Impersonate(), Verb: strings.ToLower(r.Method), Path: path},
+		Expect:  &r.Expect,
+	}
+}
+
+// Sent is the step's request, or what stands for that of a client; nil if the
+// step sends none.
+func (st Step) Sent() *Request {
+	if st.Kubectl != nil {
+		return st.Kubectl.request()
+	}
+	return st.Request
+}
+
+// outcome is what a step that sends something comes to: for a client that of its
+// first request that is refused; "" if it fails for another reason.
+func (st Step) outcome() Outcome {
+	switch {
+	case st.Expect != nil:
+		return st.Expect.Outcome
+	case st.ExpectClient == nil:
+		return ""
+	}
+	for _, r := range st.ExpectClient.Requests {
+		if r.Expect.Outcome != Allowed {
+			return r.Expect.Outcome
+		}
+	}
+	if code := st.ExpectClient.ExitCode; code != nil && *code == 0 {
+		return Allowed
+	}
+	return ""
+}
+
+// expectedReviews are all reviews that a step expects.
+func (st Step) expectedReviews() []Review {
+	var all []Review
+	if st.Expect != nil {
+		all = st.Expect.allReviews()
+	}
+	if st.ExpectClient != nil {
+		for _, r := range st.ExpectClient.Requests {
+			all = append(all, r.Expect.allReviews()...)
+		}
+	}
+	return all
+}
+
+func (c *checker) kubectl(k *Kubectl, path []any) {
+	c.missing(extend(path, "by"), k.By == "", "the alias of a requestor")
+	r, known := c.s.Requestors[k.By]
+	switch {
+	case k.By == "" || c.src.failedAt(at("requestors")):
+	case !known:
+		c.fail(extend(path, "by"), "by is %q, which is no requestor (expected one of their aliases)", k.By)
+	case r.ServiceAccount == nil:
+		c.fail(extend(path, "by"), "requestor %q is no service account (expected one: kubectl authenticates with a token)", k.By)
+	}
+	c.missing(extend(path, "args"), len(k.Args) == 0, "kubectl's arguments")
+	for i, a := range k.Args {
+		if slices.Contains([]string{"-n", "--namespace", "--as", "--as-group", "--as-uid", "--as-user-extra"}, a) {
+			c.fail(extend(path, "args", i), "%q has its value in the next argument (expected --flag=value)", a)
+		}
+		for _, own := range []string{"--kubeconfig", "--server", "--token", "--cache-dir", "--user", "--context", "--cluster"} {
+			if a == own || strings.HasPrefix(a, own+"=") {
+				c.fail(extend(path, "args", i), "%s is given (expected it left out: the harness sets it)", own)
+			}
+		}
+	}
+}
+
+func (c *checker) expectClient(e *ClientExpect, path []any) {
+	c.missing(extend(path, "exitCode"), e.ExitCode == nil, "the exit code")
+	c.missing(extend(path, "requests"), e.Requests == nil, "the requests that are sent, [] for none")
+	for i, r := range e.Requests {
+		p := extend(path, "requests", i)
+		c.missing(extend(p, "method"), r.Method == "", "an HTTP method")
+		enum(c, extend(p, "method"), r.Method, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+		if !strings.HasPrefix(r.Path, "/") {
+			c.fail(extend(p, "path"), "path is %q (expected one that begins with /)", r.Path)
+		}
+		c.expect(&r.Expect, extend(p, "expect"))
+	}
+}
+
+func (b *binder) kubectl(k Kubectl) Kubectl {
+	k.Args = b.list(k.Args)
+	return k
+}
+
+func (b *binder) expectClient(e ClientExpect) ClientExpect {
+	e.ExitCode = copyPtr(e.ExitCode, same)
+	e.Stdout, e.Stderr = b.list(e.Stdout), b.list(e.Stderr)
+	e.Requests = copyList(e.Requests, func(r ClientRequest) ClientRequest {
+		return ClientRequest{Method: r.Method, Path: b.str(r.Path), Expect: b.expect(r.Expect)}
+	})
+	return e
+}
+
+// RunsKubectl tells whether a step of the scenario runs kubectl.
+func (s *Scenario) RunsKubectl() bool {
+	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Kubectl != nil })
+}

@@ -1,0 +1,88 @@
+package verdicts
+
+import (
+	"testing"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// judged is the verdict on listAsBob with a changed expectation and answer.
+func judged(expect func(*scenarios.Expect), seenChange func(*Observation)) Result {
+	s, e := listAsBob(), seen()
+	expect(s.Steps[0].Expect)
+	seenChange(&e.Steps[0])
+	return Judge(s, e)
+}
+
+func unchanged(*Observation) {}
+
+func TestOneOf(t *testing.T) {
+	other := []scenarios.Review{{Verb: "get", Version: "v1", Resource: "nodes", Decision: scenarios.Allow}}
+	tests := map[string]struct {
+		alternatives func(right []scenarios.Review) []scenarios.Alternative
+		want         Verdict
+	}{
+		"the first": {func(right []scenarios.Review) []scenarios.Alternative {
+			return []scenarios.Alternative{{Reviews: right}, {Reviews: other}}
+		}, Passed},
+		"the second": {func(right []scenarios.Review) []scenarios.Alternative {
+			return []scenarios.Alternative{{Reviews: other}, {Reviews: right}}
+		}, Passed},
+		"none": {func([]scenarios.Review) []scenarios.Alternative {
+			return []scenarios.Alternative{{Reviews: other}, {Reviews: []scenarios.Review{}}}
+		}, Failed},
+		"half of each": {func(right []scenarios.Review) []scenarios.Alternative {
+			return []scenarios.Alternative{{Message: "no", Reviews: right}, {Message: `{"kind":"PodList"}`, Reviews: other}}
+		}, Failed},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := judged(func(e *scenarios.Expect) { e.OneOf, e.Reviews = test.alternatives(e.Reviews), nil }, unchanged)
+			if r.Verdict != test.want {
+				t.Errorf("verdict %s, want %s: %s", r.Verdict, test.want, r.Reason)
+			}
+			if test.want == Failed && (len(r.Differences) != 1 || r.Differences[0].Field != "oneOf") {
+				t.Errorf("differences %v", r.Differences)
+			}
+		})
+	}
+}
+
+// The whole message has to match.
+func TestMessageMatches(t *testing.T) {
+	for pattern, want := range map[string]Verdict{`\{"kind":"Pod[A-Z][a-z]+"\}`: Passed, `PodList`: Failed, `x|\{.*\}`: Passed, `\{.*|y`: Passed, `\{"kind"`: Failed} {
+		if r := judged(func(e *scenarios.Expect) { e.MessageMatches = pattern }, unchanged); r.Verdict != want {
+			t.Errorf("%s: verdict %s, want %s", pattern, r.Verdict, want)
+		}
+	}
+}
+
+// A 403 in the words of an authorizer is the impersonation filter's if the
+// request was never authorized.
+func TestForbiddenInOtherWords(t *testing.T) {
+	words := func(o *Observation) {
+		o.Response = Response{Code: 403, Body: `{"kind":"Status","message":"ask the owner"}`}
+		o.Audit = []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/v1"}`)
+		o.Reviews, o.Metrics = nil, nil
+	}
+	r := judged(func(e *scenarios.Expect) {
+		*e = scenarios.Expect{Outcome: scenarios.ImpersonationForbidden, Message: "ask the owner"}
+	}, words)
+	if r.Verdict != Passed {
+		t.Errorf("verdict %s: %s", r.Verdict, r.Reason)
+	}
+}
+
+// What the HTTP server refuses has no audit event.
+func TestHeadersTooLarge(t *testing.T) {
+	refused := func(o *Observation) {
+		*o = Observation{Response: Response{Code: 431, Body: "431 Request Header Fields Too Large"}, Reviews: []Review{}}
+	}
+	expect := scenarios.Expect{Outcome: scenarios.HeadersTooLarge, Code: 431, Reviews: []scenarios.Review{}}
+	if r := judged(func(e *scenarios.Expect) { *e = expect }, refused); r.Verdict != Passed {
+		t.Errorf("verdict %s: %s", r.Verdict, r.Reason)
+	}
+	if r := judged(func(*scenarios.Expect) {}, refused); r.Verdict != Failed || r.Differences[0].Field != "outcome" {
+		t.Errorf("verdict %s: %v", r.Verdict, r.Differences)
+	}
+}

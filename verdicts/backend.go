@@ -1,0 +1,42 @@
+package verdicts
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// backend judges whom the aggregated API server was told of. Of impersonation it
+// must not be told at all.
+func (v *stepJudge) backend() {
+	want := v.expect.Backend
+	if want == nil {
+		return
+	}
+	if !v.has(scenarios.Aggregation) {
+		v.notJudged("backend")
+		return
+	}
+	var wanted, seen, left []string
+	for _, u := range want {
+		wanted = append(wanted, renderUser(u))
+	}
+	for _, r := range v.o.Backend {
+		seen = append(seen, renderUser(r.User))
+		if len(r.Impersonation) > 0 {
+			left = append(left, fmt.Sprint(r.Impersonation))
+		}
+	}
+	v.compare("backend", list(wanted), list(seen))
+	v.compare("backend (impersonation headers)", "none", list(left))
+}
+
+// backendBehaviour is what reached the aggregated API server.
+func backendBehaviour(o *Observation) []string {
+	var lines []string
+	for _, r := range o.Backend {
+		lines = append(lines, strings.TrimSpace("backend: "+r.Method+" "+r.URL+" by "+renderUser(r.User)+" "+renderExtra(r.Impersonation)))
+	}
+	return lines
+}

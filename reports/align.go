@@ -96,8 +96,8 @@ func distance(a, b review) int {
 // wantedReviews flattens an expectation; bound is the scenario it is of.
 func wantedReviews(st *scenarios.Step, requestor scenarios.Requestor) []review {
 	subject := func(by scenarios.By) string {
-		if by == scenarios.ByImpersonated && st.Request.Impersonate != nil {
-			return st.Request.Impersonate.User
+		if by == scenarios.ByImpersonated {
+			return st.Request.WantedUser()
 		}
 		return requestor.Username()
 	}

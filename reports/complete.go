@@ -128,11 +128,12 @@ func seenLines(s *scenarios.Scenario, e *verdicts.Evidence, result verdicts.Resu
 	var lines []string
 	for i := range e.Steps {
 		o := &e.Steps[i]
-		line := requestLine(o) + ": " + answerLine(o)
-		if o.Step < len(s.Steps) && s.Steps[o.Step].Name != "" {
-			line = s.Steps[o.Step].Name + ": " + line
+		for n, line := range observedLines(o) {
+			if n == 0 && o.Step < len(s.Steps) && s.Steps[o.Step].Name != "" {
+				line = s.Steps[o.Step].Name + ": " + line
+			}
+			lines = append(lines, plainNames(e.Names, line))
 		}
-		lines = append(lines, plainNames(e.Names, line))
 	}
 	return lines
 }

@@ -78,19 +78,21 @@ func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evi
 		at[e.Steps[i].Step] = &e.Steps[i]
 	}
 	for i := range bound.Steps {
-		p.Steps = append(p.Steps, newStep(i, bound, r, e, at[i]))
+		if bound.Steps[i].Kubectl != nil {
+			p.Steps = append(p.Steps, clientSteps(i, bound, r, e, at[i])...)
+			continue
+		}
+		p.Steps = append(p.Steps, newStep(i, &bound.Steps[i], bound, r, e, at[i]))
 	}
 	if e.Control != nil {
 		for i := range e.Control.Steps {
-			o := &e.Control.Steps[i]
-			p.Control = append(p.Control, requestLine(o)+": "+answerLine(o))
+			p.Control = append(p.Control, observedLines(&e.Control.Steps[i])...)
 		}
 	}
 	return p
 }
 
-func newStep(i int, bound *scenarios.Scenario, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) stepView {
-	st := &bound.Steps[i]
+func newStep(i int, st *scenarios.Step, bound *scenarios.Scenario, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) stepView {
 	v := stepView{Number: i, Title: stepTitle(st, bound)}
 	if st.Request == nil {
 		return v
@@ -228,6 +230,9 @@ func (c *checker) checks() []checkView {
 			c.row("user", userText(x.User), "user")
 		}
 	}
+	if x.Backend != nil {
+		c.row("backend", usersText(x.Backend), "backend")
+	}
 	if a := x.Audit; a != nil {
 		if a.ImpersonatedUser != nil {
 			c.row("audit.impersonatedUser", strconv.FormatBool(*a.ImpersonatedUser), "audit")
@@ -287,12 +292,16 @@ func stepTitle(st *scenarios.Step, bound *scenarios.Scenario) string {
 			}
 		}
 		as := ""
-		if r.Impersonate != nil {
-			as = ", impersonating " + orWord(r.Impersonate.User, "nobody") + ","
+		if r.Impersonate != nil || len(r.Headers) > 0 {
+			as = ", impersonating " + orWord(r.WantedUser(), "nobody") + ","
 		}
 		return bound.Requestors[r.By].Username() + as + " asks to " + r.Verb + " " + what
+	case st.Kubectl != nil:
+		return bound.Requestors[st.Kubectl.By].Username() + " runs " + st.Kubectl.Line()
 	case st.Wait != 0:
 		return "wait until " + time.Duration(st.Wait).String() + " after the previous answer"
+	case st.Reload != "":
+		return "the authorizer chain becomes " + st.Reload
 	case st.Grant != "":
 		return "the grant " + st.Grant + " comes into force"
 	default:

@@ -18,6 +18,7 @@ package recorder
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,10 @@ type Options struct {
 	// chains with a webhook that decides. A point is a DNS label; a nil script
 	// has no opinion.
 	Scripts map[Point]Script
+	// HTTP1 makes API servers speak HTTP/1.1, which takes a fifth less of the
+	// processor's time where reviews come one at a time; a storm is better served
+	// by HTTP/2.
+	HTTP1 bool
 	// ErrorLog receives what net/http says about broken connections, such as
 	// refused TLS handshakes; nil discards it.
 	ErrorLog *log.Logger
@@ -111,6 +116,9 @@ func prepare(o Options, addr net.Addr) (*Recorder, error) {
 	}
 	r := &Recorder{mounts: mounts, addr: hostPort, pki: p, served: make(chan struct{})}
 	r.server = newServer(http.HandlerFunc(r.handle), p, o.ErrorLog, r.track)
+	if o.HTTP1 {
+		r.server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
+	}
 	return r, nil
 }
 

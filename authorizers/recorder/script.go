@@ -51,12 +51,13 @@ func (a *Answer) send(w http.ResponseWriter, req *http.Request, apiVersion strin
 			return
 		}
 	}
-	w.Header()["Content-Type"] = contentType
 	if a.Code != 0 {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(a.Code)
 		_, _ = w.Write([]byte(a.Body))
 		return
 	}
+	w.Header()["Content-Type"] = contentType
 	_ = json.NewEncoder(w).Encode(struct {
 		metav1.TypeMeta `json:",inline"`
 		Status          authorizationv1.SubjectAccessReviewStatus `json:"status"`

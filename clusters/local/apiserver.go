@@ -109,6 +109,7 @@ func (c *ControlPlane) tryAPIServer(ctx context.Context, o Options, programs Pro
 		name:   "kube-apiserver",
 		path:   programs.KubeAPIServer,
 		args:   apiServerArgs(o, port, c.run.path),
+		env:    o.KubeAPIServerEnv,
 		dir:    c.run.path,
 		stdout: stdout,
 	})

@@ -46,7 +46,8 @@ type program struct {
 	pin      string // its module file under versions/
 	pkg      string // its main package
 	ldflags  string
-	variable string // names one to use instead
+	variable string   // names one to use instead
+	args     []string // further arguments of go build
 }
 
 func kubeAPIServer(r Release) program {

@@ -29,7 +29,7 @@ func buildEnv() []string {
 
 // buildArgs are the go command's arguments, but for the output's name.
 func buildArgs(p program) []string {
-	return []string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", p.ldflags}
+	return append([]string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", p.ldflags}, p.args...)
 }
 
 // cacheKey names everything a built program depends on.
@@ -42,12 +42,20 @@ func cacheKey(p program, pin pin, goVersion string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// build returns the program from the cache, or builds it into the cache. Of several processes and
-// goroutines that want the same program one builds it, and the others wait.
+// build returns the program from the cache, or builds it into the cache.
 func (b *Binaries) build(ctx context.Context, p program) (string, error) {
 	source, target, err := b.place(ctx, p)
-	if err != nil || isFile(target) {
-		return target, err
+	if err != nil {
+		return "", err
+	}
+	return b.buildOnce(ctx, p, target, func() (string, func(), error) { return source, func() {}, nil })
+}
+
+// buildOnce builds the target if it is not there. Of several processes and goroutines that want
+// the same program one builds it, and the others wait. prepare makes the folder to build from.
+func (b *Binaries) buildOnce(ctx context.Context, p program, target string, prepare func() (source string, remove func(), err error)) (string, error) {
+	if isFile(target) {
+		return target, nil
 	}
 	cache := filepath.Dir(target)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -66,6 +74,11 @@ func (b *Binaries) build(ctx context.Context, p program) (string, error) {
 	if isFile(target) {
 		return target, nil
 	}
+	source, remove, err := prepare()
+	if err != nil {
+		return "", err
+	}
+	defer remove()
 	if err := b.compile(ctx, p, source, target); err != nil {
 		return "", err
 	}

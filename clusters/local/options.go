@@ -61,6 +61,9 @@ type Options struct {
 	// KubeAPIServerPath and EtcdPath name programs to run as they are, in place of what Binaries
 	// would find: a modified kube-apiserver, for example.
 	KubeAPIServerPath, EtcdPath string
+	// KubeAPIServerEnv are further environment variables of kube-apiserver, NAME=value, beside
+	// those of this process.
+	KubeAPIServerEnv []string
 	// ReadyTimeout is how long the API server may take to become ready; if 0, 90 s. The context
 	// of Start or RestartAPIServer may end it sooner.
 	ReadyTimeout time.Duration
@@ -71,6 +74,7 @@ func (o Options) clone() Options {
 	o.FeatureGates, o.Files = maps.Clone(o.FeatureGates), maps.Clone(o.Files)
 	o.AuthorizationConfig, o.AuditPolicy = slices.Clone(o.AuthorizationConfig), slices.Clone(o.AuditPolicy)
 	o.KubeAPIServerArgs, o.EtcdArgs = slices.Clone(o.KubeAPIServerArgs), slices.Clone(o.EtcdArgs)
+	o.KubeAPIServerEnv = slices.Clone(o.KubeAPIServerEnv)
 	return o
 }
 

@@ -23,6 +23,7 @@ type processSpec struct {
 	name   string
 	path   string
 	args   []string
+	env    []string // beside that of this process
 	dir    string
 	stdout io.Writer // nil: the log
 }
@@ -60,6 +61,7 @@ func startProcess(spec processSpec) (*process, error) {
 	// No context: it lives until stop, or as long as this process.
 	cmd := exec.CommandContext(context.Background(), spec.path, spec.args...)
 	cmd.Dir = spec.dir
+	cmd.Env = append(os.Environ(), spec.env...)
 	cmd.Stdout, cmd.Stderr = spec.stdout, log
 	if spec.stdout == nil {
 		cmd.Stdout = log

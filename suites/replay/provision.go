@@ -56,6 +56,11 @@ func (run *run) provision(ctx context.Context) error {
 			initial = append(initial, o)
 		}
 	}
+	if slices.Contains(run.bound.Requires.Capabilities, scenarios.Aggregation) {
+		if err := run.target.Aggregate(ctx); err != nil {
+			return fmt.Errorf("the aggregated API: %w", err)
+		}
+	}
 	run.target.SetPolicy(run.bound.Policy)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return run.admin.grant(groupCtx, initial) })
@@ -96,8 +101,8 @@ func placesOf(s *scenarios.Scenario) places {
 		p.namespaces[g.Namespace] = true
 	}
 	for _, st := range s.Steps {
-		if st.Request != nil {
-			p.namespaces[st.Request.Namespace] = true
+		if r := st.Sent(); r != nil {
+			p.namespaces[r.Namespace] = true
 		}
 	}
 	for _, o := range slices.Concat(s.Manifests, s.Objects) {
@@ -202,7 +207,11 @@ func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (
 // carries the probe mark, so that the recorder keeps it apart; no grant looks at
 // extra.
 func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool) error {
-	spec.Extra = map[string]authorizationv1.ExtraValue{recorder.ProbeExtraKey: {"true"}}
+	spec.Extra = map[string]authorizationv1.ExtraValue{
+		recorder.ProbeExtraKey: {"true"},
+		// For a webhook whose match conditions read it, and would err.
+		"authentication.kubernetes.io/node-name": {"probe"},
+	}
 	deadline := time.Now().Add(grantPatience)
 	for {
 		answer, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})

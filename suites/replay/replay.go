@@ -24,6 +24,7 @@ type run struct {
 	suffix string
 	tokens map[string]string // by requestor alias
 	grants map[string][]scenarios.RBACObject
+	shells map[string]*shell // by requestor alias
 }
 
 // Replayer replays scenarios on one target. It may be used from several
@@ -61,11 +62,14 @@ func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix str
 		Started: time.Now(),
 	}
 	defer func() { e.Ended = time.Now() }()
+	release := r.target.Use(bound)
+	defer release()
 	if err := errors.Join(r.target.Err(), ctx.Err()); err != nil {
 		e.Problems = append(e.Problems, problem(r.target, err))
 		return e
 	}
-	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix}
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, shells: map[string]*shell{}}
+	defer run.closeShells()
 	if err := run.provision(ctx); err != nil {
 		e.Problems = append(e.Problems, problem(r.target, fmt.Errorf("provisioning: %w", err)))
 		return e
@@ -116,10 +120,15 @@ func (run *run) step(ctx context.Context, i int, st *scenarios.Step, last time.T
 	case st.Request != nil:
 		o, err := run.send(ctx, i, st.Request)
 		return &o, err
+	case st.Kubectl != nil:
+		o, err := run.kubectl(ctx, i, st.Kubectl)
+		return &o, err
 	case st.Wait > 0:
 		return nil, run.wait(ctx, last.Add(time.Duration(st.Wait)))
 	case st.Grant != "":
 		return nil, run.admin.grant(ctx, run.grants[st.Grant])
+	case st.Reload != "":
+		return nil, run.target.Reload(ctx, st.Reload)
 	default:
 		return nil, run.admin.revoke(ctx, run.grants[st.Revoke])
 	}
@@ -158,9 +167,5 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 
 // client authenticates as the request's requestor.
 func (run *run) client(r *scenarios.Request, tap target.Tap) (*http.Client, error) {
-	requestor := run.bound.Requestors[r.By]
-	if requestor.ServiceAccount != nil {
-		return run.target.TokenClient(run.tokens[r.By], r.Impersonate, tap)
-	}
-	return run.target.UserClient(requestor, r.Impersonate, tap)
+	return run.target.RequestClient(r, run.bound.Requestors[r.By], run.tokens[r.By], tap)
 }

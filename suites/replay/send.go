@@ -3,17 +3,19 @@ package replay
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -42,33 +44,29 @@ func httpRequest(ctx context.Context, host string, r *scenarios.Request) (*http.
 		return nil, fmt.Errorf("no HTTP method is known for the verb %q", r.Verb)
 	}
 	var body io.Reader
-	if r.Body != nil {
-		raw, err := json.Marshal(r.Body)
-		if err != nil {
-			return nil, err
-		}
+	raw, err := r.Content()
+	if err != nil {
+		return nil, err
+	}
+	if raw != nil {
 		body = bytes.NewReader(raw)
 	}
-	target := host + requestPath(r)
+	address := host + requestPath(r)
 	if q := requestQuery(r); len(q) > 0 {
-		target += "?" + q.Encode()
+		address += "?" + q.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
-	if r.Body != nil {
-		req.Header.Set("Content-Type", contentType(r.Verb))
+	if raw != nil {
+		req.Header.Set("Content-Type", r.ContentType())
+	}
+	for name, value := range r.Upgrade.Headers() {
+		req.Header.Set(name, value)
 	}
 	return req, nil
-}
-
-func contentType(verb string) string {
-	if verb == "patch" {
-		return "application/merge-patch+json"
-	}
-	return "application/json"
 }
 
 // requestPath is the path of a resource request, or the path as it is given.
@@ -127,10 +125,8 @@ func (run *run) send(ctx context.Context, step int, r *scenarios.Request) (verdi
 	if err != nil {
 		return o, err
 	}
-	if r.Body != nil {
-		if o.Request.Body, err = json.Marshal(r.Body); err != nil {
-			return o, err
-		}
+	if o.Request.Body, err = r.Content(); err != nil {
+		return o, err
 	}
 	client, err := run.client(r, func(sent *http.Request) {
 		o.Request.Method, o.Request.URL, o.Request.Headers = sent.Method, sent.URL.RequestURI(), shownHeaders(sent.Header)
@@ -142,12 +138,15 @@ func (run *run) send(ctx context.Context, step int, r *scenarios.Request) (verdi
 		o.Sent = time.Now()
 		defer func() { o.Answered = time.Now() }()
 		o.Response, err = roundTrip(client, req, r.Verb == "watch")
+		if err == nil && o.Response.Code == http.StatusRequestHeaderFieldsTooLarge {
+			return target.NoAudit, nil
+		}
 		return o.Response.AuditID, err
 	})
 	if err != nil {
 		return o, fmt.Errorf("step %d, %s %s: %w", step, req.Method, req.URL.RequestURI(), err)
 	}
-	o.Reviews, o.Audit, o.Metrics = seen.Reviews, seen.Audit, seen.Metrics
+	o.Reviews, o.Audit, o.Metrics, o.Backend = seen.Reviews, seen.Audit, seen.Metrics, seen.Backend
 	return o, nil
 }
 
@@ -160,7 +159,7 @@ func roundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 	}
 	defer func() { _ = resp.Body.Close() }()
 	r := verdicts.Response{Code: resp.StatusCode, AuditID: resp.Header.Get("Audit-Id"), Warnings: resp.Header.Values("Warning")}
-	if watch && resp.StatusCode == http.StatusOK {
+	if watch && resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusSwitchingProtocols {
 		return r, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, bodyLimit))
@@ -182,8 +181,27 @@ func shownHeaders(h http.Header) map[string][]string {
 	shown := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if !credential(name) && name != "User-Agent" && name != "Accept" {
-			shown[name] = slices.Clone(h[name])
+			shown[name] = shownValues(h[name])
 		}
+	}
+	return shown
+}
+
+// shownLimit is how much of a header's value is kept as evidence.
+const shownLimit = 4 << 10
+
+// shownValues are values as evidence can hold them: not too long, and quoted if
+// they are no UTF-8.
+func shownValues(values []string) []string {
+	shown := make([]string, 0, len(values))
+	for _, v := range values {
+		if !utf8.ValidString(v) {
+			v = strconv.Quote(v)
+		}
+		if len(v) > shownLimit {
+			v = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(v[:shownLimit], ""), len(v))
+		}
+		shown = append(shown, v)
 	}
 	return shown
 }

@@ -107,7 +107,9 @@ func (s *Session) startAll(ctx context.Context) error {
 
 func (s *Session) startCell(ctx context.Context, c *Cell) {
 	start := time.Now()
-	c.Target, c.Err = target.Start(ctx, c.Plan.Target)
+	if c.Err = c.findKubectl(ctx); c.Err == nil {
+		c.Target, c.Err = target.Start(ctx, c.Plan.Target)
+	}
 	c.Ready = time.Since(start)
 	name := c.Plan.Target.Cell.Name
 	var usage *local.UsageError

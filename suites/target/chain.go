@@ -87,6 +87,9 @@ func (c chain) config() ([]byte, error) {
 			c.connect(a.Webhook, policyPoint)
 		}
 		authorizers = append(authorizers, a)
+		if conditional(a) {
+			authorizers = append(authorizers, c.point(behindPoint))
+		}
 	}
 	return yaml.Marshal(apiserverv1.AuthorizationConfiguration{
 		TypeMeta:    metav1.TypeMeta{APIVersion: "apiserver.config.k8s.io/v1", Kind: "AuthorizationConfiguration"},
@@ -101,7 +104,7 @@ func (c chain) apply(o *local.Options) (err error) {
 	}
 	// The webhook kubeconfigs contain keys: the run's folder is private.
 	o.Files = map[string][]byte{}
-	for _, p := range []recorder.Point{recorder.Front, recorder.Back, policyPoint} {
+	for _, p := range []recorder.Point{recorder.Front, recorder.Back, policyPoint, behindPoint} {
 		o.Files[kubeconfigName(p)] = c.recorder.Kubeconfig(p)
 	}
 	if c.ABACPolicy != "" {

@@ -54,7 +54,7 @@ func ExpectedFacts(o Options) scenarios.Facts {
 		Binary:       o.Cell.Kubernetes,
 		Chain:        o.Chain,
 		Gate:         GateState(o.Effective(), Asked(o.Cell.Gate)),
-		Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Tokens, scenarios.RBAC},
+		Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Tokens, scenarios.RBAC, scenarios.Aggregation},
 	}
 	if f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36) {
 		f.Capabilities = append(f.Capabilities, scenarios.Metrics)

@@ -44,8 +44,12 @@ func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.A
 		return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: rule.Reason}}
 	case scenarios.AnswerDeny:
 		return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: rule.Reason}}
+	case scenarios.AnswerBoth:
+		return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true, Reason: rule.Reason}}
 	case scenarios.AnswerError:
 		return recorder.Answer{Code: http.StatusInternalServerError, Body: rule.Reason}
+	case scenarios.AnswerForbidden:
+		return recorder.Answer{Code: http.StatusForbidden, Body: rule.Reason}
 	case scenarios.AnswerGarbage:
 		return recorder.Answer{Code: http.StatusOK, Body: "<html>" + rule.Reason}
 	case scenarios.AnswerSilence:

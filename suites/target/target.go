@@ -41,8 +41,14 @@ type Options struct {
 	// Chain names a file of fixtures/chains: what stands between the recorder's
 	// two points. Empty is Node and RBAC.
 	Chain string
+	// Kubectl is the program that scenarios with kubectl steps run.
+	Kubectl string
 	// Keep leaves the cluster's folder after Stop.
 	Keep bool
+	// Front, if given, answers at the recorder's first point, so that permissions
+	// can be given and taken at once, without objects that have to get around. What
+	// it has no opinion about is for the authorizers behind it.
+	Front recorder.Script
 	// Recorder says where the recorder listens; the zero value is a free port of
 	// the loopback interface.
 	Recorder recorder.Options
@@ -65,14 +71,21 @@ type Target struct {
 	Cell    verdicts.Cell
 	Witness reports.Witness
 	Facts   scenarios.Facts
+	// Kubectl is the program of Options.
+	Kubectl string
 
-	cluster   clusters.Cluster
-	recorder  *recorder.Recorder
-	events    *auditIndex
-	policy    policy
-	between   middle
-	host      string
-	adminHTTP *http.Client
+	cluster    clusters.Cluster
+	recorder   *recorder.Recorder
+	events     *auditIndex
+	policy     policy
+	between    middle
+	host       string
+	adminHTTP  *http.Client
+	aggregated aggregated
+
+	users      sync.RWMutex // held while a scenario runs
+	asked, now string       // the authorizer chain that was asked for, and the one in force
+	broken     error        // why the chain that was asked for is not in force
 
 	mu   sync.Mutex // held while a request is under way
 	last counters   // after the previous request
@@ -82,7 +95,7 @@ type Target struct {
 // back. A witness that does not match is not an error here: Witness.Mismatches
 // says so, and makes every result invalid.
 func Start(ctx context.Context, o Options) (_ *Target, err error) {
-	t := &Target{Cell: o.Cell, events: newAuditIndex()}
+	t := &Target{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Stop())
@@ -91,7 +104,7 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	if t.between, err = loadMiddle(o.Chain); err != nil {
 		return nil, err
 	}
-	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: t.policy.answer}
+	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: t.policy.answer, behindPoint: noOpinion, recorder.Front: o.Front}
 	if t.recorder, err = recorder.Start(o.Recorder); err != nil {
 		return nil, fmt.Errorf("starting the recorder: %w", err)
 	}
@@ -106,7 +119,7 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 		// informer has not seen yet, and it has no part in authorization.
 		"--disable-admission-plugins=NamespaceLifecycle",
 	}
-	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: !minorBefore(o.Cell.Kubernetes, 34)}
+	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields()}
 	if err := authorizers.apply(&lo); err != nil {
 		return nil, fmt.Errorf("writing the authorizer chain: %w", err)
 	}
@@ -162,7 +175,7 @@ func (t *Target) Err() error {
 	if t.recorder != nil && t.recorder.Err() != nil {
 		return fmt.Errorf("the recorder stopped: %w", t.recorder.Err())
 	}
-	return nil
+	return t.broken
 }
 
 // Stop ends the cluster and the recorder and removes what they left. It is
@@ -172,6 +185,7 @@ func (t *Target) Stop() error {
 	if t.cluster != nil {
 		errs = append(errs, t.cluster.Stop())
 	}
+	errs = append(errs, t.aggregated.stop())
 	if t.recorder != nil {
 		errs = append(errs, t.recorder.Close())
 	}
@@ -183,11 +197,16 @@ type Observed struct {
 	Reviews []verdicts.Review
 	Audit   json.RawMessage
 	Metrics []verdicts.MetricSample
+	Backend []verdicts.BackendRequest
 }
+
+// NoAudit stands for the Audit-Id of a request that the HTTP server refused
+// before it became one of the API server's.
+const NoAudit = "none"
 
 // Observe sends one request, by calling send, and returns everything that the
 // target saw of it. No other request of a scenario is under way meanwhile. send
-// returns the answer's Audit-Id.
+// returns the answer's Audit-Id, or NoAudit.
 func (t *Target) Observe(ctx context.Context, send func() (auditID string, err error)) (*Observed, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,6 +214,7 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 		return nil, err
 	}
 	mark := t.recorder.Mark()
+	t.aggregated.take()
 	id, err := send()
 	if err != nil {
 		return nil, errors.Join(err, t.Err())
@@ -202,9 +222,11 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 	if id == "" {
 		return nil, errors.New("the answer has no Audit-Id header")
 	}
-	o := &Observed{}
-	if o.Audit, err = t.events.Await(ctx, id); err != nil {
-		return nil, errors.Join(err, t.Err())
+	o := &Observed{Backend: t.aggregated.take()}
+	if id != NoAudit {
+		if o.Audit, err = t.events.Await(ctx, id); err != nil {
+			return nil, errors.Join(err, t.Err())
+		}
 	}
 	o.Reviews = t.reviews(t.recorder.Since(mark))
 	if t.last != nil {
@@ -227,5 +249,5 @@ func (t *Target) reviews(records []recorder.Record) []verdicts.Review {
 		}
 		seen = append(seen, v)
 	}
-	return seen
+	return t.between.conditionErrors(seen)
 }

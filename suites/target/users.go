@@ -2,6 +2,7 @@ package target
 
 import (
 	"net/http"
+	"os"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -13,16 +14,52 @@ import (
 // client certificate, and impersonates if imp is given. tap sees every request
 // as it leaves, under all other round trippers.
 func (t *Target) UserClient(r scenarios.Requestor, imp *scenarios.Impersonate, tap Tap) (*http.Client, error) {
-	return t.client(t.cluster.FrontProxy(), imp, tap, func(rt http.RoundTripper) http.RoundTripper {
-		return transport.NewAuthProxyRoundTripper(r.User, r.UID, r.Groups, r.Extra, rt)
+	return t.client(t.cluster.FrontProxy(), imp, tap, asUser(r))
+}
+
+// RequestClient authenticates as the requestor of a request, with token if it is
+// a service account, and adds the headers that the request asks for.
+func (t *Target) RequestClient(r *scenarios.Request, requestor scenarios.Requestor, token string, tap Tap) (*http.Client, error) {
+	c, auth := t.cluster.Anonymous(), asUser(requestor)
+	switch {
+	case requestor.ServiceAccount != nil:
+		auth = func(rt http.RoundTripper) http.RoundTripper { return transport.NewBearerAuthRoundTripper(token, rt) }
+	case requestor.Anonymous:
+		auth = func(rt http.RoundTripper) http.RoundTripper { return rt }
+	default:
+		c = t.cluster.FrontProxy()
+	}
+	if len(r.Headers) > 0 || r.Upgrade != "" {
+		// HTTP/2 has lower-case names only, and its client refuses by itself what
+		// the server would find too long; nor has it upgrades.
+		c.NextProtos = []string{"http/1.1"}
+	}
+	return t.client(c, r.Impersonate, tap, func(rt http.RoundTripper) http.RoundTripper {
+		return auth(rawHeaders{headers: r.Headers, next: rt})
 	})
 }
 
-// TokenClient authenticates with a bearer token.
-func (t *Target) TokenClient(token string, imp *scenarios.Impersonate, tap Tap) (*http.Client, error) {
-	return t.client(t.cluster.Anonymous(), imp, tap, func(rt http.RoundTripper) http.RoundTripper {
-		return transport.NewBearerAuthRoundTripper(token, rt)
-	})
+// asUser names the user in the request headers that a proxy sends.
+func asUser(r scenarios.Requestor) transport.WrapperFunc {
+	return func(rt http.RoundTripper) http.RoundTripper {
+		return transport.NewAuthProxyRoundTripper(r.User, r.UID, r.Groups, r.Extra, rt)
+	}
+}
+
+// rawHeaders adds header lines as they are written.
+type rawHeaders struct {
+	headers []scenarios.Header
+	next    http.RoundTripper
+}
+
+func (t rawHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
+	if len(t.headers) > 0 {
+		r = r.Clone(r.Context())
+	}
+	for _, h := range t.headers {
+		r.Header[h.Name] = append(r.Header[h.Name], h.Bytes())
+	}
+	return t.next.RoundTrip(r)
 }
 
 // Tap sees a request as it is sent.
@@ -56,3 +93,16 @@ func (t tapped) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Host is the API server's URL without a path.
 func (t *Target) Host() string { return t.host }
+
+// Anonymous is the way in without credentials, for clients that bring their own.
+func (t *Target) Anonymous() *rest.Config { return t.cluster.Anonymous() }
+
+// TempDir makes a folder for this user alone. Where the cluster has a folder of
+// its own it is within, and goes with it even if this process is killed.
+func (t *Target) TempDir(prefix string) (string, error) {
+	parent := ""
+	if c, ok := t.cluster.(interface{ Dir() string }); ok {
+		parent = c.Dir()
+	}
+	return os.MkdirTemp(parent, prefix)
+}

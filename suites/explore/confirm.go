@@ -1,0 +1,150 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// shrinkLimit bounds how many runs are made to find the smallest case.
+const shrinkLimit = 400
+
+// confirm runs a case again, alone and under fresh names, and reports it if it
+// differs again.
+func (l *lane) confirm(ctx context.Context, p *prepared) error {
+	again, err := l.alone(ctx, p.scenario, p.objects)
+	if err != nil {
+		return err
+	}
+	if again.Verdict == verdicts.Invalid {
+		return fmt.Errorf("case %d, run alone: %s", p.number, again.Reason)
+	}
+	if !failed(again) {
+		if failed(p.result) {
+			l.found.NotConfirmed++
+			l.say("case %d differed once, and not when it was run again: %s", p.number, p.result.Reason)
+		}
+		return nil
+	}
+	l.say("case %d: %s", p.number, again.Reason)
+	small, result, err := l.shrink(ctx, p, again)
+	if err != nil {
+		return err
+	}
+	d := Disagreement{Case: p.number, Choice: p.choice.String(), Reason: result.Reason, Differences: result.Differences}
+	if d.Scenario, err = l.print(small, p, result); err != nil {
+		return err
+	}
+	if d.OverRBAC = p.objects; !p.objects && cases.Unique(small) {
+		over, err := l.alone(ctx, small, true)
+		if err != nil {
+			return err
+		}
+		d.OverRBAC = failed(over)
+	}
+	l.found.Disagreements = append(l.found.Disagreements, d)
+	l.o.Events(Event{Text: fmt.Sprintf("%s: case %d, made small:\n%s", l.found.Name, p.number, d.Scenario)})
+	return nil
+}
+
+// shrink makes a case small while it differs.
+func (l *lane) shrink(ctx context.Context, p *prepared, r verdicts.Result) (*scenarios.Scenario, verdicts.Result, error) {
+	var broken error
+	small := cases.Shrink(p.scenario, shrinkLimit, func(s *scenarios.Scenario) bool {
+		if broken != nil || p.objects && !canBeObjects(s) {
+			return false
+		}
+		result, err := l.alone(ctx, s, p.objects)
+		if err != nil {
+			broken = err
+			return false
+		}
+		if result.Verdict != verdicts.Failed {
+			return false
+		}
+		r = result
+		return true
+	})
+	if broken != nil {
+		return nil, r, broken
+	}
+	small, _, err := l.expect(small)
+	return small, r, err
+}
+
+// alone runs a scenario by itself, with metrics read for every request. objects
+// says whether its grants are RBAC objects.
+func (l *lane) alone(ctx context.Context, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
+	if err := ctx.Err(); err != nil {
+		return r, err
+	}
+	l.runs++
+	p := &prepared{}
+	if p.scenario, p.played, err = l.expect(s); err != nil {
+		return r, err
+	}
+	p.bind(scenarios.Suffix(l.o.Seed, l.found.Name, "alone", strconv.Itoa(l.runs)))
+	if objects {
+		ev := l.replay.Replay(ctx, p.scenario, p.suffix)
+		if err := errors.Join(ctx.Err(), l.target.Err()); err != nil {
+			return r, err
+		}
+		return verdicts.Judge(p.scenario, ev), nil
+	}
+	ev := l.emptyEvidence(p)
+	l.grants.begin(p.bound)
+	defer l.grants.end()
+	for i := range p.bound.Steps {
+		st := &p.bound.Steps[i]
+		if st.Request == nil {
+			l.grants.change(p.bound, st)
+			continue
+		}
+		var o verdicts.Observation
+		seen, err := l.target.Observe(ctx, func() (string, error) {
+			var err error
+			o, err = l.sender.send(ctx, p.bound, i)
+			return o.Response.AuditID, err
+		})
+		if err != nil {
+			return r, err
+		}
+		o.Reviews, o.Audit, o.Metrics = seen.Reviews, seen.Audit, seen.Metrics
+		ev.Steps = append(ev.Steps, o)
+	}
+	return verdicts.Judge(p.scenario, ev), nil
+}
+
+// print renders a case as a scenario file, with what a file needs beside what was
+// found.
+func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
+	comments := []string{
+		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", l.found.Kubernetes, l.target.Facts.Gate),
+		oneLine(r.Reason), "The expectations are the model's.",
+	}
+	var denied []int
+	for i, st := range s.Steps {
+		if x := st.Expect; x != nil && x.Outcome != scenarios.Allowed && x.Outcome != scenarios.ServerError {
+			denied = append(denied, i)
+		}
+	}
+	if len(denied) > 0 {
+		paired, ok := cases.Paired(s, denied)
+		if !ok {
+			comments = append(comments, "A twin is missing: a scenario that differs in one respect and is allowed.")
+		}
+		var err error
+		if s, _, err = l.expect(paired); err != nil {
+			return "", err
+		}
+	}
+	s.Requires.Kubernetes, s.Requires.Binary = "", minorRange(l.target.Facts.Binary)
+	s.Description = fmt.Sprintf("Found by authzconf explore, seed %d, case %d.", l.o.Seed, p.number)
+	raw, err := cases.Print(s, comments...)
+	return string(raw), err
+}

@@ -1,0 +1,161 @@
+// Package explore sends made-up cases to real API servers and judges what they
+// do by the model: a disagreement means that one of the two is wrong. Most cases
+// have their grants answered by the recorder's first point, which takes no time;
+// one in rbacShare has them as RBAC objects, so that the rules of RBAC stay part
+// of what is looked at.
+package explore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/target"
+)
+
+const (
+	// batchSize is how many cases the server's metrics are read once for.
+	batchSize = 200
+	// rbacShare is one in how many cases has its grants as RBAC objects. It has no
+	// factor in common with a number of lanes.
+	rbacShare = 13
+	// maxDisagreements ends a lane: so many mean that one thing is wrong, and each
+	// takes seconds to make small.
+	maxDisagreements = 10
+	// maxLanes is how many control planes there are at most for one cell.
+	maxLanes = 4
+)
+
+// Options are what to explore.
+type Options struct {
+	// Cells are explored one after the other.
+	Cells []target.Options
+	// Cases is how many cases each cell gets, the same ones.
+	Cases int
+	Seed  int64
+	// Events receives progress, from several goroutines; it must be set.
+	Events func(Event)
+
+	// tamper changes what is predicted, for a test to see that it is noticed.
+	tamper func(*scenarios.Scenario)
+}
+
+// Event is progress that a person may want to see.
+type Event struct {
+	// Text is set for what is worth a line.
+	Text string
+	// Cell, Done and Cases say how far a cell is.
+	Cell        string
+	Done, Cases int
+	// PerSecond is the rate so far, Disagreements how many were confirmed.
+	PerSecond     float64
+	Disagreements int
+}
+
+// Run explores all cells. An error is the user's to mend; everything else is in
+// the report. When ctx ends, what was found so far is reported.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	report := &Report{Seed: o.Seed, Cases: o.Cases}
+	for _, c := range o.Cells {
+		if ctx.Err() != nil {
+			break
+		}
+		x := &explorer{o: o, cell: c}
+		if err := x.run(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Cell.Name, err)
+		}
+		report.Cells = append(report.Cells, x.report())
+	}
+	report.Interrupted = ctx.Err() != nil
+	return report, nil
+}
+
+// explorer explores one cell, in lanes: requests are sent one at a time to each
+// server, and one server and one sender that wait for each other cannot keep two
+// processors busy. Each lane has a control plane of its own, so that none sees
+// anything of another.
+type explorer struct {
+	o     Options
+	cell  target.Options
+	lanes []*lane
+
+	mu      sync.Mutex // over what lanes tell of their progress
+	started time.Time
+	done    map[*lane]CellReport
+}
+
+func (x *explorer) run(ctx context.Context) error {
+	x.done = map[*lane]CellReport{}
+	count := max(1, min(runtime.GOMAXPROCS(0), maxLanes, x.o.Cases/batchSize))
+	for i := range count {
+		x.lanes = append(x.lanes, &lane{explorer: x, index: i, of: count, found: CellReport{
+			Name: x.cell.Cell.Name, Kubernetes: x.cell.Cell.Kubernetes, Gate: x.cell.Cell.Gate, Lanes: count,
+		}})
+	}
+	errs := make([]error, count)
+	var ready, ended sync.WaitGroup
+	ready.Add(count)
+	for i, l := range x.lanes {
+		ended.Go(func() {
+			defer l.stop()
+			errs[i] = l.start(ctx)
+			ready.Done()
+			ready.Wait() // starting a control plane takes the time of those that run
+			x.begin()
+			if errs[i] == nil && len(l.found.Problems) == 0 {
+				l.explore(ctx)
+			}
+		})
+	}
+	ended.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	x.say("%s", x.report().line())
+	return nil
+}
+
+// begin notes when all lanes were ready.
+func (x *explorer) begin() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.started.IsZero() {
+		x.started = time.Now()
+	}
+}
+
+// report puts what the lanes found together.
+func (x *explorer) report() CellReport {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	sum := x.lanes[0].found
+	for _, l := range x.lanes[1:] {
+		sum = sum.and(l.found)
+	}
+	return sum
+}
+
+// progress tells how far the cell is; c is what a lane found so far.
+func (x *explorer) progress(l *lane) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l.found.Seconds = time.Since(x.started).Seconds()
+	x.done[l] = l.found
+	sum := CellReport{}
+	for _, c := range x.done {
+		sum = sum.and(c)
+	}
+	x.o.Events(Event{
+		Cell: x.cell.Cell.Name, Done: sum.Cases, Cases: x.o.Cases,
+		PerSecond: float64(sum.Cases) / sum.Seconds, Disagreements: len(sum.Disagreements),
+	})
+}
+
+func (x *explorer) say(format string, args ...any) {
+	x.o.Events(Event{Text: x.cell.Cell.Name + ": " + fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,142 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// judge judges a batch that was sent. What is not as predicted becomes a suspect,
+// to be run alone.
+func (l *lane) judge(ctx context.Context, b *batch) {
+	reviews := 0
+	var suspects []*prepared
+	counted := counts{}
+	for _, p := range b.cases {
+		ev := l.evidence(ctx, p, b.seen)
+		if ctx.Err() != nil {
+			return
+		}
+		p.result = verdicts.Judge(p.scenario, ev)
+		if failed(p.result) {
+			suspects = append(suspects, p)
+		}
+		for i := range ev.Steps {
+			reviews += len(ev.Steps[i].Reviews)
+			counted.add(&ev.Steps[i])
+		}
+		for _, played := range p.played {
+			counted.attempts(played.Prediction.Attempts)
+		}
+		l.found.Requests += len(p.sent)
+		if p.objects {
+			l.found.OverRBAC++
+		}
+		p.sent, p.bound, p.names = nil, nil, nil
+	}
+	why := ""
+	if len(suspects) == 0 {
+		why = totals(b.seen, reviews, counted)
+	}
+	if why != "" {
+		// One of them did it; which, only each alone can tell.
+		l.say("a batch does not add up: %s; its cases are run alone", why)
+		suspects = b.cases
+		l.found.Recounts++
+	}
+	l.found.Cases += len(b.cases)
+	l.found.Reviews += reviews
+	l.found.Pairs, l.found.AllPairs = b.pairs, b.allPairs
+	l.suspects = append(l.suspects, suspects...)
+	l.progress(l)
+}
+
+// counts are increases of series, by metric, mode and decision.
+type counts map[string]int
+
+const (
+	attemptsMetric       = "apiserver_impersonation_attempts_total"
+	authorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
+)
+
+// add counts the impersonation checks that were seen.
+func (c counts) add(o *verdicts.Observation) {
+	decided, _ := verdicts.Fold(o.Reviews)
+	for _, d := range decided {
+		verb := ""
+		if a := d.Spec.ResourceAttributes; a != nil {
+			verb = a.Verb
+		} else if a := d.Spec.NonResourceAttributes; a != nil {
+			verb = a.Verb
+		}
+		if mode, ok := verdicts.ImpersonationMode(verb); ok {
+			decision := "denied"
+			if d.Decision == scenarios.Allow {
+				decision = "allowed"
+			}
+			c[key(authorizationsMetric, mode, decision)]++
+		}
+	}
+}
+
+// attempts counts what was predicted.
+func (c counts) attempts(list []scenarios.MetricDelta) {
+	for _, d := range list {
+		c[key(attemptsMetric, d.Mode, d.Decision)] += d.Count
+	}
+}
+
+func key(metric, mode, decision string) string {
+	return fmt.Sprintf("%s{mode=%q,decision=%q}", metric, mode, decision)
+}
+
+// totals says in what way a batch as a whole is not what its requests add up to,
+// or nothing: reviews that belong to no request, and metrics, each with its
+// histogram.
+func totals(seen *target.Batched, reviews int, want counts) string {
+	if n := len(seen.Reviews); n != reviews {
+		return fmt.Sprintf("%d reviews arrived, %d belong to a request", n, reviews)
+	}
+	if seen.Metrics == nil {
+		return ""
+	}
+	got := counts{}
+	for _, m := range seen.Metrics {
+		name := m.Name
+		if base, ok := strings.CutSuffix(name, "_duration_seconds_count"); ok {
+			name = base + "_total"
+			got[key(name, m.Mode, m.Decision)+" in its histogram"] += m.Delta
+			continue
+		}
+		got[key(name, m.Mode, m.Decision)] += m.Delta
+	}
+	all := maps.Clone(want)
+	for k, n := range want {
+		all[k+" in its histogram"] = n
+	}
+	var wrong []string
+	for k := range mergedKeys(all, got) {
+		if all[k] != got[k] {
+			wrong = append(wrong, fmt.Sprintf("%s: want +%d, got +%d", k, all[k], got[k]))
+		}
+	}
+	slices.Sort(wrong)
+	return strings.Join(wrong, "; ")
+}
+
+func mergedKeys(a, b counts) map[string]bool {
+	out := map[string]bool{}
+	for k := range a {
+		out[k] = true
+	}
+	for k := range b {
+		out[k] = true
+	}
+	return out
+}

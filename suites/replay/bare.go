@@ -1,0 +1,38 @@
+package replay
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// NewRequest is a scenario's request as HTTP, without requestor and headers of
+// impersonation.
+func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.Request, error) {
+	return httpRequest(ctx, host, r)
+}
+
+// RoundTrip sends a request and reads the answer.
+func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Response, error) {
+	return roundTrip(client, req, watch)
+}
+
+// Granted is a bound scenario whose grants are in force as RBAC.
+type Granted struct{ run *run }
+
+// Provision brings the grants of a bound scenario into force, those that its
+// steps bring later apart, without sending anything.
+func (r *Replayer) Provision(ctx context.Context, bound *scenarios.Scenario) (*Granted, error) {
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: bound.Suffix}
+	return &Granted{run}, run.provision(ctx)
+}
+
+// Change carries out a step that grants or revokes.
+func (g *Granted) Change(ctx context.Context, st *scenarios.Step) error {
+	if st.Grant != "" {
+		return g.run.admin.grant(ctx, g.run.grants[st.Grant])
+	}
+	return g.run.admin.revoke(ctx, g.run.grants[st.Revoke])
+}

@@ -17,6 +17,8 @@ func newControlPlanes() *cobra.Command {
 so that later runs start at once. In this order: TEST_ASSET_KUBE_APISERVER and
 TEST_ASSET_ETCD, KUBEBUILDER_ASSETS, the cache, a build from pinned Go modules
 (3 to 5 minutes a version on 2 cores, the first time).`,
+		Example: `  authzconf control-planes                   # all versions
+  authzconf control-planes --kubernetes 1.36,1.37`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			releases := local.Releases()

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,7 +46,24 @@ func (f *selectionFlags) load() (reports.Texts, error) {
 	}
 	var err error
 	texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures)
-	return texts, err
+	return texts, located(f.dir, err)
+}
+
+// located gives the errors of scenario files the paths that they have for the
+// user, each on a line of its own for editors and terminals to link.
+func located(dir string, err error) error {
+	var all scenarios.Errors
+	if !errors.As(err, &all) {
+		return err
+	}
+	where, count := cmp.Or(dir, "the built-in scenarios"), "1 error"
+	if len(all) > 1 {
+		count = fmt.Sprintf("%d errors", len(all))
+	}
+	for _, e := range all {
+		e.File = filepath.Join(dir, e.File)
+	}
+	return fmt.Errorf("%s in %s:\n%w", count, where, all)
 }
 
 func (f *selectionFlags) selection() (session.Selection, error) {

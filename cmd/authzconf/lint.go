@@ -15,6 +15,8 @@ func newLint() *cobra.Command {
 the format: fields, types, version ranges, fixtures, requestors, grants, steps,
 and that every denial names an allowed twin. All errors are printed, each with
 file, line and column. No server is needed.`,
+		Example: `  authzconf lint
+  authzconf lint my-scenarios                # before authzconf run --scenarios my-scenarios`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ func list(w io.Writer, chosen []*scenarios.Scenario, output string) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(w, string(raw))
+		_, err = fmt.Fprintln(w, strings.TrimRight(string(raw), "\n"))
 		return err
 	}
 	return fmt.Errorf("-o %q is none of wide, json, yaml", output)

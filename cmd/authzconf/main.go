@@ -44,8 +44,15 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// invalid marks an error of the environment; every other error is the user's.
-func invalid(err error) error { return &exitError{code: exitInvalid, err: err} }
+// invalid marks an error of the environment, unless it is one that the user can
+// mend, as every other error is.
+func invalid(err error) error {
+	var usage *local.UsageError
+	if errors.As(err, &usage) {
+		return err
+	}
+	return &exitError{code: exitInvalid, err: err}
+}
 
 func run(args []string, stdout, stderr io.Writer) (code int) {
 	// A panic is nobody's bad usage, which Go's own exit code would say. What a
@@ -115,6 +122,6 @@ Exit codes:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newReport(), newUp(), newControlPlanes(), newVersion())
+	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newControlPlanes(), newVersion())
 	return root
 }

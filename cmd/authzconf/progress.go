@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type progress struct {
 	mu           sync.Mutex
 	done, failed int
 	shown        time.Time
+	said         string // the last text or reason printed
 }
 
 // plainEvery is the pause between two plain progress lines.
@@ -41,6 +43,7 @@ func (p *progress) event(e session.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e.Text != "" {
+		p.said = e.Text
 		p.line(e.Text)
 	}
 	if e.Result == nil {
@@ -51,11 +54,15 @@ func (p *progress) event(e session.Event) {
 	if bad {
 		p.failed++
 	}
-	if bad || p.verbose {
+	// When a target dies all that is left has the same reason, with its log: it is
+	// shown once.
+	again := bad && strings.HasSuffix(p.said, e.Result.Reason)
+	if p.verbose || bad && !again {
 		p.line(fmt.Sprintf("%-8s %s  %s (%d ms)", e.Result.Verdict, e.Result.Cell, e.Result.Scenario, e.Took.Milliseconds()))
-		if bad {
-			p.line("         " + e.Result.Reason)
-		}
+	}
+	if bad && !again {
+		p.said = e.Result.Reason
+		p.line("         " + p.said)
 	}
 	p.status()
 }

@@ -74,10 +74,6 @@ func (f *runFlags) run(c *cobra.Command) error {
 	run, err := suites.Execute(c.Context(), o)
 	show.end()
 	if err != nil {
-		var usage *local.UsageError
-		if errors.As(err, &usage) {
-			return err
-		}
 		return invalid(err)
 	}
 	return f.finish(c, o, run)
@@ -119,17 +115,19 @@ func (f *runFlags) options(c *cobra.Command) (o suites.Options, err error) {
 }
 
 // finish writes the report, prints the summary and turns the outcome into the
-// exit code.
+// exit code. What a run has found is printed even if it cannot be written.
 func (f *runFlags) finish(c *cobra.Command, o suites.Options, run *suites.Run) error {
 	out := c.OutOrStdout()
+	var unwritten error
 	if f.reportDir != "" {
-		if err := reports.Write(f.reportDir, run.Report, run.Evidence, o.Texts); err != nil {
-			return invalid(err)
-		}
+		unwritten = reports.Write(f.reportDir, run.Report, run.Evidence, o.Texts)
 	}
 	printSummary(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all\n",
 		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds())
+	if unwritten != nil {
+		return invalid(unwritten)
+	}
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
 	}

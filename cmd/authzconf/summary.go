@@ -26,11 +26,7 @@ func printSummary(w io.Writer, r *reports.ConformanceReport) {
 	}
 	_ = t.Flush()
 	for _, c := range r.Cells {
-		for _, result := range c.Results {
-			if result.Verdict == verdicts.Failed || result.Verdict == verdicts.Invalid {
-				_, _ = fmt.Fprintf(w, "%s: %s %s (%s): %s\n", result.Verdict, c.Name, result.Scenario, result.Blame, result.Reason)
-			}
-		}
+		printProblems(w, c)
 	}
 	_, _ = fmt.Fprintf(w, "outcome: %s\n", r.Outcome.Result)
 	for _, why := range r.Outcome.Reasons {
@@ -38,5 +34,36 @@ func printSummary(w io.Writer, r *reports.ConformanceReport) {
 	}
 	for _, note := range r.Outcome.Notes {
 		_, _ = fmt.Fprintf(w, "  note: %s\n", note)
+	}
+}
+
+// printProblems prints what did not pass on a cell. Results with the same reason
+// are one paragraph: when a target dies, hundreds have it, with its log.
+func printProblems(w io.Writer, c reports.Cell) {
+	type paragraph struct{ what, reason string }
+	same := map[paragraph][]verdicts.Result{}
+	var order []paragraph
+	for _, result := range c.Results {
+		if result.Verdict != verdicts.Failed && result.Verdict != verdicts.Invalid {
+			continue
+		}
+		p := paragraph{string(result.Verdict), result.Reason}
+		if result.KnownFailing != "" {
+			p.what = "known failing"
+		}
+		if same[p] == nil {
+			order = append(order, p)
+		}
+		same[p] = append(same[p], result)
+	}
+	for _, p := range order {
+		first, more := same[p][0], ""
+		if n := len(same[p]) - 1; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		_, _ = fmt.Fprintf(w, "%s: %s %s%s (%s): %s\n", p.what, c.Name, first.Scenario, more, first.Blame, p.reason)
+		for _, d := range first.Differences[min(1, len(first.Differences)):] { // the first is the reason
+			_, _ = fmt.Fprintf(w, "  step %d: %s: want %s, got %s\n", d.Step, d.Field, d.Want, d.Got)
+		}
 	}
 }

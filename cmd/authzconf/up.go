@@ -46,23 +46,27 @@ func up(c *cobra.Command, m matrix.Matrix, port int) error {
 	ctx := c.Context()
 	plane, err := local.Start(ctx, cells[0].LocalOptions(port))
 	if err != nil {
-		var usage *local.UsageError
-		if errors.As(err, &usage) {
-			return err
-		}
 		return invalid(err)
 	}
-	_, _ = fmt.Fprintln(c.OutOrStdout(), plane.KubeconfigPath())
-	_, _ = fmt.Fprintf(c.ErrOrStderr(), "Kubernetes %s is ready at %s; the kubeconfig above is an administrator's. Ctrl-C stops it.\n",
-		cells[0].Cell.Kubernetes, plane.Admin().Host)
-	select {
-	case <-ctx.Done():
-		err = nil
-	case <-plane.Done():
-		err = plane.Err()
-	}
-	if err := errors.Join(err, plane.Stop()); err != nil {
+	defer func() { _ = plane.Stop() }() // for a panic; a second call does nothing
+	if err := errors.Join(serve(c, cells[0].Cell.Kubernetes, plane), plane.Stop()); err != nil {
 		return invalid(err)
 	}
 	return nil
+}
+
+// serve says where the control plane is, and waits for Ctrl-C. An error is why
+// it does not serve any more.
+func serve(c *cobra.Command, kubernetes string, plane *local.ControlPlane) error {
+	if _, err := fmt.Fprintln(c.OutOrStdout(), plane.KubeconfigPath()); err != nil {
+		return fmt.Errorf("printing the path of the kubeconfig: %w", err)
+	}
+	_, _ = fmt.Fprintf(c.ErrOrStderr(), "Kubernetes %s is ready at %s; the kubeconfig above is an administrator's. Ctrl-C stops it.\n",
+		kubernetes, plane.Admin().Host)
+	select {
+	case <-c.Context().Done():
+		return nil
+	case <-plane.Done():
+		return plane.Err()
+	}
 }

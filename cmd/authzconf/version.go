@@ -27,7 +27,10 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of authzconf and the Kubernetes versions it runs",
-		Args:  cobra.NoArgs,
+		Long: `Print the version of authzconf, which reports carry, and the Kubernetes versions
+that --kubernetes takes.`,
+		Example: `  authzconf version`,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
 			return err

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/matrix"
+)
+
+func newExplain() *cobra.Command {
+	var f explainFlags
+	c := &cobra.Command{
+		Use:   "explain [SCENARIO]",
+		Short: "Say which access checks an impersonated request makes, and what is missing",
+		Long: `Say, for a request that impersonates somebody, which access checks the API
+server makes, in which order, what each is answered and why; the message that
+the client sees; and which grant would be missing.
+
+It works offline, by a model of the API server: permissions come from --grants,
+a file of RBAC objects ("kubectl get clusterroles,clusterrolebindings,roles,
+rolebindings -A -o yaml") or of grants as scenarios have them. With --kubeconfig
+the authorizer of that cluster is asked instead, by SubjectAccessReviews.
+
+With the ID of a scenario the requests of that scenario are explained.`,
+		Example: `  authzconf explain --by alice --as bob --verb list --resource pods --namespace shop --grants rbac.yaml
+  authzconf explain --by system:serviceaccount:kube-system:agent --node node1 \
+    --as system:node:node1 --verb list --resource pods --field-selector spec.nodeName=node1
+  authzconf explain --by alice --as bob --verb get --path /apis --kubeconfig ~/.kube/config
+  authzconf explain kubernetes/mode-index/legacy-first-after-legacy`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return f.scenario(c, args[0])
+			}
+			return f.question(c.Context(), c.OutOrStdout())
+		},
+	}
+	f.register(c)
+	return c
+}
+
+// question explains the request that the flags describe.
+func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	config, notes, err := f.config()
+	if err != nil {
+		return err
+	}
+	var live *liveCluster
+	if f.kubeconfig != "" {
+		if live, err = newLiveCluster(ctx, f.kubeconfig); err != nil {
+			return err
+		}
+		config.Chain = []oracle.Authorizer{{Authorize: live.authorize}}
+		if f.kubernetes == "" {
+			if config.Kubernetes, err = live.version(); err != nil {
+				return err
+			}
+			notes = append(notes, "The gate cannot be read from the cluster: this is the version's default, unless --gate says otherwise.")
+		}
+	}
+	server, err := oracle.New(config)
+	if err != nil {
+		return err
+	}
+	for _, d := range server.Dangling() {
+		notes = append(notes, "In the file, "+d+".")
+	}
+	imp := f.impersonate()
+	p := server.Do(f.requestor(), imp, f.request())
+	text := server.Explain(p, imp, f.request())
+	if live != nil && live.err != nil {
+		return invalid(live.err)
+	}
+	return writeExplained(out, config, server, append(notes, text))
+}
+
+func writeExplained(out io.Writer, config oracle.Config, server *oracle.Server, parts []string) error {
+	state := "off"
+	if server.GateOn() {
+		state = "on"
+	}
+	text := fmt.Sprintf("kube-apiserver %s, ConstrainedImpersonation %s\n", config.Kubernetes, state)
+	for _, p := range parts {
+		text += strings.TrimRight(p, "\n") + "\n"
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// config is the server that the flags describe, offline.
+func (f *explainFlags) config() (config oracle.Config, notes []string, err error) {
+	config.Gate = scenarios.Gate(f.gate)
+	if f.gate == "default" {
+		config.Gate = ""
+	}
+	config.Kubernetes = f.kubernetes
+	if config.Kubernetes == "" {
+		config.Kubernetes = matrix.Newest()
+	}
+	release, err := local.ParseRelease(config.Kubernetes)
+	if err != nil {
+		return config, nil, err
+	}
+	config.Kubernetes = release.Minor
+	switch {
+	case f.grants != "":
+		config.Grants, config.Objects, err = readGrants(f.grants)
+	case f.kubeconfig == "":
+		notes = []string{"Nothing is granted but what every cluster grants to everybody: give --grants or --kubeconfig."}
+	}
+	return config, notes, err
+}
+
+// scenario explains the requests of a scenario, step by step.
+func (f *explainFlags) scenario(c *cobra.Command, id string) error {
+	if given := f.questionFlags(c); len(given) > 0 {
+		return fmt.Errorf("a scenario says itself who asks for what: it goes with --scenarios, --kubernetes and --gate, not with --%s", given[0])
+	}
+	texts, err := f.selection.load()
+	if err != nil {
+		return err
+	}
+	s, ok := texts.Set.Get(strings.TrimSuffix(id, ".yaml"))
+	if !ok {
+		return fmt.Errorf("there is no scenario %q (authzconf list shows those that there are)", id)
+	}
+	config, _, err := f.config()
+	if err != nil {
+		return err
+	}
+	facts := scenarios.Facts{Kubernetes: config.Kubernetes, Binary: config.Kubernetes, Gate: config.Gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
+	if f.kubernetes == "" {
+		facts = newestFor(s, facts)
+	}
+	if facts.Gate == "" {
+		if facts.Gate = s.Requires.Gate; facts.Gate == scenarios.GateAny {
+			facts.Gate = scenarios.GateOn
+		}
+	}
+	if ok, _, why := s.Selected(facts); !ok {
+		return fmt.Errorf("%s %s", s.ID, why)
+	}
+	server, err := oracle.ServerFor(s, facts, fixtures.FS)
+	if err != nil {
+		return err
+	}
+	text, err := oracle.ExplainScenario(s, server, fixtures.FS)
+	if err != nil {
+		return err
+	}
+	config.Kubernetes = facts.Kubernetes
+	return writeExplained(c.OutOrStdout(), config, server, []string{s.ID + ": " + s.Description, "", text})
+}
+
+// newestFor is the newest known version that the scenario is for.
+func newestFor(s *scenarios.Scenario, facts scenarios.Facts) scenarios.Facts {
+	for _, r := range local.Releases() {
+		try := facts
+		try.Kubernetes, try.Binary = r.Minor, r.Minor
+		if try.Gate == "" {
+			try.Gate = s.Requires.Gate
+		}
+		if ok, _, _ := s.Selected(try); ok || s.Requires.Gate == scenarios.GateAny {
+			facts.Kubernetes, facts.Binary = r.Minor, r.Minor
+		}
+	}
+	return facts
+}

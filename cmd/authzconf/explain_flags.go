@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// explainFlags describe a request, who sends it, and what is granted.
+type explainFlags struct {
+	as, asUID         string
+	asGroups, asExtra []string
+
+	by, node string
+	byGroups []string
+
+	verb, resource, namespace, name, path string
+	fieldSelector, labelSelector          string
+
+	gate, kubernetes, grants, kubeconfig string
+
+	selection selectionFlags // only its folder
+}
+
+func (f *explainFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVar(&f.by, "by", "", "who authenticates: a user, or system:serviceaccount:NAMESPACE:NAME")
+	fl.StringArrayVar(&f.byGroups, "by-group", nil, "a group of the user who authenticates, besides system:authenticated")
+	fl.StringVar(&f.node, "node", "", "the node that the service account's token is bound to")
+	fl.StringVar(&f.as, "as", "", "the user to impersonate, as in kubectl --as")
+	fl.StringArrayVar(&f.asGroups, "as-group", nil, "a group to impersonate")
+	fl.StringVar(&f.asUID, "as-uid", "", "the UID to impersonate")
+	fl.StringArrayVar(&f.asExtra, "as-user-extra", nil, "KEY=VALUE of extra to impersonate")
+	fl.StringVar(&f.verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
+	fl.StringVar(&f.resource, "resource", "", "RESOURCE[.GROUP][/SUBRESOURCE], such as pods/exec or deployments.apps")
+	fl.StringVar(&f.namespace, "namespace", "", "the namespace of the request; none is cluster-wide")
+	fl.StringVar(&f.name, "name", "", "the object's name")
+	fl.StringVar(&f.fieldSelector, "field-selector", "", "of list, watch and deletecollection")
+	fl.StringVar(&f.labelSelector, "label-selector", "", "of list, watch and deletecollection")
+	fl.StringVar(&f.path, "path", "", "a path that is no resource, such as /apis, instead of --resource")
+	fl.StringVar(&f.grants, "grants", "", "file of RBAC objects, or of grants as scenarios have them")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "ask the authorizer of this cluster instead")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default the newest known; with --kubeconfig the cluster's)")
+	fl.StringVar(&f.selection.dir, "scenarios", "", "folder to find SCENARIO in instead of the built-in ones")
+	fl.StringVar(&f.gate, "gate", "default", "ConstrainedImpersonation: on, off or default")
+}
+
+// questionFlags are the flags given that say what is asked and granted.
+func (f *explainFlags) questionFlags(c *cobra.Command) (given []string) {
+	c.Flags().Visit(func(flag *pflag.Flag) {
+		if !slices.Contains([]string{"kubernetes", "gate", "scenarios"}, flag.Name) {
+			given = append(given, flag.Name)
+		}
+	})
+	return given
+}
+
+// check finds what is missing or contradicts itself.
+func (f *explainFlags) check() error {
+	_, asExtra := f.extra()
+	switch {
+	case f.selection.dir != "":
+		return errors.New("--scenarios goes with the ID of a scenario")
+	case f.by == "":
+		return errors.New("--by says who authenticates: it is missing (or give the ID of a scenario)")
+	case f.as == "" && f.asUID == "" && len(f.asGroups) == 0 && len(f.asExtra) == 0:
+		return errors.New("--as says who is impersonated: it is missing")
+	case f.node != "" && !strings.HasPrefix(f.by, "system:serviceaccount:"):
+		return fmt.Errorf("--node %s: only a service account's token is bound to a node, and --by is %q", f.node, f.by)
+	case len(f.byGroups) > 0 && strings.HasPrefix(f.by, "system:serviceaccount:"):
+		return errors.New("--by-group: the groups of a service account cannot be chosen")
+	case f.grants != "" && f.kubeconfig != "":
+		return errors.New("--grants and --kubeconfig exclude each other: permissions come from one of them")
+	case asExtra != nil:
+		return asExtra
+	case f.gate != "on" && f.gate != "off" && f.gate != "default":
+		return fmt.Errorf("--gate %q is none of on, off, default", f.gate)
+	case f.path != "":
+		return f.checkPath()
+	case f.resource == "":
+		return errors.New("--resource or --path says what is asked for: both are missing")
+	}
+	return f.checkResource()
+}
+
+func (f *explainFlags) checkPath() error {
+	verbs := []string{"get", "head", "post", "put", "patch", "delete", "options"}
+	switch {
+	case f.resource != "" || f.namespace != "" || f.name != "" || f.fieldSelector != "" || f.labelSelector != "":
+		return errors.New("--path excludes --resource, --namespace, --name and the selectors")
+	case !strings.HasPrefix(f.path, "/"):
+		return fmt.Errorf("--path %q does not begin with a slash", f.path)
+	case !slices.Contains(verbs, f.verb):
+		return fmt.Errorf("--verb %q is none of %s, which go with --path", f.verb, strings.Join(verbs, ", "))
+	}
+	return nil
+}
+
+func (f *explainFlags) checkResource() error {
+	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	_, subresource, hasSub := strings.Cut(f.resource, "/")
+	many := slices.Contains([]string{"list", "watch", "deletecollection"}, f.verb)
+	switch {
+	case !slices.Contains(verbs, f.verb):
+		return fmt.Errorf("--verb %q is none of %s", f.verb, strings.Join(verbs, ", "))
+	case hasSub && (subresource == "" || strings.Contains(subresource, "/")), strings.HasPrefix(f.resource, "/"), strings.HasPrefix(f.resource, "."):
+		return fmt.Errorf("--resource %q is not of the form RESOURCE[.GROUP][/SUBRESOURCE]", f.resource)
+	case hasSub && f.name == "":
+		return fmt.Errorf("--resource %s: a subresource needs --name", f.resource)
+	case many && f.name != "":
+		return fmt.Errorf("--verb %s has no --name (for one object: --field-selector metadata.name=%s)", f.verb, f.name)
+	case f.verb == "create" && f.name != "" && !hasSub:
+		return errors.New("--verb create has no --name: the API server does not look for one in the object")
+	case !many && f.verb != "create" && f.name == "":
+		return fmt.Errorf("--verb %s needs --name", f.verb)
+	case !many && (f.fieldSelector != "" || f.labelSelector != ""):
+		return fmt.Errorf("--verb %s has no selectors", f.verb)
+	}
+	return nil
+}
+
+// extra is --as-user-extra as a map.
+func (f *explainFlags) extra() (map[string][]string, error) {
+	extra := map[string][]string{}
+	for _, e := range f.asExtra {
+		key, value, ok := strings.Cut(e, "=")
+		if !ok {
+			return nil, fmt.Errorf("--as-user-extra %q is not of the form KEY=VALUE", e)
+		}
+		extra[key] = append(extra[key], value)
+	}
+	return extra, nil
+}
+
+func (f *explainFlags) impersonate() *scenarios.Impersonate {
+	extra, _ := f.extra() // checked
+	return &scenarios.Impersonate{User: f.as, UID: f.asUID, Groups: f.asGroups, Extra: maps.Clone(extra)}
+}
+
+// requestor is who authenticates; a token that is bound to a node is one of a
+// pod there.
+func (f *explainFlags) requestor() scenarios.User {
+	if rest, ok := strings.CutPrefix(f.by, "system:serviceaccount:"); ok {
+		if namespace, name, ok := strings.Cut(rest, ":"); ok {
+			sa := &scenarios.ServiceAccount{Namespace: namespace, Name: name, Node: f.node}
+			if f.node != "" {
+				sa.Pod = name
+			}
+			return oracle.RequestorOf(name, scenarios.Requestor{ServiceAccount: sa})
+		}
+	}
+	return oracle.Authenticated(scenarios.User{Name: f.by, Groups: f.byGroups})
+}
+
+func (f *explainFlags) request() oracle.Request {
+	if f.path != "" {
+		return oracle.RequestOf(&scenarios.Request{Verb: f.verb, Path: f.path})
+	}
+	full, subresource, _ := strings.Cut(f.resource, "/")
+	resource, group, _ := strings.Cut(full, ".")
+	return oracle.RequestOf(&scenarios.Request{
+		Verb: f.verb, APIGroup: group, Resource: resource, Subresource: subresource, Namespace: f.namespace, Name: f.name,
+		FieldSelector: f.fieldSelector, LabelSelector: f.labelSelector,
+	})
+}

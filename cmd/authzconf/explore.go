@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites/explore"
+	"github.com/authzconf/authzconf/suites/matrix"
+)
+
+type exploreFlags struct {
+	matrix    matrix.Matrix
+	cases     int
+	seed      int64
+	reportDir string
+}
+
+func newExplore() *cobra.Command {
+	var flags exploreFlags
+	c := &cobra.Command{
+		Use:   "explore",
+		Short: "Send made-up cases to API servers and hold them against the model",
+		Long: `Make up cases of impersonation (every two levels of every two factors together,
+then random ones), send them to API servers, and judge the answers by the model of
+package oracle. A disagreement is run again alone, made as small as it can be, and
+printed as a scenario file.
+
+Exit codes: 0 model and servers agree, 1 they do not, 2 bad usage, 3 the
+environment broke or the run was interrupted.`,
+		Example: `  authzconf explore --cases 2000
+  authzconf explore --cases 20000 --seed 1 --kubernetes 1.35,1.36,1.37 --gate both --report-dir found`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+	}
+	fl := c.Flags()
+	fl.IntVar(&flags.cases, "cases", 1000, "how many cases each version and gate gets")
+	fl.Int64Var(&flags.seed, "seed", 0, "seed of the cases (default: random, printed)")
+	fl.StringSliceVar(&flags.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
+	fl.StringVar(&flags.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default or both")
+	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for explore.yaml and the scenario files of disagreements")
+	return c
+}
+
+func (f *exploreFlags) run(c *cobra.Command) error {
+	if f.cases < 1 {
+		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
+	}
+	if !c.Flags().Changed("seed") {
+		f.seed = rand.Int64N(1_000_000)
+	}
+	f.matrix.Provider = "local"
+	f.matrix.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+	cells, err := f.matrix.Cells()
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for _, cell := range cells {
+		if named[cell.Cell.Name] {
+			return fmt.Errorf("--kubernetes names %s twice", cell.Release.Minor)
+		}
+		named[cell.Cell.Name] = true
+	}
+	if f.reportDir != "" {
+		if err := reports.CheckWritable(f.reportDir); err != nil {
+			return err
+		}
+	}
+	show := exploreProgress{progress: newProgress(c.ErrOrStderr(), 0, false)}
+	report, err := explore.Run(c.Context(), explore.Options{Cells: cells, Cases: f.cases, Seed: f.seed, Events: show.event})
+	show.end()
+	if err != nil {
+		return err
+	}
+	return f.finish(c, report)
+}
+
+// finish prints what was found, even if it cannot be written.
+func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report) error {
+	var unwritten error
+	if f.reportDir != "" {
+		unwritten = r.Write(f.reportDir)
+	}
+	for _, line := range r.Lines() {
+		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
+	}
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", r.Seed)
+	switch broken := r.Broken(); {
+	case unwritten != nil:
+		return invalid(unwritten)
+	case r.Disagreed():
+		return &exitError{code: exitFailed}
+	case broken != nil:
+		return invalid(broken)
+	}
+	return nil
+}
+
+// exploreProgress shows explore's events as progress shows a run's.
+type exploreProgress struct {
+	*progress
+	mu sync.Mutex
+}
+
+func (p *exploreProgress) event(e explore.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Text != "" {
+		p.line(e.Text)
+		return
+	}
+	text := fmt.Sprintf("%s: %d/%d cases, %.0f cases/s, %d disagreements", e.Cell, e.Done, e.Cases, e.PerSecond, e.Disagreements)
+	switch {
+	case p.live:
+		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", text)
+	case time.Since(p.shown) > plainEvery:
+		p.shown = time.Now()
+		_, _ = fmt.Fprintln(p.out, text)
+	}
+}

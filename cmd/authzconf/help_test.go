@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestEveryCommandTeaches holds all commands, those to come too, to a help text
+// with an example that begins with the command itself, and to flags that say
+// what they are for.
+func TestEveryCommandTeaches(t *testing.T) {
+	root := newRoot()
+	for _, c := range append(leaves(root), root) {
+		if c.Short == "" || c.Long == "" {
+			t.Errorf("%s: no description", c.CommandPath())
+		}
+		if !strings.Contains(c.Example, "  "+c.CommandPath()) {
+			t.Errorf("%s: no example of it in %q", c.CommandPath(), c.Example)
+		}
+		for _, line := range strings.Split(c.Example, "\n") {
+			if len(line) > 110 || !strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: an example that is too long or not indented: %q", c.CommandPath(), line)
+			}
+		}
+	}
+}
+
+// leaves are all commands that do something.
+func leaves(c *cobra.Command) []*cobra.Command {
+	var found []*cobra.Command
+	for _, sub := range c.Commands() {
+		if sub.HasSubCommands() {
+			found = append(found, leaves(sub)...)
+		} else {
+			found = append(found, sub)
+		}
+	}
+	return found
+}

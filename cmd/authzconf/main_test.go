@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+// exitLeaked is the exit code of a command that leaves goroutines behind.
+const exitLeaked = 99
+
+// TestMain makes the test binary the commands that scripts call.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"authzconf": func() { os.Exit(leakChecked(os.Stdout, os.Stderr)) },
+		// One whose output cannot be written.
+		"authzconf-full": func() { os.Exit(leakChecked(fullDisk{}, os.Stderr)) },
+		// Two with a bug: in the main goroutine, and in one that runs scenarios.
+		"authzconf-panics":           func() { os.Exit(leakChecked(panicOn{"", os.Stdout}, os.Stderr)) },
+		"authzconf-panics-elsewhere": func() { os.Exit(leakChecked(os.Stdout, panicOn{"passed", os.Stderr})) },
+	})
+}
+
+// leakChecked runs the command line, and proves that no goroutine of it is left.
+func leakChecked(stdout, stderr io.Writer) int {
+	code := run(os.Args[1:], stdout, stderr)
+	left := ownGoroutines()
+	for deadline := time.Now().Add(2 * time.Second); left != "" && time.Now().Before(deadline); left = ownGoroutines() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if left == "" {
+		return code
+	}
+	_, _ = fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+	return exitLeaked
+}
+
+// ownGoroutines are the stacks of all goroutines but this one that are in code
+// of ours.
+func ownGoroutines() string {
+	buf := make([]byte, 1<<20)
+	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+	var own []string
+	for _, s := range stacks[1:] {
+		if strings.Contains(s, "authzconf/authzconf") {
+			own = append(own, s)
+		}
+	}
+	return strings.Join(own, "\n\n")
+}
+
+// panicOn stands for a bug of authzconf's own: it panics when a text is printed.
+type panicOn struct {
+	text string
+	to   io.Writer
+}
+
+func (w panicOn) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		panic("on purpose")
+	}
+	return w.to.Write(p)
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestScripts runs the scripts of testdata, each about one subject, against the
+// command line in processes of its own. Beside the usual commands they have
+// those of commands_test.go and process_test.go.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata",
+		Setup: setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"needs-control-plane": needsControlPlane,
+			"exits":               exits,
+			"edit":                edit,
+			"grow":                grow,
+			"occupy":              occupy,
+			"no-secrets":          noSecrets,
+			"start":               start,
+			"await":               await,
+			"end":                 end,
+			"kill-child":          killChild,
+			"await-children":      awaitChildren,
+			"serves":              serves,
+			"stopped":             stopped,
+			"removed":             removed,
+		},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}
+
+// setup gives a script folders of its own for what authzconf leaves on disk.
+func setup(env *testscript.Env) error {
+	scenarios, err := filepath.Abs(filepath.Join("testdata", "scenarios"))
+	if err != nil {
+		return err
+	}
+	newest, err := local.ParseRelease("")
+	if err != nil {
+		return err
+	}
+	w := &world{t: env.T(), state: filepath.Join(env.WorkDir, "state"), background: map[string]*background{}}
+	env.Setenv("SCENARIOS", scenarios)
+	env.Setenv("NEWEST", newest.Minor)
+	env.Setenv("RELEASE", newest.Version)
+	env.Setenv(local.StateVariable, w.state)
+	env.Setenv(local.CacheVariable, filepath.Join(env.WorkDir, "cache"))
+	if env.Getenv("GORACE") == "" {
+		env.Setenv("GORACE", "atexit_sleep_ms=10") // of each command, by default 1 s
+	}
+	w.vars = env.Vars
+	env.Values[worldKey{}] = w
+	env.Defer(w.end)
+	return nil
+}
+
+// programs are the real ones, found or built as ever, once for all tests.
+var programs = sync.OnceValues(func() (p local.Programs, err error) {
+	b := &local.Binaries{Progress: os.Stderr}
+	newest, err := local.ParseRelease("")
+	if err != nil {
+		return p, err
+	}
+	if p.Etcd, err = b.Etcd(context.Background()); err != nil {
+		return p, err
+	}
+	p.KubeAPIServer, err = b.KubeAPIServer(context.Background(), newest)
+	return p, err
+})

@@ -49,6 +49,21 @@ fuzz: ## run each fuzz test for FUZZTIME
 		(set -x; go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"); \
 	done
 
+# Both build their kube-apiserver in the cache: the first time minutes, at once from then on.
+MUTANTS := _output/bin/mutants
+
+.PHONY: $(MUTANTS)
+$(MUTANTS):
+	@go build -trimpath -buildvcs=false -o $(MUTANTS) ./ci/mutants
+
+.PHONY: server-coverage
+server-coverage: $(MUTANTS) ## count which statements of the API server's impersonation the suite reaches
+	$(MUTANTS) coverage
+
+.PHONY: mutants
+mutants: $(MUTANTS) ## run the suite against broken API servers (MUTANTSFLAGS="--sample 25 --seed 7" for a few)
+	$(MUTANTS) run $(MUTANTSFLAGS)
+
 # `go tool` keeps the program it builds in Go's build cache.
 .PHONY: lint
 lint: ## check the code and its import rules (golangci-lint, pinned in ci/tools)

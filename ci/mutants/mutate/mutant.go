@@ -1,0 +1,154 @@
+package mutate
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// Mutant is one wrong change.
+type Mutant struct {
+	// Number chooses the mutant in the program; it depends on all of the source.
+	Number int `json:"number"`
+	// Key names the mutant as long as its function is not changed:
+	// file:function:operator:ordinal.
+	Key string `json:"key"`
+	// File is the file's name, as it was given; Line is the line in it.
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Function is the function or method, or "(package)".
+	Function string `json:"function"`
+	// Operator is the kind of change.
+	Operator string `json:"operator"`
+	// Snippet is the source that is changed, on one line, and Change says how.
+	Snippet string `json:"snippet"`
+	Change  string `json:"change"`
+}
+
+// Source is one file of a package.
+type Source struct {
+	// Name is unique among all sources.
+	Name string
+	// Text is what Tree was parsed from, with comments.
+	Text []byte
+	Tree *ast.File
+	// Info is what the type checker found out about the package.
+	Info *types.Info
+	Pkg  *types.Package
+}
+
+// Options say what to leave alone.
+type Options struct {
+	// HelperPath is the import path under which Helpers will be found.
+	HelperPath string
+	// SkipFunctions are functions and methods without mutants, by bare name:
+	// those that only tests call.
+	SkipFunctions []string
+	// Quiet are calls that only write to a log: the call is removed, but nothing
+	// within it is changed. Each is the beginning of a call's source.
+	Quiet []string
+	// Prose are fields of composite literals that only describe something to
+	// people, and are left alone.
+	Prose []string
+}
+
+// Derive finds all mutants of the sources and returns the sources' new texts by
+// name. The sources have to be in a fixed order.
+func Derive(fset *token.FileSet, sources []Source, o Options) ([]Mutant, map[string][]byte, error) {
+	var all []Mutant
+	texts := map[string][]byte{}
+	for _, s := range sources {
+		d := &deriver{Source: s, fset: fset, options: o, ordinals: map[string]int{}, next: len(all) + 1}
+		d.file()
+		if d.err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", s.Name, d.err)
+		}
+		texts[s.Name] = d.render()
+		all = append(all, d.mutants...)
+	}
+	return all, texts, nil
+}
+
+// deriver walks one file.
+type deriver struct {
+	Source
+	fset    *token.FileSet
+	options Options
+
+	mutants  []Mutant
+	ordinals map[string]int // by function and operator
+	next     int
+	err      error
+
+	function string
+	results  []*types.Tuple // of the functions around the node, innermost last
+	parents  []ast.Node
+	wraps    []wrap
+	vars     []token.Pos // const declarations that have to become var
+}
+
+// add notes a mutant that changes node and returns its number.
+func (d *deriver) add(operator string, node ast.Node, change string) int {
+	n := d.next
+	d.next++
+	family := d.function + ":" + operator
+	d.ordinals[family]++
+	d.mutants = append(d.mutants, Mutant{
+		Number: n, Key: fmt.Sprintf("%s:%s:%d", d.Name, family, d.ordinals[family]),
+		File: d.Name, Line: d.fset.Position(node.Pos()).Line, Function: d.function,
+		Operator: operator, Snippet: shorten(d.source(node)), Change: change,
+	})
+	return n
+}
+
+// source is the text of a node.
+func (d *deriver) source(node ast.Node) string {
+	return string(d.Text[d.offset(node.Pos()):d.offset(node.End())])
+}
+
+func (d *deriver) offset(p token.Pos) int { return d.fset.Position(p).Offset }
+
+// snippetLimit is how much of a changed piece is shown.
+const snippetLimit = 100
+
+func shorten(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > snippetLimit {
+		return string(runes[:snippetLimit]) + "…"
+	}
+	return text
+}
+
+// quiet says whether a call only writes to a log.
+func (d *deriver) quiet(call *ast.CallExpr) bool {
+	text := d.source(call.Fun)
+	return slices.ContainsFunc(d.options.Quiet, func(q string) bool { return strings.HasPrefix(text, q) })
+}
+
+// typeName is how a type is written in this file; ok is false if it cannot be.
+func (d *deriver) typeName(t types.Type) (name string, ok bool) {
+	if t == nil {
+		return "", false
+	}
+	ok = true
+	name = types.TypeString(types.Default(t), func(p *types.Package) string {
+		if p == d.Pkg {
+			return ""
+		}
+		for _, imp := range d.Tree.Imports {
+			if strings.Trim(imp.Path.Value, `"`) != p.Path() {
+				continue
+			}
+			if imp.Name != nil {
+				return imp.Name.Name
+			}
+			return p.Name()
+		}
+		ok = false
+		return p.Name()
+	})
+	return name, ok && !strings.Contains(name, "untyped")
+}

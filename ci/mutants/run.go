@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/ci/mutants/campaign"
+	"github.com/authzconf/authzconf/ci/mutants/coverage"
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
+	"github.com/authzconf/authzconf/ci/mutants/program"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/impersonation"
+	"github.com/authzconf/authzconf/suites/matrix"
+	"github.com/authzconf/authzconf/suites/session"
+)
+
+// wantedScore is the share of the non-equivalent mutants that has to be caught.
+const wantedScore = 0.98
+
+type runFlags struct {
+	folder, output, docs, only, scenarios string
+	sample, workers                       int
+	seed                                  int64
+	resume, equivalents                   bool
+}
+
+func newRun() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run the suite against every mutant",
+		Long: `Derive the mutants of the impersonation package of the newest release, compile
+them into one kube-apiserver, check that with none of them chosen it passes the
+whole suite, and run the suite against each. A mutant is done with at the first
+scenario that catches it.
+
+Exit codes: 0 the score is reached; 1 it is not, or an equivalent mutant was
+caught; 2 bad usage or input; 3 the environment broke.`,
+		Example: `  mutants run                                  # all; writes docs/mutants.md
+  mutants run --sample 25 --seed 7             # 25 of them, always the same
+  mutants run --only '^cache.go:' --workers 1  # those of one file`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.folder, "folder", filepath.Join("ci", "mutants"), "folder with equivalent.yaml")
+	fl.StringVar(&f.output, "output", filepath.Join("_output", "mutants"), "folder for results.json")
+	fl.StringVar(&f.docs, "docs", filepath.Join("docs", "mutants.md"), "the published table, written by a whole run")
+	fl.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
+	fl.StringVar(&f.only, "only", "", "only mutants whose key matches this regular expression")
+	fl.IntVar(&f.sample, "sample", 0, "only so many mutants, chosen by --seed")
+	fl.Int64Var(&f.seed, "seed", 1, "seed of the sample")
+	fl.IntVar(&f.workers, "workers", 3, "control planes side by side")
+	fl.BoolVar(&f.resume, "resume", false, "keep what results.json says was caught, and run the rest")
+	fl.BoolVar(&f.equivalents, "equivalents", false, "run the mutants that are argued to be equivalent too")
+	return c
+}
+
+// check refuses what cannot be meant.
+func (f *runFlags) check(c *cobra.Command) error {
+	info, err := os.Stat(f.folder)
+	switch {
+	case err != nil || !info.IsDir():
+		return fmt.Errorf("--folder %s: there is no such folder", f.folder)
+	case c.Flags().Changed("sample") && f.sample < 1:
+		return fmt.Errorf("--sample %d: at least 1 mutant", f.sample)
+	case f.workers < 1:
+		return fmt.Errorf("--workers %d: at least 1", f.workers)
+	case c.Flags().Changed("seed") && f.sample == 0:
+		return errors.New("--seed chooses a sample: give --sample too")
+	case f.sample > 0 && f.only != "":
+		return errors.New("--sample and --only exclude each other")
+	case f.sample > 0 && f.resume:
+		return errors.New("--sample and --resume exclude each other")
+	}
+	return nil
+}
+
+func (f *runFlags) run(c *cobra.Command) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	only, err := regexp.Compile(f.only)
+	if err != nil {
+		return fmt.Errorf("--only: %w", err)
+	}
+	plan, err := wholeSuite(f.scenarios)
+	if err != nil {
+		return err
+	}
+	say := func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }
+	begin := time.Now()
+	binaries := &local.Binaries{Progress: c.ErrOrStderr()}
+	release := newest()
+	sources, err := program.LoadPinned(c.Context(), binaries, release)
+	if err != nil {
+		return invalid(err)
+	}
+	equivalent, err := f.arguments(sources)
+	if err != nil {
+		return err
+	}
+	book := newBook(release, sources, equivalent)
+	if f.resume {
+		if err := book.resume(f.output); err != nil {
+			return err
+		}
+	}
+	mutants := f.choose(sources.Mutants, only, book)
+	path, err := sources.BuildMutants(c.Context(), binaries, release)
+	if err != nil {
+		return invalid(err)
+	}
+	say(fmt.Sprintf("%d mutants are compiled in, %d of them argued to be equivalent; %d to run", len(sources.Mutants), len(equivalent), len(mutants)))
+	run := &campaign.Campaign{Sources: sources, Program: path, Plan: plan, Seed: rand.Int64N(1_000_000), Workers: f.workers, Progress: say}
+	if err := run.Measure(c.Context()); err != nil {
+		return invalid(err)
+	}
+	err = f.each(c.Context(), run, mutants, book, say)
+	book.Seconds += time.Since(begin).Seconds()
+	whole := f.sample == 0 && f.only == ""
+	return f.finish(c, book, whole && err == nil, err)
+}
+
+// arguments are those for equivalent mutants, and for unreachable statements.
+func (f *runFlags) arguments(s *program.Sources) (map[string]argument, error) {
+	equivalent, err := loadEquivalent(filepath.Join(f.folder, "equivalent.yaml"), s.Mutants)
+	if err != nil {
+		return nil, err
+	}
+	unreachable, err := coverage.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), s.FileSet, s.Files)
+	if err != nil {
+		return nil, err
+	}
+	addUnreachable(equivalent, unreachable, s.Mutants)
+	return equivalent, nil
+}
+
+// saveEvery is after how many mutants the results are written, so that even a
+// killed run can be resumed.
+const saveEvery = 25
+
+// each runs the mutants, one line a mutant.
+func (f *runFlags) each(ctx context.Context, run *campaign.Campaign, mutants []mutate.Mutant, book *book, say func(string)) error {
+	done := 0
+	return run.Run(ctx, mutants, func(r campaign.Result) {
+		done++
+		if _, ok := book.equivalent[r.Key]; ok && !r.Status.Caught() {
+			r.Status = campaign.Equivalent
+		}
+		book.add(r)
+		if done%saveEvery == 0 {
+			_ = book.write(f.output) // the last write tells what is wrong
+		}
+		by := ""
+		if r.Scenario != "" {
+			by = " by " + r.Scenario
+		}
+		say(fmt.Sprintf("[%d/%d] %-9s %s%s (%d tried, %.1f s)", done, len(mutants), r.Status, r.Key, by, r.Tried, r.Took))
+	})
+}
+
+// finish writes the results; an interrupted run keeps what it has.
+func (f *runFlags) finish(c *cobra.Command, book *book, whole bool, err error) error {
+	if writeErr := book.write(f.output); writeErr != nil {
+		return invalid(errors.Join(err, writeErr))
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	if whole {
+		if err := os.WriteFile(f.docs, []byte(book.markdown()), 0o644); err != nil {
+			return invalid(err)
+		}
+	}
+	out := c.OutOrStdout()
+	_, _ = fmt.Fprintln(out, book.summary())
+	_, _ = fmt.Fprintf(out, "results: %s\n", filepath.Join(f.output, resultsFile))
+	if wrong := book.contradictions(); len(wrong) > 0 {
+		return failed(fmt.Errorf("argued to be equivalent, but caught: %v", wrong))
+	}
+	if score := book.score(); score < wantedScore {
+		return failed(fmt.Errorf("%.1f %% of the mutants were caught; %.0f %% are wanted", 100*score, 100*wantedScore))
+	}
+	return nil
+}
+
+// wholeSuite is the suite on the newest release, gate on and gate off. folder
+// stands in for the built-in scenarios; "" for none.
+func wholeSuite(folder string) ([]session.CellPlan, error) {
+	var files fs.FS = scenarios.FS
+	if folder != "" {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("--scenarios %s: there is no such folder", folder)
+		}
+		files = os.DirFS(folder)
+	}
+	set, err := scenarios.Load(files, fixtures.FS)
+	if err != nil {
+		return nil, err
+	}
+	cells, err := matrix.Matrix{
+		Provider: "local", Kubernetes: []string{newest().Minor}, Gate: "both", Binaries: &local.Binaries{},
+	}.Cells()
+	if err != nil {
+		return nil, err
+	}
+	return session.Plan(set, cells, session.Selection{Folders: impersonation.Folders()})
+}
+
+func newest() local.Release {
+	releases := local.Releases()
+	return releases[len(releases)-1]
+}
+
+// choose takes the mutants to run, in the order of the source, so that a
+// function's mutants learn from each other.
+func (f *runFlags) choose(all []mutate.Mutant, only *regexp.Regexp, book *book) []mutate.Mutant {
+	var chosen []mutate.Mutant
+	for _, m := range all {
+		_, equivalent := book.equivalent[m.Key]
+		if only.MatchString(m.Key) && (!equivalent || f.equivalents) && !book.caught(m.Key) {
+			chosen = append(chosen, m)
+		}
+	}
+	if f.sample > 0 && f.sample < len(chosen) {
+		random := rand.New(rand.NewPCG(uint64(f.seed), 0)) //nolint:gosec // a sample that anybody can repeat
+		random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+		chosen = chosen[:f.sample]
+		slices.SortFunc(chosen, func(a, b mutate.Mutant) int { return a.Number - b.Number })
+	}
+	return chosen
+}
+
+func newList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Print every mutant: its key, what is changed and how",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			sources, err := program.LoadPinned(c.Context(), &local.Binaries{Progress: c.ErrOrStderr()}, newest())
+			if err != nil {
+				return invalid(err)
+			}
+			for _, m := range sources.Mutants {
+				if _, err := fmt.Fprintf(c.OutOrStdout(), "%s\tline %d\t%s\t%s\n", m.Key, m.Line, m.Snippet, m.Change); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

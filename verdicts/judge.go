@@ -2,7 +2,6 @@ package verdicts
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 
@@ -92,7 +91,7 @@ func (j *judge) notJudged(what string) {
 func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
 	v := &stepJudge{judge: j, index: i, request: st.Request, expect: st.Expect, o: o, event: AuditOf(o)}
 	v.requestor = j.s.Requestors[st.Request.By]
-	if j.has(scenarios.Audit) && v.event == nil && o.Response.Code != http.StatusRequestHeaderFieldsTooLarge {
+	if j.has(scenarios.Audit) && v.event == nil && o.Response.Code != codeHeadersTooLarge {
 		return "the audit event of the request was not found"
 	}
 	var stray []Review

@@ -2,7 +2,6 @@ package verdicts
 
 import (
 	"encoding/json"
-	"net/http"
 	"regexp"
 	"strings"
 
@@ -15,6 +14,14 @@ import (
 // forbidden matches the texts of forbiddenMessage in
 // k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path) `)
+
+// The HTTP status codes that tell outcomes apart (RFC 9110, RFC 6585).
+const (
+	codeBadRequest      = 400
+	codeUnauthorized    = 401
+	codeForbidden       = 403
+	codeHeadersTooLarge = 431
+)
 
 const (
 	// decisionAnnotation is set by WithAuthorization, so only on requests that
@@ -54,15 +61,15 @@ func OutcomeOf(r Response) scenarios.Outcome {
 		message = st.Message
 	}
 	switch {
-	case r.Code == http.StatusUnauthorized:
+	case r.Code == codeUnauthorized:
 		return scenarios.Unauthenticated
-	case r.Code == http.StatusRequestHeaderFieldsTooLarge:
+	case r.Code == codeHeadersTooLarge:
 		return scenarios.HeadersTooLarge
-	case r.Code == http.StatusForbidden:
+	case r.Code == codeForbidden:
 		return forbiddenOutcome(message)
-	case r.Code == http.StatusBadRequest && strings.Contains(message, noUserText):
+	case r.Code == codeBadRequest && strings.Contains(message, noUserText):
 		return scenarios.BadRequest
-	case r.Code == http.StatusBadRequest, r.Code >= 500, r.Code == 0:
+	case r.Code == codeBadRequest, r.Code >= 500, r.Code == 0:
 		return ""
 	default:
 		return scenarios.Allowed
@@ -101,7 +108,7 @@ func outcomeFromAudit(code int, ev *auditv1.Event) scenarios.Outcome {
 	if ev != nil && ev.Annotations[decisionAnnotation] == "allow" {
 		return scenarios.Allowed
 	}
-	if code == http.StatusBadRequest {
+	if code == codeBadRequest {
 		return scenarios.BadRequest
 	}
 	return scenarios.ServerError

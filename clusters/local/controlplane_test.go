@@ -2,6 +2,7 @@ package local
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"runtime"
 	"slices"
@@ -75,7 +76,7 @@ func TestStartAndStop(t *testing.T) {
 	if err := c.Err(); err != nil {
 		t.Errorf("Err after Stop: %v", err)
 	}
-	if err := c.RestartAPIServer(t.Context(), nil); err != ErrStopped {
+	if err := c.RestartAPIServer(t.Context(), nil); !errors.Is(err, ErrStopped) {
 		t.Errorf("restart after Stop: %v", err)
 	}
 	if left := ownGoroutines(); left != "" {

@@ -118,7 +118,7 @@ func TestPortLostToAnother(t *testing.T) {
 	})
 	t.Run("free, every time", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{KubeAPIServerPath: script(t, lost)})
-		wantProcessError(t, err, "address already in use")
+		_ = wantProcessError(t, err, "address already in use")
 	})
 	t.Run("free, the first time", func(t *testing.T) {
 		marker := filepath.Join(t.TempDir(), "marker")
@@ -135,7 +135,7 @@ func TestProcessesThatDoNotStart(t *testing.T) {
 	broken := script(t, `echo "one line"; echo "another line" >&2; exit 7`)
 	t.Run("kube-apiserver dies", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{KubeAPIServerPath: broken})
-		wantProcessError(t, err, "kube-apiserver", "exit status 7", "one line", "another line")
+		_ = wantProcessError(t, err, "kube-apiserver", "exit status 7", "one line", "another line")
 	})
 	t.Run("kube-apiserver panics", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{KubeAPIServerPath: script(t,
@@ -145,21 +145,21 @@ func TestProcessesThatDoNotStart(t *testing.T) {
 		}
 	})
 	t.Run("etcd dies", func(t *testing.T) {
-		wantProcessError(t, startFails(t.Context(), t, Options{EtcdPath: broken}), "etcd", "exit status 7", "one line")
+		_ = wantProcessError(t, startFails(t.Context(), t, Options{EtcdPath: broken}), "etcd", "exit status 7", "one line")
 	})
 	t.Run("etcd refuses", func(t *testing.T) {
-		wantProcessError(t, startFails(t.Context(), t, Options{EtcdArgs: []string{"--no-such-flag"}}), "etcd", "no-such-flag")
+		_ = wantProcessError(t, startFails(t.Context(), t, Options{EtcdArgs: []string{"--no-such-flag"}}), "etcd", "no-such-flag")
 	})
 	t.Run("etcd hangs", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{EtcdPath: script(t, "exec sleep 60"), ReadyTimeout: 100 * time.Millisecond})
-		wantProcessError(t, err, "etcd", "not ready within 100ms", "it logged nothing")
+		_ = wantProcessError(t, err, "etcd", "not ready within 100ms", "it logged nothing")
 	})
 	t.Run("kube-apiserver hangs", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{KubeAPIServerPath: script(t, "exec sleep 60"), ReadyTimeout: 100 * time.Millisecond})
-		wantProcessError(t, err, "kube-apiserver", "not ready within 100ms")
+		_ = wantProcessError(t, err, "kube-apiserver", "not ready within 100ms")
 	})
 	t.Run("no program", func(t *testing.T) {
-		wantProcessError(t, startFails(t.Context(), t, Options{KubeAPIServerPath: "/no/such/program"}), "kube-apiserver: could not be started")
+		_ = wantProcessError(t, startFails(t.Context(), t, Options{KubeAPIServerPath: "/no/such/program"}), "kube-apiserver: could not be started")
 	})
 	t.Run("out of time", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

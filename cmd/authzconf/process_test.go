@@ -28,7 +28,7 @@ const (
 	startPatience = 90 * time.Second
 	// endPatience is how long a command may take to end after a signal: less than
 	// any scenario that is interrupted would still have run.
-	endPatience = 20 * time.Second
+	endPatience = 40 * time.Second
 )
 
 // world is what the commands of one script share.

@@ -24,13 +24,13 @@ func TestProgressOnATerminal(t *testing.T) {
 	p.event(result(verdicts.Passed, "a", ""))
 	p.event(result(verdicts.Failed, "b", "step 0: code: want 200, got 403"))
 	p.end()
-	clear := "\r\x1b[K"
-	want := clear + "cell: ready\n" +
-		clear + "1/2 scenarios, 0 not passed, 0 s" +
-		clear + "failed   cell  b (7 ms)\n" +
-		clear + "         step 0: code: want 200, got 403\n" +
-		clear + "2/2 scenarios, 1 not passed, 0 s" +
-		clear
+	erase := "\r\x1b[K"
+	want := erase + "cell: ready\n" +
+		erase + "1/2 scenarios, 0 not passed, 0 s" +
+		erase + "failed   cell  b (7 ms)\n" +
+		erase + "         step 0: code: want 200, got 403\n" +
+		erase + "2/2 scenarios, 1 not passed, 0 s" +
+		erase
 	if out.String() != want {
 		t.Errorf("got  %q\nwant %q", out.String(), want)
 	}

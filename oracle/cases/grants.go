@@ -243,7 +243,7 @@ func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (re
 // rights is what the wanted user of the first request may do.
 func (b *builder) rights(steps []scenarios.Request) {
 	r := steps[0]
-	user, group := callerName, ""
+	var user, group string
 	if r.Impersonate == nil {
 		user = b.s.Requestors[r.By].User
 	} else {

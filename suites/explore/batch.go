@@ -32,9 +32,8 @@ type prepared struct {
 	objects bool
 	granted *replay.Granted
 
-	sent    []sent
-	problem string
-	result  verdicts.Result
+	sent   []sent
+	result verdicts.Result
 }
 
 // batch is what is sent in one go.

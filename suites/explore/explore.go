@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		report.Cells = append(report.Cells, x.report())
 	}
 	report.Interrupted = ctx.Err() != nil
-	return report, nil
+	return report, nil //nolint:nilerr // an interrupted exploration is reported, not failed
 }
 
 // explorer explores one cell, in lanes: requests are sent one at a time to each
@@ -101,12 +101,13 @@ func (x *explorer) run(ctx context.Context) error {
 	for i, l := range x.lanes {
 		ended.Go(func() {
 			defer l.stop()
-			errs[i] = l.start(ctx)
+			up := false
+			l.guard(func() { up, errs[i] = l.start(ctx) })
 			ready.Done()
 			ready.Wait() // starting a control plane takes the time of those that run
 			x.begin()
-			if errs[i] == nil && len(l.found.Problems) == 0 {
-				l.explore(ctx)
+			if up {
+				l.guard(func() { l.explore(ctx) })
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,8 +29,9 @@ type lane struct {
 	found    CellReport
 }
 
-// start brings the control plane up. An error is the user's to mend.
-func (l *lane) start(ctx context.Context) (err error) {
+// start brings the control plane up, and tells whether it is. An error is the
+// user's to mend.
+func (l *lane) start(ctx context.Context) (up bool, err error) {
 	o := l.cell
 	o.Front = l.grants.answer
 	o.Recorder.HTTP1 = true
@@ -38,14 +40,14 @@ func (l *lane) start(ctx context.Context) (err error) {
 	begun := time.Now()
 	if l.target, err = target.Start(ctx, o); err != nil {
 		if usage(err) {
-			return err
+			return false, err
 		}
 		l.broke(fmt.Errorf("did not start: %w", err))
-		return nil
+		return false, nil
 	}
 	if m := l.target.Witness.Mismatches; len(m) > 0 {
 		l.broke(fmt.Errorf("the target is not what was asked for: %s", m[0]))
-		return nil
+		return false, nil
 	}
 	l.say("%s ready in %.1f s, gate %s", l.target.Witness.GitVersion, time.Since(begun).Seconds(), l.target.Facts.Gate)
 	if l.replay, err = replay.New(l.target); err == nil {
@@ -54,7 +56,17 @@ func (l *lane) start(ctx context.Context) (err error) {
 	if err != nil {
 		l.broke(err)
 	}
-	return nil
+	return err == nil, nil
+}
+
+// guard keeps a panic from ending the process, and leaving servers behind.
+func (l *lane) guard(do func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.broke(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	do()
 }
 
 func (l *lane) stop() {
@@ -78,7 +90,9 @@ func (l *lane) broke(err error) {
 	if errors.Is(err, context.Canceled) && (l.target == nil || l.target.Err() == nil) {
 		return
 	}
+	l.mu.Lock()
 	l.found.Problems = append(l.found.Problems, err.Error())
+	l.mu.Unlock()
 	l.say("broke: %v", err)
 }
 
@@ -91,7 +105,7 @@ func (l *lane) batches(ctx context.Context) error {
 	var unprepared error
 	preparing.Go(func() {
 		defer close(ready)
-		unprepared = l.prepareAll(ctx, ready)
+		l.guard(func() { unprepared = l.prepareAll(ctx, ready) })
 	})
 	defer preparing.Wait() // after cancel has ended it
 	defer cancel()
@@ -110,7 +124,7 @@ func (l *lane) batches(ctx context.Context) error {
 			l.found.Stopped = true
 			return nil
 		}
-		judging.Go(func() { l.judge(ctx, b) })
+		judging.Go(func() { l.guard(func() { l.judge(ctx, b) }) })
 	}
 	judging.Wait()
 	if err := l.confirmAll(ctx); err != nil {

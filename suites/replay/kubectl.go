@@ -106,7 +106,6 @@ func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (ve
 	if err != nil {
 		return o, fmt.Errorf("preparing kubectl: %w", err)
 	}
-	s.take()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, run.target.Kubectl, k.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.home, &stdout, &stderr
@@ -152,7 +151,7 @@ func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error
 
 // ServeHTTP implements the tap.
 func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	o, answer, body, err := s.pass(r)
+	o, a, err := s.pass(r)
 	s.mu.Lock()
 	if err != nil {
 		s.err = errors.Join(s.err, fmt.Errorf("%s %s: %w", r.Method, r.URL.RequestURI(), err))
@@ -164,19 +163,26 @@ func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the request could not be passed on", http.StatusBadGateway)
 		return
 	}
-	for name, values := range answer.Header {
+	for name, values := range a.header {
 		w.Header()[name] = values
 	}
 	w.Header().Del("Content-Length")
-	w.WriteHeader(answer.StatusCode)
-	_, _ = w.Write(body)
+	w.WriteHeader(a.code)
+	_, _ = w.Write(a.body)
+}
+
+// answer is one of the API server's, read whole.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
 }
 
 // pass sends a client's request to the API server and observes it.
-func (s *shell) pass(r *http.Request) (o verdicts.Observation, answer *http.Response, body []byte, err error) {
+func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err error) {
 	sent, err := io.ReadAll(r.Body)
 	if err != nil {
-		return o, nil, nil, err
+		return o, a, err
 	}
 	o.Request = verdicts.SentRequest{
 		Requestor: s.run.bound.Requestors[s.by].Username(),
@@ -188,32 +194,39 @@ func (s *shell) pass(r *http.Request) (o verdicts.Observation, answer *http.Resp
 	}
 	req, err := http.NewRequestWithContext(r.Context(), r.Method, s.run.target.Host()+r.URL.RequestURI(), bytes.NewReader(sent))
 	if err != nil {
-		return o, nil, nil, err
+		return o, a, err
 	}
 	req.Header = r.Header.Clone()
 	req.Header.Del("Accept-Encoding") // so that the answer comes as it is
 	seen, err := s.run.target.Observe(r.Context(), func() (string, error) {
 		o.Sent = time.Now()
 		defer func() { o.Answered = time.Now() }()
-		if answer, err = s.next.RoundTrip(req); err != nil {
-			return "", err
-		}
-		defer func() { _ = answer.Body.Close() }()
-		if answer.StatusCode == http.StatusSwitchingProtocols {
-			return "", errors.New("the connection was upgraded, and what is said on it cannot be observed")
-		}
-		body, err = io.ReadAll(answer.Body)
-		return answer.Header.Get("Audit-Id"), err
+		a, err = s.roundTrip(req)
+		return a.header.Get("Audit-Id"), err
 	})
 	if err != nil {
-		return o, nil, nil, err
+		return o, a, err
 	}
 	o.Response = verdicts.Response{
-		Code: answer.StatusCode, AuditID: answer.Header.Get("Audit-Id"),
-		Body: shownBody(answer.StatusCode, body), Warnings: answer.Header.Values("Warning"),
+		Code: a.code, AuditID: a.header.Get("Audit-Id"),
+		Body: shownBody(a.code, a.body), Warnings: a.header.Values("Warning"),
 	}
 	o.Reviews, o.Audit, o.Metrics, o.Backend = seen.Reviews, seen.Audit, seen.Metrics, seen.Backend
-	return o, answer, body, nil
+	return o, a, nil
+}
+
+// roundTrip sends a request on.
+func (s *shell) roundTrip(req *http.Request) (answer, error) {
+	resp, err := s.next.RoundTrip(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return answer{}, errors.New("the connection was upgraded, and what is said on it cannot be observed")
+	}
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, body}, err
 }
 
 // shownBody is an answer as evidence: a refusal whole, and as JSON where the

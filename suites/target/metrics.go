@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -70,10 +71,10 @@ func (t *Target) scrape(ctx context.Context, prefixes ...string) (map[string]*dt
 		if wanted(line, prefixes) {
 			kept.Write(line)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, fmt.Errorf("reading /metrics: %w", err)
 		}
 	}

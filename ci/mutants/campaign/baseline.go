@@ -83,45 +83,45 @@ func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (*CellBas
 }
 
 // findKubectl finds the program that some of the scenarios run.
-func (b *CellBaseline) findKubectl(ctx context.Context) (err error) {
-	if slices.ContainsFunc(b.All, (*scenarios.Scenario).RunsKubectl) {
-		b.Target.Kubectl, err = b.Target.Binaries.Kubectl(ctx)
+func (c *CellBaseline) findKubectl(ctx context.Context) (err error) {
+	if slices.ContainsFunc(c.All, (*scenarios.Scenario).RunsKubectl) {
+		c.Target.Kubectl, err = c.Target.Binaries.Kubectl(ctx)
 	}
 	return err
 }
 
-func (b *CellBaseline) run(ctx context.Context, s *server, quick int) error {
+func (c *CellBaseline) run(ctx context.Context, s *server, quick int) error {
 	started, err := s.shared.take()
 	if err != nil {
 		return err
 	}
 	for _, n := range started {
-		b.atStart[n] = true
+		c.atStart[n] = true
 	}
 	note := func(which []*scenarios.Scenario) error {
 		numbers, err := s.shared.take()
 		for _, n := range numbers {
-			b.reached[n] = append(b.reached[n], which...)
+			c.reached[n] = append(c.reached[n], which...)
 		}
 		return err
 	}
-	for i, scenario := range b.All[:quick] {
-		if err := b.pass(ctx, s, scenario); err != nil {
+	for i, scenario := range c.All[:quick] {
+		if err := c.pass(ctx, s, scenario); err != nil {
 			return err
 		}
-		if err := note(b.All[i : i+1]); err != nil {
+		if err := note(c.All[i : i+1]); err != nil {
 			return err
 		}
 	}
 	var wg sync.WaitGroup
-	errs := make(chan error, len(b.All))
+	errs := make(chan error, len(c.All))
 	var mu sync.Mutex
-	for _, scenario := range b.All[quick:] {
+	for _, scenario := range c.All[quick:] {
 		wg.Go(func() {
 			result := s.try(ctx, scenario)
 			mu.Lock()
 			defer mu.Unlock()
-			b.Took[scenario.ID] = result.took
+			c.Took[scenario.ID] = result.took
 			if err := unmutated(ctx, scenario, result); err != nil {
 				errs <- err
 			}
@@ -132,14 +132,14 @@ func (b *CellBaseline) run(ctx context.Context, s *server, quick int) error {
 	case err := <-errs:
 		return err
 	default:
-		return note(b.All[quick:])
+		return note(c.All[quick:])
 	}
 }
 
 // pass runs a scenario that has to pass.
-func (b *CellBaseline) pass(ctx context.Context, s *server, scenario *scenarios.Scenario) error {
+func (c *CellBaseline) pass(ctx context.Context, s *server, scenario *scenarios.Scenario) error {
 	result := s.try(ctx, scenario)
-	b.Took[scenario.ID] = result.took
+	c.Took[scenario.ID] = result.took
 	return unmutated(ctx, scenario, result)
 }
 

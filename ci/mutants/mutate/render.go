@@ -23,18 +23,18 @@ const (
 	levelStmt
 )
 
-func (d *deriver) wrapExpr(node ast.Node, open, close string) {
-	d.wraps = append(d.wraps, wrap{d.offset(node.Pos()), d.offset(node.End()), open, close, levelExpr})
+func (d *deriver) wrapExpr(node ast.Node, before, after string) {
+	d.wraps = append(d.wraps, wrap{d.offset(node.Pos()), d.offset(node.End()), before, after, levelExpr})
 }
 
-func (d *deriver) wrapStmt(node ast.Node, open, close string) {
-	d.wraps = append(d.wraps, wrap{d.offset(node.Pos()), d.offset(node.End()), open, close, levelStmt})
+func (d *deriver) wrapStmt(node ast.Node, before, after string) {
+	d.wraps = append(d.wraps, wrap{d.offset(node.Pos()), d.offset(node.End()), before, after, levelStmt})
 }
 
-// wrapBody puts open behind the body's opening brace and close before the
+// wrapBody puts before behind the body's opening brace and after before the
 // closing one.
-func (d *deriver) wrapBody(body *ast.BlockStmt, open, close string) {
-	d.wraps = append(d.wraps, wrap{d.offset(body.Lbrace) + 1, d.offset(body.Rbrace), open, close, levelStmt})
+func (d *deriver) wrapBody(body *ast.BlockStmt, before, after string) {
+	d.wraps = append(d.wraps, wrap{d.offset(body.Lbrace) + 1, d.offset(body.Rbrace), before, after, levelStmt})
 }
 
 // insertion is a text at an offset of the source.

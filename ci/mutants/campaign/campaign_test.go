@@ -1,0 +1,115 @@
+package campaign
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+func scenario(id string, wait time.Duration) *scenarios.Scenario {
+	s := &scenarios.Scenario{ID: id}
+	if wait > 0 {
+		s.Steps = []scenarios.Step{{Wait: scenarios.Duration(wait)}}
+	}
+	return s
+}
+
+// TestOrder wants killers of the same function first, then scenarios about the
+// same matter, then any killer, then the quick ones; those that wait apart.
+func TestOrder(t *testing.T) {
+	m := mutate.Mutant{File: "cache.go", Function: "buildKey"}
+	k := newKillers()
+	k.killed(m, "k/neighbour")
+	k.killed(mutate.Mutant{File: "mode.go", Function: "other"}, "k/killer")
+	base := &CellBaseline{Took: map[string]time.Duration{"k/slow": 2, "k/quick": 1}}
+	candidates := []*scenarios.Scenario{
+		scenario("k/slow", 0), scenario("k/waits", time.Second), scenario("k/quick", 0),
+		scenario("k/killer", 0), scenario("k/caches/x", 0), scenario("k/neighbour", 0),
+	}
+	quick, waiting := k.order(m, base, candidates)
+	var ids []string
+	for _, s := range append(quick, waiting...) {
+		ids = append(ids, s.ID)
+	}
+	want := []string{"k/neighbour", "k/caches/x", "k/killer", "k/quick", "k/slow", "k/waits"}
+	if !slices.Equal(ids, want) {
+		t.Errorf("order %v, want %v", ids, want)
+	}
+}
+
+// TestCandidates wants what comes by a mutant, or all for what only starts it.
+func TestCandidates(t *testing.T) {
+	a, b := scenario("a", 0), scenario("b", 0)
+	base := &CellBaseline{
+		All:     []*scenarios.Scenario{a, b},
+		reached: map[int][]*scenarios.Scenario{1: {b}},
+		atStart: map[int]bool{1: true, 2: true},
+	}
+	for number, want := range map[int]int{1: 1, 2: 2, 3: 0} {
+		if got := len(base.Candidates(number)); got != want {
+			t.Errorf("mutant %d has %d candidates, want %d", number, got, want)
+		}
+	}
+	if base.needsStart(mutate.Mutant{Number: 1, File: "mode.go"}) {
+		t.Error("a mutant that scenarios come by needs no server of its own")
+	}
+	if !base.needsStart(mutate.Mutant{Number: 2, File: "mode.go"}) || !base.needsStart(mutate.Mutant{Number: 1, File: "cache.go"}) {
+		t.Error("a mutant of the start, or of a cache, needs a server of its own")
+	}
+}
+
+// TestNote wants a difference to be a kill, an unsteady one nothing, and what
+// cannot be judged to be noticed, until something kills.
+func TestNote(t *testing.T) {
+	c := &Campaign{killers: newKillers()}
+	s := scenario("a", 0)
+	r := Result{Status: Survived}
+	outcomeOf := func(v verdicts.Verdict) outcome {
+		return outcome{Result: verdicts.Result{Verdict: v, Reason: "why\nmore"}}
+	}
+	unsteady := outcomeOf(verdicts.Failed)
+	unsteady.unsteady = true
+	if c.note(&r, s, outcomeOf(verdicts.Passed)) || c.note(&r, s, unsteady) || r.Status != Survived {
+		t.Fatalf("status %s", r.Status)
+	}
+	if !c.note(&r, s, outcomeOf(verdicts.Invalid)) || r.Status != Noticed || r.Difference != "why" {
+		t.Fatalf("status %s, difference %q", r.Status, r.Difference)
+	}
+	if !c.note(&r, s, outcomeOf(verdicts.Failed)) || r.Status != Killed {
+		t.Fatalf("status %s", r.Status)
+	}
+	if r.Tried != 4 || len(r.Unsteady) != 1 {
+		t.Errorf("tried %d, unsteady %v", r.Tried, r.Unsteady)
+	}
+}
+
+// TestSharedFile writes what the program would, and reads it back.
+func TestSharedFile(t *testing.T) {
+	s, err := newSharedFile(5, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.choose(4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.file.WriteAt([]byte{1}, mutate.SharedHeader+5); err != nil {
+		t.Fatal(err)
+	}
+	reached, err := s.take()
+	if err != nil || !slices.Equal(reached, []int{5}) {
+		t.Errorf("reached %v, %v", reached, err)
+	}
+	if again, err := s.take(); err != nil || len(again) != 0 {
+		t.Errorf("after taking them, reached %v, %v", again, err)
+	}
+	data, err := os.ReadFile(s.file.Name())
+	if err != nil || data[0] != 4 {
+		t.Errorf("file %v, %v: want mutant 4", data, err)
+	}
+}

@@ -47,6 +47,7 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	errs := l.errs
 	for _, f := range loaded {
 		checkTwin(f, set, broken)
+		checkSetup(f, set, broken)
 		errs = append(errs, f.source.errs...)
 	}
 	if err := errs.orNil(); err != nil {

@@ -51,6 +51,11 @@ type Scenario struct {
 	// and is allowed. A scenario with a denied request must have one: a negative
 	// that nothing turns positive proves nothing.
 	Twin string `json:"twin,omitempty" yaml:"twin,omitempty"`
+	// Setup names what this scenario shares with others of the same name: they
+	// have the same requestors, objects and grants, and their requests are for
+	// servers of different versions or gates. An upgrade path makes a setup once,
+	// under one name, and replays on each leg the scenario of it that is for it.
+	Setup string `json:"setup,omitempty" yaml:"setup,omitempty"`
 
 	// Names are further names to make unique (see Bind). Those of requestors,
 	// of objects and namespaces, and the nodes, service accounts and plain users

@@ -59,6 +59,11 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	if err := addTexts(files, texts); err != nil {
 		return nil, nil, err
 	}
+	if clean.Path != nil {
+		if err := addLegs(files, r.Path.Evidence); err != nil {
+			return nil, nil, err
+		}
+	}
 	clean.Files = nil
 	pages, err := renderPages(clean, kept, texts.Set)
 	if err != nil {
@@ -101,6 +106,26 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*ver
 		kept = append(kept, clean)
 	}
 	return kept, nil
+}
+
+// addLegs renders what was seen on the legs of a path, redacted.
+func addLegs(files map[string][]byte, legs []*LegEvidence) error {
+	for _, e := range legs {
+		clean := &LegEvidence{}
+		if err := redactInto(e, clean); err != nil {
+			return fmt.Errorf("redacting the evidence of leg %s: %w", e.Cell, err)
+		}
+		raw, err := encodeJSON(clean)
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		if err := json.Indent(&b, raw, "", "  "); err != nil {
+			return err
+		}
+		files[legPath(e.Cell)] = b.Bytes()
+	}
+	return nil
 }
 
 // addTexts copies the scenarios and the fixtures they name, byte by byte: their

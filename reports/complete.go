@@ -34,6 +34,9 @@ func (r *ConformanceReport) Complete(set *scenarios.Set, evidence []*verdicts.Ev
 		r.Cells[i].summarize(set)
 	}
 	r.findings(set, evidence)
+	if r.Path != nil {
+		r.Path.derive(r, set, evidence)
+	}
 	return r.Conclude()
 }
 

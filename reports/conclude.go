@@ -76,6 +76,9 @@ func (r *ConformanceReport) Conclude() Outcome {
 			c.failed = append(c.failed, fmt.Sprintf("known-failing entry %s: %s", k.describe(), k.Detail))
 		}
 	}
+	if r.Path != nil {
+		r.Path.conclude(c)
+	}
 	r.Outcome = c.outcome()
 	return r.Outcome
 }

@@ -45,6 +45,8 @@ type ConformanceReport struct {
 	Scenarios []ScenarioRef `json:"scenarios"`
 	// Cells are the targets and what came out on them (run, but for Summary).
 	Cells []Cell `json:"cells"`
+	// Path is set where the cells are the legs of an upgrade path.
+	Path *PathReport `json:"path,omitempty"`
 	// Findings are the divergences: where a document and the servers differ.
 	Findings []Finding `json:"findings,omitempty"`
 	// KnownFailing are the entries of the known-failing list with what became of
@@ -119,6 +121,8 @@ const (
 	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The
 	// report covers less than it could, and says so.
 	CauseUser NotRunCause = "user"
+	// CausePath: a later leg of the upgrade path makes what the scenario needs.
+	CausePath NotRunCause = "path"
 )
 
 // NotRun is a scenario that was not to be run on a cell.

@@ -32,6 +32,7 @@ func (v *verifier) compare(data []byte) {
 		got, want any
 	}{
 		{"the findings do not follow from the evidence", v.Report.Findings, v.Recomputed.Findings},
+		{"the claims about the path do not follow from the evidence", v.Report.Path, v.Recomputed.Path},
 		{"the known-failing states do not follow from the results", v.Report.KnownFailing, v.Recomputed.KnownFailing},
 		{"the outcome does not follow from the results", v.Report.Outcome, v.Recomputed.Outcome},
 	} {

@@ -94,7 +94,7 @@ func replaceable(root *os.Root) error {
 	if len(owned) == 0 && (len(foreign) > 0 || exists(root, reportFile)) {
 		return errors.New("is not empty and holds no earlier report of authzconf")
 	}
-	for _, name := range []string{evidenceDir, scenariosDir, fixturesDir, junitFile, htmlFile, summaryFile} {
+	for _, name := range []string{evidenceDir, pathDir, scenariosDir, fixturesDir, junitFile, htmlFile, summaryFile} {
 		err := fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) || err == nil && (d.IsDir() || owned[p]) {
 				return nil
@@ -144,7 +144,7 @@ func ownedFiles(root *os.Root) map[string]bool {
 func ofReport(name string) bool {
 	top, _, nested := strings.Cut(name, "/")
 	if nested {
-		return fs.ValidPath(name) && (top == evidenceDir || top == scenariosDir || top == fixturesDir)
+		return fs.ValidPath(name) && (top == evidenceDir || top == pathDir || top == scenariosDir || top == fixturesDir)
 	}
 	return slices.Contains([]string{junitFile, htmlFile, summaryFile}, name)
 }

@@ -122,6 +122,6 @@ Exit codes:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newControlPlanes(), newVersion())
+	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newUpgrade(), newControlPlanes(), newVersion())
 	return root
 }

@@ -25,6 +25,11 @@ func printSummary(w io.Writer, r *reports.ConformanceReport) {
 		}
 	}
 	_ = t.Flush()
+	printOutcome(w, r)
+}
+
+// printOutcome prints what did not pass, and the outcome with its reasons.
+func printOutcome(w io.Writer, r *reports.ConformanceReport) {
 	for _, c := range r.Cells {
 		printProblems(w, c)
 	}

@@ -5,13 +5,11 @@ package impersonation
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/onsi/ginkgo/v2"
 
 	"github.com/authzconf/authzconf/suites/session"
-	"github.com/authzconf/authzconf/verdicts"
+	"github.com/authzconf/authzconf/suites/spec"
 )
 
 // Folders are the scenario folders that belong to this suite.
@@ -23,7 +21,7 @@ func Folders() []string { return []string{"kep-5284", "docs-user-impersonation",
 // built: at the top level of a test package, or before RunSpecs.
 func Describe(ctx context.Context, s *session.Session) bool {
 	return ginkgo.Describe("impersonation", ginkgo.Ordered, ginkgo.ContinueOnFailure, func() {
-		ginkgo.BeforeAll(func(spec ginkgo.SpecContext) {
+		ginkgo.BeforeAll(func(node ginkgo.SpecContext) {
 			// The scenarios go on in the background after this node, so they must not
 			// end with the node's own context.
 			background, cancel := context.WithCancel(ctx)
@@ -31,7 +29,7 @@ func Describe(ctx context.Context, s *session.Session) bool {
 				cancel()
 				return s.Stop()
 			})
-			stop := context.AfterFunc(spec, cancel) // an interrupt while starting
+			stop := context.AfterFunc(node, cancel) // an interrupt while starting
 			defer stop()
 			if err := s.Start(background); err != nil {
 				ginkgo.Fail(err.Error())
@@ -53,26 +51,10 @@ func describeCell(c *session.Cell) {
 				if err != nil {
 					ginkgo.Fail(err.Error())
 				}
-				report(result)
+				spec.Report(result)
 			})
 		case session.Unsupported:
 			ginkgo.It(id, func() { ginkgo.Skip(item.Why) })
 		}
-	}
-}
-
-// report turns a verdict into Ginkgo's terms.
-func report(r verdicts.Result) {
-	switch r.Verdict {
-	case verdicts.Passed:
-	case verdicts.Skipped, verdicts.NotSupported:
-		ginkgo.Skip(r.Reason)
-	default:
-		var lines strings.Builder
-		fmt.Fprintf(&lines, "%s (blame: %s): %s", r.Verdict, r.Blame, r.Reason)
-		for _, d := range r.Differences {
-			fmt.Fprintf(&lines, "\nstep %d: %s\n  want %s\n  got  %s", d.Step, d.Field, d.Want, d.Got)
-		}
-		ginkgo.Fail(lines.String())
 	}
 }

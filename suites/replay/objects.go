@@ -52,6 +52,24 @@ func (c *objectClient) create(ctx context.Context, object map[string]any) error 
 	return nil
 }
 
+// path is where an object is read.
+func (c *objectClient) path(object map[string]any) (string, error) {
+	u := &unstructured.Unstructured{Object: object}
+	kind := u.GroupVersionKind()
+	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return "", fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+	}
+	prefix := "/apis/" + kind.Group + "/" + kind.Version
+	if kind.Group == "" {
+		prefix = "/api/" + kind.Version
+	}
+	if mapping.Scope.Name() != "root" {
+		prefix += "/namespaces/" + u.GetNamespace()
+	}
+	return prefix + "/" + mapping.Resource.Resource + "/" + u.GetName(), nil
+}
+
 // apply creates manifests in order, and waits until the permissions in them are
 // in force.
 func (p *provisioner) apply(ctx context.Context, manifests []map[string]any) error {

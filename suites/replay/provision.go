@@ -25,8 +25,8 @@ const (
 	grantPatience = 15 * time.Second
 	// grantPoll is the pause between two questions whether they have.
 	grantPoll = 2 * time.Millisecond
-	// tokenSeconds is the least that TokenRequest accepts.
-	tokenSeconds = 600
+	// tokenSeconds is longer than any upgrade path: its tokens are used on all legs.
+	tokenSeconds = 3600
 )
 
 // provisioner creates what scenarios need, as a member of system:masters.

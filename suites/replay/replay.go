@@ -55,6 +55,12 @@ func New(t *target.Target) (*Replayer, error) {
 // what goes wrong outside the API server's answers is a Problem in the
 // evidence.
 func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
+	return r.replay(ctx, s, suffix, nil)
+}
+
+// replay provisions unless kept is given, in which the scenario has everything
+// already.
+func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix string, kept *Kept) *verdicts.Evidence {
 	bound, names := s.Bind(suffix)
 	e := &verdicts.Evidence{
 		Scenario: s.ID, Digest: s.Digest, Cell: r.target.Cell,
@@ -70,24 +76,31 @@ func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	}
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, shells: map[string]*shell{}}
 	defer run.closeShells()
-	if err := run.provision(ctx); err != nil {
+	if kept != nil {
+		run.tokens = kept.tokens
+	} else if err := run.provision(ctx); err != nil {
 		e.Problems = append(e.Problems, problem(r.target, fmt.Errorf("provisioning: %w", err)))
 		return e
 	}
+	run.steps(ctx, e)
+	return e
+}
+
+// steps carries out all steps, and adds what was seen to the evidence.
+func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	last := time.Now()
-	for i := range bound.Steps {
-		st := &bound.Steps[i]
+	for i := range run.bound.Steps {
+		st := &run.bound.Steps[i]
 		o, err := run.step(ctx, i, st, last)
 		if err != nil {
-			e.Problems = append(e.Problems, problem(r.target, err))
-			return e
+			e.Problems = append(e.Problems, problem(run.target, err))
+			return
 		}
 		if o != nil {
 			e.Steps = append(e.Steps, *o)
 			last = o.Answered
 		}
 	}
-	return e
 }
 
 // lastGasp is how long it may take until a process whose connections broke is

@@ -108,20 +108,9 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	if t.recorder, err = recorder.Start(o.Recorder); err != nil {
 		return nil, fmt.Errorf("starting the recorder: %w", err)
 	}
-	lo := o.LocalOptions(0)
-	lo.AuditSink = t.events
-	if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
+	lo, err := t.options(o)
+	if err != nil {
 		return nil, err
-	}
-	lo.KubeAPIServerArgs = []string{
-		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),
-		// It sleeps 50 ms over every object that is created in a namespace which its
-		// informer has not seen yet, and it has no part in authorization.
-		"--disable-admission-plugins=NamespaceLifecycle",
-	}
-	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields()}
-	if err := authorizers.apply(&lo); err != nil {
-		return nil, fmt.Errorf("writing the authorizer chain: %w", err)
 	}
 	plane, err := local.Start(ctx, lo)
 	if err != nil {
@@ -131,6 +120,26 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 		return nil, err
 	}
 	return t, t.witness(ctx, o)
+}
+
+// options is the control plane with its recorder, audit log and chain.
+func (t *Target) options(o Options) (lo local.Options, err error) {
+	lo = o.LocalOptions(0)
+	lo.AuditSink = t.events
+	if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
+		return lo, err
+	}
+	lo.KubeAPIServerArgs = []string{
+		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),
+		// It sleeps 50 ms over every object that is created in a namespace which its
+		// informer has not seen yet, and it has no part in authorization.
+		"--disable-admission-plugins=NamespaceLifecycle",
+	}
+	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields()}
+	if err := authorizers.apply(&lo); err != nil {
+		return lo, fmt.Errorf("writing the authorizer chain: %w", err)
+	}
+	return lo, nil
 }
 
 // LocalOptions is the control plane that is asked for, without a recorder and

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites"
+	"github.com/authzconf/authzconf/suites/path"
+	"github.com/authzconf/authzconf/suites/upgrade"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+type upgradeFlags struct {
+	path, file, reportDir string
+	highAvailability      bool
+	seed                  int64
+	dryRun, verbose       bool
+}
+
+func newUpgrade() *cobra.Command {
+	var flags upgradeFlags
+	c := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Take a cluster along upgrades and downgrades, and judge every leg",
+		Long: `Bring up a control plane, make permissions and tokens, and replace the API server
+leg by leg by other versions and gates, on the same etcd. On every leg the
+scenarios that share a setup are replayed with the objects and tokens that were
+made once; the objects are compared byte for byte; and where the feature is not
+there no access review may have a verb of it.
+
+A path is written as versions separated by commas. Each may have +gate or -gate
+(ConstrainedImpersonation on or off; without either the version's default), @ and
+a version to emulate, / and an authorizer chain of fixtures/chains. Path files
+(ci/paths) can do more: faults on the way, setups made on a later leg.`,
+		Example: `  authzconf upgrade --path 1.34,1.35+gate,1.36,1.35+gate,1.36 --report-dir report
+  authzconf upgrade --path 1.36,1.36-gate,1.36
+  authzconf upgrade --path 1.36,1.37@1.36,1.37
+  authzconf upgrade --path 1.35+gate,1.36,1.35+gate --high-availability
+  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir report
+  authzconf report prr report           # the text for the KEP's questionnaire`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&flags.path, "path", "", "the legs, separated by commas")
+	fl.StringVar(&flags.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")
+	fl.BoolVar(&flags.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
+	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for the report and its evidence")
+	fl.Int64Var(&flags.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
+	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the legs and what would run on each, and stop")
+	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
+	return c
+}
+
+func (f *upgradeFlags) load() (*path.Path, error) {
+	switch {
+	case (f.path == "") == (f.file == ""):
+		return nil, errors.New("one of --path and --file is needed, such as --path 1.35+gate,1.36,1.35+gate")
+	case f.file != "" && f.highAvailability:
+		return nil, errors.New("--high-availability goes with --path; in a path file write highAvailability: true")
+	case f.path != "":
+		return path.Parse(f.path, f.highAvailability)
+	}
+	data, err := os.ReadFile(f.file)
+	if err != nil {
+		return nil, err
+	}
+	return path.Load(f.file, data)
+}
+
+func (f *upgradeFlags) run(c *cobra.Command) error {
+	p, err := f.load()
+	if err != nil {
+		return err
+	}
+	o := suites.WalkOptions{
+		Path: p, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
+		Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
+	}
+	if !c.Flags().Changed("seed") {
+		o.Seed = rand.Int64N(1_000_000)
+	}
+	if o.Texts, err = new(selectionFlags).load(); err != nil {
+		return err
+	}
+	show := newProgress(c.ErrOrStderr(), 0, f.verbose)
+	o.Events = show.event
+	walk, runs, err := o.Plan()
+	if err != nil {
+		return err
+	}
+	show.total = runs
+	if f.dryRun {
+		show.end()
+		return describeLegs(c.OutOrStdout(), walk)
+	}
+	if f.reportDir != "" {
+		if err := errors.Join(reports.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
+			return err
+		}
+	}
+	run, err := suites.Walk(c.Context(), o, walk)
+	show.end()
+	if err != nil {
+		return invalid(err)
+	}
+	return f.finish(c.OutOrStdout(), o.Texts, run)
+}
+
+// finish writes the report and prints what was found.
+func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *suites.Run) error {
+	var unwritten error
+	if f.reportDir != "" {
+		unwritten = reports.Write(f.reportDir, run.Report, run.Evidence, texts)
+	}
+	printLegs(out, run.Report)
+	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
+	if unwritten != nil {
+		return invalid(unwritten)
+	}
+	if f.reportDir != "" {
+		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
+	}
+	if code := run.Report.Outcome.ExitCode; code != exitPassed {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// printLegs prints a row per leg, what did not pass, and the outcome.
+func printLegs(w io.Writer, r *reports.ConformanceReport) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "leg\tserver\tgate\tpassed\tnot passed\treviews\tconstrained\tobjects\tdown")
+	for i, leg := range r.Path.Legs {
+		c := r.Cells[i]
+		passed, others := 0, 0
+		for _, result := range c.Results {
+			if result.Verdict == verdicts.Passed {
+				passed++
+			} else {
+				others++
+			}
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f s\n", leg.Cell, c.Witness.GitVersion, c.Facts.Gate,
+			passed, others, leg.Reviews, leg.ConstrainedReviews, leg.Objects, leg.DownSeconds)
+	}
+	_ = t.Flush()
+	for _, leg := range r.Path.Legs {
+		for _, claim := range leg.Claims {
+			_, _ = fmt.Fprintf(w, "%s %s: %s: %s\n", claim.Verdict, leg.Cell, claim.Name, claim.Detail)
+		}
+	}
+	printOutcome(w, r)
+}
+
+// describeLegs says what a path will do, for --dry-run.
+func describeLegs(w io.Writer, walk *upgrade.Upgrade) error {
+	for _, leg := range walk.Legs {
+		c := leg.Target.Cell
+		if _, err := fmt.Fprintf(w, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(leg.Made, ", "), "nothing")); err != nil {
+			return err
+		}
+		for _, item := range leg.Items {
+			if item.Runs {
+				if _, err := fmt.Fprintf(w, "  run  %s\n", item.Scenario.ID); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

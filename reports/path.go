@@ -1,0 +1,276 @@
+package reports
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// pathDir holds the evidence of the legs.
+const pathDir = "path"
+
+// PathReport is what the report of an upgrade path has besides that of a run: its
+// cells are the legs, in order, on one etcd.
+type PathReport struct {
+	// Name is that of the path file, or the path as it was written.
+	Name string `json:"name"`
+	// Description is that of the path file.
+	Description string `json:"description,omitempty"`
+	// HighAvailability: two API servers behind a balancer (run).
+	HighAvailability bool `json:"highAvailability,omitempty"`
+	// Legs are in the order of the cells (run, but for what is marked derived).
+	Legs []PathLeg `json:"legs"`
+	// Evidence is what was seen on each leg that was reached. It is stored in
+	// files of its own (run).
+	Evidence []*LegEvidence `json:"-"`
+}
+
+// PathLeg is one stay of a path.
+type PathLeg struct {
+	// Cell is the name of the leg's cell.
+	Cell string `json:"cell"`
+	// Fault is what went wrong on the way here, on purpose.
+	Fault string `json:"fault,omitempty"`
+	// Made are the setups whose objects and tokens were made on this leg.
+	Made []string `json:"made,omitempty"`
+	// DownSeconds is the time from when the API server of the leg before was told
+	// to end (or killed) until that of this leg was ready; 0 on the first.
+	DownSeconds float64 `json:"downSeconds,omitempty"`
+
+	// Objects is how many objects were read at the end of the leg (derived).
+	Objects int `json:"objects"`
+	// Reviews is how many access reviews the API server sent during the leg, those
+	// of the harness apart; ConstrainedReviews those of them whose verb begins with
+	// impersonate: or impersonate-on: (derived).
+	Reviews            int `json:"reviews"`
+	ConstrainedReviews int `json:"constrainedReviews"`
+	// Claims are what is said about the leg as a whole (derived).
+	Claims []Claim `json:"claims"`
+}
+
+// Claim is something that has to hold for a leg as a whole.
+type Claim struct {
+	// Name is one of the Claim constants.
+	Name string `json:"name"`
+	// Verdict is passed, failed, or invalid where it could not be looked at.
+	Verdict verdicts.Verdict `json:"verdict"`
+	// Detail says what was compared, or what is wrong.
+	Detail string `json:"detail"`
+}
+
+// The claims about a leg.
+const (
+	// ClaimObjects: every object that was made reads byte for byte as on the leg it
+	// was made on.
+	ClaimObjects = "objects-unchanged"
+	// ClaimTokens: every token that was issued on an earlier leg authenticates, and
+	// is the same one.
+	ClaimTokens = "tokens-work"
+	// ClaimNoConstrained: on a leg without the feature no access review has a verb
+	// of it.
+	ClaimNoConstrained = "no-constrained-review"
+	// ClaimAnswers: every request that flowed while API servers were replaced was
+	// answered as one of the two versions answers it, or not at all.
+	ClaimAnswers = "answers-right"
+)
+
+// LegEvidence is what was seen on a leg besides its scenarios.
+type LegEvidence struct {
+	// Cell is the leg's.
+	Cell string `json:"cell"`
+	// Objects are those of all setups that were made by then, as the API server
+	// wrote them at the end of the leg.
+	Objects []ObjectState `json:"objects"`
+	// Verbs counts the access reviews that arrived at the front of the chain during
+	// the leg, by verb.
+	Verbs map[string]int `json:"verbs"`
+	// Flow is what became of the requests that flowed on the way to this leg and on
+	// it; nil where none did.
+	Flow *FlowEvidence `json:"flow,omitempty"`
+}
+
+// ObjectState is an object as it was read.
+type ObjectState struct {
+	Path string `json:"path"`
+	// Body is the JSON of the API server, byte for byte.
+	Body string `json:"body"`
+}
+
+func legPath(cell string) string { return pathDir + "/" + cell + ".json" }
+
+// Constrained tells whether a verb is one of KEP-5284.
+func Constrained(verb string) bool {
+	return strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:")
+}
+
+// derive fills in what follows from the evidence.
+func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence []*verdicts.Evidence) {
+	of := map[string]*LegEvidence{}
+	for _, e := range p.Evidence {
+		of[e.Cell] = e
+	}
+	first := map[string]ObjectState{} // by path
+	tokens := map[string]string{}     // credential ID by requestor
+	for i := range p.Legs {
+		leg := &p.Legs[i]
+		leg.Objects, leg.Reviews, leg.ConstrainedReviews, leg.Claims = 0, 0, 0, nil
+		cell, ok := r.cellNamed(leg.Cell)
+		e := of[leg.Cell]
+		if !ok || e == nil {
+			leg.claim(ClaimObjects, verdicts.Invalid, "the leg was not reached, or broke off")
+			continue
+		}
+		leg.Objects = len(e.Objects)
+		for verb, n := range e.Verbs {
+			leg.Reviews += n
+			if Constrained(verb) {
+				leg.ConstrainedReviews += n
+			}
+		}
+		leg.objects(first, e.Objects)
+		leg.tokens(tokens, evidence, set)
+		if cell.Facts.Gate == scenarios.GateOff {
+			leg.noConstrained(e.Verbs)
+		}
+		if e.Flow != nil {
+			leg.claim(ClaimAnswers, e.Flow.verdict(), e.Flow.describe())
+		}
+	}
+}
+
+func (r *ConformanceReport) cellNamed(name string) (*Cell, bool) {
+	i := slices.IndexFunc(r.Cells, func(c Cell) bool { return c.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &r.Cells[i], true
+}
+
+func (l *PathLeg) claim(name string, v verdicts.Verdict, detail string) {
+	l.Claims = append(l.Claims, Claim{Name: name, Verdict: v, Detail: detail})
+}
+
+// objects compares with what was read first.
+func (l *PathLeg) objects(first map[string]ObjectState, now []ObjectState) {
+	var changed []string
+	seen, compared := map[string]bool{}, 0
+	for _, o := range now {
+		seen[o.Path] = true
+		before, known := first[o.Path]
+		switch {
+		case !known:
+			first[o.Path] = o
+		case before.Body != o.Body:
+			changed = append(changed, fmt.Sprintf("%s: %s", o.Path, jsonChange(before.Body, o.Body)))
+		default:
+			compared++
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(first)) {
+		if !seen[path] {
+			changed = append(changed, path+" is gone")
+		}
+	}
+	switch {
+	case len(changed) > 0:
+		l.claim(ClaimObjects, verdicts.Failed, plural(len(changed), "object")+" changed; the first: "+changed[0])
+	case compared == 0:
+		l.claim(ClaimObjects, verdicts.Passed, plural(len(now), "object")+" made and read")
+	default:
+		l.claim(ClaimObjects, verdicts.Passed, plural(compared, "object")+" the same, byte for byte")
+	}
+}
+
+// jsonChange names the first place in which two JSON texts differ.
+func jsonChange(before, after string) string {
+	var a, b any
+	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil {
+		return "it is no JSON any more"
+	}
+	at, x, y := firstChange("", a, b)
+	return fmt.Sprintf("%s was %s, is %s", cmp.Or(at, "the order of fields"), brief(x), brief(y))
+}
+
+// credentialKey is the extra of a requestor that names its token.
+const credentialKey = "authentication.kubernetes.io/credential-id"
+
+// tokens compares the IDs of the tokens that requestors had with those they had
+// on the leg they were first seen on. A token that does not authenticate has
+// failed its scenario already: here is told that it was not another one.
+func (l *PathLeg) tokens(first map[string]string, evidence []*verdicts.Evidence, set *scenarios.Set) {
+	same, other := 0, ""
+	for _, e := range evidence {
+		s, ok := set.Get(e.Scenario)
+		if e.Cell.Name != l.Cell || !ok {
+			continue
+		}
+		for user, id := range credentials(e) {
+			key := s.Setup + " " + user
+			switch before, known := first[key]; {
+			case !known:
+				first[key] = id
+			case before != id:
+				other = fmt.Sprintf("%s has the token %s, not %s", user, id, before)
+			default:
+				same++
+			}
+		}
+	}
+	switch {
+	case other != "":
+		l.claim(ClaimTokens, verdicts.Failed, other)
+	case same > 0:
+		l.claim(ClaimTokens, verdicts.Passed, plural(same, "token")+" of an earlier leg, the same ones")
+	}
+}
+
+// credentials are the token IDs of requestors, as audit events show them.
+func credentials(e *verdicts.Evidence) map[string]string {
+	out := map[string]string{}
+	for i := range e.Steps {
+		event := verdicts.AuditOf(&e.Steps[i])
+		if event == nil {
+			continue
+		}
+		if id := event.User.Extra[credentialKey]; len(id) == 1 {
+			out[event.User.Username] = id[0]
+		}
+	}
+	return out
+}
+
+func (l *PathLeg) noConstrained(verbs map[string]int) {
+	for _, verb := range slices.Sorted(maps.Keys(verbs)) {
+		if Constrained(verb) {
+			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s", plural(verbs[verb], "review"), verb))
+			return
+		}
+	}
+	if l.Reviews == 0 {
+		l.claim(ClaimNoConstrained, verdicts.Invalid, "no review arrived at all")
+		return
+	}
+	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s", plural(l.Reviews, "review")))
+}
+
+// conclude adds the claims to the reasons of the outcome.
+func (p *PathReport) conclude(c *conclusion) {
+	for _, l := range p.Legs {
+		for _, claim := range l.Claims {
+			line := fmt.Sprintf("%s: %s: %s", l.Cell, claim.Name, claim.Detail)
+			switch claim.Verdict {
+			case verdicts.Passed:
+			case verdicts.Failed:
+				c.failed = append(c.failed, line)
+			default:
+				c.unknown = append(c.unknown, line)
+			}
+		}
+	}
+}

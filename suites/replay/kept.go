@@ -1,0 +1,102 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Kept is what the scenarios of one setup have on a cluster: made once, and used
+// again after the API server was replaced.
+type Kept struct {
+	// Suffix made the setup's names unique.
+	Suffix string
+
+	tokens map[string]string // by requestor alias
+	paths  []string          // of the objects
+}
+
+// Object is an API object as the API server writes it.
+type Object struct {
+	// Path is where it was read, for example
+	// /apis/rbac.authorization.k8s.io/v1/clusterroles/a.
+	Path string
+	// Body is the JSON, byte for byte.
+	Body []byte
+}
+
+// Keep makes everything that a scenario with a setup needs, without sending its
+// requests.
+func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix string) (*Kept, error) {
+	bound, _ := s.Bind(suffix)
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix}
+	if err := run.provision(ctx); err != nil {
+		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
+	}
+	kept := &Kept{Suffix: suffix, tokens: run.tokens}
+	kept.paths = append(placesOf(bound).paths(), grantPaths(scenarios.RenderRBAC(bound))...)
+	for _, m := range slices.Concat(bound.Manifests, bound.Objects) {
+		path, err := r.admin.objects.path(m)
+		if err != nil {
+			return nil, err
+		}
+		kept.paths = append(kept.paths, path)
+	}
+	return kept, nil
+}
+
+// ReplayKept is Replay with what Keep made, also on an API server that is not the
+// one it was made on: tokens and objects are the same ones.
+func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
+	return r.replay(ctx, s, kept.Suffix, kept)
+}
+
+// Read reads the objects of a setup, as they are written by the API server that
+// runs now.
+func (r *Replayer) Read(ctx context.Context, kept *Kept) ([]Object, error) {
+	var out []Object
+	for _, path := range kept.paths {
+		body, err := r.admin.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("GET %s: %w", path, err)
+		}
+		out = append(out, Object{Path: path, Body: body})
+	}
+	return out, nil
+}
+
+func (p places) paths() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(p.namespaces)) {
+		out = append(out, "/api/v1/namespaces/"+name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
+		out = append(out, "/api/v1/nodes/"+name)
+	}
+	var within []string
+	for key := range p.accounts {
+		within = append(within, "/api/v1/namespaces/"+key[0]+"/serviceaccounts/"+key[1])
+	}
+	for key := range p.pods {
+		within = append(within, "/api/v1/namespaces/"+key[0]+"/pods/"+key[1])
+	}
+	slices.Sort(within)
+	return append(out, within...)
+}
+
+func grantPaths(objects []scenarios.RBACObject) []string {
+	const api = "/apis/rbac.authorization.k8s.io/v1/"
+	var out []string
+	for _, o := range objects {
+		if o.Namespace == "" {
+			out = append(out, api+"clusterroles/"+o.Name, api+"clusterrolebindings/"+o.Name)
+			continue
+		}
+		out = append(out, api+"namespaces/"+o.Namespace+"/roles/"+o.Name, api+"namespaces/"+o.Namespace+"/rolebindings/"+o.Name)
+	}
+	return out
+}

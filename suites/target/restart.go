@@ -1,0 +1,74 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/authzconf/authzconf/authorizers/recorder"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
+)
+
+// restarter is a cluster whose API server can be replaced on the same etcd.
+type restarter interface {
+	RestartAPIServer(ctx context.Context, change func(*local.Options)) error
+}
+
+// Restart ends the API server and starts it as o says: another version, gate or
+// authorizer chain, on the same etcd, with the same keys, at the same address and
+// with the same recorder. It reads the witness back anew. Nobody else may use the
+// target meanwhile. After an error no API server runs, and Restart may be called
+// again.
+func (t *Target) Restart(ctx context.Context, o Options) error {
+	t.users.Lock()
+	defer t.users.Unlock()
+	cluster, ok := t.cluster.(restarter)
+	if !ok {
+		return errors.New("the API server of this cluster cannot be replaced")
+	}
+	between, err := loadMiddle(o.Chain)
+	if err != nil {
+		return err
+	}
+	t.Cell, t.between, t.asked, t.now = o.Cell, between, o.Chain, o.Chain
+	t.Witness, t.last = reports.Witness{}, nil
+	wanted, err := t.options(o)
+	if err != nil {
+		return err
+	}
+	t.adminHTTP.CloseIdleConnections()
+	err = cluster.RestartAPIServer(ctx, func(lo *local.Options) {
+		lo.Release, lo.EmulatedVersion, lo.FeatureGates = wanted.Release, wanted.EmulatedVersion, wanted.FeatureGates
+		lo.AuthorizationConfig, lo.Files = wanted.AuthorizationConfig, wanted.Files
+		lo.KubeAPIServerArgs, lo.KubeAPIServerEnv = wanted.KubeAPIServerArgs, wanted.KubeAPIServerEnv
+		lo.KubeAPIServerPath = wanted.KubeAPIServerPath
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.witness(ctx, o); err != nil {
+		return fmt.Errorf("after the restart: %w", err)
+	}
+	return nil
+}
+
+// Mark and Verbs count access reviews: Verbs those that have arrived at the front
+// of the chain since a mark, by verb, without the harness's own.
+func (t *Target) Mark() uint64 { return t.recorder.Mark() }
+
+// Verbs is told at Mark.
+func (t *Target) Verbs(mark uint64) map[string]int {
+	verbs := map[string]int{}
+	for _, r := range t.recorder.Since(mark) {
+		if r.Point != recorder.Front {
+			continue
+		}
+		if a := r.Spec.ResourceAttributes; a != nil {
+			verbs[a.Verb]++
+		} else if a := r.Spec.NonResourceAttributes; a != nil {
+			verbs[a.Verb]++
+		}
+	}
+	return verbs
+}

@@ -1,0 +1,290 @@
+// Package upgrade is the Ginkgo suite of upgrade paths: one cluster, whose API
+// server is replaced by other versions and gates while everything in etcd stays.
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/path"
+	"github.com/authzconf/authzconf/suites/replay"
+	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Upgrade is one walk along a path.
+type Upgrade struct {
+	// Path is what is walked, Legs its legs with what was seen on them.
+	Path *path.Path
+	Legs []*Leg
+	// Err is set for what the user has to mend: a *local.UsageError.
+	Err error
+
+	set    *scenarios.Set
+	seed   int64
+	events func(session.Event)
+	target *target.Target
+	kept   map[string]*replay.Kept // by setup
+	mark   uint64                  // of the recorder, before the leg
+	start  sync.Once
+	done   chan struct{} // closed when all legs are over
+}
+
+// Leg is one stay.
+type Leg struct {
+	// Target is what was asked for.
+	Target target.Options
+	// Items are the scenarios of the path's setups, and what becomes of them here.
+	Items []Item
+	// Made are the setups that are made on this leg.
+	Made []string
+	// Down is from when the API server before was told to end until this one was
+	// ready. Ready is how long the first target took to start.
+	Down, Ready time.Duration
+	// Took is how long the scenarios took.
+	Took time.Duration
+	// Problem says why the leg was not reached, or what broke on it.
+	Problem error
+	// Witness is what the API server said of itself.
+	Witness reports.Witness
+	// Evidence is what was seen besides the scenarios; nil if the leg was not
+	// reached.
+	Evidence *reports.LegEvidence
+	// Runs are the scenarios that ran, in order.
+	Runs []Run
+
+	done chan struct{} // closed when the leg is over
+}
+
+// Item is a scenario of one of the path's setups on one leg.
+type Item struct {
+	Scenario *scenarios.Scenario
+	// Runs says whether it is for this leg; Cause and Why tell why not.
+	Runs  bool
+	Cause reports.NotRunCause
+	Why   string
+}
+
+// Run is a scenario that ran on a leg.
+type Run struct {
+	Evidence *verdicts.Evidence
+	Result   verdicts.Result
+}
+
+// New plans a walk. The set must hold the scenarios of the path's setups and no
+// others. events may be called from another goroutine. An error is the user's to
+// mend.
+func New(p *path.Path, set *scenarios.Set, binaries *local.Binaries, seed int64, events func(session.Event)) (*Upgrade, error) {
+	targets, err := p.Targets(binaries)
+	if err != nil {
+		return nil, err
+	}
+	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, done: make(chan struct{})}
+	for i, o := range targets {
+		leg, err := u.plan(i, o)
+		if err != nil {
+			return nil, err
+		}
+		u.Legs = append(u.Legs, leg)
+	}
+	return u, nil
+}
+
+// Setups returns the scenarios of the setups that take part in a path.
+func Setups(p *path.Path, all *scenarios.Set) (*scenarios.Set, error) {
+	known := all.Setups()
+	for _, name := range append(p.Setups, made(p)...) {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("path %s: there is no setup %q; there are %s", p.Name, name, strings.Join(known, ", "))
+		}
+	}
+	return all.Only(func(s *scenarios.Scenario) bool { return p.TakesPart(s.Setup) }), nil
+}
+
+// plan decides which scenario of each setup is for a leg: at most one, for a
+// second one would meet what the first left in the caches.
+func (u *Upgrade) plan(i int, o target.Options) (*Leg, error) {
+	leg := &Leg{Target: o, done: make(chan struct{})}
+	facts := target.ExpectedFacts(o)
+	runs := map[string]string{}
+	for _, s := range u.set.All() {
+		item := Item{Scenario: s}
+		ok, _, why := s.Selected(facts)
+		switch made := u.Path.MadeOn(s.Setup); {
+		case !ok:
+			item.Cause, item.Why = reports.CauseTarget, why
+		case made > i:
+			item.Cause, item.Why = reports.CausePath, fmt.Sprintf("the setup %s is made on leg %d", s.Setup, made+1)
+		default:
+			item.Runs = true
+			if other := runs[s.Setup]; other != "" {
+				return nil, fmt.Errorf("leg %d, %s: both %s and %s of the setup %s are for it", i+1, o.Cell.Name, other, s.ID, s.Setup)
+			}
+			runs[s.Setup] = s.ID
+		}
+		leg.Items = append(leg.Items, item)
+	}
+	if len(runs) == 0 {
+		return nil, fmt.Errorf("path %s: nothing would run on leg %d, %s", u.Path.Name, i+1, o.Cell.Name)
+	}
+	for _, name := range u.set.Setups() {
+		if u.Path.MadeOn(name) == i {
+			leg.Made = append(leg.Made, name)
+		}
+	}
+	return leg, nil
+}
+
+// Start begins the walk in the background: along the path to its end, to the
+// first leg that cannot be entered, or until ctx ends. Further calls do nothing.
+func (u *Upgrade) Start(ctx context.Context) {
+	u.start.Do(func() { go u.walk(ctx) })
+}
+
+// Finish waits until the walk is over and the cluster stopped. It starts a walk
+// that Ginkgo, interrupted before the first spec, did not.
+func (u *Upgrade) Finish(ctx context.Context) {
+	u.Start(ctx)
+	<-u.done
+}
+
+func (u *Upgrade) walk(ctx context.Context) {
+	defer close(u.done)
+	var broken error
+	for i, leg := range u.Legs {
+		if broken == nil {
+			broken = u.leg(ctx, i, leg)
+		} else {
+			leg.Problem = fmt.Errorf("not reached: %w", broken)
+		}
+		close(leg.done)
+	}
+	if u.target != nil {
+		if err := u.target.Stop(); err != nil {
+			u.events(session.Event{Text: "stopping: " + err.Error()})
+		}
+	}
+}
+
+// leg enters a leg and stays on it. The error says why the path ends here.
+func (u *Upgrade) leg(ctx context.Context, i int, leg *Leg) error {
+	name := leg.Target.Cell.Name
+	begin := time.Now()
+	if err := u.enter(ctx, i, leg); err != nil {
+		leg.Problem = err
+		var usage *local.UsageError
+		if errors.As(err, &usage) {
+			u.Err = fmt.Errorf("leg %d, %s: %w", i+1, name, err)
+		}
+		u.events(session.Event{Text: fmt.Sprintf("%s: could not be entered: %v", name, err)})
+		return fmt.Errorf("the path stopped at leg %d, %s", i+1, name)
+	}
+	leg.Witness = u.target.Witness
+	u.events(session.Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, leg.Witness.GitVersion, time.Since(begin).Seconds(), u.target.Facts.Gate)})
+	stay := time.Now()
+	leg.Problem = u.stay(ctx, leg)
+	leg.Took = time.Since(stay)
+	if leg.Problem != nil {
+		u.events(session.Event{Text: fmt.Sprintf("%s: %v", name, leg.Problem)})
+		return fmt.Errorf("the path stopped at leg %d, %s", i+1, name)
+	}
+	return nil
+}
+
+// enter brings the API server of a leg up: on the first with its etcd, then in
+// place of the one before.
+func (u *Upgrade) enter(ctx context.Context, i int, leg *Leg) (err error) {
+	begin := time.Now()
+	if i == 0 {
+		u.target, err = target.Start(ctx, leg.Target)
+		leg.Ready = time.Since(begin)
+		return err
+	}
+	u.mark = u.target.Mark()
+	err = u.target.Restart(ctx, leg.Target)
+	leg.Down = time.Since(begin)
+	return err
+}
+
+// stay makes the setups of the leg, replays what is for it, and reads what is
+// left.
+func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
+	if m := u.target.Witness.Mismatches; len(m) > 0 {
+		return fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
+	run, err := replay.New(u.target)
+	if err != nil {
+		return err
+	}
+	for _, item := range leg.Items {
+		if err := u.make(ctx, run, leg, item.Scenario); err != nil {
+			return err
+		}
+	}
+	for _, item := range leg.Items {
+		if item.Runs {
+			u.replay(ctx, run, leg, item.Scenario)
+		}
+	}
+	leg.Evidence = &reports.LegEvidence{Cell: leg.Target.Cell.Name, Verbs: u.target.Verbs(u.mark)}
+	for _, name := range u.set.Setups() {
+		kept, ok := u.kept[name]
+		if !ok {
+			continue
+		}
+		objects, err := run.Read(ctx, kept)
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			leg.Evidence.Objects = append(leg.Evidence.Objects, reports.ObjectState{Path: o.Path, Body: string(o.Body)})
+		}
+	}
+	return ctx.Err()
+}
+
+// make makes the setup of a scenario if this is the leg for it.
+func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, leg *Leg, s *scenarios.Scenario) (err error) {
+	if _, made := u.kept[s.Setup]; made || !slices.Contains(leg.Made, s.Setup) {
+		return nil
+	}
+	u.kept[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, "path", s.Setup))
+	if err != nil {
+		delete(u.kept, s.Setup)
+	}
+	return err
+}
+
+// replay runs a scenario with what its setup has, and, if it fails, once more
+// under fresh names: that tells whether the path or the server alone is to blame.
+func (u *Upgrade) replay(ctx context.Context, run *replay.Replayer, leg *Leg, s *scenarios.Scenario) {
+	evidence := run.ReplayKept(ctx, s, u.kept[s.Setup])
+	if verdicts.Judge(s, evidence).Verdict == verdicts.Failed {
+		evidence.Control = run.Replay(ctx, s, scenarios.Suffix(u.seed, leg.Target.Cell.Name, s.ID, "control"))
+	}
+	if clean, err := reports.RedactEvidence(evidence); err == nil {
+		evidence = clean
+	} else {
+		evidence.Problems = append(evidence.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: "redacting: " + err.Error()})
+	}
+	result := verdicts.Judge(s, evidence)
+	leg.Runs = append(leg.Runs, Run{Evidence: evidence, Result: result})
+	u.events(session.Event{Result: &result, Took: evidence.Ended.Sub(evidence.Started)})
+}
+
+func made(p *path.Path) []string {
+	var out []string
+	for _, l := range p.Legs {
+		out = append(out, l.Make...)
+	}
+	return out
+}

@@ -31,6 +31,11 @@ type Verification struct {
 	// Report is what was read, Recomputed the same as it follows from the
 	// evidence.
 	Report, Recomputed *ConformanceReport
+	// Set are the scenarios of the report, Evidence what was seen of them, Digest
+	// the SHA-256 of report.yaml, which holds those of all other files.
+	Set      *scenarios.Set
+	Evidence []*verdicts.Evidence
+	Digest   string
 	// Verdicts is how many were recomputed.
 	Verdicts int
 	// Differences are where the folder is not whole, or does not say what its
@@ -72,6 +77,7 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 		v.compare(data)
 		v.comparePages(o.SuiteVersion)
 	}
+	v.Set, v.Evidence, v.Digest = v.set, v.evidence, sha256Hex(data)
 	return v.Verification, nil
 }
 

@@ -17,7 +17,7 @@ func newReport() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newReportDiff())
+	c.AddCommand(newReportDiff(), newReportPRR())
 	return c
 }
 
@@ -48,6 +48,32 @@ Exit codes: 0 no difference, 1 some, 2 bad usage.`,
 	}
 	c.Flags().BoolVar(&whole, "whole", false, "print the lines that are the same, too")
 	return c
+}
+
+func newReportPRR() *cobra.Command {
+	return &cobra.Command{
+		Use:   "prr FOLDER",
+		Short: "Write the answer to \"Were upgrade and rollback tested?\"",
+		Long: `Write, as Markdown, what a KEP's author needs in the production readiness
+questionnaire: what was run, versions, legs and results, how to do it again, and
+the digest of the evidence. The report is verified first; the answer is yes only
+if everything passed.`,
+		Example: `  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir recipe
+  authzconf report prr recipe`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})
+			if err != nil {
+				return err
+			}
+			text, err := reports.PRR(v)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			_, err = fmt.Fprint(c.OutOrStdout(), text)
+			return err
+		},
+	}
 }
 
 func printDiff(w io.Writer, d *reports.BehaviourDiff, whole bool) {

@@ -16,9 +16,12 @@ type FlowEvidence struct {
 	Unanswered int `json:"unanswered"`
 	// Errors counts the unanswered ones by what the client saw.
 	Errors map[string]int `json:"errors,omitempty"`
-	// Early is how many were answered by an API server that was not ready yet.
-	// Clients only get there without a balancer; their answers are not judged.
-	Early int `json:"early,omitempty"`
+	// Early is how many were answered by an API server that was not ready yet;
+	// clients only get there without a balancer. EarlyWrong of them were answered
+	// wrongly: permissions that have not been read from etcd yet are not there. It
+	// is told, and is no failure.
+	Early      int `json:"early,omitempty"`
+	EarlyWrong int `json:"earlyWrong,omitempty"`
 	// Answers are the kinds of answers.
 	Answers []FlowAnswer `json:"answers"`
 	// Windows are the times in which requests were not answered, or wrongly.
@@ -91,7 +94,7 @@ func (f *FlowEvidence) describe() string {
 	n, first := f.wrong()
 	text := fmt.Sprintf("%s, %d wrong answers, %d without an answer", plural(f.Sent, "request"), n, f.Unanswered)
 	if f.Early > 0 {
-		text += fmt.Sprintf(", %d answered before the API server was ready", f.Early)
+		text += fmt.Sprintf(", %d answered before the API server was ready (%d of them wrongly)", f.Early, f.EarlyWrong)
 	}
 	longest := 0.0
 	for _, w := range f.Windows {

@@ -90,6 +90,9 @@ type LegEvidence struct {
 	// Verbs counts the access reviews that arrived at the front of the chain during
 	// the leg, by verb.
 	Verbs map[string]int `json:"verbs"`
+	// Neighbours are the same counts of the other API servers that ran meanwhile, by
+	// the cells that they were.
+	Neighbours map[string]map[string]int `json:"neighbours,omitempty"`
 	// Flow is what became of the requests that flowed on the way to this leg and on
 	// it; nil where none did.
 	Flow *FlowEvidence `json:"flow,omitempty"`
@@ -136,7 +139,12 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 		leg.objects(first, e.Objects)
 		leg.tokens(tokens, evidence, set)
 		if cell.Facts.Gate == scenarios.GateOff {
-			leg.noConstrained(e.Verbs)
+			leg.noConstrained(leg.Cell, e.Verbs)
+		}
+		for _, name := range slices.Sorted(maps.Keys(e.Neighbours)) {
+			if other, ok := r.cellNamed(name); ok && other.Facts.Gate == scenarios.GateOff {
+				leg.noConstrained(name, e.Neighbours[name])
+			}
 		}
 		if e.Flow != nil {
 			leg.claim(ClaimAnswers, e.Flow.verdict(), e.Flow.describe())
@@ -245,18 +253,27 @@ func credentials(e *verdicts.Evidence) map[string]string {
 	return out
 }
 
-func (l *PathLeg) noConstrained(verbs map[string]int) {
+// noConstrained is about one API server without the feature, which was that of a
+// cell.
+func (l *PathLeg) noConstrained(cell string, verbs map[string]int) {
+	where, total := "", 0
+	if cell != l.Cell {
+		where = " at " + cell
+	}
+	for _, n := range verbs {
+		total += n
+	}
 	for _, verb := range slices.Sorted(maps.Keys(verbs)) {
 		if Constrained(verb) {
-			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s", plural(verbs[verb], "review"), verb))
+			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", plural(verbs[verb], "review"), verb, where))
 			return
 		}
 	}
-	if l.Reviews == 0 {
-		l.claim(ClaimNoConstrained, verdicts.Invalid, "no review arrived at all")
+	if total == 0 {
+		l.claim(ClaimNoConstrained, verdicts.Invalid, "no review arrived at all"+where)
 		return
 	}
-	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s", plural(l.Reviews, "review")))
+	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s%s", plural(total, "review"), where))
 }
 
 // conclude adds the claims to the reasons of the outcome.

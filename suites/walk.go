@@ -71,12 +71,12 @@ func Walk(ctx context.Context, o WalkOptions, walk *upgrade.Upgrade) (*Run, erro
 		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: "local"},
 		Path:           &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability},
 	}}
-	for i, leg := range walk.Legs {
+	for _, leg := range walk.Legs {
 		cell, evidence := reportLeg(leg)
 		run.Report.Cells = append(run.Report.Cells, cell)
 		run.Evidence = append(run.Evidence, evidence...)
 		run.Report.Path.Legs = append(run.Report.Path.Legs, reports.PathLeg{
-			Cell: cell.Name, Fault: string(o.Path.Legs[i].Fault), Made: leg.Made, DownSeconds: leg.Down.Seconds(),
+			Cell: cell.Name, Fault: string(leg.Fault), Made: leg.Made, DownSeconds: leg.Down.Seconds(),
 		})
 		if leg.Evidence != nil {
 			run.Report.Path.Evidence = append(run.Report.Path.Evidence, leg.Evidence)

@@ -19,12 +19,8 @@ import (
 // portAttempts is how often another port is tried when a free one was lost to another program.
 const portAttempts = 5
 
-// writeKeys makes the keys and writes those the programs read.
-func (c *ControlPlane) writeKeys() error {
-	keys, err := newPKI(time.Now())
-	if err != nil {
-		return err
-	}
+// writeKeys writes the keys that the programs read.
+func (c *ControlPlane) writeKeys(keys *pki) error {
 	c.pki = keys
 	for name, data := range keys.files() {
 		if err := c.run.write(name, data); err != nil {
@@ -128,7 +124,7 @@ func (c *ControlPlane) tryAPIServer(ctx context.Context, o Options, programs Pro
 	c.mu.Lock()
 	c.opts, c.programs, c.readyIn = o, programs, time.Since(begin)
 	c.mu.Unlock()
-	c.watch(p)
+	c.watch(p, c.fail)
 	return nil
 }
 
@@ -150,7 +146,7 @@ func (c *ControlPlane) auditOutput(o Options) (io.Writer, *lineWriter, func(), e
 	return file, nil, func() { _ = file.Close() }, nil
 }
 
-// waitReady polls the API server until it is ready, or until it or etcd has ended.
+// waitReady polls the API server until it is ready, or until it or etcd has ended by itself.
 func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 	const interval = 20 * time.Millisecond
 	tlsConfig, err := rest.TLSConfigFor(c.Admin())
@@ -174,8 +170,8 @@ func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 		select {
 		case <-p.done:
 			return p.ended()
-		case <-c.etcd.done:
-			return c.etcd.ended()
+		case <-c.done:
+			return c.Err()
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
 		case <-ctx.Done():
@@ -205,14 +201,22 @@ func answersOK(ctx context.Context, client *http.Client, url string) bool {
 
 // RestartAPIServer ends kube-apiserver in order and starts it with changed options on the same
 // etcd, with the same keys and, unless another program has taken it, on the same port: another
-// Release is an upgrade or a downgrade. change may alter everything but Dir, Keep and the etcd
-// options, which have no effect any more; it may be nil. On an error no API server runs and the
-// options are as before, so that RestartAPIServer may be called again. The context bounds it,
-// and Stop ends it early.
+// Release is an upgrade or a downgrade. change may alter everything but Dir, Keep, Join and the
+// etcd options, which stay as they are; it may be nil. For an end that is not in order call
+// KillAPIServer before. The context bounds it, and Stop ends it early.
+//
+// What is seen to be wrong beforehand (an unknown version, a program that cannot be built, a busy
+// port) is an error that leaves the API server running. After any other error none runs: the next
+// one has refused its arguments, a [*UsageError] that wraps the [*ProcessError], or has ended or
+// not become ready, a [*ProcessError], which has the last log lines. Either way Err stays nil, and
+// the options and the port are as before, so that RestartAPIServer may be called again, as a
+// rollback, or Stop.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	o := c.Options()
 	if change != nil {
+		fixed := o.clone()
 		change(&o)
+		o.Dir, o.Keep, o.Join, o.EtcdPath, o.EtcdArgs = fixed.Dir, fixed.Keep, fixed.Join, fixed.EtcdPath, fixed.EtcdArgs
 	}
 	o, err := o.complete()
 	if err != nil {
@@ -224,24 +228,32 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context, change func(*Option
 	}
 	c.life.Lock()
 	defer c.life.Unlock()
-	if c.ctx.Err() != nil {
-		return context.Cause(c.ctx)
-	}
-	if err := c.Err(); err != nil {
+	if err := c.whole(); err != nil {
 		return fmt.Errorf("the API server cannot be restarted: %w", err)
+	}
+	before := c.Port()
+	port := before
+	if o.Port != 0 && o.Port != before {
+		if err := claimPort(o.Port); err != nil {
+			return err
+		}
+		port = o.Port
 	}
 	if err := c.apiServer.stop(shutdownGrace); err != nil {
 		return err
 	}
-	if o.Port != 0 && o.Port != c.Port() {
-		if err := claimPort(o.Port); err != nil {
-			return err
-		}
-		c.mu.Lock()
-		c.port = o.Port
-		c.mu.Unlock()
+	c.setPort(port)
+	if err := c.startAPIServer(ctx, o, programs); err != nil {
+		c.setPort(before)
+		return err
 	}
-	return c.startAPIServer(ctx, o, programs)
+	return nil
+}
+
+func (c *ControlPlane) setPort(port int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.port = port
 }
 
 // lostPort tells whether a process ended because its port was taken.

@@ -11,14 +11,17 @@ import (
 	"time"
 )
 
-// ErrStopped is returned by RestartAPIServer when Stop has been called.
+// ErrStopped is returned by what changes processes, such as RestartAPIServer, when Stop has been
+// called.
 var ErrStopped = errors.New("the control plane was stopped")
 
-// ControlPlane is a running etcd and kube-apiserver. All methods may be called at any time from
-// several goroutines.
+// ControlPlane is a running kube-apiserver with its etcd, or with that of another control plane
+// (see Options.Join). All methods may be called at any time from several goroutines.
 type ControlPlane struct {
 	run *runDir
 	pki *pki
+	// owner is whose etcd is used: this one, unless it has joined another.
+	owner *ControlPlane
 	// ctx ends when Stop is called.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -39,6 +42,7 @@ type ControlPlane struct {
 	programs  Programs
 	readyIn   time.Duration
 	err       error
+	joined    map[*ControlPlane]bool // who else uses this etcd
 }
 
 // Start starts etcd and kube-apiserver and returns when /readyz answers ok and the namespaces
@@ -64,6 +68,10 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	}
 	c := &ControlPlane{run: run, opts: o, port: o.Port, done: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.owner = c
+	if o.Join != nil {
+		c.owner = o.Join.owner
+	}
 	defer func() {
 		if err != nil {
 			if stopErr := c.Stop(); stopErr != nil {
@@ -73,14 +81,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	}()
 	c.life.Lock()
 	defer c.life.Unlock()
-	if err := c.startEtcd(programs.Etcd); err != nil {
-		return nil, err
-	}
-	// The keys are made while etcd starts.
-	if err := c.writeKeys(); err != nil {
-		return nil, err
-	}
-	if err := c.waitEtcd(ctx); err != nil {
+	if err := c.prepareEtcd(ctx, programs.Etcd); err != nil {
 		return nil, err
 	}
 	if err := c.startAPIServer(ctx, o, programs); err != nil {
@@ -94,6 +95,9 @@ type Programs struct{ Etcd, KubeAPIServer string }
 
 func findPrograms(ctx context.Context, o Options) (_ Programs, err error) {
 	out := Programs{Etcd: o.EtcdPath, KubeAPIServer: o.KubeAPIServerPath}
+	if o.Join != nil {
+		out.Etcd = o.Join.Programs().Etcd
+	}
 	if out.Etcd == "" {
 		if out.Etcd, err = o.Binaries.Etcd(ctx); err != nil {
 			return Programs{}, err
@@ -105,6 +109,27 @@ func findPrograms(ctx context.Context, o Options) (_ Programs, err error) {
 		}
 	}
 	return out, nil
+}
+
+// prepareEtcd starts etcd and makes the keys, or takes those of the control plane that is joined.
+func (c *ControlPlane) prepareEtcd(ctx context.Context, path string) error {
+	if c.owner != c {
+		return c.join()
+	}
+	if err := c.startEtcd(path); err != nil {
+		return err
+	}
+	// The keys are made while etcd starts.
+	keys, err := newPKI(time.Now())
+	if err != nil {
+		return err
+	}
+	if err := c.writeKeys(keys); err != nil {
+		return err
+	}
+	ctx, cancel := withReadyTimeout(ctx, c.opts)
+	defer cancel()
+	return c.waitEtcd(ctx)
 }
 
 func (c *ControlPlane) startEtcd(path string) error {
@@ -120,7 +145,7 @@ func (c *ControlPlane) startEtcd(path string) error {
 	c.mu.Lock()
 	c.etcd = etcd
 	c.mu.Unlock()
-	c.watch(etcd)
+	c.watch(etcd, c.etcdLost)
 	return nil
 }
 
@@ -128,8 +153,6 @@ func (c *ControlPlane) startEtcd(path string) error {
 // that itself, and meanwhile starts in parallel.
 func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 	const interval = 2 * time.Millisecond
-	ctx, cancel := withReadyTimeout(ctx, c.opts)
-	defer cancel()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -139,6 +162,8 @@ func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 		select {
 		case <-c.etcd.done:
 			return c.etcd.ended()
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
 		case <-ctx.Done():
 			return c.etcd.notReady(context.Cause(ctx))
 		case <-ticker.C:
@@ -147,11 +172,11 @@ func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 }
 
 // watch reports the process when it ends by itself.
-func (c *ControlPlane) watch(p *process) {
+func (c *ControlPlane) watch(p *process, report func(error)) {
 	c.watchers.Go(func() {
 		<-p.done
 		if !p.stopRequested() {
-			c.fail(p.ended())
+			report(p.ended())
 		}
 	})
 }
@@ -167,11 +192,14 @@ func (c *ControlPlane) fail(err error) {
 	close(c.done)
 }
 
-// Done is closed when etcd or kube-apiserver ends by itself, not by Stop or RestartAPIServer.
+// Done is closed when kube-apiserver or the etcd that it uses ends by itself: not when Stop or
+// another method of this package has ended it.
 func (c *ControlPlane) Done() <-chan struct{} { return c.done }
 
 // Err says why results can no longer be trusted: a [*ProcessError] once a process has ended by
 // itself, or an error of the audit sink, which means lost events. Otherwise nil, also after Stop.
+// The death of an etcd is told by every control plane that uses it, that of a kube-apiserver only
+// by its own. It is also an error to have joined a control plane that was stopped first.
 func (c *ControlPlane) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +216,8 @@ func (c *ControlPlane) auditFailure() error {
 	return fmt.Errorf("audit events were lost: the audit sink failed: %w", c.audit.failure())
 }
 
-// Stop ends kube-apiserver, then etcd, and removes the run's folder unless Options.Keep. They are
+// Stop ends kube-apiserver, then etcd if it is its own, and removes the run's folder unless
+// Options.Keep. They are
 // killed, for nothing of theirs is needed again, unless the folder is kept or GOCOVERDIR is set:
 // then they end in order, which takes about 2 s, and write what they have to. Further calls wait
 // for the first and return the same. An error names what could not be cleaned up, or that audit
@@ -212,6 +241,7 @@ func (c *ControlPlane) stopAll() error {
 	if orderly {
 		grace = shutdownGrace
 	}
+	c.leave()
 	var errs []error
 	for _, p := range []*process{apiServer, etcd} {
 		if p != nil {
@@ -221,6 +251,7 @@ func (c *ControlPlane) stopAll() error {
 	if errors.Join(errs...) == nil {
 		c.watchers.Wait()
 	}
+	c.owner.dismiss(c)
 	c.mu.Lock()
 	errs = append(errs, c.auditFailure())
 	c.mu.Unlock()
@@ -230,7 +261,8 @@ func (c *ControlPlane) stopAll() error {
 // PIDs are the ids of the processes.
 type PIDs struct{ Etcd, KubeAPIServer int }
 
-// PIDs returns the ids of the running processes; 0 for one that does not run.
+// PIDs returns the ids of the running processes; 0 for one that does not run, or that is another
+// control plane's.
 func (c *ControlPlane) PIDs() PIDs {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +276,7 @@ func (c *ControlPlane) PIDs() PIDs {
 	return out
 }
 
-// Dir is the run's folder, as an absolute path. It holds the processes' logs, etcd.log and
+// Dir is the run's folder, as an absolute path. It holds the logs of its processes, etcd.log and
 // kube-apiserver.log, and everything else of the run.
 func (c *ControlPlane) Dir() string { return c.run.path }
 
@@ -279,9 +311,9 @@ func (c *ControlPlane) ReadyIn() time.Duration {
 // LogTail returns the last n lines of each process's log, long lines cut, each log under its name.
 func (c *ControlPlane) LogTail(n int) string {
 	var b strings.Builder
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		fmt.Fprintf(&b, "%s:\n", name)
-		for _, line := range readTail(filepath.Join(c.run.path, name+".log"), 0, n) {
+	for _, log := range []struct{ name, dir string }{{"kube-apiserver", c.run.path}, {"etcd", c.owner.run.path}} {
+		fmt.Fprintf(&b, "%s:\n", log.name)
+		for _, line := range readTail(filepath.Join(log.dir, log.name+".log"), 0, n) {
 			b.WriteString("  " + line + "\n")
 		}
 	}

@@ -6,6 +6,13 @@
 // builds them from the modules pinned in versions/, which are embedded so that this also works
 // outside a clone of the repository.
 //
+// # More than one API server, and faults
+//
+// Options.Join adds an API server to the etcd and the keys of another control plane, so that a
+// credential or a token for one is good for the other. Each is restarted, killed and stopped by
+// itself; the one with the etcd has to be stopped last. [ControlPlane.KillAPIServer] and
+// [ControlPlane.RestartEtcd] break things on purpose, and are not reported as failures.
+//
 // # What is left behind
 //
 // Nothing, whatever happens to this process:

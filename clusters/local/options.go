@@ -64,6 +64,13 @@ type Options struct {
 	// KubeAPIServerEnv are further environment variables of kube-apiserver, NAME=value, beside
 	// those of this process.
 	KubeAPIServerEnv []string
+	// Join is a control plane whose etcd and keys are used: several API servers on one etcd, as
+	// high availability has them. Everything else is this one's own. Join has to be stopped after
+	// this one, whose own end leaves etcd running. EtcdArgs and EtcdPath have no effect then.
+	//
+	// API servers of one machine share the Lease of their identity, which is named after the
+	// machine, and take turns to renew it. Only what is told --peer-ca-file reads it.
+	Join *ControlPlane
 	// ReadyTimeout is how long the API server may take to become ready; if 0, 90 s. The context
 	// of Start or RestartAPIServer may end it sooner.
 	ReadyTimeout time.Duration

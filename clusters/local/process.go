@@ -108,7 +108,8 @@ func (p *process) exited() bool {
 // first, and killed when it has not done so in time.
 func (p *process) stop(grace time.Duration) error {
 	p.mu.Lock()
-	p.stopping = true
+	// One that has ended by itself stays so, though its watcher may not have told of it yet.
+	p.stopping = p.stopping || !p.exited()
 	p.mu.Unlock()
 	if grace > 0 && !p.exited() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)

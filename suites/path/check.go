@@ -34,6 +34,9 @@ func (p *Path) check(at func(leg int) string) error {
 	if len(p.Legs) < 2 {
 		return fmt.Errorf("%s: a path has two legs at least, this one has %d", p.Name, len(p.Legs))
 	}
+	if p.Direct && p.HighAvailability {
+		return fmt.Errorf("%s: direct and highAvailability exclude each other: high availability is a balancer", p.Name)
+	}
 	var errs []error
 	for i, leg := range p.Legs {
 		if err := p.checkLeg(i, leg); err != nil {

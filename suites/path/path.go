@@ -59,6 +59,9 @@ type Path struct {
 	// HighAvailability runs two API servers on one etcd behind a balancer. They
 	// are replaced one after the other, and requests flow all the time.
 	HighAvailability bool `yaml:"highAvailability,omitempty"`
+	// Direct lets the requests that flow go straight to the API server, also before
+	// it is ready. Otherwise they go through a balancer that knows when it is.
+	Direct bool `yaml:"direct,omitempty"`
 	// Setups are the setups that take part; empty is all.
 	Setups []string `yaml:"setups,omitempty"`
 	// Legs are two at least.

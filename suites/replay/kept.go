@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -53,6 +54,24 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 // one it was made on: tokens and objects are the same ones.
 func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
 	return r.replay(ctx, s, kept.Suffix, kept)
+}
+
+// Send sends the only request of a scenario with what its setup has, over a
+// connection of its own, to host, which may be a balancer. Nothing but the answer
+// is looked at.
+func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, host string) (o verdicts.Observation, err error) {
+	bound, _ := s.Bind(kept.Suffix)
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: kept.Suffix, tokens: kept.tokens}
+	request := bound.Steps[0].Request
+	client, req, err := run.prepare(ctx, host, request, &o.Request)
+	if err != nil {
+		return o, err
+	}
+	req.Close = true
+	o.Sent = time.Now()
+	o.Response, err = roundTrip(client, req, false)
+	o.Answered = time.Now()
+	return o, err
 }
 
 // Read reads the objects of a setup, as they are written by the API server that

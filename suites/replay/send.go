@@ -118,19 +118,10 @@ func requestQuery(r *scenarios.Request) url.Values {
 
 // send sends the request of one step and observes it.
 func (run *run) send(ctx context.Context, step int, r *scenarios.Request) (verdicts.Observation, error) {
-	o := verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: run.bound.Requestors[r.By].Username()}}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	req, err := httpRequest(ctx, run.target.Host(), r)
-	if err != nil {
-		return o, err
-	}
-	if o.Request.Body, err = r.Content(); err != nil {
-		return o, err
-	}
-	client, err := run.client(r, func(sent *http.Request) {
-		o.Request.Method, o.Request.URL, o.Request.Headers = sent.Method, sent.URL.RequestURI(), shownHeaders(sent.Header)
-	})
+	o := verdicts.Observation{Step: step}
+	client, req, err := run.prepare(ctx, run.target.Host(), r, &o.Request)
 	if err != nil {
 		return o, err
 	}
@@ -148,6 +139,23 @@ func (run *run) send(ctx context.Context, step int, r *scenarios.Request) (verdi
 	}
 	o.Reviews, o.Audit, o.Metrics, o.Backend = seen.Reviews, seen.Audit, seen.Metrics, seen.Backend
 	return o, nil
+}
+
+// prepare renders a request and its requestor's client. What is sent is written
+// to shown as it leaves.
+func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, shown *verdicts.SentRequest) (*http.Client, *http.Request, error) {
+	shown.Requestor = run.bound.Requestors[r.By].Username()
+	req, err := httpRequest(ctx, host, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if shown.Body, err = r.Content(); err != nil {
+		return nil, nil, err
+	}
+	client, err := run.client(r, func(sent *http.Request) {
+		shown.Method, shown.URL, shown.Headers = sent.Method, sent.URL.RequestURI(), shownHeaders(sent.Header)
+	})
+	return client, req, err
 }
 
 // roundTrip reads the answer. A watch that was let through has no end: it is

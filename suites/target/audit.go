@@ -97,3 +97,12 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	}
 	return nil, fmt.Errorf("no audit event with ID %s came within %s", auditID, auditPatience)
 }
+
+// take returns the event of a finished request if it is there, and forgets it.
+func (x *auditIndex) take(auditID string) (json.RawMessage, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	raw, ok := x.events[auditID]
+	delete(x.events, auditID)
+	return raw, ok
+}

@@ -24,7 +24,15 @@ import (
 type series struct{ name, mode, decision string }
 
 // counters are values of the impersonation series at one moment.
-type counters map[series]int
+type counters map[series]counted
+
+// counted is how often something was counted, and for a histogram, also the sum
+// of what was.
+type counted struct {
+	times     int
+	histogram bool
+	sum       float64
+}
 
 const impersonationPrefix = "apiserver_impersonation_"
 
@@ -93,8 +101,8 @@ func wanted(line []byte, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
-// impersonationCounters reads the impersonation counters, and the counts of the
-// histograms under their name with _count.
+// impersonationCounters reads the impersonation counters, and the counts and sums
+// of the histograms under their name with _count.
 func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 	families, err := t.scrape(ctx, impersonationPrefix)
 	if err != nil {
@@ -114,10 +122,10 @@ func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 			}
 			if h := m.GetHistogram(); h != nil {
 				s.name += "_count"
-				seen[s] = int(h.GetSampleCount())
+				seen[s] = counted{times: int(h.GetSampleCount()), histogram: true, sum: h.GetSampleSum()}
 				continue
 			}
-			seen[s] = int(math.Round(m.GetCounter().GetValue()))
+			seen[s] = counted{times: int(math.Round(m.GetCounter().GetValue()))}
 		}
 	}
 	return seen, nil
@@ -128,13 +136,20 @@ func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 func (c counters) since(before counters) []verdicts.MetricSample {
 	samples := []verdicts.MetricSample{}
 	for s, n := range c {
-		if d := n - before[s]; d != 0 {
-			samples = append(samples, verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: d})
+		d := n.times - before[s].times
+		if d == 0 {
+			continue
 		}
+		sample := verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: d}
+		if n.histogram {
+			seconds := n.sum - before[s].sum
+			sample.Seconds = &seconds
+		}
+		samples = append(samples, sample)
 	}
 	for s, n := range before {
-		if _, ok := c[s]; !ok && n != 0 { // a counter went away: the server restarted
-			samples = append(samples, verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: -n})
+		if _, ok := c[s]; !ok && n.times != 0 { // a counter went away: the server restarted
+			samples = append(samples, verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: -n.times})
 		}
 	}
 	slices.SortFunc(samples, func(a, b verdicts.MetricSample) int {

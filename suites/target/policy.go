@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -20,6 +21,8 @@ const silence = 30 * time.Second
 type policy struct {
 	mu    sync.RWMutex
 	rules []scenarios.PolicyRule
+
+	down atomic.Bool // every answer is 503
 }
 
 // SetPolicy adds the rules of a bound scenario to what the scripted webhook
@@ -32,6 +35,9 @@ func (t *Target) SetPolicy(rules []scenarios.PolicyRule) {
 
 // answer implements recorder.Script.
 func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
+	if p.down.Load() {
+		return recorder.Answer{Code: http.StatusServiceUnavailable}
+	}
 	p.mu.RLock()
 	i := slices.IndexFunc(p.rules, func(r scenarios.PolicyRule) bool { return r.For.Covers(spec) })
 	var rule scenarios.PolicyRule

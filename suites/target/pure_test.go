@@ -52,16 +52,25 @@ func TestProbedGate(t *testing.T) {
 }
 
 func TestCountersSince(t *testing.T) {
-	before := counters{{"a", "legacy", "allowed"}: 1, {"b", "", "denied"}: 2}
-	now := counters{{"a", "legacy", "allowed"}: 3, {"b", "", "denied"}: 2, {"a", "user-info", "allowed"}: 1}
+	times := func(n int) counted { return counted{times: n} }
+	before := counters{
+		{"a", "legacy", "allowed"}: times(1), {"b", "", "denied"}: times(2),
+		{"h_count", "", "denied"}: {times: 2, histogram: true, sum: 0.5},
+	}
+	now := counters{
+		{"a", "legacy", "allowed"}: times(3), {"b", "", "denied"}: times(2), {"a", "user-info", "allowed"}: times(1),
+		{"h_count", "", "denied"}: {times: 3, histogram: true, sum: 0.75},
+	}
+	quarter := 0.25
 	want := []verdicts.MetricSample{
 		{Name: "a", Mode: "legacy", Decision: "allowed", Delta: 2},
 		{Name: "a", Mode: "user-info", Decision: "allowed", Delta: 1},
+		{Name: "h_count", Decision: "denied", Delta: 1, Seconds: &quarter},
 	}
 	if diff := cmp.Diff(want, now.since(before)); diff != "" {
 		t.Error(diff)
 	}
-	if got := (counters{}).since(before); len(got) != 2 || got[0].Delta != -1 {
+	if got := (counters{}).since(before); len(got) != 3 || got[0].Delta != -1 {
 		t.Errorf("a restarted server gives %v", got)
 	}
 	if got := before.since(before); got == nil || len(got) != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/authzconf/authzconf/authorizers/recorder"
 	"github.com/authzconf/authzconf/clusters/local"
@@ -13,6 +14,7 @@ import (
 // restarter is a cluster whose API server can be replaced on the same etcd.
 type restarter interface {
 	RestartAPIServer(ctx context.Context, change func(*local.Options)) error
+	ReadyIn() time.Duration
 }
 
 // Restart ends the API server and starts it as o says: another version, gate or
@@ -47,21 +49,27 @@ func (t *Target) Restart(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	t.replaced = time.Now().Add(-cluster.ReadyIn())
 	if err := t.witness(ctx, o); err != nil {
 		return fmt.Errorf("after the restart: %w", err)
 	}
 	return nil
 }
 
-// Mark and Verbs count access reviews: Verbs those that have arrived at the front
-// of the chain since a mark, by verb, without the harness's own.
+// Replaced is when the API server that runs now was started by Restart: the one
+// before had ended.
+func (t *Target) Replaced() time.Time { return t.replaced }
+
+// Mark is what Verbs counts from.
 func (t *Target) Mark() uint64 { return t.recorder.Mark() }
 
-// Verbs is told at Mark.
+// Verbs counts the access reviews that have arrived at the front of the chain
+// since a mark, by verb, without the harness's own, and without those of an API
+// server that Restart replaced since.
 func (t *Target) Verbs(mark uint64) map[string]int {
 	verbs := map[string]int{}
 	for _, r := range t.recorder.Since(mark) {
-		if r.Point != recorder.Front {
+		if r.Point != recorder.Front || r.At.Before(t.replaced) {
 			continue
 		}
 		if a := r.Spec.ResourceAttributes; a != nil {
@@ -71,4 +79,15 @@ func (t *Target) Verbs(mark uint64) map[string]int {
 		}
 	}
 	return verbs
+}
+
+// Rebase takes what the impersonation counters are now for what they were after
+// the last request: others have sent some meanwhile.
+func (t *Target) Rebase(ctx context.Context) (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last != nil {
+		t.last, err = t.impersonationCounters(ctx)
+	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -49,6 +50,9 @@ type Options struct {
 	// can be given and taken at once, without objects that have to get around. What
 	// it has no opinion about is for the authorizers behind it.
 	Front recorder.Script
+	// Join is a target whose etcd and keys are used: two API servers side by side,
+	// each with a recorder and an audit log of its own. It has to outlive this one.
+	Join *Target
 	// Recorder says where the recorder listens; the zero value is a free port of
 	// the loopback interface.
 	Recorder recorder.Options
@@ -85,6 +89,7 @@ type Target struct {
 
 	users      sync.RWMutex // held while a scenario runs
 	asked, now string       // the authorizer chain that was asked for, and the one in force
+	replaced   time.Time    // see Replaced
 	broken     error        // why the chain that was asked for is not in force
 
 	mu   sync.Mutex // held while a request is under way
@@ -111,6 +116,13 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	lo, err := t.options(o)
 	if err != nil {
 		return nil, err
+	}
+	if o.Join != nil {
+		plane, ok := o.Join.cluster.(*local.ControlPlane)
+		if !ok {
+			return nil, errors.New("a second API server cannot be added to this cluster")
+		}
+		lo.Join = plane
 	}
 	plane, err := local.Start(ctx, lo)
 	if err != nil {

@@ -193,7 +193,8 @@ func (t *Target) witnessChain(ctx context.Context) error {
 		}
 	}
 	arrived := map[recorder.Point]int{}
-	for _, r := range t.recorder.Since(mark) {
+	// Others may send requests meanwhile, see package upgrade.
+	for _, r := range t.recorder.Since(mark, witnessUser, "system:node:"+witnessNode) {
 		arrived[r.Point]++
 	}
 	if arrived[recorder.Front] != len(probes) || arrived[recorder.Back] != 1 {

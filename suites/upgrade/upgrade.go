@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -32,15 +33,30 @@ type Upgrade struct {
 	set    *scenarios.Set
 	seed   int64
 	events func(session.Event)
-	target *target.Target
-	kept   map[string]*replay.Kept // by setup
-	mark   uint64                  // of the recorder, before the leg
-	start  sync.Once
-	done   chan struct{} // closed when all legs are over
+	// What setups have, by their names: for the scenarios, and under other names for
+	// the requests that flow, which would otherwise fill the caches of the first.
+	kept, flowing map[string]*replay.Kept
+	start         sync.Once
+	done          chan struct{} // closed when all legs are over
+
+	// Of each API server: itself, the mark of its recorder before the leg, and what
+	// it has been.
+	targets   []*target.Target
+	marks     []uint64
+	histories [][]stay
+	balancer  *balancer.Balancer // nil where no requests flow, or straight
 }
+
+// servers is how many API servers high availability has.
+const servers = 2
 
 // Leg is one stay.
 type Leg struct {
+	// Index is that of the path's leg, Server which of the API servers is replaced:
+	// always 0 without high availability.
+	Index, Server int
+	// Fault is what goes wrong on the way here.
+	Fault path.Fault
 	// Target is what was asked for.
 	Target target.Options
 	// Items are the scenarios of the path's setups, and what becomes of them here.
@@ -62,6 +78,7 @@ type Leg struct {
 	// Runs are the scenarios that ran, in order.
 	Runs []Run
 
+	flow *reports.FlowEvidence
 	done chan struct{} // closed when the leg is over
 }
 
@@ -88,13 +105,18 @@ func New(p *path.Path, set *scenarios.Set, binaries *local.Binaries, seed int64,
 	if err != nil {
 		return nil, err
 	}
-	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, done: make(chan struct{})}
+	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}, done: make(chan struct{})}
 	for i, o := range targets {
-		leg, err := u.plan(i, o)
-		if err != nil {
-			return nil, err
+		for server := range u.servers() {
+			leg := &Leg{Index: i, Server: server, Fault: p.Legs[i].Fault, Target: o, done: make(chan struct{})}
+			if p.HighAvailability {
+				leg.Target.Cell.Name += "-" + string(rune('a'+server))
+			}
+			if err := u.plan(leg); err != nil {
+				return nil, err
+			}
+			u.Legs = append(u.Legs, leg)
 		}
-		u.Legs = append(u.Legs, leg)
 	}
 	return u, nil
 }
@@ -112,9 +134,8 @@ func Setups(p *path.Path, all *scenarios.Set) (*scenarios.Set, error) {
 
 // plan decides which scenario of each setup is for a leg: at most one, for a
 // second one would meet what the first left in the caches.
-func (u *Upgrade) plan(i int, o target.Options) (*Leg, error) {
-	leg := &Leg{Target: o, done: make(chan struct{})}
-	facts := target.ExpectedFacts(o)
+func (u *Upgrade) plan(leg *Leg) error {
+	facts := target.ExpectedFacts(leg.Target)
 	runs := map[string]string{}
 	for _, s := range u.set.All() {
 		item := Item{Scenario: s}
@@ -122,26 +143,38 @@ func (u *Upgrade) plan(i int, o target.Options) (*Leg, error) {
 		switch made := u.Path.MadeOn(s.Setup); {
 		case !ok:
 			item.Cause, item.Why = reports.CauseTarget, why
-		case made > i:
+		case made > leg.Index:
 			item.Cause, item.Why = reports.CausePath, fmt.Sprintf("the setup %s is made on leg %d", s.Setup, made+1)
 		default:
 			item.Runs = true
 			if other := runs[s.Setup]; other != "" {
-				return nil, fmt.Errorf("leg %d, %s: both %s and %s of the setup %s are for it", i+1, o.Cell.Name, other, s.ID, s.Setup)
+				return fmt.Errorf("leg %d, %s: both %s and %s of the setup %s are for it", leg.Index+1, leg.Target.Cell.Name, other, s.ID, s.Setup)
 			}
 			runs[s.Setup] = s.ID
 		}
 		leg.Items = append(leg.Items, item)
 	}
 	if len(runs) == 0 {
-		return nil, fmt.Errorf("path %s: nothing would run on leg %d, %s", u.Path.Name, i+1, o.Cell.Name)
+		return fmt.Errorf("path %s: nothing would run on leg %d, %s", u.Path.Name, leg.Index+1, leg.Target.Cell.Name)
 	}
 	for _, name := range u.set.Setups() {
-		if u.Path.MadeOn(name) == i {
+		if u.Path.MadeOn(name) == leg.Index && leg.Server == 0 {
 			leg.Made = append(leg.Made, name)
 		}
 	}
-	return leg, nil
+	return nil
+}
+
+// flows tells whether requests flow on the way to any leg.
+func (u *Upgrade) flows() bool {
+	return u.Path.HighAvailability || slices.ContainsFunc(u.Path.Legs, func(l path.Leg) bool { return l.Fault != "" })
+}
+
+func (u *Upgrade) servers() int {
+	if u.Path.HighAvailability {
+		return servers
+	}
+	return 1
 }
 
 // Start begins the walk in the background: along the path to its end, to the
@@ -160,69 +193,70 @@ func (u *Upgrade) Finish(ctx context.Context) {
 func (u *Upgrade) walk(ctx context.Context) {
 	defer close(u.done)
 	var broken error
-	for i, leg := range u.Legs {
+	for _, leg := range u.Legs {
 		if broken == nil {
-			broken = u.leg(ctx, i, leg)
+			broken = u.leg(ctx, leg)
 		} else {
 			leg.Problem = fmt.Errorf("not reached: %w", broken)
 		}
 		close(leg.done)
 	}
-	if u.target != nil {
-		if err := u.target.Stop(); err != nil {
-			u.events(session.Event{Text: "stopping: " + err.Error()})
-		}
+	if err := u.stop(); err != nil {
+		u.events(session.Event{Text: "stopping: " + err.Error()})
 	}
 }
 
+// stop ends the servers, that with the etcd last.
+func (u *Upgrade) stop() error {
+	var errs []error
+	if u.balancer != nil {
+		errs = append(errs, u.balancer.Close())
+	}
+	for _, t := range slices.Backward(u.targets) {
+		errs = append(errs, t.Stop())
+	}
+	return errors.Join(errs...)
+}
+
 // leg enters a leg and stays on it. The error says why the path ends here.
-func (u *Upgrade) leg(ctx context.Context, i int, leg *Leg) error {
+func (u *Upgrade) leg(ctx context.Context, leg *Leg) error {
 	name := leg.Target.Cell.Name
 	begin := time.Now()
-	if err := u.enter(ctx, i, leg); err != nil {
+	if err := u.enter(ctx, leg); err != nil {
 		leg.Problem = err
 		var usage *local.UsageError
 		if errors.As(err, &usage) {
-			u.Err = fmt.Errorf("leg %d, %s: %w", i+1, name, err)
+			u.Err = fmt.Errorf("leg %d, %s: %w", leg.Index+1, name, err)
 		}
 		u.events(session.Event{Text: fmt.Sprintf("%s: could not be entered: %v", name, err)})
-		return fmt.Errorf("the path stopped at leg %d, %s", i+1, name)
+		return fmt.Errorf("the path stopped at leg %d, %s", leg.Index+1, name)
 	}
-	leg.Witness = u.target.Witness
-	u.events(session.Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, leg.Witness.GitVersion, time.Since(begin).Seconds(), u.target.Facts.Gate)})
+	t := u.targets[leg.Server]
+	leg.Witness = t.Witness
+	u.events(session.Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, leg.Witness.GitVersion, time.Since(begin).Seconds(), t.Facts.Gate)})
 	stay := time.Now()
 	leg.Problem = u.stay(ctx, leg)
 	leg.Took = time.Since(stay)
 	if leg.Problem != nil {
 		u.events(session.Event{Text: fmt.Sprintf("%s: %v", name, leg.Problem)})
-		return fmt.Errorf("the path stopped at leg %d, %s", i+1, name)
+		return fmt.Errorf("the path stopped at leg %d, %s", leg.Index+1, name)
 	}
 	return nil
-}
-
-// enter brings the API server of a leg up: on the first with its etcd, then in
-// place of the one before.
-func (u *Upgrade) enter(ctx context.Context, i int, leg *Leg) (err error) {
-	begin := time.Now()
-	if i == 0 {
-		u.target, err = target.Start(ctx, leg.Target)
-		leg.Ready = time.Since(begin)
-		return err
-	}
-	u.mark = u.target.Mark()
-	err = u.target.Restart(ctx, leg.Target)
-	leg.Down = time.Since(begin)
-	return err
 }
 
 // stay makes the setups of the leg, replays what is for it, and reads what is
 // left.
 func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
-	if m := u.target.Witness.Mismatches; len(m) > 0 {
+	t := u.targets[leg.Server]
+	if m := t.Witness.Mismatches; len(m) > 0 {
 		return fmt.Errorf("the target is not what was asked for: %s", m[0])
 	}
-	run, err := replay.New(u.target)
+	run, err := replay.New(t)
 	if err != nil {
+		return err
+	}
+	// What flowed until now is not of the first scenario.
+	if err := t.Rebase(ctx); err != nil {
 		return err
 	}
 	for _, item := range leg.Items {
@@ -235,7 +269,7 @@ func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
 			u.replay(ctx, run, leg, item.Scenario)
 		}
 	}
-	leg.Evidence = &reports.LegEvidence{Cell: leg.Target.Cell.Name, Verbs: u.target.Verbs(u.mark)}
+	leg.Evidence = &reports.LegEvidence{Cell: leg.Target.Cell.Name, Verbs: t.Verbs(u.marks[leg.Server]), Neighbours: u.neighbours(leg), Flow: leg.flow}
 	for _, name := range u.set.Setups() {
 		kept, ok := u.kept[name]
 		if !ok {
@@ -253,13 +287,17 @@ func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
 }
 
 // make makes the setup of a scenario if this is the leg for it.
-func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, leg *Leg, s *scenarios.Scenario) (err error) {
+func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, leg *Leg, s *scenarios.Scenario) error {
 	if _, made := u.kept[s.Setup]; made || !slices.Contains(leg.Made, s.Setup) {
 		return nil
 	}
-	u.kept[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, "path", s.Setup))
+	kept, err := run.Keep(ctx, s, scenarios.Suffix(u.seed, "path", s.Setup))
 	if err != nil {
-		delete(u.kept, s.Setup)
+		return err
+	}
+	u.kept[s.Setup] = kept
+	if u.flows() && s.Requires.Chain == u.Legs[0].Target.Chain && len(s.Steps) == 1 {
+		u.flowing[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, "flow", s.Setup))
 	}
 	return err
 }

@@ -1,0 +1,222 @@
+// Package balancer is a TCP balancer on the loopback interface, as stands before the API servers
+// of a highly available control plane.
+package balancer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// dialTimeout is how long a backend may take to accept: it is on this machine.
+const dialTimeout = time.Second
+
+// Balancer passes each connection on to one of its backends, in turn. One that refuses costs the
+// client nothing: the others are tried before the client sees anything, as a balancer with health
+// checks would have left it out. If all refuse, or there is none, the client's connection is
+// closed. A connection that has been passed on is never moved: when its backend dies, so does it.
+// The methods may be called from several goroutines.
+type Balancer struct {
+	listener net.Listener
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	backends []string
+	next     int
+	clients  map[net.Conn]bool
+	links    map[net.Conn]string // connections to backends, and to which
+	passed   map[string]int
+}
+
+// Start listens on a free port of the loopback interface and passes connections on to backends,
+// which are host:port. The caller has to call Close.
+func Start(backends ...string) (*Balancer, error) {
+	b := &Balancer{
+		backends: slices.Clone(backends),
+		clients:  map[net.Conn]bool{}, links: map[net.Conn]string{}, passed: map[string]int{},
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	var config net.ListenConfig
+	var err error
+	if b.listener, err = config.Listen(b.ctx, "tcp4", "127.0.0.1:0"); err != nil {
+		b.cancel()
+		return nil, err
+	}
+	b.running.Go(b.accept)
+	return b, nil
+}
+
+// Addr is host:port to connect to.
+func (b *Balancer) Addr() string { return b.listener.Addr().String() }
+
+// Set changes the backends, and drains those that are taken out: they get no new connection from
+// now on, and the open ones go on, so that what was asked is still answered.
+func (b *Balancer) Set(backends ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends = slices.Clone(backends)
+}
+
+// Cut changes the backends as Set does, and closes the open connections to those that are taken
+// out at once, answered or not.
+func (b *Balancer) Cut(backends ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends = slices.Clone(backends)
+	for conn, backend := range b.links {
+		if !slices.Contains(b.backends, backend) {
+			_ = conn.Close()
+		}
+	}
+}
+
+// Passed counts the connections that each backend has been given.
+func (b *Balancer) Passed() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[string]int{}
+	for backend, n := range b.passed {
+		out[backend] = n
+	}
+	return out
+}
+
+// Close stops listening, closes every connection, and returns when all of it is over. Further
+// calls do nothing and return nil.
+func (b *Balancer) Close() error {
+	b.mu.Lock()
+	first := b.ctx.Err() == nil
+	b.cancel()
+	for conn := range b.clients {
+		_ = conn.Close()
+	}
+	for conn := range b.links {
+		_ = conn.Close()
+	}
+	b.mu.Unlock()
+	var err error
+	if first {
+		err = b.listener.Close()
+	}
+	b.running.Wait()
+	return err
+}
+
+func (b *Balancer) accept() {
+	for {
+		client, err := b.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond) // out of files, for example: others may be closed soon
+			continue
+		}
+		b.running.Go(func() { b.serve(client) })
+	}
+}
+
+// serve passes one connection on until both sides have said all, or one breaks.
+func (b *Balancer) serve(client net.Conn) {
+	defer b.forget(client)
+	if !b.admit(client) {
+		return
+	}
+	backend := b.connect()
+	if backend == nil {
+		return
+	}
+	defer b.forget(backend)
+	var both sync.WaitGroup
+	both.Go(func() { pass(client, backend) })
+	both.Go(func() { pass(backend, client) })
+	both.Wait()
+}
+
+// pass copies one direction. Its orderly end leaves the other direction open, where an answer may
+// still be on its way; a broken connection ends both.
+func pass(from, to net.Conn) {
+	_, err := io.Copy(to, from)
+	if half, ok := to.(*net.TCPConn); ok && err == nil {
+		if half.CloseWrite() == nil {
+			return
+		}
+	}
+	_ = from.Close()
+	_ = to.Close()
+}
+
+// connect dials the backends in turn until one accepts; nil if none does.
+func (b *Balancer) connect() net.Conn {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	refused := map[string]bool{}
+	for {
+		backend := b.pick(refused)
+		if backend == "" {
+			return nil
+		}
+		conn, err := dialer.DialContext(b.ctx, "tcp", backend)
+		switch {
+		case err != nil:
+			refused[backend] = true
+		case b.link(conn, backend):
+			return conn
+		default:
+			_ = conn.Close()
+		}
+	}
+}
+
+// pick returns the backend whose turn it is, without those that have refused; "" if none is left.
+func (b *Balancer) pick(refused map[string]bool) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() != nil {
+		return ""
+	}
+	for i := range b.backends {
+		turn := (b.next + i) % len(b.backends)
+		if backend := b.backends[turn]; !refused[backend] {
+			b.next = turn + 1
+			return backend
+		}
+	}
+	return ""
+}
+
+// link remembers and counts a connection to a backend; false if the backend has been taken out,
+// or everything closed, while it was dialled.
+func (b *Balancer) link(conn net.Conn, backend string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() != nil || !slices.Contains(b.backends, backend) {
+		return false
+	}
+	b.links[conn] = backend
+	b.passed[backend]++
+	return true
+}
+
+// admit remembers a client's connection; false after Close.
+func (b *Balancer) admit(client net.Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() == nil {
+		b.clients[client] = true
+	}
+	return b.ctx.Err() == nil
+}
+
+func (b *Balancer) forget(conn net.Conn) {
+	_ = conn.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.clients, conn)
+	delete(b.links, conn)
+}

@@ -1,0 +1,92 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// join takes the keys of the control plane whose etcd is used, and puts that etcd's socket into
+// this one's folder.
+func (c *ControlPlane) join() error {
+	if err := c.owner.admit(c); err != nil {
+		return fmt.Errorf("joining a control plane: %w", err)
+	}
+	// The path of a socket is short only in the folder itself.
+	link := filepath.Join(c.run.path, etcdSocket)
+	if err := os.Symlink(filepath.Join(c.owner.run.path, etcdSocket), link); err != nil {
+		return folderError("state folder", c.run.path, StateVariable, err)
+	}
+	return c.writeKeys(c.owner.pki)
+}
+
+// admit remembers who has to be told when etcd is gone.
+func (c *ControlPlane) admit(joined *ControlPlane) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	case c.err != nil:
+		return fmt.Errorf("it has broken: %w", c.err)
+	}
+	if c.joined == nil {
+		c.joined = map[*ControlPlane]bool{}
+	}
+	c.joined[joined] = true
+	return nil
+}
+
+func (c *ControlPlane) dismiss(joined *ControlPlane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.joined, joined)
+}
+
+// others are the control planes that use this one's etcd.
+func (c *ControlPlane) others() []*ControlPlane {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []*ControlPlane
+	for other := range c.joined {
+		out = append(out, other)
+	}
+	return out
+}
+
+// etcdLost tells all who use this etcd that it is gone for good.
+func (c *ControlPlane) etcdLost(err error) {
+	c.fail(err)
+	for _, other := range c.others() {
+		other.fail(err)
+	}
+}
+
+// leave tells those who stay behind that their etcd ends.
+func (c *ControlPlane) leave() {
+	for _, other := range c.others() {
+		if other.ctx.Err() == nil {
+			other.fail(fmt.Errorf("the etcd of another control plane was in use, and that one ended first: %w", ErrStopped))
+		}
+	}
+}
+
+// awaitServers waits until every API server on this etcd is ready, but for those that do not run.
+func (c *ControlPlane) awaitServers(ctx context.Context) error {
+	for _, user := range append([]*ControlPlane{c}, c.others()...) {
+		user.mu.Lock()
+		p := user.apiServer
+		user.mu.Unlock()
+		if p == nil || p.exited() || p.stopRequested() {
+			continue
+		}
+		err := user.waitReady(ctx, p)
+		// It may have been ended on purpose meanwhile, which is for its owner to know.
+		if gone := p.stopRequested() || (user != c && errors.Is(err, ErrStopped)); err != nil && !gone {
+			return err
+		}
+	}
+	return nil
+}

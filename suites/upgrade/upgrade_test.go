@@ -1,0 +1,177 @@
+package upgrade
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/path"
+	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// plan plans a path with two setups, which is enough to see that a leg works.
+func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	p, err := path.Parse(text, highAvailability)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Setups = []string{"alice", "associated-node-both", "bob"}
+	all, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := Setups(p, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := New(p, set, &local.Binaries{}, 1, func(e session.Event) {
+		if e.Text != "" {
+			t.Log(e.Text)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// failures lists what did not pass.
+func failures(u *Upgrade) (out []string) {
+	for _, leg := range u.Legs {
+		if leg.Problem != nil {
+			out = append(out, leg.Target.Cell.Name+": "+leg.Problem.Error())
+		}
+		for _, r := range leg.Runs {
+			if r.Result.Verdict != verdicts.Passed {
+				out = append(out, r.Result.Cell+" "+r.Result.Scenario+": "+r.Result.Reason)
+			}
+		}
+	}
+	return out
+}
+
+// TestGateCycle turns the gate off and on again: the permissions that were made
+// before have no effect, and then have again.
+func TestGateCycle(t *testing.T) {
+	u := plan(t, "1.37,1.37-gate,1.37", false)
+	u.Finish(t.Context())
+	if f := failures(u); len(f) > 0 {
+		t.Fatal(strings.Join(f, "\n"))
+	}
+	for i, want := range []bool{true, false, true} {
+		constrained := 0
+		for verb, n := range u.Legs[i].Evidence.Verbs {
+			if strings.HasPrefix(verb, "impersonate-on:") || strings.HasPrefix(verb, "impersonate:") {
+				constrained += n
+			}
+		}
+		if (constrained > 0) != want {
+			t.Errorf("leg %d: %d constrained reviews", i+1, constrained)
+		}
+		if len(u.Legs[i].Runs) != 3 || len(u.Legs[i].Evidence.Objects) == 0 {
+			t.Errorf("leg %d: %d scenarios, %d objects", i+1, len(u.Legs[i].Runs), len(u.Legs[i].Evidence.Objects))
+		}
+	}
+	first, last := u.Legs[0].Evidence.Objects, u.Legs[2].Evidence.Objects
+	for i := range first {
+		if first[i] != last[i] {
+			t.Errorf("%s changed", first[i].Path)
+		}
+	}
+}
+
+// TestNextVersionDoesNotStart has a second leg whose API server ends at once. What
+// was seen on the first has to be kept, the second to say why, with the log, and
+// the third that it was not reached.
+func TestNextVersionDoesNotStart(t *testing.T) {
+	u := plan(t, "1.37,1.37-gate,1.37", false)
+	program := filepath.Join(t.TempDir(), "kube-apiserver")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'the disk is on fire' >&2\nexit 7\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	u.Legs[1].Target.KubeAPIServerPath = program
+	u.Finish(t.Context())
+	if len(u.Legs[0].Runs) != 3 || u.Legs[0].Problem != nil {
+		t.Errorf("leg 1: %d scenarios, %v", len(u.Legs[0].Runs), u.Legs[0].Problem)
+	}
+	if p := u.Legs[1].Problem; p == nil || !strings.Contains(p.Error(), "the disk is on fire") {
+		t.Errorf("leg 2: %v", p)
+	}
+	if p := u.Legs[2].Problem; p == nil || !strings.Contains(p.Error(), "not reached: the path stopped at leg 2, 2-1.37-gate-off") {
+		t.Errorf("leg 3: %v", p)
+	}
+}
+
+// TestInterrupt ends the walk in the middle of the second leg.
+func TestInterrupt(t *testing.T) {
+	u := plan(t, "1.37,1.37-gate,1.37", false)
+	ctx, cancel := context.WithCancel(t.Context())
+	u.Start(ctx)
+	<-u.Legs[0].done
+	time.Sleep(200 * time.Millisecond)
+	cancel()
+	u.Finish(ctx)
+	if len(u.Legs[0].Runs) != 3 || u.Legs[1].Problem == nil || u.Legs[2].Problem == nil {
+		t.Errorf("leg 1: %d scenarios, leg 2: %v, leg 3: %v", len(u.Legs[0].Runs), u.Legs[1].Problem, u.Legs[2].Problem)
+	}
+}
+
+// TestFaults goes a path with each fault: what flows meanwhile is never answered
+// wrongly, and the objects and permissions survive.
+func TestFaults(t *testing.T) {
+	for _, fault := range path.Faults() {
+		t.Run(string(fault), func(t *testing.T) {
+			u := plan(t, "1.37,1.37-gate", false)
+			u.Path.Legs[1].Fault, u.Legs[1].Fault = fault, fault
+			u.Finish(t.Context())
+			if f := failures(u); len(f) > 0 {
+				t.Fatal(strings.Join(f, "\n"))
+			}
+			f := u.Legs[1].Evidence.Flow
+			if f == nil || f.Sent == 0 || len(f.Answers) == 0 || f.Unanswered == 0 {
+				t.Fatalf("flow: %+v", f)
+			}
+			for _, a := range f.Answers {
+				if a.Verdict != verdicts.Passed {
+					t.Errorf("%d × %s on %s: %s", a.Count, a.Scenario, a.Cell, a.Reason)
+				}
+			}
+		})
+	}
+}
+
+// TestHighAvailability replaces two API servers one after the other.
+func TestHighAvailability(t *testing.T) {
+	u := plan(t, "1.37,1.37-gate", true)
+	u.Finish(t.Context())
+	if f := failures(u); len(f) > 0 {
+		t.Fatal(strings.Join(f, "\n"))
+	}
+	if len(u.Legs) != 4 {
+		t.Fatalf("%d legs", len(u.Legs))
+	}
+	both := map[string]bool{}
+	for _, a := range u.Legs[2].Evidence.Flow.Answers {
+		both[a.Cell] = true
+		if a.Verdict != verdicts.Passed {
+			t.Errorf("%d × %s on %s: %s", a.Count, a.Scenario, a.Cell, a.Reason)
+		}
+	}
+	if !both["1-1.37-b"] || !both["2-1.37-gate-off-a"] {
+		t.Errorf("answers came from %v", both)
+	}
+	if n := u.Legs[2].Evidence.Flow.Unanswered; n > 0 {
+		t.Errorf("%d requests without an answer", n)
+	}
+}

@@ -30,7 +30,7 @@ func newEcho(t *testing.T, name string) *echo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &echo{addr: l.Addr().String(), heard: make(chan string, 100)}
+	e := &echo{addr: l.Addr().String(), heard: make(chan string, 10)}
 	var running sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn
@@ -48,7 +48,10 @@ func newEcho(t *testing.T, name string) *echo {
 				var heard strings.Builder
 				_, _ = io.WriteString(c, name)
 				_, _ = io.Copy(c, io.TeeReader(c, &heard))
-				e.heard <- heard.String()
+				select {
+				case e.heard <- heard.String():
+				default: // nobody wants to know
+				}
 			})
 		}
 	})

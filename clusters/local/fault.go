@@ -34,7 +34,8 @@ func (c *ControlPlane) RestartEtcd(ctx context.Context) error {
 }
 
 // RestartEtcdInOrder is RestartEtcd, but asks etcd to end (SIGTERM) and kills it only if it takes
-// too long.
+// too long. It takes some 7 s more: that long etcd waits for the watches of the API servers, which
+// do not end by themselves, and meanwhile it accepts no new connection.
 func (c *ControlPlane) RestartEtcdInOrder(ctx context.Context) error {
 	return c.restartEtcd(ctx, shutdownGrace)
 }

@@ -187,6 +187,7 @@ func testKillAndRestart(t *testing.T, a, b *ControlPlane) {
 }
 
 func testRestartEtcd(t *testing.T, a, b *ControlPlane) {
+	wantPermission(t, a, b, "before")
 	for name, restart := range map[string]func(context.Context) error{
 		"killed": a.RestartEtcd, "in order": a.RestartEtcdInOrder, "killed, by the joined one": b.RestartEtcd,
 	} {
@@ -224,7 +225,7 @@ func wantPermission(t *testing.T, a, b *ControlPlane, user string) {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 	}
 	if _, err := clientFor(t, a.Admin()).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -68,8 +68,9 @@ type Options struct {
 	// high availability has them. Everything else is this one's own. Join has to be stopped after
 	// this one, whose own end leaves etcd running. EtcdArgs and EtcdPath have no effect then.
 	//
-	// API servers of one machine share the Lease of their identity, which is named after the
-	// machine, and take turns to renew it. Only what is told --peer-ca-file reads it.
+	// Two things of API servers on one machine are not their own, as they would be on two: the name
+	// and the Lease of their identity, which follow from the machine's name. They take turns to
+	// renew the Lease, and log that it was modified. Only what --peer-ca-file switches on reads it.
 	Join *ControlPlane
 	// ReadyTimeout is how long the API server may take to become ready; if 0, 90 s. The context
 	// of Start or RestartAPIServer may end it sooner.

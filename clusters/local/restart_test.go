@@ -10,6 +10,42 @@ import (
 	"time"
 )
 
+type failingRestart struct {
+	name   string
+	change func(*Options)
+	check  func(*testing.T, error)
+}
+
+func failingRestarts(t *testing.T, crash string) []failingRestart {
+	t.Helper()
+	return []failingRestart{
+		{
+			"refuses its arguments",
+			func(o *Options) { o.KubeAPIServerArgs = []string{"--no-such-flag"} },
+			func(t *testing.T, err error) { wantUsageError(t, err, "unknown flag: --no-such-flag") },
+		},
+		{
+			"crashes, on another port",
+			func(o *Options) { o.KubeAPIServerPath, o.Port = crash, 0; o.Port, _ = freePort() },
+			func(t *testing.T, err error) {
+				_ = wantProcessError(t, err, "panic: oh no", "first words", "exit status 2")
+			},
+		},
+		{
+			"does not get ready",
+			func(o *Options) {
+				o.KubeAPIServerPath, o.ReadyTimeout = script(t, "echo waiting; exec sleep 60"), time.Second
+			},
+			func(t *testing.T, err error) { _ = wantProcessError(t, err, "not ready within 1s", "waiting") },
+		},
+		{
+			"cannot be started",
+			func(o *Options) { o.KubeAPIServerPath = filepath.Join(t.TempDir(), "nothing") },
+			func(t *testing.T, err error) { _ = wantProcessError(t, err, "could not be started") },
+		},
+	}
+}
+
 // After a restart that failed no API server runs, nothing is reported as a death, and it can be
 // made good or stopped.
 func TestRestartsThatFail(t *testing.T) {
@@ -17,39 +53,12 @@ func TestRestartsThatFail(t *testing.T) {
 	port := c.Port()
 	write(t, c, "survivor")
 	crash := script(t, `echo "first words"; echo "panic: oh no" >&2; exit 2`)
-	for _, test := range []struct {
-		name   string
-		change func(*Options)
-		check  func(error)
-	}{
-		{
-			"refuses its arguments",
-			func(o *Options) { o.KubeAPIServerArgs = []string{"--no-such-flag"} },
-			func(err error) { wantUsageError(t, err, "unknown flag: --no-such-flag") },
-		},
-		{
-			"crashes, on another port",
-			func(o *Options) { o.KubeAPIServerPath, o.Port = crash, 0; o.Port, _ = freePort() },
-			func(err error) { _ = wantProcessError(t, err, "panic: oh no", "first words", "exit status 2") },
-		},
-		{
-			"does not get ready",
-			func(o *Options) {
-				o.KubeAPIServerPath, o.ReadyTimeout = script(t, "echo waiting; exec sleep 60"), time.Second
-			},
-			func(err error) { _ = wantProcessError(t, err, "not ready within 1s", "waiting") },
-		},
-		{
-			"cannot be started",
-			func(o *Options) { o.KubeAPIServerPath = filepath.Join(t.TempDir(), "nothing") },
-			func(err error) { _ = wantProcessError(t, err, "could not be started") },
-		},
-	} {
+	for _, test := range failingRestarts(t, crash) {
 		err := c.RestartAPIServer(t.Context(), test.change)
 		if err == nil {
 			t.Fatalf("%s: it was restarted", test.name)
 		}
-		test.check(err)
+		test.check(t, err)
 		var failed *ProcessError
 		if !errors.As(err, &failed) || (len(failed.LogTail) == 0 && failed.PID != 0) {
 			t.Errorf("%s: there is no log in %#v", test.name, err)

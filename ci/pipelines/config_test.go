@@ -1,0 +1,269 @@
+package pipelines
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// jobs are Prow's job types (pkg/config/jobs.go and pkg/apis/prowjobs/v1/types.go of
+// sigs.k8s.io/prow), as far as jobs.yaml uses them: a field that is not here is an error, as it is
+// in Prow. Prow's own packages need some thousand others, and an old Kubernetes.
+type (
+	jobs struct {
+		Presubmits  map[string][]job `json:"presubmits"`
+		Postsubmits map[string][]job `json:"postsubmits"`
+		Periodics   []job            `json:"periodics"`
+	}
+	job struct {
+		Name             string         `json:"name"`
+		Decorate         bool           `json:"decorate"`
+		DecorationConfig decoration     `json:"decoration_config"`
+		Spec             corev1.PodSpec `json:"spec"`
+		AlwaysRun        bool           `json:"always_run"` // presubmits
+		Branches         []string       `json:"branches"`   // postsubmits
+		Cron             string         `json:"cron"`       // periodics
+		ExtraRefs        []ref          `json:"extra_refs"`
+	}
+	decoration struct {
+		Timeout     string `json:"timeout"`
+		GracePeriod string `json:"grace_period"`
+	}
+	ref struct {
+		Org     string `json:"org"`
+		Repo    string `json:"repo"`
+		BaseRef string `json:"base_ref"`
+	}
+)
+
+// executable says why a command of a pipeline cannot be run in the root of the repository.
+func executable(command string) error {
+	info, err := os.Stat(filepath.Join("..", "..", command))
+	if err != nil {
+		return err
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not executable", command)
+	}
+	return nil
+}
+
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(data, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+func TestProwJobs(t *testing.T) {
+	var all jobs
+	read(t, "prow/jobs.yaml", &all)
+	var names []string
+	check := func(kind string, j job) {
+		t.Helper()
+		checkJob(t, j)
+		if slices.Contains(names, j.Name) {
+			t.Errorf("%s: the name is taken", j.Name)
+		}
+		names = append(names, j.Name)
+		if (kind == "periodic") != (j.Cron != "" && len(j.ExtraRefs) == 1) || j.AlwaysRun != (kind == "presubmit") || (kind == "postsubmit") != (len(j.Branches) > 0) {
+			t.Errorf("%s: fields that a %s does not have, or lacks", j.Name, kind)
+		}
+	}
+	for _, j := range all.Presubmits["authzconf/authzconf"] {
+		check("presubmit", j)
+	}
+	for _, j := range all.Postsubmits["authzconf/authzconf"] {
+		check("postsubmit", j)
+		for ref, want := range map[string]bool{"v0.1.0": true, "v1.20.3-rc.1": true, "main": false, "v2": false} {
+			if got := regexp.MustCompile(strings.Join(j.Branches, "|")).MatchString(ref); got != want {
+				t.Errorf("%s: runs for %s: %v", j.Name, ref, got)
+			}
+		}
+	}
+	release, err := os.ReadFile("github/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range all.Periodics {
+		check("periodic", j)
+		if !strings.Contains(string(release), fmt.Sprintf("cron: %q", j.Cron)) { // which actionlint understands
+			t.Errorf("%s: cron %q is not that of the workflow", j.Name, j.Cron)
+		}
+	}
+	if len(names) != 3 || len(all.Presubmits)+len(all.Postsubmits) != 2 {
+		t.Errorf("jobs %v", names)
+	}
+}
+
+// TestStrictDecodingSees proves that it can fail; Prow refuses all of these too.
+func TestStrictDecodingSees(t *testing.T) {
+	good, err := os.ReadFile("prow/jobs.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, edit := range [][2]string{
+		{"always_run:", "always_runs:"},
+		{"grace_period:", "graceperiod:"},
+		{"base_ref:", "ref:"},
+		{"volumeMounts:", "mounts:"},
+		{"claimName:", "claim:"},
+		{"periodics:", "presubmits:"},
+	} {
+		bad := strings.Replace(string(good), edit[0], edit[1], 1)
+		if bad == string(good) {
+			t.Fatalf("the jobs have no %s", edit[0])
+		}
+		if err := yaml.UnmarshalStrict([]byte(bad), new(jobs)); err == nil {
+			t.Errorf("%s instead of %s is not reported", edit[1], edit[0])
+		}
+	}
+}
+
+// checkJob holds a job to what Prow checks (validateJobBase and validateDecoration in
+// pkg/config/config.go), and to files that exist.
+func checkJob(t *testing.T, j job) {
+	t.Helper()
+	if !regexp.MustCompile(`^[A-Za-z0-9-._]{1,63}$`).MatchString(j.Name) {
+		t.Errorf("%q is no name of a job", j.Name)
+	}
+	if !j.Decorate {
+		t.Errorf("%s: without decorate Prow writes no finished.json", j.Name)
+	}
+	for _, d := range []string{j.DecorationConfig.Timeout, j.DecorationConfig.GracePeriod} {
+		if v, err := time.ParseDuration(d); err != nil || v <= 0 {
+			t.Errorf("%s: duration %q: %v", j.Name, d, err)
+		}
+	}
+	if len(j.Spec.Containers) != 1 {
+		t.Fatalf("%s: %d containers", j.Name, len(j.Spec.Containers))
+	}
+	c := j.Spec.Containers[0]
+	if len(c.Command) != 1 || len(c.Args) != 0 {
+		t.Errorf("%s: command %v %v, want a pipeline alone: it finds ARTIFACTS in its environment", j.Name, c.Command, c.Args)
+	} else if err := executable(c.Command[0]); err != nil {
+		t.Errorf("%s: %v", j.Name, err)
+	}
+	gomod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "golang:" + regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(string(gomod))[1]; c.Image != want {
+		t.Errorf("%s: image %s, want %s", j.Name, c.Image, want)
+	}
+	checkCache(t, j.Name, c, j.Spec.Volumes)
+}
+
+// checkCache holds a job to a cache that is the claim of cache.yaml.
+func checkCache(t *testing.T, name string, c corev1.Container, volumes []corev1.Volume) {
+	t.Helper()
+	var claim corev1.PersistentVolumeClaim
+	read(t, "prow/cache.yaml", &claim)
+	for _, m := range c.VolumeMounts {
+		if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool {
+			return v.Name == m.Name && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
+		}) {
+			t.Errorf("%s: no volume %s with the claim of cache.yaml", name, m.Name)
+		}
+		for _, e := range c.Env {
+			if !strings.HasPrefix(e.Value, m.MountPath+"/") {
+				t.Errorf("%s: %s is not kept", name, e.Name)
+			}
+		}
+	}
+	if want := []string{"AUTHZCONF_CACHE", "GOCACHE", "GOMODCACHE"}; !slices.EqualFunc(c.Env, want, func(e corev1.EnvVar, n string) bool { return e.Name == n }) {
+		t.Errorf("%s: environment %v, want %v", name, c.Env, want)
+	}
+}
+
+// actionlint checks a workflow against GitHub's schema, the types of its expressions, and the inputs
+// of well-known actions. What else may be installed on a machine makes no difference.
+func actionlint(t *testing.T, file string) (string, error) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../tools/actionlint/go.mod", "actionlint",
+		"-no-color", "-shellcheck=", "-pyflakes=", file)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+func TestWorkflows(t *testing.T) {
+	all, _ := filepath.Glob("github/*.yaml")
+	if len(all) != 2 {
+		t.Errorf("workflows: %v", all)
+	}
+	for _, file := range all {
+		if out, err := actionlint(t, file); err != nil {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+		var w struct {
+			Jobs map[string]struct {
+				Steps []struct {
+					Run string `json:"run"`
+				} `json:"steps"`
+			} `json:"jobs"`
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(data, &w); err != nil {
+			t.Fatal(err)
+		}
+		pipelines := 0
+		for _, j := range w.Jobs {
+			for _, s := range j.Steps {
+				command, _, _ := strings.Cut(s.Run, " ")
+				if command == "" || command == "cat" {
+					continue
+				}
+				if err := executable(command); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+				pipelines++
+			}
+		}
+		if pipelines != 1 {
+			t.Errorf("%s runs %d pipelines", file, pipelines)
+		}
+	}
+}
+
+// TestActionlintSees proves that the check of the workflows can fail.
+func TestActionlintSees(t *testing.T) {
+	good, err := os.ReadFile("github/pull-request.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, edit := range [][2]string{
+		{"timeout-minutes:", "timeout-minute:"},
+		{"cache-dependency-path:", "cache-dependencies:"},
+		{"runner.arch", "runner.architecture"},
+		{"cancelled()", "canceled()"},
+		{"ubuntu-24.04", "ubuntu-24.40"},
+	} {
+		bad := strings.Replace(string(good), edit[0], edit[1], 1)
+		if bad == string(good) {
+			t.Fatalf("the workflow has no %s", edit[0])
+		}
+		file := filepath.Join(t.TempDir(), "bad.yaml")
+		if err := os.WriteFile(file, []byte(bad), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := actionlint(t, file); err == nil || !strings.Contains(out, edit[1][:len(edit[1])-1]) {
+			t.Errorf("%s instead of %s is not reported: %v\n%s", edit[1], edit[0], err, out)
+		}
+	}
+}

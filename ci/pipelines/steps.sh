@@ -1,0 +1,107 @@
+# shellcheck shell=bash
+# Steps of a pipeline, for scripts that source this file. Every step is run, even after one that
+# failed, so that one run shows all that is wrong. Afterwards the folder of artifacts holds a report
+# for each that was judged, junit_*.xml, and metadata.json, which Prow adds to finished.json.
+#
+# The program is _output/authzconf, which is built first, or the one that AUTHZCONF names.
+set -euo pipefail
+
+names=() # of the steps
+codes=() # their exit codes
+child=
+interrupted=
+
+authzconf() { exec "$AUTHZCONF" "$@"; } # step runs it in a process of its own
+
+# begin [ARTIFACTS]: without a folder, Prow's variable of that name counts.
+begin() {
+  artifacts=${1:-${ARTIFACTS:-}}
+  if [[ -z $artifacts ]]; then
+    echo "usage: $0 FOLDER (or set ARTIFACTS)" >&2
+    exit 2
+  fi
+  mkdir -p "$artifacts"
+  artifacts=$(cd "$artifacts" && pwd)
+  if [[ -n $(ls -A "$artifacts") ]]; then
+    echo "$artifacts is not empty: what is in there could be taken for results of this run" >&2
+    exit 2
+  fi
+  cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+  if [[ -z ${AUTHZCONF:-} ]]; then
+    make build >&2 || exit 2
+    AUTHZCONF=_output/authzconf
+  fi
+  trap interrupt INT TERM
+}
+
+# A signal for the pipeline alone, such as Prow sends at a timeout, is one for the step as well: it
+# removes its control planes and writes what it has. No further step is begun.
+interrupt() {
+  interrupted=yes
+  [[ -z $child ]] || kill -TERM "$child" 2>/dev/null || true
+}
+
+# step NAME COMMAND...: run a command and keep its exit code.
+step() {
+  local name=$1 code=0
+  shift
+  [[ -z $interrupted ]] || return 0
+  printf '\n== %s: %s (%d s so far)\n' "$name" "$*" "$SECONDS" >&2
+  "$@" &
+  child=$!
+  while :; do # a signal ends wait, not the child
+    code=0
+    wait "$child" || code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  child=
+  names+=("$name")
+  codes+=("$code")
+}
+
+# judge NAME COMMAND...: a step that leaves a report, in the folder NAME; the report is verified. One
+# that says passed without a report has shown nothing.
+judge() {
+  local name=$1 report=$artifacts/$1
+  shift
+  [[ -z $interrupted ]] || return 0
+  step "$name" "$@" --report-dir "$report"
+  if [[ -f $report/junit.xml ]]; then
+    cp "$report/junit.xml" "$artifacts/junit_$name.xml"
+    step "$name-verify" authzconf verify "$report"
+  elif ((codes[-1] == 0)); then
+    echo "$name ended with 0 and left no report" >&2
+    codes[-1]=3
+  fi
+}
+
+# finish ends the pipeline with authzconf's exit codes: 1 if any step failed; if none did, 3 if any
+# could not say; then 2 if any was not understood; 0 only if every step ended with 0.
+finish() {
+  local i code=0 steps='' outcome
+  for i in "${!codes[@]}"; do
+    case ${codes[i]} in
+      0) ;;
+      1) code=1 ;;
+      2) ((code != 0)) || code=2 ;;
+      *) ((code == 1)) || code=3 ;; # 3, killed by a signal, not started
+    esac
+    steps+="${steps:+, }\"${names[i]}\": \"${codes[i]}\""
+    printf '%4d  %s\n' "${codes[i]}" "${names[i]}" >&2
+  done
+  if [[ -n $interrupted ]] || ((${#codes[@]} == 0)); then
+    ((code == 1)) || code=3
+  fi
+  case $code in
+    0) outcome=passed ;;
+    1) outcome=failed ;;
+    2) outcome=usage ;;
+    *) outcome=invalid ;;
+  esac
+  printf '{"outcome": "%s", "exit-code": "%d", "steps": {%s}}\n' "$outcome" "$code" "$steps" >"$artifacts/metadata.json"
+  printf 'outcome: %s, exit code %d\n' "$outcome" "$code" >&2
+  if ((code == 2 || code == 3)); then
+    echo "this is not a pass: a step found nothing out about the API server" >&2
+  fi
+  exit "$code"
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+// recordingAuthzconf keeps how it was called, and leaves the files that a pipeline goes on with.
+const recordingAuthzconf = `#!/usr/bin/env bash
+printf '%s\0' "$@" $'\n' >>"$CALLS"
+while (($# > 1)); do
+  if [[ $1 == --report-dir ]]; then
+    mkdir -p "$2"
+    touch "$2/junit.xml" "$2/report.yaml"
+  fi
+  shift
+done
+`
+
+// calls are the arguments of each authzconf that a pipeline starts.
+func calls(t *testing.T, pipeline string) (all [][]string) {
+	t.Helper()
+	dir := t.TempDir()
+	program, log := filepath.Join(dir, "authzconf"), filepath.Join(dir, "calls")
+	if err := os.WriteFile(program, []byte(recordingAuthzconf), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "./"+pipeline, filepath.Join(dir, "artifacts"))
+	c.Env = append(os.Environ(), "AUTHZCONF="+program, "CALLS="+log)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", pipeline, err, out)
+	}
+	data, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for call := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n\x00"), "\n\x00") {
+		all = append(all, strings.Split(strings.TrimSuffix(call, "\x00"), "\x00"))
+	}
+	return all
+}
+
+// checkCall says what is wrong with a command line, without doing what it says: with --dry-run where
+// the command has it, which reads the files and knows the versions.
+func checkCall(args []string) error {
+	c, rest, err := newRoot().Find(args)
+	if err != nil {
+		return err
+	}
+	if !c.HasParent() || c.HasSubCommands() {
+		return fmt.Errorf("%q is no command", args)
+	}
+	if err := c.ParseFlags(rest); err != nil {
+		return err
+	}
+	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
+		return err
+	}
+	if err := c.ValidateFlagGroups(); err != nil {
+		return err
+	}
+	if c.Flags().Lookup("dry-run") == nil {
+		return nil
+	}
+	var stderr strings.Builder
+	if code := run(append(slices.Clone(args), "--dry-run"), io.Discard, &stderr); code != exitPassed {
+		return fmt.Errorf("exit code %d: %s", code, stderr.String())
+	}
+	return nil
+}
+
+// TestPipelinesCall runs the pipelines of ci/pipelines with a program that keeps how it was called,
+// and holds each call to the command line as it is.
+func TestPipelinesCall(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	newest, err := local.ParseRelease("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pipeline, want := range map[string][]string{
+		"ci/pipelines/pull-request": {"run", "verify", "upgrade"},
+		"ci/pipelines/release":      {"matrix", "verify", "upgrade", "report"},
+	} {
+		var seen []string
+		for _, args := range calls(t, pipeline) {
+			if err := checkCall(args); err != nil {
+				t.Errorf("%s: authzconf %s: %v", pipeline, strings.Join(args, " "), err)
+			}
+			seen = append(seen, args[0])
+			if i := slices.Index(args, "--path"); i > 0 && !strings.Contains(args[i+1], newest.Minor) {
+				t.Errorf("%s: %s does not come to Kubernetes %s", pipeline, args[i+1], newest.Minor)
+			}
+		}
+		for _, w := range want {
+			if !slices.Contains(seen, w) {
+				t.Errorf("%s calls %v and never %s", pipeline, seen, w)
+			}
+		}
+	}
+}
+
+// TestCheckCallSees proves that the check of the calls can fail.
+func TestCheckCallSees(t *testing.T) {
+	for _, test := range []struct{ line, want string }{
+		{"", "no command"},
+		{"matrx", "no command"},
+		{"report", "no command"},
+		{"report prr", "accepts 1 arg"},
+		{"run --gates both", "unknown flag"},
+		{"run --gate sometimes", "exit code 2"},
+		{"run --kubernetes 1.99", "exit code 2"},
+		{"run --known-failing nowhere.yaml", "exit code 2"},
+		{"upgrade --file nowhere.yaml", "exit code 2"},
+		{"upgrade --path 1.36,1.99", "exit code 2"},
+		{"matrix --file nowhere.yaml", "exit code 2"},
+		{"matrix --file nowhere.yaml --gate on", "none of the others can be"},
+		{"verify", "accepts 1 arg"},
+	} {
+		if err := checkCall(strings.Fields(test.line)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("authzconf %s: %v, want %s", test.line, err, test.want)
+		}
+	}
+}

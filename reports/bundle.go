@@ -184,7 +184,7 @@ func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scena
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", htmlFile, err)
 	}
-	pages := map[string][]byte{junitFile: junit, htmlFile: page, summaryFile: renderSummary(r)}
+	pages := map[string][]byte{junitFile: junit, htmlFile: page, summaryFile: renderSummary(r, evidence, set)}
 	for name, data := range pages {
 		// All they show was redacted already; this is for what a template might
 		// put together.

@@ -77,13 +77,13 @@ func (f *FlowEvidence) answered() int {
 }
 
 // verdict is passed if every answer is right. Requests without an answer are no
-// wrong answers; without a single one nothing is known.
+// wrong answers; without a single one that was judged nothing is known.
 func (f *FlowEvidence) verdict() verdicts.Verdict {
 	n, _ := f.wrong()
 	switch {
 	case n > 0:
 		return verdicts.Failed
-	case f.answered() == 0 || f.answered()+f.Unanswered != f.Sent:
+	case f.answered() == f.Early || f.answered()+f.Unanswered != f.Sent:
 		return verdicts.Invalid
 	}
 	return verdicts.Passed

@@ -27,7 +27,7 @@ var (
 		"pre":    preformatted,
 		"lines":  transcriptLines,
 		"link":   func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") },
-		"dense":  func(p *page) string { return map[bool]string{true: "dense", false: "wide"}[p.Dense] },
+		"join":   func(names []string) string { return strings.Join(names, ", ") },
 	}).Parse(pageTemplate))
 )
 

@@ -52,6 +52,25 @@ func TestPageIsSelfContained(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, root := pageOf(t, r, evidence, texts)
+	each(root, func(n *html.Node) {
+		if n.Data == "link" || n.Data == "img" || n.Data == "iframe" || attr(n, "src") != "" {
+			t.Errorf("<%s> fetches something", n.Data)
+		}
+		href := attr(n, "href")
+		if n.Data == "a" && !strings.HasPrefix(href, "#") && href != "https://example.com/issues/7" && files[path.Clean(href)] == nil {
+			t.Errorf("%s is no file of the report", href)
+		}
+	})
+	checkLinks(t, root)
+	if strings.Contains(page, "url(") || strings.Contains(page, "@import") || strings.Contains(page, "ZgotmplZ") {
+		t.Error("the page fetches something, or the template escaped something away")
+	}
+}
+
+// checkLinks holds links within the page to lead somewhere, and its IDs to be
+// unique.
+func checkLinks(t *testing.T, root *html.Node) {
+	t.Helper()
 	ids := map[string]bool{}
 	each(root, func(n *html.Node) {
 		if id := attr(n, "id"); id != "" {
@@ -62,21 +81,14 @@ func TestPageIsSelfContained(t *testing.T) {
 		}
 	})
 	each(root, func(n *html.Node) {
-		if n.Data == "link" || n.Data == "img" || n.Data == "iframe" || attr(n, "src") != "" {
-			t.Errorf("<%s> fetches something", n.Data)
-		}
-		href := attr(n, "href")
-		if fragment, ok := strings.CutPrefix(href, "#"); ok {
-			if id, err := url.PathUnescape(fragment); err != nil || !ids[id] {
-				t.Errorf("%s leads nowhere", href)
+		for _, href := range []string{attr(n, "href"), "#" + attr(n, "data-p")} {
+			if fragment, ok := strings.CutPrefix(href, "#"); ok && fragment != "" {
+				if id, err := url.PathUnescape(fragment); err != nil || !ids[id] {
+					t.Errorf("%s leads nowhere", href)
+				}
 			}
-		} else if n.Data == "a" && href != "https://example.com/issues/7" && files[path.Clean(href)] == nil {
-			t.Errorf("%s is no file of the report", href)
 		}
 	})
-	if strings.Contains(page, "url(") || strings.Contains(page, "@import") || strings.Contains(page, "ZgotmplZ") {
-		t.Error("the page fetches something, or the template escaped something away")
-	}
 }
 
 // Everything that a reader has to find is there without a script.
@@ -144,7 +156,7 @@ func TestPageEscapes(t *testing.T) {
 	if scripts != 1 {
 		t.Errorf("%d scripts", scripts)
 	}
-	summary := string(renderSummary(r))
+	summary := string(renderSummary(r, evidence, texts.Set))
 	if strings.Contains(summary, "<script>") {
 		t.Error("markup got into the summary")
 	}

@@ -2,8 +2,6 @@ package reports
 
 import (
 	"fmt"
-	"path"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -22,10 +20,11 @@ type page struct {
 	Cells     []cellView
 	Levels    []scenarios.Level
 	Failures  []failure
+	Changes   []behaviourTable
 	Findings  []findingView
 	Folders   []folder
 	Filters   []tile
-	Dense     bool // many cells: marks without words
+	Layout    string // wide, dense or many: how much room each cell has in a row
 	Scenarios int
 }
 
@@ -87,39 +86,11 @@ type findingView struct {
 }
 
 type seenView struct {
-	Cells []string
-	Mark  mark
-	Lines []string
+	Cells   []string
+	Verdict verdicts.Verdict
+	Mark    mark
+	Lines   []string
 }
-
-// folder groups the matrix rows by the folder of their scenarios.
-type folder struct {
-	Name string
-	Rows []matrixRow
-}
-
-// matrixRow is one scenario on all cells.
-type matrixRow struct {
-	*scenarios.Scenario
-	Anchor     string
-	Short      string
-	Open       bool
-	Requires   string
-	TwinAnchor string
-	File       string
-	Marks      []cellMark
-	Panels     []panel
-	NotRun     []notRunHere
-	Classes    string // of all its marks, for the filter
-}
-
-// cellMark is a matrix entry; Anchor is empty where there is nothing to open.
-type cellMark struct {
-	mark
-	Cell, Anchor string
-}
-
-type notRunHere struct{ Cell, Why string }
 
 var (
 	markPassed       = mark{"pass", "✓", "passed"}
@@ -129,6 +100,9 @@ var (
 	markNotSupported = mark{"unsupported", "⊘", "not supported"}
 	markSkipped      = mark{"skipped", "»", "skipped"}
 	markNotRun       = mark{"na", "·", "not for this cell"}
+
+	// allMarks are in the order in which they are shown.
+	allMarks = []mark{markPassed, markFailed, markKnown, markInvalid, markNotSupported, markSkipped, markNotRun}
 )
 
 func markOf(r verdicts.Result) mark {
@@ -173,7 +147,7 @@ func anchor(parts ...string) string {
 
 // newPage collects what the page shows.
 func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *page {
-	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: outcomeMark(r.Outcome), Levels: Levels(), Dense: len(r.Cells) > 4, Scenarios: len(set.All())}
+	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: outcomeMark(r.Outcome), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
 	var total Counts
 	for i := range r.Cells {
 		p.Cells = append(p.Cells, newCellView(&r.Cells[i]))
@@ -188,9 +162,22 @@ func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios
 		}
 	}
 	p.Facts = facts(r)
+	p.Changes = behaviourTables(r, evidence, set)
 	p.matrix(set, index(evidence))
 	p.findings(set)
 	return p
+}
+
+// layout says how rows show cells: as marks with words, as marks, or, where these
+// would not fit, by their number.
+func layout(cells int) string {
+	switch {
+	case cells > 12:
+		return "many"
+	case cells > 4:
+		return "dense"
+	}
+	return "wide"
 }
 
 func facts(r *ConformanceReport) []fact {
@@ -198,7 +185,7 @@ func facts(r *ConformanceReport) []fact {
 		{"Implementation", implementationName(r)},
 		{"authzconf", r.SuiteVersion},
 		{"Scenarios", plural(len(r.Scenarios), "scenario") + ", digest " + short(r.ScenariosDigest)},
-		{"Run", r.Started.UTC().Format("2006-01-02 15:04:05 MST") + ", " + r.Finished.Sub(r.Started).Round(100*time.Millisecond).String()},
+		{"Run", r.Started.UTC().Format("2006-01-02 15:04:05 MST") + ", " + r.Finished.Sub(r.Started).Round(100*time.Millisecond).String() + ", " + r.Load()},
 		{"Seed", fmt.Sprint(r.Seed)},
 	}
 	if len(r.Command) > 0 {
@@ -247,121 +234,33 @@ func newCellView(c *Cell) cellView {
 	return v
 }
 
-// matrix makes the rows, grouped by folder, and the list of failures.
-func (p *page) matrix(set *scenarios.Set, at map[key]*verdicts.Evidence) {
-	all := slices.Clone(set.All())
-	slices.SortFunc(all, func(a, b *scenarios.Scenario) int { return strings.Compare(a.ID, b.ID) })
-	for _, s := range all {
-		name := path.Dir(s.ID)
-		if n := len(p.Folders); n == 0 || p.Folders[n-1].Name != name {
-			p.Folders = append(p.Folders, folder{Name: name})
-		}
-		f := &p.Folders[len(p.Folders)-1]
-		f.Rows = append(f.Rows, p.row(s, at))
-	}
-}
-
-func (p *page) row(s *scenarios.Scenario, at map[key]*verdicts.Evidence) matrixRow {
-	row := matrixRow{
-		Scenario: s, Anchor: anchor(s.ID), Short: path.Base(s.ID), Requires: requiresText(s.Requires),
-		File: path.Join(scenariosDir, s.ID+".yaml"),
-	}
-	if s.Twin != "" {
-		row.TwinAnchor = anchor(s.Twin)
-	}
-	var classes []string
-	for i := range p.Cells {
-		c := p.Cells[i].Cell
-		m := row.fill(c, at[key{c.Name, s.ID}])
-		row.Marks = append(row.Marks, m)
-		if !slices.Contains(classes, m.Class) {
-			classes = append(classes, m.Class)
-		}
-	}
-	row.Classes = strings.Join(classes, " ")
-	for i := range row.Panels {
-		if row.Panels[i].Open {
-			p.fail(&row.Panels[i], at[key{row.Panels[i].Cell, s.ID}])
-		}
-	}
-	row.Open = len(p.Failures) <= 2 && slices.ContainsFunc(row.Panels, func(pn panel) bool { return pn.Open })
-	return row
-}
-
-// fail adds a panel to the list of failures.
-func (p *page) fail(pn *panel, e *verdicts.Evidence) {
-	plain := func(text string) string {
-		if e == nil {
-			return text
-		}
-		return plainNames(e.Names, text)
-	}
-	r := pn.Result
-	f := failure{Scenario: r.Scenario, Level: r.Level, Mark: pn.Mark, Blame: r.Blame}
-	if len(r.Differences) > 0 {
-		d := r.Differences[0]
-		f.Step, f.Field, f.Want, f.Got, f.More = d.Step, d.Field, plain(d.Want), plain(d.Got), len(r.Differences)-1
-	} else {
-		f.Reason = plain(r.Reason)
-	}
-	cell := failureCell{pn.Cell, pn.Anchor}
-	for i := range p.Failures {
-		other := p.Failures[i]
-		other.Cells = nil
-		if reflect.DeepEqual(f, other) {
-			p.Failures[i].Cells = append(p.Failures[i].Cells, cell)
-			return
-		}
-	}
-	f.Cells = []failureCell{cell}
-	p.Failures = append(p.Failures, f)
-}
-
-// fill adds what one cell says of the scenario, and returns its mark.
-func (row *matrixRow) fill(c *Cell, e *verdicts.Evidence) cellMark {
-	for _, r := range c.Results {
-		if r.Scenario != row.ID {
-			continue
-		}
-		pn := newPanel(row.Scenario, c, r, e)
-		row.Panels = append(row.Panels, pn)
-		return cellMark{pn.Mark, c.Name, pn.Anchor}
-	}
-	for _, n := range c.NotRun {
-		if n.Scenario != row.ID {
-			continue
-		}
-		row.NotRun = append(row.NotRun, notRunHere{c.Name, n.Why})
-		if n.Cause == CauseUser {
-			return cellMark{markSkipped, c.Name, ""}
-		}
-		return cellMark{markNotRun, c.Name, ""}
-	}
-	row.NotRun = append(row.NotRun, notRunHere{c.Name, "the report says nothing about it"})
-	return cellMark{markInvalid, c.Name, ""}
-}
-
-// findings groups the report's findings by scenario, and cells that show the
-// same.
-func (p *page) findings(set *scenarios.Set) {
-	for _, f := range p.Report.Findings {
-		n := len(p.Findings)
-		if n == 0 || p.Findings[n-1].Scenario != f.Scenario {
-			v := findingView{Scenario: f.Scenario, Anchor: anchor(f.Scenario), Source: f.Source, Documented: f.Documented}
-			if s, ok := set.Get(f.Scenario); ok {
-				v.Description = s.Description
-			}
-			p.Findings = append(p.Findings, v)
+// groupFindings groups findings by scenario, and cells that show the same.
+func groupFindings(all []Finding) []findingView {
+	var views []findingView
+	for _, f := range all {
+		n := len(views)
+		if n == 0 || views[n-1].Scenario != f.Scenario {
+			views = append(views, findingView{Scenario: f.Scenario, Anchor: anchor(f.Scenario), Source: f.Source, Documented: f.Documented})
 			n++
 		}
-		v := &p.Findings[n-1]
-		m := markOf(verdicts.Result{Verdict: f.Verdict})
-		i := slices.IndexFunc(v.Seen, func(s seenView) bool { return s.Mark == m && slices.Equal(s.Lines, f.Seen) })
+		v := &views[n-1]
+		i := slices.IndexFunc(v.Seen, func(s seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) })
 		if i < 0 {
-			v.Seen = append(v.Seen, seenView{Mark: m, Lines: f.Seen})
+			v.Seen = append(v.Seen, seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
 			i = len(v.Seen) - 1
 		}
 		v.Seen[i].Cells = append(v.Seen[i].Cells, f.Cell)
+	}
+	return views
+}
+
+// findings are the report's, each with what its scenario says of itself.
+func (p *page) findings(set *scenarios.Set) {
+	p.Findings = groupFindings(p.Report.Findings)
+	for i := range p.Findings {
+		if s, ok := set.Get(p.Findings[i].Scenario); ok {
+			p.Findings[i].Description = s.Description
+		}
 	}
 }
 

@@ -15,17 +15,17 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// panel is what is shown of one scenario on one cell.
+// panel is what is shown of one scenario on one cell, and on all others that
+// cannot be told apart from it.
 type panel struct {
 	Anchor   string
-	Cell     string
+	Cells    []panelCell
 	Mark     mark
 	Result   verdicts.Result
 	Reason   string // beyond the differences
 	Open     bool
 	Took     string
 	Suffix   string
-	Evidence string // path of the evidence file
 	Problems []verdicts.Problem
 	Steps    []stepView
 	Control  []string
@@ -52,6 +52,13 @@ type stepView struct {
 	Took        string
 }
 
+// panelCell is one cell of a panel.
+type panelCell struct {
+	Name      string
+	Evidence  string // path of the evidence file
+	NotJudged []string
+}
+
 type headerView struct{ Name, Value string }
 
 // checkView is one expectation beside what was seen.
@@ -64,13 +71,13 @@ type checkView struct {
 // newPanel shows a result with its evidence, which may be missing.
 func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evidence) panel {
 	p := panel{
-		Anchor: anchor(c.Name, r.Scenario), Cell: c.Name, Mark: markOf(r), Result: r, Reason: furtherReason(r),
+		Anchor: anchor(c.Name, r.Scenario), Cells: []panelCell{{Name: c.Name, NotJudged: r.NotJudged}}, Mark: markOf(r), Result: r, Reason: furtherReason(r),
 		Open: r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid),
 	}
 	if e == nil {
 		return p
 	}
-	p.Evidence = evidencePath(c.Name, r.Scenario)
+	p.Cells[0].Evidence = evidencePath(c.Name, r.Scenario)
 	p.Took, p.Suffix, p.Problems = took(e.Started, e.Ended), e.Suffix, e.Problems
 	bound, _ := s.Bind(e.Suffix)
 	at := map[int]*verdicts.Observation{}

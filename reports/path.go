@@ -212,7 +212,8 @@ const credentialKey = "authentication.kubernetes.io/credential-id"
 // on the leg they were first seen on. A token that does not authenticate has
 // failed its scenario already: here is told that it was not another one.
 func (l *PathLeg) tokens(first map[string]string, evidence []*verdicts.Evidence, set *scenarios.Set) {
-	same, other := 0, ""
+	same := 0
+	var others []string
 	for _, e := range evidence {
 		s, ok := set.Get(e.Scenario)
 		if e.Cell.Name != l.Cell || !ok {
@@ -224,15 +225,15 @@ func (l *PathLeg) tokens(first map[string]string, evidence []*verdicts.Evidence,
 			case !known:
 				first[key] = id
 			case before != id:
-				other = fmt.Sprintf("%s has the token %s, not %s", user, id, before)
+				others = append(others, fmt.Sprintf("%s has the token %s, not %s", user, id, before))
 			default:
 				same++
 			}
 		}
 	}
 	switch {
-	case other != "":
-		l.claim(ClaimTokens, verdicts.Failed, other)
+	case len(others) > 0: // in no order
+		l.claim(ClaimTokens, verdicts.Failed, slices.Min(others))
 	case same > 0:
 		l.claim(ClaimTokens, verdicts.Passed, plural(same, "token")+" of an earlier leg, the same ones")
 	}

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -32,6 +33,10 @@ type ConformanceReport struct {
 	// Started and Finished are when the run began and ended (run).
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
+	// Parallel is how many cells ran at once, PeakMemoryBytes the most memory that
+	// authzconf and its control planes held together, 0 if not known (run).
+	Parallel        int   `json:"parallel,omitempty"`
+	PeakMemoryBytes int64 `json:"peakMemoryBytes,omitempty"`
 	// Command is the command line that was given, program name included (run).
 	Command []string `json:"command,omitempty"`
 	// Implementation is what was judged (run).
@@ -185,4 +190,13 @@ func Levels() []scenarios.Level {
 // executed says whether a verdict means that the scenario was run.
 func executed(v verdicts.Verdict) bool {
 	return v == verdicts.Passed || v == verdicts.Failed || v == verdicts.Invalid
+}
+
+// Load says how much ran at once, and the memory that it took.
+func (r *ConformanceReport) Load() string {
+	text := plural(max(1, r.Parallel), "cell") + " at once"
+	if r.PeakMemoryBytes > 0 {
+		text += fmt.Sprintf(", peak memory %d MiB", r.PeakMemoryBytes>>20)
+	}
+	return text
 }

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // renderSummary is summary.md: what fits into the comment of a CI system.
-func renderSummary(r *ConformanceReport) []byte {
+func renderSummary(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) []byte {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "# authzconf: %s\n\n", r.Outcome.Result)
 	fmt.Fprintf(b, "%s, %s, %s. Suite %s, seed %d.\n\n", markdown(implementationName(r)), plural(len(r.Cells), "cell"),
@@ -17,6 +18,7 @@ func renderSummary(r *ConformanceReport) []byte {
 	bullets(b, "Notes", r.Outcome.Notes)
 	summaryTable(b, r)
 	summaryFailures(b, r)
+	summaryChanges(b, behaviourTables(r, evidence, set))
 	summaryFindings(b, r)
 	summaryKnown(b, r)
 	summaryNotRun(b, r)
@@ -41,20 +43,46 @@ func bullets(b *strings.Builder, title string, lines []string) {
 	b.WriteString("\n")
 }
 
+// crowd is from how many cells on a row of a table is a cell, not a level of
+// one: a summary has to fit into a comment.
+const crowd = 9
+
 func summaryTable(b *strings.Builder, r *ConformanceReport) {
 	b.WriteString("| cell | server | level | passed | failed | known failing | invalid | not supported | skipped | not for this cell |\n")
 	b.WriteString("|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, c := range r.Cells {
-		for _, level := range Levels() {
-			n, ok := c.Summary[level]
-			if !ok {
-				continue
-			}
-			fmt.Fprintf(b, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d |\n", markdown(c.Name), markdown(c.Witness.GitVersion), level,
+		for _, row := range c.CountRows(len(r.Cells)) {
+			n := row.Counts
+			fmt.Fprintf(b, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d |\n", markdown(c.Name), markdown(c.Witness.GitVersion), row.Level,
 				n.Passed, n.Failed, n.KnownFailing, n.Invalid, n.NotSupported, n.Skipped, n.NotApplicable)
 		}
 	}
 	b.WriteString("\n")
+}
+
+// CountRow is a row of a table of counts.
+type CountRow struct {
+	// Level is a level, or "all".
+	Level string
+	Counts
+}
+
+// CountRows are the cell's counts as they are shown beside those of so many
+// cells: by level, or of all levels together.
+func (c *Cell) CountRows(cells int) []CountRow {
+	var rows []CountRow
+	all := CountRow{Level: "all"}
+	for _, level := range Levels() {
+		n, ok := c.Summary[level]
+		if ok {
+			rows = append(rows, CountRow{string(level), n})
+			all.Counts = all.add(n)
+		}
+	}
+	if cells >= crowd && len(rows) > 0 {
+		return []CountRow{all}
+	}
+	return rows
 }
 
 // failuresShown is how many failures are listed: a summary of hundreds is none.
@@ -117,13 +145,11 @@ func summaryFindings(b *strings.Builder, r *ConformanceReport) {
 		return
 	}
 	fmt.Fprintf(b, "## Where documents and servers differ\n\n<details><summary>%s, judged against the servers: passed means that the server does what servers are known to do, not what the text says</summary>\n\n", plural(len(r.Findings), "finding"))
-	last := ""
-	for _, f := range r.Findings {
-		if f.Scenario != last {
-			fmt.Fprintf(b, "- **%s** (%s)\n  - documented: %s\n", markdown(f.Scenario), markdown(f.Source), markdown(ellipsis(f.Documented, findingLength)))
-			last = f.Scenario
+	for _, f := range groupFindings(r.Findings) {
+		fmt.Fprintf(b, "- **%s** (%s)\n  - documented: %s\n", markdown(f.Scenario), markdown(f.Source), markdown(ellipsis(f.Documented, findingLength)))
+		for _, s := range f.Seen {
+			fmt.Fprintf(b, "  - seen on %s (%s): %s\n", markdown(someOf(s.Cells)), s.Verdict, markdown(ellipsis(strings.Join(s.Lines, "; "), findingLength)))
 		}
-		fmt.Fprintf(b, "  - seen on %s (%s): %s\n", markdown(f.Cell), f.Verdict, markdown(ellipsis(strings.Join(f.Seen, "; "), findingLength)))
 	}
 	b.WriteString("\n</details>\n\n")
 }
@@ -143,11 +169,15 @@ func summaryKnown(b *strings.Builder, r *ConformanceReport) {
 	b.WriteString("\n")
 }
 
-// summaryNotRun groups what was not run by its reason.
+// summaryNotRun counts what was not run, and says why; of many cells only where
+// somebody may miss it.
 func summaryNotRun(b *strings.Builder, r *ConformanceReport) {
 	title := false
 	for _, c := range r.Cells {
 		for _, g := range notRunGroups(&c) {
+			if g.Cause == CauseTarget && len(r.Cells) >= crowd {
+				continue
+			}
 			if !title {
 				b.WriteString("## Not run\n\n")
 				title = true

@@ -40,3 +40,12 @@ func orWord(s, word string) string {
 }
 
 func orNone(s string) string { return orWord(s, "nothing") }
+
+// someOf lists names, of many only the first.
+func someOf(names []string) string {
+	const shown = 4
+	if len(names) <= shown+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}

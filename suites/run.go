@@ -3,6 +3,7 @@
 package suites
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ type Options struct {
 	// of them run where.
 	Texts reports.Texts
 	Plan  []session.CellPlan
+	// Parallel is how many cells run at once; 0 is as many as the machine has
+	// processors and memory for.
+	Parallel int
 	// Seed makes names unique. The same seed gives the same names.
 	Seed int64
 	// KnownFailing must fail, for their stated reasons.
@@ -58,6 +62,7 @@ func (failNoter) Fail() {}
 func Execute(ctx context.Context, o Options) (*Run, error) {
 	started := time.Now()
 	s := session.New(o.Plan, o.Seed, o.Events)
+	s.Parallel = min(cmp.Or(o.Parallel, session.Fitting()), len(o.Plan))
 	defer func() { _ = s.Stop() }() // Ginkgo's cleanup is cut short by a second interrupt
 	impersonation.Describe(ctx, s)
 	formatter.ColorableStdOut = io.Discard // progress is shown by Events
@@ -68,8 +73,12 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	if err := s.Start(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.Wait(); err != nil {
+		return nil, err
+	}
 	run := &Run{Report: &reports.ConformanceReport{
 		SuiteVersion: o.Version, Command: o.Command, Seed: o.Seed, Started: started,
+		Parallel: s.Parallel, PeakMemoryBytes: s.PeakMemory(),
 		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: o.Plan[0].Target.Cell.Provider},
 	}}
 	for _, c := range s.Cells {
@@ -86,12 +95,11 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 // reportCell turns what a session holds of a cell into its part of the report.
 func reportCell(c *session.Cell) (reports.Cell, []*verdicts.Evidence) {
 	evidence, results := c.Outcomes()
-	cell := reports.Cell{Cell: c.Plan.Target.Cell, Facts: reports.Facts(target.ExpectedFacts(c.Plan.Target)), ReadySeconds: c.Ready.Seconds(), WallSeconds: c.Took.Seconds(), Results: results}
+	cell := reports.Cell{
+		Cell: c.Plan.Target.Cell, Facts: reports.Facts(target.ExpectedFacts(c.Plan.Target)), Witness: c.Witness, ReadySeconds: c.Ready.Seconds(), WallSeconds: c.Took.Seconds(), Results: results,
+	}
 	if c.Err != nil {
 		cell.Problem = c.Err.Error()
-	}
-	if c.Target != nil {
-		cell.Witness = c.Target.Witness
 	}
 	for _, item := range c.Plan.Items {
 		not := reports.NotRun{Scenario: item.Scenario.ID, Why: item.Why}

@@ -13,6 +13,10 @@ import (
 // objects and of credentials.
 var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
+// localAddress matches where something listens for one run, which a message may
+// name.
+var localAddress = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
 // Behaviour is what a target did in a scenario, a line per thing seen, with the
 // scenario's own names and without what is made up anew in every run. Two cells
 // that behave alike give the same lines.
@@ -22,7 +26,7 @@ func Behaviour(e *Evidence) []string {
 		back[unique] = name
 	}
 	plain := func(s string) string {
-		return serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>")
+		return localAddress.ReplaceAllString(serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>"), "<address>")
 	}
 	var lines []string
 	for _, p := range e.Problems {

@@ -156,4 +156,7 @@ type MetricSample struct {
 	Mode     string `json:"mode"`
 	Decision string `json:"decision"`
 	Delta    int    `json:"delta"`
+	// Seconds is, for a histogram of durations, the increase of its sum; nil where
+	// it was not looked at.
+	Seconds *float64 `json:"seconds,omitempty"`
 }

@@ -201,6 +201,7 @@ func (v *stepJudge) audit() {
 	if want.Decision != nil {
 		v.compare("audit.decision", quote(*want.Decision), quote(v.event.Annotations[decisionAnnotation]))
 	}
+	v.latency()
 }
 
 const (
@@ -209,7 +210,7 @@ const (
 )
 
 // metrics judges the impersonation counters, and that each duration histogram
-// counted as often as its counter.
+// counted as often as its counter, and times that can be.
 func (v *stepJudge) metrics() {
 	want := v.expect.Metrics
 	if want == nil {
@@ -234,6 +235,7 @@ func (v *stepJudge) metrics() {
 		v.compare(m.field, wanted, renderCounts(v.samples(m.name)))
 		histogram := strings.TrimSuffix(m.name, "_total") + "_duration_seconds_count"
 		v.compare(m.field+" (duration histogram)", wanted, renderCounts(v.samples(histogram)))
+		v.durations(m.field, histogram)
 	}
 }
 

@@ -42,7 +42,7 @@ environment broke or the run was interrupted.`,
 	fl.IntVar(&flags.cases, "cases", 1000, "how many cases each version and gate gets")
 	fl.Int64Var(&flags.seed, "seed", 0, "seed of the cases (default: random, printed)")
 	fl.StringSliceVar(&flags.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
-	fl.StringVar(&flags.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default or both")
+	fl.StringVar(&flags.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for explore.yaml and the scenario files of disagreements")
 	return c
 }
@@ -59,13 +59,6 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 	cells, err := f.matrix.Cells()
 	if err != nil {
 		return err
-	}
-	named := map[string]bool{}
-	for _, cell := range cells {
-		if named[cell.Cell.Name] {
-			return fmt.Errorf("--kubernetes names %s twice", cell.Release.Minor)
-		}
-		named[cell.Cell.Name] = true
 	}
 	if f.reportDir != "" {
 		if err := reports.CheckWritable(f.reportDir); err != nil {

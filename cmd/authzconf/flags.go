@@ -97,7 +97,7 @@ func pattern(flag, text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// matrixFlags choose what to run on; run and up share them.
+// matrixFlags choose what to run on; run, matrix and up share them.
 type matrixFlags struct {
 	matrix matrix.Matrix
 	gates  map[string]string
@@ -105,10 +105,16 @@ type matrixFlags struct {
 
 func (f *matrixFlags) register(c *cobra.Command, gate string) {
 	fl := c.Flags()
-	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: local (etcd and kube-apiserver as child processes)")
 	fl.StringSliceVar(&f.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to run, of "+matrix.Known())
 	fl.StringVar(&f.matrix.Emulate, "emulate", "", "--emulated-version of the API server, such as 1.35")
-	fl.StringVar(&f.matrix.Gate, "gate", gate, "ConstrainedImpersonation: on, off, default or both")
+	fl.StringVar(&f.matrix.Gate, "gate", gate, "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
+	f.registerCommon(c)
+}
+
+// registerCommon adds what says nothing about which cells there are.
+func (f *matrixFlags) registerCommon(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: local (etcd and kube-apiserver as child processes)")
 	fl.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	fl.BoolVar(&f.matrix.Keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards")
 }

@@ -114,6 +114,7 @@ Exit codes:
   3  invalid or inconclusive: the environment broke, or nothing could be judged`,
 		Example: `  authzconf run --gate both                  # gate on and gate off, newest version
   authzconf run --kubernetes 1.36 --report-dir out
+  authzconf matrix --report-dir out          # every version and state of the gate
   authzconf verify out                       # recompute every verdict
   authzconf list --level divergence          # where text and servers differ
   authzconf up --gate on                     # a control plane to explore`,
@@ -122,6 +123,6 @@ Exit codes:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(newRun(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newUpgrade(), newControlPlanes(), newVersion())
+	root.AddCommand(newRun(), newMatrix(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newUpgrade(), newControlPlanes(), newVersion())
 	return root
 }

@@ -13,18 +13,32 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites"
 	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/suites/target"
 )
 
-type runFlags struct {
-	matrixFlags
+// conformanceFlags say how cells are judged; run and matrix share them.
+type conformanceFlags struct {
 	selectionFlags
 	reportDir, knownFailing string
 	seed                    int64
+	parallel                int
 	dryRun, verbose         bool
 }
 
+func (f *conformanceFlags) register(c *cobra.Command) {
+	f.selectionFlags.register(c)
+	fl := c.Flags()
+	fl.StringVar(&f.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
+	fl.StringVar(&f.knownFailing, "known-failing", "", "file of scenarios that must fail, each with its reason")
+	fl.Int64Var(&f.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
+	fl.IntVar(&f.parallel, "parallel", 0, "how many control planes run at once (default: as many as there are processors and memory for)")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run, and stop")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
+}
+
 func newRun() *cobra.Command {
-	var flags runFlags
+	var cells matrixFlags
+	var flags conformanceFlags
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Replay scenarios against API servers and report",
@@ -39,21 +53,25 @@ Without --report-dir only the summary is printed.`,
   authzconf run --focus '^kep-5284/user-info/' -v
   authzconf run --gate both --dry-run        # what would run, and why not`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return flags.run(c, func() ([]target.Options, error) {
+				m, err := cells.resolve()
+				if err != nil {
+					return nil, err
+				}
+				m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+				return m.Cells()
+			})
+		},
 	}
-	flags.matrixFlags.register(c, "default")
-	flags.selectionFlags.register(c)
-	fl := c.Flags()
-	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
-	fl.StringVar(&flags.knownFailing, "known-failing", "", "file of scenarios that must fail, each with its reason")
-	fl.Int64Var(&flags.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
-	fl.BoolVar(&flags.dryRun, "dry-run", false, "print what would run, and stop")
-	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
+	cells.register(c, "default")
+	flags.register(c)
 	return c
 }
 
-func (f *runFlags) run(c *cobra.Command) error {
-	o, err := f.options(c)
+// run judges cells, and reports.
+func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options, error)) error {
+	o, err := f.options(c, cells)
 	if err != nil {
 		return err
 	}
@@ -80,10 +98,13 @@ func (f *runFlags) run(c *cobra.Command) error {
 }
 
 // options reads everything that can be wrong before anything is started.
-func (f *runFlags) options(c *cobra.Command) (o suites.Options, err error) {
-	o = suites.Options{Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), Seed: f.seed}
+func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Options, error)) (o suites.Options, err error) {
+	o = suites.Options{Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), Seed: f.seed, Parallel: f.parallel}
 	if !c.Flags().Changed("seed") {
 		o.Seed = rand.Int64N(1_000_000)
+	}
+	if c.Flags().Changed("parallel") && f.parallel < 1 {
+		return o, fmt.Errorf("--parallel %d: the number of control planes is at least 1", f.parallel)
 	}
 	if o.Texts, err = f.load(); err != nil {
 		return o, err
@@ -92,12 +113,7 @@ func (f *runFlags) options(c *cobra.Command) (o suites.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	m, err := f.resolve()
-	if err != nil {
-		return o, err
-	}
-	m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-	cells, err := m.Cells()
+	cells, err := expand()
 	if err != nil {
 		return o, err
 	}
@@ -116,15 +132,15 @@ func (f *runFlags) options(c *cobra.Command) (o suites.Options, err error) {
 
 // finish writes the report, prints the summary and turns the outcome into the
 // exit code. What a run has found is printed even if it cannot be written.
-func (f *runFlags) finish(c *cobra.Command, o suites.Options, run *suites.Run) error {
+func (f *conformanceFlags) finish(c *cobra.Command, o suites.Options, run *suites.Run) error {
 	out := c.OutOrStdout()
 	var unwritten error
 	if f.reportDir != "" {
 		unwritten = reports.Write(f.reportDir, run.Report, run.Evidence, o.Texts)
 	}
 	printSummary(out, run.Report)
-	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all\n",
-		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds())
+	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all, %s\n",
+		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds(), run.Report.Load())
 	if unwritten != nil {
 		return invalid(unwritten)
 	}

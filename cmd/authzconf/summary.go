@@ -15,12 +15,8 @@ func printSummary(w io.Writer, r *reports.ConformanceReport) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "cell\tlevel\tpassed\tfailed\tknown failing\tinvalid\tnot supported\tskipped\tnot applicable\t")
 	for _, c := range r.Cells {
-		for _, level := range reports.Levels() {
-			n, ok := c.Summary[level]
-			if !ok {
-				continue
-			}
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Name, level,
+		for _, n := range c.CountRows(len(r.Cells)) {
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Name, n.Level,
 				n.Passed, n.Failed, n.KnownFailing, n.Invalid, n.NotSupported, n.Skipped, n.NotApplicable)
 		}
 	}
@@ -71,4 +67,12 @@ func printProblems(w io.Writer, c reports.Cell) {
 			_, _ = fmt.Fprintf(w, "  step %d: %s: want %s, got %s\n", d.Step, d.Field, d.Want, d.Got)
 		}
 	}
+}
+
+// count is "1 verdict" or "2 verdicts".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

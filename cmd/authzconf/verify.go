@@ -36,9 +36,9 @@ evidence, and fail on any difference. No server is needed.`,
 				_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
 			}
 			if !v.OK() {
-				return &exitError{code: exitFailed, err: fmt.Errorf("the report does not follow from its evidence: %d differences", len(v.Differences))}
+				return &exitError{code: exitFailed, err: fmt.Errorf("the report does not follow from its evidence: %s", count(len(v.Differences), "difference"))}
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %d verdicts recomputed from their evidence, all the same\n", v.Verdicts)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\n", count(v.Verdicts, "verdict"))
 			return err
 		},
 	}

@@ -2,7 +2,9 @@
 package matrix
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +12,10 @@ import (
 	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
+
+// AskAbsent is the state of the gate in a version that has none. Such a version
+// behaves as one with the gate off.
+const AskAbsent target.Asked = "absent"
 
 // Matrix says which cells to run on, in the words of the command line.
 type Matrix struct {
@@ -19,7 +25,9 @@ type Matrix struct {
 	Kubernetes []string
 	// Emulate is an --emulated-version such as "1.35"; empty is none.
 	Emulate string
-	// Gate is on, off, default or both.
+	// Gate is on, off, default or absent; both, which is on and off, or absent
+	// where the version has no gate; all, which is every state that the version
+	// has; or several of these, separated by commas.
 	Gate string
 	// FeatureGates are set besides ConstrainedImpersonation.
 	FeatureGates map[string]bool
@@ -33,6 +41,9 @@ type Matrix struct {
 func (m Matrix) Cells() ([]target.Options, error) {
 	if m.Provider != "local" {
 		return nil, fmt.Errorf("unknown provider %q: this version of authzconf has the provider local", m.Provider)
+	}
+	if len(m.Kubernetes) == 0 {
+		return nil, fmt.Errorf("no Kubernetes version is named; known are %s", Known())
 	}
 	var cells []target.Options
 	for _, asked := range m.Kubernetes {
@@ -52,34 +63,46 @@ func (m Matrix) Cells() ([]target.Options, error) {
 			cells = append(cells, m.cell(release, emulated, state))
 		}
 	}
-	if len(cells) == 0 {
-		return nil, fmt.Errorf("--kubernetes names no version; known are %s", Known())
-	}
-	return cells, nil
+	return cells, distinct(cells)
 }
 
-// states are the gate settings to run with. A version without the gate is off
-// whatever is asked, but cannot be asked for on.
+// distinct refuses a cell that is there twice: each has one place in a report.
+func distinct(cells []target.Options) error {
+	named := map[string]bool{}
+	for _, c := range cells {
+		if named[c.Cell.Name] {
+			return fmt.Errorf("the cell %s is named twice", c.Cell.Name)
+		}
+		named[c.Cell.Name] = true
+	}
+	return nil
+}
+
+// states are the gate settings to run with. A version without the gate has the
+// state absent, and the default, which is the same.
 func (m Matrix) states(release local.Release, emulated string) ([]target.Asked, error) {
-	effective := release.Minor
-	if emulated != "" {
-		effective = emulated
-	}
-	switch m.Gate {
-	case "both":
-		if !target.GateKnown(effective) {
-			return []target.Asked{target.AskOff}, nil
+	version := cmp.Or(emulated, release.Minor)
+	known := target.GateKnown(version)
+	var states []target.Asked
+	for _, word := range strings.Split(m.Gate, ",") {
+		switch asked := target.Asked(strings.TrimSpace(word)); {
+		case asked == "both" && known:
+			states = append(states, target.AskOn, target.AskOff)
+		case asked == "all" && known:
+			states = append(states, target.AskOff, target.AskOn, target.AskDefault)
+		case asked == "both", asked == "all":
+			states = append(states, AskAbsent)
+		case (asked == target.AskOn || asked == target.AskOff) && !known:
+			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, target.GateName)
+		case asked == AskAbsent && known:
+			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, target.GateName)
+		case asked == target.AskOn, asked == target.AskOff, asked == target.AskDefault, asked == AskAbsent:
+			states = append(states, asked)
+		default:
+			return nil, fmt.Errorf("gate %q is none of on, off, default, absent, both, all", word)
 		}
-		return []target.Asked{target.AskOn, target.AskOff}, nil
-	case string(target.AskOn):
-		if !target.GateKnown(effective) {
-			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; use --gate off or default", effective, target.GateName)
-		}
-		return []target.Asked{target.AskOn}, nil
-	case string(target.AskOff), string(target.AskDefault):
-		return []target.Asked{target.Asked(m.Gate)}, nil
 	}
-	return nil, fmt.Errorf("--gate %q is none of on, off, default, both", m.Gate)
+	return states, nil
 }
 
 func (m Matrix) cell(release local.Release, emulated string, state target.Asked) target.Options {
@@ -111,7 +134,7 @@ func emulation(release local.Release, asked string) (string, error) {
 	oldest := max(minor-3, 31)
 	wanted, err := minorOf(asked)
 	if err != nil || wanted > minor || wanted < oldest {
-		return "", fmt.Errorf("--emulate %q: Kubernetes %s can emulate 1.%d to 1.%d", asked, release.Minor, oldest, minor)
+		return "", fmt.Errorf("emulated version %q: Kubernetes %s can emulate 1.%d to 1.%d", asked, release.Minor, oldest, minor)
 	}
 	return asked, nil
 }
@@ -131,11 +154,24 @@ func Newest() string {
 	return releases[len(releases)-1].Minor
 }
 
-// Known are the Kubernetes minors that can be run, as a text.
-func Known() string {
+// Minors are the Kubernetes minors that can be run, newest last.
+func Minors() []string {
 	var names []string
 	for _, r := range local.Releases() {
 		names = append(names, r.Minor)
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// Known are the Kubernetes minors that can be run, as a text.
+func Known() string { return strings.Join(Minors(), ", ") }
+
+// Emulated are the minors that the newest release can emulate and that can be
+// run for real as well, so that the two can be compared.
+func Emulated() []string {
+	newest := local.Releases()[len(local.Releases())-1]
+	return slices.DeleteFunc(Minors(), func(minor string) bool {
+		_, err := emulation(newest, minor)
+		return err != nil
+	})
 }

@@ -114,6 +114,18 @@ func start(t *testing.T, l net.Listener) *session.Session {
 // killChild kills the child process that runs a program.
 func killChild(t *testing.T, program string) {
 	t.Helper()
+	pids := childrenThatRun(t, program)
+	if len(pids) == 0 {
+		t.Fatalf("no child process runs %s", program)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// childrenThatRun are the child processes that run a program.
+func childrenThatRun(t *testing.T, program string) (pids []int) {
+	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
@@ -132,10 +144,7 @@ func killChild(t *testing.T, program string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		return
+		pids = append(pids, pid)
 	}
-	t.Fatalf("no child process runs %s", program)
+	return pids
 }

@@ -2,13 +2,11 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/replay"
@@ -26,25 +24,38 @@ type Event struct {
 	Took time.Duration
 }
 
-// Session runs a plan: all cells at once, on each cell one scenario after the
+// Session runs a plan: some cells at once, on each cell one scenario after the
 // other, with those that wait beside them.
 type Session struct {
 	// Cells are in the order of the plan.
 	Cells []*Cell
-	// Err is what Start returned.
-	Err error
+	// Parallel is how many cells run at once. Each has its target only while it
+	// runs; then the next cell takes its place. 0 is all cells, with targets that
+	// live until Stop.
+	Parallel int
 
 	seed   int64
 	events func(Event)
-	start  sync.Once
+
+	start    sync.Once
+	startErr error
+	ctx      context.Context // ends with Start's, with Stop, and on a usage error
+	end      context.CancelCauseFunc
+	workers  sync.WaitGroup
+	memory   memoryWatch
+
+	mu    sync.Mutex
+	usage error // of the first cell that has one
 }
 
 // Cell is one target and what came out of it.
 type Cell struct {
 	Plan CellPlan
-	// Target is nil if it did not start; Err says why then.
+	// Target is nil unless the cell is running; Err says why it did not start.
 	Target *target.Target
 	Err    error
+	// Witness is what the target said of itself.
+	Witness reports.Witness
 	// Ready is how long the target took to start.
 	Ready time.Duration
 	// Took is how long the scenarios took, waits included.
@@ -65,6 +76,7 @@ type job struct {
 // New prepares a session. events may be called from several goroutines.
 func New(plan []CellPlan, seed int64, events func(Event)) *Session {
 	s := &Session{seed: seed, events: events}
+	s.ctx, s.end = context.WithCancelCause(context.Background())
 	for _, p := range plan {
 		c := &Cell{Plan: p, jobs: map[string]*job{}, finished: make(chan struct{})}
 		for _, item := range p.Items {
@@ -75,53 +87,6 @@ func New(plan []CellPlan, seed int64, events func(Event)) *Session {
 		s.Cells = append(s.Cells, c)
 	}
 	return s
-}
-
-// Start brings the targets up, all at once, and returns when they are ready or
-// have failed; then the scenarios run in the background. It returns an error
-// only for what the user has to mend (a *local.UsageError): a target that fails
-// otherwise makes its cell's results invalid. Further calls return the same as
-// the first.
-func (s *Session) Start(ctx context.Context) error {
-	s.start.Do(func() { s.Err = s.startAll(ctx) })
-	return s.Err
-}
-
-func (s *Session) startAll(ctx context.Context) error {
-	var wg sync.WaitGroup
-	for _, c := range s.Cells {
-		wg.Go(func() { s.startCell(ctx, c) })
-	}
-	wg.Wait()
-	for _, c := range s.Cells {
-		var usage *local.UsageError
-		if errors.As(c.Err, &usage) {
-			return fmt.Errorf("%s: %w", c.Plan.Target.Cell.Name, c.Err)
-		}
-	}
-	for _, c := range s.Cells {
-		go s.runCell(ctx, c)
-	}
-	return nil
-}
-
-func (s *Session) startCell(ctx context.Context, c *Cell) {
-	start := time.Now()
-	if c.Err = c.findKubectl(ctx); c.Err == nil {
-		c.Target, c.Err = target.Start(ctx, c.Plan.Target)
-	}
-	c.Ready = time.Since(start)
-	name := c.Plan.Target.Cell.Name
-	var usage *local.UsageError
-	switch {
-	case errors.As(c.Err, &usage): // Start returns it
-	case c.Err != nil:
-		s.events(Event{Text: fmt.Sprintf("%s: did not start: %v", name, c.Err)})
-	case len(c.Target.Witness.Mismatches) > 0:
-		s.events(Event{Text: fmt.Sprintf("%s: is not what was asked for: %s", name, c.Target.Witness.Mismatches[0])})
-	default:
-		s.events(Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, c.Target.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)})
-	}
 }
 
 // Result waits for the verdict of a scenario on a cell.
@@ -147,22 +112,9 @@ func (c *Cell) Outcomes() (evidence []*verdicts.Evidence, results []verdicts.Res
 	return evidence, results
 }
 
-// Stop ends all targets, at once. It is idempotent.
-func (s *Session) Stop() error {
-	errs := make([]error, len(s.Cells))
-	var wg sync.WaitGroup
-	for i, c := range s.Cells {
-		if c.Target != nil {
-			wg.Go(func() { errs[i] = c.Target.Stop() })
-		}
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 // runCell runs the jobs of a cell: the waiting ones side by side from the start,
 // for they mostly sleep, the others in order.
-func (s *Session) runCell(ctx context.Context, c *Cell) {
+func (s *Session) runCell(c *Cell) {
 	start := time.Now()
 	defer func() {
 		c.Took = time.Since(start)
@@ -184,13 +136,13 @@ func (s *Session) runCell(ctx context.Context, c *Cell) {
 		switch {
 		case !ok:
 		case j.scenario.Waits() > 0:
-			wg.Go(func() { s.runJob(ctx, c, run, j) })
+			wg.Go(func() { s.runJob(c, run, j) })
 		default:
 			quick = append(quick, j)
 		}
 	}
 	for _, j := range quick {
-		s.runJob(ctx, c, run, j)
+		s.runJob(c, run, j)
 	}
 	wg.Wait()
 }
@@ -200,29 +152,29 @@ func (c *Cell) replayer() (*replay.Replayer, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if m := c.Target.Witness.Mismatches; len(m) > 0 {
+	if m := c.Witness.Mismatches; len(m) > 0 {
 		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
 	}
 	return replay.New(c.Target)
 }
 
-func (s *Session) runJob(ctx context.Context, c *Cell, run *replay.Replayer, j *job) {
-	s.finish(c, j, s.replay(ctx, c, run, j))
+func (s *Session) runJob(c *Cell, run *replay.Replayer, j *job) {
+	s.finish(c, j, s.replay(c, run, j))
 }
 
 // replay brings back the evidence of a scenario, that of the control run
 // included. A panic makes this one invalid and leaves the others alone: it would
 // otherwise end the process, and with it everything that was seen.
-func (s *Session) replay(ctx context.Context, c *Cell, run *replay.Replayer, j *job) (evidence *verdicts.Evidence) {
+func (s *Session) replay(c *Cell, run *replay.Replayer, j *job) (evidence *verdicts.Evidence) {
 	defer func() {
 		if p := recover(); p != nil {
 			evidence = invalidEvidence(c, j, verdicts.BlameHarness, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
 	cell := c.Plan.Target.Cell.Name
-	evidence = run.Replay(ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID))
+	evidence = run.Replay(s.ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID))
 	if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed {
-		evidence.Control = run.Replay(ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID, "control"))
+		evidence.Control = run.Replay(s.ctx, j.scenario, scenarios.Suffix(s.seed, cell, j.scenario.ID, "control"))
 	}
 	return evidence
 }
@@ -237,6 +189,9 @@ func (s *Session) finish(c *Cell, j *job, evidence *verdicts.Evidence) {
 	j.evidence = evidence
 	j.result = verdicts.Judge(j.scenario, evidence)
 	close(j.done)
+	if s.usageError() != nil {
+		return // what was not run for that is no news
+	}
 	s.events(Event{Result: &j.result, Took: max(0, evidence.Ended.Sub(evidence.Started)-j.scenario.Waits())})
 }
 

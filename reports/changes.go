@@ -1,0 +1,227 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// behaviourTable shows what scenarios did on cells of one authorizer chain. It
+// is derived from the evidence whenever a page is made, so that Verify vouches
+// for it as for the rest of the page.
+type behaviourTable struct {
+	// Chain is the authorizer chain; empty is the ordinary one.
+	Chain string
+	// Cells are in the order in which they are compared: by the gate, then by
+	// version.
+	Cells []*Cell
+	// Changed are the scenarios that behaved in more than one way, those that
+	// changed between versions first. Same are the others that ran on more than
+	// one cell.
+	Changed, Same []behaviourRow
+	// Limited are the scenarios that are written for some of the versions only: a
+	// change that somebody has described.
+	Limited []limitedRow
+}
+
+// behaviourRow is one scenario on the cells of its table.
+type behaviourRow struct {
+	Scenario string
+	// Letters say which cells behaved alike; empty is not run, "!" invalid.
+	Letters []string
+	// Kinds is the number of letters.
+	Kinds int
+	// Chance is set where the scenario itself says that the server may do one of
+	// several things: that it does another then is no change.
+	Chance bool
+	// Steps are the changes between neighbours of the same gate.
+	Steps []behaviourStep
+}
+
+// limitedRow is a scenario that was not for every cell of its gate.
+type limitedRow struct{ Scenario, Requires string }
+
+// behaviourStep is a change from one cell to the next one of the same gate.
+type behaviourStep struct {
+	From, To string
+	// Lines begin with "- " (seen before only) or "+ " (seen after only).
+	Lines []string
+}
+
+// letterInvalid stands for a scenario of which nothing is known.
+const letterInvalid = "!"
+
+// behaviourTables compares the cells of a report, chain by chain. Chains without
+// two cells, or without anything to say of them, have no table.
+func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) []behaviourTable {
+	var tables []behaviourTable
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		t := slices.IndexFunc(tables, func(t behaviourTable) bool { return t.Chain == c.Facts.Chain })
+		if t < 0 {
+			t = len(tables)
+			tables = append(tables, behaviourTable{Chain: c.Facts.Chain})
+		}
+		tables[t].Cells = append(tables[t].Cells, c)
+	}
+	tables = slices.DeleteFunc(tables, func(t behaviourTable) bool { return len(t.Cells) < 2 })
+	at := index(evidence)
+	for i := range tables {
+		t := &tables[i]
+		slices.SortStableFunc(t.Cells, compareCells)
+		for _, s := range r.Scenarios {
+			text, _ := set.Get(s.ID)
+			t.add(s.ID, leavesToChance(text), at)
+			if t.limited(s.ID, at) && text != nil {
+				t.Limited = append(t.Limited, limitedRow{s.ID, requiresText(text.Requires)})
+			}
+		}
+		slices.SortStableFunc(t.Changed, func(a, b behaviourRow) int { return cmp.Compare(a.rank(), b.rank()) })
+	}
+	return slices.DeleteFunc(tables, func(t behaviourTable) bool { return len(t.Changed)+len(t.Same)+len(t.Limited) == 0 })
+}
+
+// rank puts what changed from version to version before what depends on the gate
+// alone, and that before chance.
+func (r behaviourRow) rank() int {
+	switch {
+	case r.Chance:
+		return 2
+	case len(r.Steps) == 0:
+		return 1
+	}
+	return 0
+}
+
+// Anchor is where the page has the scenario.
+func (r behaviourRow) Anchor() string { return anchor(r.Scenario) }
+
+// Columns is how many columns the row has in a table.
+func (r behaviourRow) Columns() int { return 1 + len(r.Letters) }
+
+// leavesToChance says whether a scenario expects one of several things.
+func leavesToChance(s *scenarios.Scenario) bool {
+	return s != nil && slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Expect != nil && len(st.Expect.OneOf) > 0 })
+}
+
+// compareCells orders cells by gate, then by the version that they behave as,
+// then by that of the program.
+func compareCells(a, b *Cell) int {
+	return cmp.Or(
+		cmp.Compare(a.Facts.Gate, b.Facts.Gate),
+		compareMinors(a.Facts.Kubernetes, b.Facts.Kubernetes),
+		cmp.Compare(a.Emulated, b.Emulated),
+		compareMinors(a.Facts.Binary, b.Facts.Binary),
+	)
+}
+
+// compareMinors compares versions by their minor; what is none comes first.
+func compareMinors(a, b string) int {
+	x, errX := semver.NewVersion(a)
+	y, errY := semver.NewVersion(b)
+	if errX != nil || errY != nil {
+		return cmp.Compare(a, b)
+	}
+	return cmp.Or(cmp.Compare(x.Major(), y.Major()), cmp.Compare(x.Minor(), y.Minor()))
+}
+
+// seenBehaviour is what was seen on one cell.
+type seenBehaviour struct {
+	lines   []string
+	metrics bool // whether they can be seen there
+}
+
+func behaviourOf(e *verdicts.Evidence) seenBehaviour {
+	return seenBehaviour{verdicts.Behaviour(e), slices.Contains(e.Capabilities, scenarios.Metrics)}
+}
+
+// metricLine is a line of verdicts.Behaviour about a counter.
+var metricLine = regexp.MustCompile(`^step \d+: metric: `)
+
+// comparable are the lines that can be seen on a cell like another one, too.
+func (b seenBehaviour) comparable(other seenBehaviour) []string {
+	if b.metrics == other.metrics {
+		return b.lines
+	}
+	return slices.DeleteFunc(slices.Clone(b.lines), metricLine.MatchString)
+}
+
+func (b seenBehaviour) equal(other seenBehaviour) bool {
+	return slices.Equal(b.comparable(other), other.comparable(b))
+}
+
+// add adds a row for a scenario that ran on more than one cell.
+func (t *behaviourTable) add(scenario string, chance bool, at map[key]*verdicts.Evidence) {
+	row := behaviourRow{Scenario: scenario, Chance: chance, Letters: make([]string, len(t.Cells))}
+	var kinds []seenBehaviour // by letter; of two that cannot be told apart, the one with more to see
+	last, ran := map[scenarios.Gate]int{}, 0
+	seen := make([]seenBehaviour, len(t.Cells))
+	for i, c := range t.Cells {
+		e := at[key{c.Name, scenario}]
+		if e == nil {
+			continue
+		}
+		ran++
+		if len(e.Problems) > 0 {
+			row.Letters[i] = letterInvalid
+			continue
+		}
+		b := behaviourOf(e)
+		seen[i] = b
+		k := slices.IndexFunc(kinds, b.equal)
+		if k < 0 {
+			k = len(kinds)
+			kinds = append(kinds, b)
+		} else if b.metrics {
+			kinds[k] = b
+		}
+		row.Letters[i] = letter(k)
+		if before, ok := last[c.Facts.Gate]; ok && row.Letters[before] != row.Letters[i] {
+			row.Steps = append(row.Steps, behaviourStep{t.Cells[before].Name, c.Name, changedLines(seen[before], b)})
+		}
+		last[c.Facts.Gate] = i
+	}
+	row.Kinds = len(kinds)
+	switch {
+	case row.Kinds > 1:
+		t.Changed = append(t.Changed, row)
+	case ran > 1:
+		t.Same = append(t.Same, row)
+	}
+}
+
+// limited says whether a scenario ran on a cell, and was not for another one of
+// the same gate.
+func (t *behaviourTable) limited(scenario string, at map[key]*verdicts.Evidence) bool {
+	ran := map[scenarios.Gate]bool{}
+	for _, c := range t.Cells {
+		ran[c.Facts.Gate] = ran[c.Facts.Gate] || at[key{c.Name, scenario}] != nil
+	}
+	return slices.ContainsFunc(t.Cells, func(c *Cell) bool {
+		return ran[c.Facts.Gate] && slices.ContainsFunc(c.NotRun, func(n NotRun) bool { return n.Scenario == scenario && n.Cause == CauseTarget })
+	})
+}
+
+// Anchor is where the page has the scenario.
+func (r limitedRow) Anchor() string { return anchor(r.Scenario) }
+
+// letter is A for 0, and after Z comes A1.
+func letter(n int) string {
+	text := string(rune('A' + n%26))
+	if n >= 26 {
+		text += fmt.Sprint(n / 26)
+	}
+	return text
+}
+
+// changedLines are the lines that only one side has.
+func changedLines(a, b seenBehaviour) []string {
+	return slices.DeleteFunc(diffLines(a.comparable(b), b.comparable(a)), func(l string) bool { return strings.HasPrefix(l, "  ") })
+}

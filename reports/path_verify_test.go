@@ -1,0 +1,148 @@
+package reports
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+const someLeg = "path/3-1.37-gate-off.json"
+
+// writtenPath is a folder with the report of a path that holds.
+func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *ConformanceReport {
+	t.Helper()
+	texts := testTexts(t)
+	r, evidence := pathOf3(t, texts)
+	if change != nil {
+		change(r.Path)
+	}
+	r.Complete(texts.Set, evidence, nil)
+	if err := Write(dir, r, evidence, texts); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestVerifyPathHolds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(p *PathReport)
+		want   OutcomeResult
+	}{
+		{"passed", nil, RunPassed},
+		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` }, RunFailed},
+		{"a leg that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, RunInvalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := writtenPath(t, dir, c.change)
+			v, err := Verify(dir, VerifyOptions{SuiteVersion: r.SuiteVersion})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !v.OK() || v.Recomputed.Outcome.Result != c.want {
+				t.Errorf("outcome %+v, differences: %q", v.Recomputed.Outcome, v.Differences)
+			}
+			if !same(v.Report.Path, r.Path) {
+				t.Errorf("the path was stored otherwise: %s", change(v.Report.Path, r.Path))
+			}
+			if len(v.Recomputed.Path.Evidence) != len(r.Path.Evidence) || !same(v.Recomputed.Path.Evidence[0].Objects, r.Path.Evidence[0].Objects) {
+				t.Errorf("the evidence was stored otherwise")
+			}
+		})
+	}
+}
+
+// Whoever edits a file of a leg is found out by its digest; who mends that too,
+// by the claims, which do not follow any more.
+func TestVerifyPathFinds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, dir string)
+		want   string
+	}{
+		{"an object edited", func(t *testing.T, dir string) {
+			edit(t, dir, someLeg, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
+		}, someLeg + ": was changed"},
+		{"an object edited, digest too", func(t *testing.T, dir string) {
+			edit(t, dir, someLeg, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
+			mend(t, dir, someLeg)
+		}, "the claims about the path do not follow from the evidence: legs[2].claims[0].detail: "},
+		{"a review dropped, digest too", func(t *testing.T, dir string) {
+			edit(t, dir, "path/2-1.37-gate-on.json", `"impersonate:user-info": 2`, `"impersonate:user-info": 1`)
+			mend(t, dir, "path/2-1.37-gate-on.json")
+		}, "the claims about the path do not follow from the evidence: legs[1].constrainedReviews: the report says 6, the evidence 5"},
+		{"a count of answers edited, digest too", func(t *testing.T, dir string) {
+			edit(t, dir, "path/2-1.37-gate-on.json", `"sent": 9`, `"sent": 8`)
+			mend(t, dir, "path/2-1.37-gate-on.json")
+		}, "the claims about the path do not follow from the evidence: legs[1].claims[1].detail: "},
+		{"a claim's text edited", func(t *testing.T, dir string) {
+			edit(t, dir, reportFile, "2 objects the same", "9 objects the same")
+		}, `the claims about the path do not follow from the evidence: legs[1].claims[0].detail: the report says "9 objects the same, byte for byte", the evidence "2 objects the same, byte for byte"`},
+		{"a claim's verdict edited", func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Legs[2].Claims[0].Verdict = verdicts.Failed })
+		}, `legs[2].claims[0].verdict: the report says "failed", the evidence "passed"`},
+		{"a claim dropped", func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Legs[2].Claims = r.Path.Legs[2].Claims[:1] })
+		}, "legs[2].claims[1]: the report says nothing"},
+		{"a count edited", func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Legs[0].Objects = 99 })
+		}, "legs[0].objects: the report says 99, the evidence 2"},
+		{"a leg deleted", func(t *testing.T, dir string) { removeFile(t, dir, someLeg) }, someLeg + ": is missing"},
+		{"a leg deleted, from the list too", func(t *testing.T, dir string) {
+			removeFile(t, dir, someLeg)
+			rewrite(t, dir, func(r *ConformanceReport) { delete(r.Files, someLeg) })
+		}, "the outcome does not follow from the results"},
+		{"a leg replaced by another's, digest too", func(t *testing.T, dir string) {
+			put(t, dir, someLeg, content(t, dir, "path/1-1.37-gate-off.json"))
+			mend(t, dir, someLeg)
+		}, someLeg + ": is not the evidence of leg 3-1.37-gate-off"},
+		{"a leg broken, digest too", func(t *testing.T, dir string) {
+			put(t, dir, someLeg, "{")
+			mend(t, dir, someLeg)
+		}, someLeg + ": is not the evidence of leg"},
+		{"a leg added", func(t *testing.T, dir string) { put(t, dir, "path/4-moon.json", "{}") }, "path/4-moon.json: is not a file of the report"},
+		{"legs in another order", func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { l := r.Path.Legs; l[0], l[2] = l[2], l[0] })
+		}, "the claims about the path do not follow from the evidence"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := writtenPath(t, dir, nil)
+			c.change(t, dir)
+			v, err := Verify(dir, VerifyOptions{SuiteVersion: r.SuiteVersion})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all := strings.Join(v.Differences, "\n"); !strings.Contains(all, c.want) {
+				t.Errorf("got:\n%s\nwant: %s", all, c.want)
+			}
+		})
+	}
+}
+
+// Every byte of a leg's file counts.
+func TestVerifyFindsAnyEditedByteOfALeg(t *testing.T) {
+	dir := t.TempDir()
+	writtenPath(t, dir, nil)
+	whole := content(t, dir, someLeg)
+	for at := 0; at < len(whole); at += 13 {
+		edited := []byte(whole)
+		edited[at] ^= 1
+		put(t, dir, someLeg, string(edited))
+		v, err := Verify(dir, VerifyOptions{})
+		if err != nil || v.OK() || !strings.HasPrefix(v.Differences[0], someLeg+": was changed") {
+			t.Fatalf("byte %d: %v, %+v", at, err, v)
+		}
+	}
+}
+
+func removeFile(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,175 @@
+package reports
+
+import (
+	"cmp"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// folder groups the matrix rows by the folder of their scenarios.
+type folder struct {
+	Name string
+	Rows []matrixRow
+}
+
+// matrixRow is one scenario on all cells.
+type matrixRow struct {
+	*scenarios.Scenario
+	Anchor     string
+	Short      string
+	Open       bool
+	Requires   string
+	TwinAnchor string
+	File       string
+	Marks      []cellMark // in the layout many: a mark for each verdict, with its number
+	Panels     []panel
+	NotRun     []notRunHere
+	Classes    string // of all its marks, for the filter
+}
+
+// cellMark is a matrix entry; Anchor is empty where there is nothing to open.
+type cellMark struct {
+	mark
+	Cell, Anchor string
+	Count        int
+}
+
+// notRunHere is on how many cells a scenario was not run for one kind of reason.
+// Those of the selection are in report.yaml, cell by cell: they follow from what
+// the scenario requires.
+type notRunHere struct {
+	Count int
+	Why   string
+}
+
+// matrix makes the rows, grouped by folder, and the list of failures.
+func (p *page) matrix(set *scenarios.Set, at map[key]*verdicts.Evidence) {
+	all := slices.Clone(set.All())
+	slices.SortFunc(all, func(a, b *scenarios.Scenario) int { return strings.Compare(a.ID, b.ID) })
+	results, notRun := map[key]verdicts.Result{}, map[key]NotRun{}
+	for _, c := range p.Report.Cells {
+		for _, r := range c.Results {
+			results[key{c.Name, r.Scenario}] = r
+		}
+		for _, n := range c.NotRun {
+			notRun[key{c.Name, n.Scenario}] = n
+		}
+	}
+	for _, s := range all {
+		name := path.Dir(s.ID)
+		if n := len(p.Folders); n == 0 || p.Folders[n-1].Name != name {
+			p.Folders = append(p.Folders, folder{Name: name})
+		}
+		f := &p.Folders[len(p.Folders)-1]
+		f.Rows = append(f.Rows, p.row(s, at, results, notRun))
+	}
+}
+
+func (p *page) row(s *scenarios.Scenario, at map[key]*verdicts.Evidence, results map[key]verdicts.Result, notRun map[key]NotRun) matrixRow {
+	row := matrixRow{
+		Scenario: s, Anchor: anchor(s.ID), Short: path.Base(s.ID), Requires: requiresText(s.Requires),
+		File: path.Join(scenariosDir, s.ID+".yaml"),
+	}
+	if s.Twin != "" {
+		row.TwinAnchor = anchor(s.Twin)
+	}
+	var groups []alike
+	for i := range p.Cells {
+		c := p.Cells[i].Cell
+		k := key{c.Name, s.ID}
+		if r, ok := results[k]; ok {
+			groups = group(groups, seenResult(c, r, at[k]))
+			row.Marks = append(row.Marks, cellMark{mark: markOf(r), Cell: c.Name})
+			continue
+		}
+		row.Marks = append(row.Marks, row.leftOut(c, notRun[k]))
+	}
+	for _, g := range groups {
+		pn := g.panel(s)
+		row.Panels = append(row.Panels, pn)
+		for i := range row.Marks {
+			if slices.ContainsFunc(pn.Cells, func(c panelCell) bool { return c.Name == row.Marks[i].Cell }) {
+				row.Marks[i].Anchor = pn.Anchor
+			}
+		}
+		if pn.Open {
+			p.fail(pn, g.shown.plain)
+		}
+	}
+	row.Open = len(p.Failures) <= 2 && slices.ContainsFunc(row.Panels, func(pn panel) bool { return pn.Open })
+	row.count(p.Layout == "many")
+	return row
+}
+
+// count notes which verdicts there are, and where marks would not fit puts their
+// number in place of them.
+func (row *matrixRow) count(many bool) {
+	var kinds []cellMark
+	var classes []string
+	for _, m := range row.Marks {
+		i := slices.IndexFunc(kinds, func(k cellMark) bool { return k.mark == m.mark })
+		if i < 0 {
+			i = len(kinds)
+			kinds = append(kinds, cellMark{mark: m.mark, Anchor: m.Anchor})
+			classes = append(classes, m.Class)
+		}
+		kinds[i].Count++
+	}
+	row.Classes = strings.Join(classes, " ")
+	if many {
+		slices.SortStableFunc(kinds, func(a, b cellMark) int {
+			return cmp.Compare(slices.Index(allMarks, a.mark), slices.Index(allMarks, b.mark))
+		})
+		row.Marks = kinds
+	}
+}
+
+// leftOut notes that the scenario was not run on a cell.
+func (row *matrixRow) leftOut(c *Cell, n NotRun) cellMark {
+	m, why := markNotRun, "for another version, gate or authorizer chain"
+	switch n.Cause {
+	case CauseTarget:
+	case CauseUser:
+		m, why = markSkipped, "left out by the user: "+n.Why
+	default:
+		m, why = markInvalid, "the report says nothing about it"
+	}
+	i := slices.IndexFunc(row.NotRun, func(h notRunHere) bool { return h.Why == why })
+	if i < 0 {
+		i = len(row.NotRun)
+		row.NotRun = append(row.NotRun, notRunHere{Why: why})
+	}
+	row.NotRun[i].Count++
+	return cellMark{mark: m, Cell: c.Name}
+}
+
+// fail adds a panel to the list of failures.
+func (p *page) fail(pn panel, plain func(string) string) {
+	r := pn.Result
+	f := failure{Scenario: r.Scenario, Level: r.Level, Mark: pn.Mark, Blame: r.Blame}
+	if len(r.Differences) > 0 {
+		d := r.Differences[0]
+		f.Step, f.Field, f.Want, f.Got, f.More = d.Step, d.Field, plain(d.Want), plain(d.Got), len(r.Differences)-1
+	} else {
+		f.Reason = plain(r.Reason)
+	}
+	var cells []failureCell
+	for _, c := range pn.Cells {
+		cells = append(cells, failureCell{c.Name, pn.Anchor})
+	}
+	for i := range p.Failures {
+		other := p.Failures[i]
+		other.Cells = nil
+		if reflect.DeepEqual(f, other) {
+			p.Failures[i].Cells = append(p.Failures[i].Cells, cells...)
+			return
+		}
+	}
+	f.Cells = cells
+	p.Failures = append(p.Failures, f)
+}

@@ -1,0 +1,70 @@
+package verdicts
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// timed is evidence of a request of 600 ms with times in its histograms and,
+// if annotations is not empty, in its audit event.
+func timed(seconds float64, annotations string) *Evidence {
+	e := seen()
+	o := &e.Steps[0]
+	o.Sent = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	o.Answered = o.Sent.Add(600 * time.Millisecond)
+	for i := range o.Metrics {
+		if strings.HasSuffix(o.Metrics[i].Name, "_count") {
+			o.Metrics[i].Seconds = &seconds
+		}
+	}
+	if annotations != "" {
+		o.Audit = json.RawMessage(strings.Replace(string(o.Audit), `"annotations":{`, `"annotations":{`+annotations+",", 1))
+	}
+	return e
+}
+
+// TestTimes wants times that cannot be to be named, and the same words for them
+// in every run.
+func TestTimes(t *testing.T) {
+	total := `"apiserver.latency.k8s.io/total":"510ms"`
+	tests := map[string]struct {
+		evidence *Evidence
+		field    string // "" if all is in order
+		got      string
+	}{
+		"sound":                      {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "", ""},
+		"quick, so no annotation":    {timed(0.02, ""), "", ""},
+		"clock set meanwhile":        {timed(1.1, ""), "", ""},
+		"no time":                    {timed(0, ""), "metrics.attempts (time)", "none"},
+		"more time than there was":   {timed(2, ""), "metrics.attempts (time)", "more than that of the request"},
+		"292 years":                  {timed(9.2e9, ""), "metrics.attempts (time)", "more than that of the request"},
+		"slow and not annotated":     {timed(0.02, total), "audit (latency of impersonation)", "absent"},
+		"annotated with no time":     {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"0s"`), "audit (latency of impersonation)", "none"},
+		"annotated with 292 years":   {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"2562047h47m16s"`), "audit (latency of impersonation)", "more than that of the request"},
+		"sums that nobody looked at": {seen(), "", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := Judge(listAsBob(), test.evidence)
+			switch {
+			case test.field == "" && r.Verdict != Passed:
+				t.Errorf("%s: %s", r.Verdict, r.Reason)
+			case test.field != "" && (len(r.Differences) == 0 || r.Differences[0].Field != test.field || r.Differences[0].Got != test.got):
+				t.Errorf("%s: %v, want %s: %s", r.Verdict, r.Differences, test.field, test.got)
+			}
+		})
+	}
+}
+
+// TestLatencyNeedsMetrics: older servers annotate no latency of impersonation.
+func TestLatencyNeedsMetrics(t *testing.T) {
+	e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms"`)
+	e.Capabilities = []scenarios.Capability{scenarios.Reviews, scenarios.Audit}
+	if r := Judge(listAsBob(), e); r.Verdict != Passed {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+}

@@ -25,17 +25,17 @@ func Load(name string, data []byte) (*Path, error) {
 	if strings.TrimSpace(p.Description) == "" {
 		return nil, fmt.Errorf("%s: description is missing (expected what the path shows)", file.At("$.description"))
 	}
-	return p, p.check(func(leg int) string { return file.At(fmt.Sprintf("$.legs[%d]", leg)) + fmt.Sprintf(": leg %d", leg+1) })
+	return p, p.check(file.At("$.legs"), func(leg int) string { return file.At(fmt.Sprintf("$.legs[%d]", leg)) + fmt.Sprintf(": leg %d", leg+1) })
 }
 
-// check holds a path to what is possible, before anything is started. at is
-// where a leg is written.
-func (p *Path) check(at func(leg int) string) error {
+// check holds a path to what is possible, before anything is started. whole is
+// where the path is written, at where a leg is.
+func (p *Path) check(whole string, at func(leg int) string) error {
 	if len(p.Legs) < 2 {
-		return fmt.Errorf("%s: a path has two legs at least, this one has %d", p.Name, len(p.Legs))
+		return fmt.Errorf("%s: a path has two legs at least, this one has %d", whole, len(p.Legs))
 	}
 	if p.Direct && p.HighAvailability {
-		return fmt.Errorf("%s: direct and highAvailability exclude each other: high availability is a balancer", p.Name)
+		return fmt.Errorf("%s: direct and highAvailability exclude each other: high availability is a balancer", whole)
 	}
 	var errs []error
 	for i, leg := range p.Legs {

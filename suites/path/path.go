@@ -107,7 +107,7 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 		leg.Kubernetes, leg.Emulate, _ = strings.Cut(part, "@")
 		p.Legs = append(p.Legs, leg)
 	}
-	return p, p.check(func(leg int) string { return fmt.Sprintf("path %q: leg %d", text, leg+1) })
+	return p, p.check(fmt.Sprintf("path %q", text), func(leg int) string { return fmt.Sprintf("path %q: leg %d", text, leg+1) })
 }
 
 // Targets are the options of every leg, in order.

@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 		{text: "", fail: `path "": leg 1 is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate`},
 		{text: "1.36,", fail: `path "1.36,": leg 2 is empty; `},
 		{text: "1.36, ,1.37", fail: `path "1.36, ,1.37": leg 2 is empty; `},
-		{text: "1.36", fail: "a path has two legs at least, this one has 1"},
+		{text: "1.36", fail: `path "1.36": a path has two legs at least, this one has 1`},
 		{text: "1.36,+gate", fail: `path "1.36,+gate": leg 2: kubernetes is missing (expected a version such as 1.36)`},
 		{text: "1.36,@1.35", fail: "leg 2: kubernetes is missing"},
 		{text: "1.36,9.99", fail: `path "1.36,9.99": leg 2: Kubernetes version "9.99" is not one of those that can be run here; use one of `},
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		{text: "1.36,1.37@1.36+gate/webhook-first,1.37@1.36+gate/webhook-first", fail: "leg 3: 1.37@1.36+gate/webhook-first is what leg 2 is: "},
 		{text: "1.36,1.36/moon", fail: `leg 2: there is no authorizer chain "moon" in fixtures/chains`},
 		{text: "1.36,1.36/../audit-policy", fail: `leg 2: there is no authorizer chain "../audit-policy" in fixtures/chains`},
-		{text: "1.35+gate,1.37,1.35+gate", ha: true, fail: "leg 2: from 1.35 to 1.37 in one step: API servers that run side by side may differ by one minor version"},
+		{text: "1.35+gate,1.37,1.36", ha: true, fail: "leg 2: from 1.35 to 1.37 in one step: API servers that run side by side may differ by one minor version"},
 		{text: "1.36,1.34", ha: true, fail: "leg 2: from 1.36 to 1.34 in one step: "},
 	} {
 		t.Run(c.text, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestFilesOfCI(t *testing.T) {
 		}
 		p, err := Load("ci/paths/"+name, data)
 		if name == asPrinted {
-			want := "ci/paths/kep-recipe-as-printed.yaml:8:6: leg 2: Kubernetes 1.34.4 has no feature gate ConstrainedImpersonation, which came with 1.35: leave the gate out"
+			want := "ci/paths/kep-recipe-as-printed.yaml:9:6: leg 2: Kubernetes 1.34.4 has no feature gate ConstrainedImpersonation, which came with 1.35: leave the gate out"
 			if err == nil || err.Error() != want {
 				t.Errorf("%s: got %v\nwant %s", name, err, want)
 			}

@@ -20,12 +20,25 @@ type page struct {
 	Cells     []cellView
 	Levels    []scenarios.Level
 	Failures  []failure
+	Path      *pathView
 	Changes   []behaviourTable
 	Findings  []findingView
 	Folders   []folder
 	Filters   []tile
 	Layout    string // wide, dense or many: how much room each cell has in a row
 	Scenarios int
+}
+
+// pathView is an upgrade path: what became of each setup on each leg.
+type pathView struct {
+	*PathReport
+	Setups []setupRow
+}
+
+// setupRow is a setup with its answer on each leg.
+type setupRow struct {
+	Name    string
+	Answers []string
 }
 
 // mark is a verdict as it is shown: by word and symbol, never by colour alone.
@@ -163,6 +176,9 @@ func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios
 	}
 	p.Facts = facts(r)
 	p.Changes = behaviourTables(r, evidence, set)
+	if r.Path != nil {
+		p.Path = &pathView{r.Path, setupRows(r, evidence, set)}
+	}
 	p.matrix(set, index(evidence))
 	p.findings(set)
 	return p

@@ -26,9 +26,9 @@ func PRR(v *Verification) (string, error) {
 	b := &strings.Builder{}
 	b.WriteString("###### Were upgrade and rollback tested? Was the upgrade->downgrade->upgrade path tested?\n\n")
 	prrAnswer(b, r)
-	prrLegs(b, r)
-	prrRequests(b, v)
-	prrClaims(b, r)
+	pathLegs(b, r)
+	pathRequests(b, r, v.Evidence, v.Set)
+	pathClaims(b, r)
 	prrReproduce(b, r, v.Digest)
 	return b.String(), nil
 }
@@ -61,7 +61,8 @@ func prrAnswer(b *strings.Builder, r *ConformanceReport) {
 	}
 }
 
-func prrLegs(b *strings.Builder, r *ConformanceReport) {
+// pathLegs is a row per leg.
+func pathLegs(b *strings.Builder, r *ConformanceReport) {
 	b.WriteString("| leg | kube-apiserver | emulates | ConstrainedImpersonation | on the way here | scenarios passed | access reviews | of them constrained |\n")
 	b.WriteString("|--:|---|---|---|---|--:|--:|--:|\n")
 	for i, leg := range r.Path.Legs {
@@ -85,31 +86,40 @@ func prrLegs(b *strings.Builder, r *ConformanceReport) {
 	b.WriteString("\n")
 }
 
-// prrRequests is a row per setup: what became of its request on each leg.
-func prrRequests(b *strings.Builder, v *Verification) {
-	at := index(v.Evidence)
+// pathRequests is a row per setup: what became of its request on each leg.
+func pathRequests(b *strings.Builder, r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) {
 	b.WriteString("| permissions |")
-	for i := range v.Report.Path.Legs {
+	for i := range r.Path.Legs {
 		fmt.Fprintf(b, " leg %d |", i+1)
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(v.Report.Path.Legs)) + "\n")
-	for _, setup := range v.Set.Setups() {
-		var row []string
-		for _, c := range v.Report.Cells {
-			row = append(row, prrCell(v.Set, at, &c, setup))
-		}
-		if slices.ContainsFunc(row, func(cell string) bool { return cell != notForLeg }) {
-			fmt.Fprintf(b, "| %s | %s |\n", setup, strings.Join(row, " | "))
-		}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Path.Legs)) + "\n")
+	for _, row := range setupRows(r, evidence, set) {
+		fmt.Fprintf(b, "| %s | %s |\n", row.Name, strings.Join(row.Answers, " | "))
 	}
 	b.WriteString("\n")
+}
+
+// setupRows leaves out setups that no leg is for.
+func setupRows(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) []setupRow {
+	at := index(evidence)
+	var rows []setupRow
+	for _, setup := range set.Setups() {
+		row := setupRow{Name: setup}
+		for _, c := range r.Cells {
+			row.Answers = append(row.Answers, setupAnswer(set, at, &c, setup))
+		}
+		if slices.ContainsFunc(row.Answers, func(answer string) bool { return answer != notForLeg }) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // notForLeg stands where a setup has no scenario for a leg.
 const notForLeg = "–"
 
-// prrCell is what was seen of a setup's last request on a leg.
-func prrCell(set *scenarios.Set, at map[key]*verdicts.Evidence, c *Cell, setup string) string {
+// setupAnswer is what was seen of a setup's last request on a leg.
+func setupAnswer(set *scenarios.Set, at map[key]*verdicts.Evidence, c *Cell, setup string) string {
 	i := slices.IndexFunc(c.Results, func(r verdicts.Result) bool {
 		s, ok := set.Get(r.Scenario)
 		return ok && s.Setup == setup
@@ -138,7 +148,8 @@ func prrCell(set *scenarios.Set, at map[key]*verdicts.Evidence, c *Cell, setup s
 	return text
 }
 
-func prrClaims(b *strings.Builder, r *ConformanceReport) {
+// pathClaims lists what was claimed of each leg.
+func pathClaims(b *strings.Builder, r *ConformanceReport) {
 	for i, leg := range r.Path.Legs {
 		for _, claim := range leg.Claims {
 			fmt.Fprintf(b, "- leg %d, %s: %s (%s)\n", i+1, strings.ReplaceAll(claim.Name, "-", " "), claim.Verdict, markdown(claim.Detail))

@@ -16,6 +16,12 @@ func renderSummary(r *ConformanceReport, evidence []*verdicts.Evidence, set *sce
 		plural(len(r.Scenarios), "scenario"), markdown(r.SuiteVersion), r.Seed)
 	bullets(b, "Why", r.Outcome.Reasons)
 	bullets(b, "Notes", r.Outcome.Notes)
+	if r.Path != nil {
+		fmt.Fprintf(b, "## The path %s\n\n", markdown(r.Path.Name))
+		pathLegs(b, r)
+		pathRequests(b, r, evidence, set)
+		pathClaims(b, r)
+	}
 	summaryTable(b, r)
 	summaryFailures(b, r)
 	summaryChanges(b, behaviourTables(r, evidence, set))

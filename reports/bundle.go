@@ -111,9 +111,9 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*ver
 // addLegs renders what was seen on the legs of a path, redacted.
 func addLegs(files map[string][]byte, legs []*LegEvidence) error {
 	for _, e := range legs {
-		clean := &LegEvidence{}
-		if err := redactInto(e, clean); err != nil {
-			return fmt.Errorf("redacting the evidence of leg %s: %w", e.Cell, err)
+		clean, err := e.Redacted()
+		if err != nil {
+			return err
 		}
 		raw, err := encodeJSON(clean)
 		if err != nil {

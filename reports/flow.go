@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -38,6 +39,8 @@ type FlowAnswer struct {
 	// access reviews, which depend on what the server has cached.
 	Verdict verdicts.Verdict `json:"verdict"`
 	Reason  string           `json:"reason,omitempty"`
+	// Suffix made the names of the request unique.
+	Suffix string `json:"suffix,omitempty"`
 	// Count is how many answers were of this kind, Example the first.
 	Count   int                   `json:"count"`
 	Example *verdicts.Observation `json:"example,omitempty"`
@@ -55,9 +58,21 @@ type Window struct {
 	Requests int `json:"requests"`
 }
 
-func (f *FlowEvidence) wrong() (n int, first string) {
+// JudgeAnswer judges one answer by the scenario that is for the API server that
+// gave it, which was that of a cell.
+func JudgeAnswer(s *scenarios.Scenario, cell verdicts.Cell, suffix string, seen *verdicts.Observation) verdicts.Result {
+	_, names := s.Bind(suffix)
+	return verdicts.Judge(s, &verdicts.Evidence{
+		Scenario: s.ID, Digest: s.Digest, Cell: cell,
+		Capabilities: []scenarios.Capability{scenarios.Audit}, Suffix: suffix, Names: names,
+		Started: seen.Sent, Ended: seen.Answered, Steps: []verdicts.Observation{*seen},
+	})
+}
+
+// of counts the answers with a verdict, and words the first.
+func (f *FlowEvidence) of(v verdicts.Verdict) (n int, first string) {
 	for _, a := range f.Answers {
-		if a.Verdict == verdicts.Passed {
+		if a.Verdict != v {
 			continue
 		}
 		if n == 0 {
@@ -79,11 +94,12 @@ func (f *FlowEvidence) answered() int {
 // verdict is passed if every answer is right. Requests without an answer are no
 // wrong answers; without a single one that was judged nothing is known.
 func (f *FlowEvidence) verdict() verdicts.Verdict {
-	n, _ := f.wrong()
+	wrong, _ := f.of(verdicts.Failed)
+	unknown, _ := f.of(verdicts.Invalid)
 	switch {
-	case n > 0:
+	case wrong > 0:
 		return verdicts.Failed
-	case f.answered() == f.Early || f.answered()+f.Unanswered != f.Sent:
+	case unknown > 0 || f.answered() == f.Early || f.answered()+f.Unanswered != f.Sent:
 		return verdicts.Invalid
 	}
 	return verdicts.Passed
@@ -91,7 +107,8 @@ func (f *FlowEvidence) verdict() verdicts.Verdict {
 
 // describe says it in one line.
 func (f *FlowEvidence) describe() string {
-	n, first := f.wrong()
+	n, first := f.of(verdicts.Failed)
+	unknown, why := f.of(verdicts.Invalid)
 	text := fmt.Sprintf("%s, %d wrong answers, %d without an answer", plural(f.Sent, "request"), n, f.Unanswered)
 	if f.Early > 0 {
 		text += fmt.Sprintf(", %d answered before the API server was ready (%d of them wrongly)", f.Early, f.EarlyWrong)
@@ -105,6 +122,9 @@ func (f *FlowEvidence) describe() string {
 	}
 	if first != "" {
 		text += "; the first wrong one: " + first
+	}
+	if unknown > 0 {
+		text += fmt.Sprintf("; %d that could not be judged, the first: %s", unknown, why)
 	}
 	return text
 }

@@ -105,6 +105,16 @@ type ObjectState struct {
 	Body string `json:"body"`
 }
 
+// Redacted is a copy without credentials, as it is stored: claims have to follow
+// from what a reader has.
+func (e *LegEvidence) Redacted() (*LegEvidence, error) {
+	clean := &LegEvidence{}
+	if err := redactInto(e, clean); err != nil {
+		return nil, fmt.Errorf("redacting the evidence of leg %s: %w", e.Cell, err)
+	}
+	return clean, nil
+}
+
 func legPath(cell string) string { return pathDir + "/" + cell + ".json" }
 
 // Constrained tells whether a verb is one of KEP-5284.
@@ -188,6 +198,8 @@ func (l *PathLeg) objects(first map[string]ObjectState, now []ObjectState) {
 	switch {
 	case len(changed) > 0:
 		l.claim(ClaimObjects, verdicts.Failed, plural(len(changed), "object")+" changed; the first: "+changed[0])
+	case len(now) == 0:
+		l.claim(ClaimObjects, verdicts.Invalid, "no object was read")
 	case compared == 0:
 		l.claim(ClaimObjects, verdicts.Passed, plural(len(now), "object")+" made and read")
 	default:

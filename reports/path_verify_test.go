@@ -16,6 +16,7 @@ func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *Conforma
 	t.Helper()
 	texts := testTexts(t)
 	r, evidence := pathOf3(t, texts)
+	r.Path.Evidence[1].Flow.Answers = []FlowAnswer{rightAnswer(t, texts, on(r.Path.Legs[1].Cell, evidence))}
 	if change != nil {
 		change(r.Path)
 	}
@@ -24,6 +25,41 @@ func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *Conforma
 		t.Fatal(err)
 	}
 	return r
+}
+
+// rightAnswer is one that the scenario's expectations hold for.
+func rightAnswer(t *testing.T, texts Texts, evidence []*verdicts.Evidence) FlowAnswer {
+	t.Helper()
+	for _, e := range evidence {
+		s, _ := texts.Set.Get(e.Scenario)
+		if len(e.Steps) == 1 && len(s.Steps) == 1 && JudgeAnswer(s, e.Cell, e.Suffix, &e.Steps[0]).Verdict == verdicts.Passed {
+			return FlowAnswer{Cell: e.Cell.Name, Scenario: s.ID, Suffix: e.Suffix, Verdict: verdicts.Passed, Count: 9, Example: &e.Steps[0]}
+		}
+	}
+	t.Fatal("no evidence has a single step that passes")
+	return FlowAnswer{}
+}
+
+// TestVerifyJudgesAnswersAgain has answers whose examples do not bear them out.
+func TestVerifyJudgesAnswersAgain(t *testing.T) {
+	for name, spoil := range map[string]func(a *FlowAnswer){
+		"an answer that says nothing": func(a *FlowAnswer) { a.Example = &verdicts.Observation{Step: a.Example.Step} },
+		"no example":                  func(a *FlowAnswer) { a.Example = nil },
+		"no scenario":                 func(a *FlowAnswer) { a.Scenario = "none" },
+		"no such cell":                func(a *FlowAnswer) { a.Cell = "none" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := writtenPath(t, dir, func(p *PathReport) { spoil(&p.Evidence[1].Flow.Answers[0]) })
+			v, err := Verify(dir, VerifyOptions{SuiteVersion: r.SuiteVersion})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.OK() {
+				t.Error("the report holds")
+			}
+		})
+	}
 }
 
 func TestVerifyPathHolds(t *testing.T) {

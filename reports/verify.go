@@ -220,8 +220,27 @@ func (v *verifier) recompute() {
 	v.Recomputed = &again
 }
 
+// checkLegs holds the legs to the cells and to the evidence: one for each.
+func (v *verifier) checkLegs() {
+	var of []string
+	if v.Report.Path != nil {
+		for _, leg := range v.Report.Path.Legs {
+			of = append(of, leg.Cell)
+		}
+		if !slices.EqualFunc(of, v.Report.Cells, func(leg string, c Cell) bool { return leg == c.Name }) {
+			v.differ("the legs of the path are not the cells of the report")
+		}
+	}
+	for _, name := range sortedKeys(v.files) {
+		if strings.HasPrefix(name, pathDir+"/") && !slices.ContainsFunc(of, func(leg string) bool { return legPath(leg) == name }) {
+			v.differ("%s: the report has no leg for this evidence", name)
+		}
+	}
+}
+
 // recomputePath reads what was seen on the legs of a path.
 func (v *verifier) recomputePath(again *ConformanceReport) {
+	v.checkLegs()
 	if v.Report.Path == nil {
 		return
 	}
@@ -237,9 +256,36 @@ func (v *verifier) recomputePath(again *ConformanceReport) {
 			v.differ("%s: is not the evidence of leg %s", legPath(leg.Cell), leg.Cell)
 			continue
 		}
+		v.rejudge(e)
 		path.Evidence = append(path.Evidence, e)
 	}
 	again.Path = &path
+}
+
+// rejudge judges the example of each kind of answer anew. The others of its kind
+// are only counted.
+func (v *verifier) rejudge(e *LegEvidence) {
+	if e.Flow == nil {
+		return
+	}
+	for i := range e.Flow.Answers {
+		a := &e.Flow.Answers[i]
+		s, known := v.set.Get(a.Scenario)
+		if !known || a.Example == nil {
+			if a.Verdict != verdicts.Invalid {
+				v.differ("%s: an answer on %s is %s, without a scenario or an example", legPath(e.Cell), a.Cell, a.Verdict)
+			}
+			continue
+		}
+		cell, _ := v.Report.cellNamed(a.Cell)
+		if cell == nil {
+			v.differ("%s: an answer is of the cell %s, which the report does not have", legPath(e.Cell), a.Cell)
+			continue
+		}
+		if again := JudgeAnswer(s, cell.Cell, a.Suffix, a.Example); again.Verdict != a.Verdict {
+			v.differ("%s: an answer to %s on %s was %s, the report says %s", legPath(e.Cell), a.Scenario, a.Cell, again.Verdict, a.Verdict)
+		}
+	}
 }
 
 // checkSelection holds a cell to its facts: what was run had to be, what was not

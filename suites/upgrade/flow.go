@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -101,8 +102,8 @@ func errorClass(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
 	}
-	text := err.Error()
-	return text[strings.LastIndex(text, ": ")+1:]
+	parts := strings.Split(err.Error(), ": ")
+	return parts[len(parts)-1]
 }
 
 // server is what one API server was, for attributing answers.
@@ -145,6 +146,7 @@ func (j judge) evidence(samples []sample) *reports.FlowEvidence {
 			f.Early++
 			if a := best(answers); a.Verdict != verdicts.Passed {
 				f.EarlyWrong++
+				what = "wrong, before the API server was ready"
 			}
 		default:
 			a := best(answers)
@@ -155,25 +157,32 @@ func (j judge) evidence(samples []sample) *reports.FlowEvidence {
 		}
 		expose(f, windows, what, s.seen.Sent)
 	}
+	if n := len(samples); n > 0 {
+		closeWindows(f, windows, samples[n-1].seen.Sent) // what lasted to the end
+	}
 	return f
 }
 
-// expose opens the window of what went wrong, or closes all of them.
+// expose opens the window of what went wrong, or, after a right answer, closes all
+// of them.
 func expose(f *reports.FlowEvidence, open map[string]*reports.Window, what string, at time.Time) {
 	if what == "" {
-		for _, name := range []string{"unanswered", "wrong"} {
-			if w := open[name]; w != nil {
-				w.Milliseconds = float64(at.Sub(w.Start).Microseconds()) / 1000
-				f.Windows = append(f.Windows, *w)
-				delete(open, name)
-			}
-		}
+		closeWindows(f, open, at)
 		return
 	}
 	if open[what] == nil {
 		open[what] = &reports.Window{What: what, Start: at}
 	}
 	open[what].Requests++
+}
+
+func closeWindows(f *reports.FlowEvidence, open map[string]*reports.Window, at time.Time) {
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		w := open[name]
+		w.Milliseconds = float64(at.Sub(w.Start).Microseconds()) / 1000
+		f.Windows = append(f.Windows, *w)
+	}
+	clear(open)
 }
 
 // answer judges an answer by each leg that may have given it.
@@ -220,12 +229,8 @@ func (j judge) judgeBy(leg *Leg, s sample) reports.FlowAnswer {
 		if item.Scenario.Setup != s.setup || !item.Runs {
 			continue
 		}
-		_, names := item.Scenario.Bind(j.suffix[s.setup])
-		result := verdicts.Judge(item.Scenario, &verdicts.Evidence{
-			Scenario: item.Scenario.ID, Digest: item.Scenario.Digest, Cell: leg.Target.Cell,
-			Capabilities: []scenarios.Capability{scenarios.Audit}, Suffix: j.suffix[s.setup], Names: names,
-			Started: s.seen.Sent, Ended: s.seen.Answered, Steps: []verdicts.Observation{s.seen},
-		})
+		a.Suffix = j.suffix[s.setup]
+		result := reports.JudgeAnswer(item.Scenario, leg.Target.Cell, a.Suffix, &s.seen)
 		a.Scenario, a.Verdict, a.Reason = item.Scenario.ID, result.Verdict, result.Reason
 		return a
 	}

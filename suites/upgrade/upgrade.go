@@ -269,7 +269,7 @@ func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
 			u.replay(ctx, run, leg, item.Scenario)
 		}
 	}
-	leg.Evidence = &reports.LegEvidence{Cell: leg.Target.Cell.Name, Verbs: t.Verbs(u.marks[leg.Server]), Neighbours: u.neighbours(leg), Flow: leg.flow}
+	evidence := &reports.LegEvidence{Cell: leg.Target.Cell.Name, Verbs: t.Verbs(u.marks[leg.Server]), Neighbours: u.neighbours(leg), Flow: leg.flow}
 	for _, name := range u.set.Setups() {
 		kept, ok := u.kept[name]
 		if !ok {
@@ -280,8 +280,11 @@ func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
 			return err
 		}
 		for _, o := range objects {
-			leg.Evidence.Objects = append(leg.Evidence.Objects, reports.ObjectState{Path: o.Path, Body: string(o.Body)})
+			evidence.Objects = append(evidence.Objects, reports.ObjectState{Path: o.Path, Body: string(o.Body)})
 		}
+	}
+	if leg.Evidence, err = evidence.Redacted(); err != nil {
+		return err
 	}
 	return ctx.Err()
 }

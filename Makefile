@@ -64,6 +64,15 @@ server-coverage: $(MUTANTS) ## count which statements of the API server's impers
 mutants: $(MUTANTS) ## run the suite against broken API servers (MUTANTSFLAGS="--sample 25 --seed 7" for a few)
 	$(MUTANTS) run $(MUTANTSFLAGS)
 
+# The seed of a sample is the number of commits: every commit tries others, and
+# the same ones whenever it is tried.
+SAMPLE ?= 20
+SEED   ?= $(or $(shell git rev-list --count HEAD 2>/dev/null),1)
+
+.PHONY: mutants-sample
+mutants-sample: $(MUTANTS) ## run the suite against some of the broken API servers (SAMPLE, SEED)
+	$(MUTANTS) run --sample $(SAMPLE) --seed $(SEED) --output _output/mutants-sample
+
 # `go tool` keeps the program it builds in Go's build cache.
 .PHONY: lint
 lint: ## check the code and its import rules (golangci-lint, pinned in ci/tools)

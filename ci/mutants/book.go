@@ -21,7 +21,8 @@ import (
 // resultsFile is the name of the results in the output folder.
 const resultsFile = "results.json"
 
-// argument says why a mutant is no change that a client can see.
+// argument says why a mutant is no change that a client can see, or why the suite
+// does not notice it.
 type argument struct {
 	// Key and Snippet are those of the mutant; both have to agree, so that an
 	// argument does not outlive the code it is about.
@@ -41,27 +42,36 @@ func addUnreachable(equivalent map[string]argument, arguments []coverage.Argumen
 	}
 }
 
-// loadEquivalent reads the reviewed arguments by the mutants' keys.
-func loadEquivalent(path string, mutants []mutate.Mutant) (map[string]argument, error) {
+// arguments are the reviewed ones, by the mutants' keys.
+type arguments struct {
+	// equivalent mutants are no change that a client can see.
+	equivalent map[string]argument
+	// gaps can be seen, but no scenario of the suite can be expected to look.
+	gaps map[string]argument
+}
+
+// loadArguments reads the reviewed arguments.
+func loadArguments(path string, mutants []mutate.Mutant) (arguments, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("the arguments for equivalent mutants: %w", err)
+		return arguments{}, fmt.Errorf("the arguments for equivalent mutants: %w", err)
 	}
 	var file struct {
 		Equivalent []argument `json:"equivalent"`
+		Gaps       []argument `json:"gaps"`
 	}
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return arguments{}, fmt.Errorf("%s: %w", path, err)
 	}
 	known := map[string]mutate.Mutant{}
 	for _, m := range mutants {
 		known[m.Key] = m
 	}
-	out := map[string]argument{}
+	out := arguments{equivalent: map[string]argument{}, gaps: map[string]argument{}}
+	seen := map[string]bool{}
 	var errs []error
-	for _, a := range file.Equivalent {
+	for i, a := range slices.Concat(file.Equivalent, file.Gaps) {
 		m, ok := known[a.Key]
-		_, twice := out[a.Key]
 		switch {
 		case !ok:
 			errs = append(errs, fmt.Errorf("%s: there is no mutant %s", path, a.Key))
@@ -69,10 +79,15 @@ func loadEquivalent(path string, mutants []mutate.Mutant) (map[string]argument, 
 			errs = append(errs, fmt.Errorf("%s: mutant %s changes %q, not %q", path, a.Key, m.Snippet, a.Snippet))
 		case strings.TrimSpace(a.Reason) == "":
 			errs = append(errs, fmt.Errorf("%s: mutant %s has no reason", path, a.Key))
-		case twice:
+		case seen[a.Key]:
 			errs = append(errs, fmt.Errorf("%s: mutant %s is there twice", path, a.Key))
 		}
-		out[a.Key] = a
+		seen[a.Key] = true
+		if i < len(file.Equivalent) {
+			out.equivalent[a.Key] = a
+		} else {
+			out.gaps[a.Key] = a
+		}
 	}
 	return out, errors.Join(errs...)
 }
@@ -87,12 +102,12 @@ type book struct {
 	Seconds float64           `json:"seconds"`
 	Results []campaign.Result `json:"results"`
 
-	sources    *program.Sources
-	equivalent map[string]argument
+	sources *program.Sources
+	arguments
 }
 
-func newBook(r local.Release, s *program.Sources, equivalent map[string]argument) *book {
-	return &book{Kubernetes: r.Version, Digest: s.Digest(), sources: s, equivalent: equivalent}
+func newBook(r local.Release, s *program.Sources, a arguments) *book {
+	return &book{Kubernetes: r.Version, Digest: s.Digest(), sources: s, arguments: a}
 }
 
 // resume takes over the caught mutants of an earlier run on the same release, as
@@ -130,12 +145,16 @@ func (b *book) caught(key string) bool {
 
 func (b *book) add(r campaign.Result) { b.Results = append(b.Results, r) }
 
-// complete adds the equivalent mutants that were not run, and sorts.
+// complete adds the equivalent mutants that were not run and the reasons, and
+// sorts.
 func (b *book) complete() {
 	seen := map[string]bool{}
 	for i := range b.Results {
 		seen[b.Results[i].Key] = true
 		b.Results[i].Reason = b.equivalent[b.Results[i].Key].Reason
+		if r := b.Results[i]; !r.Status.Caught() && r.Status != campaign.Equivalent {
+			b.Results[i].Reason = b.gaps[r.Key].Reason
+		}
 	}
 	for _, m := range b.sources.Mutants {
 		if a, ok := b.equivalent[m.Key]; ok && !seen[m.Key] {
@@ -181,11 +200,24 @@ func (b *book) score() float64 {
 	return float64(b.caughtCount()) / float64(all)
 }
 
-// contradictions are mutants that are argued to be equivalent and were caught.
+// contradictions are mutants that were caught, against what is argued.
 func (b *book) contradictions() []string {
 	var keys []string
 	for _, r := range b.Results {
-		if _, ok := b.equivalent[r.Key]; ok && r.Status.Caught() {
+		_, equivalent := b.equivalent[r.Key]
+		if _, gap := b.gaps[r.Key]; (equivalent || gap) && r.Status.Caught() {
+			keys = append(keys, r.Key)
+		}
+	}
+	return keys
+}
+
+// unexplained are mutants that were not caught, and nothing is argued about.
+func (b *book) unexplained() []string {
+	var keys []string
+	for _, r := range b.Results {
+		_, gap := b.gaps[r.Key]
+		if !gap && (r.Status == campaign.Survived || r.Status == campaign.Unreached) {
 			keys = append(keys, r.Key)
 		}
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +49,39 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestBuildFails wants one clear error, and exit code 3, where a kube-apiserver
+// cannot be built, and nothing left of the attempt.
+func TestBuildFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles packages of Kubernetes")
+	}
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, cache := t.TempDir(), t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = build ]; then echo 'x.go:1:1: undefined: y' >&2; exit 1; fi\nexec %q \"$@\"\n", goCommand)
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv(local.CacheVariable, cache)
+	for _, command := range []string{"run", "coverage"} {
+		var out, errs bytes.Buffer
+		if code := run([]string{command, "--folder", "."}, &out, &errs); code != exitInvalid {
+			t.Errorf("%s: exit code %d, want %d", command, code, exitInvalid)
+		}
+		if got := errs.String(); strings.Count(got, "error: ") != 1 || !strings.Contains(got, "undefined: y") {
+			t.Errorf("%s printed %q, want one error that says what does not compile", command, got)
+		}
+	}
+	for _, pattern := range []string{"modules/*-*-*", "bin/kube-apiserver-*[0-9a-f]"} {
+		if left, _ := filepath.Glob(filepath.Join(cache, pattern)); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
 // mutants are three of a function, at lines 10, 20 and 30.
 func mutants() []mutate.Mutant {
 	return []mutate.Mutant{
@@ -56,14 +91,15 @@ func mutants() []mutate.Mutant {
 	}
 }
 
-// TestLoadEquivalent refuses arguments that fit no mutant.
-func TestLoadEquivalent(t *testing.T) {
+// TestLoadArguments refuses arguments that fit no mutant.
+func TestLoadArguments(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"good":          {`{key: "a.go:f:call-removed:1", snippet: "x()", reason: why}`, ""},
 		"unknown":       {`{key: "a.go:f:call-removed:9", snippet: "x()", reason: why}`, "there is no mutant"},
 		"other snippet": {`{key: "a.go:f:call-removed:1", snippet: "y()", reason: why}`, `changes "x()", not "y()"`},
 		"no reason":     {`{key: "a.go:f:call-removed:1", snippet: "x()"}`, "has no reason"},
 		"unknown field": {`{key: "a.go:f:call-removed:1", why: "x"}`, "unknown field"},
+		"a gap too":     {"{key: \"a.go:f:call-removed:1\", snippet: \"x()\", reason: why}\ngaps:\n  - {key: \"a.go:f:call-removed:1\", snippet: \"x()\", reason: why}", "is there twice"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +107,7 @@ func TestLoadEquivalent(t *testing.T) {
 			if err := os.WriteFile(path, []byte("equivalent:\n  - "+test.text+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := loadEquivalent(path, mutants())
+			_, err := loadArguments(path, mutants())
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -84,10 +120,10 @@ func TestBook(t *testing.T) {
 	folder := t.TempDir()
 	all := mutants()
 	sources := &program.Sources{Mutants: all}
-	equivalent := map[string]argument{}
-	addUnreachable(equivalent, []coverage.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
-	first := newBook(local.Release{Version: "1.37.1"}, sources, equivalent)
-	first.add(campaign.Result{Mutant: all[0], Status: campaign.Killed, Scenario: "s/a", Cell: "on"})
+	argued := arguments{equivalent: map[string]argument{}, gaps: map[string]argument{all[1].Key: {Reason: "too far"}}}
+	addUnreachable(argued.equivalent, []coverage.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
+	first := newBook(local.Release{Version: "1.37.1"}, sources, argued)
+	first.add(campaign.Result{Mutant: all[0], Status: campaign.Killed, Scenario: "s/a", Cell: "on", Difference: "step 0: code: want 403, got 200"})
 	first.add(campaign.Result{Mutant: all[1], Status: campaign.Survived})
 	if err := first.write(folder); err != nil {
 		t.Fatal(err)
@@ -96,24 +132,32 @@ func TestBook(t *testing.T) {
 		t.Errorf("score %v, want 0.5: one of the two that are not equivalent", got)
 	}
 	page := first.markdown()
-	for _, want := range []string{"score 50.0 %", "| a.go:f:call-removed:1 | 10 | `x()` | left out | killed | s/a (on) |", "No client reaches it. never"} {
+	for _, want := range []string{"score 50.0 %", "| a.go:f:call-removed:1 | 10 | `x()` | left out | killed | s/a (on), step 0: code |", "No client reaches it. never",
+		"| `y()` | left out | survived | too far |", "| a.go | `f` | 3 | 1 | 0 | 0 | 1 | 1 |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	second := newBook(local.Release{Version: "1.37.1"}, sources, equivalent)
+	second := newBook(local.Release{Version: "1.37.1"}, sources, argued)
 	if err := second.resume(folder); err != nil {
 		t.Fatal(err)
 	}
 	if !second.caught(all[0].Key) || second.caught(all[1].Key) {
 		t.Error("resuming has to keep what was caught, and nothing else")
 	}
-	other := newBook(local.Release{Version: "1.38.0"}, sources, equivalent)
+	other := newBook(local.Release{Version: "1.38.0"}, sources, argued)
 	if err := other.resume(folder); err == nil {
 		t.Error("the results of another release were resumed")
+	}
+	if got := first.unexplained(); len(got) != 0 {
+		t.Errorf("unexplained %v, want none: the survivor is a known gap", got)
 	}
 	second.add(campaign.Result{Mutant: all[2], Status: campaign.Killed})
 	if got := second.contradictions(); len(got) != 1 {
 		t.Errorf("contradictions %v, want the equivalent mutant that was caught", got)
+	}
+	second.add(campaign.Result{Mutant: all[1], Status: campaign.Killed})
+	if got := second.contradictions(); len(got) != 2 {
+		t.Errorf("contradictions %v, want the known gap that was caught too", got)
 	}
 }

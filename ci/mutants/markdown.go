@@ -50,15 +50,18 @@ func (b *book) markdown() string {
 `+"`%s`"+` of Kubernetes %s,
 compiles them into one kube-apiserver, checks that with none of them chosen it passes the whole
 suite, and runs the suite against each of them, over the wire. A mutant is done with at its first
-kill, and only scenarios that come by the change are run.
+kill, and only scenarios that come by the change are run. The score is the share of the mutants that
+are not equivalent and were killed, noticed or refused.
 
 **%s.**
 
-- killed: a scenario failed, and failed again in its control run.
-- noticed: a scenario could not be judged, twice. The API server's own counts and the recorder's
-  disagree, a handler panicked, or an audit event is missing.
+- killed: a scenario failed, three times in a row; and where the server is not the mutant from its
+  start, passed on the same server without it.
+- noticed: a scenario could not be judged, three times. The API server's own counts and the recorder's
+  disagree, a handler panicked, or an audit event is missing. A run of the suite ends as invalid then.
 - refused: the API server did not start, or the witness found it to be another one.
 - survived: every scenario that comes by the change passed. Those are gaps of the suite.
+- not come by: no scenario comes by the change.
 - equivalent: argued, one by one, to be no change that a client can see
   ([ci/mutants/equivalent.yaml](../ci/mutants/equivalent.yaml)), or within statements that no client
   reaches ([ci/mutants/unreachable.yaml](../ci/mutants/unreachable.yaml)).
@@ -67,30 +70,38 @@ Left alone are the functions %s, which only unit tests call; texts in lines of t
 the fields %s of metrics, which only describe them.
 
 `, program.Package, b.Kubernetes, b.summary(), quoted(program.OnlyTests()), quoted(program.Descriptions()))
-	b.byOperator(&out)
+	out.WriteString("## By function\n\n")
+	b.table(&out, "file | function", func(r campaign.Result) string { return r.File + " | `" + r.Function + "`" }, sourceOrder)
+	out.WriteString("\n## By kind of change\n\n")
+	b.table(&out, "operator | ", func(r campaign.Result) string { return r.Operator + " | " + cell(operators[r.Operator]) }, slices.Sort)
 	b.list(&out, "Not caught", campaign.Survived, campaign.Unreached)
 	b.list(&out, "Equivalent", campaign.Equivalent)
 	b.list(&out, "Caught", campaign.Killed, campaign.Noticed, campaign.Refused)
 	return out.String()
 }
 
-// byOperator is the table of counts by the kind of change.
-func (b *book) byOperator(out *strings.Builder) {
+// sourceOrder leaves rows in the order of the results, which is that of the
+// source.
+func sourceOrder([]string) {}
+
+// table counts the results by what row says of each; order sorts the rows.
+func (b *book) table(out *strings.Builder, head string, row func(campaign.Result) string, order func([]string)) {
 	rows := map[string]*book{}
 	var names []string
 	for _, r := range b.Results {
-		if rows[r.Operator] == nil {
-			rows[r.Operator] = &book{}
-			names = append(names, r.Operator)
+		name := row(r)
+		if rows[name] == nil {
+			rows[name] = &book{}
+			names = append(names, name)
 		}
-		rows[r.Operator].add(r)
+		rows[name].add(r)
 	}
-	slices.Sort(names)
-	out.WriteString("| operator | | mutants | caught | not caught | equivalent |\n|---|---|---:|---:|---:|---:|\n")
+	order(names)
+	fmt.Fprintf(out, "| %s | mutants | killed | noticed | refused | not caught | equivalent |\n|---|---|---:|---:|---:|---:|---:|---:|\n", head)
 	for _, name := range names {
-		row := rows[name]
-		fmt.Fprintf(out, "| %s | %s | %d | %d | %d | %d |\n", name, operators[name], len(row.Results), row.caughtCount(),
-			row.count(campaign.Survived, campaign.Unreached), row.count(campaign.Equivalent))
+		in := rows[name]
+		fmt.Fprintf(out, "| %s | %d | %d | %d | %d | %d | %d |\n", name, len(in.Results), in.count(campaign.Killed), in.count(campaign.Noticed),
+			in.count(campaign.Refused), in.count(campaign.Survived, campaign.Unreached), in.count(campaign.Equivalent))
 	}
 }
 
@@ -102,7 +113,7 @@ func (b *book) list(out *strings.Builder, title string, statuses ...campaign.Sta
 		return
 	}
 	last := "by"
-	if statuses[0] == campaign.Equivalent {
+	if !statuses[0].Caught() {
 		last = "why"
 	}
 	fmt.Fprintf(out, "| mutant | line | source | change | status | %s |\n|---|---:|---|---|---|---|\n", last)
@@ -111,9 +122,19 @@ func (b *book) list(out *strings.Builder, title string, statuses ...campaign.Sta
 			continue
 		}
 		note := r.Reason
-		if r.Scenario != "" {
-			note = fmt.Sprintf("%s (%s)", r.Scenario, r.Cell)
+		if r.Status.Caught() {
+			note = caughtBy(r)
 		}
 		fmt.Fprintf(out, "| %s | %d | `%s` | %s | %s | %s |\n", r.Key, r.Line, cell(strings.ReplaceAll(r.Snippet, "`", "'")), cell(r.Change), r.Status, cell(note))
 	}
+}
+
+// caughtBy names scenario and cell, and for a kill the first difference, without
+// its values: names are others in every run.
+func caughtBy(r campaign.Result) string {
+	by := fmt.Sprintf("%s (%s)", r.Scenario, r.Cell)
+	if field, _, ok := strings.Cut(r.Difference, ": want "); ok && r.Status == campaign.Killed {
+		by += ", " + field
+	}
+	return by
 }

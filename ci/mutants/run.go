@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,8 +47,9 @@ them into one kube-apiserver, check that with none of them chosen it passes the
 whole suite, and run the suite against each. A mutant is done with at the first
 scenario that catches it.
 
-Exit codes: 0 the score is reached; 1 it is not, or an equivalent mutant was
-caught; 2 bad usage or input; 3 the environment broke.`,
+Exit codes: 0 the score is reached, or all of a sample were caught; 1 not so, or
+a mutant was caught that is argued to be equivalent or a known gap; 2 bad usage or
+input; 3 the environment broke.`,
 		Example: `  mutants run                                  # all; writes docs/mutants.md
   mutants run --sample 25 --seed 7             # 25 of them, always the same
   mutants run --only '^cache.go:' --workers 1  # those of one file`,
@@ -62,7 +64,7 @@ caught; 2 bad usage or input; 3 the environment broke.`,
 	fl.StringVar(&f.only, "only", "", "only mutants whose key matches this regular expression")
 	fl.IntVar(&f.sample, "sample", 0, "only so many mutants, chosen by --seed")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the sample")
-	fl.IntVar(&f.workers, "workers", 3, "control planes side by side")
+	fl.IntVar(&f.workers, "workers", 4, "control planes side by side")
 	fl.BoolVar(&f.resume, "resume", false, "keep what results.json says was caught, and run the rest")
 	fl.BoolVar(&f.equivalents, "equivalents", false, "run the mutants that are argued to be equivalent too")
 	return c
@@ -108,11 +110,11 @@ func (f *runFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	equivalent, err := f.arguments(sources)
+	argued, err := f.arguments(sources)
 	if err != nil {
 		return err
 	}
-	book := newBook(release, sources, equivalent)
+	book := newBook(release, sources, argued)
 	if f.resume {
 		if err := book.resume(f.output); err != nil {
 			return err
@@ -123,7 +125,7 @@ func (f *runFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	say(fmt.Sprintf("%d mutants are compiled in, %d of them argued to be equivalent; %d to run", len(sources.Mutants), len(equivalent), len(mutants)))
+	say(fmt.Sprintf("%d mutants are compiled in, %d of them argued to be equivalent; %d to run", len(sources.Mutants), len(argued.equivalent), len(mutants)))
 	run := &campaign.Campaign{Sources: sources, Program: path, Plan: plan, Seed: rand.Int64N(1_000_000), Workers: f.workers, Progress: say}
 	if err := run.Measure(c.Context()); err != nil {
 		return invalid(err)
@@ -134,18 +136,18 @@ func (f *runFlags) run(c *cobra.Command) error {
 	return f.finish(c, book, whole && err == nil, err)
 }
 
-// arguments are those for equivalent mutants, and for unreachable statements.
-func (f *runFlags) arguments(s *program.Sources) (map[string]argument, error) {
-	equivalent, err := loadEquivalent(filepath.Join(f.folder, "equivalent.yaml"), s.Mutants)
+// arguments are the reviewed ones, those for unreachable statements included.
+func (f *runFlags) arguments(s *program.Sources) (arguments, error) {
+	argued, err := loadArguments(filepath.Join(f.folder, "equivalent.yaml"), s.Mutants)
 	if err != nil {
-		return nil, err
+		return argued, err
 	}
 	unreachable, err := coverage.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), s.FileSet, s.Files)
 	if err != nil {
-		return nil, err
+		return argued, err
 	}
-	addUnreachable(equivalent, unreachable, s.Mutants)
-	return equivalent, nil
+	addUnreachable(argued.equivalent, unreachable, s.Mutants)
+	return argued, nil
 }
 
 // saveEvery is after how many mutants the results are written, so that even a
@@ -189,9 +191,12 @@ func (f *runFlags) finish(c *cobra.Command, book *book, whole bool, err error) e
 	_, _ = fmt.Fprintln(out, book.summary())
 	_, _ = fmt.Fprintf(out, "results: %s\n", filepath.Join(f.output, resultsFile))
 	if wrong := book.contradictions(); len(wrong) > 0 {
-		return failed(fmt.Errorf("argued to be equivalent, but caught: %v", wrong))
+		return failed(fmt.Errorf("argued not to be caught, but caught: %s", strings.Join(wrong, " ")))
 	}
-	if score := book.score(); score < wantedScore {
+	if left := book.unexplained(); f.sample > 0 && len(left) > 0 {
+		return failed(fmt.Errorf("not caught: %s", strings.Join(left, " ")))
+	}
+	if score := book.score(); f.sample == 0 && score < wantedScore {
 		return failed(fmt.Errorf("%.1f %% of the mutants were caught; %.0f %% are wanted", 100*score, 100*wantedScore))
 	}
 	return nil
@@ -226,11 +231,15 @@ func newest() local.Release {
 }
 
 // choose takes the mutants to run, in the order of the source, so that a
-// function's mutants learn from each other.
+// function's mutants learn from each other. Known gaps are not in a sample: they
+// are run by every scenario, to no end.
 func (f *runFlags) choose(all []mutate.Mutant, only *regexp.Regexp, book *book) []mutate.Mutant {
 	var chosen []mutate.Mutant
 	for _, m := range all {
 		_, equivalent := book.equivalent[m.Key]
+		if _, gap := book.gaps[m.Key]; gap && f.sample > 0 {
+			continue
+		}
 		if only.MatchString(m.Key) && (!equivalent || f.equivalents) && !book.caught(m.Key) {
 			chosen = append(chosen, m)
 		}

@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,18 +40,33 @@ type Campaign struct {
 func (c *Campaign) Measure(ctx context.Context) error {
 	c.killers = newKillers()
 	begin := time.Now()
-	for _, plan := range c.Plan {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	cells := make([]*CellBaseline, len(c.Plan))
+	places := make(chan struct{}, c.Workers)
+	var wg sync.WaitGroup
+	for i, plan := range c.Plan {
 		if plan.Count(session.Run) == 0 {
 			continue
 		}
-		base, err := c.measure(ctx, plan)
-		if err != nil {
-			return fmt.Errorf("%s: %w", plan.Target.Cell.Name, err)
-		}
-		c.baseline.Cells = append(c.baseline.Cells, base)
-		c.say("%s: the unmutated program passes %d scenarios, which come by %d mutants",
-			plan.Target.Cell.Name, len(base.All), len(base.reached))
+		wg.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			base, err := c.measure(ctx, plan)
+			if err != nil {
+				cancel(fmt.Errorf("%s: %w", plan.Target.Cell.Name, err))
+				return
+			}
+			cells[i] = base
+			c.say("%s: the unmutated program passes %d scenarios, which come by %d mutants",
+				plan.Target.Cell.Name, len(base.All), len(base.reached))
+		})
 	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	c.baseline.Cells = slices.DeleteFunc(cells, func(b *CellBaseline) bool { return b == nil })
 	c.say("measured in %.0f s", time.Since(begin).Seconds())
 	return nil
 }

@@ -108,8 +108,12 @@ func TestSharedFile(t *testing.T) {
 	if again, err := s.take(); err != nil || len(again) != 0 {
 		t.Errorf("after taking them, reached %v, %v", again, err)
 	}
-	data, err := os.ReadFile(s.file.Name())
+	data, err := os.ReadFile(s.path)
 	if err != nil || data[0] != 4 {
 		t.Errorf("file %v, %v: want mutant 4", data, err)
+	}
+	s.close()
+	if _, err := os.Stat(s.file.Name()); !os.IsNotExist(err) {
+		t.Errorf("the file is left behind: %v", err)
 	}
 }

@@ -12,10 +12,11 @@ import (
 type Status string
 
 const (
-	// Killed: a scenario failed, and failed again in its control run.
+	// Killed: a scenario failed, every time it was run.
 	Killed Status = "killed"
-	// Noticed: a scenario could not be judged, twice: the recorder and the API
-	// server's own counts disagree, an audit event is missing, an answer broke off.
+	// Noticed: a scenario could not be judged, any time it was run: the recorder and
+	// the API server's own counts disagree, an audit event is missing, an answer
+	// broke off.
 	Noticed Status = "noticed"
 	// Refused: the API server did not start, or the witness found it to be another
 	// one than was asked for.
@@ -42,8 +43,7 @@ type Result struct {
 	Difference string `json:"difference,omitempty"`
 	// Blame is the blame of the failure.
 	Blame string `json:"blame,omitempty"`
-	// Unsteady are scenarios that failed once and passed in their control run.
-	// They do not count.
+	// Unsteady are scenarios that did not pass, and then did. They do not count.
 	Unsteady []string `json:"unsteady,omitempty"`
 	// Tried is the number of scenarios that were run.
 	Tried int `json:"tried"`

@@ -12,7 +12,8 @@ import (
 // be, and notes the mutants it comes by.
 type sharedFile struct {
 	file *os.File
-	size int // of the notes
+	path string // by which the program opens it
+	size int    // of the notes
 }
 
 // newSharedFile makes the file for mutants 1 to n, with mutant chosen.
@@ -21,7 +22,16 @@ func newSharedFile(n, chosen int) (*sharedFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sharedFile{file: f, size: n + 1}
+	s := &sharedFile{file: f, path: f.Name(), size: n + 1}
+	// Where programs can open each other's files, it needs no name: so nothing is
+	// left of it, even if this program is killed.
+	if open := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()); isFile(open) {
+		s.path = open
+		if err := os.Remove(f.Name()); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
 	if err := f.Truncate(int64(mutate.SharedHeader + s.size)); err != nil {
 		s.close()
 		return nil, err
@@ -62,5 +72,12 @@ func (s *sharedFile) take() ([]int, error) {
 
 func (s *sharedFile) close() {
 	_ = s.file.Close()
-	_ = os.Remove(s.file.Name())
+	if s.path == s.file.Name() {
+		_ = os.Remove(s.path)
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }

@@ -13,19 +13,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
+
+// standard imports the standard library. It is read from its source, which takes
+// seconds, so all tests share one.
+var standard = sync.OnceValues(func() (*token.FileSet, types.Importer) {
+	fset := token.NewFileSet()
+	return fset, importer.ForCompiler(fset, "source", nil)
+})
 
 // derive derives the mutants of one file that imports the standard library only.
 func derive(t *testing.T, text string, o Options) ([]Mutant, string) {
 	t.Helper()
-	fset := token.NewFileSet()
+	fset, imports := standard()
 	tree, err := parser.ParseFile(fset, "a.go", text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
-	config := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	config := types.Config{Importer: imports}
 	pkg, err := config.Check("a", fset, []*ast.File{tree}, info)
 	if err != nil {
 		t.Fatal(err)

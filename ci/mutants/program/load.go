@@ -64,6 +64,11 @@ func Load(ctx context.Context, run Go) (*Sources, error) {
 	if err != nil {
 		return nil, err
 	}
+	return derive(listed)
+}
+
+// derive is Load from what the go command said of the packages.
+func derive(listed map[string]listedPackage) (*Sources, error) {
 	fset := token.NewFileSet()
 	var sources []mutate.Source
 	for _, path := range []string{Package, Package + "/metrics"} {

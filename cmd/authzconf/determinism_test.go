@@ -105,6 +105,8 @@ var madeUp = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uuid>"},
 	{regexp.MustCompile(`(resourceVersion\\?":\s*\\?")\d+`), "$1<version>"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "<address>"},
+	// the sums of duration histograms
+	{regexp.MustCompile(`("seconds": )[0-9.e-]+`), "$1<duration>"},
 }
 
 func normalised(data []byte) []byte {

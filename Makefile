@@ -2,6 +2,8 @@
 # user's cache directory, so that the next clone finds it.
 
 KUBERNETES ?= 1.37
+# The minor before it, for skew and upgrades.
+PREVIOUS   ?= 1.36
 REPORT_DIR ?= _output/report
 FUZZTIME   ?= 10s
 
@@ -24,6 +26,11 @@ conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR
 verify: build ## recompute the verdicts of the report from its evidence
 	$(AUTHZCONF) verify $(REPORT_DIR)
 
+.PHONY: upgrade
+upgrade: build ## upgrade, downgrade, upgrade: every permission on every leg (PREVIOUS, KUBERNETES)
+	$(AUTHZCONF) upgrade --path $(PREVIOUS),$(KUBERNETES),$(PREVIOUS)-gate,$(KUBERNETES) --report-dir _output/upgrade
+	$(AUTHZCONF) verify _output/upgrade
+
 .PHONY: control-planes
 control-planes: build ## build etcd and the kube-apiserver of every version into the cache
 	$(AUTHZCONF) control-planes
@@ -35,7 +42,7 @@ build: ## build _output/authzconf
 # The tests start real control planes. They are built here, where one sees it.
 .PHONY: test
 test: build ## vet, and run all tests, those against real programs too
-	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
+	$(AUTHZCONF) control-planes --kubernetes $(PREVIOUS),$(KUBERNETES)
 	go vet ./...
 	go test $(RACE) -timeout 30m $(TESTFLAGS) ./...
 

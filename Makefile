@@ -80,6 +80,11 @@ SEED   ?= $(or $(shell git rev-list --count HEAD 2>/dev/null),1)
 mutants-sample: $(MUTANTS) ## run the suite against some of the broken API servers (SAMPLE, SEED)
 	$(MUTANTS) run --sample $(SAMPLE) --seed $(SEED) --output _output/mutants-sample
 
+.PHONY: kind-node-image
+kind-node-image: ## build the kind node image of KUBERNETES without a container registry (Debian, root)
+	ci/kind-node/install
+	ci/kind-node/build $(KUBERNETES)
+
 # `go tool` keeps the program it builds in Go's build cache.
 .PHONY: lint
 lint: ## check the code and its import rules (golangci-lint, pinned in ci/tools)

@@ -1,0 +1,24 @@
+// Command coredns is CoreDNS with the plugins that the Corefile of kubeadm names, and no others: all of
+// them together would compile the client libraries of every large cloud.
+package main
+
+import (
+	_ "github.com/coredns/coredns/plugin/cache"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/log"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
+	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
+
+	"github.com/coredns/coredns/coremain"
+)
+
+// The order in which plugins see a request is fixed in dnsserver.Directives, whichever are compiled in.
+func main() {
+	coremain.Run()
+}

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"runtime"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -82,30 +84,45 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	return files, clean, nil
 }
 
-// addEvidence renders evidence, redacted, and returns it as it is stored.
+// addEvidence renders evidence, redacted, on all processors, and returns it as it
+// is stored.
 func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*verdicts.Evidence, error) {
-	var kept []*verdicts.Evidence
-	for _, e := range evidence {
+	kept, rendered := make([]*verdicts.Evidence, len(evidence)), make([][]byte, len(evidence))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, e := range evidence {
+		group.Go(func() (err error) {
+			kept[i], rendered[i], err = renderEvidence(e)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i, e := range evidence {
 		name := evidencePath(e.Cell.Name, e.Scenario)
 		if _, ok := files[name]; ok {
 			return nil, fmt.Errorf("there are two pieces of evidence of %s on %s", e.Scenario, e.Cell.Name)
 		}
-		clean, err := RedactEvidence(e)
-		if err != nil {
-			return nil, fmt.Errorf("redacting the evidence of %s on %s: %w", e.Scenario, e.Cell.Name, err)
-		}
-		raw, err := encodeJSON(clean)
-		if err != nil {
-			return nil, err
-		}
-		var b bytes.Buffer
-		if err := json.Indent(&b, raw, "", "  "); err != nil {
-			return nil, err
-		}
-		files[name] = b.Bytes()
-		kept = append(kept, clean)
+		files[name] = rendered[i]
 	}
 	return kept, nil
+}
+
+func renderEvidence(e *verdicts.Evidence) (*verdicts.Evidence, []byte, error) {
+	clean, err := RedactEvidence(e)
+	if err != nil {
+		return nil, nil, fmt.Errorf("redacting the evidence of %s on %s: %w", e.Scenario, e.Cell.Name, err)
+	}
+	raw, err := encodeJSON(clean)
+	if err != nil {
+		return nil, nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return nil, nil, err
+	}
+	return clean, b.Bytes(), nil
 }
 
 // addLegs renders what was seen on the legs of a path, redacted.

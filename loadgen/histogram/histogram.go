@@ -1,0 +1,203 @@
+// Package histogram counts durations in buckets of one fixed log-linear layout.
+// All histograms have the same buckets and hold integers only, so histograms of
+// shards merge to exactly what one process would have counted, in any order.
+package histogram
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+const (
+	// subBits fixes the width of buckets: below 2^subBits ns they are 1 ns wide, and
+	// above every power of two is cut into 2^subBits equal parts. A bucket is thus
+	// narrower than 1/128 of its values, and its middle within 0.4 % of each.
+	subBits = 7
+	sub     = 1 << subBits
+	// topBits is where the layout ends: values of 2^topBits ns (some 73 min) and more
+	// are counted in the last bucket.
+	topBits = 42
+	// Buckets is the number of buckets.
+	Buckets = (topBits - subBits + 1) * sub
+)
+
+// Histogram counts durations. The zero value is empty and ready. It is not safe
+// for several goroutines: each has its own, merged later.
+type Histogram struct {
+	counts []int64
+	count  int64
+	sum    int64 // ns, exact
+	min    int64
+	max    int64
+}
+
+// index is the bucket of a value in ns.
+func index(v int64) int {
+	switch {
+	case v < sub:
+		return int(max(v, 0))
+	case v >= 1<<topBits:
+		return Buckets - 1
+	}
+	shift := bits.Len64(uint64(v)) - subBits - 1
+	return shift*sub + int(v>>shift)
+}
+
+// Bounds are the smallest value of a bucket and the smallest of the next.
+func Bounds(bucket int) (from, to time.Duration) {
+	if bucket < sub {
+		return time.Duration(bucket), time.Duration(bucket + 1)
+	}
+	shift := bucket/sub - 1
+	low := int64(bucket-shift*sub) << shift
+	return time.Duration(low), time.Duration(low + 1<<shift)
+}
+
+// Record counts a duration. A negative one counts as 0.
+func (h *Histogram) Record(d time.Duration) { h.RecordN(d, 1) }
+
+// RecordN counts a duration n times.
+func (h *Histogram) RecordN(d time.Duration, n int64) {
+	if n <= 0 {
+		return
+	}
+	v := max(int64(d), 0)
+	if h.counts == nil {
+		h.counts = make([]int64, Buckets)
+	}
+	h.counts[index(v)] += n
+	if h.count == 0 {
+		h.min, h.max = v, v
+	}
+	h.min, h.max = min(h.min, v), max(h.max, v)
+	h.count += n
+	h.sum += v * n
+}
+
+// Merge adds everything that other has counted.
+func (h *Histogram) Merge(other *Histogram) {
+	if other.count == 0 {
+		return
+	}
+	if h.counts == nil {
+		h.counts = make([]int64, Buckets)
+	}
+	for i, n := range other.counts {
+		h.counts[i] += n
+	}
+	if h.count == 0 {
+		h.min, h.max = other.min, other.max
+	}
+	h.min, h.max = min(h.min, other.min), max(h.max, other.max)
+	h.count += other.count
+	h.sum += other.sum
+}
+
+// Count is the number of durations.
+func (h *Histogram) Count() int64 { return h.count }
+
+// Sum is their exact sum.
+func (h *Histogram) Sum() time.Duration { return time.Duration(h.sum) }
+
+// Min and Max are exact; 0 if nothing was counted.
+func (h *Histogram) Min() time.Duration { return time.Duration(h.min) }
+
+// Max is the longest duration.
+func (h *Histogram) Max() time.Duration { return time.Duration(h.max) }
+
+// Mean is exact but for the rounding to a nanosecond; 0 if nothing was counted.
+func (h *Histogram) Mean() time.Duration {
+	if h.count == 0 {
+		return 0
+	}
+	return time.Duration(h.sum / h.count)
+}
+
+// Quantile is the smallest value that at least a part q (0 to 1) of the durations
+// does not exceed, to within half a bucket; 0 if nothing was counted.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	if h.count == 0 {
+		return 0
+	}
+	rank := int64(q * float64(h.count))
+	if float64(rank) < q*float64(h.count) {
+		rank++
+	}
+	return h.Rank(min(max(rank, 1), h.count))
+}
+
+// Rank is the k-th shortest duration (1 is the shortest), to within half a bucket.
+func (h *Histogram) Rank(k int64) time.Duration {
+	if k <= 1 {
+		return h.Min()
+	}
+	if k >= h.count {
+		return h.Max()
+	}
+	var seen int64
+	for i, n := range h.counts {
+		if seen += n; seen >= k {
+			from, to := Bounds(i)
+			middle := int64(from+to-1) / 2
+			return time.Duration(min(max(middle, h.min), h.max))
+		}
+	}
+	return h.Max()
+}
+
+// Each calls f for every bucket that is not empty, shortest first.
+func (h *Histogram) Each(f func(bucket int, count int64)) {
+	for i, n := range h.counts {
+		if n > 0 {
+			f(i, n)
+		}
+	}
+}
+
+// encoded is the form in files. Buckets that are empty are left out.
+type encoded struct {
+	Layout string     `json:"layout"`
+	Sum    int64      `json:"sumNanoseconds"`
+	Min    int64      `json:"minNanoseconds"`
+	Max    int64      `json:"maxNanoseconds"`
+	Counts [][2]int64 `json:"counts"` // bucket, count
+}
+
+// layout names the buckets, so that files of another layout are not merged.
+const layout = "log-linear-7-42"
+
+// MarshalJSON implements json.Marshaler.
+func (h Histogram) MarshalJSON() ([]byte, error) {
+	e := encoded{Layout: layout, Sum: h.sum, Min: h.min, Max: h.max, Counts: [][2]int64{}}
+	h.Each(func(bucket int, count int64) { e.Counts = append(e.Counts, [2]int64{int64(bucket), count}) })
+	return json.Marshal(e)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It refuses another layout, and counts
+// that cannot be.
+func (h *Histogram) UnmarshalJSON(data []byte) error {
+	var e encoded
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	if e.Layout != layout {
+		return fmt.Errorf("histogram layout %q, expected %q", e.Layout, layout)
+	}
+	*h = Histogram{}
+	for i, c := range e.Counts {
+		if c[0] < 0 || c[0] >= Buckets || c[1] < 1 || i > 0 && c[0] <= e.Counts[i-1][0] {
+			return fmt.Errorf("histogram: bucket %d with count %d, expected ascending buckets below %d with positive counts", c[0], c[1], Buckets)
+		}
+		if h.counts == nil {
+			h.counts = make([]int64, Buckets)
+		}
+		h.counts[c[0]] = c[1]
+		h.count += c[1]
+	}
+	if h.count > 0 {
+		h.sum, h.min, h.max = e.Sum, e.Min, e.Max
+	}
+	return nil
+}

@@ -10,6 +10,7 @@ names=() # of the steps
 codes=() # their exit codes
 child=
 interrupted=
+signals=0
 
 authzconf() { exec "$AUTHZCONF" "$@"; } # step runs it in a process of its own
 
@@ -38,21 +39,22 @@ begin() {
 # removes its control planes and writes what it has. No further step is begun.
 interrupt() {
   interrupted=yes
+  signals=$((signals + 1))
   [[ -z $child ]] || kill -TERM "$child" 2>/dev/null || true
 }
 
 # step NAME COMMAND...: run a command and keep its exit code.
 step() {
-  local name=$1 code=0
+  local name=$1 code=0 before
   shift
   [[ -z $interrupted ]] || return 0
   printf '\n== %s: %s (%d s so far)\n' "$name" "$*" "$SECONDS" >&2
   "$@" &
   child=$!
-  while :; do # a signal ends wait, not the child
-    code=0
+  while :; do # a signal ends wait, not the child; the child may have ended since then
+    before=$signals code=0
     wait "$child" || code=$?
-    kill -0 "$child" 2>/dev/null || break
+    ((signals > before)) || break
   done
   child=
   names+=("$name")

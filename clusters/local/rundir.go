@@ -27,8 +27,9 @@ type runDir struct {
 	keep bool
 }
 
-// stateRoot is the folder that holds the folders of all runs.
-func stateRoot() (string, error) {
+// StateRoot is the folder that holds the folders of all runs: what StateVariable names, or
+// authzconf/run in the user's cache folder.
+func StateRoot() (string, error) {
 	if root := os.Getenv(StateVariable); root != "" {
 		return filepath.Abs(root)
 	}
@@ -42,7 +43,7 @@ func stateRoot() (string, error) {
 // newRunDir makes and locks the folder of a run: the one asked for, which has to be empty, or a
 // new one under the state root. Leftovers of killed runs under the state root are removed.
 func newRunDir(ctx context.Context, asked, name string, keep bool) (*runDir, error) {
-	root, err := stateRoot()
+	root, err := StateRoot()
 	if err != nil {
 		return nil, err
 	}

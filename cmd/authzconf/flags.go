@@ -12,12 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites"
 	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/suites/target"
 )
 
 // selectionFlags choose scenarios; run and list share them.
@@ -101,6 +103,7 @@ func pattern(flag, text string) (*regexp.Regexp, error) {
 type matrixFlags struct {
 	matrix matrix.Matrix
 	gates  map[string]string
+	images []string
 }
 
 func (f *matrixFlags) register(c *cobra.Command, gate string) {
@@ -114,12 +117,16 @@ func (f *matrixFlags) register(c *cobra.Command, gate string) {
 // registerCommon adds what says nothing about which cells there are.
 func (f *matrixFlags) registerCommon(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: local (etcd and kube-apiserver as child processes)")
+	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: local (etcd and kube-apiserver as child processes) or kind (two nodes, in containers)")
+	fl.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
 	fl.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
-	fl.BoolVar(&f.matrix.Keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards")
+	fl.BoolVar(&f.matrix.Keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
 }
 
 func (f *matrixFlags) resolve() (matrix.Matrix, error) {
+	if err := f.resolveImages(); err != nil {
+		return f.matrix, err
+	}
 	f.matrix.FeatureGates = map[string]bool{}
 	for name, value := range f.gates {
 		switch value {
@@ -132,4 +139,33 @@ func (f *matrixFlags) resolve() (matrix.Matrix, error) {
 		}
 	}
 	return f.matrix, nil
+}
+
+// resolveImages reads --kind-node-image: an image for every version, or one by
+// minor.
+func (f *matrixFlags) resolveImages() error {
+	f.matrix.NodeImages = map[string]string{}
+	if len(f.images) > 0 && f.matrix.Provider != target.Kind {
+		return fmt.Errorf("--kind-node-image is for --provider %s", target.Kind)
+	}
+	for _, text := range f.images {
+		minor, image, found := strings.Cut(text, "=")
+		switch {
+		case found && slices.Contains(matrix.Minors(), minor) && image != "":
+			f.matrix.NodeImages[minor] = image
+		case found:
+			return fmt.Errorf("--kind-node-image %s: expected IMAGE or MINOR=IMAGE, with a minor of %s", text, matrix.Known())
+		case len(f.images) > 1 || len(f.matrix.Kubernetes) > 1:
+			return fmt.Errorf("--kind-node-image %s: with several versions it is MINOR=IMAGE", text)
+		default:
+			for _, asked := range f.matrix.Kubernetes {
+				release, err := local.ParseRelease(asked)
+				if err != nil {
+					return err
+				}
+				f.matrix.NodeImages[release.Minor] = text
+			}
+		}
+	}
+	return nil
 }

@@ -19,8 +19,11 @@ const AskAbsent target.Asked = "absent"
 
 // Matrix says which cells to run on, in the words of the command line.
 type Matrix struct {
-	// Provider is local.
+	// Provider is local or kind.
 	Provider string
+	// NodeImages are the node images of clusters of kind, by minor; a version that is
+	// not there has kindest/node.
+	NodeImages map[string]string
 	// Kubernetes are versions such as "1.37" or "1.37.1".
 	Kubernetes []string
 	// Emulate is an --emulated-version such as "1.35"; empty is none.
@@ -39,8 +42,8 @@ type Matrix struct {
 
 // Cells expands a matrix. An error is the user's: it says what is possible.
 func (m Matrix) Cells() ([]target.Options, error) {
-	if m.Provider != "local" {
-		return nil, fmt.Errorf("unknown provider %q: this version of authzconf has the provider local", m.Provider)
+	if m.Provider != target.Local && m.Provider != target.Kind {
+		return nil, fmt.Errorf("unknown provider %q: it is local (etcd and kube-apiserver as child processes) or kind (a cluster with nodes)", m.Provider)
 	}
 	if len(m.Kubernetes) == 0 {
 		return nil, fmt.Errorf("no Kubernetes version is named; known are %s", Known())
@@ -110,7 +113,11 @@ func (m Matrix) cell(release local.Release, emulated string, state target.Asked)
 	if emulated != "" {
 		name += "-as-" + emulated
 	}
+	if m.Provider != target.Local {
+		name = m.Provider + "-" + name
+	}
 	return target.Options{
+		NodeImage: m.NodeImages[release.Minor],
 		Cell: verdicts.Cell{
 			Name:     name + "-gate-" + string(state),
 			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: string(state),

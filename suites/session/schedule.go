@@ -61,12 +61,13 @@ func (s *Session) startAll() error {
 		s.end(err)
 		s.failUsage(err)
 	}
-	queue := make(chan *Cell, len(s.Cells))
-	for _, c := range biggestFirst(s.Cells) {
-		queue <- c
+	groups := grouped(biggestFirst(s.Cells))
+	queue := make(chan []*Cell, len(groups))
+	for _, g := range groups {
+		queue <- g
 	}
 	close(queue)
-	count := len(s.Cells)
+	count := len(groups)
 	if s.Parallel > 0 {
 		count = min(count, s.Parallel)
 	}
@@ -78,11 +79,18 @@ func (s *Session) startAll() error {
 				first.Done()
 				first.Wait()
 			})
-			for c := range queue {
-				s.startCell(c)
-				begin()
-				s.runCell(c)
-				s.leaveCell(c)
+			for group := range queue {
+				for i, c := range group {
+					if i > 0 {
+						c.inherit(group[i-1])
+					}
+					s.startCell(c)
+					begin()
+					s.runCell(c)
+					if i+1 == len(group) {
+						s.leaveCell(c)
+					}
+				}
 			}
 		})
 	}
@@ -101,6 +109,23 @@ func (s *Session) startAll() error {
 func biggestFirst(cells []*Cell) []*Cell {
 	return slices.SortedStableFunc(slices.Values(cells), func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
 }
+
+// grouped puts cells together that one cluster serves, one after the other: a
+// cluster of kind takes much longer to make than to change its authorizer chain.
+func grouped(cells []*Cell) (groups [][]*Cell) {
+	for _, c := range cells {
+		i := slices.IndexFunc(groups, func(g []*Cell) bool { return target.Shared(g[0].Plan.Target, c.Plan.Target) })
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], c)
+	}
+	return groups
+}
+
+// inherit takes over the cluster of the cell before.
+func (c *Cell) inherit(before *Cell) { c.Target, before.Target = before.Target, nil }
 
 // findPrograms finds the programs of all cells, or builds them: that takes all
 // processors for minutes, and is no company for scenarios. What cannot be built
@@ -130,6 +155,9 @@ func findPrograms(ctx context.Context, o *target.Options) error {
 	if o.Binaries == nil {
 		o.Binaries = &local.Binaries{}
 	}
+	if o.Cell.Provider != target.Local {
+		return nil
+	}
 	if _, err := o.Binaries.Etcd(ctx); err != nil || o.KubeAPIServerPath != "" {
 		return err
 	}
@@ -146,7 +174,11 @@ func (s *Session) startCell(c *Cell) {
 		return
 	}
 	start := time.Now()
-	if c.Err == nil {
+	switch {
+	case c.Err != nil:
+	case c.Target != nil:
+		c.Err = c.Target.Restart(s.ctx, c.Plan.Target)
+	default:
 		c.Target, c.Err = target.Start(s.ctx, c.Plan.Target)
 	}
 	c.Ready = time.Since(start)

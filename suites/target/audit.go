@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,6 +22,8 @@ type auditIndex struct {
 	events  map[string]json.RawMessage
 	waiting map[string]chan json.RawMessage
 	garbage string // first line that was no event
+	// ignore drops the events of a cluster's own components.
+	ignore bool
 }
 
 func newAuditIndex() *auditIndex {
@@ -50,6 +53,11 @@ func (x *auditIndex) line(line []byte) {
 	var head struct {
 		AuditID string `json:"auditID"`
 		Stage   string `json:"stage"`
+		User    struct {
+			Username string              `json:"username"`
+			Extra    map[string][]string `json:"extra"`
+		} `json:"user"`
+		ImpersonatedUser *struct{} `json:"impersonatedUser"`
 	}
 	if err := json.Unmarshal(line, &head); err != nil || head.AuditID == "" {
 		if x.garbage == "" {
@@ -59,6 +67,12 @@ func (x *auditIndex) line(line []byte) {
 	}
 	if head.Stage != "ResponseComplete" && head.Stage != "Panic" {
 		return
+	}
+	if _, awaited := x.waiting[head.AuditID]; x.ignore && !awaited && head.ImpersonatedUser == nil {
+		credential := head.User.Extra[credentialKey]
+		if isComponent(head.User.Username, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix)) {
+			return
+		}
 	}
 	raw := json.RawMessage(bytes.Clone(line))
 	if ch, ok := x.waiting[head.AuditID]; ok {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/authzconf/authzconf/authorizers/recorder"
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
@@ -44,7 +45,10 @@ type Options struct {
 	Chain string
 	// Kubectl is the program that scenarios with kubectl steps run.
 	Kubectl string
-	// Keep leaves the cluster's folder after Stop.
+	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the
+	// version.
+	NodeImage string
+	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.
 	Keep bool
 	// Front, if given, answers at the recorder's first point, so that permissions
 	// can be given and taken at once, without objects that have to get around. What
@@ -86,10 +90,12 @@ type Target struct {
 	host       string
 	adminHTTP  *http.Client
 	aggregated aggregated
+	network    *kind.Network // where a cluster of kind reaches this process; nil elsewhere
 
 	users      sync.RWMutex // held while a scenario runs
 	asked, now string       // the authorizer chain that was asked for, and the one in force
 	replaced   time.Time    // see Replaced
+	started    Options      // what runs now
 	broken     error        // why the chain that was asked for is not in force
 
 	mu   sync.Mutex // held while a request is under way
@@ -110,6 +116,11 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 		return nil, err
 	}
 	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: t.policy.answer, behindPoint: noOpinion, recorder.Front: o.Front}
+	if o.Cell.Provider == Kind {
+		if err := t.joinNetwork(ctx, &o.Recorder); err != nil {
+			return nil, err
+		}
+	}
 	if t.recorder, err = recorder.Start(o.Recorder); err != nil {
 		return nil, fmt.Errorf("starting the recorder: %w", err)
 	}
@@ -117,6 +128,23 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var cluster clusters.Cluster
+	if o.Cell.Provider == Kind {
+		cluster, err = startKind(ctx, o, lo)
+	} else {
+		cluster, err = startLocal(ctx, o, lo)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.started = o
+	if err := t.connect(cluster); err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	return t, t.witness(ctx, o)
+}
+
+func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
 	if o.Join != nil {
 		plane, ok := o.Join.cluster.(*local.ControlPlane)
 		if !ok {
@@ -126,18 +154,16 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	}
 	plane, err := local.Start(ctx, lo)
 	if err != nil {
-		return nil, err
+		return nil, err // not a nil *ControlPlane within an interface that is not nil
 	}
-	if err := t.connect(plane); err != nil {
-		return nil, err
-	}
-	return t, t.witness(ctx, o)
+	return plane, nil
 }
 
 // options is the control plane with its recorder, audit log and chain.
 func (t *Target) options(o Options) (lo local.Options, err error) {
 	lo = o.LocalOptions(0)
 	lo.AuditSink = t.events
+	t.events.ignore = o.Cell.Provider == Kind
 	if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
 		return lo, err
 	}
@@ -264,6 +290,9 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 func (t *Target) reviews(records []recorder.Record) []verdicts.Review {
 	seen := make([]verdicts.Review, 0, len(records))
 	for _, r := range records {
+		if t.others(r.Spec) {
+			continue
+		}
 		v := verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: r.APIVersion, Spec: r.Spec}
 		if r.Answer != nil {
 			v.Decision = t.between.decision(*r.Answer)

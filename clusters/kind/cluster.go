@@ -1,0 +1,287 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+)
+
+// ErrStopped is the cause of whatever Stop breaks off.
+var ErrStopped = errors.New("the kind cluster was stopped")
+
+// Cluster is a running kind cluster. Its methods may be called from several
+// goroutines; those that change the API server exclude each other.
+type Cluster struct {
+	name  string
+	state *state
+	audit *tail
+
+	admin, frontProxy, anonymous *rest.Config
+
+	life    sync.Mutex // held while the API server is changed
+	opts    Options
+	readyIn time.Duration
+
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	stopOnce sync.Once
+	stopErr  error
+	done     chan struct{}
+	failOnce sync.Once
+	err      error
+}
+
+// Start creates a cluster, and returns when its API server is ready and its nodes
+// are. What is wrong with the request or this machine's engine is a
+// *local.UsageError. Nothing is left after an error.
+func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	if o, err = o.complete(); err != nil {
+		return nil, err
+	}
+	if err := CheckEngine(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := ImageVersion(ctx, o.Image); err != nil {
+		return nil, err
+	}
+	name, state, err := newState(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{name: name, state: state, opts: o, done: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	defer func() {
+		if err != nil {
+			c.opts.Keep = false
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	start := time.Now()
+	if err := c.create(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	c.readyIn = time.Since(start)
+	go c.watch()
+	return c, nil
+}
+
+// create has kind make the cluster. kind's own waiting cannot be interrupted: when
+// ctx ends its containers are taken away, and it fails.
+func (c *Cluster) create(ctx context.Context) error {
+	if err := c.state.write(c.opts.files()); err != nil {
+		return err
+	}
+	sink := c.opts.AuditSink
+	if c.opts.AuditPolicy != nil && sink != nil {
+		var err error
+		if c.audit, err = follow(filepath.Join(c.state.audit(), auditFile), sink); err != nil {
+			return err
+		}
+	}
+	config, err := c.opts.config(c.name, c.state.config(), c.state.audit())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.ReadyTimeout, fmt.Errorf("the kind cluster was not ready after %s", c.opts.ReadyTimeout))
+	defer cancel()
+	logger := &lineLogger{}
+	provider := kindcluster.NewProvider(kindcluster.ProviderWithDocker(), kindcluster.ProviderWithLogger(logger))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- provider.Create(c.name,
+			kindcluster.CreateWithV1Alpha4Config(config),
+			kindcluster.CreateWithKubeconfigPath(filepath.Join(c.state.path, "kubeconfig")),
+			kindcluster.CreateWithRetain(true), // its log is shown first
+			kindcluster.CreateWithWaitForReady(c.opts.ReadyTimeout),
+			kindcluster.CreateWithDisplayUsage(false),
+			kindcluster.CreateWithDisplaySalutation(false))
+	}()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		const grace = time.Minute
+		for deadline := time.Now().Add(grace); time.Now().Before(deadline); {
+			cleanup, stop := context.WithTimeout(context.Background(), grace)
+			_ = removeContainers(cleanup, c.name) // Stop tries again, and says what is wrong
+			stop()
+			select {
+			case <-ended:
+				return context.Cause(ctx)
+			case <-time.After(time.Second):
+			}
+		}
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("creating a kind cluster: %w%s", err, c.failureLog(logger))
+	}
+	return nil
+}
+
+// connect takes the keys from the control-plane node.
+func (c *Cluster) connect(ctx context.Context) error {
+	raw, err := kindcluster.NewProvider(kindcluster.ProviderWithDocker()).KubeConfig(c.name, false)
+	if err != nil {
+		return err
+	}
+	base, err := clientcmd.RESTConfigFromKubeConfig([]byte(raw))
+	if err != nil {
+		return err
+	}
+	// The usual administrator is authorized by RBAC like everybody, and the
+	// recorder would see every request; this one is a member of system:masters.
+	super, err := c.readNode(ctx, "/etc/kubernetes/super-admin.conf")
+	if err != nil {
+		return err
+	}
+	masters, err := clientcmd.RESTConfigFromKubeConfig(super)
+	if err != nil {
+		return err
+	}
+	cert, err := c.readNode(ctx, "/etc/kubernetes/pki/front-proxy-client.crt")
+	if err != nil {
+		return err
+	}
+	key, err := c.readNode(ctx, "/etc/kubernetes/pki/front-proxy-client.key")
+	if err != nil {
+		return err
+	}
+	bare := &rest.Config{Host: base.Host, TLSClientConfig: rest.TLSClientConfig{CAData: base.CAData}, QPS: -1}
+	c.anonymous = bare
+	c.admin = rest.CopyConfig(bare)
+	c.admin.CertData, c.admin.KeyData = masters.CertData, masters.KeyData
+	c.frontProxy = rest.CopyConfig(bare)
+	c.frontProxy.CertData, c.frontProxy.KeyData = cert, key
+	return c.waitReady(ctx)
+}
+
+// waitReady returns when the API server says that it is ready.
+func (c *Cluster) waitReady(ctx context.Context) error {
+	client, err := rest.HTTPClientFor(c.admin)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	deadline := time.Now().Add(c.opts.ReadyTimeout)
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("/readyz answers %s", resp.Status)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the API server of %s is not ready: %w%s", c.name, err, c.failureLog(nil))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// watch notices when the control-plane node ends by itself.
+func (c *Cluster) watch() {
+	_, err := docker(c.ctx, "wait", c.controlPlane())
+	if c.ctx.Err() != nil {
+		return
+	}
+	c.failOnce.Do(func() {
+		c.err = errors.Join(fmt.Errorf("the control-plane node %s ended by itself", c.controlPlane()), err)
+		close(c.done)
+	})
+}
+
+// Name is the cluster's name for kind.
+func (c *Cluster) Name() string { return c.name }
+
+// controlPlane is the container of the control-plane node, which is also the
+// node's name.
+func (c *Cluster) controlPlane() string { return c.name + "-control-plane" }
+
+// Admin implements clusters.Cluster.
+func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// FrontProxy implements clusters.Cluster.
+func (c *Cluster) FrontProxy() *rest.Config { return rest.CopyConfig(c.frontProxy) }
+
+// Anonymous implements clusters.Cluster.
+func (c *Cluster) Anonymous() *rest.Config { return rest.CopyConfig(c.anonymous) }
+
+// Done implements clusters.Cluster.
+func (c *Cluster) Done() <-chan struct{} { return c.done }
+
+// Dir is the cluster's folder on this machine, for this user alone.
+func (c *Cluster) Dir() string { return c.state.path }
+
+// ReadyIn is how long the creation, or the last restart of the API server, took.
+func (c *Cluster) ReadyIn() time.Duration {
+	c.life.Lock()
+	defer c.life.Unlock()
+	return c.readyIn
+}
+
+// Err implements clusters.Cluster.
+func (c *Cluster) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+	}
+	if c.audit != nil {
+		return c.audit.failure()
+	}
+	return nil
+}
+
+// Stop deletes the cluster and its folder, unless Options.Keep. It is idempotent.
+func (c *Cluster) Stop() error {
+	c.stopOnce.Do(func() {
+		c.cancel(ErrStopped)
+		c.life.Lock()
+		defer c.life.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		var errs []error
+		if c.opts.Keep {
+			errs = append(errs, c.settle())
+		} else {
+			errs = append(errs, removeContainers(ctx, c.name))
+		}
+		if c.audit != nil {
+			errs = append(errs, c.audit.stop())
+		}
+		c.stopErr = errors.Join(append(errs, c.state.leave(c.opts.Keep))...)
+	})
+	return c.stopErr
+}
+
+// settle leaves a cluster that works without this process.
+func (c *Cluster) settle() error {
+	return c.ReloadAuthorization([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"))
+}
+
+// ReloadAuthorization puts another AuthorizationConfiguration in place of the
+// present one in the running API server, which watches the file. It does not wait
+// until it has been taken over.
+func (c *Cluster) ReloadAuthorization(config []byte) error {
+	return c.state.write(map[string][]byte{authorizationFile: []byte(expand(string(config)))})
+}

@@ -1,0 +1,193 @@
+package kind
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	manifestPath = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	// generation is an argument-free mark in the manifest, so that the kubelet
+	// restarts the pod even if nothing else differs.
+	generation = "authzconf.dev/generation"
+	// restartPoll is the pause between two looks at the API server.
+	restartPoll = 100 * time.Millisecond
+)
+
+// RestartAPIServer changes the options, writes the static pod's manifest anew, and
+// returns when the kubelet has replaced the API server and the new one is ready.
+// With another Image the API server becomes that image's; etcd, the kubelets and
+// everything else stay.
+func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	o := c.opts
+	change(&o)
+	o, err := o.complete()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	before, err := c.startTime(ctx)
+	if err != nil {
+		before = 0 // it does not run: any is a new one
+	}
+	image := ""
+	if o.Image != c.opts.Image {
+		if image, err = c.bringAPIServer(ctx, o); err != nil {
+			return err
+		}
+	}
+	if err := c.state.write(o.files()); err != nil {
+		return err
+	}
+	if err := c.rewriteManifest(ctx, o, image, start); err != nil {
+		return err
+	}
+	c.opts = o
+	if err := c.awaitReplaced(ctx, before); err != nil {
+		return err
+	}
+	c.readyIn = time.Since(start)
+	return nil
+}
+
+// rewriteManifest replaces the arguments of last time by those of o.
+func (c *Cluster) rewriteManifest(ctx context.Context, o Options, image string, at time.Time) error {
+	raw, err := c.readNode(ctx, manifestPath)
+	if err != nil {
+		return err
+	}
+	raw, err = editManifest(raw, c.opts.args(), o.args(), image, at.Format(time.RFC3339Nano))
+	if err != nil {
+		return err
+	}
+	// The kubelet takes every file of the folder for a pod, but those that begin
+	// with a dot.
+	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath
+	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(raw), "sh", "-c", script)
+	return err
+}
+
+// editManifest is pure: it takes the arguments old out of the manifest of a
+// static pod, and puts the arguments wanted in.
+func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, error) {
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(raw, &pod); err != nil {
+		return nil, fmt.Errorf("the manifest of kube-apiserver: %w", err)
+	}
+	if len(pod.Spec.Containers) != 1 {
+		return nil, errors.New("the manifest of kube-apiserver has not one container")
+	}
+	container := &pod.Spec.Containers[0]
+	remove := map[string]int{}
+	for _, a := range old {
+		remove["--"+a.name+"="+a.value]++
+	}
+	var command []string
+	for _, line := range container.Command {
+		if remove[line] > 0 {
+			continue
+		}
+		command = append(command, line)
+	}
+	for _, a := range wanted {
+		command = append(command, "--"+a.name+"="+a.value)
+	}
+	container.Command = command
+	if image != "" {
+		container.Image = image
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[generation] = mark
+	return yaml.Marshal(pod)
+}
+
+// awaitReplaced returns when an API server that started later than before is
+// ready.
+func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
+	deadline := time.Now().Add(c.opts.ReadyTimeout)
+	for {
+		now, err := c.startTime(ctx)
+		if err == nil && now > before {
+			return c.waitReady(ctx)
+		}
+		if err == nil {
+			err = errors.New("the kubelet has not replaced it")
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the API server of %s did not come back: %w%s", c.name, err, c.failureLog(nil))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(restartPoll):
+		}
+	}
+}
+
+var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
+
+// startTime is when the API server's process began, in seconds since 1970, as it
+// says itself.
+func (c *Cluster) startTime(ctx context.Context) (float64, error) {
+	client, err := rest.HTTPClientFor(c.admin)
+	if err != nil {
+		return 0, err
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err
+	}
+	m := startTimeLine.FindSubmatch(body)
+	if m == nil {
+		return 0, fmt.Errorf("/metrics (%s) has no process_start_time_seconds", resp.Status)
+	}
+	var seconds float64
+	_, err = fmt.Sscan(string(m[1]), &seconds)
+	return seconds, err
+}
+
+// bringAPIServer puts the kube-apiserver of another node image onto the
+// control-plane node, and returns its image's name there.
+func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error) {
+	version, err := ImageVersion(ctx, o.Image)
+	if err != nil {
+		return "", err
+	}
+	name := "registry.k8s.io/kube-apiserver:v" + version
+	// A node image holds the images of its version in the store of containerd,
+	// which has to run to get one out.
+	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
+	archive, err := dockerBytes(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
+	if err != nil {
+		return "", fmt.Errorf("taking %s out of %s: %w", name, o.Image, err)
+	}
+	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(archive), "ctr", "--namespace", "k8s.io", "images", "import", "--local", "-")
+	if err != nil {
+		return "", fmt.Errorf("bringing %s onto %s: %w", name, c.controlPlane(), err)
+	}
+	return name, nil
+}

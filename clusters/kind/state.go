@@ -1,0 +1,122 @@
+package kind
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+const (
+	statePrefix = "kind-"
+	lockFile    = "lock"
+	configDir   = "config"
+	auditDir    = "audit"
+)
+
+// state is the folder of one cluster on this machine, locked as long as its run
+// lives: that is how others know that it is in use.
+type state struct {
+	path string
+	lock *os.File
+}
+
+func statePath(name string) (string, error) {
+	root, err := local.StateRoot()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, statePrefix+name), nil
+}
+
+// newState makes the folder of a new cluster, under a name that none has.
+func newState(asked string) (name string, s *state, err error) {
+	random := make([]byte, 3)
+	if _, err := rand.Read(random); err != nil {
+		return "", nil, err
+	}
+	name = NamePrefix + strings.Trim(asked+"-"+hex.EncodeToString(random), "-")
+	path, err := statePath(name)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, sub := range []string{configDir, auditDir} {
+		if err := os.MkdirAll(filepath.Join(path, sub), 0o700); err != nil {
+			return "", nil, &local.UsageError{Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
+		}
+	}
+	lock, err := tryLock(path)
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(path))
+	}
+	return name, &state{path: path, lock: lock}, nil
+}
+
+// tryLock fails if another process has the lock. A process gives it up however it
+// ends.
+func tryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// inUse says whether the run of a cluster lives.
+func inUse(name string) bool {
+	path, err := statePath(name)
+	if err != nil {
+		return false
+	}
+	lock, err := tryLock(path)
+	if err != nil {
+		return errors.Is(err, syscall.EWOULDBLOCK)
+	}
+	_ = lock.Close()
+	return false
+}
+
+// removeState removes the folder of a cluster that is gone.
+func removeState(name string) error {
+	path, err := statePath(name)
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+func (s *state) config() string { return filepath.Join(s.path, configDir) }
+func (s *state) audit() string  { return filepath.Join(s.path, auditDir) }
+
+// write puts files, readable by this user only, into the API server's folder,
+// each in one step: who reloads one never sees a half.
+func (s *state) write(files map[string][]byte) error {
+	for name, data := range files {
+		path := filepath.Join(s.config(), name)
+		if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave gives the lock up, and removes the folder unless it is kept.
+func (s *state) leave(keep bool) error {
+	defer func() { _ = s.lock.Close() }()
+	if keep {
+		return nil
+	}
+	return os.RemoveAll(s.path)
+}

@@ -62,7 +62,7 @@ func (failNoter) Fail() {}
 func Execute(ctx context.Context, o Options) (*Run, error) {
 	started := time.Now()
 	s := session.New(o.Plan, o.Seed, o.Events)
-	s.Parallel = min(cmp.Or(o.Parallel, session.Fitting()), len(o.Plan))
+	s.Parallel = min(cmp.Or(o.Parallel, session.Fitting(o.Plan[0].Target.Cell.Provider)), len(o.Plan))
 	defer func() { _ = s.Stop() }() // Ginkgo's cleanup is cut short by a second interrupt
 	impersonation.Describe(ctx, s)
 	formatter.ColorableStdOut = io.Discard // progress is shown by Events

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -143,11 +144,24 @@ func (p *provisioner) places(ctx context.Context, want places) error {
 	}
 	for key, bound := range want.pods {
 		group.Go(func() error {
-			_, err := p.client.CoreV1().Pods(key[0]).Create(groupCtx, bound.pod(key[1]), metav1.CreateOptions{})
-			return err
+			return p.createPod(groupCtx, key[0], bound.pod(key[1]))
 		})
 	}
 	return group.Wait()
+}
+
+// createPod waits until the admission of a cluster with nodes has heard of the
+// pod's account, which was made just before.
+func (p *provisioner) createPod(ctx context.Context, namespace string, pod *corev1.Pod) error {
+	for deadline := time.Now().Add(grantPatience); ; {
+		_, err := p.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "error looking up service account") || time.Now().After(deadline) {
+			return err
+		}
+		if err := sleepUntil(ctx, time.Now().Add(grantPoll)); err != nil {
+			return err
+		}
+	}
 }
 
 // pod is the least pod that a token can be bound to. It never runs.

@@ -12,12 +12,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/authzconf/authzconf/suites/target"
 )
 
 const (
 	// cellMemory is what one cell may need. Measured are 200 to 350 MiB, shared pages
 	// and what authzconf remembers of it included; a loaded kube-apiserver has more.
 	cellMemory = 400 << 20
+	// nodesMemory is what a cluster of kind with two nodes may need: some 520 MiB a
+	// node, and as much again for what its disk is cached with.
+	nodesMemory = 1600 << 20
 	// cellsPerProcessor is how many cells one processor has work for: scenarios of a
 	// cell run one after the other, and each request waits for the server. Two keep
 	// a processor busy; with more, control planes take longer to start, and no run
@@ -28,10 +33,14 @@ const (
 // Fitting is how many cells the machine has processors and free memory for, at
 // least 1. A processor that the others leave idle is no use, and memory that is
 // not there ends in processes being killed.
-func Fitting() int {
-	n := cellsPerProcessor * runtime.GOMAXPROCS(0)
+func Fitting(provider string) int {
+	n, memory := cellsPerProcessor*runtime.GOMAXPROCS(0), int64(cellMemory)
+	if provider == target.Kind {
+		// Its nodes keep a processor busy by themselves while it starts.
+		n, memory = runtime.GOMAXPROCS(0), nodesMemory
+	}
 	if free := availableMemory(); free > 0 {
-		n = min(n, int(free/cellMemory))
+		n = min(n, int(free/memory))
 	}
 	return max(1, n)
 }

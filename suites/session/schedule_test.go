@@ -153,7 +153,7 @@ func TestInterruptedWhileCellsWait(t *testing.T) {
 }
 
 func TestFitting(t *testing.T) {
-	if n := session.Fitting(); n < 1 {
+	if n := session.Fitting("local"); n < 1 {
 		t.Errorf("%d cells fit", n)
 	}
 }

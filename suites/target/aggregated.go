@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,7 +62,7 @@ func (t *Target) Aggregate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := ServeLoopback(ctx, a, ca, aggregatedService+"."+aggregatedSpace+".svc")
+	server, err := t.serveAggregated(ctx, ca)
 	if err != nil {
 		return err
 	}
@@ -70,6 +71,47 @@ func (t *Target) Aggregate(ctx context.Context) error {
 	}
 	a.server = server
 	return nil
+}
+
+// serveAggregated listens where the cluster's API server gets to.
+func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, error) {
+	const name = aggregatedService + "." + aggregatedSpace + ".svc"
+	if t.network == nil {
+		return ServeLoopback(ctx, &t.aggregated, ca, name)
+	}
+	listener, err := t.network.Listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	server, err := serve(listener, &t.aggregated, ca, name)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return server, nil
+}
+
+// aggregatedRoute makes the Service by which the API server finds the aggregated
+// one. With nodes it has an address that kube-proxy routes to this machine.
+func (t *Target) aggregatedRoute(ctx context.Context, client kubernetes.Interface, server *Loopback) error {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: aggregatedService}}
+	port := int32(server.Port)
+	if t.network == nil {
+		service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopbackName}
+	} else {
+		service.Spec = corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}
+	}
+	_, err := client.CoreV1().Services(aggregatedSpace).Create(ctx, service, metav1.CreateOptions{})
+	if err != nil || t.network == nil {
+		return err
+	}
+	protocol, ready := corev1.ProtocolTCP, true
+	_, err = client.DiscoveryV1().EndpointSlices(aggregatedSpace).Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: aggregatedService, Labels: map[string]string{discoveryv1.LabelServiceName: aggregatedService}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Port: &port, Protocol: &protocol}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{t.network.Gateway.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+	}, metav1.CreateOptions{})
+	return err
 }
 
 // frontProxyCA reads whose certificates the API server identifies itself with,
@@ -85,11 +127,7 @@ func frontProxyCA(ctx context.Context, client kubernetes.Interface) ([]byte, err
 
 // register makes the API known, and waits until it is served.
 func (t *Target) register(ctx context.Context, client kubernetes.Interface, server *Loopback) error {
-	_, err := client.CoreV1().Services(aggregatedSpace).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: aggregatedService},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopbackName},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	if err := t.aggregatedRoute(ctx, client, server); err != nil {
 		return err
 	}
 	dynamicClient, err := dynamic.NewForConfig(t.Admin())

@@ -88,15 +88,21 @@ func (t *Target) changeChain(ctx context.Context, o Options) error {
 	return t.witness(ctx, o)
 }
 
+// componentSpaces hold the accounts of components; the second is where kind's
+// default storage runs.
+var componentSpaces = []string{"system:serviceaccount:kube-system:", "system:serviceaccount:local-path-storage:"}
+
 // componentUsers are those by which the components of a cluster act that have no
 // certificate of their own.
 var componentUsers = []string{"system:apiserver", "kube-apiserver-kubelet-client"}
 
+// probePaths are what a kubelet asks an API server for without credentials. No
+// scenario sends an anonymous request for one.
+var probePaths = []string{"/livez", "/readyz", "/healthz"}
+
 const (
-	credentialKey       = "authentication.kubernetes.io/credential-id"
-	certificatePrefix   = "X509SHA256="
-	componentNamespace  = "system:serviceaccount:kube-system:"
-	componentNamespace2 = "system:serviceaccount:local-path-storage:"
+	credentialKey     = "authentication.kubernetes.io/credential-id"
+	certificatePrefix = "X509SHA256="
 )
 
 // others says whether a review is about the components of a cluster with nodes,
@@ -107,11 +113,14 @@ func (t *Target) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if t.network == nil {
 		return false
 	}
+	if a := spec.NonResourceAttributes; spec.User == "system:anonymous" && a != nil && slices.Contains(probePaths, a.Path) {
+		return true
+	}
 	credential := spec.Extra[credentialKey]
 	return isComponent(spec.User, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix))
 }
 
 func isComponent(user string, certificate bool) bool {
 	return certificate || slices.Contains(componentUsers, user) ||
-		strings.HasPrefix(user, componentNamespace) || strings.HasPrefix(user, componentNamespace2)
+		slices.ContainsFunc(componentSpaces, func(space string) bool { return strings.HasPrefix(user, space) })
 }

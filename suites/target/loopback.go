@@ -39,6 +39,20 @@ type Loopback struct {
 // if given, is the authority in PEM that clients must have a certificate of;
 // names are further ones to be reached under.
 func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening on the loopback interface: %w", err)
+	}
+	l, err := serve(listener, handler, clientCA, names...)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return l, nil
+}
+
+// serve is ServeLoopback on any listener.
+func serve(listener net.Listener, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
 	cert, ca, err := selfSigned(time.Now(), append(names, loopbackName))
 	if err != nil {
 		return nil, err
@@ -49,11 +63,6 @@ func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, n
 		if !config.ClientCAs.AppendCertsFromPEM(clientCA) {
 			return nil, errors.New("the client CA holds no certificate")
 		}
-	}
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listening on the loopback interface: %w", err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	l := &Loopback{

@@ -8,8 +8,8 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/formatter"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/path"
 	"github.com/authzconf/authzconf/suites/session"
 	"github.com/authzconf/authzconf/suites/target"
@@ -24,8 +24,8 @@ type WalkOptions struct {
 	// Texts are all scenarios that were loaded, and their files. Those without a
 	// setup of the path have no part in it.
 	Texts reports.Texts
-	// Binaries finds or builds the programs.
-	Binaries *local.Binaries
+	// Base is what the legs have in common: the provider, node images, programs.
+	Base matrix.Matrix
 	// Seed makes names unique.
 	Seed int64
 	// Events receives progress; it must be set.
@@ -41,7 +41,7 @@ func (o *WalkOptions) Plan() (walk *upgrade.Upgrade, runs int, err error) {
 	if o.Texts.Set, err = upgrade.Setups(o.Path, o.Texts.Set); err != nil {
 		return nil, 0, err
 	}
-	if walk, err = upgrade.New(o.Path, o.Texts.Set, o.Binaries, o.Seed, o.Events); err != nil {
+	if walk, err = upgrade.New(o.Path, o.Texts.Set, o.Base, o.Seed, o.Events); err != nil {
 		return nil, 0, err
 	}
 	for _, leg := range walk.Legs {
@@ -68,7 +68,7 @@ func Walk(ctx context.Context, o WalkOptions, walk *upgrade.Upgrade) (*Run, erro
 	}
 	run := &Run{Report: &reports.ConformanceReport{
 		SuiteVersion: o.Version, Command: o.Command, Seed: o.Seed, Started: started,
-		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: "local"},
+		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: walk.Legs[0].Target.Cell.Provider},
 		Path:           &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability},
 	}}
 	for _, leg := range walk.Legs {

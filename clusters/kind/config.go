@@ -67,12 +67,15 @@ func (o Options) patches() (merge []string, json6902 []v1alpha4.PatchJSON6902, e
 		byName[a.name] = a.value
 		appended = append(appended, operation{"add", "/apiServer/extraArgs/-", map[string]string{"name": a.name, "value": a.value}})
 	}
-	for version, apiServer := range map[string]map[string]any{
-		"v1beta3": {"extraArgs": byName, "extraVolumes": volumes},
-		"v1beta4": {"extraVolumes": volumes},
+	for _, p := range []struct {
+		version   string
+		apiServer map[string]any
+	}{
+		{"v1beta3", map[string]any{"extraArgs": byName, "extraVolumes": volumes}},
+		{"v1beta4", map[string]any{"extraVolumes": volumes}},
 	} {
 		patch, err := yaml.Marshal(map[string]any{
-			"apiVersion": "kubeadm.k8s.io/" + version, "kind": "ClusterConfiguration", "apiServer": apiServer,
+			"apiVersion": "kubeadm.k8s.io/" + p.version, "kind": "ClusterConfiguration", "apiServer": p.apiServer,
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("a patch of kubeadm's configuration: %w", err)

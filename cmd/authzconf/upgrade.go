@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -16,12 +17,14 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites"
+	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/path"
 	"github.com/authzconf/authzconf/suites/upgrade"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 type upgradeFlags struct {
+	cells                 matrixFlags
 	path, file, reportDir string
 	highAvailability      bool
 	seed                  int64
@@ -48,6 +51,7 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
   authzconf upgrade --path 1.36,1.37@1.36,1.37
   authzconf upgrade --path 1.35+gate,1.36,1.35+gate --high-availability
   authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir report
+  authzconf upgrade --provider kind --path 1.36,1.37,1.36-gate,1.37
   authzconf report prr report           # the text for the KEP's questionnaire`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
@@ -56,6 +60,7 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
 	fl.StringVar(&flags.path, "path", "", "the legs, separated by commas")
 	fl.StringVar(&flags.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")
 	fl.BoolVar(&flags.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
+	flags.cells.registerCommon(c)
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for the report and its evidence")
 	fl.Int64Var(&flags.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
 	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the legs and what would run on each, and stop")
@@ -79,13 +84,29 @@ func (f *upgradeFlags) load() (*path.Path, error) {
 	return path.Load(f.file, data)
 }
 
+// base is what all legs have in common.
+func (f *upgradeFlags) base(c *cobra.Command, p *path.Path) (matrix.Matrix, error) {
+	for _, leg := range p.Legs {
+		f.cells.matrix.Kubernetes = append(f.cells.matrix.Kubernetes, leg.Kubernetes)
+	}
+	slices.Sort(f.cells.matrix.Kubernetes)
+	f.cells.matrix.Kubernetes = slices.Compact(f.cells.matrix.Kubernetes)
+	base, err := f.cells.resolve()
+	base.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+	return base, err
+}
+
 func (f *upgradeFlags) run(c *cobra.Command) error {
 	p, err := f.load()
 	if err != nil {
 		return err
 	}
+	base, err := f.base(c, p)
+	if err != nil {
+		return err
+	}
 	o := suites.WalkOptions{
-		Path: p, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
+		Path: p, Base: base, Seed: f.seed,
 		Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
 	}
 	if !c.Flags().Changed("seed") {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/yamlfile"
 )
@@ -62,7 +63,7 @@ func (p *Path) checkLeg(i int, leg Leg) error {
 	}
 	gate := leg.Gate
 	leg.Gate = "" // what the matrix says of a gate is about its flag
-	o, err := leg.target(i, nil)
+	o, err := leg.target(i, matrix.Matrix{Provider: target.Local})
 	if err != nil {
 		return plain(err)
 	}
@@ -91,7 +92,7 @@ func (p *Path) checkLeg(i int, leg Leg) error {
 		}
 		return nil
 	}
-	before, err := p.Legs[i-1].target(i-1, nil)
+	before, err := p.Legs[i-1].target(i-1, matrix.Matrix{Provider: target.Local})
 	if err != nil {
 		return nil //nolint:nilerr // said of that leg
 	}

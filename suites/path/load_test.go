@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/authzconf/authzconf/suites/matrix"
 )
 
 const described = "description: what is shown\n"
@@ -96,7 +98,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		if targets, err := p.Targets(nil); err != nil || len(targets) != len(p.Legs) {
+		if targets, err := p.Targets(matrix.Matrix{}); err != nil || len(targets) != len(p.Legs) {
 			t.Fatalf("accepted, but there are no targets: %v", err)
 		}
 		if strings.TrimSpace(p.Description) == "" || len(p.Legs) < 2 || p.Legs[0].Fault != "" {

@@ -4,11 +4,12 @@
 package path
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/target"
 )
@@ -113,11 +114,18 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 	return p, p.check(fmt.Sprintf("path %q", text), func(leg int) string { return fmt.Sprintf("path %q: leg %d", text, leg+1) })
 }
 
-// Targets are the options of every leg, in order.
-func (p *Path) Targets(binaries *local.Binaries) ([]target.Options, error) {
+// Targets are the options of every leg, in order. Of base what is not the leg's
+// own counts: the provider, node images, programs. An empty provider is local.
+func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
+	base.Provider = cmp.Or(base.Provider, target.Local)
+	if base.Provider == target.Kind {
+		if err := p.onNodes(); err != nil {
+			return nil, err
+		}
+	}
 	var out []target.Options
 	for i, leg := range p.Legs {
-		o, err := leg.target(i, binaries)
+		o, err := leg.target(i, base)
 		if err != nil {
 			return nil, err
 		}
@@ -126,12 +134,13 @@ func (p *Path) Targets(binaries *local.Binaries) ([]target.Options, error) {
 	return out, nil
 }
 
-func (l Leg) target(i int, binaries *local.Binaries) (target.Options, error) {
+func (l Leg) target(i int, base matrix.Matrix) (target.Options, error) {
 	gate := l.Gate
 	if gate == "" {
 		gate = string(target.AskDefault)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{l.Kubernetes}, Emulate: l.Emulate, Gate: gate, Binaries: binaries}.Cells()
+	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, gate
+	cells, err := base.Cells()
 	if err != nil {
 		return target.Options{}, err
 	}
@@ -145,6 +154,19 @@ func (l Leg) target(i int, binaries *local.Binaries) (target.Options, error) {
 		o.Cell.Name += "-" + l.Chain
 	}
 	return o, nil
+}
+
+// onNodes refuses what a cluster of kind with one control-plane node cannot do.
+func (p *Path) onNodes() error {
+	if p.HighAvailability {
+		return errors.New("a cluster of kind has one API server here: highAvailability is for --provider local")
+	}
+	for i, leg := range p.Legs {
+		if leg.Fault != "" {
+			return fmt.Errorf("leg %d: the fault %s is for --provider local", i+1, leg.Fault)
+		}
+	}
+	return nil
 }
 
 // MadeOn is the index of the leg that a setup is made on.

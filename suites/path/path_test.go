@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/suites/matrix"
 )
 
 func TestParse(t *testing.T) {
@@ -133,7 +134,7 @@ func TestTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	targets, err := p.Targets(nil)
+	targets, err := p.Targets(matrix.Matrix{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestTargets(t *testing.T) {
 	if len(targets) != len(want) {
 		t.Errorf("%d targets", len(targets))
 	}
-	if _, err := (&Path{Legs: []Leg{{Kubernetes: "9.99"}}}).Targets(nil); err == nil {
+	if _, err := (&Path{Legs: []Leg{{Kubernetes: "9.99"}}}).Targets(matrix.Matrix{}); err == nil {
 		t.Error("a version that there is not has a target")
 	}
 }
@@ -193,7 +194,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		targets, err := p.Targets(nil)
+		targets, err := p.Targets(matrix.Matrix{})
 		if err != nil || len(targets) != len(p.Legs) {
 			t.Fatalf("accepted, but there are no targets: %v", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/path"
 	"github.com/authzconf/authzconf/suites/replay"
 	"github.com/authzconf/authzconf/suites/session"
@@ -98,10 +99,10 @@ type Run struct {
 }
 
 // New plans a walk. The set must hold the scenarios of the path's setups and no
-// others. events may be called from another goroutine. An error is the user's to
+// others. base is as for Path.Targets. events may be called from another goroutine. An error is the user's to
 // mend.
-func New(p *path.Path, set *scenarios.Set, binaries *local.Binaries, seed int64, events func(session.Event)) (*Upgrade, error) {
-	targets, err := p.Targets(binaries)
+func New(p *path.Path, set *scenarios.Set, base matrix.Matrix, seed int64, events func(session.Event)) (*Upgrade, error) {
+	targets, err := p.Targets(base)
 	if err != nil {
 		return nil, err
 	}

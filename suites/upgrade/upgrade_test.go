@@ -11,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/path"
 	"github.com/authzconf/authzconf/suites/session"
 	"github.com/authzconf/authzconf/verdicts"
@@ -35,7 +36,7 @@ func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := New(p, set, &local.Binaries{}, 1, func(e session.Event) {
+	u, err := New(p, set, matrix.Matrix{Binaries: &local.Binaries{}}, 1, func(e session.Event) {
 		if e.Text != "" {
 			t.Log(e.Text)
 		}

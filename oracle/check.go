@@ -59,7 +59,7 @@ func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures 
 		}
 		for _, x := range sent {
 			before(server)
-			p := server.Do(RequestorOf(x.by, s.Requestors[x.by]), x.imp, x.request)
+			p := server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)
 			out = append(out, Played{i, x.expect, p})
 		}
 	}

@@ -41,7 +41,7 @@ func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (str
 			}
 		}
 		for _, x := range sent {
-			p := server.Do(RequestorOf(x.by, s.Requestors[x.by]), x.imp, x.request)
+			p := server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)
 			words += server.Explain(p, x.imp, x.request)
 		}
 		text += fmt.Sprintf("Step %d. %s\n", i, words)

@@ -37,6 +37,7 @@ type Server struct {
 	grants            []scenarios.Grant
 	policy            policy
 	memory            memory
+	tokens            tokens
 }
 
 // New returns a server that has just started.
@@ -44,7 +45,7 @@ func New(c Config) (*Server, error) {
 	if c.Binary == "" {
 		c.Binary = c.Kubernetes
 	}
-	s := &Server{grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory()}
+	s := &Server{grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory(), tokens: newTokens()}
 	var err error
 	if s.effective, err = minor(c.Kubernetes); err != nil {
 		return nil, err

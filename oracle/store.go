@@ -27,6 +27,7 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 			p.add(k.ask(question{"", subject, a}))
 		}
 	default:
+		s.deleted(r)
 		s.connect(p, k, subject, r)
 		s.write(p, k, subject, r)
 	}

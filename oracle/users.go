@@ -80,7 +80,7 @@ func RequestorOf(alias string, r scenarios.Requestor) scenarios.User {
 	}
 	if sa.Node != "" {
 		extra[nodeNameKey] = []string{sa.Node}
-		if sa.NodeObject == nil || *sa.NodeObject {
+		if sa.Running || sa.NodeObject == nil || *sa.NodeObject {
 			extra[prefix+"node-uid"] = []string{"uid of node " + sa.Node}
 		}
 	}

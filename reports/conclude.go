@@ -70,6 +70,9 @@ func (r *ConformanceReport) Conclude() Outcome {
 		}
 		seen[name] = true
 		c.cell(r.Scenarios, &r.Cells[i])
+		if a := r.Cells[i].Agents; a != nil {
+			a.conclude(name, c)
+		}
 	}
 	for _, k := range r.KnownFailing {
 		if k.State != KnownFails {

@@ -33,10 +33,10 @@ func testTexts(t testing.TB) Texts {
 }
 
 // gateCell is a cell of the gate on or off; with the gate off there are no
-// impersonation metrics.
+// impersonation metrics. A local control plane has no nodes.
 func gateCell(gate scenarios.Gate) Cell {
 	can := slices.DeleteFunc(scenarios.AllCapabilities(), func(c scenarios.Capability) bool {
-		return c == scenarios.Metrics && gate == scenarios.GateOff
+		return c == scenarios.KubeletNodes || c == scenarios.Metrics && gate == scenarios.GateOff
 	})
 	return Cell{
 		Cell:  verdicts.Cell{Name: "1.37-gate-" + string(gate), Provider: "local", Kubernetes: "1.37.1", Gate: string(gate)},

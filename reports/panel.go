@@ -79,7 +79,7 @@ func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evi
 	}
 	p.Cells[0].Evidence = evidencePath(c.Name, r.Scenario)
 	p.Took, p.Suffix, p.Problems = took(e.Started, e.Ended), e.Suffix, e.Problems
-	bound, _ := s.Bind(e.Suffix)
+	bound, _ := s.BindOn(e.Suffix, e.Nodes)
 	at := map[int]*verdicts.Observation{}
 	for i := range e.Steps {
 		at[e.Steps[i].Step] = &e.Steps[i]

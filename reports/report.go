@@ -103,6 +103,9 @@ type Cell struct {
 	Results []verdicts.Result `json:"results"`
 	// NotRun are the scenarios that were not to be run here, and why.
 	NotRun []NotRun `json:"notRun,omitempty"`
+	// Agents is what the node agent was allowed as a program in pods of real nodes;
+	// nil where that was not looked at.
+	Agents *Agents `json:"agents,omitempty"`
 	// Summary counts verdicts by level; a level without scenarios is absent.
 	Summary map[scenarios.Level]Counts `json:"summary"`
 }

@@ -47,7 +47,17 @@ func Suffix(seed int64, parts ...string) string {
 // renamed only where the name stands for the object: in metadata.name and in
 // roleRef.
 func (s *Scenario) Bind(suffix string) (*Scenario, map[string]string) {
+	return s.BindOn(suffix, nil)
+}
+
+// BindOn is Bind for a cluster with these nodes: the first of the scenario's
+// Nodes becomes the first of them, and so on. Placeholders without a node stay as
+// they are.
+func (s *Scenario) BindOn(suffix string, nodes []string) (*Scenario, map[string]string) {
 	names := map[string]string{}
+	for i, placeholder := range s.Nodes[:min(len(s.Nodes), len(nodes))] {
+		names[placeholder] = nodes[i]
+	}
 	roles := map[string]bool{}
 	for _, n := range s.findNames() {
 		names[n.name] = n.name + "-" + suffix
@@ -81,6 +91,7 @@ func (b *binder) scenario(s *Scenario, suffix string) *Scenario {
 	out.Suffix = suffix
 	out.Requires.Capabilities = slices.Clone(s.Requires.Capabilities)
 	out.Names = b.list(s.Names)
+	out.Nodes = b.list(s.Nodes)
 	out.Fixtures = slices.Clone(s.Fixtures)
 	out.Requestors = copyMap(s.Requestors, b.requestor)
 	out.Manifests = copyList(s.Manifests, b.manifest)
@@ -138,7 +149,7 @@ func (b *binder) request(r Request) Request {
 }
 
 func (b *binder) expect(e Expect) Expect {
-	e.Message, e.MessageMatches = b.str(e.Message), b.str(e.MessageMatches)
+	e.Message, e.MessageMatches, e.Output = b.str(e.Message), b.str(e.MessageMatches), b.str(e.Output)
 	e.User = copyPtr(e.User, b.user)
 	e.Backend = copyList(e.Backend, b.user)
 	e.Reviews = copyList(e.Reviews, b.review)

@@ -18,6 +18,7 @@ func check(f *loadedFile) {
 	c.identity()
 	c.requires()
 	c.requestors()
+	c.nodes()
 	for i, obj := range c.s.Objects {
 		for _, p := range manifestProblems(obj) {
 			c.fail(at("objects", i), "%s", p)
@@ -153,6 +154,7 @@ func (c *checker) requestor(r Requestor, path []any) {
 	if sa.NodeObject != nil && sa.Node == "" {
 		c.fail(extend(path, "nodeObject"), "nodeObject is given without node (expected both)")
 	}
+	c.running(sa, path)
 }
 
 // manifests finds objects that fixtures and objects define twice.

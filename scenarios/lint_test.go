@@ -63,7 +63,7 @@ var update = flag.Bool("update", false, "write rules.golden anew")
 // show its limits, none) and compares the errors with rules.golden.
 func TestRules(t *testing.T) {
 	var got strings.Builder
-	for _, group := range [][]edit{formRules, identityRules, requestorRules, grantRules, stepRules, expectRules, nameRules, fixtureRules} {
+	for _, group := range [][]edit{formRules, identityRules, requestorRules, grantRules, stepRules, expectRules, nameRules, nodeRules, fixtureRules} {
 		for _, c := range group {
 			if strings.Count(valid, c.from) == 0 {
 				t.Fatalf("%s: the valid scenario has no %q", c.name, c.from)
@@ -262,6 +262,25 @@ var nameRules = []edit{
 	{"name with an odd end", "user: agent, groups", "user: agent-, groups"},
 	{"system user", "impersonate: {user: bob}", "impersonate: {user: \"system:anonymous\"}"},
 }
+
+var nodeRules = []edit{
+	{"running", "requestors:\n  agent: {user: agent, groups: [crew]}", runningAgent},
+	{"running on no node", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.Replace(runningAgent, "node: node-a", "node: node-c", 1)},
+	{"running without a pod", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.Replace(runningAgent, "pod: p, ", "", 1)},
+	{"running with nodeObject", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.Replace(runningAgent, "running: true", "running: true, nodeObject: true", 1)},
+	{"real node without running", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.Replace(runningAgent, ", running: true", "", 1)},
+	{"invalid node", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.ReplaceAll(runningAgent, "node-a", "Node_a")},
+	{"node like a resource", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.ReplaceAll(runningAgent, "node-a", "pods")},
+	{"node that is not used", "requestors:", "nodes: [node-a]\nrequestors:"},
+	{"node twice", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.Replace(runningAgent, "[node-a]", "[node-a, node-a]", 1)},
+	{"three nodes", "requestors:\n  agent: {user: agent, groups: [crew]}", strings.Replace(runningAgent, "[node-a]", "[node-a, bob, agent]", 1)},
+	{"capability without nodes", "[reviews]", "[nodes]"},
+}
+
+// runningAgent are the requestors of a scenario with a pod on a real node.
+const runningAgent = `nodes: [node-a]
+requestors:
+  agent: {serviceAccount: {namespace: ns2, name: agent, pod: p, node: node-a, running: true}}`
 
 var fixtureRules = []edit{
 	{"fixture", "level: core", "level: core\nfixtures: [good.yaml]"},

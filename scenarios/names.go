@@ -86,8 +86,8 @@ func splitServiceAccount(user string) (namespace, name string, ok bool) {
 	return namespace, name, true
 }
 
-// findNames finds every name that Bind makes unique. Order and repetitions are
-// those of the file.
+// findNames finds every name that Bind makes unique; those that stand for real
+// nodes are not among them. Order and repetitions are those of the file.
 func (s *Scenario) findNames() []foundName {
 	f := &nameFinder{}
 	for i, n := range s.Names {
@@ -117,7 +117,7 @@ func (s *Scenario) findNames() []foundName {
 			f.request(r, "steps", i, "request")
 		}
 	}
-	return f.found
+	return slices.DeleteFunc(f.found, func(n foundName) bool { return slices.Contains(s.Nodes, n.name) })
 }
 
 func (f *nameFinder) requestor(r Requestor, path ...any) {

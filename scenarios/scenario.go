@@ -61,6 +61,9 @@ type Scenario struct {
 	// of objects and namespaces, and the nodes, service accounts and plain users
 	// that are impersonated are found without being listed.
 	Names []string `json:"names,omitempty" yaml:"names,omitempty"`
+	// Nodes are names that stand for real nodes of the cluster, in which kubelets
+	// run pods: another one each. BindOn puts the real names in their place.
+	Nodes []string `json:"nodes,omitempty" yaml:"nodes,omitempty"`
 	// Requestors are those who authenticate, by the alias that requests use.
 	Requestors map[string]Requestor `json:"requestors" yaml:"requestors"`
 	// Fixtures are manifests of the fixtures folder that are applied before the
@@ -126,11 +129,14 @@ const (
 	// Aggregation: an aggregated API, things of conformance.authzconf.dev/v1, is
 	// served by the harness, which sees what arrives there.
 	Aggregation Capability = "aggregation"
+	// KubeletNodes: at least two nodes whose kubelets run pods, and the image of
+	// the node agent on them.
+	KubeletNodes Capability = "nodes"
 )
 
 // AllCapabilities lists every capability, in the order they are documented.
 func AllCapabilities() []Capability {
-	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC, Aggregation}
+	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC, Aggregation, KubeletNodes}
 }
 
 // Requires selects targets.
@@ -186,6 +192,9 @@ type ServiceAccount struct {
 	// NodeObject says whether a Node object of that name is created. Left out it
 	// is. A pod-bound token carries the node's name even without one.
 	NodeObject *bool `json:"nodeObject,omitempty" yaml:"nodeObject,omitempty"`
+	// Running says that the pod really runs, on one of the scenario's Nodes, and
+	// that its token is the one which the kubelet asked for and projected into it.
+	Running bool `json:"running,omitempty" yaml:"running,omitempty"`
 }
 
 // Username is the name that the API server gives the requestor.
@@ -292,7 +301,8 @@ type Request struct {
 	// Operations are the body of a JSON patch.
 	Operations []map[string]any `json:"operations,omitempty" yaml:"operations,omitempty"`
 	// Upgrade asks for another protocol on the connection, as kubectl exec does. A
-	// connection that is upgraded is hung up at once.
+	// connection that is upgraded is hung up at once, unless it is an exec's by
+	// WebSocket: then the body is what the command writes to stdout.
 	Upgrade Upgrade `json:"upgrade,omitempty" yaml:"upgrade,omitempty"`
 }
 

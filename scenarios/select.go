@@ -72,6 +72,9 @@ func (s *Scenario) Needs() []Capability {
 			need[RequestHeader] = true
 		}
 	}
+	if len(s.Nodes) > 0 {
+		need[KubeletNodes] = true
+	}
 	if len(s.Grants) > 0 || slices.ContainsFunc(s.Manifests, isRBAC) || slices.ContainsFunc(s.Objects, isRBAC) {
 		need[RBAC] = true
 	}

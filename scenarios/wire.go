@@ -33,17 +33,24 @@ const (
 	WebSocket Upgrade = "websocket"
 	// SPDY is what clients used before; it is asked for with POST.
 	SPDY Upgrade = "spdy"
+	// Tunnel is SPDY within a WebSocket, which is how port-forward asks since it uses
+	// WebSockets; it is asked for with GET.
+	Tunnel Upgrade = "tunnel"
 )
 
 // Headers are those that ask for the upgrade.
 func (u Upgrade) Headers() map[string]string {
 	const streams = "v5.channel.k8s.io"
+	protocol := streams
 	switch u {
-	case WebSocket:
+	case WebSocket, Tunnel:
+		if u == Tunnel {
+			protocol = "SPDY/3.1+portforward.k8s.io"
+		}
 		return map[string]string{
 			"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
 			// Any 16 bytes: the server proves with them that it speaks the protocol.
-			"Sec-WebSocket-Key": "YXV0aHpjb25mLW5vbmNlLQ==", "Sec-WebSocket-Protocol": streams,
+			"Sec-WebSocket-Key": "YXV0aHpjb25mLW5vbmNlLQ==", "Sec-WebSocket-Protocol": protocol,
 		}
 	case SPDY:
 		return map[string]string{"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": streams}
@@ -76,7 +83,7 @@ func (r *Request) Content() (json.RawMessage, error) {
 // wire checks how the request is sent.
 func (c *checker) wire(r *Request, path []any) {
 	enum(c, extend(path, "patch"), r.Patch, slices.Sorted(maps.Keys(contentTypes))...)
-	enum(c, extend(path, "upgrade"), r.Upgrade, WebSocket, SPDY)
+	enum(c, extend(path, "upgrade"), r.Upgrade, WebSocket, SPDY, Tunnel)
 	if r.Patch != "" && r.Verb != "patch" {
 		c.fail(extend(path, "patch"), "patch is given with the verb %s (expected it with patch only)", r.Verb)
 	}

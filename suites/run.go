@@ -98,6 +98,7 @@ func reportCell(c *session.Cell) (reports.Cell, []*verdicts.Evidence) {
 	cell := reports.Cell{
 		Cell: c.Plan.Target.Cell, Facts: reports.Facts(target.ExpectedFacts(c.Plan.Target)), Witness: c.Witness, ReadySeconds: c.Ready.Seconds(), WallSeconds: c.Took.Seconds(), Results: results,
 	}
+	cell.Agents = c.Agents
 	if c.Err != nil {
 		cell.Problem = c.Err.Error()
 	}

@@ -51,7 +51,7 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	if s.Requires.Chain != "" {
 		return "", false // not only the grants decide there
 	}
-	bound, _ := s.Bind(e.Suffix)
+	bound, _ := s.BindOn(e.Suffix, e.Nodes)
 	for _, st := range bound.Steps {
 		if st.Grant != "" || st.Revoke != "" {
 			return "", false

@@ -27,7 +27,7 @@ func judgeOnce(s *scenarios.Scenario, e *Evidence) Result {
 	for _, p := range e.Problems {
 		return j.invalid(p.Blame, p.Text)
 	}
-	bound, _ := s.Bind(e.Suffix)
+	bound, _ := s.BindOn(e.Suffix, e.Nodes)
 	j.s = bound
 	seen := 0
 	for i := range bound.Steps {

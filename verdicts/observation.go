@@ -40,6 +40,9 @@ type Evidence struct {
 	Suffix string `json:"suffix"`
 	// Names maps the names of the scenario to the unique ones that were used.
 	Names map[string]string `json:"names"`
+	// Nodes are the real nodes that the scenario's Nodes stand for, in order
+	// (Scenario.BindOn).
+	Nodes []string `json:"nodes,omitempty"`
 	// Started and Ended are when provisioning began and the last step was over.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
@@ -127,7 +130,8 @@ type SentRequest struct {
 type Response struct {
 	Code    int    `json:"code"`
 	AuditID string `json:"auditID,omitempty"`
-	// Body is the first 64 KiB of the answer, as text.
+	// Body is the first 64 KiB of the answer, as text; of an exec that was let
+	// through, those of what the command wrote.
 	Body string `json:"body,omitempty"`
 	// Warnings are the Warning headers.
 	Warnings []string `json:"warnings,omitempty"`

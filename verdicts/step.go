@@ -92,6 +92,14 @@ func (v *stepJudge) outcome() {
 		v.compare("code", strconv.Itoa(v.expect.Code), strconv.Itoa(v.o.Response.Code))
 	}
 	v.message()
+	v.printed()
+}
+
+// printed judges what a log or a command says.
+func (v *stepJudge) printed() {
+	if v.expect.Output != "" {
+		v.compare("output", v.expect.Output, strings.TrimSpace(v.o.Response.Body))
+	}
 }
 
 // message judges the text of the answer.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/authzconf/authzconf/authorizers/recorder"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/agent"
 )
 
 const (
@@ -65,9 +66,14 @@ func (run *run) provision(ctx context.Context) error {
 	run.target.SetPolicy(run.bound.Policy)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return run.admin.grant(groupCtx, initial) })
-	group.Go(func() error { return run.mintTokens(groupCtx) })
 	group.Go(func() error { return run.admin.apply(groupCtx, manifests) })
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := run.admin.awaitPods(ctx, run.bound); err != nil {
+		return err
+	}
+	return run.mintTokens(ctx)
 }
 
 // places are the objects that requestors and namespaced things need.
@@ -76,6 +82,7 @@ type places struct {
 	accounts   map[[2]string]bool // namespace, name
 	pods       map[[2]string]boundPod
 	nodes      map[string]bool
+	running    []*scenarios.ServiceAccount // with a pod on a real node
 }
 
 // boundPod is what a token's pod has to say: the account, which must be the
@@ -83,7 +90,7 @@ type places struct {
 type boundPod struct{ account, node string }
 
 func placesOf(s *scenarios.Scenario) places {
-	p := places{map[string]bool{}, map[[2]string]bool{}, map[[2]string]boundPod{}, map[string]bool{}}
+	p := places{namespaces: map[string]bool{}, accounts: map[[2]string]bool{}, pods: map[[2]string]boundPod{}, nodes: map[string]bool{}}
 	for _, r := range s.Requestors {
 		sa := r.ServiceAccount
 		if sa == nil {
@@ -91,6 +98,10 @@ func placesOf(s *scenarios.Scenario) places {
 		}
 		p.namespaces[sa.Namespace] = true
 		p.accounts[[2]string{sa.Namespace, sa.Name}] = true
+		if sa.Running {
+			p.running = append(p.running, sa)
+			continue
+		}
 		if sa.Pod != "" {
 			p.pods[[2]string{sa.Namespace, sa.Pod}] = boundPod{sa.Name, sa.Node}
 		}
@@ -147,7 +158,15 @@ func (p *provisioner) places(ctx context.Context, want places) error {
 			return p.createPod(groupCtx, key[0], bound.pod(key[1]))
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, sa := range want.running { // the account has to be there
+		if err := p.runPod(ctx, sa); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // createPod waits until the admission of a cluster with nodes has heard of the
@@ -183,13 +202,22 @@ func (run *run) mintTokens(ctx context.Context) error {
 		if sa == nil {
 			continue
 		}
-		token, err := run.admin.token(ctx, sa)
+		mint := run.admin.token
+		if sa.Running {
+			mint = run.projectedToken
+		}
+		token, err := mint(ctx, sa)
 		if err != nil {
 			return fmt.Errorf("a token for %s/%s: %w", sa.Namespace, sa.Name, err)
 		}
 		run.tokens[alias] = token
 	}
 	return nil
+}
+
+// projectedToken is the one that the kubelet put into the running pod.
+func (run *run) projectedToken(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
+	return agent.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
 }
 
 // token binds to the pod, the node, or nothing, as the service account says.

@@ -61,21 +61,23 @@ func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix str
 // replay provisions unless kept is given, in which the scenario has everything
 // already.
 func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix string, kept *Kept) *verdicts.Evidence {
-	bound, names := s.Bind(suffix)
+	nodes, nodesErr := r.admin.realNodes(ctx, s)
+	bound, names := s.BindOn(suffix, nodes)
 	e := &verdicts.Evidence{
 		Scenario: s.ID, Digest: s.Digest, Cell: r.target.Cell,
-		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names,
+		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names, Nodes: nodes,
 		Started: time.Now(),
 	}
 	defer func() { e.Ended = time.Now() }()
 	release := r.target.Use(bound)
 	defer release()
-	if err := errors.Join(r.target.Err(), ctx.Err()); err != nil {
+	if err := errors.Join(r.target.Err(), ctx.Err(), nodesErr); err != nil {
 		e.Problems = append(e.Problems, problem(r.target, err))
 		return e
 	}
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, shells: map[string]*shell{}}
 	defer run.closeShells()
+	defer r.admin.removePods(context.WithoutCancel(ctx), bound)
 	if kept != nil {
 		run.tokens = kept.tokens
 	} else if err := run.provision(ctx); err != nil {

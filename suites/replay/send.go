@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
+
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/verdicts"
@@ -21,6 +23,9 @@ import (
 
 // bodyLimit is how much of an answer is kept as evidence.
 const bodyLimit = 64 << 10
+
+// auditIDHeader names the audit event of a request.
+const auditIDHeader = "Audit-Id"
 
 // requestTimeout ends a request that the API server does not answer. Nothing in
 // a scenario takes that long: the time belongs to a broken environment.
@@ -65,6 +70,12 @@ func httpRequest(ctx context.Context, host string, r *scenarios.Request) (*http.
 	}
 	for name, value := range r.Upgrade.Headers() {
 		req.Header.Set(name, value)
+	}
+	if r.Upgrade != "" {
+		// The answer may be the kubelet's own. It takes nobody who wants JSON alone, and
+		// its headers know no audit ID: the request brings that.
+		req.Header.Set("Accept", "application/json, */*")
+		req.Header.Set(auditIDHeader, string(uuid.NewUUID()))
 	}
 	return req, nil
 }
@@ -159,16 +170,26 @@ func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, 
 }
 
 // roundTrip reads the answer. A watch that was let through has no end: it is
-// hung up as soon as its headers are there.
+// hung up as soon as its headers are there. So is an upgraded connection, but for
+// an exec's, which ends with the command.
 func roundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Response, error) {
 	resp, err := client.Do(req)
 	if err != nil {
 		return verdicts.Response{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	r := verdicts.Response{Code: resp.StatusCode, AuditID: resp.Header.Get("Audit-Id"), Warnings: resp.Header.Values("Warning")}
-	if watch && resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusSwitchingProtocols {
+	r := verdicts.Response{Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader), Warnings: resp.Header.Values("Warning")}
+	if r.AuditID == "" {
+		r.AuditID = req.Header.Get(auditIDHeader)
+	}
+	switch {
+	case watch && resp.StatusCode == http.StatusOK:
 		return r, nil
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		if resp.Header.Get("Upgrade") == "websocket" && strings.HasSuffix(req.URL.Path, "/exec") {
+			r.Body, err = output(resp)
+		}
+		return r, err
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, bodyLimit))
 	if err != nil {
@@ -184,11 +205,11 @@ func credential(header string) bool {
 }
 
 // shownHeaders are the headers of a request without credentials and without
-// those that every request has.
+// those that every request has, or that are others each time.
 func shownHeaders(h http.Header) map[string][]string {
 	shown := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if !credential(name) && name != "User-Agent" && name != "Accept" {
+		if !credential(name) && name != "User-Agent" && name != "Accept" && name != auditIDHeader {
 			shown[name] = shownValues(h[name])
 		}
 	}

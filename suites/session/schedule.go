@@ -182,6 +182,9 @@ func (s *Session) startCell(c *Cell) {
 		c.Target, c.Err = target.Start(s.ctx, c.Plan.Target)
 	}
 	c.Ready = time.Since(start)
+	if c.Err == nil {
+		c.Err = s.loadAgent(c)
+	}
 	if c.Target != nil {
 		c.Witness = c.Target.Witness
 	}

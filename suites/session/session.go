@@ -60,6 +60,8 @@ type Cell struct {
 	Ready time.Duration
 	// Took is how long the scenarios took, waits included.
 	Took time.Duration
+	// Agents is what the node agents were allowed, where the cell has nodes.
+	Agents *reports.Agents
 
 	jobs     map[string]*job
 	finished chan struct{} // closed when all jobs are done and Took is set
@@ -145,6 +147,7 @@ func (s *Session) runCell(c *Cell) {
 		s.runJob(c, run, j)
 	}
 	wg.Wait()
+	s.runAgents(c)
 }
 
 // replayer fails where the cell cannot be believed.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -51,9 +52,12 @@ func (x *auditIndex) line(line []byte) {
 		return
 	}
 	var head struct {
-		AuditID string `json:"auditID"`
-		Stage   string `json:"stage"`
-		User    struct {
+		AuditID        string `json:"auditID"`
+		Stage          string `json:"stage"`
+		ResponseStatus struct {
+			Code int `json:"code"`
+		} `json:"responseStatus"`
+		User struct {
 			Username string              `json:"username"`
 			Extra    map[string][]string `json:"extra"`
 		} `json:"user"`
@@ -65,7 +69,11 @@ func (x *auditIndex) line(line []byte) {
 		}
 		return
 	}
-	if head.Stage != "ResponseComplete" && head.Stage != "Panic" {
+	// Of a request that is not authenticated there is no other event than this one,
+	// which names no user.
+	unauthenticated := head.Stage == "ResponseStarted" && head.User.Username == "" &&
+		head.ResponseStatus.Code == http.StatusUnauthorized
+	if head.Stage != "ResponseComplete" && head.Stage != "Panic" && !unauthenticated {
 		return
 	}
 	if _, awaited := x.waiting[head.AuditID]; x.ignore && !awaited && head.ImpersonatedUser == nil {

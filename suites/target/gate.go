@@ -59,5 +59,8 @@ func ExpectedFacts(o Options) scenarios.Facts {
 	if f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36) {
 		f.Capabilities = append(f.Capabilities, scenarios.Metrics)
 	}
+	if o.Cell.Provider == Kind {
+		f.Capabilities = append(f.Capabilities, scenarios.KubeletNodes)
+	}
 	return f
 }

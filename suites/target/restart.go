@@ -93,6 +93,10 @@ func (t *Target) Verbs(mark uint64) map[string]int {
 func (t *Target) Rebase(ctx context.Context) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.recount(ctx)
+}
+
+func (t *Target) recount(ctx context.Context) (err error) {
 	if t.last != nil {
 		t.last, err = t.impersonationCounters(ctx)
 	}

@@ -264,7 +264,8 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 	t.aggregated.take()
 	id, err := send()
 	if err != nil {
-		return nil, errors.Join(err, t.Err())
+		// What was counted for it is not the next request's.
+		return nil, errors.Join(err, t.recount(ctx), t.Err())
 	}
 	if id == "" {
 		return nil, errors.New("the answer has no Audit-Id header")

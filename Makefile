@@ -60,6 +60,10 @@ test: build ## vet, and run all tests, those against real programs too
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-loadgen
+bench-loadgen: ## measure the load generator beside fortio, vegeta and h2load (BENCHFLAGS="-repeats 2" for a quick look)
+	ci/bench-loadgen $(BENCHFLAGS)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME
 	@set -e; grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

@@ -58,6 +58,10 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, m, h, body, err)
 		return
 	}
+	if c := r.counting.Load(); c != nil && !h.probe && (m.point == Front || m.point == Back) {
+		r.count(c, w, req, m, h, body)
+		return
+	}
 	// Recorded first: an answer is the proof that the record has it.
 	if h.probe {
 		r.journal.pass()

@@ -75,6 +75,8 @@ type Recorder struct {
 	journal journal
 	mounts  map[string]*mount // by URL path; fixed after Start
 	strays  atomic.Uint64
+	// counting, if set, takes the place of the journal at Front and Back.
+	counting atomic.Pointer[Counting]
 
 	addr   string // host:port as API servers reach it
 	pki    *pki

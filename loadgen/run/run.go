@@ -114,6 +114,11 @@ type Block struct {
 	Sent    int64 `json:"sent"`
 	Late    int64 `json:"late"`
 	Dropped int64 `json:"dropped"`
+	// Retried are answers 429 after which the agent waited as it was told and asked
+	// again; each is also counted in Answers. Reconnects are connections that had to
+	// be opened anew within the block.
+	Retried    int64 `json:"retried,omitempty"`
+	Reconnects int64 `json:"reconnects,omitempty"`
 	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by
 	// class of error ("timeout", "refused", "reset", "tls", "eof", "other").
 	Answers map[string]int64 `json:"answers"`

@@ -50,6 +50,9 @@ type Options struct {
 	NodeImage string
 	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.
 	Keep bool
+	// NoAudit switches auditing off. Observe does not work then; a storm would fill
+	// the memory with events that nobody asks for.
+	NoAudit bool
 	// Front, if given, answers at the recorder's first point, so that permissions
 	// can be given and taken at once, without objects that have to get around. What
 	// it has no opinion about is for the authorizers behind it.
@@ -162,10 +165,12 @@ func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Clus
 // options is the control plane with its recorder, audit log and chain.
 func (t *Target) options(o Options) (lo local.Options, err error) {
 	lo = o.LocalOptions(0)
-	lo.AuditSink = t.events
-	t.events.ignore = o.Cell.Provider == Kind
-	if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
-		return lo, err
+	if !o.NoAudit {
+		lo.AuditSink = t.events
+		t.events.ignore = o.Cell.Provider == Kind
+		if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
+			return lo, err
+		}
 	}
 	lo.KubeAPIServerArgs = []string{
 		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),

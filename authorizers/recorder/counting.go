@@ -1,0 +1,93 @@
+package recorder
+
+import (
+	"net/http"
+	"time"
+)
+
+// Counting is for storms: what would fill the memory as a record is counted, and
+// forgotten. Its functions are called from several goroutines.
+type Counting struct {
+	// Arrived is called for each review before it is answered, so that what an API
+	// server has an answer to is counted.
+	Arrived func(p Point, verb string)
+	// Answered is called when the answer is written; took is the time since the
+	// request was read.
+	Answered func(p Point, took time.Duration)
+	// Delay is how long answers at Front take, to stand for an authorizer that is
+	// far away. Back answers at once: the chain as a whole has one delay.
+	Delay time.Duration
+}
+
+// Count counts the reviews at Front and Back from now on instead of recording
+// them; nil records again. Probes and malformed reviews are treated as ever, and
+// counted ones take their place in the order.
+func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
+
+// count answers one review that is only counted.
+func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, m *mount, h head, body []byte) {
+	begin := time.Now()
+	r.journal.pass()
+	m.reviews.Add(1)
+	c.Arrived(m.point, verbOf(h, body))
+	if c.Delay > 0 && m.point == Front {
+		timer := time.NewTimer(c.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-req.Context().Done():
+		}
+	}
+	w.Header()["Content-Type"] = contentType
+	_, _ = w.Write(answers[h.apiVersion])
+	c.Answered(m.point, time.Since(begin))
+}
+
+// verbOf is the verb of a review that was accepted.
+func verbOf(h head, body []byte) string {
+	s, v := scanner{in: body}, verbScan{}
+	if s.object(v.top) && s.end() {
+		return v.verb
+	}
+	spec, err := decodeSpec(h.apiVersion, body)
+	switch {
+	case err != nil: // cannot be: the head was read from it
+		return ""
+	case spec.ResourceAttributes != nil:
+		return spec.ResourceAttributes.Verb
+	case spec.NonResourceAttributes != nil:
+		return spec.NonResourceAttributes.Verb
+	}
+	return ""
+}
+
+// verbScan is scan for the verb: what it does not know is left to the decoder.
+type verbScan struct {
+	scanned
+	verb string
+}
+
+func (v *verbScan) top(s *scanner, key []byte) bool {
+	if string(key) == "spec" {
+		return v.first(fieldSpec) && s.object(v.spec)
+	}
+	return v.scanned.top(s, key)
+}
+
+func (v *verbScan) spec(s *scanner, key []byte) bool {
+	switch string(key) {
+	case "resourceAttributes":
+		return v.first(fieldResource) && s.object(v.attribute)
+	case "nonResourceAttributes":
+		return v.first(fieldNonResource) && s.object(v.attribute)
+	}
+	return v.scanned.spec(s, key)
+}
+
+func (v *verbScan) attribute(s *scanner, key []byte) bool {
+	if string(key) == "verb" {
+		again := v.verb != ""
+		return s.keep(&v.verb) && !again
+	}
+	return resourceField(s, key) || nonResourceField(s, key)
+}

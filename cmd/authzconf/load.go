@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/profiles"
+	loadrun "github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites/matrix"
+	"github.com/authzconf/authzconf/suites/storm"
+)
+
+// loadFlags are those of load.
+type loadFlags struct {
+	profile, kubernetes, reportDir string
+	arms                           []string
+	pairs, agents, shards          int
+	rate                           float64
+	duration, delay                time.Duration
+	seed                           int64
+	dryRun                         bool
+}
+
+func newLoad() *cobra.Command {
+	var f loadFlags
+	c := &cobra.Command{
+		Use:   "load",
+		Short: "Storm two API servers and compare what impersonation costs",
+		Long: `Start a kube-apiserver with the gate ConstrainedImpersonation on and one with it
+off, let agents storm them as a profile says, and compare: latency from the time at
+which each request was meant to be sent, access reviews per request as the
+authorizer saw them, processor time and memory.
+
+A profile compares arms (what agents do) on servers, in pairs of blocks:
+  none                   no impersonation
+  legacy-gate-off/-on    the verb impersonate
+  associated-node-cold   the agent's own node, when the server has forgotten it
+  associated-node-warm   the agent's own node, remembered
+  arbitrary-node         another node
+  denied                 no permission to impersonate
+  fallback               associated-node half granted, legacy allows
+  deputy, deputy-legacy  many users with groups and extra
+One comparison has the same arm on both sides: it shows what no difference looks
+like. 20 pairs or more are needed for a claim.
+
+Built-in profiles: ` + strings.Join(profiles.Names(), ", ") + `.
+
+A run is inconclusive, exit code 3, if the generator was late, the servers or a
+shard died, the authorizer and the API server counted differently, or Ctrl-C ended
+it.`,
+		Example: `  authzconf load --profile node-agent-steady --dry-run     # what would run, and how long
+  authzconf load --profile daemonset-rollout --report-dir load
+  authzconf load --profile node-agent-steady --arms legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
+  authzconf load --profile my-profile.yaml --shards 4      # agents in four processes`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.profile, "profile", "", "a built-in profile, or a file")
+	fl.StringSliceVar(&f.arms, "arms", nil, "only comparisons between these arms (the A/A pair stays)")
+	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
+	fl.IntVar(&f.agents, "agents", 0, "number of agents (default: the profile's)")
+	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
+	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
+	fl.DurationVar(&f.delay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
+	fl.IntVar(&f.shards, "shards", 1, "processes that the agents are spread over; the schedule is the same for any number")
+	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
+	fl.Int64Var(&f.seed, "seed", 0, "seed of the schedule and the order of blocks (default: random, printed)")
+	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
+	c.AddCommand(newLoadShard())
+	return c
+}
+
+// newLoadShard is how a run starts its shards.
+func newLoadShard() *cobra.Command {
+	return &cobra.Command{
+		Use: "shard", Short: "Be a shard of a storm: a job and orders on stdin, blocks on stdout", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := shard.Serve(c.Context(), c.InOrStdin(), c.OutOrStdout()); err != nil {
+				return &exitError{code: exitInvalid, err: err}
+			}
+			return nil
+		},
+	}
+}
+
+// options reads everything that can be wrong before anything is started.
+func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
+	if f.profile == "" {
+		return o, fmt.Errorf("--profile is missing: name a file, or one of %s", strings.Join(profiles.Names(), ", "))
+	}
+	p, text, err := loadProfile(f.profile)
+	if err != nil {
+		return o, err
+	}
+	adjust := profile.Adjust{Arms: f.arms}
+	given := c.Flags().Changed
+	if given("pairs") {
+		adjust.Pairs = &f.pairs
+	}
+	if given("agents") {
+		adjust.Agents = &f.agents
+	}
+	if given("rate") {
+		adjust.Rate = &f.rate
+	}
+	if given("duration") {
+		adjust.Block = &f.duration
+	}
+	if given("webhook-delay") {
+		adjust.WebhookDelay = &f.delay
+	}
+	if p, err = p.Adjusted(adjust); err != nil {
+		return o, err
+	}
+	if f.shards < 1 || f.shards > p.Agents || f.shards > 64 {
+		return o, fmt.Errorf("--shards %d: expected 1 to 64, and no more than the %d agents", f.shards, p.Agents)
+	}
+	release, err := local.ParseRelease(f.kubernetes)
+	if err != nil {
+		return o, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return o, err
+	}
+	if !given("seed") {
+		f.seed = rand.Int64N(1_000_000)
+	}
+	return storm.Options{
+		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
+		Shards: f.shards, Command: []string{self, "load", "shard"},
+		Tool: suiteVersion(), Called: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
+	}, nil
+}
+
+// loadProfile reads a file if the name looks like one, or a built-in profile.
+func loadProfile(name string) (*profile.Profile, []byte, error) {
+	if !strings.ContainsAny(name, `./\`) {
+		return profiles.Load(name)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := profile.Parse(name, data)
+	return p, data, err
+}
+
+func (f *loadFlags) run(c *cobra.Command) error {
+	o, err := f.options(c)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return storm.Describe(c.OutOrStdout(), o)
+	}
+	if f.reportDir != "" {
+		if err := reports.CheckWritable(f.reportDir); err != nil {
+			return err
+		}
+	}
+	show := newLoadProgress(c.ErrOrStderr())
+	o.Said, o.Progress = show.said, show.progress
+	out, err := storm.Execute(c.Context(), o)
+	show.end()
+	if err != nil {
+		return invalid(err)
+	}
+	return f.finish(c, o.Profile, out)
+}
+
+// finish writes what was measured, and turns the judgement into the exit code.
+func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, out *loadrun.Run) error {
+	if f.reportDir != "" {
+		data, err := json.MarshalIndent(out, "", " ")
+		if err == nil {
+			err = errors.Join(os.MkdirAll(f.reportDir, 0o755), os.WriteFile(filepath.Join(f.reportDir, "run.json"), append(data, '\n'), 0o644))
+		}
+		if err != nil {
+			return invalid(err)
+		}
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "measured: %s\n", filepath.Join(f.reportDir, "run.json"))
+	}
+	storm.Summarize(c.OutOrStdout(), out)
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", out.Seed)
+	code, err := judgeLoad(c, p, out)
+	if err != nil {
+		return invalid(err)
+	}
+	if code != exitPassed {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// judgeLoad is where a run is judged: statistics and reports are made in
+// reports/load. Without them a run whose measuring went wrong is inconclusive.
+func judgeLoad(_ *cobra.Command, _ *profile.Profile, out *loadrun.Run) (code int, err error) {
+	if out.Interrupted || len(out.Problems) > 0 {
+		return exitInvalid, nil
+	}
+	return exitPassed, nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/suites/storm"
+)
+
+func TestLoadUsage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: authzconf.dev/v1alpha1\nkind: LoadProfile\nname: mine\nagents: 5\narrivals: {kind: constant, rate: 0}\nblock: 10s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"", "error: --profile is missing: name a file, or one of apiserver-restart,"},
+		{"--profile nothing", `error: there is no profile "nothing": expected a file, or one of`},
+		{"--profile ./nothing.yaml", "error: open ./nothing.yaml: no such file"},
+		{"--profile " + file, "error: " + file + ":6:8: block 10s"},
+		{"--profile denied-flood --rate 0", "error: --rate: rate 0: expected 0.01 to 100000 requests/s"},
+		{"--profile denied-flood --rate 1e9", "error: --rate: rate 1e+09: expected"},
+		{"--profile daemonset-rollout --rate 5", "error: --rate 5: the profile daemonset-rollout has no single rate"},
+		{"--profile denied-flood --pairs 0", "error: --pairs: pairs 0: expected 1 to 1000"},
+		{"--profile denied-flood --duration 15s", "error: --duration: block 15s: expected a multiple of 10s"},
+		{"--profile denied-flood --arms none", "error: --arms none: the profile denied-flood has denied"},
+		{"--profile denied-flood --shards 0", "error: --shards 0: expected 1 to 64"},
+		{"--profile node-agent-steady --agents 10", "error: profile node-agent-steady with the given flags: the arm associated-node-cold asks every 500ms"},
+		{"--profile denied-flood --kubernetes 9.9", "error: "},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(append([]string{"load"}, strings.Fields(c.args)...), &stdout, &stderr)
+		want := c.want
+		if strings.Contains(c.args, file) {
+			want = "error: " + file + ":"
+		}
+		if code != exitUsage || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
+			t.Errorf("load %s: %d, %s%s\nwant %s", c.args, code, stdout.String(), stderr.String(), want)
+		}
+	}
+}
+
+func TestLoadDryRun(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"load", "--profile", "denied-flood", "--pairs", "3", "--dry-run"}, &stdout, &stderr); code != exitPassed {
+		t.Fatalf("%d: %s", code, stderr.String())
+	}
+	for _, want := range []string{"denied-flood: 100 agents on 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each: 12 blocks, at least 4m0s", "denied  gate-on   3"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("does not say %q:\n%s", want, stdout.String())
+		}
+	}
+}
+
+func TestLoadLine(t *testing.T) {
+	before := storm.Progress{Block: 2, Elapsed: 3 * time.Second, Asked: 60, Reviews: 100}
+	before.Live.Sent = 58
+	now := storm.Progress{
+		Block: 2, Blocks: 8, Side: profile.Side{Arm: "denied", Server: profile.GateOn}, Elapsed: 5 * time.Second, Left: 90 * time.Second,
+		Asked: 100, Reviews: 220,
+	}
+	now.Live.Sent, now.Live.Errors = 98, 1
+	for range 100 {
+		now.Live.Latency.Record(5 * time.Millisecond)
+	}
+	const want = "block 2/8 denied on gate-on: 20.0 of 20.0 requests/s, p50 5.0 ms, p99 5.0 ms, 60.0 reviews/s, 1 errors, 1m30s left"
+	if got := loadLine(before, now); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,168 @@
+// Package agent sends the requests of a schedule as many agents at once: each
+// with its own token, its own connection and its own intended times. It decodes
+// nothing. A latency begins when a request was meant to be sent, so that a server
+// that stalls cannot hide what waited.
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Pool is the connections of the agents to one server. Each speaks HTTP/2, with
+// the trust of a client-go configuration; several agents may share one.
+type Pool struct {
+	transport *http.Transport
+	host      *url.URL
+	perConn   int
+	shards    int
+	conns     []conn
+	opened    atomic.Int64
+}
+
+type conn struct {
+	mu sync.Mutex
+	cc *http.ClientConn
+}
+
+// Files is how many file descriptors this process needs beside those of its
+// agents' connections.
+const Files = 200
+
+// CheckFiles says whether this process may open so many connections.
+func CheckFiles(connections int) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return nil //nolint:nilerr // a system that does not say is tried
+	}
+	if needed := uint64(connections + Files); needed > limit.Cur {
+		return fmt.Errorf("%d connections need %d open files, and this process may have %d: raise the limit (ulimit -n %d), or let agents share connections (agentsPerConnection)",
+			connections, needed, limit.Cur, needed)
+	}
+	return nil
+}
+
+// NewPool makes the pool of one shard's agents, shard and shards as in
+// pacer.Plan.Stripe. Nothing is opened yet.
+func NewPool(c *rest.Config, agents, perConn, shard, shards int) (*Pool, error) {
+	config, err := rest.TLSConfigFor(c)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return nil, errors.New("the server has no TLS")
+	}
+	host, err := url.Parse(c.Host)
+	if err != nil {
+		return nil, err
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	mine := (agents - shard + shards - 1) / shards
+	return &Pool{
+		transport: &http.Transport{
+			TLSClientConfig: config, Protocols: &protocols, DisableCompression: true,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 30 * time.Second,
+		},
+		host: host, perConn: perConn, shards: shards,
+		conns: make([]conn, (mine+perConn-1)/perConn),
+	}, nil
+}
+
+// Len is the number of connections.
+func (p *Pool) Len() int { return len(p.conns) }
+
+// Open opens all connections, some at a time. Those that are open stay.
+func (p *Pool) Open(ctx context.Context) error {
+	const atOnce = 16
+	var group sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, atOnce)
+	for w := range atOnce {
+		group.Go(func() {
+			for errs[w] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(p.conns) {
+					return
+				}
+				_, errs[w] = p.open(ctx, &p.conns[i])
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// Close closes all connections. The pool can be used again.
+func (p *Pool) Close() {
+	for i := range p.conns {
+		c := &p.conns[i]
+		c.mu.Lock()
+		if c.cc != nil {
+			_ = c.cc.Close()
+			c.cc = nil
+		}
+		c.mu.Unlock()
+	}
+}
+
+// of is the connection of an agent.
+func (p *Pool) of(ctx context.Context, agent int) (*http.ClientConn, error) {
+	return p.open(ctx, &p.conns[agent/p.shards/p.perConn])
+}
+
+// open returns the connection, and opens it if it is not, or is broken. Agents
+// that share it wait for the one that does.
+func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cc != nil && c.cc.Err() == nil {
+		return c.cc, nil
+	}
+	if c.cc != nil {
+		_ = c.cc.Close()
+		c.cc = nil
+	}
+	cc, err := p.transport.NewClientConn(ctx, "https", p.host.Host)
+	if err != nil {
+		return nil, err
+	}
+	p.opened.Add(1)
+	c.cc = cc
+	return cc, nil
+}
+
+// classify names an error by its kind.
+func classify(err error) string {
+	var alert tls.AlertError
+	var verification *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.As(err, &alert), errors.As(err, &verification), errors.As(err, &header):
+		return "tls"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset"
+	case eof(err):
+		return "eof"
+	}
+	return "other"
+}

@@ -1,0 +1,292 @@
+// Package pacer says when which agent sends: the schedule of a storm. It is pure:
+// a schedule follows from its Plan alone. Every agent draws from a generator of
+// its own, so a shard computes the stripe of its agents and nothing else, and all
+// stripes together are the schedule of a single process, to the nanosecond.
+package pacer
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Arrivals is how the requests of all agents are spread over time.
+type Arrivals string
+
+const (
+	// Constant has the same pause between any two requests; agents take turns.
+	Constant Arrivals = "constant"
+	// Poisson has agents that know nothing of each other: the pauses are
+	// exponential.
+	Poisson Arrivals = "poisson"
+	// Periodic has agents with a period and a phase of their own, and jitter.
+	Periodic Arrivals = "periodic"
+	// Burst has all agents at once, and again after every Plan.Every.
+	Burst Arrivals = "burst"
+)
+
+// Known are all arrivals.
+func Known() []Arrivals { return []Arrivals{Constant, Poisson, Periodic, Burst} }
+
+// Stage is a part of a plan with a rate of its own.
+type Stage struct {
+	For  time.Duration
+	Rate float64 // requests per second, by all agents
+}
+
+// Plan is everything that a schedule follows from.
+type Plan struct {
+	Arrivals Arrivals
+	Agents   int
+	// Rate is how many requests per second all agents send. Stages, if there are
+	// any, replace it; the last one goes on to the end. A burst has neither.
+	Rate   float64
+	Stages []Stage
+	// Length is where the schedule ends.
+	Length time.Duration
+	// Jitter is by how much of its period a periodic request is early or late at
+	// most: 0 to less than 0.5, so that requests of an agent keep their order.
+	Jitter float64
+	// Every is the time between two bursts; 0 is a single one.
+	Every time.Duration
+	// Mix are the weights of the kinds of requests.
+	Mix []int
+	// Closed makes every agent wait for the answer and then think. A schedule has
+	// then each agent's first request only; see Thinker.
+	Closed bool
+	// Think is the mean pause of a closed loop.
+	Think time.Duration
+	// Seed makes schedules differ.
+	Seed uint64
+}
+
+// Send is one intended request.
+type Send struct {
+	At    time.Duration
+	Agent int32
+	// Kind is an index of Plan.Mix.
+	Kind int32
+}
+
+// Check says what is wrong with a plan.
+func (p Plan) Check() error {
+	switch {
+	case !slices.Contains(Known(), p.Arrivals):
+		return fmt.Errorf("arrivals %q: expected one of %v", p.Arrivals, Known())
+	case p.Agents < 1 || p.Agents > math.MaxInt32:
+		return fmt.Errorf("%d agents: expected at least 1", p.Agents)
+	case p.Length <= 0:
+		return fmt.Errorf("length %s: expected more than 0", p.Length)
+	case p.Jitter < 0 || p.Jitter >= 0.5:
+		return fmt.Errorf("jitter %v: expected 0 to less than 0.5", p.Jitter)
+	case p.Every < 0 || p.Think < 0:
+		return fmt.Errorf("a pause is negative")
+	case p.Closed || p.Arrivals == Burst:
+		return nil
+	}
+	for _, s := range p.stages() {
+		if s.For <= 0 || !(s.Rate > 0) || math.IsInf(s.Rate, 0) {
+			return fmt.Errorf("%s at a rate of %v: expected both above 0", s.For, s.Rate)
+		}
+	}
+	return nil
+}
+
+// Stripe is the part of the schedule of the agents a with a ≡ shard mod shards,
+// in order of time, then of agents.
+func (p Plan) Stripe(shard, shards int) []Send {
+	var all []Send
+	for a := shard; a < p.Agents; a += shards {
+		all = p.agent(all, a)
+	}
+	Sort(all)
+	return all
+}
+
+// Sort orders sends by time, then agent, then kind.
+func Sort(all []Send) {
+	slices.SortFunc(all, func(a, b Send) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Kind, b.Kind))
+	})
+}
+
+// Streams of an agent's random numbers: what is drawn for one purpose does not
+// shift what is drawn for another.
+const (
+	streamTimes uint64 = iota
+	streamKinds
+	streamThink
+)
+
+func (p Plan) random(agent int, stream uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(p.Seed, uint64(agent)<<2|stream))
+}
+
+// agent appends the requests of one agent.
+func (p Plan) agent(all []Send, agent int) []Send {
+	kinds := kindDrawer{random: p.random(agent, streamKinds), mix: p.Mix}
+	add := func(at time.Duration) bool {
+		if at >= p.Length {
+			return false
+		}
+		all = append(all, Send{At: max(at, 0), Agent: int32(agent), Kind: kinds.next()})
+		return true
+	}
+	switch {
+	case p.Closed:
+		// Agents that all began at once would be a burst.
+		random := p.random(agent, streamTimes)
+		add(time.Duration(random.Float64() * float64(p.Think)))
+	case p.Arrivals == Burst:
+		at := time.Duration(0)
+		for add(at) && p.Every > 0 {
+			at += p.Every
+		}
+	default:
+		at, next := p.clock(), p.positions(agent)
+		for more := true; more; {
+			more = add(at(next()))
+		}
+	}
+	return all
+}
+
+// positions returns where the agent's requests are in the order of all requests:
+// position 7.5 is where 7.5 requests are expected to have been sent by everybody.
+// The explicit conversions keep compilers from fusing operations, which would
+// give another schedule on another processor.
+func (p Plan) positions(agent int) func() float64 {
+	n, random := float64(p.Agents), p.random(agent, streamTimes)
+	switch p.Arrivals {
+	case Poisson:
+		sum := 0.0
+		return func() float64 {
+			sum += float64(random.ExpFloat64() * n)
+			return sum
+		}
+	case Periodic:
+		phase, turn := random.Float64(), -1.0
+		return func() float64 {
+			turn++
+			shift := float64(p.Jitter * (float64(2*random.Float64()) - 1))
+			return (phase + turn + shift) * n
+		}
+	}
+	turn := -1.0
+	return func() float64 {
+		turn++
+		return float64(agent) + float64(turn*n)
+	}
+}
+
+// stages are the plan's, the last one without an end.
+func (p Plan) stages() []Stage {
+	if len(p.Stages) == 0 {
+		return []Stage{{For: p.Length, Rate: p.Rate}}
+	}
+	return p.Stages
+}
+
+// clock turns a position into a time.
+func (p Plan) clock() func(position float64) time.Duration {
+	stages := p.stages()
+	return func(position float64) time.Duration {
+		var begin time.Duration
+		for i, s := range stages {
+			room := float64(s.Rate * s.For.Seconds())
+			if position < room || i == len(stages)-1 {
+				ns := math.Round(float64(position/s.Rate) * 1e9)
+				if ns > float64(math.MaxInt64/4) {
+					return math.MaxInt64
+				}
+				return begin + time.Duration(ns)
+			}
+			position -= room
+			begin += s.For
+		}
+		return math.MaxInt64
+	}
+}
+
+// Expected is how many requests the plan comes to: exactly for constant arrivals
+// and bursts, on average for the others.
+func (p Plan) Expected() float64 {
+	if p.Arrivals == Burst {
+		bursts := 1.0
+		if p.Every > 0 {
+			bursts = math.Ceil(p.Length.Seconds() / p.Every.Seconds())
+		}
+		return bursts * float64(p.Agents)
+	}
+	sum, left := 0.0, p.Length
+	stages := p.stages()
+	for i, s := range stages {
+		part := min(s.For, left)
+		if i == len(stages)-1 {
+			part = left
+		}
+		sum += s.Rate * part.Seconds()
+		left -= part
+	}
+	return sum
+}
+
+// Highest is the highest rate of the plan; 0 for a burst.
+func (p Plan) Highest() float64 {
+	if p.Arrivals == Burst {
+		return 0
+	}
+	highest := 0.0
+	for _, s := range p.stages() {
+		highest = max(highest, s.Rate)
+	}
+	return highest
+}
+
+// kindDrawer draws kinds by their weights.
+type kindDrawer struct {
+	random *rand.Rand
+	mix    []int
+}
+
+func (d kindDrawer) next() int32 {
+	total := 0
+	for _, w := range d.mix {
+		total += w
+	}
+	if total <= 0 {
+		return 0
+	}
+	at := d.random.IntN(total)
+	for kind, w := range d.mix {
+		if at -= w; at < 0 {
+			return int32(kind)
+		}
+	}
+	return 0
+}
+
+// Thinker gives an agent's pauses and kinds in a closed loop. They are the same
+// however many shards there are; only the times of requests follow from the
+// server.
+type Thinker struct {
+	think time.Duration
+	pause *rand.Rand
+	kinds kindDrawer
+}
+
+// Thinker is the one of an agent, whose first request is in the schedule.
+func (p Plan) Thinker(agent int) *Thinker {
+	t := &Thinker{think: p.Think, pause: p.random(agent, streamThink), kinds: kindDrawer{random: p.random(agent, streamKinds), mix: p.Mix}}
+	t.kinds.next() // that of the first
+	return t
+}
+
+// Next is the pause after an answer, half to one and a half of the mean, and what
+// is asked then.
+func (t *Thinker) Next() (pause time.Duration, kind int32) {
+	return time.Duration((0.5 + t.pause.Float64()) * float64(t.think)), t.kinds.next()
+}

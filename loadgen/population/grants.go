@@ -1,0 +1,94 @@
+package population
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const authenticationGroup = "authentication.k8s.io"
+
+// Grants are the permissions of an arm's agents, and first what everybody has:
+// to read pods. Impersonated nodes and users read as themselves.
+func Grants(arm profile.Arm) []scenarios.Grant {
+	agents := scenarios.Subject{Group: "system:serviceaccounts:" + space(arm)}
+	list := []scenarios.Grant{{
+		ID: "read", Subject: scenarios.Subject{Group: "system:authenticated"},
+		Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"},
+	}}
+	add := func(id, group string, resources []string, verbs ...string) {
+		list = append(list, scenarios.Grant{ID: id, Subject: agents, Verbs: verbs, APIGroups: []string{group}, Resources: resources})
+	}
+	action := func(mode string) {
+		prefix := "impersonate-on:" + mode + ":"
+		add(mode+"-action", "", []string{"pods"}, prefix+"get", prefix+"list", prefix+"watch")
+	}
+	for _, grant := range arm.Grants {
+		switch grant {
+		case profile.GrantAssociated, profile.GrantArbitrary:
+			add(grant, authenticationGroup, []string{"nodes"}, "impersonate:"+grant)
+			action(grant)
+		case profile.GrantAssociatedAction:
+			action(profile.GrantAssociated)
+		case profile.GrantUserInfo:
+			add(grant, authenticationGroup, []string{"users", "groups", "userextras/" + extraKey}, "impersonate:user-info")
+			action(grant)
+		case profile.GrantLegacy:
+			add("legacy", "", []string{"users", "groups"}, "impersonate")
+			add("legacy-extra", authenticationGroup, []string{"userextras/" + extraKey}, "impersonate")
+		}
+	}
+	return list
+}
+
+// Predict asks the oracle what requests of an arm cost: the mean number of
+// reviews over the mix, of an agent that the server does not know, and of the
+// same request again at once. kubernetes is the server's effective version.
+func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Prediction, error) {
+	arm, err := profile.ArmNamed(side.Arm)
+	if err != nil {
+		return nil, err
+	}
+	gate := scenarios.GateOff
+	if side.Server == profile.GateOn {
+		gate = scenarios.GateOn
+	}
+	q := asking(arm, p.Identities(arm), 0)
+	requestor := oracle.RequestorOf("agent", scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{
+		Namespace: space(arm), Name: agentName(q.identity), Pod: agentName(q.identity), Node: nodeName(q.identity),
+	}})
+	var out run.Prediction
+	total := 0
+	for kind, weight := range p.Plan(0).Mix {
+		if weight == 0 {
+			continue
+		}
+		// A server for each kind: none is known from another.
+		server, err := oracle.New(oracle.Config{Kubernetes: kubernetes, Gate: gate, Grants: Grants(arm)})
+		if err != nil {
+			return nil, err
+		}
+		path, query := target(kind, q.node, p.PodsPerNode, 0)
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return nil, err
+		}
+		asked := oracle.Request{Attributes: oracle.ParseRequest("GET", path, values)}
+		for i, sum := range []*float64{&out.Cold, &out.Warm} {
+			prediction := server.Do(requestor, q.imp, asked)
+			if forbidden := prediction.Code == 403; forbidden != arm.Denied {
+				return nil, fmt.Errorf("the oracle says of %s on %s, request %d: code %d, %v", arm.Name, side.Server, i+1, prediction.Code, prediction.Messages)
+			}
+			sequences, _ := prediction.Sequences()
+			*sum += float64(weight * len(sequences[0]))
+		}
+		total += weight
+	}
+	out.Cold /= float64(total)
+	out.Warm /= float64(total)
+	return &out, nil
+}

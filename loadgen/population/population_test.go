@@ -1,0 +1,85 @@
+package population
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/profiles"
+)
+
+// The numbers are those of the table in impersonation.md, and one more for the
+// request itself where it gets that far.
+func TestPredict(t *testing.T) {
+	p, _, err := profiles.Load("node-agent-steady")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		arm        string
+		server     profile.Server
+		cold, warm float64
+	}{
+		{"none", profile.GateOff, 1, 1},
+		{"none", profile.GateOn, 1, 1},
+		{"legacy-gate-off", profile.GateOff, 2, 2},
+		{"legacy-gate-on", profile.GateOn, 4, 2},
+		{"associated-node-cold", profile.GateOn, 3, 1},
+		{"associated-node-warm", profile.GateOn, 3, 1},
+		{"arbitrary-node", profile.GateOn, 3, 1},
+		{"denied", profile.GateOff, 1, 1},
+		{"denied", profile.GateOn, 3, 3},
+		{"fallback", profile.GateOn, 5, 2},
+		{"deputy", profile.GateOn, 6, 1},
+		{"deputy-legacy", profile.GateOff, 5, 5},
+		{"deputy-legacy", profile.GateOn, 6, 5},
+	} {
+		got, err := Predict(p, profile.Side{Arm: c.arm, Server: c.server}, "1.37")
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got.Cold != c.cold || got.Warm != c.warm {
+			t.Errorf("%s on %s: %v cold, %v warm; want %v and %v", c.arm, c.server, got.Cold, got.Warm, c.cold, c.warm)
+		}
+	}
+}
+
+func TestAsker(t *testing.T) {
+	p, _, err := profiles.Load("node-agent-steady")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := func(i int) []string { return []string{"a" + agentName(i), "b" + agentName(i)} }
+	for _, c := range []struct {
+		arm                string
+		agent, kind, turn  int
+		url, as, authority string
+	}{
+		{"none", 3, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000003&resourceVersion=0", "", "Bearer aagent-000003"},
+		{"legacy-gate-on", 3, 1, 31, "/api/v1/namespaces/storm-pods/pods/pod-000003-001?", "system:node:storm-000003", "Bearer bagent-000003"},
+		{"associated-node-warm", 43, 2, 2, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000003&resourceVersion=0&timeoutSeconds=30&watch=true", "system:node:storm-000003", "Bearer aagent-000003"},
+		{"arbitrary-node", 239, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000240&resourceVersion=0", "system:node:storm-000240", "Bearer aagent-000239"},
+		{"deputy", 7, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000007&resourceVersion=0", "user-000007", "Bearer aagent-000007"},
+	} {
+		arm, err := profile.ArmNamed(c.arm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Asker(p, arm, tokens)(c.agent, c.kind, c.turn)
+		if got := r.Path + "?" + r.Query; got != c.url || r.Header.Get("Impersonate-User") != c.as || r.Header.Get("Authorization") != c.authority || r.Watch != (c.kind == 2) {
+			t.Errorf("%s: %s as %q with %s", c.arm, got, r.Header.Get("Impersonate-User"), r.Header.Get("Authorization"))
+		}
+		if c.arm == "deputy" && (r.Header.Get("Impersonate-Extra-Authzconf.dev%2ftenant") != "tenant-7" || len(r.Header["Impersonate-Group"]) != 2) {
+			t.Errorf("headers of a deputy: %v", strings.Join(keys(r.Header), " "))
+		}
+	}
+}
+
+func keys(h http.Header) (all []string) {
+	for k := range h {
+		all = append(all, k)
+	}
+	return all
+}

@@ -1,0 +1,178 @@
+package profile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/pacer"
+)
+
+// Bounds of what can be asked for. They are far from what one machine can do, and
+// keep a slip of the pen from filling its memory.
+const (
+	maxAgents   = 100_000
+	minRate     = 0.01
+	maxRate     = 100_000
+	maxRequests = 20_000_000 // in a block
+	maxPairs    = 1000
+	maxBlock    = time.Hour
+	maxTokens   = 100
+)
+
+var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?$`)
+
+// checker keeps the first thing that is wrong, and where.
+type checker struct {
+	at  func(path string) string
+	err error
+}
+
+// ok notes a problem at a path unless the condition holds.
+func (c *checker) ok(holds bool, path, format string, args ...any) {
+	if c.err == nil && !holds {
+		c.err = fmt.Errorf("%s: %s", c.at(path), fmt.Sprintf(format, args...))
+	}
+}
+
+// Check says the first thing that is wrong with a profile. at says where a path
+// such as $.arrivals.rate comes from: a place in a file, or a flag.
+func (p *Profile) Check(at func(path string) string) error {
+	c := &checker{at: at}
+	c.ok(p.APIVersion == APIVersion, "$.apiVersion", "apiVersion %q: expected %s", p.APIVersion, APIVersion)
+	c.ok(p.Kind == Kind, "$.kind", "kind %q: expected %s", p.Kind, Kind)
+	c.ok(nameForm.MatchString(p.Name), "$.name", "name %q: expected lower-case letters, digits and -", p.Name)
+	p.checkSize(c)
+	p.checkArrivals(c)
+	if c.err == nil {
+		p.checkComparisons(c)
+	}
+	if c.err == nil {
+		p.checkThresholds(c)
+	}
+	return c.err
+}
+
+func (p *Profile) checkSize(c *checker) {
+	number := func(name string, value, from, to int) {
+		c.ok(value >= from && value <= to, "$."+name, "%s %d: expected %d to %d", name, value, from, to)
+	}
+	span := func(name string, value, from, to time.Duration) {
+		c.ok(value >= from && value <= to, "$."+name, "%s %s: expected %s to %s", name, value, from, to)
+	}
+	number("agents", p.Agents, 1, maxAgents)
+	number("podsPerNode", p.PodsPerNode, 1, 250)
+	number("agentsPerConnection", p.AgentsPerConnection, 1, 1000)
+	number("requestors", p.Requestors, 0, maxAgents)
+	number("tokensPerAgent", p.TokensPerAgent, 1, maxTokens)
+	number("pairs", p.Pairs, 1, maxPairs)
+	span("webhookDelay", p.WebhookDelay, 0, 5*time.Second)
+	span("lateTolerance", p.LateTolerance, time.Millisecond, time.Second)
+	span("timeout", p.Timeout, 100*time.Millisecond, time.Minute)
+	c.ok(p.MaxLate >= 0 && p.MaxLate <= 1, "$.maxLate", "maxLate %v: expected 0 to 1", p.MaxLate)
+	c.ok(p.Block >= CacheLife && p.Block <= maxBlock && p.Block%CacheLife == 0, "$.block",
+		"block %s: expected a multiple of %s, the life of a cached check, up to %s", p.Block, CacheLife, maxBlock)
+	m := p.Mix
+	for name, weight := range map[string]int{"list": m.List, "get": m.Get, "watch": m.Watch} {
+		c.ok(weight >= 0 && weight <= 10_000, "$.mix", "weight %d of %s: expected 0 to 10000", weight, name)
+	}
+	c.ok(m.List+m.Get+m.Watch > 0, "$.mix", "the mix has no requests: expected a weight for list, get or watch")
+	c.ok(p.Requestors <= p.Agents, "$.requestors", "%d requestors for %d agents: expected no more than agents", p.Requestors, p.Agents)
+}
+
+func (p *Profile) checkArrivals(c *checker) {
+	a := p.Arrivals
+	c.ok(slices.Contains(pacer.Known(), a.Kind), "$.arrivals.kind", "arrivals %q: expected one of %v", a.Kind, pacer.Known())
+	burst := a.Kind == pacer.Burst
+	rate := func(path string, value float64) {
+		c.ok(value >= minRate && value <= maxRate, path, "rate %v: expected %v to %d requests/s", value, minRate, maxRate)
+	}
+	switch {
+	case a.Closed:
+		c.ok(a.Rate == 0 && len(a.Stages) == 0 && !burst, "$.arrivals.closed",
+			"a closed loop has the rate that the server gives it: expected neither rate nor stages nor bursts")
+		c.ok(a.Think >= 10*time.Millisecond && a.Think <= time.Hour, "$.arrivals.think", "think %s: expected 10ms to 1h in a closed loop", a.Think)
+	case burst:
+		c.ok(a.Rate == 0 && len(a.Stages) == 0, "$.arrivals", "a burst has all agents at once: expected neither rate nor stages")
+		c.ok(a.Every == 0 || a.Every >= time.Second && a.Every <= p.Block, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
+	case len(a.Stages) > 0:
+		c.ok(a.Rate == 0, "$.arrivals.rate", "stages have rates of their own: expected no rate beside them")
+		c.ok(len(a.Stages) <= 100, "$.arrivals.stages", "%d stages: expected at most 100", len(a.Stages))
+		for i, s := range a.Stages {
+			path := fmt.Sprintf("$.arrivals.stages[%d]", i)
+			rate(path+".rate", s.Rate)
+			c.ok(s.For >= 100*time.Millisecond && s.For <= maxBlock, path+".for", "for %s: expected 100ms to %s", s.For, maxBlock)
+		}
+	default:
+		rate("$.arrivals.rate", a.Rate)
+	}
+	c.ok(a.Closed || a.Think == 0, "$.arrivals.think", "think is for a closed loop: expected closed: true beside it")
+	c.ok(burst || a.Every == 0, "$.arrivals.every", "every is for bursts: expected kind: burst beside it")
+	c.ok(a.Kind == pacer.Periodic || a.Jitter == 0, "$.arrivals.jitter", "jitter is for periodic arrivals: expected kind: periodic beside it")
+	c.ok(a.Jitter >= 0 && a.Jitter < 0.5, "$.arrivals.jitter", "jitter %v: expected 0 to less than 0.5 of the period", a.Jitter)
+	c.ok(burst || !p.Reconnect, "$.reconnect", "reconnect is for bursts: expected kind: burst beside it")
+	if c.err == nil && !a.Closed {
+		n := p.Plan(0).Expected()
+		c.ok(n <= maxRequests, "$.block", "a block comes to %.0f requests: expected at most %d", n, maxRequests)
+		c.ok(n >= 1, "$.block", "a block comes to %.2f requests: expected at least one", n)
+	}
+}
+
+func (p *Profile) checkComparisons(c *checker) {
+	c.ok(len(p.Comparisons) > 0 && len(p.Comparisons) <= 50, "$.comparisons", "%d comparisons: expected 1 to 50", len(p.Comparisons))
+	names, aa := map[string]bool{}, 0
+	for i, cmp := range p.Comparisons {
+		path := fmt.Sprintf("$.comparisons[%d]", i)
+		c.ok(nameForm.MatchString(cmp.Name), path+".name", "name %q: expected lower-case letters, digits and -", cmp.Name)
+		c.ok(!names[cmp.Name], path+".name", "the comparison %q is there twice: expected a name of its own", cmp.Name)
+		names[cmp.Name] = true
+		p.checkSide(c, path+".a", cmp.A)
+		p.checkSide(c, path+".b", cmp.B)
+		for name, m := range map[string]float64{"p50": cmp.Margins.P50, "p99": cmp.Margins.P99} {
+			c.ok(m >= 0 && m <= 10, path+".margins", "margin %v of %s: expected 0 to 10, a part of the baseline", m, name)
+		}
+		if cmp.AA() {
+			aa++
+		}
+	}
+	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same arm and server on both sides: expected exactly one, to show what no difference looks like", aa)
+}
+
+func (p *Profile) checkSide(c *checker, path string, s Side) {
+	arm, err := ArmNamed(s.Arm)
+	if err != nil {
+		c.ok(false, path+".arm", "%v", err)
+		return
+	}
+	c.ok(s.Server == GateOn || s.Server == GateOff, path+".server", "server %q: expected %s or %s", s.Server, GateOn, GateOff)
+	c.ok(arm.Gate == "" || arm.Gate == s.Server, path+".server", "the arm %s on server %s: expected server %s", arm.Name, s.Server, arm.Gate)
+	if arm.Cache == Any {
+		return
+	}
+	c.ok(p.Requestors == 0, path+".arm", "the arm %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", arm.Name, p.Requestors)
+	period := p.period()
+	if arm.Cache == Cold {
+		c.ok(period > CacheLife, path+".arm",
+			"the arm %s asks every %s per agent, and a cached check lives %s: expected more agents or a lower rate", arm.Name, period.Round(time.Millisecond), CacheLife)
+	}
+	if arm.Cache == Warm {
+		c.ok(p.Arrivals.Kind != pacer.Burst, path+".arm", "the arm %s in bursts: expected arrivals that keep a cache warm", arm.Name)
+	}
+}
+
+func (p *Profile) checkThresholds(c *checker) {
+	used, seen := p.Used(), map[string]bool{}
+	for i, t := range p.Thresholds {
+		path := fmt.Sprintf("$.thresholds[%d]", i)
+		c.ok(slices.Contains(used, t.Arm), path+".arm", "arm %q: expected one that is compared, of %s", t.Arm, quoted(used))
+		c.ok(!seen[t.Arm], path+".arm", "thresholds of the arm %q are there twice: expected once", t.Arm)
+		seen[t.Arm] = true
+		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.SLOHeld != nil || t.ErrorRate != nil, path,
+			"the threshold asks for nothing: expected reviewsPerRequest, p99, sloHeld or errorRate")
+		c.ok(t.ReviewsPerRequest == nil || *t.ReviewsPerRequest > 0 && *t.ReviewsPerRequest <= 1000, path+".reviewsPerRequest", "reviewsPerRequest: expected more than 0, up to 1000")
+		c.ok(t.P99 == nil || *t.P99 > 0 && *t.P99 <= time.Minute, path+".p99", "p99: expected more than 0s, up to 1m")
+		c.ok(t.ErrorRate == nil || *t.ErrorRate >= 0 && *t.ErrorRate <= 1, path+".errorRate", "errorRate: expected 0 to 1")
+		c.ok(t.SLOHeld == nil || *t.SLOHeld, path+".sloHeld", "sloHeld: expected true, or nothing if it need not hold")
+	}
+}

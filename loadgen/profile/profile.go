@@ -1,0 +1,231 @@
+// Package profile reads load profiles: small strict files that say what a storm
+// is made of, what is compared in it, and what must hold.
+package profile
+
+import (
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/pacer"
+	"github.com/authzconf/authzconf/yamlfile"
+)
+
+// The format of profiles.
+const (
+	APIVersion = "authzconf.dev/v1alpha1"
+	Kind       = "LoadProfile"
+)
+
+// CacheLife is how long an API server remembers a check that was allowed
+// (k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go).
+const CacheLife = 10 * time.Second
+
+// Profile is a storm.
+type Profile struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Name       string `yaml:"name"`
+	// Description says what it stands for.
+	Description string `yaml:"description"`
+	// Agents is how many there are, each on a node of its own with PodsPerNode pods.
+	Agents      int `yaml:"agents"`
+	PodsPerNode int `yaml:"podsPerNode"`
+	// AgentsPerConnection share one connection.
+	AgentsPerConnection int `yaml:"agentsPerConnection"`
+	// Requestors, if given, is how many service accounts all agents share; without
+	// it each has its own.
+	Requestors int `yaml:"requestors"`
+	// TokensPerAgent are used in turn: every request with another token than the
+	// one before, if there are several.
+	TokensPerAgent int      `yaml:"tokensPerAgent"`
+	Arrivals       Arrivals `yaml:"arrivals"`
+	Mix            Mix      `yaml:"mix"`
+	// Reconnect has every agent come back with a new connection in each burst.
+	Reconnect bool `yaml:"reconnect"`
+	// Block is the length of a block, a multiple of CacheLife.
+	Block time.Duration `yaml:"block"`
+	// Pairs is how many pairs of blocks each comparison has.
+	Pairs int `yaml:"pairs"`
+	// WebhookDelay is what the authorizer adds to each answer.
+	WebhookDelay time.Duration `yaml:"webhookDelay"`
+	// LateTolerance is how long after its time a request may leave and not be late,
+	// and MaxLate the part of all requests that may be: more, and the generator was
+	// the bottleneck.
+	LateTolerance time.Duration `yaml:"lateTolerance"`
+	MaxLate       float64       `yaml:"maxLate"`
+	// Timeout is how long an agent waits for an answer.
+	Timeout     time.Duration `yaml:"timeout"`
+	Comparisons []Comparison  `yaml:"comparisons"`
+	Thresholds  []Threshold   `yaml:"thresholds"`
+}
+
+// Arrivals say when requests are sent.
+type Arrivals struct {
+	Kind pacer.Arrivals `yaml:"kind"`
+	// Rate is in requests per second, by all agents.
+	Rate   float64 `yaml:"rate"`
+	Stages []Stage `yaml:"stages"`
+	// Jitter is a part of the period, of periodic arrivals.
+	Jitter float64 `yaml:"jitter"`
+	// Every is the time between bursts.
+	Every time.Duration `yaml:"every"`
+	// Closed has agents wait for each answer and think before they ask again.
+	Closed bool          `yaml:"closed"`
+	Think  time.Duration `yaml:"think"`
+}
+
+// Stage is a part of a block with a rate of its own.
+type Stage struct {
+	For  time.Duration `yaml:"for"`
+	Rate float64       `yaml:"rate"`
+}
+
+// Mix are the weights of the kinds of requests.
+type Mix struct {
+	List  int `yaml:"list"`
+	Get   int `yaml:"get"`
+	Watch int `yaml:"watch"`
+}
+
+// Comparison is of two sides, block by block.
+type Comparison struct {
+	Name string `yaml:"name"`
+	A    Side   `yaml:"a"`
+	B    Side   `yaml:"b"`
+	// Margins say which difference is none.
+	Margins Margins `yaml:"margins"`
+}
+
+// Side is an arm on a server.
+type Side struct {
+	Arm    string `yaml:"arm"`
+	Server Server `yaml:"server"`
+}
+
+// AA tells whether both sides are the same: such a comparison shows what a
+// difference of nothing looks like.
+func (c Comparison) AA() bool { return c.A == c.B }
+
+// Margins are parts of the baseline: 0.1 is 10 %. 0 declares none.
+type Margins struct {
+	P50 float64 `yaml:"p50"`
+	P99 float64 `yaml:"p99"`
+}
+
+// Threshold is what must hold for an arm over all its blocks. What is left out is
+// not judged.
+type Threshold struct {
+	Arm string `yaml:"arm"`
+	// ReviewsPerRequest is the highest mean, the review of the request included.
+	ReviewsPerRequest *float64 `yaml:"reviewsPerRequest"`
+	// P99 is from the intended send to the end of the answer.
+	P99 *time.Duration `yaml:"p99"`
+	// SLOHeld says that 99 % of single objects come within 1 s, and of lists within
+	// 30 s.
+	SLOHeld *bool `yaml:"sloHeld"`
+	// ErrorRate is the highest part of answers that the arm does not expect.
+	ErrorRate *float64 `yaml:"errorRate"`
+}
+
+// Defaults are the values of what a file leaves out.
+func Defaults() Profile {
+	return Profile{
+		PodsPerNode: 30, AgentsPerConnection: 1, TokensPerAgent: 1, Pairs: 20,
+		LateTolerance: 10 * time.Millisecond, MaxLate: 0.01, Timeout: 10 * time.Second,
+	}
+}
+
+// Parse reads a profile. name is for messages: every one begins with a place in
+// the file.
+func Parse(name string, data []byte) (*Profile, error) {
+	p := Defaults()
+	file, err := yamlfile.Decode(name, data, &p)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Check(file.At); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// Kinds are the kinds of requests, in the order of Plan.Mix.
+func Kinds() []string { return []string{"list", "get", "watch"} }
+
+// Plan is the schedule of a block.
+func (p *Profile) Plan(seed uint64) pacer.Plan {
+	plan := pacer.Plan{
+		Arrivals: p.Arrivals.Kind, Agents: p.Agents, Rate: p.Arrivals.Rate, Length: p.Block,
+		Jitter: p.Arrivals.Jitter, Every: p.Arrivals.Every, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch},
+		Closed: p.Arrivals.Closed, Think: p.Arrivals.Think, Seed: seed,
+	}
+	for _, s := range p.Arrivals.Stages {
+		plan.Stages = append(plan.Stages, pacer.Stage{For: s.For, Rate: s.Rate})
+	}
+	return plan
+}
+
+// period is how often one agent asks, on average over the busiest part.
+func (p *Profile) period() time.Duration {
+	switch {
+	case p.Arrivals.Closed:
+		return p.Arrivals.Think
+	case p.Arrivals.Kind == pacer.Burst && p.Arrivals.Every > 0:
+		return p.Arrivals.Every
+	case p.Arrivals.Kind == pacer.Burst:
+		// Between two blocks of a cold arm the server is given time to forget.
+		return p.Block + CacheLife
+	}
+	return time.Duration(float64(p.Agents) / p.Plan(0).Highest() * float64(time.Second))
+}
+
+// Identities is how many service accounts the agents of an arm are. Agent a is
+// number a mod that.
+func (p *Profile) Identities(a Arm) int {
+	switch {
+	case p.Requestors > 0:
+		return min(p.Requestors, p.Agents)
+	case a.Cache == Warm:
+		return min(p.Agents, max(1, int(float64(p.Agents)/max(p.period().Seconds(), 1))))
+	}
+	return p.Agents
+}
+
+// Used are the names of the arms that are compared, in order of first use.
+func (p *Profile) Used() (arms []string) {
+	seen := map[string]bool{}
+	for _, c := range p.Comparisons {
+		for _, s := range []Side{c.A, c.B} {
+			if !seen[s.Arm] {
+				seen[s.Arm] = true
+				arms = append(arms, s.Arm)
+			}
+		}
+	}
+	return arms
+}
+
+// Servers are those that are used.
+func (p *Profile) Servers() (servers []Server) {
+	for _, server := range []Server{GateOn, GateOff} {
+		for _, c := range p.Comparisons {
+			if c.A.Server == server || c.B.Server == server {
+				servers = append(servers, server)
+				break
+			}
+		}
+	}
+	return servers
+}
+
+// Connections is how many connections the agents have to one server.
+func (p *Profile) Connections() int {
+	return (p.Agents + p.AgentsPerConnection - 1) / p.AgentsPerConnection
+}
+
+// Length is how long all blocks take.
+func (p *Profile) Length() time.Duration {
+	return time.Duration(2*p.Pairs*len(p.Comparisons)) * p.Block
+}
+
+func quoted(names []string) string { return strings.Join(names, ", ") }

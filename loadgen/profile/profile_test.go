@@ -1,0 +1,158 @@
+package profile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const good = `apiVersion: authzconf.dev/v1alpha1
+kind: LoadProfile
+name: test
+agents: 240
+arrivals: {kind: poisson, rate: 20}
+mix: {list: 1}
+block: 20s
+pairs: 2
+comparisons:
+- name: aa
+  a: {arm: none, server: gate-on}
+  b: {arm: none, server: gate-on}
+- name: cold
+  a: {arm: legacy-gate-off, server: gate-off}
+  b: {arm: associated-node-cold, server: gate-on}
+  margins: {p50: 0.1}
+- name: warm
+  a: {arm: legacy-gate-off, server: gate-off}
+  b: {arm: associated-node-warm, server: gate-on}
+thresholds:
+- {arm: associated-node-cold, reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}
+`
+
+func TestParse(t *testing.T) {
+	p, err := Parse("p.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Block != 20*time.Second || p.PodsPerNode != 30 || *p.Thresholds[0].P99 != time.Second || p.Comparisons[1].Margins.P50 != 0.1 {
+		t.Errorf("read %+v", p)
+	}
+	if got := p.Used(); !slices.Equal(got, []string{"none", "legacy-gate-off", "associated-node-cold", "associated-node-warm"}) {
+		t.Errorf("arms %v", got)
+	}
+	if p.Length() != 2*2*3*20*time.Second || p.Connections() != 240 || len(p.Servers()) != 2 {
+		t.Errorf("%s, %d connections, servers %v", p.Length(), p.Connections(), p.Servers())
+	}
+	warm, _ := ArmNamed("associated-node-warm")
+	cold, _ := ArmNamed("associated-node-cold")
+	if p.Identities(warm) != 20 || p.Identities(cold) != 240 {
+		t.Errorf("%d and %d identities", p.Identities(warm), p.Identities(cold))
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ name, old, new, want string }{
+		{"an unknown field", "pairs: 2", "pears: 2", `p.yaml:8:1: unknown field "pears"`},
+		{"a rate of 0", "rate: 20", "rate: 0", "p.yaml:5:33: rate 0: expected 0.01 to 100000 requests/s"},
+		{"a rate of 1e9", "rate: 20", "rate: 1e9", "p.yaml:5:33: rate 1e+09: expected 0.01 to 100000 requests/s"},
+		{"a rate that is no number", "rate: 20", "rate: .nan", "p.yaml:5:33: rate NaN: expected"},
+		{"no rate", "{kind: poisson, rate: 20}", "{kind: poisson}", "p.yaml:5:12: rate 0: expected"},
+		{"unknown arrivals", "poisson", "normal", `p.yaml:5:18: arrivals "normal": expected one of`},
+		{"a burst with a rate", "poisson", "burst", "p.yaml:5:12: a burst has all agents at once: expected neither"},
+		{"jitter of a Poisson process", "rate: 20", "rate: 20, jitter: 0.1", "p.yaml:5:45: jitter is for periodic"},
+		{"think of an open loop", "rate: 20", "rate: 20, think: 1s", "p.yaml:5:44: think is for a closed loop"},
+		{"a closed loop with a rate", "rate: 20", "rate: 20, closed: true, think: 1s", "p.yaml:5:45: a closed loop has the rate"},
+		{"stages beside a rate", "rate: 20", "rate: 20, stages: [{for: 5s, rate: 1}]", "p.yaml:5:33: stages have rates"},
+		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts"},
+		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
+		{"no agents", "agents: 240", "agents: 0", "p.yaml:4:9: agents 0: expected 1 to 100000"},
+		{"no requests", "{list: 1}", "{list: 0}", "p.yaml:6:7: the mix has no requests"},
+		{"a cold arm that is warm", "agents: 240", "agents: 100", "p.yaml:15:12: the arm associated-node-cold asks every 5s per agent"},
+		{"a cold arm with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:12: the arm associated-node-cold with 3 requestors"},
+		{"an arm on the wrong server", "server: gate-off}\n  b: {arm: associated-node-cold", "server: gate-on}\n  b: {arm: associated-node-cold", "p.yaml:14:37: the arm legacy-gate-off on server gate-on: expected server gate-off"},
+		{"an unknown arm", "arm: none, server: gate-on}\n  b", "arm: nine, server: gate-on}\n  b", `p.yaml:11:12: arm "nine": expected one of none,`},
+		{"an unknown server", "{arm: none, server: gate-on}\n  b", "{arm: none, server: on}\n  b", `p.yaml:11:26: server "on": expected gate-on or gate-off`},
+		{"no A/A pair", "b: {arm: none, server: gate-on}", "b: {arm: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same arm"},
+		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
+		{"a threshold of an arm that is not there", "- {arm: associated-node-cold, rev", "- {arm: denied, rev", `p.yaml:21:9: arm "denied": expected one that is compared`},
+		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
+		{"another format", "v1alpha1", "v2", "p.yaml:1:13: apiVersion"},
+		{"a delay of a minute", "pairs: 2", "webhookDelay: 1m", "p.yaml:8:15: webhookDelay 1m0s: expected 0s to 5s"},
+		{"more requests than memory", "{kind: poisson, rate: 20}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, rate: 1e5}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block comes to"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := strings.Replace(good, c.old, c.new, 1)
+			if text == good {
+				t.Fatal("nothing was replaced")
+			}
+			_, err := Parse("p.yaml", []byte(text))
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				t.Fatalf("got  %v\nwant %s", err, c.want)
+			}
+			if !strings.Contains(err.Error(), "expected") && !strings.Contains(err.Error(), "unknown field") {
+				t.Errorf("does not say what is expected: %v", err)
+			}
+		})
+	}
+}
+
+func TestAdjusted(t *testing.T) {
+	p, err := Parse("p.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero, ten, hundred, rate := 0.0, 10*time.Second, 100, 5.0
+	if _, err := p.Adjusted(Adjust{Rate: &zero}); err == nil || !strings.HasPrefix(err.Error(), "--rate: rate 0: expected") {
+		t.Errorf("rate 0: %v", err)
+	}
+	if _, err := p.Adjusted(Adjust{Agents: &hundred}); err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
+		t.Errorf("100 agents: %v", err)
+	}
+	q, err := p.Adjusted(Adjust{Agents: &hundred, Rate: &rate, Block: &ten, Arms: []string{"legacy-gate-off", "associated-node-cold"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.Agents != 100 || q.Arrivals.Rate != 5 || q.Block != ten || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Arm != "legacy-gate-off" {
+		t.Errorf("adjusted to %+v", q)
+	}
+	if p.Agents != 240 || len(p.Comparisons) != 3 {
+		t.Error("the profile itself changed")
+	}
+	if _, err := p.Adjusted(Adjust{Arms: []string{"denied"}}); err == nil || !strings.HasPrefix(err.Error(), "--arms denied: the profile test has none,") {
+		t.Errorf("an arm that is not there: %v", err)
+	}
+	if _, err := p.Adjusted(Adjust{Arms: []string{"none", "associated-node-warm"}}); err == nil {
+		t.Error("arms that are not compared were accepted")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	for _, change := range [][2]string{{"20}", "1e309}"}, {"20s", "-20s"}, {"poisson", "burst"}, {"2\n", "-1\n"}, {"240", "99999999999999999999"}, {"list: 1", "list: -1, get: 5"}} {
+		f.Add([]byte(strings.Replace(good, change[0], change[1], 1)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Parse("p.yaml", data)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "p.yaml:") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("no place, or more than a line: %q", err)
+			}
+			return
+		}
+		// What is accepted can be run.
+		if err := p.Plan(1).Check(); err != nil {
+			t.Errorf("accepted, and %v", err)
+		}
+		for _, name := range p.Used() {
+			arm, err := ArmNamed(name)
+			if err != nil || p.Identities(arm) < 1 || p.Identities(arm) > p.Agents {
+				t.Errorf("%s: %v, %d identities", name, err, p.Identities(arm))
+			}
+		}
+		if p.Length() <= 0 || fmt.Sprint(p.Servers()) == "[]" {
+			t.Error("nothing to run")
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/process"
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// reply is a line that a shard writes: ready, how it is going, a block's end, or
+// why there is none.
+type reply struct {
+	Ready bool        `json:"ready,omitempty"`
+	Live  *agent.Live `json:"live,omitempty"`
+	Block *run.Block  `json:"block,omitempty"`
+	Error string      `json:"error,omitempty"`
+}
+
+// liveEvery is how often a shard says how it is going.
+const liveEvery = time.Second
+
+// Serve is a shard as a process: a job and then orders come in, replies go out,
+// until in ends. Then what runs is given up.
+func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	decoder := json.NewDecoder(in)
+	var job Job
+	if err := decoder.Decode(&job); err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	lines := &lineWriter{encoder: json.NewEncoder(out)}
+	worker, err := NewWorker(job)
+	if err == nil {
+		err = worker.Open(ctx)
+	}
+	if err != nil {
+		return lines.write(reply{Error: err.Error()})
+	}
+	defer func() { _ = worker.Close() }()
+	if err := lines.write(reply{Ready: true}); err != nil {
+		return err
+	}
+	orders := make(chan Order)
+	stop := make(chan struct{}, 1)
+	go func() {
+		defer close(orders)
+		defer cancel()
+		for {
+			var o Order
+			if decoder.Decode(&o) != nil {
+				return
+			}
+			if o.Stop {
+				stop <- struct{}{}
+				continue
+			}
+			select {
+			case orders <- o:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for o := range orders {
+		if err := lines.write(worker.serve(ctx, o, stop, lines)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve runs one block.
+func (w *Worker) serve(ctx context.Context, o Order, stop <-chan struct{}, lines *lineWriter) reply {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		ticker := time.NewTicker(liveEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-stop:
+				cancel()
+			case <-ticker.C:
+				live := w.Live()
+				_ = lines.write(reply{Live: &live}) // the block's end says it if nobody reads
+			}
+		}
+	})
+	block, err := w.Block(ctx, o)
+	cancel()
+	watching.Wait()
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	block.GeneratorRSS = process.RSS(os.Getpid())
+	return reply{Block: block}
+}
+
+// lineWriter writes one reply a line, from several goroutines.
+type lineWriter struct {
+	mu      sync.Mutex
+	encoder *json.Encoder
+}
+
+func (l *lineWriter) write(r reply) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.encoder.Encode(r)
+}
+
+// errLost marks a shard that has gone.
+var errLost = errors.New("was lost")

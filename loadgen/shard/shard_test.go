@@ -1,0 +1,183 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// TestMain is also the program of a shard.
+func TestMain(m *testing.M) {
+	if os.Getenv("AUTHZCONF_TEST_SHARD") != "" {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var program = []string{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
+
+// jobs are those of agents that ask a stub.
+func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	p := profile.Defaults()
+	p.Agents, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
+	p.Arrivals = profile.Arrivals{Kind: "poisson", Rate: 100}
+	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Arm: "none", Server: profile.GateOff}, B: profile.Side{Arm: "none", Server: profile.GateOff}}}
+	tokens := make([][]string, p.Agents)
+	for i := range tokens {
+		tokens[i] = []string{fmt.Sprintf("token-%d", i)}
+	}
+	var all []Job
+	for i := range n {
+		all = append(all, Job{
+			Index: i, Count: n, Profile: p, Tokens: map[string][][]string{"none": tokens},
+			Servers: map[profile.Server]Endpoint{profile.GateOff: {Host: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}},
+		})
+	}
+	return all
+}
+
+func order() Order {
+	return Order{Side: profile.Side{Arm: "none", Server: profile.GateOff}, Seed: 11, Start: time.Now().Add(200 * time.Millisecond)}
+}
+
+// However many processes there are, the server is asked the same, by the same
+// agents, and the counts agree.
+func TestShardsAreOne(t *testing.T) {
+	var asked []string
+	var blocks []*run.Block
+	for _, n := range []int{1, 2, 3} {
+		var mu sync.Mutex
+		seen := map[string]int{}
+		list := jobs(t, n, func(_ http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[r.Header.Get("Authorization")+" "+r.URL.String()]++
+		})
+		g, err := Start(t.Context(), program, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := g.Block(t.Context(), order())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		text, _ := json.Marshal(seen)
+		asked, blocks = append(asked, string(text)), append(blocks, b)
+	}
+	for i, b := range blocks {
+		if asked[i] != asked[0] {
+			t.Errorf("%d shards asked otherwise than one", i+1)
+		}
+		if b.Planned != blocks[0].Planned || b.Planned < 50 || b.Sent != b.Planned || b.Answers["200"] != b.Planned || b.Latency.Count() != b.Planned || b.GeneratorRSS == 0 {
+			t.Errorf("%d shards: planned %d, sent %d, answers %v", i+1, b.Planned, b.Sent, b.Answers)
+		}
+	}
+}
+
+// Merging adds up exactly, in any order.
+func TestMerge(t *testing.T) {
+	part := func(i int64) *run.Block {
+		b := &run.Block{Planned: i, Sent: i, Answers: map[string]int64{"200": i, fmt.Sprint(i): 1}, Timeline: make([]run.Second, i)}
+		for n := range i * 100 {
+			b.Latency.Record(time.Duration(n*n) * time.Microsecond)
+			b.Timeline[n%i].Done++
+		}
+		return b
+	}
+	var there, back run.Block
+	for i := range int64(4) {
+		there.Merge(part(i + 1))
+		back.Merge(part(4 - i))
+	}
+	a, _ := json.Marshal(there)
+	b, _ := json.Marshal(back)
+	if !bytes.Equal(a, b) {
+		t.Error("another order, another sum")
+	}
+	if there.Planned != 10 || there.Answers["200"] != 10 || there.Latency.Count() != 1000 || len(there.Timeline) != 4 {
+		t.Errorf("planned %d, answers %v, %d latencies", there.Planned, there.Answers, there.Latency.Count())
+	}
+}
+
+func TestLostShard(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(500*time.Millisecond, func() { _ = g.members[1].cmd.Process.Signal(syscall.SIGKILL) })
+	b, err := g.Block(t.Context(), order())
+	if err == nil || !strings.Contains(err.Error(), "shard 1 of 2 was lost") {
+		t.Errorf("a lost shard is no error: %v", err)
+	}
+	if b == nil || b.Planned == 0 {
+		t.Error("what the other counted is lost as well")
+	}
+	if err := g.Close(); err == nil {
+		t.Error("a killed shard closes without an error")
+	}
+}
+
+func TestStop(t *testing.T) {
+	list := jobs(t, 2, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	for i := range list {
+		list[i].Profile.Block = time.Minute
+	}
+	g, err := Start(t.Context(), program, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	begin := time.Now()
+	b, err := g.Block(ctx, order())
+	if err != nil || b.Answers["canceled"] != b.Sent || b.Sent == 0 {
+		t.Errorf("%v, %+v", err, b)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s to stop", took)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	list := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})
+	if _, err := Start(t.Context(), []string{"/nonexistent/program"}, list); err == nil {
+		t.Error("a program that is not there")
+	}
+	if _, err := Start(t.Context(), []string{"/bin/true"}, list); err == nil {
+		t.Error("a program that is no shard")
+	}
+	list[0].Servers = map[profile.Server]Endpoint{profile.GateOff: {Host: "https://127.0.0.1:1", CA: list[0].Servers[profile.GateOff].CA}}
+	if _, err := Start(t.Context(), program, list); err == nil || !strings.Contains(err.Error(), "connecting to gate-off") {
+		t.Errorf("a server that is not there: %v", err)
+	}
+}

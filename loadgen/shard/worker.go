@@ -1,0 +1,152 @@
+// Package shard runs the agents of a storm, in this process or in several: each
+// shard has its stripe of the agents, and what shards count merges to exactly what
+// one would have counted. Shards open their connections first; then all get the
+// same time to start at.
+package shard
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/histogram"
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/process"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// Job is what a shard has to know. It holds tokens: it goes through a pipe, and is
+// not for printing.
+type Job struct {
+	Index, Count int
+	Profile      profile.Profile
+	Servers      map[profile.Server]Endpoint
+	// Tokens are those of each identity, by the arm's name.
+	Tokens map[string][][]string
+}
+
+// Endpoint is where a server is, and whose certificates it has.
+type Endpoint struct {
+	Host string
+	CA   []byte
+}
+
+// Order is a block to run.
+type Order struct {
+	Side profile.Side
+	Seed uint64
+	// Start is time 0 of the block.
+	Start time.Time
+	// Stop ends the block that is running instead.
+	Stop bool
+}
+
+// Generator runs blocks, one at a time.
+type Generator interface {
+	// Block returns what the agents counted. With an error the block is what there
+	// is of it, or nil.
+	Block(ctx context.Context, o Order) (*run.Block, error)
+	// Live is how the block is going.
+	Live() agent.Live
+	Close() error
+}
+
+// Lead is how long before its start a block is ordered: a schedule has to be made
+// first.
+func Lead(p *profile.Profile) time.Duration {
+	return 200*time.Millisecond + time.Duration(p.Plan(0).Expected())*2*time.Microsecond
+}
+
+// Worker is one shard.
+type Worker struct {
+	job   Job
+	pools map[profile.Server]*agent.Pool
+
+	mu    sync.Mutex
+	storm *agent.Storm // that is running
+}
+
+// NewWorker prepares a shard.
+func NewWorker(j Job) (*Worker, error) {
+	w := &Worker{job: j, pools: map[profile.Server]*agent.Pool{}}
+	connections := 0
+	for name, server := range j.Servers {
+		pool, err := agent.NewPool(&rest.Config{Host: server.Host, TLSClientConfig: rest.TLSClientConfig{CAData: server.CA}},
+			j.Profile.Agents, j.Profile.AgentsPerConnection, j.Index, j.Count)
+		if err != nil {
+			return nil, err
+		}
+		w.pools[name] = pool
+		connections += pool.Len()
+	}
+	return w, agent.CheckFiles(connections)
+}
+
+// Open opens all connections.
+func (w *Worker) Open(ctx context.Context) error {
+	for name, pool := range w.pools {
+		if err := pool.Open(ctx); err != nil {
+			return fmt.Errorf("connecting to %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Close closes the connections.
+func (w *Worker) Close() error {
+	for _, pool := range w.pools {
+		pool.Close()
+	}
+	return nil
+}
+
+// Live implements Generator.
+func (w *Worker) Live() agent.Live {
+	w.mu.Lock()
+	storm := w.storm
+	w.mu.Unlock()
+	if storm == nil {
+		return agent.Live{Latency: histogram.Histogram{}}
+	}
+	return storm.Live()
+}
+
+// Block implements Generator.
+func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
+	arm, err := profile.ArmNamed(o.Side.Arm)
+	if err != nil {
+		return nil, err
+	}
+	pool := w.pools[o.Side.Server]
+	if pool == nil {
+		return nil, fmt.Errorf("there is no server %s", o.Side.Server)
+	}
+	p, tokens := &w.job.Profile, w.job.Tokens[arm.Name]
+	storm := &agent.Storm{
+		Pool: pool, Plan: p.Plan(o.Seed), Shard: w.job.Index, Shards: w.job.Count,
+		// With this process's steady clock, which the time of another has not.
+		Start:   time.Now().Add(time.Until(o.Start)),
+		Kinds:   profile.Kinds(),
+		Request: population.Asker(p, arm, func(identity int) []string { return tokens[identity] }),
+		Expect:  population.Expected(arm), Tolerance: p.LateTolerance, Timeout: p.Timeout, Reconnect: p.Reconnect,
+	}
+	schedule, err := storm.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.storm = storm
+	w.mu.Unlock()
+	self := os.Getpid()
+	before := process.CPU(self)
+	b := storm.Run(ctx, schedule)
+	b.GeneratorCPU = run.Duration(process.CPU(self) - before)
+	b.Arm, b.Server = arm.Name, string(o.Side.Server)
+	return b, nil
+}

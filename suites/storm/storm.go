@@ -1,0 +1,229 @@
+// Package storm runs load: it starts the control planes of a profile, gate on and
+// gate off, with the recorder in their chains, creates who takes part, and runs
+// pairs of blocks. What it measures it leaves in a run.Run; it judges nothing, but
+// says what went wrong with the measuring.
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/process"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Options are a run.
+type Options struct {
+	Profile *profile.Profile
+	// ProfileYAML is its text, for the record.
+	ProfileYAML []byte
+	Release     local.Release
+	Binaries    *local.Binaries
+	Seed        int64
+	// Shards is how many processes send; 1 is this one. Command is how another
+	// process is started that calls shard.Serve.
+	Shards  int
+	Command []string
+	// Tool and Called are authzconf's version, and how it was called.
+	Tool   string
+	Called []string
+	// Said is told what happens besides blocks, Progress how a block is going;
+	// both may be nil.
+	Said     func(text string)
+	Progress func(Progress)
+}
+
+// Progress is how a run is going.
+type Progress struct {
+	// Block counts from 1, of Blocks.
+	Block, Blocks int
+	Comparison    string
+	Side          profile.Side
+	// Elapsed is since the block's start; Left is until the end of the last block.
+	Elapsed, Left time.Duration
+	// Asked is how many requests were meant to be sent by now, on average.
+	Asked   float64
+	Live    agent.Live
+	Reviews int64
+}
+
+// progressEvery is the pause between two calls of Options.Progress.
+const progressEvery = time.Second
+
+// server is a control plane under load.
+type server struct {
+	name   profile.Server
+	target *target.Target
+	// attempts says whether it counts checks of impersonation.
+	attempts bool
+}
+
+// runner is a run under way.
+type runner struct {
+	Options
+	out        *run.Run
+	servers    map[profile.Server]*server
+	population *population.Population
+	generator  shard.Generator
+	last       map[profile.Side]time.Time // when a block of the side ended
+	plan       []planned
+}
+
+// Execute runs a profile. An error means that nothing could be measured; what
+// goes wrong later is in Run.Problems. Nothing is left running.
+func Execute(ctx context.Context, o Options) (_ *run.Run, err error) {
+	if err := agent.CheckFiles(o.Profile.Connections() / max(o.Shards, 1) * len(o.Profile.Servers())); err != nil {
+		return nil, &local.UsageError{Problem: err.Error()}
+	}
+	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed)}
+	if r.Said == nil {
+		r.Said = func(string) {}
+	}
+	r.out = &run.Run{
+		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
+		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
+		Machine: process.Machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Problems: []run.Problem{},
+	}
+	defer func() {
+		if stopErr := r.stop(); stopErr != nil && err == nil {
+			r.problem(-1, "stopping: %v", stopErr)
+		}
+	}()
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	r.out.Machine.LoadBefore = process.Load()
+	for i := range r.plan {
+		if !r.block(ctx, i) {
+			break
+		}
+	}
+	r.out.Interrupted = ctx.Err() != nil
+	r.out.Machine.LoadAfter = process.Load()
+	r.out.Finished = time.Now().UTC()
+	return r.out, nil
+}
+
+func (r *runner) problem(block int, format string, args ...any) {
+	p := run.Problem{Block: block, Text: fmt.Sprintf(format, args...)}
+	r.out.Problems = append(r.out.Problems, p)
+	r.Said("problem: " + p.Text)
+}
+
+// stop ends the shards, then the servers: first the one that uses the other's
+// etcd.
+func (r *runner) stop() error {
+	var errs []error
+	if r.generator != nil {
+		errs = append(errs, r.generator.Close())
+	}
+	names := r.Profile.Servers()
+	for i := len(names) - 1; i >= 0; i-- {
+		if s := r.servers[names[i]]; s != nil {
+			errs = append(errs, s.target.Stop())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// prepare starts everything and creates everybody.
+func (r *runner) prepare(ctx context.Context) error {
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	names := r.Profile.Servers()
+	begin := time.Now()
+	admin, _ := r.servers[names[0]].target.Credentials()
+	var err error
+	if r.population, err = population.Create(ctx, admin, r.Profile, nil); err != nil {
+		return fmt.Errorf("creating the agents: %w", err)
+	}
+	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d arms, in %.1f s",
+		r.Profile.Agents+1, r.Profile.PodsPerNode, len(r.Profile.Used()), time.Since(begin).Seconds()))
+	for _, name := range names {
+		s := r.servers[name]
+		// From here on nothing is kept of single reviews.
+		s.target.Count(newReviews(time.Now()).counting(0))
+		_, anonymous := s.target.Credentials()
+		if err := r.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+			return fmt.Errorf("on %s: %w", name, err)
+		}
+	}
+	return r.connect(ctx)
+}
+
+// start brings up the servers. They share one etcd, so that they hold the same
+// objects and accept the same tokens; only one is under load at a time.
+func (r *runner) start(ctx context.Context) error {
+	var first *target.Target
+	for _, name := range r.Profile.Servers() {
+		gate := target.AskOff
+		if name == profile.GateOn {
+			gate = target.AskOn
+		}
+		if !target.GateKnown(r.Release.Version) {
+			return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
+		}
+		t, err := target.Start(ctx, target.Options{
+			Cell:    verdicts.Cell{Name: string(name), Provider: "local", Kubernetes: r.Release.Version, Gate: string(gate)},
+			Release: r.Release, Binaries: r.Binaries, NoAudit: true, Join: first,
+		})
+		if err != nil {
+			return fmt.Errorf("starting %s: %w", name, err)
+		}
+		s := &server{name: name, target: t}
+		r.servers[name] = s
+		if first == nil {
+			first = t
+		}
+		for _, c := range t.Facts.Capabilities {
+			s.attempts = s.attempts || c == "metrics"
+		}
+		w := t.Witness
+		r.out.Servers = append(r.out.Servers, run.Server{
+			Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: string(t.Facts.Gate),
+			WebhookDelay: run.Duration(r.Profile.WebhookDelay), Mismatches: w.Mismatches,
+		})
+		for _, m := range w.Mismatches {
+			r.problem(-1, "%s is not what was asked for: %s", name, m)
+		}
+	}
+	return nil
+}
+
+// connect makes the agents, here or in other processes, and opens their
+// connections.
+func (r *runner) connect(ctx context.Context) error {
+	servers := map[profile.Server]shard.Endpoint{}
+	for name, s := range r.servers {
+		_, anonymous := s.target.Credentials()
+		servers[name] = shard.Endpoint{Host: anonymous.Host, CA: anonymous.CAData}
+	}
+	var jobs []shard.Job
+	for i := range r.Shards {
+		jobs = append(jobs, shard.Job{Index: i, Count: r.Shards, Profile: *r.Profile, Servers: servers, Tokens: r.population.Tokens})
+	}
+	if r.Shards > 1 {
+		group, err := shard.Start(ctx, r.Command, jobs)
+		if err != nil {
+			return err
+		}
+		r.generator = group
+		return nil
+	}
+	worker, err := shard.NewWorker(jobs[0])
+	if err != nil {
+		return &local.UsageError{Problem: err.Error()}
+	}
+	r.generator = worker
+	return worker.Open(ctx)
+}

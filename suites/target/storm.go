@@ -1,0 +1,45 @@
+package target
+
+import (
+	"context"
+
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/authorizers/recorder"
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+// What follows is for storms, in which many requests are under way and nothing is
+// attributed to one of them.
+
+// Count has the recorder count reviews instead of recording them; see
+// recorder.Recorder.Count.
+func (t *Target) Count(c *recorder.Counting) { t.recorder.Count(c) }
+
+// RecorderCounts are the totals of the recorder.
+func (t *Target) RecorderCounts() recorder.Counts { return t.recorder.Counts() }
+
+// Scrape reads the API server's metric families whose names begin with one of the
+// prefixes.
+func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
+	return t.scrape(ctx, prefixes...)
+}
+
+// ServerPID is the process ID of the API server; 0 if it does not run, or is not
+// this machine's.
+func (t *Target) ServerPID() int {
+	if c, ok := t.cluster.(*local.ControlPlane); ok {
+		return c.PIDs().KubeAPIServer
+	}
+	return 0
+}
+
+// Gone is closed when the cluster dies by itself; see clusters.Cluster.
+func (t *Target) Gone() <-chan struct{} { return t.cluster.Done() }
+
+// Credentials are the ways in that a storm needs: the administrator's, to
+// prepare it, and one without credentials, for agents that bring tokens.
+func (t *Target) Credentials() (admin, anonymous *rest.Config) {
+	return t.Admin(), t.cluster.Anonymous()
+}

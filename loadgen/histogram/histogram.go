@@ -4,8 +4,11 @@
 package histogram
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"time"
 )
@@ -121,10 +124,8 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.count == 0 {
 		return 0
 	}
-	rank := int64(q * float64(h.count))
-	if float64(rank) < q*float64(h.count) {
-		rank++
-	}
+	// 0.07 · 100 is a little more than 7 in floating point, and means the 7th.
+	rank := int64(math.Ceil(q * float64(h.count) * (1 - 1e-15)))
 	return h.Rank(min(max(rank, 1), h.count))
 }
 
@@ -175,29 +176,71 @@ func (h Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It refuses another layout, and counts
-// that cannot be.
+// UnmarshalJSON implements json.Unmarshaler. It refuses another layout, and what
+// cannot have been counted.
 func (h *Histogram) UnmarshalJSON(data []byte) error {
-	var e encoded
-	if err := json.Unmarshal(data, &e); err != nil {
+	var e struct {
+		encoded
+		// A slice, for a third number would be skipped in an array of two.
+		Counts [][]int64 `json:"counts"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&e); err != nil {
 		return err
 	}
 	if e.Layout != layout {
 		return fmt.Errorf("histogram layout %q, expected %q", e.Layout, layout)
 	}
-	*h = Histogram{}
-	for i, c := range e.Counts {
-		if c[0] < 0 || c[0] >= Buckets || c[1] < 1 || i > 0 && c[0] <= e.Counts[i-1][0] {
-			return fmt.Errorf("histogram: bucket %d with count %d, expected ascending buckets below %d with positive counts", c[0], c[1], Buckets)
-		}
-		if h.counts == nil {
-			h.counts = make([]int64, Buckets)
-		}
-		h.counts[c[0]] = c[1]
-		h.count += c[1]
+	read := Histogram{sum: e.Sum, min: e.Min, max: e.Max}
+	if len(e.Counts) > 0 {
+		read.counts = make([]int64, Buckets)
 	}
-	if h.count > 0 {
-		h.sum, h.min, h.max = e.Sum, e.Min, e.Max
+	last := int64(-1)
+	for _, c := range e.Counts {
+		if len(c) != 2 || c[0] <= last || c[0] >= Buckets || c[1] < 1 || c[1] > math.MaxInt64-read.count {
+			return fmt.Errorf("histogram: %v is no bucket and count, expected ascending buckets below %d with positive counts", c, Buckets)
+		}
+		last = c[0]
+		read.counts[c[0]] = c[1]
+		read.count += c[1]
+	}
+	if err := read.check(); err != nil {
+		return err
+	}
+	*h = read
+	return nil
+}
+
+// check says how sum, minimum and maximum contradict the counts.
+func (h *Histogram) check() error {
+	if h.count == 0 {
+		if h.sum != 0 || h.min != 0 || h.max != 0 {
+			return errors.New("histogram: nothing was counted, and yet there is a sum, minimum or maximum")
+		}
+		return nil
+	}
+	first, last := -1, 0
+	var least, most float64
+	h.Each(func(bucket int, count int64) {
+		if first < 0 {
+			first = bucket
+		}
+		last = bucket
+		from, to := Bounds(bucket)
+		least += float64(max(int64(from), h.min)) * float64(count)
+		most += float64(max(min(int64(to)-1, h.max), int64(from))) * float64(count)
+		if bucket == Buckets-1 {
+			most += float64(h.max) * float64(count) // The last bucket has no end.
+		}
+	})
+	if h.min < 0 || h.min > h.max || index(h.min) != first || index(h.max) != last {
+		return fmt.Errorf("histogram: minimum %d and maximum %d are not in the first and the last bucket that is not empty", h.min, h.max)
+	}
+	// The bounds of the sum are rounded. A sum beyond an int64 has wrapped.
+	const rounding = 1e-9
+	if sum := float64(h.sum); most < math.MaxInt64 && (sum < least*(1-rounding) || sum > most*(1+rounding)) {
+		return fmt.Errorf("histogram: the counts cannot have the sum %d", h.sum)
 	}
 	return nil
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	loadrun "github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load"
+)
+
+// savedRun writes a run of 20 blocks whose latencies are about so long, and
+// returns its folder.
+func savedRun(t *testing.T, latency time.Duration) string {
+	t.Helper()
+	r := loadrun.Run{
+		APIVersion: loadrun.APIVersion, Kind: loadrun.Kind, Profile: "steady", Problems: []loadrun.Problem{},
+		Servers: []loadrun.Server{{Name: "gate-on", GitVersion: "v1.37.1", Gate: "on"}},
+	}
+	for i := range 20 {
+		b := loadrun.Block{
+			Pair: i, Role: "A", Arm: "warm", Server: "gate-on", Agents: 10, Length: loadrun.Duration(time.Second),
+			Planned: 400, Sent: 400, Answers: map[string]int64{"200": 400},
+			Timeline: []loadrun.Second{{Sent: 400, Done: 400, Reviews: 400}},
+			Reviews:  []loadrun.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 400}},
+			// The oracle's, so that there is something to judge in each run.
+			Predicted: &loadrun.Prediction{Cold: 1, Warm: 1},
+		}
+		for k := range 400 {
+			// Some blocks are 1 % slower than others.
+			b.Latency.Record(latency + time.Duration(k)*time.Microsecond + latency*time.Duration(i*7%5)/400)
+		}
+		r.Blocks = append(r.Blocks, b)
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := load.Write(dir, r, load.Judge(r, load.Thresholds{})); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func runLoadCommand(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	root := &cobra.Command{Use: "authzconf", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(newLoadCompare(), newLoadVerify())
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	code = exitCode(root.Execute(), &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestLoadCompare(t *testing.T) {
+	a, same, slower := savedRun(t, 10*time.Millisecond), savedRun(t, 10*time.Millisecond), savedRun(t, 12*time.Millisecond)
+	bad := filepath.Join(t.TempDir(), "run.json")
+	if err := os.WriteFile(bad, []byte(`{"apiVersion":"authzconf.dev/v1alpha1","kind":"LoadRun","speed":7}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{"same", []string{a, same}, exitPassed, "outcome: passed", ""},
+		{"slower", []string{a, slower}, exitFailed, "above: 90 % interval", ""},
+		{"slower within a wide margin", []string{a, slower, "--margin", "0.5"}, exitPassed, "equivalent", ""},
+		{"faster", []string{slower, a}, exitPassed, "below", ""},
+		{"margin that cannot be told", []string{a, savedRun(t, 10500*time.Microsecond), "--margin", "0.0494"}, exitInvalid, "outcome: inconclusive", ""},
+		{"more pairs than there are", []string{a, same, "--min-pairs", "21"}, exitInvalid, "a claim needs 21", ""},
+		{"no second run", []string{a}, exitUsage, "", "accepts 2 arg(s)"},
+		{"no such folder", []string{a, filepath.Join(a, "none")}, exitUsage, "", "there is no load run"},
+		{"an unknown field", []string{bad, a}, exitUsage, "", `unknown field "speed"`},
+		{"a wrong margin", []string{a, same, "--margin", "5"}, exitUsage, "", "--margin 5: expected a part from 0 to below 1"},
+		{"a negative margin", []string{a, same, "--margin=-0.1"}, exitUsage, "", "expected a part"},
+		{"no margin", []string{a, same, "--margin", "0"}, exitUsage, "", "nothing to judge by"},
+		{"too few pairs asked for", []string{a, same, "--min-pairs", "5"}, exitUsage, "", "--min-pairs 5"},
+		{"another output", []string{a, same, "-o", "xml"}, exitUsage, "", `--output "xml"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := runLoadCommand(append([]string{"compare"}, c.args...)...)
+			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("want exit code %d, %q and %q; got %d\n%s\n%s", c.code, c.stdout, c.stderr, code, stdout, stderr)
+			}
+			if c.code == exitUsage && (strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "error: ")) {
+				t.Errorf("bad input is not one clear error: %q", stderr)
+			}
+		})
+	}
+	_, text, _ := runLoadCommand("compare", a, slower, "-o", "json")
+	var r load.Result
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Kind != load.Kind || r.Outcome != load.Failed {
+		t.Errorf("%v, %s", err, text)
+	}
+	if _, text, _ := runLoadCommand("compare", a, slower, "-o", "markdown"); !strings.HasPrefix(text, "# Two load runs: failed\n") {
+		t.Error(text)
+	}
+}
+
+func TestLoadVerify(t *testing.T) {
+	dir := savedRun(t, 10*time.Millisecond)
+	if code, stdout, stderr := runLoadCommand("verify", dir); code != exitPassed || !strings.Contains(stdout, "the outcome is passed") {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	path := filepath.Join(dir, "report.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(data), `"outcome": "passed"`, `"outcome": "failed"`, 1)
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := runLoadCommand("verify", dir); code != exitFailed || !strings.Contains(stdout, `says "failed", its run "passed"`) {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	if code, _, stderr := runLoadCommand("verify", t.TempDir()); code != exitUsage || !strings.Contains(stderr, "there is no load run") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	if got := printable("a\x1b[2Jb\u009bc\nd ±é"); got != "a�[2Jb�c�d ±é" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,135 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// Compare says how run b differs from run a: blocks of the same comparison, side,
+// arm, server and agents are paired in the order of their pairs. The result is
+// like that of Judge: Comparisons has one per arm, with a as side A, and the
+// margins of the thresholds apply to them; their other limits apply to b alone.
+//
+// The two runs were not interleaved, so that a difference is one between the two
+// runs with everything around them, the machine included. A note says so. An
+// error means that the two have nothing in common that could be compared.
+func Compare(a, b run.Run, t Thresholds) (Result, error) {
+	groups := pairRuns(&a, &b)
+	if len(groups) == 0 {
+		return Result{}, errors.New("the two runs have no arm in common, on a server of the same name and with as many agents")
+	}
+	result := Result{
+		APIVersion: APIVersion, Kind: Kind,
+		Profile: b.Profile, Seed: b.Seed, Tool: b.Tool, Started: b.Started, Thresholds: t,
+		Arms: []Arm{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
+	}
+	for _, g := range groups {
+		c := compare(g, false, t, b.Seed)
+		c.A, c.B = "earlier run", "later run"
+		if b.Started.Before(a.Started) {
+			c.A, c.B = "later run", "earlier run"
+		}
+		result.Comparisons = append(result.Comparisons, c)
+	}
+	adjust(result.Comparisons)
+	for _, side := range []struct {
+		name string
+		run  *run.Run
+	}{{"A", &a}, {"B", &b}} {
+		own := Judge(*side.run, t)
+		for _, c := range own.Checks {
+			// Pairs within a run are not what is compared here.
+			if c.Name != checkPairsName {
+				c.Name = "run " + side.name + ": " + c.Name
+				result.Checks = append(result.Checks, c)
+			}
+		}
+		if side.name == "B" {
+			result.Arms = own.Arms
+		}
+	}
+	result.Checks = append(result.Checks, checkArrivals(groups), checkPairs(groups, t, 0))
+	judgeArms(&result, groupArms(&b))
+	judgeComparisons(&result)
+	result.Notes = append(result.Notes, "the runs were not interleaved: what changed around them between the two is part of the differences")
+	result.Notes = append(result.Notes, circumstances(&a, &b)...)
+	result.conclude()
+	return result, nil
+}
+
+// pairRuns pairs the blocks of two runs. Blocks whose counterpart is missing are
+// a problem of their arm.
+func pairRuns(a, b *run.Run) []comparisonPairs {
+	type blockKey struct {
+		comparison, role string
+		aa               bool
+		pair             int
+		arm              armKey
+	}
+	keyOfBlock := func(b *run.Block) blockKey {
+		return blockKey{b.Comparison, b.Role, b.AA, b.Pair, keyOf(b)}
+	}
+	// Blocks that have no pair of their own are matched in the order of their
+	// running.
+	counterparts := map[blockKey][]*run.Block{}
+	left := map[armKey]int{}
+	for i := range b.Blocks {
+		block := &b.Blocks[i]
+		counterparts[keyOfBlock(block)] = append(counterparts[keyOfBlock(block)], block)
+		left[keyOf(block)]++
+	}
+	var groups []comparisonPairs
+	for _, arm := range groupArms(a) {
+		g := comparisonPairs{key: comparisonKey{name: arm.name, agents: arm.key.agents}}
+		missing := 0
+		for _, block := range arm.blocks {
+			key := keyOfBlock(block)
+			if others := counterparts[key]; len(others) > 0 {
+				g.pairs = append(g.pairs, pair{number: len(g.pairs), a: block, b: others[0]})
+				counterparts[key] = others[1:]
+				left[arm.key]--
+			} else {
+				missing++
+			}
+		}
+		if len(g.pairs) == 0 {
+			continue
+		}
+		if missing > 0 || left[arm.key] > 0 {
+			g.problems = append(g.problems, fmt.Sprintf("%s: %d blocks of A and %d of B have no counterpart in the other run", arm.name, missing, left[arm.key]))
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// circumstances are what is known to differ between two runs.
+func circumstances(a, b *run.Run) []string {
+	var notes []string
+	differ := func(what string, x, y any) {
+		if x != y {
+			notes = append(notes, fmt.Sprintf("%s: %v in A, %v in B", what, x, y))
+		}
+	}
+	differ("profile", a.Profile, b.Profile)
+	if a.Profile == b.Profile && a.ProfileYAML != b.ProfileYAML {
+		notes = append(notes, "the text of the profile is not the same")
+	}
+	differ("seed", a.Seed, b.Seed)
+	differ("authzconf", a.Tool, b.Tool)
+	differ("CPUs", a.Machine.CPUs, b.Machine.CPUs)
+	differ("memory in bytes", a.Machine.MemoryBytes, b.Machine.MemoryBytes)
+	differ("Go", a.Machine.Go, b.Machine.Go)
+	for _, s := range a.Servers {
+		for _, o := range b.Servers {
+			if s.Name == o.Name {
+				differ("version of "+s.Name, s.GitVersion, o.GitVersion)
+				differ("gate of "+s.Name, s.Gate, o.Gate)
+				differ("webhook delay of "+s.Name, text(s.WebhookDelay), text(o.WebhookDelay))
+			}
+		}
+	}
+	return notes
+}

@@ -1,0 +1,218 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// pair is two blocks that are compared.
+type pair struct {
+	number int
+	a, b   *run.Block
+}
+
+// comparisonKey is what pairs of one comparison have in common.
+type comparisonKey struct {
+	name   string
+	agents int
+	aa     bool
+}
+
+// comparisonPairs are the pairs of a comparison, and what is wrong with them.
+type comparisonPairs struct {
+	key      comparisonKey
+	pairs    []pair
+	problems []string
+}
+
+// groupPairs pairs the blocks of a run. A block without the name of a comparison
+// belongs to none.
+func groupPairs(r *run.Run) []comparisonPairs {
+	type numbered struct {
+		key    comparisonKey
+		number int
+	}
+	sides := map[numbered]map[string][]*run.Block{}
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		if b.Comparison == "" {
+			continue
+		}
+		n := numbered{comparisonKey{b.Comparison, b.Agents, b.AA}, b.Pair}
+		if sides[n] == nil {
+			sides[n] = map[string][]*run.Block{}
+		}
+		sides[n][b.Role] = append(sides[n][b.Role], b)
+	}
+	groups := map[comparisonKey]*comparisonPairs{}
+	for n, by := range sides {
+		g := groups[n.key]
+		if g == nil {
+			g = &comparisonPairs{key: n.key}
+			groups[n.key] = g
+		}
+		if len(by["A"]) != 1 || len(by["B"]) != 1 || len(by) != 2 {
+			g.problems = append(g.problems, fmt.Sprintf("pair %d of %s has %d blocks as A and %d as B, expected one of each", n.number, n.key.name, len(by["A"]), len(by["B"])))
+			continue
+		}
+		g.pairs = append(g.pairs, pair{n.number, by["A"][0], by["B"][0]})
+	}
+	var all []comparisonPairs
+	for _, g := range groups {
+		slices.SortFunc(g.pairs, func(x, y pair) int { return cmp.Compare(x.number, y.number) })
+		slices.Sort(g.problems)
+		for _, p := range g.pairs {
+			if first := g.pairs[0]; keyOf(p.a) != keyOf(first.a) || keyOf(p.b) != keyOf(first.b) {
+				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s compares other arms or servers than pair %d", p.number, g.key.name, first.number))
+			}
+			if g.key.aa && keyOf(p.a) != keyOf(p.b) {
+				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s is called A/A and compares %s with %s", p.number, g.key.name, keyOf(p.a).name(false), keyOf(p.b).name(false)))
+			}
+		}
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(x, y comparisonPairs) int {
+		aa := func(k comparisonKey) int {
+			if k.aa {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(aa(x.key), aa(y.key)), cmp.Compare(x.key.name, y.key.name), cmp.Compare(x.key.agents, y.key.agents))
+	})
+	return all
+}
+
+// seedOf makes a seed of that of the run and of what is drawn for, so that a
+// comparison has the same figures whatever others there are.
+func seedOf(seed int64, what string) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %s", seed, what)
+	return h.Sum64()
+}
+
+func compare(g comparisonPairs, severalAgents bool, t Thresholds, seed int64) Comparison {
+	c := Comparison{Name: g.key.name, AA: g.key.aa, Agents: g.key.agents, Pairs: len(g.pairs), pairs: g.pairs}
+	if severalAgents {
+		c.Name = fmt.Sprintf("%s, %d agents", g.key.name, g.key.agents)
+	}
+	if len(g.pairs) > 0 {
+		c.A, c.B = keyOf(g.pairs[0].a).name(false), keyOf(g.pairs[0].b).name(false)
+	}
+	var a, b []*run.Block
+	for _, p := range g.pairs {
+		a, b = append(a, p.a), append(b, p.b)
+	}
+	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
+	c.P50, c.logP50 = effect(g.pairs, 0.5, t.pairsForClaim(), seedOf(seed, c.Name+" p50"))
+	c.P99, c.logP99 = effect(g.pairs, 0.99, t.pairsForClaim(), seedOf(seed, c.Name+" p99"))
+	if !c.AA {
+		c.P50.judge(t.Margin)
+		c.P99.judge(t.MarginP99)
+	}
+	return c
+}
+
+func meanReviews(blocks []*run.Block) float64 {
+	return reviewRate(blocks, 0).PerRequest.Estimate
+}
+
+// errorsCompared is the part of a block's answers that may be errors for its
+// latencies to be compared: an error is often faster than an answer.
+const errorsCompared = 0.01
+
+// effect is the difference of a quantile over pairs, and the log-ratios.
+func effect(pairs []pair, q float64, minPairs int, seed uint64) (Effect, []float64) {
+	if len(pairs) == 0 {
+		return Effect{Why: "there is no pair", P: 1, PHolm: 1}, nil
+	}
+	needed := statistics.SamplesNeeded(q, level)
+	var a, b, difference []float64
+	for _, p := range pairs {
+		for _, block := range []*run.Block{p.a, p.b} {
+			if n, done := errorsOf(block), answered(block); float64(n) > errorsCompared*float64(done) {
+				return Effect{Why: fmt.Sprintf("pair %d has a block with %d errors in %d answers: it would compare failures", p.number, n, done), P: 1, PHolm: 1}, nil
+			}
+			if n := block.Latency.Count(); n < needed {
+				return Effect{Why: fmt.Sprintf("pair %d has a block of %d answers; a p%g needs %d", p.number, n, 100*q, needed), P: 1, PHolm: 1}, nil
+			}
+		}
+		x, y := milliseconds(p.a.Latency.Quantile(q)), milliseconds(p.b.Latency.Quantile(q))
+		a, b, difference = append(a, x), append(b, y), append(difference, y-x)
+	}
+	logs, err := statistics.LogRatios(a, b)
+	if err != nil {
+		return Effect{Why: err.Error(), P: 1, PHolm: 1}, nil
+	}
+	if len(pairs) < 2 {
+		return Effect{Why: "one pair has no interval", P: 1, PHolm: 1}, logs
+	}
+	ratio := statistics.Bootstrap(logs, seed)
+	e := Effect{
+		Measured:     true,
+		Change:       ratio.Interval(level).Map(math.Expm1),
+		Ninety:       ratio.Interval(0.9).Map(math.Expm1),
+		Milliseconds: statistics.Bootstrap(difference, seed).Interval(level),
+		P:            statistics.SignFlip(logs, seed),
+	}
+	e.PHolm = e.P
+	if len(pairs) < minPairs {
+		e.Why = fmt.Sprintf("%d pairs; a claim needs %d", len(pairs), minPairs)
+	}
+	return e, logs
+}
+
+func (e *Effect) judge(margin float64) {
+	e.Margin = margin
+	if margin <= 0 {
+		return
+	}
+	e.Verdict = statistics.Undecided
+	if e.Measured && e.Why == "" {
+		e.Verdict = statistics.Equivalent90(e.Ninety.Map(math.Log1p), margin)
+	}
+}
+
+// adjust sets the p-values of all comparisons but A/A for there being several.
+func adjust(comparisons []Comparison) {
+	var effects []*Effect
+	var p []float64
+	for i := range comparisons {
+		c := &comparisons[i]
+		for _, e := range []*Effect{&c.P50, &c.P99} {
+			if !c.AA && e.Measured {
+				effects, p = append(effects, e), append(p, e.P)
+			}
+		}
+	}
+	for i, adjusted := range statistics.Holm(p) {
+		effects[i].PHolm = adjusted
+	}
+}
+
+// spread are the residuals of the log-ratios of all comparisons but A/A, with
+// their degrees of freedom.
+func spread(comparisons []Comparison, of func(*Comparison) []float64) (residuals []float64, degrees int) {
+	for i := range comparisons {
+		if x := of(&comparisons[i]); !comparisons[i].AA && len(x) > 1 {
+			residuals = append(residuals, statistics.Residuals(x)...)
+			degrees += len(x) - 1
+		}
+	}
+	return residuals, degrees
+}
+
+func mean(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return stat.Mean(x, nil)
+}

@@ -1,0 +1,194 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// The files of a report folder.
+const (
+	runFile      = "run.json"
+	reportFile   = "report.json"
+	perfDataFile = "perfdata.json"
+	metricsFile  = "metrics.txt"
+	summaryFile  = "summary.md"
+	htmlFile     = "report.html"
+)
+
+// fileNames are in the order in which they are written: what cannot be made
+// again comes first.
+var fileNames = []string{runFile, reportFile, perfDataFile, metricsFile, summaryFile, htmlFile}
+
+// render makes every file of a report folder.
+func render(r run.Run, result Result) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, content := range map[string]func() ([]byte, error){
+		runFile:      func() ([]byte, error) { return encode(r) },
+		reportFile:   func() ([]byte, error) { return encode(result) },
+		perfDataFile: func() ([]byte, error) { return encode(perfData(&r)) },
+		metricsFile:  func() ([]byte, error) { return openMetrics(&r) },
+		summaryFile:  func() ([]byte, error) { return Markdown(&r, &result), nil },
+		htmlFile:     func() ([]byte, error) { return HTML(&r, &result) },
+	} {
+		data, err := content()
+		if err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", name, err)
+		}
+		files[name] = data
+	}
+	return files, nil
+}
+
+func encode(v any) ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", " ")
+	return append(data, '\n'), err
+}
+
+// Write writes run.json, report.json, perfdata.json, metrics.txt, summary.md and
+// report.html to folder dir, which has to be missing, empty, or hold an earlier
+// load report, which is replaced.
+func Write(dir string, r run.Run, result Result) error {
+	files, err := render(r, result)
+	if err != nil {
+		return err
+	}
+	if err := CheckWritable(dir); err != nil {
+		return err
+	}
+	for _, name := range fileNames {
+		// Renamed into place, so that a file that is there is whole.
+		to := filepath.Join(dir, name)
+		if err := os.WriteFile(to+".new", files[name], 0o644); err != nil {
+			return fmt.Errorf("writing the load report: %w", err)
+		}
+		if err := os.Rename(to+".new", to); err != nil {
+			return fmt.Errorf("writing the load report: %w", err)
+		}
+	}
+	return nil
+}
+
+// CheckWritable says whether Write could write to dir, and creates dir where it
+// is missing. It is to be called before a run, so that no run ends without a
+// place for its report.
+func CheckWritable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("the report folder cannot be made: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("the report folder cannot be read: %w", err)
+	}
+	if len(entries) > 0 {
+		data, err := os.ReadFile(filepath.Join(dir, runFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the report folder cannot be read: %w", err)
+		}
+		if err != nil || checkHead(data, run.Kind, run.APIVersion) != nil {
+			return fmt.Errorf("%s is not empty and holds no earlier load report; give another folder, or empty it", dir)
+		}
+	}
+	probe := filepath.Join(dir, ".authzconf-probe")
+	if err := os.WriteFile(probe, nil, 0o644); err != nil {
+		return fmt.Errorf("the report folder cannot be written to: %w", err)
+	}
+	return os.Remove(probe)
+}
+
+// Load reads the run of a report folder, or of a file. What is not known is an
+// error: a run that is judged without a part of it would be judged wrong.
+func Load(path string) (run.Run, error) {
+	var r run.Run
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, runFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return r, fmt.Errorf("there is no load run: %w", err)
+	}
+	if err := decode(path, data, run.Kind, run.APIVersion, &r); err != nil {
+		return run.Run{}, err
+	}
+	return r, nil
+}
+
+func checkHead(data []byte, kind, version string) error {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return fmt.Errorf("is no JSON that authzconf wrote: %w", err)
+	}
+	if head.Kind != kind || head.APIVersion != version {
+		return fmt.Errorf("is a %q of %q, expected a %s of %s", head.Kind, head.APIVersion, kind, version)
+	}
+	return nil
+}
+
+func decode(path string, data []byte, kind, version string, v any) error {
+	if err := checkHead(data, kind, version); err != nil {
+		return fmt.Errorf("%s %w", path, err)
+	}
+	strict, err := sigsjson.UnmarshalStrict(data, v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if len(strict) > 0 {
+		return fmt.Errorf("%s: %w", path, strict[0])
+	}
+	return nil
+}
+
+// Verify judges the run of a report folder again, by the thresholds in its
+// report, and lists in what the folder differs from what follows. An error means
+// that there is no report to be verified. Tool is the version of this authzconf:
+// pages are only expected to come out the same again if the report is of it.
+func Verify(dir, tool string) (Result, []string, error) {
+	r, err := Load(dir)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	path := filepath.Join(dir, reportFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Result{}, nil, fmt.Errorf("there is no load report: %w", err)
+	}
+	var stored Result
+	if err := decode(path, data, Kind, APIVersion, &stored); err != nil {
+		return Result{}, nil, err
+	}
+	result := Judge(r, stored.Thresholds)
+	files, err := render(r, result)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	var differences []string
+	if stored.Outcome != result.Outcome {
+		differences = append(differences, fmt.Sprintf("the report says %q, its run %q", stored.Outcome, result.Outcome))
+	}
+	for _, name := range fileNames {
+		page := !slices.Contains([]string{runFile, reportFile}, name)
+		if page && r.Tool != tool {
+			continue
+		}
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			differences = append(differences, fmt.Sprintf("%s cannot be read: %s", name, strings.TrimPrefix(err.Error(), "open ")))
+		} else if !bytes.Equal(got, files[name]) {
+			differences = append(differences, name+" is not what follows from the run")
+		}
+	}
+	return result, differences, nil
+}

@@ -1,0 +1,86 @@
+package load
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// The page is one file without anything to fetch: style and plots are put into
+// it.
+var (
+	//go:embed load.html.tmpl
+	pageTemplate string
+	//go:embed load.css
+	pageStyle string
+
+	pageTemplates = template.Must(template.New("load").Funcs(template.FuncMap{
+		"style":     func() template.CSS { return template.CSS(pageStyle) },
+		"colour":    func(i int) template.CSS { return template.CSS(hexColour(i)) },
+		"dashed":    func(i int) bool { return i >= len(palette) },
+		"bound":     boundText,
+		"reviews":   func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
+		"predict":   predictedText,
+		"change":    changeText,
+		"ms":        millisecondsText,
+		"p":         pText,
+		"bracket":   bracket,
+		"percentOf": func(part float64) string { return fmt.Sprintf("%g %%", 100*part) },
+		"duration":  func(d run.Duration) string { return time.Duration(d).String() },
+		"time":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"mib":       func(n int64) int64 { return n >> 20 },
+		"effects": func(c Comparison) []namedEffect {
+			return []namedEffect{{"p50", c.P50}, {"p99", c.P99}}
+		},
+	}).Parse(pageTemplate))
+)
+
+type namedEffect struct {
+	Name string
+	Effect
+}
+
+type page struct {
+	Run    *run.Run
+	Result *Result
+	// Plots are elements that were escaped when they were drawn.
+	Plots     map[string]template.HTML
+	CostNames []string
+}
+
+// HTML is report.html.
+func HTML(r *run.Run, result *Result) ([]byte, error) {
+	drawn, names, err := drawPlots(r, result)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = pageTemplates.Execute(&b, page{Run: r, Result: result, CostNames: names, Plots: map[string]template.HTML{
+		"reviews": template.HTML(drawn.Reviews), "latencies": template.HTML(drawn.Latencies), "timeline": template.HTML(drawn.Timeline),
+		"costReviews": template.HTML(drawn.CostReviews), "costCPU": template.HTML(drawn.CostCPU),
+	}})
+	return b.Bytes(), err
+}
+
+// CostHTML is a page of its own with the cost against the number of agents, of
+// several runs together. An error says that there is no arm with several numbers.
+func CostHTML(results ...*Result) ([]byte, error) {
+	reviews, cpu, names, err := CostPlots(results...)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, errors.New("no arm ran with several numbers of agents")
+	}
+	var b bytes.Buffer
+	err = pageTemplates.ExecuteTemplate(&b, "cost", page{CostNames: names, Plots: map[string]template.HTML{
+		"costReviews": template.HTML(reviews), "costCPU": template.HTML(cpu),
+	}})
+	return b.Bytes(), err
+}

@@ -1,0 +1,240 @@
+package load
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// Judge says what a run shows. The outcome is, in this order:
+//
+//  1. inconclusive if a check of the measuring does not hold or could not be made:
+//     where the ground is not firm, a failure may be the ground's;
+//  2. failed if a limit is broken;
+//  3. inconclusive if a limit cannot be judged, or if there was nothing to judge;
+//  4. passed otherwise: at least one limit was judged, and all hold.
+//
+// That reviews per request are as predicted is a limit of its own, always.
+func Judge(r run.Run, t Thresholds) Result {
+	result := Result{
+		APIVersion: APIVersion, Kind: Kind,
+		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
+		Arms: []Arm{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
+	}
+	arms, groups := groupArms(&r), groupPairs(&r)
+	for _, g := range arms {
+		result.Arms = append(result.Arms, measureArm(g))
+	}
+	several := severalAgents(groups)
+	for _, g := range groups {
+		result.Comparisons = append(result.Comparisons, compare(g, several, t, r.Seed))
+	}
+	adjust(result.Comparisons)
+	result.Checks = checks(&r, arms, groups, result.Comparisons, t)
+	judgeArms(&result, arms)
+	judgeComparisons(&result)
+	result.conclude()
+	return result
+}
+
+func severalAgents(groups []comparisonPairs) bool {
+	return len(groups) > 0 && slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.agents != groups[0].key.agents })
+}
+
+func (r *Result) limit(of, name string, state State, format string, args ...any) {
+	r.Limits = append(r.Limits, LimitResult{Of: of, Name: name, State: state, Detail: fmt.Sprintf(format, args...)})
+}
+
+func judgeArms(r *Result, groups []armBlocks) {
+	named := map[string]bool{}
+	for i, a := range r.Arms {
+		named[a.Arm] = true
+		l := r.Thresholds.of(a.Arm)
+		judgePrediction(r, a)
+		judgeReviews(r, a, l.ReviewsPerRequest)
+		if limit := time.Duration(l.P99); limit > 0 {
+			state, detail := withinLimit(a.P99, limit)
+			r.limit(a.Name, "p99", state, "%s", detail)
+		}
+		if l.ErrorRate != nil {
+			judgeErrors(r, a, *l.ErrorRate)
+		}
+		if l.SLOHeld {
+			judgeSLO(r, groups[i])
+		}
+	}
+	var missing []string
+	for arm := range r.Thresholds.Arms {
+		if !named[arm] {
+			missing = append(missing, arm)
+		}
+	}
+	slices.Sort(missing)
+	for _, arm := range missing {
+		r.limit(arm, "thresholds", Unknown, "there are thresholds for the arm, and it did not run")
+	}
+}
+
+func judgePrediction(r *Result, a Arm) {
+	p := a.Reviews.Predicted
+	switch a.Reviews.Verdict {
+	case asPredicted:
+		r.limit(a.Name, "predicted reviews", Held, "%s, predicted %g (warm) to %g (cold)", reviewsText(a.Reviews), p.Warm, p.Cold)
+	case morePredicted, lessPredicted:
+		r.limit(a.Name, "predicted reviews", Broken, "%s, %s: %g (warm) to %g (cold)", reviewsText(a.Reviews), a.Reviews.Verdict, p.Warm, p.Cold)
+	default:
+		r.Notes = append(r.Notes, fmt.Sprintf("%s: reviews per request against the prediction: %s", a.Name, a.Reviews.Verdict))
+	}
+}
+
+func judgeReviews(r *Result, a Arm, limit float64) {
+	if limit <= 0 {
+		return
+	}
+	rate := a.Reviews.PerRequest
+	if rate.Estimate == 0 {
+		// Even without impersonation a request has its own review.
+		r.limit(a.Name, "reviewsPerRequest", Unknown, "the recorder received no review at all")
+		return
+	}
+	state := Unknown
+	switch {
+	case rate.High <= limit:
+		state = Held
+	case rate.Low > limit:
+		state = Broken
+	}
+	r.limit(a.Name, "reviewsPerRequest", state, "%s, at most %g", reviewsText(a.Reviews), limit)
+}
+
+// withinLimit judges the bounds of a quantile, not the value that was seen.
+func withinLimit(q QuantileBound, limit time.Duration) (State, string) {
+	if !q.Bounded {
+		return Unknown, fmt.Sprintf("%d answers; a p99 needs %d", q.Samples, statistics.SamplesNeeded(0.99, level))
+	}
+	state, most := Unknown, milliseconds(limit)
+	if q.High <= most {
+		state = Held
+	} else if q.Low > most {
+		state = Broken
+	}
+	return state, fmt.Sprintf("%s, at most %s", boundText(q), limit)
+}
+
+func judgeErrors(r *Result, a Arm, limit float64) {
+	if a.Done == 0 {
+		r.limit(a.Name, "errorRate", Unknown, "nothing was answered")
+		return
+	}
+	rate, state := float64(a.Errors)/float64(a.Done), Held
+	if rate > limit {
+		state = Broken
+	}
+	r.limit(a.Name, "errorRate", state, "%d of %d answers are errors (%.3g %%), at most %.3g %%", a.Errors, a.Done, 100*rate, 100*limit)
+}
+
+// objectives are those of Kubernetes for the p99 of a request kind, from
+// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md.
+// A watch has none there. The server's own indicator leaves the network out, so
+// that one measured by a client holds the more surely.
+var objectives = map[string]time.Duration{
+	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
+	"list": 30 * time.Second,
+}
+
+func judgeSLO(r *Result, g armBlocks) {
+	const name = "sloHeld"
+	judged := false
+	for _, kind := range kindsOf(g.blocks) {
+		if kind == "watch" {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: Kubernetes has no latency objective for a watch", g.name))
+			continue
+		}
+		objective, ok := objectives[kind]
+		judged = true
+		if !ok {
+			r.limit(g.name, name+" ("+kind+")", Unknown, "there is no objective for this kind of request")
+			continue
+		}
+		merged := mergedKind(g.blocks, kind)
+		state, detail := withinLimit(quantileBound(&merged, 0.99), objective)
+		r.limit(g.name, name+" ("+kind+")", state, "%s", detail)
+	}
+	if !judged {
+		r.limit(g.name, name, Unknown, "no latencies by kind of request")
+	}
+}
+
+func judgeComparisons(r *Result) {
+	judged := false
+	for _, c := range r.Comparisons {
+		if c.AA {
+			continue
+		}
+		judged = true
+		judgeEffect(r, c, "p50 margin", c.P50)
+		judgeEffect(r, c, "p99 margin", c.P99)
+	}
+	if !judged && (r.Thresholds.Margin > 0 || r.Thresholds.MarginP99 > 0) {
+		r.limit("the run", "margin", Unknown, "a margin was declared, and there is no comparison")
+	}
+}
+
+func judgeEffect(r *Result, c Comparison, name string, e Effect) {
+	state := Unknown
+	switch e.Verdict {
+	case "":
+		return
+	case statistics.Equivalent, statistics.Below:
+		// A margin is a limit to what something may cost: less is no failure.
+		state = Held
+	case statistics.Above:
+		state = Broken
+	}
+	r.limit(c.Name, name, state, "%s, %s: 90 %% interval %s, margin %g %%", changeText(e), e.Verdict, bracket(e.Ninety), 100*e.Margin)
+}
+
+// conclude derives the outcome from checks and limits.
+func (r *Result) conclude() {
+	var ground, broken, unknown []string
+	for _, c := range r.Checks {
+		if c.State != Held {
+			ground = append(ground, c.Name+": "+c.Detail)
+		}
+	}
+	held := 0
+	for _, l := range r.Limits {
+		reason := fmt.Sprintf("%s: %s: %s", l.Of, l.Name, l.Detail)
+		switch l.State {
+		case Held:
+			held++
+		case Broken:
+			broken = append(broken, reason)
+		default:
+			unknown = append(unknown, reason)
+		}
+	}
+	if held+len(broken)+len(unknown) == 0 {
+		unknown = append(unknown, "nothing was judged: there is neither a threshold nor a prediction")
+	}
+	if len(r.Checks) == 0 {
+		ground = append(ground, "the measuring was not checked")
+	}
+	switch {
+	case len(ground) > 0:
+		r.Outcome = Inconclusive
+	case len(broken) > 0:
+		r.Outcome = Failed
+	case len(unknown) > 0:
+		r.Outcome = Inconclusive
+	default:
+		r.Outcome = Passed
+	}
+	r.Reasons = slices.Concat([]string{}, ground, broken, unknown)
+	if r.Notes == nil {
+		r.Notes = []string{}
+	}
+}

@@ -1,0 +1,320 @@
+package load
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/authzconf/authzconf/loadgen/histogram"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+func TestSoundRunPasses(t *testing.T) {
+	r := sound().run()
+	result := Judge(r, allOf())
+	if result.Outcome != Passed || len(result.Reasons) != 0 {
+		t.Fatal(reasonsText(result))
+	}
+	c := result.Comparisons[0]
+	if c.Pairs != 20 || c.P50.Verdict != statistics.Equivalent || c.A != "legacy on gate-off" || c.B != "associated-node on gate-on" || c.ReviewsA != 2 {
+		t.Errorf("%+v", c)
+	}
+	for _, a := range result.Arms {
+		if a.Reviews.Verdict != asPredicted || a.Rate != 40 || a.ServerCPU != 2 || !a.P99.Bounded {
+			t.Errorf("%+v", a)
+		}
+	}
+	again := Judge(r, allOf())
+	if diff := cmp.Diff(result, again, cmpopts.IgnoreUnexported(Comparison{})); diff != "" {
+		t.Errorf("judged again it differs: %s", diff)
+	}
+}
+
+// The order of blocks of different pairs, and of the keys of maps, is nothing.
+func TestEachComparisonHasItsOwnFigures(t *testing.T) {
+	s := sound()
+	r := s.run()
+	alone := r
+	alone.Blocks = slices.DeleteFunc(slices.Clone(r.Blocks), func(b run.Block) bool { return b.AA })
+	with, without := Judge(r, allOf()).Comparisons[0], Judge(alone, allOf()).Comparisons[0]
+	if with.P50 != without.P50 || with.P99 != without.P99 {
+		t.Errorf("the A/A pairs change another comparison: %+v, %+v", with.P50, without.P50)
+	}
+}
+
+// Whatever is wrong with the measuring, the run is inconclusive and says why.
+func TestInconclusive(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*run.Run)
+		why   string
+	}{
+		{"no blocks", func(r *run.Run) { r.Blocks = nil }, "nothing was executed"},
+		{"an empty block", func(r *run.Run) { r.Blocks[3] = run.Block{Pair: 0, Role: "A", Server: "gate-on"} }, "0 requests sent"},
+		{"no latencies", func(r *run.Run) { r.Blocks[3].Latency = histogram.Histogram{} }, "0 latencies"},
+		{"interrupted", func(r *run.Run) { r.Interrupted = true }, "was interrupted"},
+		{"a problem", func(r *run.Run) { r.Problems = []run.Problem{{Block: 3, Text: "the server died"}} }, "block 3: the server died"},
+		{"a problem of the run", func(r *run.Run) { r.Problems = []run.Problem{{Block: -1, Text: "shard 2 was lost"}} }, "shard 2 was lost"},
+		{"another server", func(r *run.Run) { r.Servers[1].Mismatches = []string{"gate is off, asked for on"} }, "gate is off, asked for on"},
+		{"a server not read back", func(r *run.Run) { r.Servers[1].Gate = "" }, "were not read back"},
+		{"an unknown server", func(r *run.Run) { r.Servers = r.Servers[:1] }, "of which nothing is known"},
+		{"unreconciled", func(r *run.Run) { r.Blocks[5].Unreconciled = []string{"recorder 10, metrics 12"} }, "recorder 10, metrics 12"},
+		{"late", func(r *run.Run) { r.Blocks[2].Late = 3 }, "3 of 400 requests were sent late"},
+		{"dropped", func(r *run.Run) { r.Blocks[2].Dropped = 2; r.Blocks[2].Planned += 2 }, "2 of 402 requests were never sent"},
+		{"unanswered", func(r *run.Run) {
+			for i := range 4 {
+				r.Blocks[i].Sent, r.Blocks[i].Planned = 410, 410 // of both sides of two pairs
+			}
+		}, "10 of 410 requests were without an answer"},
+		{"counters", func(r *run.Run) { r.Blocks[2].Planned = 500 }, "500 planned, 400 sent and 0 dropped"},
+		{"more answers than requests", func(r *run.Run) { r.Blocks[2].Answers["200"] = 401 }, "400 sent, 0 of them late, 401 answered"},
+		{"answers without latencies", func(r *run.Run) {
+			r.Blocks[2].Latency = histogram.Histogram{}
+			r.Blocks[2].Latency.RecordN(4*time.Millisecond, 390)
+		}, "10 answers without a latency, and 0 errors"},
+		{"a negative counter", func(r *run.Run) { r.Blocks[2].Reviews[0].Count = -5 }, "a counter is negative"},
+		{"other arrivals", func(r *run.Run) { r.Blocks[0].Timeline[2].Sent, r.Blocks[0].Timeline[3].Sent = 0, 80 }, "10.0 % of the arrivals"},
+		{"another plan", func(r *run.Run) { r.Blocks[0].Planned, r.Blocks[0].Sent = 399, 399; r.Blocks[0].Answers["200"] = 399 }, "399 requests in 10s planned as A, 400"},
+		{"no timeline", func(r *run.Run) { r.Blocks[0].Timeline = nil }, "has no timeline"},
+		{"a lost side", func(r *run.Run) { r.Blocks = r.Blocks[1:] }, "expected one of each"},
+		{"a side twice", func(r *run.Run) { r.Blocks = append(r.Blocks, r.Blocks[0]) }, "has 2 blocks as A"},
+		{"another arm in a pair", func(r *run.Run) { r.Blocks[0].Arm = "other" }, "compares other arms or servers"},
+		{"A/A of two things", func(r *run.Run) { r.Blocks[2].Arm = "other" }, "is called A/A and compares"},
+		{"too few pairs", func(r *run.Run) {
+			r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.Pair > 9 })
+		}, "gate has 10 pairs; a claim needs 20"},
+		{"fewer pairs than asked for", func(r *run.Run) { r.Pairs = 21 }, "gate has 20 of the 21 pairs that were asked for"},
+		{"no A/A", func(r *run.Run) {
+			r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.AA })
+		}, "has no A/A pair"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := sound().run()
+			c.spoil(&r)
+			result := Judge(r, allOf())
+			if result.Outcome != Inconclusive || !strings.Contains(strings.Join(result.Reasons, "\n"), c.why) {
+				t.Errorf("want inconclusive, %q; got %s", c.why, reasonsText(result))
+			}
+			if result.Outcome.ExitCode() != 3 {
+				t.Errorf("exit code %d", result.Outcome.ExitCode())
+			}
+		})
+	}
+}
+
+func TestAADiffersAndTrends(t *testing.T) {
+	s := sound()
+	s.aaPairs, s.aaEffect = 8, 0.2
+	if result := Judge(s.run(), allOf()); result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), "A/A: p50 of same differs by +") {
+		t.Error(reasonsText(result))
+	}
+	// One A/A pair is held against the spread of the others.
+	s.aaPairs, s.aaEffect = 1, 0.5
+	if result := Judge(s.run(), allOf()); result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), "A/A: p50 of same differs by +") {
+		t.Error(reasonsText(result))
+	}
+	s.aaEffect = 0
+	if result := Judge(s.run(), allOf()); result.Outcome != Passed {
+		t.Error(reasonsText(result))
+	}
+	// A server that becomes slower with each block.
+	r := sound().run()
+	for i := range r.Blocks {
+		slower := histogram.Histogram{}
+		r.Blocks[i].Latency.Each(func(bucket int, n int64) {
+			from, _ := histogram.Bounds(bucket)
+			slower.RecordN(from+from*time.Duration(i)/30, n)
+		})
+		r.Blocks[i].Latency = slower
+	}
+	if result := Judge(r, allOf()); result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), "no trend: p50 of ") {
+		t.Error(reasonsText(result))
+	}
+}
+
+// Each limit can hold, be broken, and not be known.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		t       Thresholds
+		spoil   func(*run.Run)
+		outcome Outcome
+		why     string
+	}{
+		{"reviews held", Thresholds{Limits: Limits{ReviewsPerRequest: 2}}, nil, Passed, ""},
+		{"reviews broken", Thresholds{Limits: Limits{ReviewsPerRequest: 1.99}}, nil, Failed, "legacy on gate-off: reviewsPerRequest: 2.000 [2.000, 2.000] reviews per request, at most 1.99"},
+		{"no reviews", Thresholds{Limits: Limits{ReviewsPerRequest: 2}}, func(r *run.Run) {
+			for i := range r.Blocks {
+				r.Blocks[i].Reviews, r.Blocks[i].Predicted = nil, nil
+			}
+		}, Inconclusive, "the recorder received no review at all"},
+		{"errors compared", Thresholds{Margin: 0.05}, func(r *run.Run) {
+			r.Blocks[0].Answers = map[string]int64{"200": 390, "500": 10}
+		}, Inconclusive, "it would compare failures"},
+		{"reviews of one arm", Thresholds{Limits: Limits{ReviewsPerRequest: 1.2}, Arms: map[string]Limits{"legacy": {ReviewsPerRequest: 2}}}, nil, Passed, ""},
+		{"an arm that did not run", Thresholds{Arms: map[string]Limits{"denied": {ReviewsPerRequest: 2}}}, nil, Inconclusive, "it did not run"},
+		{"reviews not as predicted", Thresholds{}, func(r *run.Run) {
+			for i := range r.Blocks {
+				r.Blocks[i].Predicted = &run.Prediction{Cold: 3, Warm: 2.5}
+			}
+		}, Failed, "less than predicted"},
+		{"nothing to judge", Thresholds{}, func(r *run.Run) {
+			for i := range r.Blocks {
+				r.Blocks[i].Predicted = nil
+			}
+		}, Inconclusive, "nothing was judged"},
+		{"p99 broken", Thresholds{Limits: Limits{P99: run.Duration(time.Millisecond)}}, nil, Failed, "p99: "},
+		{"p99 undecided", Thresholds{Limits: Limits{P99: run.Duration(6900 * time.Microsecond)}}, nil, Inconclusive, "p99: "},
+		{"errors", Thresholds{Limits: Limits{ErrorRate: new(0.0)}}, func(r *run.Run) {
+			r.Blocks[0].Answers = map[string]int64{"200": 399, "timeout": 1}
+		}, Failed, "1 of 12800 answers are errors"},
+		{"wrong answers", Thresholds{Limits: Limits{ErrorRate: new(0.0)}}, func(r *run.Run) {
+			r.Blocks[0].Answers = map[string]int64{"200": 399, "403": 1}
+			r.Blocks[0].Wrong = map[string]int64{"403: expected 200": 1}
+		}, Failed, "1 of 12800 answers are errors"},
+		{"throttled", Thresholds{Limits: Limits{ErrorRate: new(0.0)}}, func(r *run.Run) {
+			r.Blocks[0].Answers = map[string]int64{"200": 398, "429": 1, "503": 1}
+		}, Failed, "2 of 12800 answers are errors"},
+		{"errors within the limit", Thresholds{Limits: Limits{ErrorRate: new(0.01)}}, func(r *run.Run) {
+			r.Blocks[0].Answers = map[string]int64{"200": 399, "429": 1}
+		}, Passed, ""},
+		{"slo broken", Thresholds{Limits: Limits{SLOHeld: true}}, func(r *run.Run) {
+			for i := range r.Blocks {
+				slow := histogram.Histogram{}
+				slow.RecordN(1100*time.Millisecond, 400)
+				r.Blocks[i].Kinds = map[string]histogram.Histogram{"get": slow}
+			}
+		}, Failed, "sloHeld (get): 11"},
+		{"slo of lists", Thresholds{Limits: Limits{SLOHeld: true}}, func(r *run.Run) {
+			for i := range r.Blocks {
+				slow := histogram.Histogram{}
+				slow.RecordN(1100*time.Millisecond, 400)
+				r.Blocks[i].Kinds = map[string]histogram.Histogram{"list": slow}
+			}
+		}, Passed, ""},
+		{"slo of nothing", Thresholds{Limits: Limits{SLOHeld: true}}, func(r *run.Run) {
+			for i := range r.Blocks {
+				r.Blocks[i].Kinds = nil
+			}
+		}, Inconclusive, "no latencies by kind of request"},
+		{"margin without a comparison", Thresholds{Margin: 0.05}, func(r *run.Run) {
+			for i := range r.Blocks {
+				r.Blocks[i].Comparison = ""
+			}
+		}, Inconclusive, "there is no comparison"},
+		{"a margin below 0", Thresholds{Margin: -0.05}, nil, Inconclusive, "thresholds: margin: -0.05"},
+		{"an error rate in percent", Thresholds{Arms: map[string]Limits{"legacy": {ErrorRate: new(5.0)}}}, nil, Inconclusive, "thresholds: arms.legacy.errorRate: 5"},
+		{"margin too small to tell", Thresholds{Margin: 0.001}, nil, Inconclusive, "undecided"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := sound().run()
+			if c.spoil != nil {
+				c.spoil(&r)
+			}
+			result := Judge(r, c.t)
+			if result.Outcome != c.outcome || !strings.Contains(strings.Join(result.Reasons, "\n"), c.why) {
+				t.Errorf("want %s, %q; got %s", c.outcome, c.why, reasonsText(result))
+			}
+		})
+	}
+}
+
+func TestSlowerFails(t *testing.T) {
+	s := sound()
+	s.effect = 0.2
+	result := Judge(s.run(), allOf())
+	if result.Outcome != Failed || !strings.Contains(reasonsText(result), "above: 90 % interval") {
+		t.Error(reasonsText(result))
+	}
+	e := result.Comparisons[0].P50
+	if e.Change.Low > 0.2 || e.Change.High < 0.2 || e.PHolm > 0.001 || e.Milliseconds.Estimate < 0.6 || e.Milliseconds.Estimate > 1 {
+		t.Errorf("%+v", e)
+	}
+	s.effect = -0.2
+	if result := Judge(s.run(), allOf()); result.Outcome != Passed || result.Comparisons[0].P50.Verdict != statistics.Below {
+		t.Error(reasonsText(result))
+	}
+}
+
+// A p99 of blocks with fewer than 368 answers is not printed, and one that was
+// asked for is not passed.
+func TestP99NeedsSamples(t *testing.T) {
+	s := sound()
+	s.requests = 360
+	result := Judge(s.run(), allOf())
+	e := result.Comparisons[0].P99
+	if result.Outcome != Inconclusive || e.Measured || e.Verdict != statistics.Undecided || !strings.Contains(e.Why, "needs 368") {
+		t.Errorf("%+v, %s", e, reasonsText(result))
+	}
+	if !result.Comparisons[0].P50.Measured {
+		t.Error("the p50 is not measured either")
+	}
+}
+
+// However few pairs were declared to be enough, there is no verdict on fewer
+// than 6.
+func TestVerdictNeedsPairs(t *testing.T) {
+	s := sound()
+	s.pairs = 5
+	result := Judge(s.run(), Thresholds{Margin: 0.5, MinPairs: 1})
+	if e := result.Comparisons[0].P50; result.Outcome != Inconclusive || e.Verdict != statistics.Undecided || !strings.Contains(e.Why, "needs 6") {
+		t.Errorf("%+v, %s", e, reasonsText(result))
+	}
+}
+
+// The whole judgement, over simulated runs: what is called different by the
+// adjusted p, and what passes the A/A check.
+func TestSimulatedVerdicts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	const runs = 100
+	count := func(effect float64) (different, aa, passed int) {
+		r := rand.New(rand.NewPCG(5, 5))
+		for range runs {
+			s := sound()
+			s.seed, s.effect, s.noise, s.aaPairs = r.Uint64N(1<<40), effect, 0.03, 8
+			result := Judge(s.run(), Thresholds{Margin: 0.05})
+			if result.Comparisons[0].P50.PHolm <= 0.05 {
+				different++
+			}
+			for _, c := range result.Checks {
+				if c.Name == "A/A" && c.State == Broken {
+					aa++
+				}
+			}
+			if result.Outcome == Passed {
+				passed++
+			}
+		}
+		return different, aa, passed
+	}
+	limit := 0
+	for (distuv.Binomial{N: runs, P: 0.05}).CDF(float64(limit)) < 0.999 {
+		limit++
+	}
+	different, aa, passed := count(0)
+	t.Logf("no difference: %d of %d different, %d with an A/A that differs, %d passed", different, runs, aa, passed)
+	if different > limit || aa > limit {
+		t.Errorf("%d of %d different, %d A/A pairs differ, expected at most %d", different, runs, aa, limit)
+	}
+	if passed < runs*80/100 {
+		t.Errorf("%d of %d pass, though nothing is wrong", passed, runs)
+	}
+	different, _, passed = count(0.05)
+	t.Logf("+5 %%: %d of %d different, %d passed", different, runs, passed)
+	if different < runs*90/100 {
+		t.Errorf("+5 %% is found in %d of %d runs", different, runs)
+	}
+	// The difference is the margin: at most 5 % may be called equivalent.
+	if passed > limit {
+		t.Errorf("%d of %d pass with a difference as large as the margin", passed, runs)
+	}
+}

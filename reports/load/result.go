@@ -1,0 +1,290 @@
+// Package load judges load runs: it makes statements with intervals, and an
+// outcome, of the counters and histograms that a run left behind, and renders
+// them. Everything is recomputed from the run alone, and comes out the same each
+// time.
+package load
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// Version of the file format.
+const (
+	APIVersion = "authzconf.dev/v1alpha1"
+	Kind       = "LoadReport"
+)
+
+// Outcome is the overall judgement of a run.
+type Outcome string
+
+// The possible outcomes.
+const (
+	// Passed: everything that was asked for was looked at, and holds.
+	Passed Outcome = "passed"
+	// Failed: something that was asked for does not hold.
+	Failed Outcome = "failed"
+	// Inconclusive: the run cannot say.
+	Inconclusive Outcome = "inconclusive"
+)
+
+// ExitCode is that of authzconf.
+func (o Outcome) ExitCode() int {
+	switch o {
+	case Passed:
+		return 0
+	case Failed:
+		return 1
+	}
+	return 3
+}
+
+// Limits are what an arm has to keep. What is left out is not judged.
+type Limits struct {
+	// ReviewsPerRequest is the most access reviews that a request may cost in the
+	// mean.
+	ReviewsPerRequest float64 `json:"reviewsPerRequest,omitempty"`
+	// P99 of the latency from the intended send, at most.
+	P99 run.Duration `json:"p99,omitempty,omitzero"`
+	// SLOHeld asks for the latency objectives of Kubernetes: a p99 of 1 s for a
+	// single object, 30 s for a list.
+	SLOHeld bool `json:"sloHeld,omitempty"`
+	// ErrorRate is the largest part of the answers, 0 to 1, that may be errors.
+	ErrorRate *float64 `json:"errorRate,omitempty"`
+}
+
+// Thresholds are what a run has to keep. They have to be declared before it.
+type Thresholds struct {
+	// Limits are those of every arm that Arms does not name.
+	Limits
+	// Arms have limits of their own, in place of the others, by name.
+	Arms map[string]Limits `json:"arms,omitempty"`
+	// Margin is the part, such as 0.05, within which the p50 of the two sides of a
+	// comparison has to be the same, MarginP99 that for the p99. 0: not judged.
+	Margin    float64 `json:"margin,omitempty"`
+	MarginP99 float64 `json:"marginP99,omitempty"`
+	// MinPairs is how many pairs a comparison needs: 20 if it is 0. A verdict on a
+	// margin needs 6 in any case.
+	MinPairs int `json:"minPairs,omitempty"`
+}
+
+// DefaultMinPairs is how many pairs a claim needs if nothing else was declared.
+const DefaultMinPairs = 20
+
+// Validate says which threshold makes no sense, by the path that it has in a
+// file. One that is below 0 would not be judged, and nobody would notice.
+func (t Thresholds) Validate() error {
+	if !(t.Margin >= 0 && t.Margin < 1) {
+		return fmt.Errorf("margin: %g is no part from 0 to below 1", t.Margin)
+	}
+	if !(t.MarginP99 >= 0 && t.MarginP99 < 1) {
+		return fmt.Errorf("marginP99: %g is no part from 0 to below 1", t.MarginP99)
+	}
+	if t.MinPairs < 0 {
+		return fmt.Errorf("minPairs: %d is below 0", t.MinPairs)
+	}
+	if err := t.Limits.validate(""); err != nil {
+		return err
+	}
+	for _, arm := range slices.Sorted(maps.Keys(t.Arms)) {
+		if err := t.Arms[arm].validate("arms." + arm + "."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l Limits) validate(path string) error {
+	if !(l.ReviewsPerRequest >= 0) || math.IsInf(l.ReviewsPerRequest, 0) {
+		return fmt.Errorf("%sreviewsPerRequest: %g is no number of reviews", path, l.ReviewsPerRequest)
+	}
+	if l.P99 < 0 {
+		return fmt.Errorf("%sp99: %s is below 0", path, text(l.P99))
+	}
+	if l.ErrorRate != nil && !(*l.ErrorRate >= 0 && *l.ErrorRate <= 1) {
+		return fmt.Errorf("%serrorRate: %g is no part from 0 to 1", path, *l.ErrorRate)
+	}
+	return nil
+}
+
+func (t Thresholds) minPairs() int {
+	if t.MinPairs > 0 {
+		return t.MinPairs
+	}
+	return DefaultMinPairs
+}
+
+// pairsForClaim is how many pairs a verdict needs, whatever was declared: the
+// intervals of fewer are too narrow, and no test of them can reach 5 %.
+func (t Thresholds) pairsForClaim() int { return max(t.minPairs(), statistics.MinPairsForSigns) }
+
+func (t Thresholds) of(arm string) Limits {
+	if l, ok := t.Arms[arm]; ok {
+		return l
+	}
+	return t.Limits
+}
+
+// Result is what a run says. It follows from the run and the thresholds.
+type Result struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Profile, Seed, Tool and Started are those of the run.
+	Profile    string     `json:"profile"`
+	Seed       int64      `json:"seed"`
+	Tool       string     `json:"tool"`
+	Started    time.Time  `json:"started"`
+	Thresholds Thresholds `json:"thresholds"`
+
+	Outcome Outcome `json:"outcome"`
+	// Reasons say why the outcome is not passed; those that decided it come first.
+	Reasons []string `json:"reasons"`
+	// Notes say what a reader should know and what changes nothing.
+	Notes []string `json:"notes"`
+
+	Arms        []Arm        `json:"arms"`
+	Comparisons []Comparison `json:"comparisons"`
+	// Checks are about the measuring itself. If one does not hold, or could not be
+	// made, nothing else counts.
+	Checks []Check `json:"checks"`
+	// Limits are the judgements of the thresholds.
+	Limits []LimitResult `json:"limits"`
+}
+
+// State of a check or a limit.
+type State string
+
+// The possible states.
+const (
+	Held    State = "held"
+	Broken  State = "broken"
+	Unknown State = "unknown" // it cannot be said, or was not looked at
+)
+
+// Check is one about the measuring.
+type Check struct {
+	Name   string `json:"name"`
+	State  State  `json:"state"`
+	Detail string `json:"detail"`
+}
+
+// LimitResult is the judgement of a threshold for an arm or a comparison.
+type LimitResult struct {
+	// Of names the arm or comparison, Name the threshold.
+	Of     string `json:"of"`
+	Name   string `json:"name"`
+	State  State  `json:"state"`
+	Detail string `json:"detail"`
+}
+
+// Arm is what was measured of an arm on a server, at a number of agents.
+type Arm struct {
+	Arm    string `json:"arm"`
+	Server string `json:"server"`
+	Agents int    `json:"agents"`
+	// Name is unique within the report.
+	Name   string `json:"name"`
+	Blocks int    `json:"blocks"`
+
+	Sent    int64   `json:"sent"`
+	Done    int64   `json:"done"`
+	Errors  int64   `json:"errors"`
+	Late    int64   `json:"late"`
+	Dropped int64   `json:"dropped"`
+	Rate    float64 `json:"requestsPerSecond"`
+	// Statuses are the answers by status, or class of error.
+	Statuses map[string]int64 `json:"statuses,omitempty"`
+
+	// P50 and P99 are of all blocks together, from the intended send, with the
+	// order-statistic bounds of a level of 95 %. They take requests for independent:
+	// the bounds of a comparison do not.
+	P50  QuantileBound `json:"p50"`
+	P99  QuantileBound `json:"p99"`
+	P999 float64       `json:"p999Milliseconds"`
+	Max  float64       `json:"maxMilliseconds"`
+
+	Reviews ReviewRate `json:"reviews"`
+	// ReviewsPerSecond is the load that the authorizer had.
+	ReviewsPerSecond float64 `json:"reviewsPerSecond"`
+	// ServerCPU and GeneratorCPU are ms of CPU time per request sent.
+	ServerCPU    float64 `json:"serverCPUMillisecondsPerRequest"`
+	GeneratorCPU float64 `json:"generatorCPUMillisecondsPerRequest"`
+	// ServerRSS and GeneratorRSS are the most resident bytes at a block's end.
+	ServerRSS    int64 `json:"serverRSSBytes"`
+	GeneratorRSS int64 `json:"generatorRSSBytes"`
+	// WebhookP99 is the p99 in ms of the webhook's own latency.
+	WebhookP99 float64 `json:"webhookP99Milliseconds"`
+}
+
+// QuantileBound is a quantile in ms.
+type QuantileBound struct {
+	Milliseconds float64 `json:"milliseconds"`
+	// Low and High bound it at 95 % if Bounded; else Samples, too few, says why.
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
+	Bounded bool    `json:"bounded"`
+	Samples int64   `json:"samples"`
+}
+
+// ReviewRate is access reviews per request.
+type ReviewRate struct {
+	// PerRequest is the mean of blocks, with its 95 % interval if Bounded: one block
+	// has none.
+	PerRequest statistics.Interval `json:"perRequest"`
+	Bounded    bool                `json:"bounded"`
+	// ByMode are the means by mode and verb, as "mode/verb".
+	ByMode map[string]float64 `json:"byMode,omitempty"`
+	// Predicted are the oracle's bounds: a mean must lie between them where nothing
+	// fails. Nil if there is no prediction, or blocks have several.
+	Predicted *run.Prediction `json:"predicted,omitempty"`
+	// Verdict is "as predicted", "more than predicted", "less than predicted", or
+	// why it is not judged.
+	Verdict string `json:"verdict"`
+}
+
+// Comparison is one comparison of the profile: side B against side A.
+type Comparison struct {
+	Name   string `json:"name"`
+	AA     bool   `json:"aa,omitempty"`
+	Agents int    `json:"agents"`
+	// A and B name arm and server of the sides.
+	A     string `json:"a"`
+	B     string `json:"b"`
+	Pairs int    `json:"pairs"`
+	P50   Effect `json:"p50"`
+	P99   Effect `json:"p99"`
+	// ReviewsA and ReviewsB are the reviews per request of the sides.
+	ReviewsA float64 `json:"reviewsPerRequestA"`
+	ReviewsB float64 `json:"reviewsPerRequestB"`
+
+	// Log-ratios by pair; kept for the checks.
+	logP50, logP99 []float64
+	pairs          []pair
+}
+
+// Effect is how much longer B takes than A, over pairs.
+type Effect struct {
+	// Measured is false if nothing can be said; Why says why.
+	Measured bool   `json:"measured"`
+	Why      string `json:"why,omitempty"`
+	// Change is B/A-1 (0.03 is 3 % longer) with its 95 % interval, Ninety the 90 %
+	// interval, which the verdict is about.
+	Change statistics.Interval `json:"change"`
+	Ninety statistics.Interval `json:"change90"`
+	// Milliseconds is the mean difference with its 95 % interval.
+	Milliseconds statistics.Interval `json:"milliseconds"`
+	// P is that of the sign-flip test, PHolm adjusted for all that are made in the
+	// report.
+	P     float64 `json:"p"`
+	PHolm float64 `json:"pHolm"`
+	// Margin is what was declared, 0 if nothing was, and Verdict where the 90 %
+	// interval lies: equivalent, above, below or undecided; empty without a margin.
+	Margin  float64                `json:"margin,omitempty"`
+	Verdict statistics.Equivalence `json:"verdict,omitempty"`
+}

@@ -1,0 +1,118 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/histogram"
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// simulation makes runs as a generator leaves them behind.
+type simulation struct {
+	seed     uint64
+	pairs    int
+	aaPairs  int
+	requests int
+	effect   float64 // of B on the latency, as a part
+	aaEffect float64
+	noise    float64 // of a block, as a deviation of the logarithm
+	agents   []int
+}
+
+func (s simulation) run() run.Run {
+	if s.agents == nil {
+		s.agents = []int{100}
+	}
+	r := rand.New(rand.NewPCG(s.seed, 2))
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	out := run.Run{
+		APIVersion: run.APIVersion, Kind: run.Kind, Tool: "v0.0.0-test", Command: []string{"authzconf", "load"},
+		Profile: "node-agent-steady", ProfileYAML: "name: node-agent-steady\n", Seed: int64(s.seed),
+		Started: began, Finished: began.Add(time.Hour),
+		Machine: run.Machine{CPUs: 2, MemoryBytes: 8 << 30, Go: "go1.26", OS: "linux"},
+		Servers: []run.Server{
+			{Name: "gate-off", GitVersion: "v1.37.1", Gate: "off", WebhookDelay: run.Duration(time.Millisecond)},
+			{Name: "gate-on", GitVersion: "v1.37.1", Gate: "on", WebhookDelay: run.Duration(time.Millisecond)},
+		},
+		Agents: s.agents[0], Pairs: s.pairs, Shards: 1, Problems: []run.Problem{},
+	}
+	for _, agents := range s.agents {
+		for i := range max(s.pairs, s.aaPairs) {
+			shared := 0.1 * r.NormFloat64()
+			if i < s.pairs {
+				a := run.Block{Pair: i, Role: "A", Arm: "legacy", Server: "gate-off", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
+				b := run.Block{Pair: i, Role: "B", Arm: "associated-node", Server: "gate-on", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 3, Warm: 1}}
+				s.fill(r, &a, shared, 0)
+				s.fill(r, &b, shared, s.effect)
+				if i%2 == 1 {
+					a, b = b, a
+				}
+				out.Blocks = append(out.Blocks, a, b)
+			}
+			if i < s.aaPairs {
+				for _, role := range []string{"A", "B"} {
+					b := run.Block{Pair: i, Role: role, AA: true, Arm: "legacy", Server: "gate-off", Comparison: "same", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
+					effect := 0.0
+					if role == "B" {
+						effect = s.aaEffect
+					}
+					s.fill(r, &b, shared, effect)
+					out.Blocks = append(out.Blocks, b)
+				}
+			}
+		}
+	}
+	for i := range out.Blocks {
+		out.Blocks[i].Started = began.Add(time.Duration(i) * 20 * time.Second)
+	}
+	return out
+}
+
+func (s simulation) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
+	n := int64(s.requests)
+	b.Length = run.Duration(10 * time.Second)
+	b.Planned, b.Sent = n, n
+	b.Answers = map[string]int64{"200": n}
+	level := shared + s.noise*r.NormFloat64() + math.Log1p(effect)
+	kind := b.Kinds["list"]
+	for range n {
+		d := time.Duration(float64(4*time.Millisecond) * math.Exp(level+0.2*r.NormFloat64()))
+		b.Latency.Record(d)
+		b.Service.Record(d - 50*time.Microsecond)
+		b.Lag.Record(50 * time.Microsecond)
+		b.WebhookLatency.Record(time.Millisecond)
+		kind.Record(d)
+	}
+	b.Kinds = map[string]histogram.Histogram{"list": kind}
+	perRequest := map[string]int64{"legacy": 2, "associated-node": 1}[b.Arm]
+	mode := map[string]string{"legacy": "legacy", "associated-node": "associated-node"}[b.Arm]
+	b.Reviews = []run.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: n}}
+	if perRequest > 1 {
+		b.Reviews = append(b.Reviews, run.ReviewCount{Mode: mode, Verb: "impersonate", Decision: "Allow", Count: n * (perRequest - 1)})
+	} else {
+		// The first request of each agent is cold.
+		b.Reviews = append(b.Reviews, run.ReviewCount{Mode: mode, Verb: "impersonate-on:associated-node:list", Decision: "Allow", Count: n/10 + r.Int64N(5)})
+	}
+	for range 10 {
+		b.Timeline = append(b.Timeline, run.Second{Sent: n / 10, Done: n / 10, Reviews: reviewsOf(b) / 10})
+	}
+	b.ServerCPU = run.Duration(time.Duration(n) * 2 * time.Millisecond)
+	b.ServerRSS = 300 << 20
+}
+
+// sound is a run that passes by allOf.
+func sound() simulation {
+	return simulation{seed: 11, pairs: 20, aaPairs: 6, requests: 400, noise: 0.02}
+}
+
+func allOf() Thresholds {
+	return Thresholds{
+		Limits: Limits{ReviewsPerRequest: 2.5, P99: run.Duration(time.Second), SLOHeld: true, ErrorRate: new(0.001)},
+		Margin: 0.05, MarginP99: 0.10, MinPairs: 20,
+	}
+}
+
+func reasonsText(r Result) string { return fmt.Sprintf("%s %q", r.Outcome, r.Reasons) }

@@ -1,0 +1,104 @@
+package load
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/histogram"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+func kindsOf(blocks []*run.Block) []string {
+	kinds := map[string]bool{}
+	for _, b := range blocks {
+		for k := range b.Kinds {
+			kinds[k] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+func mergedKind(blocks []*run.Block, kind string) histogram.Histogram {
+	var merged histogram.Histogram
+	for _, b := range blocks {
+		h := b.Kinds[kind]
+		merged.Merge(&h)
+	}
+	return merged
+}
+
+func text(d run.Duration) string { return time.Duration(d).String() }
+
+// percent is a part as "+3.1 %".
+func percent(part float64) string {
+	if math.Abs(part) < 0.0005 {
+		return "0.0 %"
+	}
+	return fmt.Sprintf("%+.1f %%", 100*part)
+}
+
+func bracket(i statistics.Interval) string {
+	return fmt.Sprintf("[%s, %s]", strings.TrimSuffix(percent(i.Low), " %"), percent(i.High))
+}
+
+// changeText is "+3.1 % [+1.2, +5.0 %]", or why there is none.
+func changeText(e Effect) string {
+	if !e.Measured {
+		return "not measured (" + e.Why + ")"
+	}
+	s := percent(e.Change.Estimate) + " " + bracket(e.Change)
+	if e.Why != "" {
+		s += " (" + e.Why + ")"
+	}
+	return s
+}
+
+// millisecondsText is "+0.120 [+0.050, +0.190] ms".
+func millisecondsText(e Effect) string {
+	if !e.Measured {
+		return ""
+	}
+	return fmt.Sprintf("%+.3f [%+.3f, %+.3f] ms", e.Milliseconds.Estimate, e.Milliseconds.Low, e.Milliseconds.High)
+}
+
+func boundText(q QuantileBound) string {
+	if !q.Bounded {
+		return fmt.Sprintf("%.2f ms (no bounds: %d answers)", q.Milliseconds, q.Samples)
+	}
+	return fmt.Sprintf("%.2f ms [%.2f, %.2f]", q.Milliseconds, q.Low, q.High)
+}
+
+func reviewsText(r ReviewRate) string {
+	if !r.Bounded {
+		return fmt.Sprintf("%.3f reviews per request", r.PerRequest.Estimate)
+	}
+	return fmt.Sprintf("%.3f [%.3f, %.3f] reviews per request", r.PerRequest.Estimate, r.PerRequest.Low, r.PerRequest.High)
+}
+
+func pText(e Effect) string {
+	if !e.Measured {
+		return ""
+	}
+	if e.PHolm < 0.0005 {
+		return "< 0.001"
+	}
+	return fmt.Sprintf("%.3f", e.PHolm)
+}
+
+// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19]
+// ms, p 0.003; equivalent: …".
+func (e Effect) String() string {
+	s := changeText(e)
+	if e.Measured {
+		s += ", " + millisecondsText(e) + ", p " + pText(e)
+	}
+	if e.Verdict != "" {
+		s += "; " + marginText(e)
+	}
+	return s
+}

@@ -1,0 +1,202 @@
+package statistics
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// MeanInterval is the mean of blocks with its interval by Student's t at a level
+// such as 0.95. With fewer than two values there is no interval, and ok is false.
+func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
+	if len(x) == 0 {
+		return Interval{}, false
+	}
+	mean, deviation := stat.MeanStdDev(x, nil)
+	if len(x) == 1 {
+		return Interval{Estimate: mean, Low: mean, High: mean}, false
+	}
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(x) - 1)}.Quantile(1 - (1-level)/2)
+	half := t * stat.StdErr(deviation, float64(len(x)))
+	return Interval{Estimate: mean, Low: mean - half, High: mean + half}, true
+}
+
+// QuantileRanks are the ranks (1 is the smallest of n) whose values bound the
+// quantile q of what the n values were drawn from, at a two-sided level such as
+// 0.95, whatever the distribution. ok is false if n is too small for both bounds:
+// a p99 needs 368.
+func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
+	tail := (1 - level) / 2
+	below := distuv.Binomial{N: float64(n), P: q} // How many values are below the quantile.
+	// The lower bound is too high if fewer than low values are below the quantile,
+	// the upper one too low if at least high are.
+	low = search(n, func(k int64) bool { return below.CDF(float64(k)) > tail })
+	high = search(n, func(k int64) bool { return 1-below.CDF(float64(k)) <= tail }) + 1
+	if low < 1 || high > n {
+		return 0, 0, false
+	}
+	return low, high, true
+}
+
+// search is the smallest k of 0 to n for which a monotone condition holds, n if
+// it holds for none.
+func search(n int64, holds func(int64) bool) int64 {
+	from, to := int64(0), n
+	for from < to {
+		if middle := (from + to) / 2; holds(middle) {
+			to = middle
+		} else {
+			from = middle + 1
+		}
+	}
+	return from
+}
+
+// SamplesNeeded is the smallest n for which QuantileRanks has both bounds: for
+// fewer the chance that all values lie on one side of the quantile is above the
+// tail.
+func SamplesNeeded(q, level float64) int64 {
+	tail := (1 - level) / 2
+	return int64(math.Ceil(math.Log(tail) / math.Log(max(q, 1-q))))
+}
+
+// Trend is the Mann-Kendall test of values in the order of their measuring: the
+// two-sided p-value, and the change from the first to the last of them by the
+// line of least squares. It is exact without ties, and by the normal
+// approximation with them. Fewer than 4 values show no trend: p is 1.
+func Trend(x []float64) (p, change float64) {
+	n := len(x)
+	if n < 4 {
+		return 1, 0
+	}
+	index := make([]float64, n)
+	ties := map[float64]int{}
+	s := 0
+	for i := range x {
+		index[i] = float64(i)
+		ties[x[i]]++
+		for j := range i {
+			switch {
+			case x[i] > x[j]:
+				s++
+			case x[i] < x[j]:
+				s--
+			}
+		}
+	}
+	_, slope := stat.LinearRegression(index, x, nil, false)
+	change = slope * float64(n-1)
+	if len(ties) == n {
+		return exactKendall(n, s), change
+	}
+	variance := kendallTerm(n)
+	for _, size := range ties {
+		variance -= kendallTerm(size)
+	}
+	if s == 0 || variance <= 0 {
+		return 1, change
+	}
+	z := (math.Abs(float64(s)) - 1) / math.Sqrt(variance)
+	return min(1, 2*distuv.UnitNormal.Survival(z)), change
+}
+
+func kendallTerm(n int) float64 { return float64(n*(n-1)*(2*n+5)) / 18 }
+
+// exactKendall is the two-sided p-value of the score s (concordant less
+// discordant) of n values without ties. It counts the orders by inversions.
+func exactKendall(n, s int) float64 {
+	pairs := n * (n - 1) / 2
+	// chance[k] is that of k inversions in a random order of the first values.
+	chance := []float64{1}
+	for m := 2; m <= n; m++ {
+		next := make([]float64, len(chance)+m-1)
+		for k, c := range chance {
+			for extra := range m {
+				next[k+extra] += c / float64(m)
+			}
+		}
+		chance = next
+	}
+	if s < 0 {
+		s = -s
+	}
+	var p float64
+	for k, c := range chance {
+		if score := pairs - 2*k; score >= s || score <= -s {
+			p += c
+		}
+	}
+	return min(1, p)
+}
+
+// Displaced is the part of arrivals, by slots of time, that came in another slot
+// than in the plan; one that never came counts as displaced. 0 means that both
+// are the same.
+func Displaced(plan, actual []int64) float64 {
+	var planned, missing, added int64
+	for i := range max(len(plan), len(actual)) {
+		var p, a int64
+		if i < len(plan) {
+			p = plan[i]
+		}
+		if i < len(actual) {
+			a = actual[i]
+		}
+		planned += p
+		missing += max(0, p-a)
+		added += max(0, a-p)
+	}
+	if planned == 0 {
+		if added > 0 {
+			return 1
+		}
+		return 0
+	}
+	return float64(max(missing, added)) / float64(planned)
+}
+
+// MinPairsForSigns is from how many pairs a sign-flip test can reach p < 0.05:
+// with 5 the smallest possible p is 2/32.
+const MinPairsForSigns = 6
+
+// AA judges pairs whose two sides are the same thing, by their log-ratios: p is
+// the probability of a mean so far from 0 if they are. With 6 pairs or more it is
+// the sign-flip test. With fewer, which cannot reach 5 % by it, the mean is held
+// against the spread of the other pairs of the run around their own means
+// (residuals, with so many degrees of freedom) by Student's t. ok is false if
+// there is too little of both: then nothing can be said.
+func AA(x, residuals []float64, degrees int, seed uint64) (p float64, ok bool) {
+	switch {
+	case len(x) == 0:
+		return 1, false
+	case len(x) >= MinPairsForSigns:
+		return SignFlip(x, seed), true
+	case degrees < MinPairsForSigns-1:
+		return 1, false
+	}
+	var squares float64
+	for _, r := range residuals {
+		squares += r * r
+	}
+	mean := math.Abs(stat.Mean(x, nil))
+	deviation := math.Sqrt(squares / float64(degrees))
+	if deviation == 0 {
+		if mean == 0 {
+			return 1, true
+		}
+		return 0, true
+	}
+	t := mean / stat.StdErr(deviation, float64(len(x)))
+	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(degrees)}.Survival(t), true
+}
+
+// Residuals are the distances of values from their mean.
+func Residuals(x []float64) []float64 {
+	mean := stat.Mean(x, nil)
+	r := make([]float64, len(x))
+	for i, v := range x {
+		r[i] = v - mean
+	}
+	return r
+}

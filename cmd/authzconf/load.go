@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profiles"
 	loadrun "github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
-	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/storm"
 )
@@ -80,7 +78,7 @@ it.`,
 	fl.Int64Var(&f.seed, "seed", 0, "seed of the schedule and the order of blocks (default: random, printed)")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
-	c.AddCommand(newLoadShard())
+	c.AddCommand(newLoadShard(), newLoadCompare(), newLoadVerify())
 	return c
 }
 
@@ -169,7 +167,7 @@ func (f *loadFlags) run(c *cobra.Command) error {
 		return storm.Describe(c.OutOrStdout(), o)
 	}
 	if f.reportDir != "" {
-		if err := reports.CheckWritable(f.reportDir); err != nil {
+		if err := load.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}
@@ -183,35 +181,48 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	return f.finish(c, o.Profile, out)
 }
 
-// finish writes what was measured, and turns the judgement into the exit code.
-func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, out *loadrun.Run) error {
+// finish judges what was measured, writes it, and turns the judgement into the
+// exit code. What was measured is printed even if it cannot be written.
+func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, measured *loadrun.Run) error {
+	out := c.OutOrStdout()
+	result := load.Judge(*measured, loadThresholds(p))
+	storm.Summarize(out, measured)
+	_, _ = fmt.Fprintf(out, "seed %d\noutcome: %s\n", measured.Seed, result.Outcome)
+	for _, reason := range result.Reasons {
+		_, _ = fmt.Fprintf(out, "  because %s\n", reason)
+	}
+	for _, note := range result.Notes {
+		_, _ = fmt.Fprintf(out, "  note: %s\n", note)
+	}
 	if f.reportDir != "" {
-		data, err := json.MarshalIndent(out, "", " ")
-		if err == nil {
-			err = errors.Join(os.MkdirAll(f.reportDir, 0o755), os.WriteFile(filepath.Join(f.reportDir, "run.json"), append(data, '\n'), 0o644))
-		}
-		if err != nil {
+		if err := load.Write(f.reportDir, *measured, result); err != nil {
 			return invalid(err)
 		}
-		_, _ = fmt.Fprintf(c.OutOrStdout(), "measured: %s\n", filepath.Join(f.reportDir, "run.json"))
+		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf load verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
 	}
-	storm.Summarize(c.OutOrStdout(), out)
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", out.Seed)
-	code, err := judgeLoad(c, p, out)
-	if err != nil {
-		return invalid(err)
-	}
-	if code != exitPassed {
+	if code := result.Outcome.ExitCode(); code != exitPassed {
 		return &exitError{code: code}
 	}
 	return nil
 }
 
-// judgeLoad is where a run is judged: statistics and reports are made in
-// reports/load. Without them a run whose measuring went wrong is inconclusive.
-func judgeLoad(_ *cobra.Command, _ *profile.Profile, out *loadrun.Run) (code int, err error) {
-	if out.Interrupted || len(out.Problems) > 0 {
-		return exitInvalid, nil
+// loadThresholds are the profile's. Its own number of pairs counts, whatever the
+// user asked for: with fewer no claim about latency can be made.
+func loadThresholds(p *profile.Profile) load.Thresholds {
+	t := load.Thresholds{Arms: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
+	for _, limit := range p.Thresholds {
+		l := load.Limits{ErrorRate: limit.ErrorRate}
+		if limit.ReviewsPerRequest != nil {
+			l.ReviewsPerRequest = *limit.ReviewsPerRequest
+		}
+		if limit.P99 != nil {
+			l.P99 = loadrun.Duration(*limit.P99)
+		}
+		l.SLOHeld = limit.SLOHeld != nil && *limit.SLOHeld
+		t.Arms[limit.Arm] = l
 	}
-	return exitPassed, nil
+	for _, c := range p.Comparisons {
+		t.Comparisons[c.Name] = load.Margins{P50: c.Margins.P50, P99: c.Margins.P99}
+	}
+	return t
 }

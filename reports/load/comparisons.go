@@ -115,8 +115,9 @@ func compare(g comparisonPairs, severalAgents bool, t Thresholds, seed int64) Co
 	c.P50, c.logP50 = effect(g.pairs, 0.5, t.pairsForClaim(), seedOf(seed, c.Name+" p50"))
 	c.P99, c.logP99 = effect(g.pairs, 0.99, t.pairsForClaim(), seedOf(seed, c.Name+" p99"))
 	if !c.AA {
-		c.P50.judge(t.Margin)
-		c.P99.judge(t.MarginP99)
+		margins := t.margins(g.key.name)
+		c.P50.judge(margins.P50)
+		c.P99.judge(margins.P99)
 	}
 	return c
 }

@@ -178,7 +178,7 @@ func judgeComparisons(r *Result) {
 		judgeEffect(r, c, "p50 margin", c.P50)
 		judgeEffect(r, c, "p99 margin", c.P99)
 	}
-	if !judged && (r.Thresholds.Margin > 0 || r.Thresholds.MarginP99 > 0) {
+	if !judged && r.Thresholds.declareMargins() {
 		r.limit("the run", "margin", Unknown, "a margin was declared, and there is no comparison")
 	}
 }

@@ -69,9 +69,36 @@ type Thresholds struct {
 	// comparison has to be the same, MarginP99 that for the p99. 0: not judged.
 	Margin    float64 `json:"margin,omitempty"`
 	MarginP99 float64 `json:"marginP99,omitempty"`
+	// Comparisons have margins of their own, in place of these, by name.
+	Comparisons map[string]Margins `json:"comparisons,omitempty"`
 	// MinPairs is how many pairs a comparison needs: 20 if it is 0. A verdict on a
 	// margin needs 6 in any case.
 	MinPairs int `json:"minPairs,omitempty"`
+}
+
+// Margins are the parts within which the two sides of a comparison have to be the
+// same. 0: not judged.
+type Margins struct {
+	P50 float64 `json:"p50,omitempty"`
+	P99 float64 `json:"p99,omitempty"`
+}
+
+// margins are those of a comparison.
+func (t Thresholds) margins(comparison string) Margins {
+	if own, ok := t.Comparisons[comparison]; ok {
+		return own
+	}
+	return Margins{P50: t.Margin, P99: t.MarginP99}
+}
+
+// declareMargins says whether any difference is to be judged.
+func (t Thresholds) declareMargins() bool {
+	for _, m := range t.Comparisons {
+		if m != (Margins{}) {
+			return true
+		}
+	}
+	return t.Margin > 0 || t.MarginP99 > 0
 }
 
 // DefaultMinPairs is how many pairs a claim needs if nothing else was declared.
@@ -85,6 +112,11 @@ func (t Thresholds) Validate() error {
 	}
 	if !(t.MarginP99 >= 0 && t.MarginP99 < 1) {
 		return fmt.Errorf("marginP99: %g is no part from 0 to below 1", t.MarginP99)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Comparisons)) {
+		if m := t.Comparisons[name]; !(m.P50 >= 0 && m.P50 < 1 && m.P99 >= 0 && m.P99 < 1) {
+			return fmt.Errorf("comparisons.%s: %g and %g are no parts from 0 to below 1", name, m.P50, m.P99)
+		}
 	}
 	if t.MinPairs < 0 {
 		return fmt.Errorf("minPairs: %d is below 0", t.MinPairs)

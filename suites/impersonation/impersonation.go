@@ -26,7 +26,6 @@ func Describe(ctx context.Context, s *session.Session) bool {
 			// end with the node's own context.
 			background, cancel := context.WithCancel(ctx)
 			ginkgo.DeferCleanup(func() error {
-				_ = s.Wait() // what comes after the last scenario; nothing if ctx has ended
 				cancel()
 				return s.Stop()
 			})

@@ -131,6 +131,7 @@ func (s *Session) runCell(c *Cell) {
 		}
 		return
 	}
+	s.runAgents(c)
 	var wg sync.WaitGroup
 	var quick []*job
 	for _, item := range c.Plan.Items {
@@ -147,7 +148,6 @@ func (s *Session) runCell(c *Cell) {
 		s.runJob(c, run, j)
 	}
 	wg.Wait()
-	s.runAgents(c)
 }
 
 // replayer fails where the cell cannot be believed.

@@ -30,7 +30,8 @@ kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNET
 	@ci/kind-node/install
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --gate both --skip '$(KIND_SKIP)' --kind-node-image $$image --report-dir _output/kind && \
-	$(AUTHZCONF) verify _output/kind
+	$(AUTHZCONF) verify _output/kind && \
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./suites/target
 
 .PHONY: verify
 verify: build ## recompute the verdicts of the report from its evidence

@@ -116,7 +116,7 @@ func (c *Cluster) create(ctx context.Context) error {
 			_ = removeContainers(cleanup, c.name) // Stop tries again, and says what is wrong
 			stop()
 			select {
-			case <-ended:
+			case _ = <-ended: // it failed, for its containers are gone
 				return context.Cause(ctx)
 			case <-time.After(time.Second):
 			}

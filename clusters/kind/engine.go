@@ -84,7 +84,7 @@ func checkDisk(ctx context.Context) error {
 	}
 	var s unix.Statfs_t
 	if unix.Statfs(root, &s) != nil {
-		return nil // an engine elsewhere, whose disk cannot be seen
+		return nil //nolint:nilerr // an engine elsewhere, whose disk cannot be seen
 	}
 	if free := s.Bavail * uint64(s.Bsize); free < minFreeBytes {
 		return &local.UsageError{

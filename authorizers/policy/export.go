@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Formats are what Export knows.
+func Formats() []string { return []string{"rbac", "json", "sar-table"} }
+
+// Export renders the policy. The same seed gives the same bytes.
+func (p *Policy) Export(format string) ([]byte, error) {
+	switch format {
+	case "rbac":
+		return p.RBAC()
+	case "json":
+		return p.JSON()
+	case "sar-table":
+		return p.Table()
+	}
+	return nil, fmt.Errorf("%q is no form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
+}
+
+// JSON is the policy as grants.
+func (p *Policy) JSON() ([]byte, error) {
+	out, err := json.MarshalIndent(struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Seed       int64             `json:"seed"`
+		Grants     []scenarios.Grant `json:"grants"`
+		Deny       []scenarios.Grant `json:"deny,omitempty"`
+	}{Version, "CertificationPolicy", p.Seed, p.Grants, p.Deny}, "", "  ")
+	return append(out, '\n'), err
+}
+
+// RBAC is the policy as roles and bindings, with the namespaces they need: one
+// role and one binding for each grant.
+func (p *Policy) RBAC() ([]byte, error) {
+	if len(p.Deny) > 0 {
+		return nil, fmt.Errorf("RBAC cannot deny, and the policy has %d rules that do", len(p.Deny))
+	}
+	var out bytes.Buffer
+	namespaces := map[string]bool{"": true}
+	add := func(o map[string]any) error {
+		raw, err := yaml.Marshal(o)
+		_, _ = fmt.Fprintf(&out, "---\n%s", raw)
+		return err
+	}
+	for i, g := range p.Grants {
+		if !namespaces[g.Namespace] {
+			namespaces[g.Namespace] = true
+			if err := add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": g.Namespace}}); err != nil {
+				return nil, err
+			}
+		}
+		role, binding := p.objects(i, g)
+		if err := add(role); err != nil {
+			return nil, err
+		}
+		if err := add(binding); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func (p *Policy) objects(i int, g scenarios.Grant) (role, binding map[string]any) {
+	const group = "rbac.authorization.k8s.io"
+	kind := "ClusterRole"
+	meta := map[string]any{"name": fmt.Sprintf("authzconf-certify-%d-%d", p.Seed, i)}
+	if g.Namespace != "" {
+		kind, meta["namespace"] = "Role", g.Namespace
+	}
+	rule := map[string]any{"verbs": g.Verbs}
+	for field, list := range map[string][]string{
+		"apiGroups": g.APIGroups, "resources": g.Resources, "resourceNames": g.Names, "nonResourceURLs": g.NonResourceURLs,
+	} {
+		if len(list) > 0 {
+			rule[field] = list
+		}
+	}
+	subject := map[string]any{"apiGroup": group, "kind": "User", "name": g.Subject.User}
+	if g.Subject.Group != "" {
+		subject["kind"], subject["name"] = "Group", g.Subject.Group
+	}
+	role = map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": meta, "rules": []any{rule}}
+	binding = map[string]any{
+		"apiVersion": group + "/v1", "kind": kind + "Binding", "metadata": meta,
+		"roleRef":  map[string]any{"apiGroup": group, "kind": kind, "name": meta["name"]},
+		"subjects": []any{subject},
+	}
+	return role, binding
+}
+
+// Table has one line for each thing that is granted, all combinations written
+// out; "-" stands for what is empty. What is on no line gets no opinion.
+func (p *Policy) Table() ([]byte, error) {
+	var out bytes.Buffer
+	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row := func(fields ...string) {
+		for i := range fields {
+			fields[i] = cmp.Or(fields[i], "-")
+		}
+		_, _ = fmt.Fprintln(t, strings.Join(fields, "\t"))
+	}
+	row("USER", "GROUP", "VERB", "APIGROUP", "RESOURCE", "NAME", "NAMESPACE", "PATH")
+	orAny := func(list []string) []string {
+		if len(list) == 0 {
+			return []string{"(any)"}
+		}
+		return list
+	}
+	for _, g := range p.Grants {
+		for _, verb := range g.Verbs {
+			for _, path := range g.NonResourceURLs {
+				row(g.Subject.User, g.Subject.Group, verb, "", "", "", "", path)
+			}
+			for _, group := range g.APIGroups {
+				for _, resource := range g.Resources {
+					for _, name := range orAny(g.Names) {
+						row(g.Subject.User, g.Subject.Group, verb, group, resource, name, cmp.Or(g.Namespace, "(any)"), "")
+					}
+				}
+			}
+		}
+	}
+	err := t.Flush() // before out is looked at
+	return out.Bytes(), err
+}

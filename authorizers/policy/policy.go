@@ -1,0 +1,132 @@
+// Package policy is the neutral policy of certification, as data: every grant of
+// the scenarios and those of the probes, under names that are made of a seed, so
+// that no two scenarios share an identity and no table of answers that was
+// written for one seed passes with another.
+//
+// It is pure. What it says about a SubjectAccessReview is what an authorizer
+// that has loaded it must say.
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Version is that of the exported form.
+const Version = "authzconf.dev/v1alpha1"
+
+// Policy is a set of grants. What none of them covers gets no opinion: the
+// authorizers behind have to be asked.
+type Policy struct {
+	// Seed is what the names and the order were made of.
+	Seed int64
+	// Grants are in an order that depends on the seed. Order means nothing.
+	Grants []scenarios.Grant
+	// Deny are reviews that must be denied, although a grant may cover them. RBAC
+	// cannot say such a thing, so the policy of certification has none.
+	Deny []scenarios.Grant
+	// Probe are the names that the grants of the probes are about.
+	Probe Probe
+
+	byUser, byGroup map[string][]*scenarios.Grant
+}
+
+// Bound are the scenarios under the names that belong to a seed.
+func Bound(all []*scenarios.Scenario, seed int64) []*scenarios.Scenario {
+	out := make([]*scenarios.Scenario, len(all))
+	for i, s := range all {
+		out[i], _ = s.Bind(scenarios.Suffix(seed, "certify", s.ID))
+	}
+	return out
+}
+
+// New makes the policy of scenarios that Bound has named. Grants to identities
+// that every cluster has, such as system:anonymous, are left out: they would
+// collide, with one another and with what a vendor's cluster has.
+func New(bound []*scenarios.Scenario, seed int64) *Policy {
+	p := &Policy{Seed: seed, Probe: newProbe(seed)}
+	for _, s := range bound {
+		objects := slices.Concat(s.Manifests, s.Objects)
+		for _, g := range slices.Concat(s.Grants, scenarios.RulesFromManifests(objects)) {
+			if strings.Contains(g.Subject.User+g.Subject.Group, s.Suffix) {
+				g.ID = ""
+				p.Grants = append(p.Grants, g)
+			}
+		}
+	}
+	p.Grants = distinct(append(p.Grants, p.Probe.grants()...))
+	random(seed).Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
+	return p.Index()
+}
+
+// random is a source that the seed alone decides.
+func random(seed int64) *rand.Rand {
+	var key [32]byte
+	binary.BigEndian.PutUint64(key[:], uint64(seed))
+	copy(key[8:], "authzconf certify policy")
+	return rand.New(rand.NewChaCha8(key))
+}
+
+// distinct leaves out grants that are there already.
+func distinct(grants []scenarios.Grant) (out []scenarios.Grant) {
+	seen := map[string]bool{}
+	for _, g := range grants {
+		raw, err := json.Marshal(g)
+		if err == nil && !seen[string(raw)] {
+			seen[string(raw)] = true
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Index makes Decide fast, and has to be called after Grants was changed. It
+// returns the policy.
+func (p *Policy) Index() *Policy {
+	p.byUser, p.byGroup = map[string][]*scenarios.Grant{}, map[string][]*scenarios.Grant{}
+	for i := range p.Grants {
+		g := &p.Grants[i]
+		if g.Subject.User != "" {
+			p.byUser[g.Subject.User] = append(p.byUser[g.Subject.User], g)
+		} else {
+			p.byGroup[g.Subject.Group] = append(p.byGroup[g.Subject.Group], g)
+		}
+	}
+	return p
+}
+
+// Decide is what the policy says to a review.
+func (p *Policy) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
+	if scenarios.Covered(p.Deny, spec) {
+		return scenarios.Deny
+	}
+	covers := func(g *scenarios.Grant) bool { return g.Covers(spec) }
+	if slices.ContainsFunc(p.byUser[spec.User], covers) {
+		return scenarios.Allow
+	}
+	for _, group := range spec.Groups {
+		if slices.ContainsFunc(p.byGroup[group], covers) {
+			return scenarios.Allow
+		}
+	}
+	return scenarios.NoOpinion
+}
+
+// Digest is the SHA-256, in hexadecimal, of the policy as JSON exports it.
+func (p *Policy) Digest() string {
+	raw, err := p.JSON()
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}

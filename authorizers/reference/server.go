@@ -1,0 +1,79 @@
+package reference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Server is a running webhook on a free port of the loopback interface.
+type Server struct {
+	pki    *PKI
+	url    string
+	server *http.Server
+	served chan struct{}
+}
+
+// Start serves a handler by TLS until Close, to clients with the certificate
+// that Kubeconfig holds. A nil pki is a new one.
+func Start(h http.Handler, pki *PKI) (*Server, error) {
+	if pki == nil {
+		end := time.Now().Add(24 * time.Hour)
+		var err error
+		if pki, err = NewPKI(end, end); err != nil {
+			return nil, err
+		}
+	}
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	s := &Server{pki: pki, url: "https://" + l.Addr().String() + "/authorize", served: make(chan struct{})}
+	s.server = &http.Server{
+		Handler: h, TLSConfig: pki.serverConfig(), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0),
+		// The default of 250 streams would be a queue where 1,000 reviews are meant
+		// to be under way.
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 2000},
+	}
+	go func() {
+		defer close(s.served)
+		_ = s.server.ServeTLS(l, "", "") // ends with Close
+	}()
+	return s, nil
+}
+
+// Close cuts all connections and returns when nothing is served any more.
+func (s *Server) Close() error {
+	err := s.server.Close()
+	<-s.served
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// URL is where reviews are posted.
+func (s *Server) URL() string { return s.url }
+
+// Kubeconfig is the webhook configuration of an API server. It holds a client
+// key: write it to a file that nobody else can read.
+func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig(s.url) }
+
+// Kubeconfig is the webhook configuration for a server with these certificates.
+func (p *PKI) Kubeconfig(url string) ([]byte, error) {
+	c := clientcmdapi.NewConfig()
+	c.Clusters["authorizer"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.ca}
+	c.AuthInfos["authorizer"] = &clientcmdapi.AuthInfo{ClientCertificateData: p.clientCert, ClientKeyData: p.clientKey}
+	c.Contexts["authorizer"] = &clientcmdapi.Context{Cluster: "authorizer", AuthInfo: "authorizer"}
+	c.CurrentContext = "authorizer"
+	return clientcmd.Write(*c)
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/certify"
+)
+
+type certifyFlags struct {
+	kubeconfig, hook, reportDir string
+	seed                        int64
+	product                     certify.Product
+}
+
+func newCertify() *cobra.Command {
+	var flags certifyFlags
+	c := &cobra.Command{
+		Use:   "certify --authorizer-kubeconfig FILE",
+		Short: "Certify an authorizer's webhook, without a cluster",
+		Long: `Ask a webhook authorizer every review that API servers 1.33 to 1.37 send in the
+scenarios, and many that no right authorizer allows, and judge its answers by a
+neutral policy, which it has to hold. The names in the policy are made of a seed.
+
+The kubeconfig is of the kind that an API server is given for a webhook. Levels:
+core (decisions), transcript-safe (nothing is allowed by mistake), robust (faults,
+size, concurrency). Each is granted only if everything in it ran.`,
+		Example: `  authzconf certify policy -o rbac --seed 7 > policy.yaml    # load it, then
+  authzconf certify --authorizer-kubeconfig webhook.kubeconfig --seed 7 --report-dir out
+  authzconf certify --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
+  authzconf certify verify out
+  authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
+	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
+	fl.Int64Var(&flags.seed, "seed", 0, "seed of the policy's names (default: random with --policy-hook, else needed)")
+	fl.StringVar(&flags.product.Vendor, "vendor", "", "vendor, for the certification")
+	fl.StringVar(&flags.product.Name, "product", "", "product")
+	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
+	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
+	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
+	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference())
+	return c
+}
+
+// bookOf is what is asked under a seed.
+func bookOf(seed int64) (*certify.Book, error) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		return nil, err
+	}
+	return certify.NewBook(set, seed)
+}
+
+func (f *certifyFlags) run(c *cobra.Command) error {
+	switch {
+	case f.kubeconfig == "":
+		return errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
+	case !c.Flags().Changed("seed") && f.hook == "":
+		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
+	case !c.Flags().Changed("seed"):
+		f.seed = rand.Int64N(1_000_000)
+	}
+	webhook, err := certify.LoadWebhook(f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	}
+	if f.reportDir != "" {
+		if err := reports.CheckWritable(f.reportDir); err != nil {
+			return err
+		}
+	}
+	book, err := bookOf(f.seed)
+	if err != nil {
+		return err
+	}
+	if f.hook != "" {
+		if err := runHook(c.Context(), f.hook, book, c.ErrOrStderr()); err != nil {
+			return invalid(err)
+		}
+	}
+	run, err := certify.Certify(c.Context(), certify.Options{Webhook: webhook, Book: book, Progress: func(step string, n int) {
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
+	}})
+	if err != nil {
+		return invalid(err)
+	}
+	return f.finish(c.OutOrStdout(), run, run.Certification(book, f.product))
+}
+
+// hookTime is how long loading a policy may take.
+const hookTime = 10 * time.Minute
+
+// runHook hands the policy to the vendor's program.
+func runHook(ctx context.Context, program string, book *certify.Book, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	raw, err := book.Policy.JSON()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(string(raw)), stderr, stderr
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("--policy-hook: %w", err)
+	}
+	return nil
+}
+
+func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certification) error {
+	if f.reportDir != "" {
+		if err := certify.Write(f.reportDir, c, run.Answers); err != nil {
+			return invalid(err)
+		}
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "level\tgranted\treviews\tfindings\ttime")
+	granted := 0
+	for _, r := range c.Results {
+		if r.Granted {
+			granted++
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%t\t%d of %d\t%d\t%.1f s\n", r.Level, r.Granted, r.Reviews, r.Planned, r.Findings, run.Took[string(r.Level)].Seconds())
+	}
+	_ = t.Flush()
+	for _, finding := range c.Findings {
+		_, _ = fmt.Fprintf(out, "finding: %s (%s, %s)\n", finding.Reason, finding.Level, count(finding.Count, "answer"))
+		for _, e := range finding.Examples[:1] {
+			_, _ = fmt.Fprintf(out, "  %s\n", e)
+		}
+	}
+	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
+	if f.reportDir != "" {
+		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "summary.md"), f.reportDir)
+	}
+	if granted < len(c.Results) {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+func newCertifyPolicy() *cobra.Command {
+	var (
+		form string
+		seed int64
+	)
+	c := &cobra.Command{
+		Use: "policy", Short: "Print the policy that an authorizer has to hold", Args: cobra.NoArgs,
+		Example: "  authzconf certify policy -o rbac --seed 7",
+		RunE: func(c *cobra.Command, _ []string) error {
+			book, err := bookOf(seed)
+			if err != nil {
+				return err
+			}
+			raw, err := book.Policy.Export(form)
+			if err != nil {
+				return fmt.Errorf("-o: %w", err)
+			}
+			_, err = c.OutOrStdout().Write(raw)
+			return err
+		},
+	}
+	c.Flags().StringVarP(&form, "output", "o", "json", "rbac, json or sar-table")
+	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
+	return c
+}
+
+func newCertifyVerify() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence", Args: cobra.ExactArgs(1),
+		Example: "  authzconf certify verify out",
+		RunE: func(c *cobra.Command, args []string) error {
+			set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+			if err != nil {
+				return err
+			}
+			certification, differences, err := certify.Verify(set, args[0])
+			if err != nil {
+				return err
+			}
+			for _, d := range differences {
+				_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
+			}
+			if len(differences) > 0 {
+				return &exitError{code: exitFailed, err: fmt.Errorf("the certification does not follow from its evidence: %s", count(len(differences), "difference"))}
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\n", certification.Levels)
+			return err
+		},
+	}
+}
+
+func newServeReference() *cobra.Command {
+	var (
+		seed int64
+		path string
+	)
+	c := &cobra.Command{
+		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C", Args: cobra.NoArgs,
+		Example: "  authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if path == "" {
+				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+			}
+			book, err := bookOf(seed)
+			if err != nil {
+				return err
+			}
+			stop, err := certify.ServeReference(book, path)
+			if err != nil {
+				return invalid(err)
+			}
+			_, _ = fmt.Fprintln(c.OutOrStdout(), path)
+			<-c.Context().Done()
+			return errors.Join(stop(), os.Remove(path))
+		},
+	}
+	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
+	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
+	return c
+}

@@ -1,0 +1,129 @@
+package certify
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Answer is what came back for one vector: everything that it is judged by, and
+// nothing that could be a secret.
+type Answer struct {
+	// Check is what the vector was sent for.
+	Check  string `json:"check"`
+	Vector string `json:"vector"`
+	// HTTP is the status code, Protocol 1 or 2.
+	HTTP     int   `json:"http,omitempty"`
+	Protocol int   `json:"protocol,omitempty"`
+	Millis   int64 `json:"ms,omitempty"`
+	// Fault says why there is no answer to be judged.
+	Fault string `json:"fault,omitempty"`
+	// APIVersion and Kind are given if they are not those of the review.
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	// Status says whether the answer has one; the fields of it that no version of
+	// a review has are in Unknown.
+	Status    bool     `json:"status,omitempty"`
+	Allowed   bool     `json:"allowed,omitempty"`
+	Denied    bool     `json:"denied,omitempty"`
+	EvalError bool     `json:"evaluationError,omitempty"`
+	Unknown   []string `json:"unknown,omitempty"`
+	// Foreign says that the answer repeats another spec than the one sent.
+	Foreign bool `json:"foreign,omitempty"`
+	// Opened is how many connections a check needed; on its last answer only.
+	Opened int64 `json:"opened,omitempty"`
+}
+
+// maxUnknown bounds what a server can put into the evidence.
+const maxUnknown, maxWord = 5, 80
+
+func word(s string) string { return s[:min(len(s), maxWord)] }
+
+// read takes the body of an answer apart.
+func (a *Answer) read(raw []byte, v Vector) {
+	var review struct {
+		APIVersion string          `json:"apiVersion"`
+		Kind       string          `json:"kind"`
+		Spec       json.RawMessage `json:"spec"`
+		Status     json.RawMessage `json:"status"`
+	}
+	start := bytes.TrimSpace(raw)
+	switch {
+	case 300 <= a.HTTP && a.HTTP < 400:
+		a.Fault = "redirects"
+		return
+	case bytes.HasPrefix(start, []byte("<")):
+		a.Fault = "answers-html"
+		return
+	}
+	unreadable := "answer-unreadable"
+	if a.HTTP < 200 || a.HTTP > 299 {
+		a.Fault, unreadable = "http-status", "http-status"
+	}
+	if json.Unmarshal(raw, &review) != nil {
+		a.Fault = unreadable
+		return
+	}
+	if review.APIVersion != v.apiVersion() {
+		a.APIVersion = word(review.APIVersion) + "?"
+	}
+	if review.Kind != reviewKind {
+		a.Kind = word(review.Kind) + "?"
+	}
+	a.foreign(review.Spec, v)
+	if len(review.Status) == 0 || bytes.Equal(review.Status, []byte("null")) {
+		return
+	}
+	var status struct {
+		Allowed   bool   `json:"allowed"`
+		Denied    bool   `json:"denied"`
+		EvalError string `json:"evaluationError"`
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(review.Status, &status) != nil || json.Unmarshal(review.Status, &fields) != nil {
+		a.Fault = unreadable
+		return
+	}
+	a.Status, a.Allowed, a.Denied, a.EvalError = true, status.Allowed, status.Denied, status.EvalError != ""
+	for _, f := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains([]string{"allowed", "denied", "evaluationError", "reason"}, f) && len(a.Unknown) < maxUnknown {
+			a.Unknown = append(a.Unknown, word(f))
+		}
+	}
+}
+
+// foreign compares the fields of a repeated spec with those that were sent. Left
+// out or empty is not wrong: an API server reads the status only.
+func (a *Answer) foreign(raw json.RawMessage, v Vector) {
+	body, err := v.body()
+	var sent struct {
+		Spec map[string]any `json:"spec"`
+	}
+	var echoed map[string]any
+	if err != nil || json.Unmarshal(raw, &echoed) != nil || json.Unmarshal(body, &sent) != nil {
+		return
+	}
+	for k, value := range echoed {
+		if empty := reflect.ValueOf(value); value == nil || empty.IsZero() {
+			continue
+		}
+		if !reflect.DeepEqual(value, sent.Spec[k]) {
+			a.Foreign = true
+		}
+	}
+}
+
+// decision is what the answer says.
+func (a Answer) decision() scenarios.Decision {
+	switch {
+	case a.Denied:
+		return scenarios.Deny
+	case a.Allowed:
+		return scenarios.Allow
+	}
+	return scenarios.NoOpinion
+}

@@ -1,0 +1,155 @@
+package certify
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/authorizers/reference"
+	"github.com/authzconf/authzconf/authorizers/rogue"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+func loaded(t testing.TB) *scenarios.Set {
+	t.Helper()
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func book(t testing.TB, seed int64) *Book {
+	t.Helper()
+	b, err := NewBook(loaded(t), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// serve starts a webhook and says how to reach it.
+func serve(t testing.TB, h http.Handler) *Webhook {
+	t.Helper()
+	s, err := reference.Start(h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	raw, err := s.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := ParseWebhook(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func certify(t testing.TB, b *Book, w *Webhook, levels ...Level) *Run {
+	t.Helper()
+	run, err := Certify(t.Context(), Options{Webhook: w, Book: b, Levels: levels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// TestKillTable holds the table in docs/certify.md to the rogues that
+// TestRoguesAreRejected certifies.
+func TestKillTable(t *testing.T) {
+	const file, begin, end = "../../docs/certify.md", "<!-- kill table -->\n", "<!-- end of kill table -->"
+	table := "| rogue | what is wrong | rejected for |\n|---|---|---|\n"
+	for _, r := range rogue.All() {
+		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(raw), begin)
+	was, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if was != table {
+		t.Errorf("the table in %s is not that of the rogues: run this test with -update", file)
+	}
+}
+
+var update = flag.Bool("update", false, "write golden files")
+
+func TestReferenceIsAccepted(t *testing.T) {
+	seeds := 20
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range int64(seeds) {
+		b := book(t, seed)
+		run := certify(t, b, serve(t, reference.Handler(b.Policy.Decide)))
+		for _, f := range run.Findings {
+			t.Errorf("seed %d: a false alarm: %s: %s", seed, f.Reason, strings.Join(f.Examples, "\n"))
+		}
+		for _, r := range run.Results {
+			if !r.Granted {
+				t.Errorf("seed %d: level %s is not granted: %+v", seed, r.Level, r)
+			}
+		}
+		if seed == 0 {
+			t.Logf("%d answers, %v, %+v", len(run.Answers), run.Took, run.Results)
+		}
+	}
+}
+
+// kill certifies a rogue, level by level until the finding comes, and says what
+// was found on the way.
+func kill(t *testing.T, b *Book, r rogue.Rogue) (reasons []string, granted bool) {
+	for _, upTo := range []int{1, 2, 3} {
+		run := certify(t, b, serve(t, r.Handler(b.Policy)), Levels()[:upTo]...)
+		reasons = nil
+		for _, f := range run.Findings {
+			reasons = append(reasons, f.Reason)
+		}
+		granted = !slices.ContainsFunc(run.Results, func(r Result) bool { return !r.Granted })
+		if slices.Contains(reasons, r.Finding) {
+			break
+		}
+	}
+	return reasons, granted
+}
+
+func TestRoguesAreRejected(t *testing.T) {
+	b := book(t, 1)
+	all := rogue.All()
+	if len(all) < 40 {
+		t.Errorf("there are %d rogues", len(all))
+	}
+	ids := map[string]bool{}
+	for _, r := range all {
+		t.Run(r.ID, func(t *testing.T) {
+			if ids[r.ID] {
+				t.Errorf("there are two rogues %s", r.ID)
+			}
+			ids[r.ID] = true
+			reasons, granted := kill(t, b, r)
+			if !slices.Contains(reasons, r.Finding) {
+				t.Errorf("%s is not rejected for %s, but for %v", r.Description, r.Finding, reasons)
+			}
+			if granted {
+				t.Error("every level is granted")
+			}
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package certify
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// maxKubeconfig is more than any kubeconfig has, and maxAnswer more than an
+	// answer that repeats the largest review.
+	maxKubeconfig = 1 << 20
+	maxAnswer     = 1 << 20
+	// patience is how long an answer may take, the default timeout of the API
+	// server's own client; slow is what AuthorizationConfiguration recommends.
+	patience = 10 * time.Second
+	slow     = 3 * time.Second
+)
+
+// Webhook is how an authorizer is reached.
+type Webhook struct {
+	url       string
+	config    *rest.Config
+	tls       *tls.Config
+	clientEnd time.Time // of the client certificate; zero without one
+	// Patience is how long an answer may take; left out, ten seconds.
+	Patience time.Duration
+}
+
+// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given.
+// Its errors are about the file.
+func LoadWebhook(path string) (*Webhook, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(f, maxKubeconfig+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(raw) > maxKubeconfig:
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxKubeconfig)
+	}
+	w, err := ParseWebhook(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return w, nil
+}
+
+// ParseWebhook reads a webhook kubeconfig.
+func ParseWebhook(raw []byte) (_ *Webhook, err error) {
+	config, err := clientcmd.Load(raw)
+	if err != nil {
+		return nil, errors.New("it cannot be read as a kubeconfig")
+	}
+	current := config.Contexts[config.CurrentContext]
+	switch {
+	case config.CurrentContext == "":
+		return nil, errors.New("it has no current-context")
+	case current == nil:
+		return nil, fmt.Errorf("its current-context is %q, which it has not", config.CurrentContext)
+	case config.Clusters[current.Cluster] == nil:
+		return nil, fmt.Errorf("its current context is for the cluster %q, which it has not", current.Cluster)
+	}
+	if user := config.AuthInfos[current.AuthInfo]; user != nil && (user.Exec != nil || user.AuthProvider != nil) {
+		return nil, errors.New("its user gets credentials from another program, which is not run for a file that somebody handed over")
+	}
+	rc, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be used: %s", firstLine(err))
+	}
+	u, err := url.Parse(rc.Host)
+	switch {
+	case err != nil || u.Host == "":
+		return nil, errors.New("its server is no URL")
+	case u.Scheme != "https":
+		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
+	}
+	w := &Webhook{url: rc.Host, config: rc, Patience: patience}
+	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
+		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
+	}
+	if w.tls == nil {
+		w.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if block, _ := pem.Decode(rc.CertData); block != nil {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			w.clientEnd = c.NotAfter
+		}
+	}
+	return w, nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// client speaks to a webhook over connections of its own.
+type client struct {
+	*Webhook
+	http   *http.Client
+	opened atomic.Int64 // connections
+}
+
+// client makes one, for HTTP/1.1 alone if that is asked for.
+func (w *Webhook) client(http1 bool) (*client, error) {
+	t := &http.Transport{
+		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Patience, ResponseHeaderTimeout: w.Patience,
+		DialContext:         (&net.Dialer{Timeout: w.Patience}).DialContext,
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
+		Protocols: new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	t.Protocols.SetHTTP2(!http1)
+	authenticated, err := rest.HTTPWrappersForConfig(w.config, t)
+	if err != nil {
+		return nil, fmt.Errorf("the credentials of the kubeconfig: %s", firstLine(err))
+	}
+	return &client{Webhook: w, http: &http.Client{
+		Transport: authenticated,
+		// An API server's client follows redirects nowhere good either.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// ask posts a vector and says what came back. It never fails: what goes wrong is
+// part of the answer.
+func (c *client) ask(ctx context.Context, check string, v Vector) Answer {
+	a := Answer{Check: check, Vector: v.ID}
+	body, err := v.body()
+	if err != nil {
+		a.Fault = "harness"
+		return a
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		if !i.Reused {
+			c.opened.Add(1)
+		}
+	}})
+	method := v.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.url, bytes.NewReader(body))
+	if err != nil {
+		a.Fault = "harness"
+		return a
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	began := time.Now()
+	resp, err := c.http.Do(req)
+	if err != nil {
+		a.Millis = time.Since(began).Milliseconds()
+		a.Fault = c.fault(err)
+		return a
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	a.Millis, a.HTTP, a.Protocol = time.Since(began).Milliseconds(), resp.StatusCode, resp.ProtoMajor
+	switch {
+	case len(raw) > maxAnswer:
+		a.Fault = "answer-too-large"
+	case err != nil:
+		a.Fault = c.fault(err)
+	default:
+		a.read(raw, v)
+	}
+	return a
+}
+
+// fault names an error of the connection. Its text is not kept: it has addresses
+// in it.
+func (c *client) fault(err error) string {
+	var (
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		cert      x509.CertificateInvalidError
+		header    tls.RecordHeaderError
+		alert     tls.AlertError
+		op        *net.OpError
+	)
+	text := err.Error()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout"):
+		return "does-not-answer-in-time"
+	case errors.As(err, &authority):
+		return "server-certificate-untrusted"
+	case errors.As(err, &host):
+		return "server-certificate-for-another-host"
+	case errors.As(err, &cert):
+		if cert.Reason == x509.Expired {
+			return "server-certificate-expired"
+		}
+		return "server-certificate-untrusted"
+	case !c.clientEnd.IsZero() && time.Now().After(c.clientEnd):
+		return "client-certificate-expired"
+	case errors.As(err, &header) || strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return "plain-http"
+	case errors.As(err, &alert) || strings.Contains(text, "remote error: tls:"):
+		return "client-certificate-refused"
+	case errors.As(err, &op) && op.Op == "dial":
+		return "cannot-connect"
+	case strings.Contains(text, "response headers exceeded"):
+		return "answer-too-large"
+	}
+	return "closes-the-connection"
+}

@@ -1,0 +1,150 @@
+package certify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// verbOf is the verb that is asked about.
+func verbOf(s spec) string {
+	if s.ResourceAttributes != nil {
+		return s.ResourceAttributes.Verb
+	}
+	return s.NonResourceAttributes.Verb
+}
+
+// withVerb is the review with another verb.
+func withVerb(s spec, verb string) spec {
+	if a := s.ResourceAttributes; a != nil {
+		b := *a
+		b.Verb = verb
+		s.ResourceAttributes = &b
+		return s
+	}
+	b := *s.NonResourceAttributes
+	b.Verb = verb
+	s.NonResourceAttributes = &b
+	return s
+}
+
+// nearMisses are verbs that look like one, by what allowing them is called.
+func nearMisses(verb string) map[string][]string {
+	out := map[string][]string{
+		"verb-case-insensitive": {strings.ToUpper(verb), strings.ToUpper(verb[:1]) + verb[1:]},
+		"verb-near-miss":        {verb + "x", verb[:len(verb)-1], verb + " ", " " + verb, verb + ":", "x" + verb, ""},
+	}
+	if parts := strings.Split(verb, ":"); len(parts) > 1 {
+		parts = slices.Clone(parts)
+		parts[1] = "future-mode"
+		out["unknown-mode-allowed"] = []string{strings.Join(parts, ":")}
+	}
+	return out
+}
+
+// derived are made of every scenario's review that is allowed: the same with a
+// verb that only looks like it, and the same by somebody else, directly behind
+// it. What the policy allows all the same is left out.
+func (b *Book) derived() []Vector {
+	p := b.prober(TranscriptSafe, "derived")
+	stranger := scenarios.Suffix(b.Policy.Seed, "certify", "stranger")
+	seen := map[string]bool{}
+	no := func(reason string, s spec) {
+		raw, err := json.Marshal(s)
+		key := string(raw)
+		if err == nil && !seen[key] && b.Policy.Decide(s) == scenarios.NoOpinion {
+			seen[key] = true
+			p.no(reason, s)
+		}
+	}
+	for _, v := range b.Scenario {
+		if v.Expect != scenarios.Allow {
+			continue
+		}
+		other := v.Spec
+		other.User, other.UID, other.Groups = stranger, stranger, []string{"system:authenticated"}
+		if b.Policy.Decide(other) == scenarios.NoOpinion {
+			p.yes("does-not-allow-what-is-granted", v.Spec).Base = v.ID
+			no("leaks-between-users", other)
+		}
+		misses := nearMisses(verbOf(v.Spec))
+		for _, reason := range []string{"verb-case-insensitive", "verb-near-miss", "unknown-mode-allowed"} {
+			for _, verb := range misses[reason] {
+				no(reason, withVerb(v.Spec, verb))
+			}
+		}
+	}
+	return p.out
+}
+
+// repeated are the reviews of the scenarios and the probes of attributes again,
+// in v1beta1, and some with fields that nobody knows yet.
+func (b *Book) repeated() []Vector {
+	var out []Vector
+	again := func(v Vector, form Form, reason string) {
+		out = append(out, Vector{
+			ID: string(form) + "/" + v.ID, Level: TranscriptSafe, Form: form, Spec: v.Spec,
+			Expect: v.Expect, Reason: reason, Blame: reason, Base: v.ID,
+		})
+	}
+	for _, v := range append(b.attributes(), b.Scenario...) {
+		again(v, v1beta1, "versions-differ")
+	}
+	for i, v := range b.Scenario {
+		if i%10 == 0 {
+			again(v, unknownFields, "unknown-fields-refused")
+		}
+	}
+	return out
+}
+
+// robust are large reviews, and requests that must be refused: each of these is
+// followed by a good one.
+func (b *Book) robust() []Vector {
+	p, n := b.prober(Robust, "robust"), b.Policy.Probe
+	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")
+	text := func(s spec, change ...string) []byte {
+		body, _ := Vector{Spec: s}.body()
+		for i := 0; i+1 < len(change); i += 2 {
+			body = bytes.Replace(body, []byte(change[i]), []byte(change[i+1]), 1)
+		}
+		return body
+	}
+	both := good
+	both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/probe"}
+	neither := spec{User: n.Reader}
+	bodies := [][]byte{
+		{}, []byte("{"), []byte("[]"), []byte("null"), []byte("{}"), []byte(`"review"`), []byte("\x00\xff\xfe"), []byte("<review/>"),
+		text(good, `"kind":"SubjectAccessReview"`, `"kind":"SelfSubjectAccessReview"`),
+		text(good, `"kind":"SubjectAccessReview"`, `"kind":"TokenReview"`),
+		text(good, `authorization.k8s.io/v1`, `authorization.k8s.io/v9`),
+		text(good, `"spec":`, `"speck":`), text(both), text(neither), text(good, `"user":"`+n.Reader+`"`, `"user":{"name":1}`),
+		text(good)[:40], []byte(strings.Repeat("[", 100_000)),
+	}
+	for i, body := range append(bodies, text(good)) {
+		v := p.add("bad-request-accepted", "", spec{})
+		if v.Form, v.Body = literal, body; i == len(bodies) {
+			v.Method = "GET"
+		}
+		p.yes("dies-of-a-bad-request", good).Blame = "dies-of-a-bad-request"
+	}
+	large := func(expect scenarios.Decision, s spec) { p.add("large-reviews", expect, s).Blame = "large-reviews" }
+	groups := make([]string, 2000)
+	for i := range groups {
+		groups[i] = fmt.Sprintf("%s-%d-%s", "team", i, strings.Repeat("g", 40))
+	}
+	services := on(n.Member, "list", "", "services", n.Namespace, "")
+	large(scenarios.NoOpinion, in(services, groups...))
+	large(scenarios.Allow, in(services, append(slices.Clone(groups), n.Group)...))
+	extra := good
+	extra.Extra = map[string]authorizationv1.ExtraValue{"example.com/large": {strings.Repeat("e", 256<<10)}}
+	large(scenarios.Allow, extra)
+	large(scenarios.NoOpinion, on(n.Reader, "get", "", "pods", n.Other, strings.Repeat("n", 64<<10)))
+	return p.out
+}

@@ -55,7 +55,11 @@ build: ## build _output/authzconf
 test: build ## vet, and run all tests, those against real programs too
 	$(AUTHZCONF) control-planes --kubernetes $(PREVIOUS),$(KUBERNETES)
 	go vet ./...
-	go test $(RACE) -timeout 30m $(TESTFLAGS) ./...
+	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m $(TESTFLAGS) ./...
+
+.PHONY: rogues
+rogues: ## certify every rogue authorizer, and the reference on 20 seeds
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./suites/certify
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -116,8 +116,8 @@ func (c *Cluster) create(ctx context.Context) error {
 			_ = removeContainers(cleanup, c.name) // Stop tries again, and says what is wrong
 			stop()
 			select {
-			case _ = <-ended: // it failed, for its containers are gone
-				return context.Cause(ctx)
+			case err := <-ended: // it failed, for its containers are gone
+				return errors.Join(context.Cause(ctx), err)
 			case <-time.After(time.Second):
 			}
 		}

@@ -70,11 +70,19 @@ const logPatience = 10 * time.Second
 // failureLog shows why a cluster did not start, as far as it can be seen.
 func (c *Cluster) failureLog(logger *lineLogger) string {
 	const lines = 20
+	text := c.nodeLog(lines)
+	if logger != nil {
+		text += logger.tail(lines)
+	}
+	return text
+}
+
+func (c *Cluster) nodeLog(lines int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), logPatience)
 	defer cancel()
 	var b strings.Builder
 	for _, source := range [][]string{
-		{"sh", "-c", "cat $(ls -t /var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log | head -n 1) | tail -n 20"},
+		{"sh", "-c", "cat $(ls -t /var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log | head -n 1) | tail -n " + fmt.Sprint(lines)},
 		{"journalctl", "--no-pager", "--lines", fmt.Sprint(lines), "--unit", "kubelet.service"},
 	} {
 		out, err := execNode(ctx, c.controlPlane(), nil, source...)
@@ -82,9 +90,6 @@ func (c *Cluster) failureLog(logger *lineLogger) string {
 			fmt.Fprintf(&b, "\n%s\n", bytes.TrimSpace(out))
 			break
 		}
-	}
-	if logger != nil {
-		b.WriteString(logger.tail(lines))
 	}
 	return b.String()
 }
@@ -115,3 +120,7 @@ func (l *lineLogger) Errorf(format string, args ...any) { l.add(fmt.Sprintf(form
 
 // V implements kind's log.Logger: its information is not kept.
 func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopInfoLogger{} }
+
+// LogTail returns the last lines of the API server's log, or the kubelet's if there
+// is none.
+func (c *Cluster) LogTail(n int) string { return c.nodeLog(n) }

@@ -163,7 +163,10 @@ func newCertifyPolicy() *cobra.Command {
 		seed int64
 	)
 	c := &cobra.Command{
-		Use: "policy", Short: "Print the policy that an authorizer has to hold", Args: cobra.NoArgs,
+		Use: "policy", Short: "Print the policy that an authorizer has to hold",
+		Long: `Print every grant of the certification, as RBAC manifests, as JSON, or as a table of
+questions and answers. The seed decides names and order: a webhook is certified with
+the policy of the same seed.`, Args: cobra.NoArgs,
 		Example: "  authzconf certify policy -o rbac --seed 7",
 		RunE: func(c *cobra.Command, _ []string) error {
 			book, err := bookOf(seed)
@@ -185,7 +188,9 @@ func newCertifyPolicy() *cobra.Command {
 
 func newCertifyVerify() *cobra.Command {
 	return &cobra.Command{
-		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence", Args: cobra.ExactArgs(1),
+		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
+		Long: `Read a folder that authzconf certify --report-dir has written, judge every answer in
+it anew, and compare with what it claims. No webhook is asked.`, Args: cobra.ExactArgs(1),
 		Example: "  authzconf certify verify out",
 		RunE: func(c *cobra.Command, args []string) error {
 			set, err := scenarios.Load(scenarios.FS, fixtures.FS)
@@ -214,7 +219,10 @@ func newServeReference() *cobra.Command {
 		path string
 	)
 	c := &cobra.Command{
-		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C", Args: cobra.NoArgs,
+		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C",
+		Long: `Serve a webhook on the loopback interface that holds the policy of a seed and gets
+everything right, to see what certification does. The kubeconfig, which has a key in
+it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 		Example: "  authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if path == "" {

@@ -31,6 +31,9 @@ func TestEveryCommandTeaches(t *testing.T) {
 func leaves(c *cobra.Command) []*cobra.Command {
 	var found []*cobra.Command
 	for _, sub := range c.Commands() {
+		if sub.Hidden {
+			continue // for this program itself
+		}
 		if sub.HasSubCommands() {
 			found = append(found, leaves(sub)...)
 		} else {

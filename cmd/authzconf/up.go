@@ -8,6 +8,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/suites/matrix"
+	"github.com/authzconf/authzconf/suites/target"
 )
 
 func newUp() *cobra.Command {
@@ -39,6 +40,9 @@ func up(c *cobra.Command, m matrix.Matrix, port int) error {
 	cells, err := m.Cells()
 	if err != nil {
 		return err
+	}
+	if m.Provider != target.Local {
+		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", target.Local, m.Provider)
 	}
 	if len(cells) != 1 {
 		return fmt.Errorf("up starts one control plane; --kubernetes and --gate name %d", len(cells))

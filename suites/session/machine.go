@@ -76,7 +76,7 @@ const memoryEvery = time.Second
 type memoryWatch struct{ peak atomic.Int64 }
 
 // watch looks until ctx ends.
-func (w *memoryWatch) watch(ctx context.Context) {
+func (w *memoryWatch) watch(ctx context.Context, held func() int64) {
 	ticker := time.NewTicker(memoryEvery)
 	defer ticker.Stop()
 	for {
@@ -84,9 +84,16 @@ func (w *memoryWatch) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			w.peak.Store(max(w.peak.Load(), heldMemory()))
+			w.peak.Store(max(w.peak.Load(), held()))
 		}
 	}
+}
+
+// lessMemory says how much less memory the machine has free than now: for clusters
+// of kind, whose processes are the container engine's and not our children.
+func lessMemory() func() int64 {
+	before := availableMemory()
+	return func() int64 { return max(0, before-availableMemory()) }
 }
 
 // heldMemory is what this process and its children hold now. Pages that several

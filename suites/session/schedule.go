@@ -53,7 +53,8 @@ func (s *Session) Stop() error {
 }
 
 // PeakMemory is the most memory that this process and its children held at once,
-// in bytes; 0 where that cannot be read.
+// in bytes; with clusters of kind, how much less the machine had free. 0 where that
+// cannot be read.
 func (s *Session) PeakMemory() int64 { return s.memory.peak.Load() }
 
 func (s *Session) startAll() error {
@@ -95,7 +96,11 @@ func (s *Session) startAll() error {
 		})
 	}
 	watching, done := context.WithCancel(s.ctx)
-	go s.memory.watch(watching)
+	held := heldMemory
+	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Cell.Provider == target.Kind {
+		held = lessMemory()
+	}
+	go s.memory.watch(watching, held)
 	go func() {
 		s.workers.Wait()
 		done()

@@ -19,11 +19,12 @@ func TestLocal(t *testing.T) {
 	const name = "authz"
 	provider := NewLocal(Options{FeatureGates: map[string]bool{"ConstrainedImpersonation": true}})
 	t.Cleanup(func() { _ = provider.Destroy(context.Background()) })
-	testenv := env.NewWithConfig(envconf.New())
-	ctx, err := envfuncs.CreateCluster(provider, name)(t.Context(), testenv.EnvConf())
+	config := envconf.New()
+	ctx, err := envfuncs.CreateCluster(provider, name)(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	testenv := env.NewWithConfig(config)
 	info, err := os.Stat(provider.GetKubeconfig())
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("kubeconfig: %v, %v", info, err)
@@ -42,7 +43,7 @@ func TestLocal(t *testing.T) {
 	if log, err := os.ReadFile(filepath.Join(logs, "authzconf.log")); err != nil || len(log) == 0 {
 		t.Errorf("no log: %v", err)
 	}
-	if _, err := envfuncs.DestroyCluster(name)(ctx, testenv.EnvConf()); err != nil {
+	if _, err := envfuncs.DestroyCluster(name)(ctx, config); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

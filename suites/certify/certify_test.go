@@ -120,7 +120,7 @@ func TestReferenceIsAccepted(t *testing.T) {
 const (
 	allVariable    = "AUTHZCONF_ROGUES"
 	sampleVariable = "AUTHZCONF_SAMPLE"
-	sampled        = 8
+	sampled        = 4
 )
 
 // sample picks rogues that are spread over all of them.

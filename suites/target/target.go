@@ -110,6 +110,7 @@ type Target struct {
 // says so, and makes every result invalid.
 func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	t := &Target{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain}
+	t.events.ignore = o.Cell.Provider == Kind // before anything writes to it
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Stop())
@@ -167,7 +168,6 @@ func (t *Target) options(o Options) (lo local.Options, err error) {
 	lo = o.LocalOptions(0)
 	if !o.NoAudit {
 		lo.AuditSink = t.events
-		t.events.ignore = o.Cell.Provider == Kind
 		if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
 			return lo, err
 		}

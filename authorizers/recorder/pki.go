@@ -1,20 +1,17 @@
 package recorder
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"slices"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	certs "github.com/authzconf/authzconf/authorizers/pki"
 )
 
 // lifetime is longer than any run. Certificates die with their recorder, so
@@ -34,26 +31,26 @@ type pki struct {
 // newPKI makes a PKI whose serving certificate is valid for the loopback
 // addresses and for hosts, which may be names or IP addresses.
 func newPKI(hosts []string) (*pki, error) {
-	ca, caKey, err := sign(template("authzconf-recorder-ca"), nil, nil)
+	ca, caKey, err := certs.Sign(template("authzconf-recorder-ca"), nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	serving := template("authzconf-recorder")
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	addHosts(serving, append([]string{"127.0.0.1", "::1", "localhost"}, hosts...))
-	cert, key, err := sign(serving, ca, caKey)
+	cert, key, err := certs.Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	client := template("authzconf-recorder-client")
 	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	clientCert, clientKey, err := sign(client, ca, caKey)
+	clientCert, clientKey, err := certs.Sign(client, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &pki{
-		ca:         encode(ca),
-		clientCert: encode(clientCert),
+		ca:         certs.Encode(ca),
+		clientCert: certs.Encode(clientCert),
 		authority:  x509.NewCertPool(),
 		serving:    tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert},
 	}
@@ -97,35 +94,4 @@ func addHosts(c *x509.Certificate, hosts []string) {
 			c.DNSNames = append(c.DNSNames, h)
 		}
 	}
-}
-
-// sign makes a key and a certificate for it, signed by parent, or an authority
-// signed by itself if there is no parent.
-func sign(c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("recorder: making a key: %w", err)
-	}
-	if parent == nil {
-		c.IsCA = true
-		c.KeyUsage |= x509.KeyUsageCertSign
-		parent, parentKey = c, key
-	}
-	if c.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
-		return nil, nil, fmt.Errorf("recorder: making a serial number: %w", err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), parentKey)
-	if err != nil {
-		return nil, nil, fmt.Errorf("recorder: signing the certificate of %s: %w", c.Subject.CommonName, err)
-	}
-	signed, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("recorder: reading the certificate of %s: %w", c.Subject.CommonName, err)
-	}
-	return signed, key, nil
-}
-
-// encode is a certificate in PEM.
-func encode(c *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }

@@ -1,19 +1,16 @@
 package reference
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	certs "github.com/authzconf/authzconf/authorizers/pki"
 )
 
 // PKI is an authority with one certificate for each side. The authority's key is
@@ -29,20 +26,20 @@ type PKI struct {
 // ones.
 func NewPKI(servingEnd, clientEnd time.Time) (*PKI, error) {
 	end := time.Now().Add(24 * time.Hour)
-	ca, caKey, err := sign("authzconf-reference-ca", end, nil, nil)
+	ca, caKey, err := certs.Sign(certificate("authzconf-reference-ca", end), nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	serving, servingKey, err := sign("authzconf-reference", servingEnd, ca, caKey)
+	serving, servingKey, err := certs.Sign(endpoint("authzconf-reference", servingEnd), ca, caKey)
 	if err != nil {
 		return nil, err
 	}
-	client, clientKey, err := sign("authzconf-certify", clientEnd, ca, caKey)
+	client, clientKey, err := certs.Sign(endpoint("authzconf-certify", clientEnd), ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &PKI{
-		ca: encode(ca), clientCert: encode(client), pool: x509.NewCertPool(),
+		ca: certs.Encode(ca), clientCert: certs.Encode(client), pool: x509.NewCertPool(),
 		serving: tls.Certificate{Certificate: [][]byte{serving.Raw}, PrivateKey: servingKey, Leaf: serving},
 	}
 	p.pool.AddCert(ca)
@@ -60,35 +57,19 @@ func (p *PKI) serverConfig() *tls.Config {
 	}
 }
 
-// sign makes a key and a certificate, signed by itself if there is no parent.
-func sign(name string, end time.Time, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reference: making a key: %w", err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, nil, fmt.Errorf("reference: making a serial number: %w", err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+// certificate is the form of one of this PKI.
+func certificate(name string, end time.Time) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:   pkix.Name{CommonName: name},
 		NotBefore: end.Add(-48 * time.Hour), NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
 	}
-	if parent == nil {
-		c.IsCA, c.KeyUsage, c.ExtKeyUsage = true, c.KeyUsage|x509.KeyUsageCertSign, nil
-		parent, parentKey = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), parentKey)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reference: signing the certificate of %s: %w", name, err)
-	}
-	signed, err := x509.ParseCertificate(der)
-	return signed, key, err
 }
 
-func encode(c *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+// endpoint is that of a server or a client.
+func endpoint(name string, end time.Time) *x509.Certificate {
+	c := certificate(name, end)
+	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	c.IPAddresses, c.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, []string{"localhost"}
+	return c
 }

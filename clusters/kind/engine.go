@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -21,15 +22,15 @@ const minFreeBytes = 3 << 30
 
 // docker runs a command of docker's client, and returns the text that it prints.
 func docker(ctx context.Context, args ...string) (string, error) {
-	out, err := dockerBytes(ctx, args...)
+	out, err := dockerBytes(ctx, nil, args...)
 	return strings.TrimSpace(string(out)), err
 }
 
-// dockerBytes is docker for what is no text.
-func dockerBytes(ctx context.Context, args ...string) ([]byte, error) {
+// dockerBytes is docker for what is no text, with input if there is any.
+func dockerBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, error) {
 	var out, problems bytes.Buffer
 	c := exec.CommandContext(ctx, "docker", args...)
-	c.Stdout, c.Stderr = &out, &problems
+	c.Stdin, c.Stdout, c.Stderr = input, &out, &problems
 	if err := c.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,20 +28,15 @@ func (c *Cluster) Nodes() []string {
 
 // execNode runs a command on a node, with input if there is any.
 func execNode(ctx context.Context, node string, input io.Reader, args ...string) ([]byte, error) {
-	var out, problems bytes.Buffer
-	full := append([]string{"exec", "--privileged", "--interactive", node}, args...)
-	if input == nil {
-		full = slices.Delete(full, 2, 3)
+	command := []string{"exec", "--privileged"}
+	if input != nil {
+		command = append(command, "--interactive")
 	}
-	command := exec.CommandContext(ctx, "docker", full...)
-	command.Stdin, command.Stdout, command.Stderr = input, &out, &problems
-	if err := command.Run(); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("%s on %s: %w: %s", args[0], node, err, strings.TrimSpace(problems.String()))
+	out, err := dockerBytes(ctx, input, append(append(command, node), args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", args[0], node, err)
 	}
-	return out.Bytes(), nil
+	return out, nil
 }
 
 // readNode reads a file of the control-plane node.

@@ -181,7 +181,7 @@ func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error)
 	// A node image holds the images of its version in the store of containerd,
 	// which has to run to get one out.
 	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
-	archive, err := dockerBytes(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
+	archive, err := dockerBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
 	if err != nil {
 		return "", fmt.Errorf("taking %s out of %s: %w", name, o.Image, err)
 	}

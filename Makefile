@@ -71,6 +71,10 @@ bench: ## run the benchmarks
 bench-loadgen: ## measure the load generator beside fortio, vegeta and h2load (BENCHFLAGS="-repeats 2" for a quick look)
 	ci/bench-loadgen $(BENCHFLAGS)
 
+.PHONY: load-results
+load-results: build ## measure what docs/results reports, about an hour (PARTS="agents delays rollout latency")
+	ci/load-results $(PARTS)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME
 	@set -e; grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

@@ -78,7 +78,7 @@ it.`,
 	fl.Int64Var(&f.seed, "seed", 0, "seed of the schedule and the order of blocks (default: random, printed)")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
-	c.AddCommand(newLoadShard(), newLoadCompare(), newLoadVerify())
+	c.AddCommand(newLoadShard(), newLoadCompare(), newLoadVerify(), newLoadCost())
 	return c
 }
 

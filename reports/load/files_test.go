@@ -312,26 +312,6 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// Runs with one number of agents each make a curve together.
-func TestCostOfSeveralRuns(t *testing.T) {
-	var results []*Result
-	for _, agents := range []int{10, 100, 1000} {
-		s := simulation{seed: 3, pairs: 2, requests: 400, noise: 0.02, agents: []int{agents}}
-		result := Judge(s.run(), Thresholds{})
-		results = append(results, &result)
-	}
-	page, err := CostHTML(results...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(page), "<svg"); n != 2 || !strings.Contains(string(page), "associated-node on gate-on") || strings.Contains(string(page), "ZgotmplZ") {
-		t.Errorf("%d plots", n)
-	}
-	if _, err := CostHTML(results[0]); err == nil || !strings.Contains(err.Error(), "several numbers of agents") {
-		t.Errorf("one number of agents makes a curve: %v", err)
-	}
-}
-
 // Whatever names are in a run, they are text on the page and in the summary.
 func TestEscapes(t *testing.T) {
 	const evil = `"><script>alert('x')</script><img src=x onerror=y>|*a*`

@@ -3,7 +3,6 @@ package load
 import (
 	"bytes"
 	_ "embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"strings"
@@ -64,23 +63,6 @@ func HTML(r *run.Run, result *Result) ([]byte, error) {
 	err = pageTemplates.Execute(&b, page{Run: r, Result: result, CostNames: names, Plots: map[string]template.HTML{
 		"reviews": template.HTML(drawn.Reviews), "latencies": template.HTML(drawn.Latencies), "timeline": template.HTML(drawn.Timeline),
 		"costReviews": template.HTML(drawn.CostReviews), "costCPU": template.HTML(drawn.CostCPU),
-	}})
-	return b.Bytes(), err
-}
-
-// CostHTML is a page of its own with the cost against the number of agents, of
-// several runs together. An error says that there is no arm with several numbers.
-func CostHTML(results ...*Result) ([]byte, error) {
-	reviews, cpu, names, err := CostPlots(results...)
-	if err != nil {
-		return nil, err
-	}
-	if len(names) == 0 {
-		return nil, errors.New("no arm ran with several numbers of agents")
-	}
-	var b bytes.Buffer
-	err = pageTemplates.ExecuteTemplate(&b, "cost", page{CostNames: names, Plots: map[string]template.HTML{
-		"costReviews": template.HTML(reviews), "costCPU": template.HTML(cpu),
 	}})
 	return b.Bytes(), err
 }

@@ -7,19 +7,6 @@ import (
 	"time"
 )
 
-func TestCPUOf(t *testing.T) {
-	for line, want := range map[string]time.Duration{
-		"12 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20": 3 * time.Second,
-		"12 (a) S 1": 0,
-		"12 (a) S 1 2 3 4 5 6 7 8 9 10 x 50 0 0 20": 0,
-		"": 0,
-	} {
-		if got := cpuOf(line); got != want {
-			t.Errorf("%q: %s, want %s", line, got, want)
-		}
-	}
-}
-
 func TestSelf(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")

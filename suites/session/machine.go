@@ -1,17 +1,13 @@
 package session
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/authzconf/authzconf/suites/target"
 )
@@ -48,24 +44,15 @@ func Fitting(provider string) int {
 // availableMemory is what the kernel thinks new processes can have without
 // swapping, in bytes; 0 where it does not say.
 func availableMemory() int64 {
-	data, err := os.ReadFile("/proc/meminfo")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0
 	}
-	return kilobytes(data, "MemAvailable:")
-}
-
-// kilobytes reads a line such as "Pss:  1234 kB", and returns bytes.
-func kilobytes(data []byte, name string) int64 {
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		var n int64
-		if rest, ok := strings.CutPrefix(lines.Text(), name); ok {
-			if _, err := fmt.Sscan(rest, &n); err == nil {
-				return n << 10
-			}
-		}
+	memory, err := proc.Meminfo()
+	if err != nil || memory.MemAvailableBytes == nil {
+		return 0
 	}
-	return 0
+	return int64(*memory.MemAvailableBytes)
 }
 
 // memoryEvery is the pause between two looks. Each costs about a millisecond per
@@ -98,30 +85,20 @@ func lessMemory() func() int64 {
 
 // heldMemory is what this process and its children hold now. Pages that several
 // share, such as those of one program, count once in all (proc(5), Pss).
-func heldMemory() int64 {
-	own := strconv.Itoa(os.Getpid())
-	sum := proportional(own)
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return sum
-	}
-	for _, f := range stats {
-		raw, err := os.ReadFile(f)
-		if err != nil {
-			continue // it ended meanwhile
-		}
-		_, rest, _ := strings.Cut(string(raw), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == own { // state, parent, …
-			sum += proportional(filepath.Base(filepath.Dir(f)))
-		}
-	}
-	return sum
-}
-
-func proportional(pid string) int64 {
-	data, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
+func heldMemory() (sum int64) {
+	processes, err := procfs.AllProcs()
 	if err != nil {
 		return 0
 	}
-	return kilobytes(data, "Pss:")
+	own := os.Getpid()
+	for _, p := range processes {
+		stat, err := p.Stat()
+		if err != nil || p.PID != own && stat.PPID != own {
+			continue // not ours, or it ended meanwhile
+		}
+		if pages, err := p.ProcSMapsRollup(); err == nil {
+			sum += int64(pages.Pss)
+		}
+	}
+	return sum
 }

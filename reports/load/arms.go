@@ -81,6 +81,12 @@ func measureArm(g armBlocks) Arm {
 		a.ServerRSS = max(a.ServerRSS, b.ServerRSS)
 		a.GeneratorRSS = max(a.GeneratorRSS, b.GeneratorRSS)
 		reviews += reviewsOf(b)
+		for name, n := range b.FlowControl {
+			if a.FlowControl == nil {
+				a.FlowControl = map[string]float64{}
+			}
+			a.FlowControl[name] += n
+		}
 	}
 	a.P50, a.P99 = quantileBound(&latency, 0.5), quantileBound(&latency, 0.99)
 	a.P999, a.Max = milliseconds(latency.Quantile(0.999)), milliseconds(latency.Max())
@@ -150,7 +156,7 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 	var rates []float64
 	var sent int64
 	r := ReviewRate{}
-	modes := map[string]int64{}
+	checks := map[CheckRate]int64{}
 	for i, b := range blocks {
 		if i == 0 {
 			r.Predicted = b.Predicted
@@ -163,7 +169,7 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 		sent += b.Sent
 		rates = append(rates, float64(reviewsOf(b))/float64(b.Sent))
 		for _, c := range b.Reviews {
-			modes[c.Mode+"/"+c.Verb] += c.Count
+			checks[CheckRate{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}] += c.Count
 		}
 	}
 	if len(rates) == 0 {
@@ -171,10 +177,7 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 		return r
 	}
 	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
-	r.ByMode = map[string]float64{}
-	for mode, n := range modes {
-		r.ByMode[mode] = float64(n) / float64(sent)
-	}
+	r.Checks = checkRates(checks, sent)
 	if r.Predicted == nil {
 		r.Verdict = "not predicted"
 		return r
@@ -191,6 +194,18 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 		r.Verdict = asPredicted
 	}
 	return r
+}
+
+// checkRates are in the order of mode, verb and decision.
+func checkRates(counts map[CheckRate]int64, sent int64) (rates []CheckRate) {
+	for c, n := range counts {
+		c.PerRequest = float64(n) / float64(sent)
+		rates = append(rates, c)
+	}
+	slices.SortFunc(rates, func(x, y CheckRate) int {
+		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
+	})
+	return rates
 }
 
 // Verdicts on reviews per request.

@@ -89,12 +89,34 @@ func (c *Cost) Markdown(plots ...string) []byte {
 	c.table(b, "Latency", "p50 / p99 in ms, from the intended send, all blocks together. Arms ran one after the other: the comparisons below are what tells them apart.",
 		func(a Arm) string { return fmt.Sprintf("%.2f / %.1f", a.P50.Milliseconds, a.P99.Milliseconds) })
 	c.table(b, "CPU time of the API server per request", "In ms.", func(a Arm) string { return fmt.Sprintf("%.2f", a.ServerCPU) })
+	c.table(b, "Memory of the API server", "Most at a block's end, in MiB. Blocks of all arms run in the same process.", func(a Arm) string { return fmt.Sprint(a.ServerRSS >> 20) })
+	c.table(b, "Priority and fairness", "Mean time in the API server's queues in ms per request dispatched, and requests rejected.", func(a Arm) string {
+		waited, dispatched, rejected := flowControlOf(a)
+		return fmt.Sprintf("%.2f, %g", 1000*waited/max(dispatched, 1), rejected)
+	})
 	c.table(b, "Requests", "Answered per second, and errors of all answers.", func(a Arm) string {
 		return fmt.Sprintf("%.1f/s, %d of %d", a.Rate, a.Errors, a.Done)
 	})
 	c.comparisons(b)
 	c.soundness(b)
 	return []byte(b.String())
+}
+
+// flowControlOf sums over priority levels: seconds waited, requests dispatched and
+// rejected.
+func flowControlOf(a Arm) (waited, dispatched, rejected float64) {
+	for name, n := range a.FlowControl {
+		switch {
+		case strings.Contains(name, " exempt"): // what measures, not what is measured
+		case strings.HasPrefix(name, "waited "):
+			waited += n
+		case strings.HasPrefix(name, "dispatched "):
+			dispatched += n
+		case strings.HasPrefix(name, "rejected "):
+			rejected += n
+		}
+	}
+	return waited, dispatched, rejected
 }
 
 func (c *Cost) circumstances(b *strings.Builder) {

@@ -62,6 +62,12 @@ func markdownArms(b *strings.Builder, result *Result) {
 		fmt.Fprintf(b, "| %s | %d | %.1f | %d of %d | %s | %s | %s | %s | %.2f ms |\n", md(a.Name), a.Agents, a.Rate, a.Errors, a.Done,
 			md(strings.TrimSuffix(reviewsText(a.Reviews), " reviews per request")), md(predictedText(a.Reviews)), md(boundText(a.P50)), md(boundText(a.P99)), a.ServerCPU)
 	}
+	b.WriteString("\n### Reviews per request by mode, verb and decision\n\n| arm | mode | verb | decision | per request |\n|---|---|---|---|--:|\n")
+	for _, a := range result.Arms {
+		for _, c := range a.Reviews.Checks {
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %.3f |\n", md(a.Name), md(c.Mode), md(c.Verb), md(c.Decision), c.PerRequest)
+		}
+	}
 	b.WriteString("\n")
 }
 

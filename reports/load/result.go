@@ -250,6 +250,10 @@ type Arm struct {
 	// ServerRSS and GeneratorRSS are the most resident bytes at a block's end.
 	ServerRSS    int64 `json:"serverRSSBytes"`
 	GeneratorRSS int64 `json:"generatorRSSBytes"`
+	// FlowControl is what priority and fairness did in all blocks, by what it is and
+	// the priority level: requests dispatched and rejected, seconds waited by all
+	// requests together.
+	FlowControl map[string]float64 `json:"flowControl,omitempty"`
 	// WebhookP99 is the p99 in ms of the webhook's own latency.
 	WebhookP99 float64 `json:"webhookP99Milliseconds"`
 }
@@ -270,14 +274,23 @@ type ReviewRate struct {
 	// has none.
 	PerRequest statistics.Interval `json:"perRequest"`
 	Bounded    bool                `json:"bounded"`
-	// ByMode are the means by mode and verb, as "mode/verb".
-	ByMode map[string]float64 `json:"byMode,omitempty"`
+	// Checks are the means by mode, verb and decision.
+	Checks []CheckRate `json:"checks,omitempty"`
 	// Predicted are the oracle's bounds: a mean must lie between them where nothing
 	// fails. Nil if there is no prediction, or blocks have several.
 	Predicted *run.Prediction `json:"predicted,omitempty"`
 	// Verdict is "as predicted", "more than predicted", "less than predicted", or
 	// why it is not judged.
 	Verdict string `json:"verdict"`
+}
+
+// CheckRate is how many reviews of one kind a request costs in the mean.
+type CheckRate struct {
+	// Mode is that of run.ReviewCount: request for the check of the request itself.
+	Mode       string  `json:"mode"`
+	Verb       string  `json:"verb"`
+	Decision   string  `json:"decision"`
+	PerRequest float64 `json:"perRequest"`
 }
 
 // Comparison is one comparison of the profile: side B against side A.

@@ -84,7 +84,7 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("%s is %q (expected a duration such as 2s)", intervalVariable, text)
 		}
 	}
-	attempts, err := plan(own, strings.Split(os.Getenv(othersVariable), ","))
+	requests, err := plan(own, strings.Split(os.Getenv(othersVariable), ","))
 	if err != nil {
 		return err
 	}
@@ -92,8 +92,8 @@ func run(ctx context.Context) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		for _, a := range attempts {
-			line := a.try(ctx)
+		for _, r := range requests {
+			line := r.try(ctx)
 			if ctx.Err() != nil {
 				return nil
 			}

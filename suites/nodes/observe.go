@@ -15,22 +15,12 @@ import (
 	apiwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/agents/attempt"
 )
 
 // controlPlaneLabel is on nodes that run the control plane.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
-
-// Line is what an agent writes of one attempt (agents/node).
-type Line struct {
-	Time     time.Time `json:"time"`
-	Node     string    `json:"node"`
-	As       string    `json:"as"`
-	Verb     string    `json:"verb"`
-	Resource string    `json:"resource"`
-	Target   string    `json:"target"`
-	Code     int       `json:"code"`
-	Message  string    `json:"message,omitempty"`
-}
 
 // nodeNames are the nodes that kubelets speak for, workers first.
 func (a *Agents) nodeNames(ctx context.Context) ([]string, error) {
@@ -59,7 +49,7 @@ func (a *Agents) nodeNames(ctx context.Context) ([]string, error) {
 }
 
 // Lines are what the agent on a node has written so far.
-func (a *Agents) Lines(ctx context.Context, node string) ([]Line, error) {
+func (a *Agents) Lines(ctx context.Context, node string) ([]attempt.Line, error) {
 	pod, err := a.pod(ctx, node)
 	if err != nil {
 		return nil, err
@@ -72,13 +62,13 @@ func (a *Agents) Lines(ctx context.Context, node string) ([]Line, error) {
 }
 
 // parse reads lines; a last one that is not whole yet is left out.
-func parse(raw []byte) ([]Line, error) {
-	var all []Line
+func parse(raw []byte) ([]attempt.Line, error) {
+	var all []attempt.Line
 	for text := range bytes.Lines(raw) {
 		if !bytes.HasSuffix(text, []byte("\n")) {
 			break
 		}
-		var l Line
+		var l attempt.Line
 		if err := json.Unmarshal(text, &l); err != nil {
 			return nil, fmt.Errorf("an agent wrote %.100q: %w", text, err)
 		}
@@ -89,14 +79,14 @@ func parse(raw []byte) ([]Line, error) {
 
 // rounds waits until the agent on a node has tried everything after a time, and
 // returns what it wrote since.
-func (a *Agents) rounds(ctx context.Context, node string, after time.Time) (since []Line, err error) {
+func (a *Agents) rounds(ctx context.Context, node string, after time.Time) (since []attempt.Line, err error) {
 	want := 2 * len(a.Nodes)
 	err = apiwait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
 		lines, err := a.Lines(ctx, node)
 		if err != nil {
 			return false, err
 		}
-		since = slices.DeleteFunc(lines, func(l Line) bool { return l.Time.Before(after) })
+		since = slices.DeleteFunc(lines, func(l attempt.Line) bool { return l.Time.Before(after) })
 		return len(since) >= want, nil
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
 
+	"github.com/authzconf/authzconf/agents/attempt"
 	"github.com/authzconf/authzconf/suites/agent"
 )
 
@@ -65,7 +66,7 @@ func Run(ctx context.Context, c Cluster, suffix string) (out Outcome, err error)
 
 // atWork judges one round and more of every agent.
 func (a *Agents) atWork(ctx context.Context, out *Outcome) error {
-	var all []Line
+	var all []attempt.Line
 	for _, node := range a.Nodes {
 		lines, err := a.rounds(ctx, node, time.Time{})
 		if err != nil {

@@ -42,7 +42,7 @@ func TestAttempts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, a := range attemptsAs(client, "own", node) {
+		for _, a := range requestsAs(client, "own", node) {
 			line := a.try(context.Background())
 			codes = append(codes, line.Code)
 			if err := json.NewEncoder(&text).Encode(line); err != nil {

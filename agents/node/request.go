@@ -11,45 +11,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/agents/attempt"
 )
 
 // attemptTimeout ends a request that is not answered.
 const attemptTimeout = 10 * time.Second
 
-// Line is what the agent writes of one attempt.
-type Line struct {
-	Time time.Time `json:"time"`
-	// Node is where the agent runs, As the user that it wants to be.
-	Node string `json:"node"`
-	As   string `json:"as"`
-	// Verb, Resource and Target are the request: pods of the node Target, or the
-	// node itself.
-	Verb     string `json:"verb"`
-	Resource string `json:"resource"`
-	Target   string `json:"target"`
-	// Code is the HTTP status, 0 if there was no answer.
-	Code int `json:"code"`
-	// Message is the text of a refusal or error.
-	Message string `json:"message,omitempty"`
-}
-
-// attempt is one request that is made again and again.
-type attempt struct {
-	line Line
+// request is one that is made again and again.
+type request struct {
+	line attempt.Line
 	send func(ctx context.Context) error
 }
 
 // plan is what one round consists of: as the own node its pods and the node
 // itself, and the same as each of the others. The own one may be among them, so
 // that all pods of a DaemonSet can have the same list.
-func plan(own string, others []string) ([]attempt, error) {
-	var all []attempt
+func plan(own string, others []string) ([]request, error) {
+	var all []request
 	for _, node := range distinct(own, others) {
 		client, err := clientAs(node)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, attemptsAs(client, own, node)...)
+		all = append(all, requestsAs(client, own, node)...)
 	}
 	return all, nil
 }
@@ -77,12 +62,12 @@ func clientAs(node string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-func attemptsAs(client kubernetes.Interface, own, node string) []attempt {
-	line := Line{Node: own, As: "system:node:" + node, Target: node}
+func requestsAs(client kubernetes.Interface, own, node string) []request {
+	line := attempt.Line{Node: own, As: "system:node:" + node, Target: node}
 	list, get := line, line
 	list.Verb, list.Resource = "list", "pods"
 	get.Verb, get.Resource = "get", "nodes"
-	return []attempt{
+	return []request{
 		{list, func(ctx context.Context) error {
 			_, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 			return err
@@ -95,9 +80,9 @@ func attemptsAs(client kubernetes.Interface, own, node string) []attempt {
 }
 
 // try makes the request and says what became of it.
-func (a attempt) try(ctx context.Context) Line {
-	line := a.line
-	err := a.send(ctx)
+func (r request) try(ctx context.Context) attempt.Line {
+	line := r.line
+	err := r.send(ctx)
 	line.Time = time.Now().UTC()
 	line.Code, line.Message = outcome(err)
 	return line

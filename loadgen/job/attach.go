@@ -39,7 +39,7 @@ func (j *Job) Launch(_ context.Context, i, _ int) (*shard.Link, error) {
 	ended := make(chan error, 1)
 	go func() {
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: said})
-		_ = in.CloseWithError(io.ErrClosedPipe) // who still writes is not kept waiting
+		_ = orders.Close() // who still writes is not kept waiting
 		_ = out.Close()
 		ended <- err
 	}()
@@ -49,7 +49,7 @@ func (j *Job) Launch(_ context.Context, i, _ int) (*shard.Link, error) {
 		Wait: func() error {
 			err := <-ended
 			cancel()
-			if closed.asked() && (err == nil || errors.Is(err, io.ErrClosedPipe)) {
+			if closed.asked() && err == nil {
 				return nil
 			}
 			why := j.fate(i, pod)

@@ -95,10 +95,14 @@ type runner struct {
 
 // Execute runs a profile. An error means that nothing could be measured; what
 // goes wrong later is in Run.Problems. Nothing is left running.
-func Execute(ctx context.Context, o Options) (_ *run.Run, err error) {
+func Execute(ctx context.Context, o Options) (*run.Run, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	return newRunner(o).execute(ctx)
+}
+
+func newRunner(o Options) *runner {
 	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed)}
 	if r.Provider == "" {
 		r.Provider = target.Local
@@ -111,6 +115,10 @@ func Execute(ctx context.Context, o Options) (_ *run.Run, err error) {
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
 		Machine: process.Machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
+	return r
+}
+
+func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 	defer func() {
 		if stopErr := r.stop(); stopErr != nil && err == nil {
 			r.problem(-1, "stopping: %v", stopErr)

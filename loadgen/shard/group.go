@@ -19,6 +19,8 @@ type Group struct {
 	members  []*member
 	// length is how long a block may take, its last answers included.
 	length time.Duration
+	// patience is how long after that a shard may take to hand over its block.
+	patience time.Duration
 }
 
 // member is one shard.
@@ -40,8 +42,8 @@ type member struct {
 const (
 	// openPatience is how long shards may take to open their connections.
 	openPatience = 5 * time.Minute
-	// blockPatience is how long after its last possible answer a shard may take to
-	// hand over a block. One that is stopped, or cut off, never does.
+	// blockPatience is a Group's: a shard that is stopped, or cut off, never hands
+	// over anything.
 	blockPatience = 30 * time.Second
 	// closePatience is how long a shard may take to end by itself.
 	closePatience = 10 * time.Second
@@ -51,7 +53,7 @@ const (
 // connections. When ctx ends nothing happens to them: Block and Close end what
 // runs, in order.
 func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err error) {
-	g := &Group{launcher: launcher}
+	g := &Group{launcher: launcher, patience: blockPatience}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
@@ -153,8 +155,7 @@ func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 		}
 	})
 	defer stop()
-	patience := time.Until(o.Start) + g.length + blockPatience
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(time.Until(o.Start) + g.length + g.patience)
 	defer timer.Stop()
 	var whole *run.Block
 	var errs []error
@@ -173,7 +174,7 @@ func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 			}
 		case <-timer.C:
 			timer.Reset(0) // the others have had the same time
-			errs = append(errs, fmt.Errorf("%s %w: it has not handed over its block %s after the last answer was due", m.name, errLost, blockPatience))
+			errs = append(errs, fmt.Errorf("%s %w: it has not handed over its block %s after the last answer was due", m.name, errLost, g.patience))
 		}
 	}
 	return whole, errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -19,6 +20,8 @@ type Link struct {
 	// end, and says why, if it did not end by itself.
 	Kill func()
 	Wait func() error
+
+	process *os.Process // of this machine; nil elsewhere
 }
 
 // Launcher starts shards.
@@ -55,7 +58,7 @@ func (p Processes) Launch(_ context.Context, i, count int) (*Link, error) {
 		return nil, fmt.Errorf("starting shard %d of %d: %w", i, count, err)
 	}
 	return &Link{
-		In: in, Out: out,
+		In: in, Out: out, process: cmd.Process,
 		Kill: func() { _ = cmd.Process.Kill() },
 		Wait: func() error {
 			if err := cmd.Wait(); err != nil {

@@ -104,8 +104,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // serve runs one block.
-func (w *Worker) serve(ctx context.Context, o Order, stop <-chan struct{}, lines *lineWriter) reply {
-	ctx, cancel := context.WithCancel(ctx)
+func (w *Worker) serve(life context.Context, o Order, stop <-chan struct{}, lines *lineWriter) reply {
+	ctx, cancel := context.WithCancel(life)
 	defer cancel()
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -128,6 +128,10 @@ func (w *Worker) serve(ctx context.Context, o Order, stop <-chan struct{}, lines
 	watching.Wait()
 	if err != nil {
 		return reply{Error: err.Error()}
+	}
+	if life.Err() != nil {
+		// Not by an order: what is here is not the block that was asked for.
+		return reply{Error: "it was told to end while the block ran"}
 	}
 	block.GeneratorRSS = process.RSS(os.Getpid())
 	return reply{Block: block}

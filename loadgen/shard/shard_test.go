@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,11 +25,13 @@ import (
 // TestMain is also the program of a shard.
 func TestMain(m *testing.M) {
 	if os.Getenv("AUTHZCONF_TEST_SHARD") != "" {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := Serve(ctx, os.Stdin, os.Stdout); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		os.Exit(0)
+		os.Exit(0) //nolint:gocritic // nobody hears the signal any more
 	}
 	os.Exit(m.Run())
 }
@@ -141,6 +145,41 @@ func TestLostShard(t *testing.T) {
 	if err := g.Close(); err == nil {
 		t.Error("a killed shard closes without an error")
 	}
+}
+
+// A shard that somebody else ends does not hand over what it has as a whole block.
+func TestToldToEnd(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(500*time.Millisecond, func() { _ = g.members[0].link.process.Signal(syscall.SIGTERM) })
+	b, err := g.Block(t.Context(), order())
+	if err == nil || err.Error() != "shard 0 of 2: it was told to end while the block ran" || b == nil {
+		t.Errorf("%v, %+v", err, b)
+	}
+	_ = g.Close()
+}
+
+// One that says nothing any more is lost, too.
+func TestSilentShard(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.patience, g.length = time.Second, time.Second
+	silent := g.members[1].link.process
+	time.AfterFunc(500*time.Millisecond, func() { _ = silent.Signal(syscall.SIGSTOP) })
+	begin := time.Now()
+	b, err := g.Block(t.Context(), order())
+	if err == nil || !strings.Contains(err.Error(), "shard 1 of 2 was lost: it has not handed over its block") || b == nil || b.Planned == 0 {
+		t.Errorf("%v, %+v", err, b)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	_ = silent.Kill() // what Close does after its patience
+	_ = g.Close()
 }
 
 // The clocks of processes of one machine are one clock.

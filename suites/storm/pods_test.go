@@ -72,9 +72,11 @@ func TestPods(t *testing.T) {
 	}
 	t.Logf("clocks %+v", out.Clocks)
 	lost := slices.ContainsFunc(out.Problems, func(p run.Problem) bool {
-		return p.Block == 3 && strings.Contains(p.Text, "shard 1 of 3 was lost") && strings.Contains(p.Text, "in its place")
+		t.Log(p.Text)
+		return p.Block == 3 && strings.Contains(p.Text, "shard 1 of 3") && (strings.Contains(p.Text, "its pod shards-") || strings.Contains(p.Text, "told to end"))
 	})
-	if b := out.Blocks[3]; !lost || b.Planned >= 20 || b.Planned == 0 {
+	// Of agents 0 to 19 the numbers 1, 4, … 19 were the shard's.
+	if b := out.Blocks[3]; !lost || b.Planned != 13 {
 		t.Errorf("a pod was deleted: planned %d, problems %v", b.Planned, out.Problems)
 	}
 }

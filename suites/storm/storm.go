@@ -191,7 +191,17 @@ func (r *runner) prepare(ctx context.Context) error {
 func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	begin := time.Now()
 	admin, _ := s.target.Credentials()
-	if s.population, err = population.Create(ctx, admin, r.Profile, nil); err != nil {
+	storage, err := s.target.Storage()
+	if err != nil {
+		return err
+	}
+	if storage == nil {
+		s.population, err = population.Create(ctx, admin, r.Profile, nil, nil)
+	} else {
+		defer func() { _ = storage.Close() }()
+		s.population, err = population.Create(ctx, admin, r.Profile, storage, nil)
+	}
+	if err != nil {
 		return fmt.Errorf("creating the agents: %w", err)
 	}
 	took := time.Since(begin).Seconds()

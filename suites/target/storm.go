@@ -45,6 +45,14 @@ func (t *Target) ServerPID() int {
 	return 0
 }
 
+// Storage is the etcd of a local control plane, and nil of any other cluster.
+func (t *Target) Storage() (*local.Storage, error) {
+	if c, ok := t.cluster.(*local.ControlPlane); ok {
+		return c.Storage()
+	}
+	return nil, nil //nolint:nilnil // there is none, which is no error
+}
+
 // Gone is closed when the cluster dies by itself; see clusters.Cluster.
 func (t *Target) Gone() <-chan struct{} { return t.cluster.Done() }
 

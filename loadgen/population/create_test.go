@@ -174,8 +174,10 @@ func same(t *testing.T, a, b inventory) {
 // brokenStorage is one that fails.
 type brokenStorage struct{ get, add error }
 
-func (b brokenStorage) Get(context.Context, string) ([]byte, error) { return []byte("no object"), b.get }
-func (b brokenStorage) Add(context.Context, []local.Pair) error     { return b.add }
+func (b brokenStorage) Get(context.Context, string) ([]byte, error) {
+	return []byte("no object"), b.get
+}
+func (b brokenStorage) Add(context.Context, []local.Pair) error { return b.add }
 
 func TestBrokenStorage(t *testing.T) {
 	c := copies{n: 3, create: func(context.Context, int) error { return nil }, key: func(i int) string { return fmt.Sprint("pods/", i) }}

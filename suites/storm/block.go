@@ -77,6 +77,9 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	} else {
 		r.clocks(context.Background(), s.generator, at)
 	}
+	for _, text := range unaccepted(b) {
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
+	}
 	if err := s.target.Err(); err != nil {
 		text := err.Error()
 		r.Said(text) // with the end of its log, which is not for the record
@@ -97,6 +100,18 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 		r.problem(at, "%v", err)
 	}
 	return lost == nil
+}
+
+// unaccepted says which credentials were not accepted in a block: no arm means to
+// be without, so that the block does not show what it is for.
+func unaccepted(b *run.Block) (list []string) {
+	if n := b.Answers["401"]; n > 0 {
+		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))
+	}
+	if n := b.Answers["tls"]; n > 0 {
+		list = append(list, fmt.Sprintf("%d requests failed in TLS: a certificate has expired, or was changed", n))
+	}
+	return list
 }
 
 // forget waits until a server has forgotten what it learned in the last block of

@@ -33,6 +33,12 @@ kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNET
 	$(AUTHZCONF) verify _output/kind && \
 	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./suites/target
 
+.PHONY: kind-load
+kind-load: ## a storm by pods of an Indexed Job on a cluster of kind; one of them is deleted
+	@ci/kind-node/install
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -v -run TestPods ./suites/storm
+
 .PHONY: verify
 verify: build ## recompute the verdicts of the report from its evidence
 	$(AUTHZCONF) verify $(REPORT_DIR)
@@ -78,7 +84,7 @@ load-results: build ## measure what docs/results reports, about an hour (PARTS="
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME
 	@set -e; grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
-		(set -x; go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"); \
+		(set -x; go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "$$(dirname "$$file")"); \
 	done
 
 # Both build their kube-apiserver in the cache: the first time minutes, at once from then on.

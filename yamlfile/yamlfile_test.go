@@ -38,6 +38,10 @@ func TestDecode(t *testing.T) {
 		{"empty", "", "f.yaml: must hold one YAML document"},
 		{"only space", "\n\n", "f.yaml: must hold one YAML document"},
 		{"as large as can be", "# " + strings.Repeat("x", sizeLimit-12) + "\ntitle: a\n", ""},
+		{"as many lines as can be", "title: a\n" + strings.Repeat("#\r\n", lineLimit-1), ""},
+		{"too many lines", "title: >" + strings.Repeat("\n", lineLimit+1), "f.yaml: more than 10000 lines"},
+		{"too many lines of another kind", "title: >" + strings.Repeat("\r", lineLimit+1), "f.yaml: more than 10000 lines"},
+		{"an unknown field over two lines", "!  0\n\n0:", `f.yaml:1:1: unknown field "0\n0"`},
 		{"too large", "# " + strings.Repeat("x", sizeLimit-11) + "\ntitle: a\n", "f.yaml: larger than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

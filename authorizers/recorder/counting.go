@@ -3,6 +3,8 @@ package recorder
 import (
 	"net/http"
 	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
 // Counting is for storms: what would fill the memory as a record is counted, and
@@ -14,6 +16,9 @@ type Counting struct {
 	// Answered is called when the answer is written; took is the time since the
 	// request was read.
 	Answered func(p Point, took time.Duration)
+	// Other, if given, says of a review that it is not of the storm. It is answered
+	// at once, and the other functions are not told.
+	Other func(p Point, spec authorizationv1.SubjectAccessReviewSpec) bool
 	// Delay is how long answers at Front take, to stand for an authorizer that is
 	// far away. Back answers at once: the chain as a whole has one delay.
 	Delay time.Duration
@@ -29,6 +34,13 @@ func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, 
 	begin := time.Now()
 	r.journal.pass()
 	m.reviews.Add(1)
+	if c.Other != nil {
+		if spec, err := decodeSpec(h.apiVersion, body); err == nil && c.Other(m.point, spec) {
+			w.Header()["Content-Type"] = contentType
+			_, _ = w.Write(answers[h.apiVersion])
+			return
+		}
+	}
 	c.Arrived(m.point, verbOf(h, body))
 	if c.Delay > 0 && m.point == Front {
 		timer := time.NewTimer(c.Delay)

@@ -18,11 +18,13 @@ import (
 	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/storm"
+	"github.com/authzconf/authzconf/suites/target"
 )
 
 // loadFlags are those of load.
 type loadFlags struct {
 	profile, kubernetes, reportDir string
+	provider, nodeImage, engine    string
 	arms                           []string
 	pairs, agents, shards          int
 	rate                           float64
@@ -55,13 +57,18 @@ like. 20 pairs or more are needed for a claim.
 
 Built-in profiles: ` + strings.Join(profiles.Names(), ", ") + `.
 
+The agents can be spread over shards: processes, or pods of an Indexed Job in the
+cluster that is under load (--provider kind --engine kubernetes). The schedule is the
+same for any number of either.
+
 A run is inconclusive, exit code 3, if the generator was late, the servers or a
-shard died, the authorizer and the API server counted differently, or Ctrl-C ended
-it.`,
+shard died, a shard's clock was off, the authorizer and the API server counted
+differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`,
 		Example: `  authzconf load --profile node-agent-steady --dry-run     # what would run, and how long
   authzconf load --profile daemonset-rollout --report-dir load
   authzconf load --profile node-agent-steady --arms legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
-  authzconf load --profile my-profile.yaml --shards 4      # agents in four processes`,
+  authzconf load --profile my-profile.yaml --shards 4      # agents in four processes
+  authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -73,7 +80,10 @@ it.`,
 	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
 	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
 	fl.DurationVar(&f.delay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
-	fl.IntVar(&f.shards, "shards", 1, "processes that the agents are spread over; the schedule is the same for any number")
+	fl.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
+	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind)")
+	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd) or kind (a cluster each)")
+	fl.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
 	fl.Int64Var(&f.seed, "seed", 0, "seed of the schedule and the order of blocks (default: random, printed)")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
@@ -127,6 +137,9 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if f.shards < 1 || f.shards > p.Agents || f.shards > 64 {
 		return o, fmt.Errorf("--shards %d: expected 1 to 64, and no more than the %d agents", f.shards, p.Agents)
 	}
+	if err := f.checkWhere(); err != nil {
+		return o, err
+	}
 	release, err := local.ParseRelease(f.kubernetes)
 	if err != nil {
 		return o, err
@@ -140,9 +153,25 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	}
 	return storm.Options{
 		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
+		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,
 		Shards: f.shards, Command: []string{self, "load", "shard"},
 		Tool: suiteVersion(), Called: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
 	}, nil
+}
+
+// checkWhere holds together what says where servers and shards are.
+func (f *loadFlags) checkWhere() error {
+	switch {
+	case f.provider != target.Local && f.provider != target.Kind:
+		return fmt.Errorf("--provider %q: expected %s or %s", f.provider, target.Local, target.Kind)
+	case f.engine != storm.Processes && f.engine != storm.Pods:
+		return fmt.Errorf("--engine %q: expected %s or %s", f.engine, storm.Processes, storm.Pods)
+	case f.engine == storm.Pods && f.provider != target.Kind:
+		return fmt.Errorf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it", storm.Pods, target.Kind)
+	case f.nodeImage != "" && f.provider != target.Kind:
+		return fmt.Errorf("--kind-node-image is for --provider %s", target.Kind)
+	}
+	return nil
 }
 
 // loadProfile reads a file if the name looks like one, or a built-in profile.

@@ -33,6 +33,10 @@ func TestLoadUsage(t *testing.T) {
 		{"--profile denied-flood --arms none", "error: --arms none: the profile denied-flood has denied"},
 		{"--profile denied-flood --shards 0", "error: --shards 0: expected 1 to 64"},
 		{"--profile node-agent-steady --agents 10", "error: profile node-agent-steady with the given flags: the arm associated-node-cold asks every 500ms"},
+		{"--profile denied-flood --engine cloud", `error: --engine "cloud": expected processes or kubernetes`},
+		{"--profile denied-flood --provider gke", `error: --provider "gke": expected local or kind`},
+		{"--profile denied-flood --engine kubernetes", "error: --engine kubernetes: a local control plane runs no pods"},
+		{"--profile denied-flood --kind-node-image x", "error: --kind-node-image is for --provider kind"},
 		{"--profile denied-flood --kubernetes 9.9", "error: "},
 	} {
 		var stdout, stderr bytes.Buffer

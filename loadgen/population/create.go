@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,29 +32,31 @@ const (
 	// atOnce is how many objects are created at the same time: enough to keep an
 	// API server busy that waits for its storage.
 	atOnce = 32
-	// tokenSeconds outlives a run.
-	tokenSeconds = 24 * 60 * 60
+	// tokenLife is how long tokens are good for at least.
+	tokenLife = 24 * time.Hour
 )
 
 // builder creates objects in parallel.
 type builder struct {
 	client   kubernetes.Interface
 	profile  *profile.Profile
+	storage  Storage // nil: everything goes through the API
 	done     atomic.Int64
 	total    int64
 	progress func(done, total int64)
 }
 
 // Create creates everything. The client's own limit of requests should be off.
-// progress, if given, is called from several goroutines.
-func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, progress func(done, total int64)) (*Population, error) {
+// With storage most objects are written there. progress, if given, is called from
+// several goroutines.
+func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage Storage, progress func(done, total int64)) (*Population, error) {
 	admin = rest.CopyConfig(admin)
 	admin.ContentType, admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{client: client, profile: p, progress: progress}
+	b := &builder{client: client, profile: p, storage: storage, progress: progress}
 	nodes := p.Agents + 1
 	b.total = int64(nodes + nodes*p.PodsPerNode)
 	arms := make([]profile.Arm, 0, len(p.Used()))
@@ -63,7 +66,7 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, progres
 			return nil, err
 		}
 		arms = append(arms, arm)
-		b.total += int64(p.Identities(arm) + 1)
+		b.total += 3 * int64(p.Identities(arm)+1)
 	}
 	if err := b.namespace(ctx, podSpace); err != nil {
 		return nil, err
@@ -74,19 +77,20 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, progres
 		}
 	}
 	// Nodes first: a token has the UID of its node only if that is there.
-	if err := b.each(ctx, nodes, b.node); err != nil {
+	if err := b.nodes(ctx, nodes); err != nil {
 		return nil, err
 	}
-	if err := b.each(ctx, nodes*p.PodsPerNode, func(ctx context.Context, i int) error {
-		return b.pod(ctx, podSpace, podName(i/p.PodsPerNode, i%p.PodsPerNode), i/p.PodsPerNode, "")
-	}); err != nil {
+	if err := b.pods(ctx, nodes); err != nil {
 		return nil, err
 	}
 	out := &Population{Tokens: map[string][][]string{}, settle: map[string]string{}}
 	for _, arm := range arms {
 		tokens := make([][]string, p.Identities(arm)+1)
+		if err := b.agents(ctx, arm, len(tokens)); err != nil {
+			return nil, err
+		}
 		if err := b.each(ctx, len(tokens), func(ctx context.Context, i int) (err error) {
-			tokens[i], err = b.agent(ctx, arm, i)
+			tokens[i], err = b.tokens(ctx, arm, i)
 			return err
 		}); err != nil {
 			return nil, err
@@ -97,8 +101,26 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, progres
 	return out, nil
 }
 
-// each calls f with 0 to n-1, several at a time, until one fails.
+// each calls f with 0 to n-1, several at a time, until one fails, and counts them.
 func (b *builder) each(ctx context.Context, n int, f func(context.Context, int) error) error {
+	return b.parallel(ctx, n, func(ctx context.Context, i int) error {
+		if err := f(ctx, i); err != nil {
+			return err
+		}
+		b.count(1)
+		return nil
+	})
+}
+
+// count counts what was created.
+func (b *builder) count(n int64) {
+	if done := b.done.Add(n); b.progress != nil {
+		b.progress(done, b.total)
+	}
+}
+
+// parallel calls f with 0 to n-1, several at a time, until one fails.
+func (b *builder) parallel(ctx context.Context, n int, f func(context.Context, int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
@@ -113,9 +135,6 @@ func (b *builder) each(ctx context.Context, n int, f func(context.Context, int) 
 				if err := f(ctx, i); err != nil {
 					cancel(err)
 					return
-				}
-				if done := b.done.Add(1); b.progress != nil {
-					b.progress(done, b.total)
 				}
 			}
 		})
@@ -141,43 +160,91 @@ func (b *builder) namespace(ctx context.Context, name string) error {
 	return made(err, "namespace %s", name)
 }
 
-func (b *builder) node(ctx context.Context, i int) error {
-	_, err := b.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: meta("", nodeName(i))}, metav1.CreateOptions{})
-	return made(err, "node %s", nodeName(i))
+// nodes creates all nodes. No kubelet has to know them: see docs/load.md.
+func (b *builder) nodes(ctx context.Context, n int) error {
+	return b.all(ctx, copies{
+		n: n,
+		create: func(ctx context.Context, i int) error {
+			_, err := b.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: meta("", nodeName(i))}, metav1.CreateOptions{})
+			return made(err, "node %s", nodeName(i))
+		},
+		key:   func(i int) string { return "minions/" + nodeName(i) },
+		alter: func(o object, i int) { o.SetName(nodeName(i)) },
+	})
 }
 
-// pod creates one that is on a node, which no kubelet has to know.
+// pods creates those that agents ask for.
+func (b *builder) pods(ctx context.Context, nodes int) error {
+	each := b.profile.PodsPerNode
+	name := func(i int) string { return podName(i/each, i%each) }
+	return b.all(ctx, copies{
+		n:      nodes * each,
+		create: func(ctx context.Context, i int) error { return b.pod(ctx, podSpace, name(i), i/each, "") },
+		key:    func(i int) string { return "pods/" + podSpace + "/" + name(i) },
+		alter: func(o object, i int) {
+			o.SetName(name(i))
+			o.(*corev1.Pod).Spec.NodeName = nodeName(i / each)
+		},
+	})
+}
+
+// pod creates one that is on a node, which no kubelet has to know. On a cluster
+// whose controllers find out that the node is not alive it stays all the same.
 func (b *builder) pod(ctx context.Context, namespace, name string, node int, account string) error {
+	noToken := false
 	_, err := b.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: meta(namespace, name),
 		Spec: corev1.PodSpec{
-			NodeName: nodeName(node), ServiceAccountName: account,
-			Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+			NodeName: nodeName(node), ServiceAccountName: account, AutomountServiceAccountToken: &noToken,
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
 		},
 	}, metav1.CreateOptions{})
 	return made(err, "pod %s/%s", namespace, name)
 }
 
-// agent creates one agent of an arm: its account, its pod, its tokens.
-func (b *builder) agent(ctx context.Context, arm profile.Arm, i int) ([]string, error) {
+// agents creates the accounts of an arm's agents, and their pods.
+func (b *builder) agents(ctx context.Context, arm profile.Arm, n int) error {
+	ns := space(arm)
+	if err := b.all(ctx, copies{
+		n: n,
+		create: func(ctx context.Context, i int) error {
+			_, err := b.client.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(ns, agentName(i))}, metav1.CreateOptions{})
+			return made(err, "service account %s/%s", ns, agentName(i))
+		},
+		key:   func(i int) string { return "serviceaccounts/" + ns + "/" + agentName(i) },
+		alter: func(o object, i int) { o.SetName(agentName(i)) },
+	}); err != nil {
+		return err
+	}
+	return b.all(ctx, copies{
+		n:      n,
+		create: func(ctx context.Context, i int) error { return b.pod(ctx, ns, agentName(i), i, agentName(i)) },
+		key:    func(i int) string { return "pods/" + ns + "/" + agentName(i) },
+		alter: func(o object, i int) {
+			o.SetName(agentName(i))
+			spec := &o.(*corev1.Pod).Spec
+			spec.NodeName, spec.ServiceAccountName, spec.DeprecatedServiceAccount = nodeName(i), agentName(i), agentName(i)
+		},
+	})
+}
+
+// tokens asks for those of an agent.
+func (b *builder) tokens(ctx context.Context, arm profile.Arm, i int) ([]string, error) {
 	ns, name := space(arm), agentName(i)
-	accounts := b.client.CoreV1().ServiceAccounts(ns)
-	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(ns, name)}, metav1.CreateOptions{})
-	if err := made(err, "service account %s/%s", ns, name); err != nil {
-		return nil, err
-	}
-	if err := b.pod(ctx, ns, name, i, name); err != nil {
-		return nil, err
-	}
 	var tokens []string
-	life := int64(tokenSeconds)
+	life := int64(max(tokenLife, 2*b.profile.Length()) / time.Second)
 	for range b.profile.TokensPerAgent {
-		answer, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		answer, err := b.client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: &life,
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name},
 		}}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("token of %s/%s: %w", ns, name, err)
+		}
+		// A server may give less than was asked for (--service-account-max-token-expiration).
+		if left := time.Until(answer.Status.ExpirationTimestamp.Time); left < b.profile.Length() {
+			return nil, fmt.Errorf("the API server gives tokens for %s, and the blocks of the profile take %s: the agents' would expire", left.Round(time.Second), b.profile.Length())
 		}
 		tokens = append(tokens, answer.Status.Token)
 	}

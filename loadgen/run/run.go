@@ -36,11 +36,17 @@ type Run struct {
 	Agents int `json:"agents"`
 	Pairs  int `json:"pairs"`
 	Shards int `json:"shards"`
+	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty
+	// is processes.
+	Engine string `json:"engine,omitempty"`
 	// Blocks are in the order in which they ran.
 	Blocks []Block `json:"blocks"`
 	// Problems made the run inconclusive while it ran: a server died, a shard was
 	// lost, recorder and metrics differ. Empty if nothing did.
 	Problems []Problem `json:"problems"`
+	// Clocks are those of shards, compared with the coordinator's: for each the
+	// measurement with the largest offset.
+	Clocks []Clock `json:"clocks,omitempty"`
 	// Interrupted says that the user ended the run early: what is here is partial.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
@@ -50,6 +56,14 @@ type Problem struct {
 	// Block is the index of the block, -1 for the run as a whole.
 	Block int    `json:"block"`
 	Text  string `json:"text"`
+}
+
+// Clock is how far the clock of a shard was ahead of the coordinator's, and half
+// of the round trip in which that was measured.
+type Clock struct {
+	Shard       string   `json:"shard"`
+	Offset      Duration `json:"offset"`
+	Uncertainty Duration `json:"uncertainty"`
 }
 
 // Machine is where everything ran.

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
@@ -18,41 +15,63 @@ import (
 
 // Group is several shards, each a process of its own.
 type Group struct {
-	members []*member
+	launcher Launcher
+	members  []*member
+	// length is how long a block may take, its last answers included.
+	length time.Duration
+	// patience is how long after that a shard may take to hand over its block.
+	patience time.Duration
 }
 
-// member is one process.
+// member is one shard.
 type member struct {
-	name    string
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	encoder *json.Encoder
-	replies chan reply // closed when the process is silent for good
-	said    strings.Builder
+	name     string
+	link     *Link
+	replies  chan reply   // closed when the shard is silent for good
+	readings chan reading // as replies
 
-	mu   sync.Mutex
-	live agent.Live
+	sending sync.Mutex // held while something is written to the link
+	encoder *json.Encoder
+
+	mu     sync.Mutex
+	live   agent.Live
+	ended  bool
+	reason error // why it ended
 }
 
-// openPatience is how long shards may take to open their connections.
-const openPatience = 5 * time.Minute
+const (
+	// openPatience is how long shards may take to open their connections.
+	openPatience = 5 * time.Minute
+	// blockPatience is a Group's: a shard that is stopped, or cut off, never hands
+	// over anything.
+	blockPatience = 30 * time.Second
+	// closePatience is how long a shard may take to end by itself.
+	closePatience = 10 * time.Second
+)
 
-// Start starts a shard for each of jobs by calling command, which has to call
-// Serve, and returns when all have opened their connections. When ctx ends
-// nothing happens to them: Block and Close end what runs, in order.
-func Start(ctx context.Context, command []string, jobs []Job) (_ *Group, err error) {
-	g := &Group{}
+// Start starts a shard for each of jobs, and returns when all have opened their
+// connections. When ctx ends nothing happens to them: Block and Close end what
+// runs, in order.
+func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err error) {
+	g := &Group{launcher: launcher, patience: blockPatience}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
 		}
 	}()
 	for _, job := range jobs {
-		m, err := startMember(command, job)
+		g.length = job.Profile.Block + job.Profile.Timeout
+		link, err := launcher.Launch(ctx, job.Index, job.Count)
 		if err != nil {
 			return nil, err
 		}
+		m := &member{
+			name: fmt.Sprintf("shard %d of %d", job.Index, job.Count), link: link,
+			replies: make(chan reply, 1), readings: make(chan reading, moreQuestions), encoder: json.NewEncoder(link.In),
+		}
 		g.members = append(g.members, m)
+		go m.read()
+		go func() { _ = m.send(job) }() // one that does not take it is not ready below
 	}
 	timer := time.NewTimer(openPatience)
 	defer timer.Stop()
@@ -74,53 +93,52 @@ func Start(ctx context.Context, command []string, jobs []Job) (_ *Group, err err
 	return g, nil
 }
 
-func startMember(command []string, job Job) (*member, error) {
-	m := &member{name: fmt.Sprintf("shard %d of %d", job.Index, job.Count), replies: make(chan reply, 1)}
-	// No context: it ends when its input does.
-	m.cmd = exec.CommandContext(context.Background(), command[0], command[1:]...)
-	// A group of its own, so that the Ctrl-C of a terminal reaches it through us.
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	m.cmd.Stderr = &m.said
-	m.cmd.WaitDelay = time.Second
-	in, err := m.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := m.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := m.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", m.name, err)
-	}
-	m.in, m.encoder = in, json.NewEncoder(in)
-	go m.read(out)
-	if err := m.encoder.Encode(job); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s %w: %w", m.name, errLost, err), m.close())
-	}
-	return m, nil
+func (m *member) send(v any) error {
+	m.sending.Lock()
+	defer m.sending.Unlock()
+	return m.encoder.Encode(v)
 }
 
-// read takes the replies until the process ends.
-func (m *member) read(out io.Reader) {
-	defer close(m.replies)
-	decoder := json.NewDecoder(out)
+// read takes the replies until the shard is silent, and waits for its end.
+func (m *member) read() {
+	decoder := json.NewDecoder(m.link.Out)
 	for {
 		var r reply
 		if decoder.Decode(&r) != nil {
-			return
+			break
 		}
-		if r.Live != nil {
+		switch {
+		case r.Live != nil:
 			m.mu.Lock()
 			m.live = *r.Live
 			m.mu.Unlock()
-			continue
+		case r.Clock != nil:
+			select {
+			case m.readings <- *r.Clock:
+			default: // nobody asked
+			}
+		default:
+			m.replies <- r
 		}
-		m.replies <- r
 	}
+	_, _ = io.Copy(io.Discard, m.link.Out)
+	err := m.link.Wait()
+	m.mu.Lock()
+	m.ended, m.reason = true, err
+	m.mu.Unlock()
+	close(m.replies)
+	close(m.readings)
 }
 
-func (m *member) lost() error { return fmt.Errorf("%s %w", m.name, errLost) }
+// lost says that a shard has gone, and why if that is known.
+func (m *member) lost() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reason != nil {
+		return fmt.Errorf("%s %w: %w", m.name, errLost, m.reason)
+	}
+	return fmt.Errorf("%s %w", m.name, errLost)
+}
 
 // Block implements Generator. If a shard is lost, the block has what the others
 // counted.
@@ -129,27 +147,34 @@ func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 		m.mu.Lock()
 		m.live = agent.Live{}
 		m.mu.Unlock()
-		_ = m.encoder.Encode(o) // one that is gone says nothing below
+		go func() { _ = m.send(o) }() // one that is gone says nothing below
 	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, m := range g.members {
-			_ = m.encoder.Encode(Order{Stop: true})
+			go func() { _ = m.send(Order{Stop: true}) }()
 		}
 	})
 	defer stop()
+	timer := time.NewTimer(time.Until(o.Start) + g.length + g.patience)
+	defer timer.Stop()
 	var whole *run.Block
 	var errs []error
 	for _, m := range g.members {
-		r, ok := <-m.replies
-		switch {
-		case !ok:
-			errs = append(errs, m.lost())
-		case r.Error != "":
-			errs = append(errs, fmt.Errorf("%s: %s", m.name, r.Error))
-		case whole == nil:
-			whole = r.Block
-		default:
-			whole.Merge(r.Block)
+		select {
+		case r, ok := <-m.replies:
+			switch {
+			case !ok:
+				errs = append(errs, m.lost())
+			case r.Error != "":
+				errs = append(errs, fmt.Errorf("%s: %s", m.name, r.Error))
+			case whole == nil:
+				whole = r.Block
+			default:
+				whole.Merge(r.Block)
+			}
+		case <-timer.C:
+			timer.Reset(0) // the others have had the same time
+			errs = append(errs, fmt.Errorf("%s %w: it has not handed over its block %s after the last answer was due", m.name, errLost, g.patience))
 		}
 	}
 	return whole, errors.Join(errs...)
@@ -170,24 +195,25 @@ func (g *Group) Live() (sum agent.Live) {
 
 // Close ends all shards and waits for them.
 func (g *Group) Close() error {
-	var errs []error
-	for _, m := range g.members {
-		errs = append(errs, m.close())
+	errs := make([]error, len(g.members))
+	var group sync.WaitGroup
+	for i, m := range g.members {
+		group.Go(func() { errs[i] = m.close() })
 	}
-	return errors.Join(errs...)
+	group.Wait()
+	return errors.Join(append(errs, g.launcher.Close())...)
 }
 
-// closePatience is how long a shard may take to end by itself.
-const closePatience = 10 * time.Second
-
 func (m *member) close() error {
-	_ = m.in.Close()
-	kill := time.AfterFunc(closePatience, func() { _ = m.cmd.Process.Kill() })
+	kill := time.AfterFunc(closePatience, m.link.Kill)
 	defer kill.Stop()
-	for range m.replies { // what it still says; the pipe has to be read before Wait
+	go func() { _ = m.link.In.Close() }() // which may wait for what is being written
+	for range m.replies {                 // what it still says
 	}
-	if err := m.cmd.Wait(); err != nil {
-		return fmt.Errorf("%s: %w: %s", m.name, err, strings.TrimSpace(m.said.String()))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reason != nil {
+		return fmt.Errorf("%s: %w", m.name, m.reason)
 	}
 	return nil
 }

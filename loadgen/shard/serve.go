@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,13 +16,27 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// reply is a line that a shard writes: ready, how it is going, a block's end, or
-// why there is none.
+// reply is a line that a shard writes: ready, how it is going, what time it is, a
+// block's end, or why there is none.
 type reply struct {
 	Ready bool        `json:"ready,omitempty"`
 	Live  *agent.Live `json:"live,omitempty"`
 	Block *run.Block  `json:"block,omitempty"`
+	Clock *reading    `json:"clock,omitempty"`
 	Error string      `json:"error,omitempty"`
+}
+
+// IndexVariable is where an Indexed Job says which of its pods this is
+// (k8s.io/api/batch/v1, CompletionMode).
+const IndexVariable = "JOB_COMPLETION_INDEX"
+
+// checkIndex holds a pod to be the shard that it is taken for. Elsewhere there is
+// no such variable.
+func checkIndex(said string, index int) error {
+	if said != "" && said != strconv.Itoa(index) {
+		return fmt.Errorf("%s is %q, and the job is that of shard %d", IndexVariable, said, index)
+	}
+	return nil
 }
 
 // liveEvery is how often a shard says how it is going.
@@ -39,6 +54,9 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	lines := &lineWriter{encoder: json.NewEncoder(out)}
 	worker, err := NewWorker(job)
+	if err == nil {
+		err = checkIndex(os.Getenv(IndexVariable), job.Index)
+	}
 	if err == nil {
 		err = worker.Open(ctx)
 	}
@@ -59,8 +77,15 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			if decoder.Decode(&o) != nil {
 				return
 			}
+			if o.Ask > 0 {
+				_ = lines.write(reply{Clock: &reading{Question: o.Ask, Now: time.Now()}})
+				continue
+			}
 			if o.Stop {
-				stop <- struct{}{}
+				select {
+				case stop <- struct{}{}:
+				default: // it was told already
+				}
 				continue
 			}
 			select {
@@ -79,8 +104,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // serve runs one block.
-func (w *Worker) serve(ctx context.Context, o Order, stop <-chan struct{}, lines *lineWriter) reply {
-	ctx, cancel := context.WithCancel(ctx)
+func (w *Worker) serve(life context.Context, o Order, stop <-chan struct{}, lines *lineWriter) reply {
+	ctx, cancel := context.WithCancel(life)
 	defer cancel()
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -103,6 +128,10 @@ func (w *Worker) serve(ctx context.Context, o Order, stop <-chan struct{}, lines
 	watching.Wait()
 	if err != nil {
 		return reply{Error: err.Error()}
+	}
+	if life.Err() != nil {
+		// Not by an order: what is here is not the block that was asked for.
+		return reply{Error: "it was told to end while the block ran"}
 	}
 	block.GeneratorRSS = process.RSS(os.Getpid())
 	return reply{Block: block}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,16 +25,18 @@ import (
 // TestMain is also the program of a shard.
 func TestMain(m *testing.M) {
 	if os.Getenv("AUTHZCONF_TEST_SHARD") != "" {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := Serve(ctx, os.Stdin, os.Stdout); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		os.Exit(0)
+		os.Exit(0) //nolint:gocritic // nobody hears the signal any more
 	}
 	os.Exit(m.Run())
 }
 
-var program = []string{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
+var program = Processes{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
 
 // jobs are those of agents that ask a stub.
 func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
@@ -131,7 +134,7 @@ func TestLostShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(500*time.Millisecond, func() { _ = g.members[1].cmd.Process.Signal(syscall.SIGKILL) })
+	time.AfterFunc(500*time.Millisecond, g.members[1].link.Kill)
 	b, err := g.Block(t.Context(), order())
 	if err == nil || !strings.Contains(err.Error(), "shard 1 of 2 was lost") {
 		t.Errorf("a lost shard is no error: %v", err)
@@ -141,6 +144,144 @@ func TestLostShard(t *testing.T) {
 	}
 	if err := g.Close(); err == nil {
 		t.Error("a killed shard closes without an error")
+	}
+}
+
+// A shard that somebody else ends does not hand over what it has as a whole block.
+func TestToldToEnd(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(500*time.Millisecond, func() { _ = g.members[0].link.process.Signal(syscall.SIGTERM) })
+	b, err := g.Block(t.Context(), order())
+	if err == nil || err.Error() != "shard 0 of 2: it was told to end while the block ran" || b == nil {
+		t.Errorf("%v, %+v", err, b)
+	}
+	_ = g.Close()
+}
+
+// One that says nothing any more is lost, too.
+func TestSilentShard(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.patience, g.length = time.Second, time.Second
+	silent := g.members[1].link.process
+	time.AfterFunc(500*time.Millisecond, func() { _ = silent.Signal(syscall.SIGSTOP) })
+	begin := time.Now()
+	b, err := g.Block(t.Context(), order())
+	if err == nil || !strings.Contains(err.Error(), "shard 1 of 2 was lost: it has not handed over its block") || b == nil || b.Planned == 0 {
+		t.Errorf("%v, %+v", err, b)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	_ = silent.Kill() // what Close does after its patience
+	_ = g.Close()
+}
+
+// The clocks of processes of one machine are one clock.
+func TestClocks(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := g.Clocks(t.Context())
+	if err != nil || len(all) != 2 || all[1].Shard != "shard 1 of 2" {
+		t.Errorf("%v, %+v", err, all)
+	}
+	for _, c := range all {
+		if time.Duration(c.Offset).Abs() > time.Duration(c.Uncertainty) || c.Uncertainty <= 0 {
+			t.Errorf("a clock differs from itself: %+v", c)
+		}
+	}
+	g.members[0].link.Kill()
+	if _, err := g.Clocks(t.Context()); err == nil || !strings.Contains(err.Error(), "shard 0 of 2 was lost") {
+		t.Errorf("a shard that is gone: %v", err)
+	}
+	_ = g.Close()
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		offset, uncertainty time.Duration
+		want                string
+	}{
+		{0, time.Millisecond, ""},
+		{5 * time.Millisecond, 0, ""},
+		{-6 * time.Millisecond, time.Millisecond, ""},
+		{7 * time.Millisecond, time.Millisecond, "the clock of a differs from the coordinator's by 7ms ± 1ms"},
+		{-7 * time.Millisecond, time.Millisecond, "the clock of a differs from the coordinator's by -7ms ± 1ms"},
+		{time.Hour, time.Second, "the clock of a cannot be compared"},
+	} {
+		err := Judge(run.Clock{Shard: "a", Offset: run.Duration(c.offset), Uncertainty: run.Duration(c.uncertainty)})
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s ± %s: %v", c.offset, c.uncertainty, err)
+		}
+	}
+}
+
+// off is a link to a shard whose clock is wrong.
+type off struct{ by, slow time.Duration }
+
+func (o off) Launch(context.Context, int, int) (*Link, error) {
+	in, orders := io.Pipe()
+	replies, out := io.Pipe()
+	go func() {
+		decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
+		var job Job
+		_ = decoder.Decode(&job)
+		_ = encoder.Encode(reply{Ready: true})
+		for {
+			var order Order
+			if decoder.Decode(&order) != nil {
+				_ = out.Close()
+				return
+			}
+			time.Sleep(o.slow / 2)
+			now := time.Now().Add(o.by).Round(0)
+			time.Sleep(o.slow / 2)
+			_ = encoder.Encode(reply{Clock: &reading{Question: order.Ask, Now: now}})
+		}
+	}()
+	return &Link{In: orders, Out: replies, Kill: func() { _ = out.Close() }, Wait: func() error { return nil }}, nil
+}
+
+func (off) Close() error { return nil }
+
+func TestClockOff(t *testing.T) {
+	for _, c := range []struct {
+		shard off
+		want  string
+	}{
+		{off{0, 0}, ""},
+		{off{time.Second, 0}, "differs from the coordinator's by 1s ±"},
+		{off{-time.Second, 20 * time.Millisecond}, "differs from the coordinator's by -1s ±"},
+		{off{0, 120 * time.Millisecond}, "cannot be compared"},
+	} {
+		g, err := Start(t.Context(), c.shard, []Job{{Count: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := g.Clocks(t.Context())
+		text := fmt.Sprint(err)
+		if len(all) == 1 {
+			text = strings.ReplaceAll(text, time.Duration(all[0].Offset).Round(time.Microsecond).String(), time.Duration(all[0].Offset).Round(100*time.Millisecond).String())
+		}
+		if (err == nil) != (c.want == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%+v: %v", c.shard, err)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCheckIndex(t *testing.T) {
+	if checkIndex("", 3) != nil || checkIndex("3", 3) != nil || checkIndex("2", 3) == nil || checkIndex("x", 0) == nil {
+		t.Error("a pod is taken for another shard")
 	}
 }
 
@@ -170,10 +311,10 @@ func TestStop(t *testing.T) {
 
 func TestStartFails(t *testing.T) {
 	list := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})
-	if _, err := Start(t.Context(), []string{"/nonexistent/program"}, list); err == nil {
+	if _, err := Start(t.Context(), Processes{"/nonexistent/program"}, list); err == nil {
 		t.Error("a program that is not there")
 	}
-	if _, err := Start(t.Context(), []string{"/bin/true"}, list); err == nil {
+	if _, err := Start(t.Context(), Processes{"/bin/true"}, list); err == nil {
 		t.Error("a program that is no shard")
 	}
 	list[0].Servers = map[profile.Server]Endpoint{profile.GateOff: {Host: "https://127.0.0.1:1", CA: list[0].Servers[profile.GateOff].CA}}

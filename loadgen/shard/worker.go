@@ -45,6 +45,8 @@ type Order struct {
 	Start time.Time
 	// Stop ends the block that is running instead.
 	Stop bool
+	// Ask, a number from 1, asks for the shard's time instead.
+	Ask int
 }
 
 // Generator runs blocks, one at a time.
@@ -54,6 +56,8 @@ type Generator interface {
 	Block(ctx context.Context, o Order) (*run.Block, error)
 	// Live is how the block is going.
 	Live() agent.Live
+	// Clocks are those of other processes, with an error if one is off; see Judge.
+	Clocks(ctx context.Context) ([]run.Clock, error)
 	Close() error
 }
 
@@ -105,6 +109,9 @@ func (w *Worker) Close() error {
 	}
 	return nil
 }
+
+// Clocks implements Generator: its clock is this process's.
+func (w *Worker) Clocks(context.Context) ([]run.Clock, error) { return nil, nil }
 
 // Live implements Generator.
 func (w *Worker) Live() agent.Live {

@@ -36,6 +36,8 @@ func Judge(r run.Run, t Thresholds) Result {
 	result.Checks = checks(&r, arms, groups, result.Comparisons, t)
 	judgeArms(&result, arms)
 	judgeComparisons(&result)
+	judgeMissing(&result, groups)
+	noteClocks(&result, r.Clocks)
 	result.conclude()
 	return result
 }
@@ -180,6 +182,37 @@ func judgeComparisons(r *Result) {
 	}
 	if !judged && r.Thresholds.declareMargins() {
 		r.limit("the run", "margin", Unknown, "a margin was declared, and there is no comparison")
+	}
+}
+
+// noteClocks says how far the clocks of shards were apart. Whether that was too far
+// was for the run to say, which has it among its problems.
+func noteClocks(r *Result, clocks []run.Clock) {
+	if len(clocks) == 0 {
+		return
+	}
+	most := clocks[0]
+	for _, c := range clocks {
+		if time.Duration(c.Offset).Abs() > time.Duration(most.Offset).Abs() {
+			most = c
+		}
+	}
+	r.Notes = append(r.Notes, fmt.Sprintf("the clocks of %d shards were compared with the coordinator's: the largest offset is %s ± %s (%s)",
+		len(clocks), time.Duration(most.Offset), time.Duration(most.Uncertainty), most.Shard))
+}
+
+// judgeMissing shows the comparisons of the profile that never ran: a report that
+// left them out would look whole.
+func judgeMissing(r *Result, groups []comparisonPairs) {
+	var missing []string
+	for name := range r.Thresholds.Comparisons {
+		if !slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.name == name }) {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	for _, name := range missing {
+		r.limit(name, "comparison", Unknown, "not judged: the profile has the comparison, and no block of it ran")
 	}
 }
 

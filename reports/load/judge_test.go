@@ -109,6 +109,31 @@ func TestInconclusive(t *testing.T) {
 	}
 }
 
+// A comparison of the profile that never ran is seen.
+func TestComparisonThatNeverRan(t *testing.T) {
+	thresholds := allOf()
+	thresholds.Comparisons = map[string]Margins{"gate": {P50: 0.05}, "same": {}, "arbitrary": {P50: 0.1}, "warm": {}}
+	result := Judge(sound().run(), thresholds)
+	const want = "comparison: not judged: the profile has the comparison, and no block of it ran"
+	if text := reasonsText(result); result.Outcome != Inconclusive || !strings.Contains(text, "arbitrary: "+want) || !strings.Contains(text, "warm: "+want) || strings.Contains(text, "gate: "+want) || strings.Contains(text, "same: "+want) {
+		t.Error(text)
+	}
+	r := sound().run()
+	if page := string(Markdown(&r, &result)); !strings.Contains(page, "arbitrary") {
+		t.Errorf("the summary does not show it:\n%s", page)
+	}
+}
+
+// Clocks of shards that were compared are said.
+func TestClocks(t *testing.T) {
+	r := sound().run()
+	r.Clocks = []run.Clock{{Shard: "shard 0 of 2", Offset: run.Duration(-300 * time.Microsecond), Uncertainty: run.Duration(time.Millisecond)}, {Shard: "shard 1 of 2"}}
+	const want = "the clocks of 2 shards were compared with the coordinator's: the largest offset is -300µs ± 1ms (shard 0 of 2)"
+	if result := Judge(r, allOf()); !slices.Contains(result.Notes, want) {
+		t.Errorf("notes: %q", result.Notes)
+	}
+}
+
 func TestAADiffersAndTrends(t *testing.T) {
 	s := sound()
 	s.aaPairs, s.aaEffect = 8, 0.2

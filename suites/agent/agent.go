@@ -6,9 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -36,19 +33,7 @@ const (
 
 // Image builds the agent and wraps it into its image.
 func Image(ctx context.Context) (image.Image, error) {
-	path := os.Getenv(PathVariable)
-	if path == "" {
-		dir, err := os.MkdirTemp("", "authzconf-agent-")
-		if err != nil {
-			return image.Image{}, err
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		path = filepath.Join(dir, "agent")
-		if err := build(ctx, path); err != nil {
-			return image.Image{}, err
-		}
-	}
-	content, err := os.ReadFile(path)
+	content, err := image.Program(ctx, PathVariable, program)
 	if err != nil {
 		return image.Image{}, fmt.Errorf("the node agent: %w", err)
 	}
@@ -61,17 +46,6 @@ func Image(ctx context.Context) (image.Image, error) {
 		Name: spec.Containers[0].Image, Architecture: runtime.GOARCH,
 		Program: content, Path: Path, User: int(*spec.SecurityContext.RunAsUser),
 	}, nil
-}
-
-// build compiles without cgo, since the image holds nothing but the program.
-func build(ctx context.Context, target string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", target, program)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the node agent (with authzconf's sources as the working folder, or set %s to one that is built): %w\n%s",
-			PathVariable, err, strings.TrimSpace(string(output)))
-	}
-	return nil
 }
 
 // Load builds the image and puts it on the nodes.

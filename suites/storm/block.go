@@ -40,10 +40,10 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	self, pid := os.Getpid(), s.target.ServerPID()
 	start := time.Now().Add(shard.Lead(r.Profile))
 	counted := newReviews(start)
-	s.target.Count(counted.counting(r.Profile.WebhookDelay))
+	s.target.Count(counted.counting(r.Profile.WebhookDelay, s.others()))
 	serverCPU, ownCPU := process.CPU(pid), process.CPU(self)
 	stop := r.report(i, p, start, counted)
-	b, err := r.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
+	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
 	stop()
 	r.last[p.side] = time.Now()
 	if ctx.Err() != nil {
@@ -58,7 +58,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents
 	b.ServerCPU, b.ServerRSS = run.Duration(process.CPU(pid)-serverCPU), process.RSS(pid)
 	own := run.Duration(process.CPU(self) - ownCPU)
-	if r.Shards > 1 {
+	if r.Shards > 1 || r.Engine == Pods {
 		own += b.GeneratorCPU
 	}
 	b.GeneratorCPU, b.GeneratorRSS = own, b.GeneratorRSS+process.RSS(self)
@@ -74,6 +74,11 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	counted.fill(b)
 	if lost != nil {
 		r.problem(at, "%v", lost)
+	} else {
+		r.clocks(context.Background(), s.generator, at)
+	}
+	for _, text := range unaccepted(b) {
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
 	}
 	if err := s.target.Err(); err != nil {
 		text := err.Error()
@@ -87,7 +92,7 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 		r.problem(at, "after the block: %v", err)
 		return false
 	}
-	metrics(b, after.since(before), s.attempts)
+	metrics(b, after.since(before), s.attempts, s.target.Components())
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
 	}
@@ -95,6 +100,18 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 		r.problem(at, "%v", err)
 	}
 	return lost == nil
+}
+
+// unaccepted says which credentials were not accepted in a block: no arm means to
+// be without, so that the block does not show what it is for.
+func unaccepted(b *run.Block) (list []string) {
+	if n := b.Answers["401"]; n > 0 {
+		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))
+	}
+	if n := b.Answers["tls"]; n > 0 {
+		list = append(list, fmt.Sprintf("%d requests failed in TLS: a certificate has expired, or was changed", n))
+	}
+	return list
 }
 
 // forget waits until a server has forgotten what it learned in the last block of
@@ -151,7 +168,7 @@ func (r *runner) report(i int, p planned, start time.Time, counted *reviews) (st
 			r.Progress(Progress{
 				Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
 				Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
-				Asked: plan.Expected(), Live: r.generator.Live(), Reviews: counted.soFar(),
+				Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted.soFar(),
 			})
 		}
 	}()

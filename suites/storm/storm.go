@@ -29,8 +29,14 @@ type Options struct {
 	Release     local.Release
 	Binaries    *local.Binaries
 	Seed        int64
-	// Shards is how many processes send; 1 is this one. Command is how another
-	// process is started that calls shard.Serve.
+	// Provider is where servers come from, target.Local (the default) or target.Kind:
+	// then each is a cluster of its own, of NodeImage if that is given.
+	Provider, NodeImage string
+	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job
+	// in the cluster that is under load.
+	Engine string
+	// Shards is how many shards send. A single one is this process, unless it is a
+	// pod. Command is how another process is started that calls shard.Serve.
 	Shards  int
 	Command []string
 	// Tool and Called are authzconf's version, and how it was called.
@@ -65,34 +71,54 @@ type server struct {
 	target *target.Target
 	// attempts says whether it counts checks of impersonation.
 	attempts bool
+	// population is who is there, and generator who sends: both may be those of the
+	// other server, too.
+	population *population.Population
+	generator  shard.Generator
 }
+
+// Engines.
+const (
+	Processes = "processes"
+	Pods      = "kubernetes"
+)
 
 // runner is a run under way.
 type runner struct {
 	Options
 	out        *run.Run
 	servers    map[profile.Server]*server
-	population *population.Population
-	generator  shard.Generator
+	generators []shard.Generator          // one for all servers, or one for each
 	last       map[profile.Side]time.Time // when a block of the side ended
 	plan       []planned
 }
 
 // Execute runs a profile. An error means that nothing could be measured; what
 // goes wrong later is in Run.Problems. Nothing is left running.
-func Execute(ctx context.Context, o Options) (_ *run.Run, err error) {
-	if err := agent.CheckFiles(o.Profile.Connections() / max(o.Shards, 1) * len(o.Profile.Servers())); err != nil {
-		return nil, &local.UsageError{Problem: err.Error()}
+func Execute(ctx context.Context, o Options) (*run.Run, error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
+	return newRunner(o).execute(ctx)
+}
+
+func newRunner(o Options) *runner {
 	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed)}
+	if r.Provider == "" {
+		r.Provider = target.Local
+	}
 	if r.Said == nil {
 		r.Said = func(string) {}
 	}
 	r.out = &run.Run{
 		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: process.Machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Problems: []run.Problem{},
+		Machine: process.Machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
+	return r
+}
+
+func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 	defer func() {
 		if stopErr := r.stop(); stopErr != nil && err == nil {
 			r.problem(-1, "stopping: %v", stopErr)
@@ -123,8 +149,8 @@ func (r *runner) problem(block int, format string, args ...any) {
 // etcd.
 func (r *runner) stop() error {
 	var errs []error
-	if r.generator != nil {
-		errs = append(errs, r.generator.Close())
+	for _, g := range r.generators {
+		errs = append(errs, g.Close())
 	}
 	names := r.Profile.Servers()
 	for i := len(names) - 1; i >= 0; i-- {
@@ -140,29 +166,55 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	names := r.Profile.Servers()
-	begin := time.Now()
-	admin, _ := r.servers[names[0]].target.Credentials()
-	var err error
-	if r.population, err = population.Create(ctx, admin, r.Profile, nil); err != nil {
-		return fmt.Errorf("creating the agents: %w", err)
-	}
-	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d arms, in %.1f s",
-		r.Profile.Agents+1, r.Profile.PodsPerNode, len(r.Profile.Used()), time.Since(begin).Seconds()))
-	for _, name := range names {
+	var shared *population.Population
+	for _, name := range r.Profile.Servers() {
 		s := r.servers[name]
+		if s.population = shared; shared == nil {
+			if err := r.populate(ctx, s); err != nil {
+				return err
+			}
+			if r.sharedStorage() {
+				shared = s.population
+			}
+		}
 		// From here on nothing is kept of single reviews.
-		s.target.Count(newReviews(time.Now()).counting(0))
+		s.target.Count(newReviews(time.Now()).counting(0, nil))
 		_, anonymous := s.target.Credentials()
-		if err := r.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+		if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
 			return fmt.Errorf("on %s: %w", name, err)
 		}
 	}
 	return r.connect(ctx)
 }
 
-// start brings up the servers. They share one etcd, so that they hold the same
-// objects and accept the same tokens; only one is under load at a time.
+// populate creates everybody on a server.
+func (r *runner) populate(ctx context.Context, s *server) (err error) {
+	begin := time.Now()
+	admin, _ := s.target.Credentials()
+	storage, err := s.target.Storage()
+	if err != nil {
+		return err
+	}
+	if storage == nil {
+		s.population, err = population.Create(ctx, admin, r.Profile, nil, nil)
+	} else {
+		defer func() { _ = storage.Close() }()
+		s.population, err = population.Create(ctx, admin, r.Profile, storage, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("creating the agents: %w", err)
+	}
+	took := time.Since(begin).Seconds()
+	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d arms, in %.1f s",
+		r.Profile.Agents+1, r.Profile.PodsPerNode, len(r.Profile.Used()), took))
+	return nil
+}
+
+// sharedStorage says whether the servers have one etcd.
+func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
+
+// start brings up the servers. Local ones share one etcd, so that they hold the
+// same objects and accept the same tokens; only one is under load at a time.
 func (r *runner) start(ctx context.Context) error {
 	var first *target.Target
 	for _, name := range r.Profile.Servers() {
@@ -174,15 +226,15 @@ func (r *runner) start(ctx context.Context) error {
 			return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
 		}
 		t, err := target.Start(ctx, target.Options{
-			Cell:    verdicts.Cell{Name: string(name), Provider: "local", Kubernetes: r.Release.Version, Gate: string(gate)},
-			Release: r.Release, Binaries: r.Binaries, NoAudit: true, Join: first,
+			Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
+			Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: first,
 		})
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", name, err)
 		}
 		s := &server{name: name, target: t}
 		r.servers[name] = s
-		if first == nil {
+		if first == nil && r.sharedStorage() {
 			first = t
 		}
 		for _, c := range t.Facts.Capabilities {
@@ -198,32 +250,4 @@ func (r *runner) start(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// connect makes the agents, here or in other processes, and opens their
-// connections.
-func (r *runner) connect(ctx context.Context) error {
-	servers := map[profile.Server]shard.Endpoint{}
-	for name, s := range r.servers {
-		_, anonymous := s.target.Credentials()
-		servers[name] = shard.Endpoint{Host: anonymous.Host, CA: anonymous.CAData}
-	}
-	var jobs []shard.Job
-	for i := range r.Shards {
-		jobs = append(jobs, shard.Job{Index: i, Count: r.Shards, Profile: *r.Profile, Servers: servers, Tokens: r.population.Tokens})
-	}
-	if r.Shards > 1 {
-		group, err := shard.Start(ctx, r.Command, jobs)
-		if err != nil {
-			return err
-		}
-		r.generator = group
-		return nil
-	}
-	worker, err := shard.NewWorker(jobs[0])
-	if err != nil {
-		return &local.UsageError{Problem: err.Error()}
-	}
-	r.generator = worker
-	return worker.Open(ctx)
 }

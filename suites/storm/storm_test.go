@@ -2,15 +2,20 @@ package storm
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/suites/target"
 )
 
 // TestMain is also the program of a shard.
@@ -139,6 +144,69 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
+// Tokens that are no longer good are counted, and said.
+func TestTokensRevoked(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	// Each agent asks once, for a token that was good is believed for a while.
+	p.Arrivals, p.Block = profile.Arrivals{Kind: "constant", Rate: 4}, 5*time.Second
+	var r *runner
+	gone := false
+	r = newRunner(Options{
+		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) },
+		Progress: func(at Progress) {
+			if at.Block == 1 && !gone {
+				gone = true
+				admin, _ := r.servers[profile.GateOff].target.Credentials()
+				client, err := kubernetes.NewForConfig(admin)
+				if err == nil {
+					err = client.CoreV1().ServiceAccounts("storm-none").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		},
+	})
+	out, err := r.execute(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Blocks) != 2 {
+		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
+	}
+	b := out.Blocks[0]
+	if b.Planned != 20 || b.Answers["200"] == 0 || b.Answers["401"] == 0 || b.Answers["200"]+b.Answers["401"] != 20 || b.Wrong["401: expected 200"] != b.Answers["401"] {
+		t.Errorf("planned %d, answers %v, wrong %v", b.Planned, b.Answers, b.Wrong)
+	}
+	if len(out.Problems) != 2 || !strings.Contains(out.Problems[0].Text, "answered 401: their tokens have expired") {
+		t.Errorf("problems %v", out.Problems)
+	}
+}
+
+func TestUnaccepted(t *testing.T) {
+	got := unaccepted(&run.Block{Answers: map[string]int64{"200": 5, "401": 2, "tls": 1, "403": 7}})
+	if len(got) != 2 || !strings.HasPrefix(got[0], "2 requests were answered 401") || !strings.HasPrefix(got[1], "1 requests failed in TLS") {
+		t.Errorf("%q", got)
+	}
+	if got := unaccepted(&run.Block{Answers: map[string]int64{"200": 5, "403": 7}}); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// What cannot be is said before anything is started.
+func TestCheck(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	var usage *local.UsageError
+	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: target.Local}).check(); !errors.As(err, &usage) {
+		t.Errorf("pods of a local control plane: %v", err)
+	}
+	p.Agents = 1 << 30
+	err := (&Options{Profile: p, Shards: 1 << 20}).check()
+	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "1073742024 open files, and this process may have") {
+		t.Errorf("more agents than files, however many shards: %v", err)
+	}
+}
+
 func TestOrder(t *testing.T) {
 	p := burst(
 		profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)},
@@ -191,25 +259,31 @@ func TestUnreconciled(t *testing.T) {
 			Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}},
 		}
 	}
-	if got := unreconciled(block(), 8, true); len(got) != 0 {
+	if got := unreconciled(block(), 8, true, false); len(got) != 0 {
 		t.Errorf("what agrees: %v", got)
 	}
-	if got := unreconciled(block(), 9, true); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
+	if got := unreconciled(block(), 9, true, false); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
 	b := block()
 	b.Attempts[0].Count = 2
-	if got := unreconciled(b, 8, true); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
+	if got := unreconciled(b, 8, true, false); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
 		t.Errorf("one less counted: %v", got)
 	}
 	b = block()
 	b.Attempts = append(b.Attempts, run.AttemptCount{Mode: "user-info", Decision: "denied", Count: 1})
-	if got := unreconciled(b, 8, true); len(got) != 1 || !strings.Contains(got[0], "mode user-info, not allowed") {
+	if got := unreconciled(b, 8, true, false); len(got) != 1 || !strings.Contains(got[0], "mode user-info, not allowed") {
 		t.Errorf("one that nobody saw: %v", got)
+	}
+	if got := unreconciled(block(), 9, true, true); len(got) != 0 {
+		t.Errorf("one more sent, of a component: %v", got)
+	}
+	if got := unreconciled(block(), 7, true, true); len(got) != 1 {
+		t.Errorf("one less sent: %v", got)
 	}
 	b = block()
 	b.Attempts = nil
-	if got := unreconciled(b, 8, false); len(got) != 0 {
+	if got := unreconciled(b, 8, false, false); len(got) != 0 {
 		t.Errorf("a server that does not count: %v", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	dto "github.com/prometheus/client_model/go"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/authorizers/recorder"
@@ -16,6 +17,15 @@ import (
 // Count has the recorder count reviews instead of recording them; see
 // recorder.Recorder.Count.
 func (t *Target) Count(c *recorder.Counting) { t.recorder.Count(c) }
+
+// Other says of a review that it is about a component of the cluster, and of
+// nobody who was created for a storm.
+func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	return t.others(spec)
+}
+
+// Components says whether the cluster has components that ask all the time.
+func (t *Target) Components() bool { return t.network != nil }
 
 // RecorderCounts are the totals of the recorder.
 func (t *Target) RecorderCounts() recorder.Counts { return t.recorder.Counts() }
@@ -33,6 +43,14 @@ func (t *Target) ServerPID() int {
 		return c.PIDs().KubeAPIServer
 	}
 	return 0
+}
+
+// Storage is the etcd of a local control plane, and nil of any other cluster.
+func (t *Target) Storage() (*local.Storage, error) {
+	if c, ok := t.cluster.(*local.ControlPlane); ok {
+		return c.Storage()
+	}
+	return nil, nil //nolint:nilnil // there is none, which is no error
 }
 
 // Gone is closed when the cluster dies by itself; see clusters.Cluster.

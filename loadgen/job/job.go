@@ -1,0 +1,183 @@
+// Package job runs the shards of a storm as an Indexed Job: each pod is a shard,
+// and is given its job and its orders through the cluster's API, attached to its
+// stdin and stdout. It needs nothing but a client configuration that may create
+// Jobs and attach to pods, and the image on the nodes.
+package job
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // for the manifest
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters/image"
+)
+
+const (
+	// program is the package of the shard that runs in pods.
+	program = "github.com/authzconf/authzconf/agents/shard"
+	// PathVariable names a shard that is built already; see image.Program.
+	PathVariable = "AUTHZCONF_SHARD"
+	// path is the program within its image.
+	path = "/shard"
+	// startPatience is how long the pods may take to run.
+	startPatience = 3 * time.Minute
+	// closePatience is how long deleting the Job may take.
+	closePatience = time.Minute
+)
+
+//go:embed job.yaml
+var manifest string
+
+// Job is a Job that was created. It is a shard.Launcher.
+type Job struct {
+	config *rest.Config
+	client kubernetes.Interface
+	object *batchv1.Job
+	pods   []string // the pod of each index
+}
+
+// render fills a run's numbers into the manifest. life is when the cluster ends
+// the pods, if nobody else has.
+func render(shards int, life time.Duration) (*corev1.Namespace, *batchv1.Job, error) {
+	var space corev1.Namespace
+	var job batchv1.Job
+	first, second, _ := strings.Cut(manifest, "\n---\n")
+	decoder := scheme.Codecs.UniversalDeserializer()
+	if _, _, err := decoder.Decode([]byte(first), nil, &space); err != nil {
+		return nil, nil, fmt.Errorf("job.yaml: %w", err)
+	}
+	if _, _, err := decoder.Decode([]byte(second), nil, &job); err != nil {
+		return nil, nil, fmt.Errorf("job.yaml: %w", err)
+	}
+	n, seconds := int32(shards), int64(life/time.Second)
+	job.Spec.Completions, job.Spec.Parallelism, job.Spec.ActiveDeadlineSeconds = &n, &n, &seconds
+	return &space, &job, nil
+}
+
+// Load builds the image of the shard and puts it on the nodes.
+func Load(ctx context.Context, nodes image.Loader) error {
+	_, job, err := render(1, time.Hour)
+	if err != nil {
+		return err
+	}
+	content, err := image.Program(ctx, PathVariable, program)
+	if err != nil {
+		return err
+	}
+	spec := job.Spec.Template.Spec
+	var archive bytes.Buffer
+	if err := (image.Image{
+		Name: spec.Containers[0].Image, Architecture: runtime.GOARCH,
+		Program: content, Path: path, User: int(*spec.SecurityContext.RunAsUser),
+	}).Write(&archive); err != nil {
+		return err
+	}
+	return nodes.LoadImage(ctx, archive.Bytes())
+}
+
+// Create creates the Job, and returns when each index has a running pod. On an
+// error nothing of it is left.
+func Create(ctx context.Context, config *rest.Config, shards int, life time.Duration) (_ *Job, err error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	space, object, err := render(shards, life)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating the namespace of the shards: %w", err)
+	}
+	j := &Job{config: config, client: client, object: object, pods: make([]string, shards)}
+	object.Name, object.GenerateName = "", object.Name+"-" // beside one of another run
+	if j.object, err = client.BatchV1().Jobs(object.Namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("creating the Job of the shards: %w", err)
+	}
+	if err := j.await(ctx); err != nil {
+		_ = j.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// await waits until all pods run.
+func (j *Job) await(ctx context.Context) error {
+	deadline := time.Now().Add(startPatience)
+	for {
+		pods, err := j.client.CoreV1().Pods(j.object.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + j.object.Name})
+		if err != nil {
+			return err
+		}
+		running := 0
+		for _, p := range pods.Items {
+			index, err := strconv.Atoi(p.Labels[batchv1.JobCompletionIndexAnnotation])
+			if err != nil || index < 0 || index >= len(j.pods) {
+				return fmt.Errorf("the pod %s has the index %q", p.Name, p.Labels[batchv1.JobCompletionIndexAnnotation])
+			}
+			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+				j.pods[index] = p.Name
+				running++
+			}
+		}
+		if running == len(j.pods) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of the %d shards run after %s: %s", running, len(j.pods), startPatience, states(pods.Items))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// states say why pods do not run.
+func states(pods []corev1.Pod) string {
+	if len(pods) == 0 {
+		return "there is no pod"
+	}
+	var all []string
+	for _, p := range pods {
+		text := p.Name + " is " + string(p.Status.Phase)
+		for _, c := range p.Status.Conditions {
+			if c.Status != corev1.ConditionTrue && c.Message != "" {
+				text += ", " + c.Message
+			}
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil {
+				text += ", " + w.Reason + " " + w.Message
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
+
+// Close implements shard.Launcher: it deletes the Job with its pods.
+func (j *Job) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	background := metav1.DeletePropagationBackground
+	err := j.client.BatchV1().Jobs(j.object.Namespace).Delete(ctx, j.object.Name, metav1.DeleteOptions{PropagationPolicy: &background})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the Job of the shards: %w", err)
+	}
+	return nil
+}

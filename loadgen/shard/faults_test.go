@@ -1,0 +1,118 @@
+package shard
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/profile"
+)
+
+// certificate is one of the loopback interface that signs itself.
+func certificate(t *testing.T, life time.Duration) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(life), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// The server comes back with a certificate that has expired, or is another's: the
+// requests after that are counted as what they are, and the shard goes on.
+func TestServerCertificate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		life  time.Duration
+		other bool
+	}{{"expires", 2 * time.Second, false}, {"changes", time.Hour, true}, {"stays", time.Hour, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			first, second := certificate(t, c.life), certificate(t, time.Hour)
+			var serve atomic.Pointer[tls.Certificate]
+			serve.Store(&first)
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			s.EnableHTTP2 = true
+			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				return &tls.Config{Certificates: []tls.Certificate{*serve.Load()}, NextProtos: []string{"h2"}}, nil
+			}}
+			s.StartTLS()
+			defer s.Close()
+			job := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})[0]
+			job.Profile.Block = 4 * time.Second
+			job.Servers[profile.GateOff] = Endpoint{Host: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate[0]})}
+			w, err := NewWorker(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = w.Close() }()
+			if err := w.Open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(2500*time.Millisecond, func() {
+				if c.other {
+					serve.Store(&second)
+				}
+				s.CloseClientConnections()
+			})
+			b, err := w.Block(t.Context(), order())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all int64
+			for _, n := range b.Answers {
+				all += n
+			}
+			bad := c.name != "stays"
+			if b.Answers["200"] == 0 || bad != (b.Answers["tls"] > 0) || bad != (b.Wrong["tls: expected 200"] > 0) || all != b.Sent || b.Sent != b.Planned {
+				t.Errorf("planned %d, sent %d, answers %v", b.Planned, b.Sent, b.Answers)
+			}
+		})
+	}
+}
+
+// A token that expires is answered with 401 from then on, and counted so.
+func TestTokenExpires(t *testing.T) {
+	end := time.Now().Add(1200 * time.Millisecond)
+	job := jobs(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		if time.Now().After(end) && r.Header.Get("Authorization") != "" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})[0]
+	job.Profile.Block = 2 * time.Second
+	w, err := NewWorker(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	if err := w.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.Block(t.Context(), order())
+	if err != nil || b.Answers["200"] == 0 || b.Answers["401"] == 0 || b.Wrong["401: expected 200"] != b.Answers["401"] || b.Answers["200"]+b.Answers["401"] != b.Planned {
+		t.Errorf("%v, %s", err, fmt.Sprint(b.Answers, b.Wrong, b.Planned))
+	}
+}

@@ -43,6 +43,9 @@ type Options struct {
 	// Chain names a file of fixtures/chains: what stands between the recorder's
 	// two points. Empty is Node and RBAC.
 	Chain string
+	// Webhooks are kubeconfigs of webhooks that ReloadAuthorizer puts into the
+	// chain, by name.
+	Webhooks map[string][]byte
 	// Kubectl is the program that scenarios with kubectl steps run.
 	Kubectl string
 	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the
@@ -181,6 +184,9 @@ func (t *Target) options(o Options) (lo local.Options, err error) {
 	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields()}
 	if err := authorizers.apply(&lo); err != nil {
 		return lo, fmt.Errorf("writing the authorizer chain: %w", err)
+	}
+	for name, kubeconfig := range o.Webhooks {
+		lo.Files[webhookFile(name)] = kubeconfig
 	}
 	return lo, nil
 }

@@ -3,7 +3,6 @@ package rogue
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,13 +26,13 @@ func (r Hidden) Handler(h *policy.Holder) http.Handler { return r.make(h) }
 // InCluster are the rogues that direct mode cannot reject.
 func InCluster() []Hidden {
 	return []Hidden{
-		{"denies-the-api-server", "what is not granted is denied, but only to clients that call themselves kube-apiserver", "denies-what-is-not-granted", toServers(func(d scenarios.Decision) scenarios.Decision {
+		{"denies-the-api-server", "what is not granted is denied, but only to clients that send a timeout in the URL, as API servers do", "denies-what-is-not-granted", toServers(func(d scenarios.Decision) scenarios.Decision {
 			if d == scenarios.NoOpinion {
 				return scenarios.Deny
 			}
 			return d
 		})},
-		{"allows-the-api-server", "everything is allowed to clients that call themselves kube-apiserver", "impersonation-differs", toServers(func(scenarios.Decision) scenarios.Decision { return scenarios.Allow })},
+		{"allows-the-api-server", "everything is allowed to clients that send a timeout in the URL, as API servers do", "impersonation-differs", toServers(func(scenarios.Decision) scenarios.Decision { return scenarios.Allow })},
 		{"remembers-what-was-allowed", "what was allowed once is allowed for ten minutes more", "revoked-too-late", remembers(scenarios.Allow)},
 		{"remembers-what-was-refused", "what was not allowed once is not allowed for ten minutes more", "granted-too-late", remembers(scenarios.NoOpinion)},
 		{"never-reloads", "the policy that it was started with stays", "revoked-too-late", func(h *policy.Holder) http.Handler {
@@ -57,7 +56,7 @@ func toServers(change func(scenarios.Decision) scenarios.Decision) func(*policy.
 		right := reference.Handler(h.Decide)
 		wrong := reference.Handler(func(r review) scenarios.Decision { return change(h.Decide(r)) })
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if strings.HasPrefix(req.UserAgent(), "kube-apiserver") {
+			if req.URL.Query().Has("timeout") {
 				wrong.ServeHTTP(w, req)
 				return
 			}

@@ -72,10 +72,18 @@ func (c controls) of(a Answer, reason string) verdicts.Blame {
 	switch {
 	case !ok:
 		return verdicts.BlameAuthorizer
+	case wrong.Seen != nil && c.unclear(wrong):
+		return verdicts.BlameEnvironment
 	case wrong.Seen != nil && !c.contradicts(wrong):
 		return verdicts.BlameAPIServer
 	}
 	return verdicts.BlameHarness
+}
+
+// unclear says whether nothing can be said about the reference either.
+func (c controls) unclear(a Answer) bool {
+	j, err := c.book.judgeSeen(a)
+	return err != nil || j.unclear
 }
 
 // contradicts says whether it is the expectation that the reference fell short

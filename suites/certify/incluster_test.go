@@ -105,6 +105,12 @@ func TestHiddenRogues(t *testing.T) {
 					t.Errorf("%s is found without a cluster", f.Reason)
 				}
 			}
+			for _, a := range run.Answers {
+				if a.Control && a.Seen != nil && a.Seen.Cell == nil && b.isWrong(a) {
+					j, err := b.judgeSeen(a)
+					t.Errorf("the reference is wrong about %+v %v", j, err)
+				}
+			}
 			bundle(t, b, run)
 		})
 	}

@@ -165,7 +165,7 @@ func (b *Book) addSeen(found findings, controls controls, a Answer) error {
 		found.add(j.reason, j.level, controls.of(a, j.reason), j.text)
 	}
 	if err == nil && j.unclear {
-		found.add("could-not-be-judged", j.level, verdicts.BlameEnvironment, j.text)
+		found.add("could-not-be-judged", j.level, cmp.Or(controls.of(a, j.reason), verdicts.BlameEnvironment), j.text)
 	}
 	return err
 }

@@ -59,7 +59,7 @@ const (
 	outstanding = 5000
 	// lag is by how much a review may be sent late, maxLate how many of a thousand
 	// may be later: beyond that it is the harness that was measured.
-	lag     = 20 * time.Millisecond
+	lag     = 50 * time.Millisecond
 	maxLate = 10
 )
 
@@ -139,7 +139,7 @@ type Rate struct {
 	P99      float64 `json:"p99Ms"`
 	Max      float64 `json:"maxMs"`
 	Limit    float64 `json:"p99LimitMs"`
-	// Wrong answers, those sent late by more than 20 ms, and those not sent.
+	// Wrong answers, those sent late by more than 50 ms, and those not sent.
 	Wrong   int `json:"wrong"`
 	Late    int `json:"late"`
 	Dropped int `json:"dropped"`

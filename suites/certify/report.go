@@ -172,6 +172,7 @@ func Verify(set *scenarios.Set, folder string) (c *Certification, differences []
 // ParseEvidence reads the answers of a bundle.
 func ParseEvidence(raw []byte) (out []Answer, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(raw))
+	lines.Buffer(nil, maxBundleFile) // what was seen of a scenario is one line
 	for n := 1; lines.Scan(); n++ {
 		var a Answer
 		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))

@@ -12,6 +12,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/replay"
 	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // impersonationTTL is how long an API server remembers a constrained
@@ -185,8 +186,12 @@ func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Re
 	if err != nil {
 		return false, err
 	}
-	answer, err := replay.RoundTrip(h, req, false)
-	if err != nil {
+	var answer verdicts.Response
+	// Observed, so that it is not counted for the next scenario.
+	if _, err := c.target.Observe(ctx, func() (id string, err error) {
+		answer, err = replay.RoundTrip(h, req, false)
+		return answer.AuditID, err
+	}); err != nil {
 		return false, err
 	}
 	// A refusal of the impersonation names the impersonator, one of the request

@@ -39,8 +39,10 @@ type Replayer struct {
 // New returns a replayer for a target.
 func New(t *target.Target) (*Replayer, error) {
 	config := t.Admin()
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = config.ContentType + ",application/json"
+	if config.ContentType == "" { // where objects are labelled on their way it is JSON
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		config.AcceptContentTypes = config.ContentType + ",application/json"
+	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -82,6 +84,14 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	if err := errors.Join(r.target.Err(), ctx.Err(), nodesErr); err != nil {
 		e.Problems = append(e.Problems, problem(r.target, err))
 		return e
+	}
+	if r.target.StandIns() {
+		accounts, why := bound.StandIn()
+		if why != "" {
+			e.Problems = append(e.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
+			return e
+		}
+		bound, e.StandIns = accounts, true
 	}
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, granted: granted, shells: map[string]*shell{}}
 	defer run.closeShells()

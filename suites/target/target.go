@@ -17,6 +17,7 @@ import (
 
 	"github.com/authzconf/authzconf/authorizers/recorder"
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/fixtures"
@@ -43,6 +44,8 @@ type Options struct {
 	// Chain names a file of fixtures/chains: what stands between the recorder's
 	// two points. Empty is Node and RBAC.
 	Chain string
+	// Existing is the cluster of a cell of the provider existing.
+	Existing *existing.Cluster
 	// Webhooks are kubeconfigs of webhooks that ReloadAuthorizer puts into the
 	// chain, by name.
 	Webhooks map[string][]byte
@@ -119,6 +122,9 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 			err = errors.Join(err, t.Stop())
 		}
 	}()
+	if o.Cell.Provider == Existing {
+		return t, t.startExisting(ctx, o)
+	}
 	if t.between, err = loadMiddle(o.Chain); err != nil {
 		return nil, err
 	}
@@ -270,6 +276,10 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 	defer t.mu.Unlock()
 	if err := t.Err(); err != nil {
 		return nil, err
+	}
+	if t.blind() {
+		_, err := send()
+		return &Observed{}, err
 	}
 	mark := t.recorder.Mark()
 	t.aggregated.take()

@@ -109,6 +109,9 @@ func (a *Answer) read(raw []byte, v Vector) {
 // foreign compares the fields of a repeated spec with those that were sent. Left
 // out or empty is not wrong: an API server reads the status only.
 func (a *Answer) foreign(raw json.RawMessage, v Vector) {
+	if len(raw) <= len("{}") {
+		return // nothing is repeated, which is what most servers do
+	}
 	body, err := v.body()
 	var sent struct {
 		Spec map[string]any `json:"spec"`

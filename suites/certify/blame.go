@@ -2,6 +2,7 @@ package certify
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -70,6 +71,8 @@ func (c controls) of(a Answer, reason string) verdicts.Blame {
 	}
 	wrong, ok := c.wrong[key]
 	switch {
+	case a.Fault != "" && c.overloaded(a.Check):
+		return verdicts.BlameEnvironment
 	case !ok:
 		return verdicts.BlameAuthorizer
 	case wrong.Seen != nil && c.unclear(wrong):
@@ -78,6 +81,16 @@ func (c controls) of(a Answer, reason string) verdicts.Blame {
 		return verdicts.BlameAPIServer
 	}
 	return verdicts.BlameHarness
+}
+
+// overloaded says whether the reference could not keep a rate either.
+func (c controls) overloaded(check string) bool {
+	for _, r := range c.rates {
+		if check == fmt.Sprintf("%s%d", loadCheck, r.Asked) {
+			return r.Inconclusive || len(r.findings()) > 0
+		}
+	}
+	return false
 }
 
 // unclear says whether nothing can be said about the reference either.

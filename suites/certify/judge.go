@@ -115,9 +115,10 @@ func (b *Book) judgeAll(answers []Answer) ([]Finding, error) {
 		return nil, err
 	}
 	found, wrong, controls := findings{}, map[string]bool{}, b.controls(answers)
+	rates, _, _ := b.rates(ownOnly(answers))
 	for _, a := range answers {
 		switch {
-		case a.Control || a.Stage != nil:
+		case a.Control || a.Stage != nil || excused(a, rates):
 			continue
 		case a.Seen != nil:
 			if err := b.addSeen(found, controls, a); err != nil {
@@ -146,7 +147,6 @@ func (b *Book) judgeAll(answers []Answer) ([]Finding, error) {
 			found.add("no-keep-alive", Robust, controls.of(a, ""), fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive))
 		}
 	}
-	rates, _, _ := b.rates(answers)
 	for _, r := range rates {
 		for reason, text := range r.findings() {
 			found.add(reason, Load, controls.ofRate(r, reason), text)

@@ -74,7 +74,7 @@ func TestLate(t *testing.T) {
 	b := book(t, 8)
 	answers := []Answer{{Check: "load-10", Stage: &Stage{Rate: 10, Planned: 10, LimitUs: 1000, Micros: 1e6}}}
 	for i := range 10 {
-		answers = append(answers, Answer{Check: "load-10", Vector: b.Scenario[i].ID, HTTP: 200, Status: true, Allowed: b.Scenario[i].Expect == scenarios.Allow, Micros: 30_000, LateUs: 29_000})
+		answers = append(answers, Answer{Check: "load-10", Vector: b.Scenario[i].ID, HTTP: 200, Status: true, Allowed: b.Scenario[i].Expect == scenarios.Allow, Micros: 60_000, LateUs: 59_000})
 	}
 	found, err := b.judgeAll(answers)
 	if err != nil || len(found) > 0 {
@@ -83,6 +83,13 @@ func TestLate(t *testing.T) {
 	results := b.levels(answers, found)
 	if r := results[len(results)-1]; r.Granted || r.Inconclusive == "" || r.Rates[0].Late != 10 || r.Rates[0].Achieved != 10 {
 		t.Errorf("%+v", r)
+	}
+	lost := append(slices.Clone(answers), Answer{Check: "load-10", Vector: b.Scenario[0].ID, Fault: "does-not-answer-in-time", LateUs: 60_000})
+	if found, _ := b.judgeAll(lost); len(found) > 0 {
+		t.Errorf("an answer that was late by the harness: %v", found)
+	}
+	for i := range answers {
+		answers[i].LateUs, answers[i].Micros = 0, 500
 	}
 	answers[0].Stage.Dropped = 1
 	if found, _ := b.judgeAll(answers); len(found) != 1 || found[0].Reason != "does-not-keep-up" {

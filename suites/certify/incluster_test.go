@@ -200,3 +200,16 @@ func TestBlame(t *testing.T) {
 		}
 	})
 }
+
+// TestHiddenTable holds the table in docs/certify-cluster.md to the rogues.
+func TestHiddenTable(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/certify-cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rogue.InCluster() {
+		if line := "| " + r.ID + " | " + r.Description + " | " + r.Finding + " |\n"; !strings.Contains(string(raw), line) {
+			t.Errorf("docs/certify-cluster.md lacks %s", line)
+		}
+	}
+}

@@ -128,6 +128,11 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 		say(&c.unknown, "%s", problem)
 	}
 	core := func(r verdicts.Result) bool { return r.Level == scenarios.Core }
+	// What somebody else's cluster cannot show was never to be had there.
+	there := &c.unknown
+	if cell.Provider == verdicts.Existing {
+		there = &c.notes
+	}
 	is := func(v verdicts.Verdict) func(verdicts.Result) bool {
 		return func(r verdicts.Result) bool { return r.Verdict == v }
 	}
@@ -138,7 +143,7 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 		is   func(verdicts.Result) bool
 	}{
 		{&c.unknown, "%s of level core invalid", both(core, is(verdicts.Invalid))},
-		{&c.unknown, "%s of level core not supported by the target", both(core, is(verdicts.NotSupported))},
+		{there, "%s of level core not supported by the target", both(core, is(verdicts.NotSupported))},
 		{&c.unknown, "%s of an unknown verdict", unknownVerdict},
 		{&c.failed, "%s failed", unexpected},
 		{&c.minor, "%s invalid", both(not(core), is(verdicts.Invalid))},

@@ -297,6 +297,10 @@ func (v *verifier) checkSelection(c *Cell) {
 		if !known {
 			return false, 0
 		}
+		if c.Provider == verdicts.Existing {
+			ok, unsupported, _ := s.SelectedThere(facts)
+			return ok, map[bool]int{true: 1}[unsupported]
+		}
 		ok, lacks, _ := s.Selected(facts)
 		return ok, len(lacks)
 	}

@@ -28,6 +28,13 @@ func judgeOnce(s *scenarios.Scenario, e *Evidence) Result {
 		return j.invalid(p.Blame, p.Text)
 	}
 	bound, _ := s.BindOn(e.Suffix, e.Nodes)
+	if e.StandIns {
+		accounts, why := bound.StandIn()
+		if why != "" {
+			return j.invalid(BlameHarness, "no service account can stand in here: "+why)
+		}
+		bound = accounts
+	}
 	j.s = bound
 	seen := 0
 	for i := range bound.Steps {

@@ -27,6 +27,10 @@ type Cell struct {
 	Gate string `json:"gate"`
 }
 
+// Existing is the provider of a cluster that somebody else made: nothing is seen
+// there of a request but its answer, and service accounts stand for users.
+const Existing = "existing"
+
 // Evidence is everything raw that was seen of one scenario on one cell. It is
 // stored as it is, and a verdict is a function of it and of the scenario.
 type Evidence struct {
@@ -43,6 +47,8 @@ type Evidence struct {
 	// Nodes are the real nodes that the scenario's Nodes stand for, in order
 	// (Scenario.BindOn).
 	Nodes []string `json:"nodes,omitempty"`
+	// StandIns says that service accounts stood for users (Scenario.StandIn).
+	StandIns bool `json:"standIns,omitempty"`
 	// Started and Ended are when provisioning began and the last step was over.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/authorizers/policy"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -25,6 +26,7 @@ type certifyFlags struct {
 	kubeconfig, hook, reportDir string
 	seed                        int64
 	product                     certify.Product
+	beyond                      beyondFlags
 }
 
 func newCertify() *cobra.Command {
@@ -56,6 +58,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
+	flags.beyond.register(fl)
 	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference())
 	return c
 }
@@ -87,18 +90,23 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 			return err
 		}
 	}
+	if err := f.beyond.check(); err != nil {
+		return err
+	}
 	book, err := bookOf(f.seed)
 	if err != nil {
 		return err
 	}
 	if f.hook != "" {
-		if err := runHook(c.Context(), f.hook, book, c.ErrOrStderr()); err != nil {
+		if err := runHook(c.Context(), f.hook, book.Policy, c.ErrOrStderr()); err != nil {
 			return invalid(err)
 		}
 	}
-	run, err := certify.Certify(c.Context(), certify.Options{Webhook: webhook, Book: book, Progress: func(step string, n int) {
+	o := certify.Options{Webhook: webhook, Book: book, Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
-	}})
+	}}
+	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
+	run, err := certify.Certify(c.Context(), o)
 	if err != nil {
 		return invalid(err)
 	}
@@ -109,10 +117,10 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 const hookTime = 10 * time.Minute
 
 // runHook hands the policy to the vendor's program.
-func runHook(ctx context.Context, program string, book *certify.Book, stderr io.Writer) error {
+func runHook(ctx context.Context, program string, p *policy.Policy, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
-	raw, err := book.Policy.JSON()
+	raw, err := p.JSON()
 	if err != nil {
 		return err
 	}
@@ -133,16 +141,13 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "level\tgranted\treviews\tfindings\ttime")
-	granted := 0
 	for _, r := range c.Results {
-		if r.Granted {
-			granted++
-		}
 		_, _ = fmt.Fprintf(t, "%s\t%t\t%d of %d\t%d\t%.1f s\n", r.Level, r.Granted, r.Reviews, r.Planned, r.Findings, run.Took[string(r.Level)].Seconds())
 	}
 	_ = t.Flush()
+	printMeasured(out, c.Results)
 	for _, finding := range c.Findings {
-		_, _ = fmt.Fprintf(out, "finding: %s (%s, %s)\n", finding.Reason, finding.Level, count(finding.Count, "answer"))
+		_, _ = fmt.Fprintf(out, "finding: %s (%s, %s%s)\n", finding.Reason, finding.Level, count(finding.Count, "answer"), blamed(finding))
 		for _, e := range finding.Examples[:1] {
 			_, _ = fmt.Fprintf(out, "  %s\n", e)
 		}
@@ -151,10 +156,7 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "summary.md"), f.reportDir)
 	}
-	if granted < len(c.Results) {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return outcomeOf(c.Results)
 }
 
 func newCertifyPolicy() *cobra.Command {
@@ -215,8 +217,8 @@ it anew, and compare with what it claims. No webhook is asked.`, Args: cobra.Exa
 
 func newServeReference() *cobra.Command {
 	var (
-		seed int64
-		path string
+		seed         int64
+		path, policy string
 	)
 	c := &cobra.Command{
 		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C",
@@ -232,7 +234,7 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 			if err != nil {
 				return err
 			}
-			stop, err := certify.ServeReference(book, path)
+			stop, err := certify.ServeReference(book, policy, path)
 			if err != nil {
 				return invalid(err)
 			}
@@ -243,5 +245,6 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 	}
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
+	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed")
 	return c
 }

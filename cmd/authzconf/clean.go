@@ -11,16 +11,23 @@ import (
 
 func newClean() *cobra.Command {
 	var dryRun bool
+	var kubeconfig string
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Remove clusters of kind that earlier runs left",
 		Long: `Find clusters of kind that authzconf made and whose run is over, because they were
 kept (--keep) or their process was killed, and remove them with their folders.
-Clusters in use, and everything else on the container engine, stay.`,
+Clusters in use, and everything else on the container engine, stay.
+
+With --kubeconfig, remove what runs with --provider existing left in that cluster:
+namespaces and roles with the label authzconf.dev/run. No such run may be under way.`,
 		Example: `  authzconf clean --dry-run
   authzconf clean`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if kubeconfig != "" {
+				return cleanExisting(c, kubeconfig, dryRun)
+			}
 			if err := kind.CheckEngine(c.Context()); err != nil {
 				return err
 			}
@@ -50,6 +57,7 @@ Clusters in use, and everything else on the container engine, stay.`,
 			return nil
 		},
 	}
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "a cluster that runs with --provider existing were made on")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and stop")
 	return c
 }

@@ -39,6 +39,7 @@ func (f *conformanceFlags) register(c *cobra.Command) {
 func newRun() *cobra.Command {
 	var cells matrixFlags
 	var flags conformanceFlags
+	var foreign existingFlags
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Replay scenarios against API servers and report",
@@ -51,12 +52,19 @@ Without --report-dir only the summary is printed.`,
   authzconf run --kubernetes 1.36,1.37 --gate default
   authzconf run --kubernetes 1.37 --emulate 1.35 --gate on
   authzconf run --focus '^kep-5284/user-info/' -v
-  authzconf run --gate both --dry-run        # what would run, and why not`,
+  authzconf run --gate both --dry-run        # what would run, and why not
+  authzconf run --provider existing --kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.run(c, func() ([]target.Options, error) {
 				m, err := cells.resolve()
 				if err != nil {
+					return nil, err
+				}
+				if m.Provider == target.Existing {
+					return foreign.cells(c)
+				}
+				if err := foreign.unused(); err != nil {
 					return nil, err
 				}
 				m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
@@ -65,6 +73,7 @@ Without --report-dir only the summary is printed.`,
 		},
 	}
 	cells.register(c, "default")
+	foreign.register(c.Flags())
 	flags.register(c)
 	return c
 }
@@ -83,6 +92,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 			return err
 		}
 	}
+	sayWhatIsMade(c.ErrOrStderr(), o.Plan)
 	total := 0
 	for _, p := range o.Plan {
 		total += p.Count(session.Run)

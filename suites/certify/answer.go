@@ -36,6 +36,16 @@ type Answer struct {
 	Foreign bool `json:"foreign,omitempty"`
 	// Opened is how many connections a check needed; on its last answer only.
 	Opened int64 `json:"opened,omitempty"`
+	// Micros is how long it took from when the review was meant to be sent, LateUs
+	// how late it was sent, in microseconds; under load only.
+	Micros int64 `json:"us,omitempty"`
+	LateUs int64 `json:"lateUs,omitempty"`
+	// Stage says what follows under load, Seen what an API server did.
+	Stage *Stage `json:"stage,omitempty"`
+	Seen  *Seen  `json:"seen,omitempty"`
+	// Control says that the reference authorizer was asked, for a finding about
+	// another one.
+	Control bool `json:"control,omitempty"`
 }
 
 // maxUnknown bounds what a server can put into the evidence.
@@ -99,6 +109,9 @@ func (a *Answer) read(raw []byte, v Vector) {
 // foreign compares the fields of a repeated spec with those that were sent. Left
 // out or empty is not wrong: an API server reads the status only.
 func (a *Answer) foreign(raw json.RawMessage, v Vector) {
+	if len(raw) <= len("{}") {
+		return // nothing is repeated, which is what most servers do
+	}
 	body, err := v.body()
 	var sent struct {
 		Spec map[string]any `json:"spec"`

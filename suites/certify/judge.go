@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Finding is one thing that is wrong with an authorizer.
@@ -15,6 +16,9 @@ type Finding struct {
 	// Reason is its short name, Level what it costs.
 	Reason string `json:"reason"`
 	Level  Level  `json:"level"`
+	// Blame is whose fault it is, as far as the reference authorizer shows that: the
+	// same was asked of it. Empty is not found out.
+	Blame verdicts.Blame `json:"blame,omitempty"`
 	// Count is how many answers show it, Examples some of them.
 	Count    int      `json:"count"`
 	Examples []string `json:"examples"`
@@ -46,7 +50,7 @@ func judge(v Vector, a Answer) (reasons []string) {
 		}
 	}
 	add(a.Fault != "", a.Fault)
-	add(a.Check != concurrency && a.Millis > slow.Milliseconds() && a.Fault == "", "answers-slowly")
+	add(a.Check != concurrency && !isLoad(a.Check) && a.Millis > slow.Milliseconds() && a.Fault == "", "answers-slowly")
 	if a.Fault != "" {
 		return reasons
 	}
@@ -83,55 +87,112 @@ func judgeRefusal(a Answer) []string {
 // other circumstances.
 var reasonOf = map[string]string{concurrency: "wrong-under-concurrency", drift: "drifts"}
 
-// judgeAll groups what is wrong by reason and level.
+func otherReason(check string) string {
+	if isLoad(check) {
+		return "wrong-under-load"
+	}
+	return reasonOf[check]
+}
+
+// findings collects what is wrong, by reason, level and blame.
+type findings map[[3]string]*Finding
+
+func (all findings) add(reason string, level Level, blame verdicts.Blame, example string) {
+	key := [3]string{reason, string(level), string(blame)}
+	f := all[key]
+	if f == nil {
+		f = &Finding{Reason: reason, Level: level, Blame: blame}
+		all[key] = f
+	}
+	if f.Count++; len(f.Examples) < maxExamples {
+		f.Examples = append(f.Examples, example)
+	}
+}
+
+// judgeAll groups what is wrong by reason, level and blame.
 func (b *Book) judgeAll(answers []Answer) ([]Finding, error) {
-	type key struct {
-		reason string
-		level  Level
+	if err := b.cellOf(answers); err != nil {
+		return nil, err
 	}
-	found, wrong := map[key]*Finding{}, map[string]bool{}
-	add := func(reason string, level Level, example string) {
-		f := found[key{reason, level}]
-		if f == nil {
-			f = &Finding{Reason: reason, Level: level}
-			found[key{reason, level}] = f
-		}
-		if f.Count++; len(f.Examples) < maxExamples {
-			f.Examples = append(f.Examples, example)
-		}
-	}
+	found, wrong, controls := findings{}, map[string]bool{}, b.controls(answers)
+	rates, _, _ := b.rates(ownOnly(answers))
 	for _, a := range answers {
+		switch {
+		case a.Control || a.Stage != nil || excused(a, rates):
+			continue
+		case a.Seen != nil:
+			if err := b.addSeen(found, controls, a); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		v, ok := b.byID[a.Vector]
 		if !ok {
 			return nil, fmt.Errorf("the evidence is about %q, which seed %d does not have", a.Vector, b.Policy.Seed)
 		}
-		reasons, level := judge(v, a), v.Level
-		if a.Check != plain {
-			level = Robust
-		}
+		reasons, level := judge(v, a), levelOf(v, a)
 		again := a.Check != plain && wrong[v.ID] || wrong[v.Base]
 		for _, reason := range reasons {
 			if again && reason != "answers-slowly" {
 				continue
 			}
-			if other := reasonOf[a.Check]; other != "" && reason != "answers-slowly" && !slices.Contains(wholly, reason) {
+			blame := controls.of(a, reason)
+			if other := otherReason(a.Check); other != "" && reason != "answers-slowly" && !slices.Contains(wholly, reason) {
 				reason = other
 			}
-			add(reason, level, describe(v, a))
+			found.add(reason, level, blame, describe(v, a))
 		}
 		wrong[v.ID] = wrong[v.ID] || len(reasons) > 0
 		if a.Opened > maxOpened {
-			add("no-keep-alive", Robust, fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive))
+			found.add("no-keep-alive", Robust, controls.of(a, ""), fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive))
 		}
 	}
+	for _, r := range rates {
+		for reason, text := range r.findings() {
+			found.add(reason, Load, controls.ofRate(r, reason), text)
+		}
+	}
+	return found.sorted(), nil
+}
+
+// addSeen judges what an API server did.
+func (b *Book) addSeen(found findings, controls controls, a Answer) error {
+	if a.Seen.Cell != nil || a.Seen.NotSupported != "" {
+		return nil
+	}
+	j, err := b.judgeSeen(a)
+	if err == nil && j.reason != "" {
+		found.add(j.reason, j.level, controls.of(a, j.reason), j.text)
+	}
+	if err == nil && j.unclear {
+		found.add("could-not-be-judged", j.level, cmp.Or(controls.of(a, j.reason), verdicts.BlameEnvironment), j.text)
+	}
+	return err
+}
+
+// levelOf is what an answer counts for.
+func levelOf(v Vector, a Answer) Level {
+	switch {
+	case isLoad(a.Check):
+		return Load
+	case a.Check != plain:
+		return Robust
+	}
+	return v.Level
+}
+
+// sorted are the findings, those of the first levels first.
+func (all findings) sorted() []Finding {
 	var out []Finding
-	for _, f := range found {
+	for _, f := range all {
 		out = append(out, *f)
 	}
+	order := allLevels()
 	slices.SortFunc(out, func(x, y Finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(Levels(), x.Level), slices.Index(Levels(), y.Level)), cmp.Compare(y.Count, x.Count), strings.Compare(x.Reason, y.Reason))
+		return cmp.Or(cmp.Compare(slices.Index(order, x.Level), slices.Index(order, y.Level)), cmp.Compare(y.Count, x.Count),
+			strings.Compare(x.Reason, y.Reason), strings.Compare(string(x.Blame), string(y.Blame)))
 	})
-	return out, nil
+	return out
 }
 
 // describe is a review with its answer, on one line.
@@ -180,6 +241,7 @@ type Result struct {
 	Planned int `json:"planned"`
 	// Findings is how many kinds of them stand against the level.
 	Findings int `json:"findings"`
+	Measured
 }
 
 // levels grants each level of which all ran and nothing is wrong.
@@ -187,6 +249,9 @@ func (b *Book) levels(answers []Answer, findings []Finding) []Result {
 	distinct := map[Level]map[string]int{Core: {}, TranscriptSafe: {}, Robust: {}}
 	seen := map[string]bool{}
 	for _, a := range answers {
+		if a.Control || a.Seen != nil || isLoad(a.Check) {
+			continue
+		}
 		level := b.byID[a.Vector].Level
 		if a.Check != plain {
 			distinct[Robust][a.Check]++
@@ -205,13 +270,7 @@ func (b *Book) levels(answers []Answer, findings []Finding) []Result {
 			r.Reviews += distinct[level][check]
 			whole = whole && distinct[level][check] >= planned[level][check]
 		}
-		for _, f := range findings {
-			if f.Level == level {
-				r.Findings++
-			}
-		}
-		r.Granted = whole && r.Findings == 0 && r.Planned > 0
-		out = append(out, r)
+		out = append(out, r.conclude(whole, findings))
 	}
-	return out
+	return append(out, b.measured(answers, findings)...)
 }

@@ -62,6 +62,9 @@ func (r *Run) Certification(b *Book, p Product) *Certification {
 		if result.Granted {
 			c.Levels = append(c.Levels, result.Level)
 		}
+		if result.Level == InCluster {
+			c.Mode = "direct and in-cluster"
+		}
 	}
 	return c
 }
@@ -100,11 +103,14 @@ func (c *Certification) Summary() string {
 	for _, r := range c.Results {
 		line("| %s | %s | %d of %d | %d |", r.Level, map[bool]string{true: "yes", false: "no"}[r.Granted], r.Reviews, r.Planned, r.Findings)
 	}
+	for _, r := range c.Results {
+		r.describe(line)
+	}
 	if len(c.Findings) > 0 {
 		line("\n## Findings")
 	}
 	for _, f := range c.Findings {
-		line("\n### %s (%s, %d)\n", f.Reason, f.Level, f.Count)
+		line("\n### %s (%s, %d)%s\n", f.Reason, f.Level, f.Count, f.blamed())
 		for _, e := range f.Examples {
 			line("    %s", strings.NewReplacer("\n", " ", "\r", " ").Replace(e))
 		}
@@ -166,6 +172,7 @@ func Verify(set *scenarios.Set, folder string) (c *Certification, differences []
 // ParseEvidence reads the answers of a bundle.
 func ParseEvidence(raw []byte) (out []Answer, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(raw))
+	lines.Buffer(nil, maxBundleFile) // what was seen of a scenario is one line
 	for n := 1; lines.Scan(); n++ {
 		var a Answer
 		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))

@@ -36,6 +36,12 @@ type Options struct {
 	Book    *Book
 	// Levels are those to try; none is all.
 	Levels []Level
+	// LoadOptions and Cluster ask for levels beyond those; without rates, and
+	// without a cluster, they are not tried.
+	LoadOptions LoadOptions
+	Cluster     *ClusterOptions
+	// Blame has the reference authorizer asked what was answered wrongly.
+	Blame bool
 	// Progress is told what is done next; nil is not.
 	Progress func(step string, reviews int)
 }
@@ -64,9 +70,8 @@ func Certify(ctx context.Context, o Options) (*Run, error) {
 	}
 	defer c.close()
 	run := &runner{Options: o, client: c, out: &Run{Started: time.Now(), Took: map[string]time.Duration{}}}
-	run.all(ctx)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := run.beyond(ctx, run.all(ctx)); err != nil {
+		return nil, err
 	}
 	if run.out.Findings, err = o.Book.judgeAll(run.out.Answers); err != nil {
 		return nil, err
@@ -84,7 +89,7 @@ type runner struct {
 }
 
 // all runs the checks of the levels in order, until there is no hope.
-func (r *runner) all(ctx context.Context) {
+func (r *runner) all(ctx context.Context) bool {
 	for _, level := range Levels() {
 		if !slices.Contains(r.Levels, level) {
 			continue
@@ -98,9 +103,33 @@ func (r *runner) all(ctx context.Context) {
 		}
 		r.out.Took[string(level)] = time.Since(began)
 		if !ok {
-			return
+			return false
 		}
 	}
+	return true
+}
+
+// beyond runs the levels beyond those of direct mode, if there is hope, and finds
+// out whose fault it is what was wrong.
+func (r *runner) beyond(ctx context.Context, hope bool) error {
+	if hope && len(r.LoadOptions.Rates) > 0 {
+		r.load(ctx)
+	}
+	if hope && r.Cluster != nil {
+		if err := r.inCluster(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Blame && ctx.Err() == nil {
+		findings, err := r.Book.judgeAll(r.out.Answers)
+		if err != nil {
+			return err
+		}
+		if err := r.control(ctx, findings); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // sequence asks one after the other.

@@ -6,10 +6,18 @@ import (
 	"github.com/authzconf/authzconf/authorizers/reference"
 )
 
-// ServeReference runs the reference authorizer with the policy of a seed, and writes
-// the kubeconfig for it.
-func ServeReference(b *Book, kubeconfig string) (stop func() error, err error) {
-	s, err := reference.Start(reference.Handler(b.Policy.Decide), nil)
+// ServeReference runs the reference authorizer with the policy of a seed, or with
+// that in a file, which it follows, if one is named. It writes the kubeconfig for it.
+func ServeReference(b *Book, policyFile, kubeconfig string) (stop func() error, err error) {
+	decide := b.decider()
+	if policyFile != "" {
+		f, err := follow(policyFile)
+		if err != nil {
+			return nil, err
+		}
+		decide = f.decide
+	}
+	s, err := reference.Start(reference.Handler(decide), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Level is what an authorizer can reach.
@@ -80,12 +81,19 @@ type Book struct {
 	Digest string
 
 	byID map[string]Vector
+	// scenarios are those that the book was made of, under their own names.
+	scenarios []*scenarios.Scenario
+	// cell is the API server that checks in a cluster are for, checks those checks.
+	cell   verdicts.Cell
+	checks map[string]clusterCheck
 }
 
 // NewBook makes the book of a seed.
-func NewBook(set *scenarios.Set, seed int64) (*Book, error) {
-	bound := policy.Bound(set.All(), seed)
-	b := &Book{Policy: policy.New(bound, seed), byID: map[string]Vector{}}
+func NewBook(set *scenarios.Set, seed int64) (*Book, error) { return newBook(set.All(), seed) }
+
+func newBook(all []*scenarios.Scenario, seed int64) (*Book, error) {
+	bound := policy.Bound(all, seed)
+	b := &Book{Policy: policy.New(bound, seed), byID: map[string]Vector{}, scenarios: all}
 	specs, from, err := reviews(bound)
 	if err != nil {
 		return nil, err

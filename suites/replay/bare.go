@@ -36,3 +36,16 @@ func (g *Granted) Change(ctx context.Context, st *scenarios.Step) error {
 	}
 	return g.run.admin.revoke(ctx, g.run.grants[st.Revoke])
 }
+
+// Grant makes the roles of a bound scenario's grants and waits until they are in
+// force, without anything else that it needs.
+func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {
+	for _, g := range bound.Grants {
+		if g.Namespace != "" {
+			if err := r.admin.namespace(ctx, g.Namespace); err != nil {
+				return err
+			}
+		}
+	}
+	return r.admin.grant(ctx, scenarios.RenderRBAC(bound))
+}

@@ -53,7 +53,7 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 // ReplayKept is Replay with what Keep made, also on an API server that is not the
 // one it was made on: tokens and objects are the same ones.
 func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
-	return r.replay(ctx, s, kept.Suffix, kept)
+	return r.replay(ctx, s, kept.Suffix, kept, false)
 }
 
 // Send sends the only request of a scenario with what its setup has, over a

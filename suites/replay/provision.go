@@ -47,7 +47,10 @@ func (run *run) provision(ctx context.Context) error {
 	}
 	var manifests []map[string]any
 	manifests = append(append(manifests, run.bound.Manifests...), run.bound.Objects...)
-	rendered := scenarios.RenderRBAC(run.bound)
+	var rendered []scenarios.RBACObject
+	if !run.granted {
+		rendered = scenarios.RenderRBAC(run.bound)
+	}
 	run.grants = map[string][]scenarios.RBACObject{}
 	var initial []scenarios.RBACObject
 	for _, o := range rendered {
@@ -125,6 +128,12 @@ func placesOf(s *scenarios.Scenario) places {
 	}
 	delete(p.namespaces, "")
 	return p
+}
+
+// namespace makes a namespace, unless it is there.
+func (p *provisioner) namespace(ctx context.Context, name string) error {
+	_, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return ignoreExists(err)
 }
 
 // places creates namespaces and nodes, then accounts and pods, each kind at

@@ -22,9 +22,11 @@ type run struct {
 	admin  *provisioner
 	bound  *scenarios.Scenario
 	suffix string
-	tokens map[string]string // by requestor alias
-	grants map[string][]scenarios.RBACObject
-	shells map[string]*shell // by requestor alias
+	// granted says that another authorizer than RBAC holds the grants.
+	granted bool
+	tokens  map[string]string // by requestor alias
+	grants  map[string][]scenarios.RBACObject
+	shells  map[string]*shell // by requestor alias
 }
 
 // Replayer replays scenarios on one target. It may be used from several
@@ -37,8 +39,10 @@ type Replayer struct {
 // New returns a replayer for a target.
 func New(t *target.Target) (*Replayer, error) {
 	config := t.Admin()
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = config.ContentType + ",application/json"
+	if config.ContentType == "" { // where objects are labelled on their way it is JSON
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		config.AcceptContentTypes = config.ContentType + ",application/json"
+	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -55,12 +59,18 @@ func New(t *target.Target) (*Replayer, error) {
 // what goes wrong outside the API server's answers is a Problem in the
 // evidence.
 func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
-	return r.replay(ctx, s, suffix, nil)
+	return r.replay(ctx, s, suffix, nil, false)
+}
+
+// ReplayAuthorized is Replay on a target where another authorizer than RBAC holds
+// the grants, under the names that suffix makes: no role is made for them.
+func (r *Replayer) ReplayAuthorized(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
+	return r.replay(ctx, s, suffix, nil, true)
 }
 
 // replay provisions unless kept is given, in which the scenario has everything
-// already.
-func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix string, kept *Kept) *verdicts.Evidence {
+// already. With granted, somebody else holds the grants.
+func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix string, kept *Kept, granted bool) *verdicts.Evidence {
 	nodes, nodesErr := r.admin.realNodes(ctx, s)
 	bound, names := s.BindOn(suffix, nodes)
 	e := &verdicts.Evidence{
@@ -75,7 +85,15 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 		e.Problems = append(e.Problems, problem(r.target, err))
 		return e
 	}
-	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, shells: map[string]*shell{}}
+	if r.target.StandIns() {
+		accounts, why := bound.StandIn()
+		if why != "" {
+			e.Problems = append(e.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
+			return e
+		}
+		bound, e.StandIns = accounts, true
+	}
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, granted: granted, shells: map[string]*shell{}}
 	defer run.closeShells()
 	defer r.admin.removePods(context.WithoutCancel(ctx), bound)
 	if kept != nil {

@@ -78,6 +78,9 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan
 	for _, c := range cells {
 		var variants []CellPlan
 		for _, chain := range chains(set) {
+			if c.Cell.Provider == target.Existing {
+				break // its chain is its own
+			}
 			if v := plan(set, withChain(c, chain), sel); v.Count(Run) > 0 {
 				variants = append(variants, v)
 			}
@@ -102,7 +105,7 @@ func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
 	p := CellPlan{Target: c}
 	facts := target.ExpectedFacts(c)
 	for _, s := range set.All() {
-		p.Items = append(p.Items, decide(s, facts, sel))
+		p.Items = append(p.Items, decide(s, c, facts, sel))
 	}
 	return p
 }
@@ -137,9 +140,12 @@ func nothingWhy(plans []CellPlan) string {
 	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip or --level, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
 }
 
-func decide(s *scenarios.Scenario, facts scenarios.Facts, sel Selection) Item {
+func decide(s *scenarios.Scenario, c target.Options, facts scenarios.Facts, sel Selection) Item {
 	if why := sel.leavesOut(s); why != "" {
 		return Item{Scenario: s, Fate: LeftOut, Why: why}
+	}
+	if c.Cell.Provider == target.Existing {
+		return onExisting(s, facts)
 	}
 	ok, missing, why := s.Selected(facts)
 	switch {

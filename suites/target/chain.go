@@ -83,7 +83,7 @@ type chain struct {
 func (c chain) config() ([]byte, error) {
 	authorizers := []apiserverv1.AuthorizerConfiguration{c.point(recorder.Front)}
 	for _, a := range c.Authorizers {
-		if a.Type == "Webhook" {
+		if a.Type == "Webhook" && a.Webhook.ConnectionInfo.Type == "" {
 			c.connect(a.Webhook, policyPoint)
 		}
 		authorizers = append(authorizers, a)

@@ -56,6 +56,10 @@ func ExpectedFacts(o Options) scenarios.Facts {
 		Gate:         GateState(o.Effective(), Asked(o.Cell.Gate)),
 		Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Tokens, scenarios.RBAC, scenarios.Aggregation},
 	}
+	if o.Cell.Provider == Existing {
+		f.Capabilities = existingCapabilities()
+		return f
+	}
 	if f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36) {
 		f.Capabilities = append(f.Capabilities, scenarios.Metrics)
 	}

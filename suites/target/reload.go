@@ -41,13 +41,18 @@ func (t *Target) Use(s *scenarios.Scenario) (release func()) {
 // and returns when the API server uses it. Only who has the target for itself may
 // call it.
 func (t *Target) Reload(ctx context.Context, name string) error {
-	plane, ok := t.cluster.(interface{ ReloadAuthorization(config []byte) error })
-	if !ok {
-		return errors.New("the AuthorizationConfiguration of this cluster cannot be changed")
-	}
 	between, err := loadMiddle(name)
 	if err != nil {
 		return err
+	}
+	return t.reload(ctx, between, name)
+}
+
+// reload is Reload of a chain that has been read already.
+func (t *Target) reload(ctx context.Context, between middle, name string) error {
+	plane, ok := t.cluster.(interface{ ReloadAuthorization(config []byte) error })
+	if !ok {
+		return errors.New("the AuthorizationConfiguration of this cluster cannot be changed")
 	}
 	config, err := chain{middle: between, recorder: t.recorder, cacheFields: t.cacheFields()}.config()
 	if err != nil {

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/authorizers/policy"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/suites/certify"
+	"github.com/authzconf/authzconf/suites/target"
+)
+
+// beyondFlags ask for the levels that are not tried unless they are asked for.
+type beyondFlags struct {
+	load       certify.LoadOptions
+	loadToo    bool
+	inCluster  string
+	kubernetes string
+	ownCache   time.Duration
+	release    local.Release
+}
+
+func (f *beyondFlags) register(fl *pflag.FlagSet) {
+	fl.BoolVar(&f.loadToo, "load", false, "try level load too: right answers in time at the rates of --load-rates")
+	fl.IntSliceVar(&f.load.Rates, "load-rates", certify.LoadRates(), "rates of level load, in reviews per second")
+	fl.DurationVar(&f.load.Length, "load-length", certify.LoadLength, "how long each rate is kept up")
+	fl.DurationVar(&f.load.P99, "load-p99", certify.LoadP99, "what 99 % of the answers have to come within, at each rate")
+	fl.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
+	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
+}
+
+// check says what is wrong with the flags.
+func (f *beyondFlags) check() (err error) {
+	if !f.loadToo {
+		f.load.Rates = nil
+	}
+	if err := f.load.Check(); err != nil {
+		return err
+	}
+	if f.ownCache < 0 {
+		return fmt.Errorf("--authorizer-cache %s: expected 0 or more", f.ownCache)
+	}
+	switch {
+	case f.inCluster == "" && f.kubernetes != "":
+		return errors.New("--kubernetes is for --in-cluster")
+	case f.inCluster != "" && f.inCluster != target.Local:
+		return fmt.Errorf("--in-cluster %q: the provider is %s", f.inCluster, target.Local)
+	case f.kubernetes != "":
+		f.release, err = local.ParseRelease(f.kubernetes)
+	}
+	return err
+}
+
+// apply adds what the flags ask for.
+func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
+	o.LoadOptions = f.load
+	if f.inCluster == "" {
+		return
+	}
+	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: &local.Binaries{Progress: stderr}, OwnCache: f.ownCache}
+	if hook != "" {
+		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return runHook(ctx, hook, p, stderr) }
+	}
+}
+
+// printMeasured prints what levels have beside findings.
+func printMeasured(out io.Writer, results []certify.Result) {
+	for _, r := range results {
+		if why := cmp.Or(r.NotSupported, r.Inconclusive); why != "" {
+			_, _ = fmt.Fprintf(out, "%s: %s\n", r.Level, why)
+		}
+		for _, a := range r.Rates {
+			_, _ = fmt.Fprintf(out, "%s: %d reviews/s: %.1f achieved, p50 %.2f ms, p99 %.2f ms (limit %.2f ms), %d wrong, %d late, %d dropped\n",
+				r.Level, a.Asked, a.Achieved, a.P50, a.P99, a.Limit, a.Wrong, a.Late, a.Dropped)
+		}
+		for _, w := range r.Windows {
+			_, _ = fmt.Fprintf(out, "%s: %s: noticed after %d ms (limit %d ms)\n", r.Level, w.Name, w.Millis, w.Limit)
+		}
+	}
+}
+
+// blamed says whose fault a finding is, as far as that was found out.
+func blamed(f certify.Finding) string {
+	if f.Blame == "" {
+		return ""
+	}
+	return ", blame: " + string(f.Blame)
+}
+
+// outcomeOf is the exit code: a level that cannot be tried with what the vendor
+// gives is not granted, and no failure either.
+func outcomeOf(results []certify.Result) error {
+	inconclusive := false
+	for _, r := range results {
+		switch {
+		case r.Granted || r.NotSupported != "":
+		case r.Inconclusive != "" && r.Findings == 0:
+			inconclusive = true
+		default:
+			return &exitError{code: exitFailed}
+		}
+	}
+	if inconclusive {
+		return &exitError{code: exitInvalid}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// existingFlags are those of the provider existing.
+type existingFlags struct {
+	kubeconfig  string
+	iUnderstand bool
+}
+
+func (f *existingFlags) register(fl *pflag.FlagSet) {
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster of --provider existing, which runs already: version and gate are read from it")
+	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it looks as if it were there for more than tests")
+}
+
+// unused refuses flags that are for another provider.
+func (f *existingFlags) unused() error {
+	if f.kubeconfig != "" || f.iUnderstand {
+		return fmt.Errorf("--kubeconfig and --i-understand are for --provider %s", target.Existing)
+	}
+	return nil
+}
+
+// cells is the only one, which is what the cluster says it is.
+func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
+	if f.kubeconfig == "" {
+		return nil, fmt.Errorf("--provider %s needs --kubeconfig", target.Existing)
+	}
+	for _, flag := range []string{"kubernetes", "gate", "emulate", "feature-gate", "keep"} {
+		if c.Flags().Changed(flag) {
+			return nil, fmt.Errorf("--%s cannot be asked of a cluster that runs already", flag)
+		}
+	}
+	cluster, err := existing.Open(f.kubeconfig, fmt.Sprintf("%012x", rand.Uint64()>>16))
+	if err != nil {
+		return nil, err
+	}
+	facts, err := cluster.Inspect(c.Context())
+	if err != nil {
+		return nil, invalid(err)
+	}
+	if len(facts.Risks) > 0 && !f.iUnderstand {
+		return nil, fmt.Errorf("this cluster looks as if it were there for more than tests: %s; nothing was made in it (--i-understand uses it all the same)", strings.Join(facts.Risks, "; "))
+	}
+	version, _, _ := strings.Cut(strings.TrimPrefix(facts.GitVersion, "v"), "+")
+	release, err := local.ParseRelease(minorOf(version))
+	if err != nil {
+		return nil, fmt.Errorf("the cluster is of version %s: %w", facts.GitVersion, err)
+	}
+	gate := target.AskOff
+	if facts.GateOn {
+		gate = target.AskOn
+	}
+	emulated := facts.Emulated
+	if emulated == release.Minor {
+		emulated = ""
+	}
+	return []target.Options{{
+		Cell: verdicts.Cell{
+			Name:     target.Existing + "-" + cmp.Or(emulated, release.Minor) + "-gate-" + string(gate),
+			Provider: target.Existing, Kubernetes: version, Emulated: emulated, Gate: string(gate),
+		},
+		Release: release, Existing: cluster,
+	}}, nil
+}
+
+func minorOf(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+// sayWhatIsMade lists what a run makes in a cluster that is somebody else's.
+func sayWhatIsMade(out io.Writer, plan []session.CellPlan) {
+	for _, p := range plan {
+		if p.Target.Cell.Provider != target.Existing {
+			continue
+		}
+		m := p.Makes()
+		_, _ = fmt.Fprintf(out, "%s: %s run; they make %s, %s, %s and %s with their bindings, labelled %s, and remove them; %s not supported\n",
+			p.Target.Cell.Name, count(p.Count(session.Run), "scenario"), count(m.Namespaces, "namespace"), count(m.Accounts, "service account"),
+			count(m.Roles, "role"), count(m.ClusterRoles, "cluster role"), existing.Label, count(p.Count(session.Unsupported), "scenario"))
+	}
+}
+
+// cleanExisting removes what runs left in a cluster.
+func cleanExisting(c *cobra.Command, kubeconfig string, dryRun bool) error {
+	cluster, err := existing.Open(kubeconfig, "")
+	if err != nil {
+		return err
+	}
+	found, err := cluster.Clean(c.Context(), "", dryRun)
+	verb := "removed"
+	if dryRun {
+		verb = "would remove"
+	}
+	for _, path := range found {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, path)
+	}
+	if len(found) == 0 && err == nil {
+		_, _ = fmt.Fprintln(c.OutOrStdout(), "nothing is left over")
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	return nil
+}

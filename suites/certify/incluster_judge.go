@@ -1,0 +1,157 @@
+package certify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Seen is what came of a check that needs an API server.
+type Seen struct {
+	// Got is the decision, or whether the question was allowed.
+	Got string `json:"got,omitempty"`
+	// Error is why there is none.
+	Error string `json:"error,omitempty"`
+	// Window is how long it took until a change of policy was noticed, Limit how
+	// long it may take, in milliseconds.
+	Window int64 `json:"windowMs,omitempty"`
+	Limit  int64 `json:"limitMs,omitempty"`
+	// Cell is the API server that was asked for, in the first line about it.
+	Cell *verdicts.Cell `json:"cell,omitempty"`
+	// NotSupported says why the level cannot be tried.
+	NotSupported string `json:"notSupported,omitempty"`
+	// Scenario is everything that was seen of a scenario.
+	Scenario *verdicts.Evidence `json:"scenario,omitempty"`
+}
+
+// judged is what an answer of an API server amounts to.
+type judged struct {
+	level   Level
+	reason  string // empty if all is well
+	text    string // what was expected, and what came
+	unclear bool   // nothing can be said
+}
+
+// judgeSeen judges an answer with what was seen of it. Its error is about
+// evidence that fits no check.
+func (b *Book) judgeSeen(a Answer) (j judged, err error) {
+	if a.Check == revocation {
+		return judgeWindow(a)
+	}
+	check, ok := b.clusterChecks()[a.Vector]
+	if !ok || a.Check != inCluster {
+		return j, fmt.Errorf("the evidence is about a check %q, which there is not", a.Vector)
+	}
+	j.level = InCluster
+	if check.Scenario != nil {
+		return b.judgeScenario(check, a)
+	}
+	got := a.Seen.Got
+	if a.Seen.Error != "" {
+		got = a.Seen.Error
+	}
+	j.text = fmt.Sprintf("%s: %s: expected %s, got %s", a.Vector, asks(check.Spec), check.Expect, got)
+	switch {
+	case a.Seen.Error != "":
+		j.reason = "api-server-answers-an-error"
+	case got == string(check.Expect):
+	case got == string(scenarios.Deny) && check.Expect == scenarios.NoOpinion:
+		j.reason = "denies-what-is-not-granted"
+	default:
+		j.reason = check.Reason
+	}
+	return j, nil
+}
+
+// judgeScenario takes the verdict of the scenario. A reason that the authorizer
+// gives stands at the end of a refusal's message, and is its own business.
+func (b *Book) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
+	e := a.Seen.Scenario
+	if e == nil || e.Scenario != check.Scenario.ID {
+		return j, fmt.Errorf("the evidence of %q is about another scenario", a.Vector)
+	}
+	j.level = InCluster
+	result := verdicts.Judge(check.Scenario, e)
+	j.text = a.Vector + ": " + result.Reason
+	wrong := slices.DeleteFunc(result.Differences, func(d verdicts.Difference) bool {
+		return d.Field == "message" && strings.HasPrefix(d.Got, d.Want+": ")
+	})
+	if len(wrong) > 0 {
+		d := wrong[0]
+		j.text = fmt.Sprintf("%s: step %d: %s: expected %s, got %s", a.Vector, d.Step, d.Field, word(d.Want), word(d.Got))
+	}
+	switch {
+	case result.Verdict == verdicts.Invalid:
+		j.unclear = true
+	case result.Verdict == verdicts.Failed && (len(wrong) > 0 || len(result.Differences) == 0):
+		j.reason = check.Reason
+	}
+	return j, nil
+}
+
+func judgeWindow(a Answer) (j judged, err error) {
+	j.level = Revocation
+	all := windows()
+	i := slices.IndexFunc(all, func(w window) bool { return w.ID == a.Vector })
+	if i < 0 {
+		return j, fmt.Errorf("the evidence is about a window %q, which there is not", a.Vector)
+	}
+	w := all[i]
+	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, a.Seen.Limit, a.Seen.Got, a.Seen.Window)
+	switch {
+	case a.Seen.Error != "":
+		j.text, j.reason = w.ID+": "+a.Seen.Error, "revocation-breaks"
+	case a.Seen.Got != fmt.Sprint(w.Allowed), a.Seen.Window > a.Seen.Limit, a.Seen.Limit < w.limit(0).Milliseconds():
+		j.reason = w.Reason
+	}
+	return j, nil
+}
+
+// clusterChecks are the checks of the chain by ID.
+func (b *Book) clusterChecks() map[string]clusterCheck {
+	if b.checks == nil {
+		b.checks = map[string]clusterCheck{}
+		for _, c := range b.clusterPlan() {
+			b.checks[c.ID] = c
+		}
+	}
+	return b.checks
+}
+
+// onCell says what API server the checks in a cluster are for.
+func (b *Book) onCell(c verdicts.Cell) {
+	if b.cell != c {
+		b.cell, b.checks = c, nil
+	}
+}
+
+// cellOf finds in the evidence what API server it is about.
+func (b *Book) cellOf(answers []Answer) error {
+	for _, a := range answers {
+		if a.Seen == nil || a.Seen.Cell == nil {
+			continue
+		}
+		// No other form has a meaning for ExpectedFacts.
+		if _, err := local.ParseRelease(a.Seen.Cell.Kubernetes); err != nil || a.Seen.Cell.Emulated != "" {
+			return fmt.Errorf("the evidence is about an API server of version %q", word(a.Seen.Cell.Kubernetes))
+		}
+		b.onCell(*a.Seen.Cell)
+		return nil
+	}
+	return nil
+}
+
+// asks is a review on one line.
+func asks(s spec) string {
+	if r := s.ResourceAttributes; r != nil {
+		return fmt.Sprintf("%q %q %s/%s %q in %q", word(s.User), word(r.Verb), r.Group, r.Resource+sub(r.Subresource), word(r.Name), r.Namespace)
+	}
+	if n := s.NonResourceAttributes; n != nil {
+		return fmt.Sprintf("%q %q %s", word(s.User), word(n.Verb), n.Path)
+	}
+	return "a request that is no review"
+}

@@ -1,0 +1,123 @@
+package certify
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// allLevels are those of direct mode and beyond, in order.
+func allLevels() []Level { return append(Levels(), Load, InCluster, Revocation) }
+
+// Measured is what some levels have beside findings.
+type Measured struct {
+	// NotSupported says why the level cannot be tried with what the vendor gives.
+	NotSupported string `json:"notSupported,omitempty"`
+	// Inconclusive says why nothing can be said although all was tried.
+	Inconclusive string `json:"inconclusive,omitempty"`
+	// Rates are those of level load, Windows those of level revocation.
+	Rates   []Rate           `json:"rates,omitempty"`
+	Windows []MeasuredWindow `json:"windows,omitempty"`
+}
+
+// MeasuredWindow is how long it took until a change of policy was noticed.
+type MeasuredWindow struct {
+	Name   string `json:"name"`
+	Millis int64  `json:"ms"`
+	Limit  int64  `json:"limitMs"`
+}
+
+// conclude grants the level if it is whole and nothing stands against it.
+func (r Result) conclude(whole bool, findings []Finding) Result {
+	for _, f := range findings {
+		if f.Level == r.Level {
+			r.Findings++
+		}
+	}
+	r.Granted = whole && r.Findings == 0 && r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
+	return r
+}
+
+// measured are the results of the levels beyond direct mode that were tried.
+func (b *Book) measured(answers []Answer, findings []Finding) (out []Result) {
+	if rates, planned, answered := b.rates(ownOnly(answers)); len(rates) > 0 {
+		r := Result{Level: Load, Planned: planned, Reviews: answered, Measured: Measured{Rates: rates}}
+		if slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive }) {
+			r.Inconclusive = "the harness was late itself at a rate"
+		}
+		out = append(out, r.conclude(answered >= planned, findings))
+	}
+	seen := map[about]bool{}
+	results := map[string]*Result{}
+	for _, a := range answers {
+		if a.Seen == nil || a.Control {
+			continue
+		}
+		if results[a.Check] == nil {
+			results[a.Check] = &Result{Level: Level(a.Check)}
+		}
+		r := results[a.Check]
+		switch key := (about{a.Check, a.Vector}); {
+		case a.Seen.Cell != nil:
+		case a.Seen.NotSupported != "":
+			r.NotSupported = a.Seen.NotSupported
+		case !seen[key]:
+			seen[key] = true
+			if j, err := b.judgeSeen(a); err == nil && !j.unclear {
+				r.Reviews++
+			}
+			if a.Check == revocation {
+				r.Windows = append(r.Windows, MeasuredWindow{a.Vector, a.Seen.Window, a.Seen.Limit})
+			}
+		}
+	}
+	planned := map[string]int{inCluster: 0, revocation: len(windows())}
+	if results[inCluster] != nil {
+		planned[inCluster] = len(b.clusterChecks())
+	}
+	for _, check := range []string{inCluster, revocation} {
+		if r := results[check]; r != nil {
+			slices.SortFunc(r.Windows, func(x, y MeasuredWindow) int {
+				return cmp.Or(-strings.Compare(x.Name[:6], y.Name[:6]), cmp.Compare(x.Millis, y.Millis), strings.Compare(x.Name, y.Name))
+			})
+			r.Planned = planned[check]
+			out = append(out, r.conclude(r.Reviews >= r.Planned, findings))
+		}
+	}
+	return out
+}
+
+// ownOnly leaves out what the reference answered.
+func ownOnly(answers []Answer) []Answer {
+	return slices.DeleteFunc(slices.Clone(answers), func(a Answer) bool { return a.Control })
+}
+
+// describe adds to a summary what was measured.
+func (r Result) describe(line func(format string, args ...any)) {
+	if r.NotSupported != "" {
+		line("\nLevel %s is not supported: %s.", r.Level, r.NotSupported)
+	}
+	if r.Inconclusive != "" {
+		line("\nLevel %s is inconclusive: %s.", r.Level, r.Inconclusive)
+	}
+	if len(r.Rates) > 0 {
+		line("\n| reviews/s | achieved | p50 | p99 | limit | max | wrong | late | dropped |\n|---|---|---|---|---|---|---|---|---|")
+	}
+	for _, a := range r.Rates {
+		line("| %d | %.1f | %.2f ms | %.2f ms | %.2f ms | %.2f ms | %d | %d | %d |", a.Asked, a.Achieved, a.P50, a.P99, a.Limit, a.Max, a.Wrong, a.Late, a.Dropped)
+	}
+	if len(r.Windows) > 0 {
+		line("\n| change, asked by | noticed after | limit |\n|---|---|---|")
+	}
+	for _, w := range r.Windows {
+		line("| %s | %d ms | %d ms |", w.Name, w.Millis, w.Limit)
+	}
+}
+
+// blamed says in words whose fault a finding is.
+func (f Finding) blamed() string {
+	if f.Blame == "" {
+		return ""
+	}
+	return ", blame: " + string(f.Blame)
+}

@@ -1,0 +1,52 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Existing is a cluster that somebody else made. It has no recorder, its audit log
+// and flags are out of reach, its metrics count what others do as well, and it
+// gives credentials to nobody but service accounts.
+const Existing = verdicts.Existing
+
+// existingCapabilities are what is left.
+func existingCapabilities() []scenarios.Capability {
+	return []scenarios.Capability{scenarios.Tokens, scenarios.RBAC}
+}
+
+// startExisting connects to a cluster that runs, and holds it to what it said when
+// the run was planned.
+func (t *Target) startExisting(ctx context.Context, o Options) error {
+	if o.Existing == nil {
+		return fmt.Errorf("the provider %s needs a kubeconfig", Existing)
+	}
+	t.started = o
+	if err := t.connect(o.Existing); err != nil {
+		return err
+	}
+	facts, err := o.Existing.Inspect(ctx)
+	if err != nil {
+		return fmt.Errorf("witness: %w", err)
+	}
+	t.Facts = ExpectedFacts(o)
+	w := &t.Witness
+	w.GitVersion, w.EmulatedVersion, w.ExpectedGate, w.GateMetric = facts.GitVersion, facts.Emulated, string(t.Facts.Gate), "absent"
+	t.mismatch("version", "v"+o.Cell.Kubernetes, strings.SplitN(facts.GitVersion, "+", 2)[0])
+	gate := scenarios.GateOff
+	if facts.GateOn {
+		gate = scenarios.GateOn
+	}
+	t.mismatch("gate "+GateName+" (probe)", w.ExpectedGate, string(gate))
+	return nil
+}
+
+// blind says that nothing is seen of a request but its answer.
+func (t *Target) blind() bool { return t.Cell.Provider == Existing }
+
+// StandIns says whether service accounts stand for the users of scenarios.
+func (t *Target) StandIns() bool { return t.blind() }

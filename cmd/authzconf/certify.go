@@ -25,6 +25,7 @@ type certifyFlags struct {
 	kubeconfig, hook, reportDir string
 	seed                        int64
 	product                     certify.Product
+	bundleFlags
 }
 
 func newCertify() *cobra.Command {
@@ -45,7 +46,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
   authzconf certify verify out
   authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+		RunE: func(c *cobra.Command, _ []string) error { return flags.handOver(flags.run(c)) },
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
@@ -56,7 +57,8 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
-	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference())
+	flags.bundleFlags.register(fl)
+	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix())
 	return c
 }
 
@@ -81,6 +83,9 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	webhook, err := certify.LoadWebhook(f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	}
+	if err := f.check(webhook); err != nil {
+		return err
 	}
 	if f.reportDir != "" {
 		if err := reports.CheckWritable(f.reportDir); err != nil {
@@ -127,8 +132,14 @@ func runHook(ctx context.Context, program string, book *certify.Book, stderr io.
 
 func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certification) error {
 	if f.reportDir != "" {
+		c.Harness = suiteVersion()
 		if err := certify.Write(f.reportDir, c, run.Answers); err != nil {
 			return invalid(err)
+		}
+		if f.key != nil {
+			if err := certify.Sign(f.reportDir, f.key); err != nil {
+				return invalid(err)
+			}
 		}
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -181,36 +192,9 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 			return err
 		},
 	}
-	c.Flags().StringVarP(&form, "output", "o", "json", "rbac, json or sar-table")
+	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(certify.PolicyFormats(), ", "))
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
 	return c
-}
-
-func newCertifyVerify() *cobra.Command {
-	return &cobra.Command{
-		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
-		Long: `Read a folder that authzconf certify --report-dir has written, judge every answer in
-it anew, and compare with what it claims. No webhook is asked.`, Args: cobra.ExactArgs(1),
-		Example: "  authzconf certify verify out",
-		RunE: func(c *cobra.Command, args []string) error {
-			set, err := scenarios.Load(scenarios.FS, fixtures.FS)
-			if err != nil {
-				return err
-			}
-			certification, differences, err := certify.Verify(set, args[0])
-			if err != nil {
-				return err
-			}
-			for _, d := range differences {
-				_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
-			}
-			if len(differences) > 0 {
-				return &exitError{code: exitFailed, err: fmt.Errorf("the certification does not follow from its evidence: %s", count(len(differences), "difference"))}
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\n", certification.Levels)
-			return err
-		},
-	}
 }
 
 func newServeReference() *cobra.Command {

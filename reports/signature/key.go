@@ -106,3 +106,6 @@ func create(path string, content []byte, mode os.FileMode) error {
 	_, err = f.Write(content)
 	return errors.Join(err, f.Close())
 }
+
+// Private says whether the key can sign.
+func (k *Key) Private() bool { return k.private }

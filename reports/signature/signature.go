@@ -106,14 +106,15 @@ func Verify(key *Key, raw []byte, predicateType string) (*Statement, error) {
 	return &s, nil
 }
 
-// Signers are the IDs of the keys that an envelope names. Nothing is checked.
+// Signers are the beginnings of the IDs of the keys that an envelope names.
+// Nothing is checked.
 func Signers(raw []byte) (ids []string, err error) {
 	e, err := parse(raw)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range e.Signatures {
-		ids = append(ids, fmt.Sprintf("%.80q", s.KeyID))
+		ids = append(ids, fmt.Sprintf("%.12q", s.KeyID))
 	}
 	return ids, nil
 }

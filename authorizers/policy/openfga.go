@@ -81,12 +81,24 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 	}{fmt.Sprintf("authzconf-certification-%d", p.Seed), FGAModel, tuples})
 }
 
-// FGAUser and FGAGroup are the IDs of a user and a group. Characters that IDs may
-// not have are written as in URLs.
-func FGAUser(name string) string { return "user:" + url.QueryEscape(name) }
+// maxFGAName is how long an escaped name may be in an ID.
+const maxFGAName = 200
+
+// FGAUser is the ID of a user.
+func FGAUser(name string) string { return "user:" + fgaName(name) }
 
 // FGAGroup is the ID of a group.
-func FGAGroup(name string) string { return "group:" + url.QueryEscape(name) }
+func FGAGroup(name string) string { return "group:" + fgaName(name) }
+
+// fgaName writes what IDs may not have as in URLs. What is too long becomes a
+// digest, and nothing is empty.
+func fgaName(name string) string {
+	if escaped := url.QueryEscape(name); len(escaped) <= maxFGAName {
+		return "=" + escaped
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])
+}
 
 // FGARequest are the permissions of which any one covers a review.
 func FGARequest(s authorizationv1.SubjectAccessReviewSpec) (ids []string) {

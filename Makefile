@@ -60,6 +60,10 @@ test: build ## vet, and run all tests, those against real programs too
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m $(TESTFLAGS) ./suites/certify
 	$(MAKE) --no-print-directory engines
 
+.PHONY: transcripts
+transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
+	AUTHZCONF_REPORTS=$(abspath $(REPORT_DIR)) go test -count 1 -v -run TestTranscriptsAreCovered ./suites/certify
+
 # Policy engines are in a module of their own: heavy, and only ever tested with.
 .PHONY: engines
 engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as certify policy writes it

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -101,7 +102,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 			return invalid(err)
 		}
 	}
-	run, err := certify.Certify(c.Context(), certify.Options{Webhook: webhook, Book: book, Progress: func(step string, n int) {
+	run, err := certify.Certify(c.Context(), certify.Options{Webhook: webhook, Book: book, Levels: f.tried(), Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
 	}})
 	if err != nil {
@@ -144,11 +145,9 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "level\tgranted\treviews\tfindings\ttime")
-	granted := 0
+	refused := false
 	for _, r := range c.Results {
-		if r.Granted {
-			granted++
-		}
+		refused = refused || !r.Granted && slices.Contains(f.tried(), r.Level)
 		_, _ = fmt.Fprintf(t, "%s\t%t\t%d of %d\t%d\t%.1f s\n", r.Level, r.Granted, r.Reviews, r.Planned, r.Findings, run.Took[string(r.Level)].Seconds())
 	}
 	_ = t.Flush()
@@ -162,7 +161,7 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "summary.md"), f.reportDir)
 	}
-	if granted < len(c.Results) {
+	if refused {
 		return &exitError{code: exitFailed}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,12 +22,14 @@ import (
 type bundleFlags struct {
 	signKey, results string
 	timeout          time.Duration
+	levels           []string
 	key              *signature.Key
 }
 
 func (f *bundleFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
 	fl.StringVar(&f.results, "sonobuoy-results", "", "folder for the report as a tar and, at the end in any case, a done file")
+	fl.StringSliceVar(&f.levels, "level", nil, "levels to try, of core, transcript-safe and robust (default: all)")
 	fl.DurationVar(&f.timeout, "timeout", certify.Patience, "how long an answer may take, at most as long as an API server waits")
 }
 
@@ -39,6 +42,11 @@ func (f *certifyFlags) check(webhook *certify.Webhook) error {
 		return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", f.timeout, certify.Patience)
 	}
 	webhook.Patience = f.timeout
+	for _, l := range f.levels {
+		if !slices.Contains(certify.Levels(), certify.Level(l)) {
+			return fmt.Errorf("--level: %q is none of %v", l, certify.Levels())
+		}
+	}
 	if f.results != "" && f.reportDir == "" {
 		f.reportDir = filepath.Join(f.results, "bundle")
 	}
@@ -53,6 +61,16 @@ func (f *certifyFlags) check(webhook *certify.Webhook) error {
 		return err
 	}
 	return nil
+}
+
+// tried are the levels that are asked for.
+func (f *bundleFlags) tried() (out []certify.Level) {
+	for _, l := range certify.Levels() {
+		if len(f.levels) == 0 || slices.Contains(f.levels, string(l)) {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // handOver leaves the results for who waits for them, however the run ended.

@@ -60,6 +60,11 @@ test: build ## vet, and run all tests, those against real programs too
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m $(TESTFLAGS) ./suites/certify
 	$(MAKE) --no-print-directory engines
 
+.PHONY: image
+image: ## write the container image of authzconf for jobs of ci/certify (_output/authzconf-image.tar)
+	@mkdir -p _output
+	go run ./ci/certify/image latest _output/authzconf-image.tar
+
 .PHONY: transcripts
 transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
 	AUTHZCONF_REPORTS=$(abspath $(REPORT_DIR)) go test -count 1 -v -run TestTranscriptsAreCovered ./suites/certify

@@ -60,16 +60,16 @@ func cedarResource(g scenarios.Grant) (when []string) {
 		when = append(when, "["+cedarList("", g.APIGroups)+"].contains(resource.apiGroup)")
 	}
 	if !anyOf(g.Resources) {
-		var any []string
+		var some []string
 		for _, r := range g.Resources {
 			resource, sub, _ := strings.Cut(r, "/")
 			condition := "resource.subresource == " + cedarString(sub)
 			if resource != "*" {
 				condition = "resource.resource == " + cedarString(resource) + " && " + condition
 			}
-			any = append(any, condition)
+			some = append(some, condition)
 		}
-		when = append(when, "("+strings.Join(any, " || ")+")")
+		when = append(when, "("+strings.Join(some, " || ")+")")
 	}
 	if g.Namespace != "" {
 		when = append(when, "resource.namespace == "+cedarString(g.Namespace))
@@ -83,16 +83,16 @@ func cedarResource(g scenarios.Grant) (when []string) {
 // cedarPaths are the conditions of a grant for paths. Only a * at the end
 // matches more than itself.
 func cedarPaths(paths []string) []string {
-	var any []string
+	var some []string
 	for _, path := range paths {
 		if prefix, ok := strings.CutSuffix(path, "*"); ok {
 			pattern := strings.ReplaceAll(cedarString(prefix), "*", `\*`)
-			any = append(any, "resource.path like "+strings.TrimSuffix(pattern, `"`)+`*"`)
+			some = append(some, "resource.path like "+strings.TrimSuffix(pattern, `"`)+`*"`)
 		} else {
-			any = append(any, "resource.path == "+cedarString(path))
+			some = append(some, "resource.path == "+cedarString(path))
 		}
 	}
-	return []string{"(" + strings.Join(any, " || ") + ")"}
+	return []string{"(" + strings.Join(some, " || ") + ")"}
 }
 
 func cedarList(before string, list []string) string {

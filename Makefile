@@ -64,10 +64,26 @@ test: build ## vet, and run all tests, those against real programs too
 	go vet ./...
 	go test $(RACE) -timeout 30m $(TESTFLAGS) $$(go list ./... | grep -v /suites/certify$$)
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m $(TESTFLAGS) ./suites/certify
+	$(MAKE) --no-print-directory engines
+
+.PHONY: image
+image: ## write the container image of authzconf for jobs of ci/certify (_output/authzconf-image.tar)
+	@mkdir -p _output
+	go run ./ci/certify/image latest _output/authzconf-image.tar
+
+.PHONY: transcripts
+transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
+	AUTHZCONF_REPORTS=$(abspath $(REPORT_DIR)) go test -count 1 -v -run TestTranscriptsAreCovered ./suites/certify
+
+# Policy engines are in a module of their own: heavy, and only ever tested with.
+.PHONY: engines
+engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as certify policy writes it
+	cd ci/engines && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: rogues
-rogues: ## certify every rogue authorizer, and the reference on 20 seeds
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./suites/certify
+rogues: ## certify every rogue authorizer, the reference on 20 seeds, RBAC and policy engines, at length
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted|TestRBACIsCertified' ./suites/certify
+	cd ci/engines && AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m ./...
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -14,7 +14,7 @@ import (
 )
 
 // Formats are what Export knows.
-func Formats() []string { return []string{"rbac", "json", "sar-table"} }
+func Formats() []string { return []string{"rbac", "json", "sar-table", "cedar", "rego", "openfga"} }
 
 // Export renders the policy. The same seed gives the same bytes.
 func (p *Policy) Export(format string) ([]byte, error) {
@@ -25,6 +25,12 @@ func (p *Policy) Export(format string) ([]byte, error) {
 		return p.JSON()
 	case "sar-table":
 		return p.Table()
+	case "cedar":
+		return p.Cedar()
+	case "rego":
+		return p.Rego()
+	case "openfga":
+		return p.OpenFGA()
 	}
 	return nil, fmt.Errorf("%q is no form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -14,9 +15,12 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// all is read once for all tests.
+var all = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
+
 func load(t *testing.T, seed int64) *policy.Policy {
 	t.Helper()
-	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	set, err := all()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +28,11 @@ func load(t *testing.T, seed int64) *policy.Policy {
 }
 
 func TestSeedDecidesTheBytes(t *testing.T) {
+	policies := []*policy.Policy{load(t, 1), load(t, 1), load(t, 2)}
 	for _, format := range policy.Formats() {
 		var out [3][]byte
-		for i, seed := range []int64{1, 1, 2} {
-			raw, err := load(t, seed).Export(format)
+		for i, p := range policies {
+			raw, err := p.Export(format)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,6 +27,7 @@ type certifyFlags struct {
 	seed                        int64
 	product                     certify.Product
 	beyond                      beyondFlags
+	bundleFlags
 }
 
 func newCertify() *cobra.Command {
@@ -47,7 +48,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
   authzconf certify verify out
   authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+		RunE: func(c *cobra.Command, _ []string) error { return flags.handOver(flags.run(c)) },
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
@@ -59,7 +60,8 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
 	flags.beyond.register(fl)
-	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference())
+	flags.bundleFlags.register(fl)
+	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix())
 	return c
 }
 
@@ -85,6 +87,9 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
+	if err := f.check(webhook); err != nil {
+		return err
+	}
 	if f.reportDir != "" {
 		if err := reports.CheckWritable(f.reportDir); err != nil {
 			return err
@@ -102,7 +107,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 			return invalid(err)
 		}
 	}
-	o := certify.Options{Webhook: webhook, Book: book, Blame: true, Progress: func(step string, n int) {
+	o := certify.Options{Webhook: webhook, Book: book, Levels: f.tried(), Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
 	}}
 	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
@@ -135,8 +140,14 @@ func runHook(ctx context.Context, program string, p *policy.Policy, stderr io.Wr
 
 func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certification) error {
 	if f.reportDir != "" {
+		c.Harness = suiteVersion()
 		if err := certify.Write(f.reportDir, c, run.Answers); err != nil {
 			return invalid(err)
+		}
+		if f.key != nil {
+			if err := certify.Sign(f.reportDir, f.key); err != nil {
+				return invalid(err)
+			}
 		}
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -156,7 +167,7 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "summary.md"), f.reportDir)
 	}
-	return outcomeOf(c.Results)
+	return outcomeOf(c.Results, f.tried())
 }
 
 func newCertifyPolicy() *cobra.Command {
@@ -183,36 +194,9 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 			return err
 		},
 	}
-	c.Flags().StringVarP(&form, "output", "o", "json", "rbac, json or sar-table")
+	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(certify.PolicyFormats(), ", "))
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
 	return c
-}
-
-func newCertifyVerify() *cobra.Command {
-	return &cobra.Command{
-		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
-		Long: `Read a folder that authzconf certify --report-dir has written, judge every answer in
-it anew, and compare with what it claims. No webhook is asked.`, Args: cobra.ExactArgs(1),
-		Example: "  authzconf certify verify out",
-		RunE: func(c *cobra.Command, args []string) error {
-			set, err := scenarios.Load(scenarios.FS, fixtures.FS)
-			if err != nil {
-				return err
-			}
-			certification, differences, err := certify.Verify(set, args[0])
-			if err != nil {
-				return err
-			}
-			for _, d := range differences {
-				_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
-			}
-			if len(differences) > 0 {
-				return &exitError{code: exitFailed, err: fmt.Errorf("the certification does not follow from its evidence: %s", count(len(differences), "difference"))}
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\n", certification.Levels)
-			return err
-		},
-	}
 }
 
 func newServeReference() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -95,11 +96,13 @@ func blamed(f certify.Finding) string {
 }
 
 // outcomeOf is the exit code: a level that cannot be tried with what the vendor
-// gives is not granted, and no failure either.
-func outcomeOf(results []certify.Result) error {
+// gives is not granted, and no failure either; nor is one of direct mode that was
+// not to be tried.
+func outcomeOf(results []certify.Result, tried []certify.Level) error {
 	inconclusive := false
 	for _, r := range results {
 		switch {
+		case slices.Contains(certify.Levels(), r.Level) && !slices.Contains(tried, r.Level):
 		case r.Granted || r.NotSupported != "":
 		case r.Inconclusive != "" && r.Findings == 0:
 			inconclusive = true

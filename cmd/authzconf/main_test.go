@@ -100,6 +100,8 @@ func TestScripts(t *testing.T) {
 			"serves":              serves,
 			"stopped":             stopped,
 			"removed":             removed,
+			"misbehaves":          misbehaves,
+			"frugal":              frugal,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

@@ -38,6 +38,7 @@ type world struct {
 	state      string   // the folder of all control planes
 	background map[string]*background
 	servers    []server // those that ran when the last command was ended
+	ended      *os.ProcessState
 }
 
 type worldKey struct{}
@@ -153,6 +154,7 @@ func end(ts *testscript.TestScript, neg bool, args []string) {
 		<-b.done
 	}
 	delete(w.background, args[0])
+	w.ended = b.cmd.ProcessState
 	ts.Logf("ended after %s", time.Since(begin).Round(time.Millisecond))
 	_, _ = ts.Stdout().Write([]byte(b.stdout.String()))
 	_, _ = ts.Stderr().Write([]byte(b.stderr.String()))

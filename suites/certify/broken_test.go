@@ -150,7 +150,7 @@ func TestVerifyFindsForgery(t *testing.T) {
 	h := reference.Handler(b.Policy.Decide)
 	run := certify(t, b, serve(t, h), Core)
 	folder := t.TempDir()
-	c := run.Certification(b, Product{Vendor: "Example"})
+	c := run.Certification(b, example)
 	if err := Write(folder, c, run.Answers); err != nil {
 		t.Fatal(err)
 	}

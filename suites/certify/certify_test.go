@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/authzconf/authzconf/authorizers/reference"
@@ -16,9 +17,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// all is read once for all tests, and a book made once for each seed: neither is
+// ever changed.
+var (
+	all   = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
+	books sync.Map
+)
+
 func loaded(t testing.TB) *scenarios.Set {
 	t.Helper()
-	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	set, err := all()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +35,14 @@ func loaded(t testing.TB) *scenarios.Set {
 
 func book(t testing.TB, seed int64) *Book {
 	t.Helper()
+	if b, ok := books.Load(seed); ok {
+		return b.(*Book)
+	}
 	b, err := NewBook(loaded(t), seed)
 	if err != nil {
 		t.Fatal(err)
 	}
+	books.Store(seed, b)
 	return b
 }
 

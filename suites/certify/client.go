@@ -27,9 +27,9 @@ const (
 	// answer that repeats the largest review.
 	maxKubeconfig = 1 << 20
 	maxAnswer     = 1 << 20
-	// patience is how long an answer may take, the default timeout of the API
+	// Patience is how long an answer may take, the default timeout of the API
 	// server's own client; slow is what AuthorizationConfiguration recommends.
-	patience = 10 * time.Second
+	Patience = 10 * time.Second
 	slow     = 3 * time.Second
 )
 
@@ -94,7 +94,7 @@ func ParseWebhook(raw []byte) (_ *Webhook, err error) {
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
 	}
-	w := &Webhook{url: rc.Host, config: rc, Patience: patience}
+	w := &Webhook{url: rc.Host, config: rc, Patience: Patience}
 	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
 		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
 	}

@@ -3,10 +3,10 @@ package certify
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
+	"maps"
 	"strings"
 	"time"
 
@@ -29,6 +29,8 @@ type Certification struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Product
+	// Harness is the version of authzconf that asked and judged.
+	Harness string `json:"authzconf,omitempty"`
 	// Mode is how the authorizer was reached.
 	Mode string `json:"mode"`
 	Seed int64  `json:"seed"`
@@ -71,33 +73,36 @@ func (r *Run) Certification(b *Book, p Product) *Certification {
 
 // Write makes a bundle: the certification, a summary, and every answer.
 func Write(folder string, c *Certification, answers []Answer) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	b, err := c.bundle(answers)
+	if err != nil {
 		return err
 	}
+	return b.write(folder)
+}
+
+// bundle are the files of the certification.
+func (c *Certification) bundle(answers []Answer) (Bundle, error) {
 	var evidence bytes.Buffer
 	lines := json.NewEncoder(&evidence)
 	for _, a := range answers {
 		if err := lines.Encode(a); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	certification, err := yaml.Marshal(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for name, data := range map[string][]byte{certificationFile: certification, evidenceFile: evidence.Bytes(), summaryFile: []byte(c.Summary())} {
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	b := Bundle{certificationFile: certification, evidenceFile: evidence.Bytes(), summaryFile: []byte(c.Summary())}
+	maps.Copy(b, c.badges())
+	return b, nil
 }
 
 // Summary is the certification for a person, in Markdown.
 func (c *Certification) Summary() string {
 	var out strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
-	line("# Certification of %s", strings.TrimSpace(c.Vendor+" "+c.Name+" "+c.Version))
+	line("# Certification of %s", c.title())
 	line("\nSeed %d, suite %.12s, policy %.12s, mode %s.\n", c.Seed, c.SuiteDigest, c.PolicyDigest, c.Mode)
 	line("| level | granted | reviews | findings |\n|---|---|---|---|")
 	for _, r := range c.Results {
@@ -118,37 +123,63 @@ func (c *Certification) Summary() string {
 	return out.String()
 }
 
-// Verify judges a bundle again, from its evidence, and says what differs.
-func Verify(set *scenarios.Set, folder string) (c *Certification, differences []string, err error) {
-	raw, err := readLimited(filepath.Join(folder, certificationFile))
+// OtherSuiteError says that a bundle cannot be judged here.
+type OtherSuiteError struct {
+	// Certification is what the bundle claims; Here is the digest of this version.
+	Certification *Certification
+	Here          string
+}
+
+func (e *OtherSuiteError) Error() string {
+	return fmt.Sprintf("the bundle was made with suite %.12s, and this version of authzconf has %.12s for seed %d: it has to be judged by the version that made it, %.40s",
+		e.Certification.SuiteDigest, e.Here, e.Certification.Seed, cmp.Or(e.Certification.Harness, "which it does not name"))
+}
+
+// certification is what the bundle claims.
+func (b Bundle) certification() (*Certification, error) {
+	c := &Certification{}
+	if err := yaml.UnmarshalStrict(b[certificationFile], c); err != nil {
+		return nil, fmt.Errorf("%s: %s", certificationFile, firstLine(err))
+	}
+	return c, nil
+}
+
+// Verify judges a bundle again, from its evidence, and says what differs. A
+// bundle of another version of the suite is an OtherSuiteError.
+func Verify(set *scenarios.Set, path string) (c *Certification, differences []string, err error) {
+	b, err := OpenBundle(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &Certification{}
-	if err := yaml.UnmarshalStrict(raw, c); err != nil {
-		return nil, nil, fmt.Errorf("%s: %s", certificationFile, firstLine(err))
-	}
-	evidence, err := readLimited(filepath.Join(folder, evidenceFile))
-	if err != nil {
+	return b.Verify(set)
+}
+
+// Verify is Verify for a bundle that has been read.
+func (b Bundle) Verify(set *scenarios.Set) (c *Certification, differences []string, err error) {
+	if c, err = b.certification(); err != nil {
 		return nil, nil, err
+	}
+	evidence, ok := b[evidenceFile]
+	if !ok {
+		return c, []string{evidenceFile + ": it is missing"}, nil
 	}
 	answers, err := ParseEvidence(evidence)
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := NewBook(set, c.Seed)
+	book, err := NewBook(set, c.Seed)
 	if err != nil {
 		return nil, nil, err
 	}
-	if b.Digest != c.SuiteDigest {
-		return c, []string{"suiteDigest: the bundle was made with another version of the suite, or another seed"}, nil
+	if book.Digest != c.SuiteDigest {
+		return c, nil, &OtherSuiteError{Certification: c, Here: book.Digest}
 	}
 	run := &Run{Answers: answers, Started: c.Started}
-	if run.Findings, err = b.judgeAll(answers); err != nil {
-		return c, nil, err
+	if run.Findings, err = book.judgeAll(answers); err != nil {
+		return c, []string{evidenceFile + ": " + err.Error()}, nil
 	}
-	run.Results = b.levels(answers, run.Findings)
-	again := run.Certification(b, c.Product)
+	run.Results = book.levels(answers, run.Findings)
+	again := run.Certification(book, c.Product)
 	for _, field := range []struct {
 		name      string
 		was, then any
@@ -163,10 +194,13 @@ func Verify(set *scenarios.Set, folder string) (c *Certification, differences []
 			differences = append(differences, fmt.Sprintf("%s: %s, and the evidence says %s", field.name, was, then))
 		}
 	}
-	if summary, err := readLimited(filepath.Join(folder, summaryFile)); err != nil || string(summary) != c.Summary() {
+	if string(b[summaryFile]) != c.Summary() {
 		differences = append(differences, summaryFile+": it does not say what "+certificationFile+" says")
 	}
-	return c, differences, nil
+	if err := c.Product.Check(); err != nil {
+		differences = append(differences, fmt.Sprintf("%s: %s", certificationFile, err))
+	}
+	return c, append(differences, b.checkBadges(c)...), nil
 }
 
 // ParseEvidence reads the answers of a bundle.
@@ -183,15 +217,4 @@ func ParseEvidence(raw []byte) (out []Answer, err error) {
 		out = append(out, a)
 	}
 	return out, lines.Err()
-}
-
-func readLimited(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxBundleFile:
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxBundleFile)
-	}
-	return os.ReadFile(path)
 }

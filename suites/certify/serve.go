@@ -3,6 +3,7 @@ package certify
 import (
 	"os"
 
+	"github.com/authzconf/authzconf/authorizers/policy"
 	"github.com/authzconf/authzconf/authorizers/reference"
 )
 
@@ -33,3 +34,6 @@ func ServeReference(b *Book, policyFile, kubeconfig string) (stop func() error, 
 	}
 	return s.Close, nil
 }
+
+// PolicyFormats are the forms that a policy can be printed in.
+func PolicyFormats() []string { return policy.Formats() }

@@ -1,0 +1,128 @@
+// Package engines certifies policy engines that hold the policy as authzconf
+// certify policy writes it for them. It is a module of its own: nobody who only
+// builds authzconf needs the engines.
+package engines
+
+import (
+	"os"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/authorizers/reference"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/certify"
+)
+
+type spec = authorizationv1.SubjectAccessReviewSpec
+
+// loader makes an engine of a rendered policy. The engine says whether a review
+// is allowed.
+type loader func(t testing.TB, policy []byte) func(spec) (bool, error)
+
+// seed is of no importance.
+const seed = 11
+
+// engines are those that are certified, by the form of the policy.
+var engines = map[string]loader{"cedar": loadCedar, "rego": loadRego, "openfga": loadOpenFGA}
+
+// levels are core and, where all rogues are certified too, transcript-safe.
+func levels() []certify.Level {
+	if os.Getenv("AUTHZCONF_ROGUES") == "" {
+		return certify.Levels()[:1]
+	}
+	return certify.Levels()[:2]
+}
+
+// TestEnginesAreCertified has each engine answer behind the HTTP handler of the
+// reference.
+func TestEnginesAreCertified(t *testing.T) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := certify.NewBook(set, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for form, load := range engines {
+		t.Run(form, func(t *testing.T) {
+			raw, err := book.Policy.Export(form)
+			if err != nil {
+				t.Fatal(err)
+			}
+			allowed := load(t, raw)
+			run := ask(t, book, levels(), func(s spec) scenarios.Decision {
+				ok, err := allowed(s)
+				switch {
+				case err != nil:
+					t.Errorf("the engine fails: %v", err)
+				case ok:
+					return scenarios.Allow
+				}
+				return scenarios.NoOpinion
+			})
+			for _, f := range run.Findings {
+				t.Errorf("%s (%s, %d): %v", f.Reason, f.Level, f.Count, f.Examples)
+			}
+			for i, r := range run.Results[:len(levels())] {
+				if r.Level != levels()[i] || !r.Granted {
+					t.Errorf("level %s is not granted: %+v", levels()[i], r)
+				}
+			}
+		})
+	}
+}
+
+// TestWrongPolicyIsNoticed certifies each engine with the policy of another seed.
+func TestWrongPolicyIsNoticed(t *testing.T) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, err := certify.NewBook(set, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := certify.NewBook(set, seed+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := wrong.Policy.Export("cedar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := loadCedar(t, raw)
+	run := ask(t, right, []certify.Level{certify.Core}, func(s spec) scenarios.Decision {
+		if ok, _ := allowed(s); ok {
+			return scenarios.Allow
+		}
+		return scenarios.NoOpinion
+	})
+	if run.Results[0].Granted {
+		t.Error("level core is granted to who holds another policy")
+	}
+}
+
+func ask(t testing.TB, book *certify.Book, levels []certify.Level, decide reference.Decider) *certify.Run {
+	t.Helper()
+	server, err := reference.Start(reference.Handler(decide), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	raw, err := server.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	webhook, err := certify.ParseWebhook(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := certify.Certify(t.Context(), certify.Options{Webhook: webhook, Book: book, Levels: levels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports/signature"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/certify"
+)
+
+// bundleFlags say what becomes of a certification.
+type bundleFlags struct {
+	signKey, results string
+	timeout          time.Duration
+	levels           []string
+	key              *signature.Key
+}
+
+func (f *bundleFlags) register(fl *pflag.FlagSet) {
+	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
+	fl.StringVar(&f.results, "sonobuoy-results", "", "folder for the report as a tar and, at the end in any case, a done file")
+	fl.StringSliceVar(&f.levels, "level", nil, "levels to try, of core, transcript-safe and robust (default: all)")
+	fl.DurationVar(&f.timeout, "timeout", certify.Patience, "how long an answer may take, at most as long as an API server waits")
+}
+
+// check is about everything that can be wrong before anything is asked.
+func (f *certifyFlags) check(webhook *certify.Webhook) error {
+	if err := f.product.Check(); err != nil {
+		return fmt.Errorf("--vendor, --product, --product-version, --contact: %w", err)
+	}
+	if f.timeout <= 0 || f.timeout > certify.Patience {
+		return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", f.timeout, certify.Patience)
+	}
+	webhook.Patience = f.timeout
+	for _, l := range f.levels {
+		if !slices.Contains(certify.Levels(), certify.Level(l)) {
+			return fmt.Errorf("--level: %q is none of %v", l, certify.Levels())
+		}
+	}
+	if f.results != "" && f.reportDir == "" {
+		f.reportDir = filepath.Join(f.results, "bundle")
+	}
+	if f.signKey == "" {
+		return nil
+	}
+	if f.reportDir == "" || f.product == (certify.Product{}) {
+		return errors.New("--sign-key needs --report-dir, and --vendor, --product and --product-version: what is signed is somebody's")
+	}
+	var err error
+	if f.key, err = privateKey("--sign-key", f.signKey); err != nil {
+		return err
+	}
+	return nil
+}
+
+// tried are the levels that are asked for.
+func (f *bundleFlags) tried() (out []certify.Level) {
+	for _, l := range certify.Levels() {
+		if len(f.levels) == 0 || slices.Contains(f.levels, string(l)) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// handOver leaves the results for who waits for them, however the run ended.
+func (f *certifyFlags) handOver(err error) error {
+	if f.results == "" {
+		return err
+	}
+	problem := err
+	var exit *exitError
+	if errors.As(err, &exit) && exit.code == exitFailed {
+		problem = nil // it was judged: the report is there
+	}
+	if e := certify.HandOver(f.results, f.reportDir, problem); e != nil {
+		return invalid(errors.Join(err, fmt.Errorf("--sonobuoy-results: %w", e)))
+	}
+	return err
+}
+
+func privateKey(flag, path string) (*signature.Key, error) {
+	key, err := signature.LoadKey(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	case !key.Private():
+		return nil, fmt.Errorf("%s: %s is a public key, and signing takes the private one", flag, path)
+	}
+	return key, nil
+}
+
+func publicKeys(paths []string) (keys []*signature.Key, err error) {
+	for _, path := range paths {
+		key, err := signature.LoadKey(path)
+		if err != nil {
+			return nil, fmt.Errorf("--key: %w", err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func newCertifyVerify() *cobra.Command {
+	var keys []string
+	c := &cobra.Command{
+		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
+		Long: `Read a folder that authzconf certify --report-dir has written, or a tar of one, judge
+every answer in it anew, and compare with what it claims. No webhook is asked. With
+--key, every file must have been signed with it.
+
+Exit codes: 0 the certification follows from its evidence, 1 it does not or is not
+signed as demanded, 2 it cannot be read, 3 another version of authzconf made it and has
+to judge it.`, Args: cobra.ExactArgs(1),
+		Example: `  authzconf certify verify out
+  authzconf certify verify out.tar.gz --key vendor.pem.pub`,
+		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], keys) },
+	}
+	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed the bundle")
+	return c
+}
+
+func verifyBundle(c *cobra.Command, path string, keyFiles []string) error {
+	keys, err := publicKeys(keyFiles)
+	if err != nil {
+		return err
+	}
+	bundle, err := certify.OpenBundle(path)
+	if err != nil {
+		return err
+	}
+	signed, wrong := bundle.SignedBy(keys)
+	if len(wrong) > 0 {
+		return differs(c, wrong, "the bundle is not signed as demanded")
+	}
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		return err
+	}
+	certification, differences, err := bundle.Verify(set)
+	var other *certify.OtherSuiteError
+	switch {
+	case errors.As(err, &other):
+		return invalid(err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case len(differences) > 0:
+		return differs(c, differences, "the certification does not follow from its evidence")
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\nsignature: %s\n", certification.Levels, signed)
+	return err
+}
+
+func differs(c *cobra.Command, differences []string, what string) error {
+	for _, d := range differences {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
+	}
+	return &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", what, count(len(differences), "difference"))}
+}
+
+func newKeygen() *cobra.Command {
+	return &cobra.Command{
+		Use: "keygen FILE", Short: "Make a key that signs certifications",
+		Long: `Write an Ed25519 key in PEM: the private part to FILE, readable by this user only, the
+public part to FILE.pub. Neither may be there already. openssl reads and makes such
+keys too.`, Args: cobra.ExactArgs(1),
+		Example: "  authzconf certify keygen vendor.pem",
+		RunE: func(c *cobra.Command, args []string) error {
+			key, err := signature.NewKey(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "private key: %s\npublic key: %[1]s.pub\nid: %s\n", args[0], key.ID())
+			return err
+		},
+	}
+}
+
+func newSign() *cobra.Command {
+	var keyFile string
+	c := &cobra.Command{
+		Use: "sign BUNDLE", Short: "Sign a certification",
+		Long: `Judge the folder that authzconf certify --report-dir has written again, and sign it if
+its claims follow from its evidence: certification.dsse.json, a DSSE envelope around
+an in-toto statement with the digest of each file.`, Args: cobra.ExactArgs(1),
+		Example: "  authzconf certify sign out --sign-key vendor.pem",
+		RunE: func(c *cobra.Command, args []string) error {
+			if keyFile == "" {
+				return errors.New("--sign-key is needed: a private key, as certify keygen makes it")
+			}
+			key, err := privateKey("--sign-key", keyFile)
+			if err != nil {
+				return err
+			}
+			if info, err := os.Stat(args[0]); err == nil && !info.IsDir() {
+				return fmt.Errorf("%s: only a folder can be signed", args[0])
+			}
+			if err := verifyBundle(c, args[0], nil); err != nil {
+				return err
+			}
+			if err := certify.Sign(args[0], key); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "signed by key %s\n", key.ID())
+			return err
+		},
+	}
+	c.Flags().StringVar(&keyFile, "sign-key", "", "the private key")
+	return c
+}
+
+func newCertifyMatrix() *cobra.Command {
+	var (
+		out  string
+		keys []string
+	)
+	c := &cobra.Command{
+		Use: "matrix DIR...", Short: "Make a page of many certifications",
+		Long: `Read bundles, folders and tars, or folders of them, judge each again, and write one HTML
+page: who reached which level, when, under which seed. A bundle that does not hold is
+on the page as one that cannot be verified, without its levels, and the exit code is 1.`, Args: cobra.MinimumNArgs(1),
+		Example: "  authzconf certify matrix bundles -o page.html",
+		RunE: func(c *cobra.Command, args []string) error {
+			if out == "" {
+				return errors.New("-o is needed: the page to write")
+			}
+			trusted, err := publicKeys(keys)
+			if err != nil {
+				return err
+			}
+			return writeMatrix(c, args, out, trusted)
+		},
+	}
+	c.Flags().StringVarP(&out, "output", "o", "", "the page to write")
+	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed each bundle")
+	return c
+}
+
+func writeMatrix(c *cobra.Command, args []string, out string, keys []*signature.Key) error {
+	var paths []string
+	for _, arg := range args {
+		found, err := certify.Bundles(arg)
+		if err != nil {
+			return err
+		}
+		paths = append(paths, found...)
+	}
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		return err
+	}
+	page, err := certify.Register(set, suiteVersion(), filepath.Dir(out), paths, keys)
+	if err != nil {
+		return err
+	}
+	raw, err := page.HTML()
+	if err != nil {
+		return invalid(err)
+	}
+	if err := os.WriteFile(out, raw, 0o644); err != nil {
+		return err
+	}
+	for _, row := range page.Rows {
+		if len(row.Problems) > 0 {
+			_, _ = fmt.Fprintf(c.OutOrStdout(), "cannot be verified: %s: %s\n", row.Path, strings.Join(row.Problems, "; "))
+		}
+	}
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", out, page.Believed(), count(len(page.Rows), "bundle"))
+	if page.Believed() < len(page.Rows) {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}

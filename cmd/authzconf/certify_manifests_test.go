@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// plugin is what Sonobuoy reads, as far as ours says anything
+// (github.com/vmware-tanzu/sonobuoy/pkg/plugin/manifest, Manifest).
+type plugin struct {
+	Config struct {
+		Driver       string `json:"driver"`
+		Name         string `json:"plugin-name"`
+		Description  string `json:"description"`
+		ResultFormat string `json:"result-format"`
+	} `json:"sonobuoy-config"`
+	ExtraVolumes []corev1.Volume  `json:"extra-volumes"`
+	Spec         corev1.Container `json:"spec"`
+}
+
+// TestCertifyManifests decodes the manifests strictly, and has the command line
+// read their arguments.
+func TestCertifyManifests(t *testing.T) {
+	read := func(file string) []string {
+		raw, err := os.ReadFile("../../ci/certify/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(string(raw), "---\n")
+	}
+	decode := func(doc string, into any) {
+		if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := read("job.yaml")
+	var claim corev1.PersistentVolumeClaim
+	var certify batchv1.Job
+	decode(job[0], &claim)
+	decode(job[1], &certify)
+	pod := certify.Spec.Template.Spec
+	if *certify.Spec.BackoffLimit != 0 || pod.RestartPolicy != corev1.RestartPolicyNever {
+		t.Error("the job is tried again: a wrong answer that becomes right would be forgotten")
+	}
+	runnable(t, pod.Containers[0], pod.Volumes)
+
+	var p plugin
+	decode(read("sonobuoy-plugin.yaml")[0], &p)
+	if p.Config.ResultFormat != "manual" || p.Config.Driver != "Job" || p.Spec.Name != "plugin" {
+		t.Errorf("%+v", p.Config)
+	}
+	// Sonobuoy mounts the volume results itself.
+	runnable(t, p.Spec, append(p.ExtraVolumes, corev1.Volume{Name: "results"}))
+}
+
+// runnable checks the arguments, and that what they name is mounted.
+func runnable(t *testing.T, c corev1.Container, volumes []corev1.Volume) {
+	t.Helper()
+	if len(c.Args) == 0 || c.Args[0] != "certify" || !slices.Equal(c.Command, []string{"/authzconf"}) {
+		t.Fatalf("it runs %v %v", c.Command, c.Args)
+	}
+	command := newCertify()
+	if err := command.ParseFlags(c.Args[1:]); err != nil {
+		t.Error(err)
+	}
+	for _, flag := range []string{"authorizer-kubeconfig", "sonobuoy-results"} {
+		value := command.Flag(flag).Value.String()
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return value != "" && strings.HasPrefix(value+"/", m.MountPath+"/") }) {
+			t.Errorf("--%s %s is not mounted", flag, value)
+		}
+	}
+	for _, m := range c.VolumeMounts {
+		if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+			t.Errorf("there is no volume %s", m.Name)
+		}
+	}
+}

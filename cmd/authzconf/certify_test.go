@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/authzconf/authzconf/authorizers/reference"
+)
+
+// gigabyte is written in parts.
+const gigabyte = 1 << 30
+
+// broken are webhooks that answer wrongly at the level of HTTP.
+var broken = map[string]http.HandlerFunc{
+	"html":      func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>login</html>") },
+	"redirects": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+	"hangs": func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	},
+	"closes": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	"other-kind": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Pod","status":{"allowed":true}}`)
+	},
+	"gigabytes": func(w http.ResponseWriter, _ *http.Request) {
+		block := bytes.Repeat([]byte(" "), 1<<20)
+		for range 4 * gigabyte / len(block) {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	},
+	"works": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(reference.Answer(reference.V1, "noOpinion"))
+	},
+}
+
+// misbehaves serves a webhook that is broken in one way until the script ends,
+// and writes the kubeconfig for it.
+func misbehaves(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) == 2, "misbehaves HOW KUBECONFIG")
+	good, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	serving, client := good, good
+	switch args[0] {
+	case "expired-server":
+		serving = past
+	case "expired-client":
+		client = past
+	}
+	pki, err := reference.NewPKI(serving, client)
+	ts.Check(err)
+	if args[0] == "plain-http" || args[0] == "nobody" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		if ts.Defer(func() { _ = l.Close() }); args[0] == "nobody" {
+			_ = l.Close()
+		}
+		go func() { _ = http.Serve(l, http.NotFoundHandler()) }()
+		writeKubeconfig(ts, pki, "https://"+l.Addr().String(), args[1])
+		return
+	}
+	h := broken[args[0]]
+	if h == nil {
+		h = broken["works"]
+	}
+	server, err := reference.Start(h, pki)
+	ts.Check(err)
+	ts.Defer(func() { _ = server.Close() })
+	if args[0] == "another-ca" {
+		pki, err = reference.NewPKI(good, good)
+		ts.Check(err)
+	}
+	writeKubeconfig(ts, pki, server.URL(), args[1])
+}
+
+func writeKubeconfig(ts *testscript.TestScript, pki *reference.PKI, url, path string) {
+	raw, err := pki.Kubeconfig(url)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(path), raw, 0o600))
+}
+
+// frugal checks how much memory the command that was ended last had.
+func frugal(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) == 1, "frugal MEBIBYTES")
+	limit, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	usage, ok := worldOf(ts).ended.SysUsage().(*syscall.Rusage)
+	if !ok {
+		ts.Fatalf("no command has ended")
+	}
+	if got := int64(usage.Maxrss) >> 10; got > limit { // in KiB on Linux
+		ts.Fatalf("it had %d MiB", got)
+	}
+}

@@ -1,0 +1,164 @@
+package certify
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// What real API servers asked in the scenarios, without names, is in seenFile;
+// what of it no run could show, and why, in unseenFile. reportsVariable names
+// folders of reports (authzconf run or matrix --report-dir), separated as in PATH:
+// they are compared too, and with -update seenFile is made of them.
+const (
+	seenFile        = "testdata/asked.txt"
+	unseenFile      = "testdata/not-seen.txt"
+	reportsVariable = "AUTHZCONF_REPORTS"
+)
+
+// shape is a review without names: which attributes it has, and what is in those
+// that are no names.
+func shape(s spec, suffix string) string {
+	plain := func(text string) string { return strings.ReplaceAll(text, suffix, "SUFFIX") }
+	given := func(name, value string) string {
+		switch value {
+		case "":
+			return ""
+		case "*":
+			return " " + name + "=*"
+		}
+		return " " + name
+	}
+	var out strings.Builder
+	if a := s.ResourceAttributes; a != nil {
+		_, _ = fmt.Fprintf(&out, "%q %s/%s/%s%s", plain(a.Verb), plain(a.Group), a.Version, plain(a.Resource), sub(a.Subresource))
+		out.WriteString(given("name", a.Name) + given("namespace", a.Namespace))
+		if a.LabelSelector != nil {
+			out.WriteString(" labelSelector")
+		}
+		if a.FieldSelector != nil {
+			out.WriteString(" fieldSelector")
+		}
+	} else if a := s.NonResourceAttributes; a != nil {
+		_, _ = fmt.Fprintf(&out, "%q %s", plain(a.Verb), plain(a.Path))
+	}
+	out.WriteString(given("uid", s.UID))
+	if len(s.Groups) > 0 {
+		out.WriteString(" groups")
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Extra)) {
+		_, _ = fmt.Fprintf(&out, " extra:%q", plain(key))
+	}
+	return out.String()
+}
+
+// vectorShapes are those of the scenarios' vectors, with one that has each.
+func vectorShapes(b *Book) map[string]string {
+	out := map[string]string{}
+	for _, v := range b.Scenario {
+		id, _, _ := strings.Cut(strings.TrimPrefix(v.ID, "scenario/"), "#")
+		out[shape(v.Spec, scenarios.Suffix(b.Policy.Seed, "certify", id))] = v.ID
+	}
+	return out
+}
+
+// reportShapes are those of the evidence in a report's folder, with a scenario
+// that has each.
+func reportShapes(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(folder, "evidence"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".json" {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var e verdicts.Evidence
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for _, s := range e.Steps {
+			for _, o := range append(slices.Clone(s.Requests), s) { // kubectl sends several
+				for _, r := range o.Reviews {
+					out[shape(r.Spec, e.Suffix)] = e.Scenario
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) == 0 {
+		t.Fatalf("%s has no access reviews", folder)
+	}
+	return out
+}
+
+// readLines are the lines of a file that are no comments.
+func readLines(t *testing.T, file string) (out []string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if line = strings.TrimRight(line, "\n"); line != "" && !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// TestTranscriptsAreCovered holds the vectors to what API servers ask: nothing
+// that was seen is missing, and nothing is claimed that was not seen but for what
+// unseenFile explains.
+func TestTranscriptsAreCovered(t *testing.T) {
+	vectors := vectorShapes(book(t, 1))
+	fresh := map[string]string{}
+	for _, folder := range filepath.SplitList(os.Getenv(reportsVariable)) {
+		maps.Copy(fresh, reportShapes(t, folder))
+	}
+	for _, s := range slices.Sorted(maps.Keys(fresh)) {
+		if vectors[s] == "" {
+			t.Errorf("%s asks what no vector asks: %s", fresh[s], s)
+		}
+	}
+	if *update && len(fresh) > 0 {
+		text := "# What API servers asked in the scenarios, without names: see transcripts_test.go.\n" + strings.Join(slices.Sorted(maps.Keys(fresh)), "\n") + "\n"
+		if err := os.WriteFile(seenFile, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, s := range readLines(t, seenFile) {
+		seen[s] = true
+		if vectors[s] == "" {
+			t.Errorf("no vector asks what was seen: %s", s)
+		}
+	}
+	unseen := map[string]bool{}
+	for _, s := range readLines(t, unseenFile) {
+		unseen[s] = true
+		if seen[s] || vectors[s] == "" {
+			t.Errorf("%s lists what was seen, or what no vector asks: %s", unseenFile, s)
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(vectors)) {
+		if !seen[s] && !unseen[s] {
+			t.Errorf("%s was never seen: %s", vectors[s], s)
+		}
+	}
+	t.Logf("%d vectors of the scenarios have %d shapes, of which %d were seen and %d could not be", len(book(t, 1).Scenario), len(vectors), len(seen), len(unseen))
+}

@@ -130,6 +130,7 @@ func (c *checker) authorizer(a *Authorizer, path string, objects int) {
 	for i, cond := range a.Conditions {
 		at := fmt.Sprintf("%s.conditions[%d]", path, i)
 		c.must(cond.Length >= 0 && cond.Length <= 1<<16 && cond.Repeat >= 0 && cond.Repeat <= 1024, at, "length or repeat is out of range (expected at most 65536 and 1024)")
+		oneOf(c, at+".builtin", cond.Builtin, "", True, False, Error)
 		if len(cond.PerObject) == 0 {
 			oneOf(c, at+".is", cond.Is, True, False, Error)
 			continue

@@ -86,6 +86,9 @@ type MachineryCondition struct {
 	// Is is what it evaluates to. For each of several objects, PerObject.
 	Is        Truth   `json:"is,omitempty" yaml:"is,omitempty"`
 	PerObject []Truth `json:"perObject,omitempty" yaml:"perObject,omitempty"`
+	// Builtin is what the API server's own evaluator makes of it, if that is another
+	// thing: an error, say, because it lacks a function that the authorizer has.
+	Builtin Truth `json:"builtin,omitempty" yaml:"builtin,omitempty"`
 	// Length makes the text of the condition that many bytes long.
 	Length int `json:"length,omitempty" yaml:"length,omitempty"`
 	// Repeat makes that many conditions of it: their IDs end in -0, -1 and so on.

@@ -44,6 +44,11 @@ func seen(r *authorizationv1.ResourceAttributes) bool {
 	if r == nil {
 		return false
 	}
+	if r.Group == "authorization.k8s.io" || r.Group == "authentication.k8s.io" {
+		// pkg/kubeapiserver/admission/exclusion: reviews are kept from admission
+		// policies, and since 1.37 from webhooks (ExcludeAdmissionWebhookVirtualResources).
+		return false
+	}
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
 		return true

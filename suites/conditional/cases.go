@@ -37,6 +37,8 @@ type Case struct {
 	// Mutate is a JSON patch that a mutating webhook makes of every request about
 	// the resources of the case; none is a webhook that only looks.
 	Mutate []map[string]any `yaml:"mutate"`
+	// Gates are feature gates of the API server, if not the default ones.
+	Gates map[string]bool `yaml:"gates"`
 	// Careless over-grants what admission never sees, too.
 	Careless bool `yaml:"careless"`
 	// Requests follow one another.

@@ -1,7 +1,7 @@
 package conditional
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"testing"
 
@@ -37,19 +37,24 @@ func start(t *testing.T, o StartOptions) *Cluster {
 	return c
 }
 
+// TestCasesToday plays every case, on a cluster for each set of feature gates.
 func TestCasesToday(t *testing.T) {
 	cases, err := Cases()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, StartOptions{})
-	if err := c.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	clusters := map[string]*Cluster{}
 	requests := 0
 	for _, cs := range cases {
+		gates := fmt.Sprint(cs.Gates)
+		if clusters[gates] == nil {
+			clusters[gates] = start(t, StartOptions{Options: local.Options{FeatureGates: cs.Gates}})
+			if err := clusters[gates].Register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 		t.Run(cs.ID, func(t *testing.T) {
-			wrong, err := c.Play(t.Context(), cs)
+			wrong, err := clusters[gates].Play(t.Context(), cs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,6 +64,5 @@ func TestCasesToday(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d cases, %d requests", len(cases), requests)
-	_ = context.Background
+	t.Logf("%d cases, %d requests, %d clusters", len(cases), requests, len(clusters))
 }

@@ -2,6 +2,7 @@ package conditional
 
 import (
 	"fmt"
+	"maps"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -56,11 +57,16 @@ type group struct {
 // partially evaluates the policies of an effect.
 func (s *Snapshot) partially(effect review.Effect, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
 	request, known := attributes(spec), knownData(spec)
-	for _, p := range s.policies {
+	all := map[string]any{varOfRequests: request}
+	maps.Copy(all, known)
+	for i, p := range s.policies {
 		if p.Effect != effect {
 			continue
 		}
-		out := evaluatePartially(p.Expression, request, known)
+		out, _, ok := evaluate(s.programs[i], all)
+		if !ok {
+			out = evaluatePartially(p.Expression, request, known)
+		}
 		switch {
 		case out.err != nil:
 			g.err = fmt.Errorf("policy %s: %w", p.ID, out.err)

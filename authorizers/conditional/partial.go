@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/utils/lru"
 )
 
 // The variables that are unknown in the first phase.
@@ -98,8 +99,8 @@ func (s substitution) in(e ast.Expr) {
 	case ast.CallKind:
 		c := e.AsCall()
 		if c.FunctionName() == "has" && len(c.Args()) == 1 && !c.IsMemberFunction() {
-			if v, ok := s.value(c.Args()[0]); ok {
-				e.SetKindCase(s.NewLiteral(0, types.Bool(!empty(v))))
+			if _, ok := s.value(c.Args()[0]); ok {
+				e.SetKindCase(s.NewLiteral(0, types.True)) // all fields are there always
 				return
 			}
 		}
@@ -141,18 +142,6 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 	return v, ok
 }
 
-func empty(v any) bool {
-	switch v := v.(type) {
-	case string:
-		return v == ""
-	case []string:
-		return len(v) == 0
-	case map[string][]string:
-		return len(v) == 0
-	}
-	return false
-}
-
 // literal writes down what attributes has.
 func (s substitution) literal(v any) ast.Expr {
 	switch v := v.(type) {
@@ -188,8 +177,75 @@ type partial struct {
 	residual string // empty if the value is known
 }
 
-// evaluatePartially evaluates a policy for one request.
-func evaluatePartially(expression string, request map[string]any, known map[string]any) partial {
+// policyEnvironment is that of conditions, with the request.
+var policyEnvironment = sync.OnceValue(func() *cel.Env {
+	conditions, _ := environments()
+	env, err := conditions.Extend(cel.Variable(varOfRequests, cel.DynType))
+	if err != nil {
+		panic(err) // The declaration is a constant of this package.
+	}
+	return env
+})
+
+// wholes keeps compiled policies: of those that are loaded, most were there before.
+var wholes = lru.New(4 * maxPolicies)
+
+// whole checks a policy and compiles it as it is, to find out fast what needs no
+// residual.
+func whole(expression string) (cel.Program, error) {
+	if p, ok := wholes.Get(expression); ok {
+		return p.(cel.Program), nil
+	}
+	if _, err := specialize(expression, attributes(sample)); err != nil {
+		return nil, err
+	}
+	env := policyEnvironment()
+	compiled, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, celError(issues.Err())
+	}
+	p, err := env.Program(compiled, cel.EvalOptions(cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
+	if err != nil {
+		return nil, celError(err)
+	}
+	wholes.Add(expression, p)
+	return p, nil
+}
+
+// variables are what is known, with the rest unknown.
+func variables(known map[string]any) (cel.PartialActivation, error) {
+	var patterns []*interpreter.AttributePattern
+	for _, name := range unknowns {
+		if _, ok := known[name]; !ok {
+			patterns = append(patterns, cel.AttributePattern(name))
+		}
+	}
+	return cel.PartialVars(known, patterns...)
+}
+
+// evaluate is what a program comes to; ok is false if it is unknown.
+func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
+	vars, err := variables(known)
+	if err != nil {
+		return partial{err: celError(err)}, nil, true
+	}
+	v, details, err := p.Eval(vars)
+	switch {
+	case err != nil:
+		return partial{err: celError(err)}, nil, true
+	case types.IsUnknown(v):
+		return partial{}, details, false
+	}
+	value, is := v.Value().(bool)
+	if !is {
+		return partial{err: fmt.Errorf("the expression is of type %s, expected bool", v.Type().TypeName())}, nil, true
+	}
+	return partial{value: value}, nil, true
+}
+
+// evaluatePartially evaluates a policy for one request, and writes down what is
+// left if that is something.
+func evaluatePartially(expression string, request, known map[string]any) partial {
 	conditions, _ := environments()
 	compiled, err := specialize(expression, request)
 	if err != nil {
@@ -199,26 +255,9 @@ func evaluatePartially(expression string, request map[string]any, known map[stri
 	if err != nil {
 		return partial{err: celError(err)}
 	}
-	var patterns []*interpreter.AttributePattern
-	for _, name := range unknowns {
-		if _, ok := known[name]; !ok {
-			patterns = append(patterns, cel.AttributePattern(name))
-		}
-	}
-	vars, err := cel.PartialVars(known, patterns...)
-	if err != nil {
-		return partial{err: celError(err)}
-	}
-	out, details, err := program.Eval(vars)
-	switch {
-	case err != nil:
-		return partial{err: celError(err)}
-	case !types.IsUnknown(out):
-		v, ok := out.Value().(bool)
-		if !ok {
-			return partial{err: fmt.Errorf("the expression is of type %s, expected bool", out.Type().TypeName())}
-		}
-		return partial{value: v}
+	out, details, ok := evaluate(program, known)
+	if ok {
+		return out
 	}
 	pruned, err := conditions.ResidualAst(compiled, details)
 	if err != nil {

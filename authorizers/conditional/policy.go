@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/cel-go/cel"
+
 	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	"github.com/authzconf/authzconf/yamlfile"
 )
@@ -42,6 +44,7 @@ type Policy struct {
 // snapshot.
 type Snapshot struct {
 	policies []Policy
+	programs []cel.Program // of the policies
 	revision string
 }
 
@@ -75,6 +78,7 @@ func newSnapshot(policies []Policy) (_ *Snapshot, at string, err error) {
 	if len(policies) > maxPolicies {
 		return nil, "$.policies", fmt.Errorf("%d policies, at most %d", len(policies), maxPolicies)
 	}
+	var programs []cel.Program
 	seen, hash := map[string]bool{}, sha256.New()
 	for i, p := range policies {
 		at := fmt.Sprintf("$.policies[%d].", i)
@@ -91,12 +95,14 @@ func newSnapshot(policies []Policy) (_ *Snapshot, at string, err error) {
 		if len(p.Expression) > maxExpression {
 			return nil, at + "expression", fmt.Errorf("%d bytes, at most %d", len(p.Expression), maxExpression)
 		}
-		if _, err := specialize(p.Expression, attributes(sample)); err != nil {
+		program, err := whole(p.Expression)
+		if err != nil {
 			return nil, at + "expression", err
 		}
+		programs = append(programs, program)
 		_, _ = fmt.Fprintf(hash, "%q%q%q%q", p.ID, p.Effect, p.Expression, p.Description)
 	}
-	return &Snapshot{slices.Clone(policies), hex.EncodeToString(hash.Sum(nil))[:12]}, "", nil
+	return &Snapshot{slices.Clone(policies), programs, hex.EncodeToString(hash.Sum(nil))[:12]}, "", nil
 }
 
 // Revision is made of the policies' content.

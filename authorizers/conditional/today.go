@@ -89,7 +89,7 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 		}
 		data.NamespaceObject = runtime.RawExtension{Raw: raw}
 	}
-	variables, err := Data(data)
+	known, err := Data(data)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 			continue
 		}
 		set := review.ConditionSet{AuthorizerName: t.Name, FailureMode: review.FailDeny, Conditions: d.Conditions}
-		effect, reason, err := EvaluateSet(set, func(c review.Condition) (bool, error) { return Holds(c.Condition, variables) })
+		effect, reason, err := EvaluateSet(set, func(c review.Condition) (bool, error) { return Holds(c.Condition, known) })
 		switch {
 		case effect == review.Deny, effect == review.NoOpinion && d.CanBecomeAllowed():
 			return errors.Join(fmt.Errorf("%s: %s", t.Name, reason), err)

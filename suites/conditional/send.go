@@ -19,6 +19,8 @@ type User struct {
 	Name   string
 	Groups []string
 	Extra  map[string][]string
+	// Outside says that the user is no member of Group.
+	Outside bool
 }
 
 // Response is what came back.
@@ -85,7 +87,11 @@ func (r *Requestor) Send(ctx context.Context, u *User, method, path, contentType
 	req.Header.Set("Accept", "application/json")
 	if u != nil {
 		req.Header.Set("X-Remote-User", u.Name)
-		for _, g := range append([]string{Group}, u.Groups...) {
+		groups := u.Groups
+		if !u.Outside {
+			groups = append([]string{Group}, groups...)
+		}
+		for _, g := range groups {
 			req.Header.Add("X-Remote-Group", g)
 		}
 		for k, vs := range u.Extra {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -78,21 +79,27 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 	if err != nil {
 		return partial{}, err
 	}
-	tree, program, err := compiled(a.env.rest, text, cel.EvalOptions(cel.OptPartialEval, cel.OptTrackState))
-	if err != nil {
-		// With what is known written out the types do not fit, which at once is an error.
-		return partial{truth: vectors.Error}, nil
+	for {
+		tree, program, err := compiled(a.env.rest, text, cel.EvalOptions(cel.OptPartialEval, cel.OptTrackState))
+		if err != nil {
+			// With what is known written out the types do not fit: an error already.
+			return partial{truth: vectors.Error}, nil
+		}
+		v, details, err := program.Eval(a.env.nothing)
+		if err != nil || !types.IsUnknown(v) {
+			return partial{truth: truth(v, err)}, nil
+		}
+		left, err := a.env.rest.ResidualAst(tree, details)
+		if err != nil {
+			return partial{}, err
+		}
+		condition, err := cel.AstToString(left)
+		if err != nil || condition == text || !strings.Contains(condition, "?") {
+			return partial{condition: condition}, err
+		}
+		// A conditional in the branch of another is folded only once it is outside.
+		text = condition
 	}
-	v, details, err := program.Eval(a.env.nothing)
-	if err != nil || !types.IsUnknown(v) {
-		return partial{truth: truth(v, err)}, nil
-	}
-	left, err := a.env.rest.ResidualAst(tree, details)
-	if err != nil {
-		return partial{}, err
-	}
-	condition, err := cel.AstToString(left)
-	return partial{condition: condition}, err
 }
 
 // Authorize is the first phase: the status of the review. The policies' strength

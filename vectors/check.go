@@ -156,6 +156,7 @@ func (c *checker) want(w *Want, path string) {
 
 func (c *checker) webhook(w *Webhook) {
 	c.policies(w.Policies, "$.webhook.policies")
+	oneOf(c, "$.webhook.failureMode", w.FailureMode, "", FailureDeny, FailureNoOpinion)
 	c.must(len(w.Steps) > 0, "$.webhook", "there are no steps (expected at least one)")
 	for i, s := range w.Steps {
 		path := fmt.Sprintf("$.webhook.steps[%d]", i)

@@ -110,6 +110,7 @@ func (t *Table) expand(v *Vector) []*Vector {
 // complete fills in what may be left out, so that nobody else has to know.
 func complete(v *Vector) {
 	if v.Webhook != nil {
+		v.Webhook.FailureMode = or(v.Webhook.FailureMode, FailureDeny)
 		for i := range v.Webhook.Steps {
 			if e := v.Webhook.Steps[i].Evaluate; e != nil {
 				e.Data.Options, e.Data.Object, e.Data.OldObject = object(e.Data.Options), object(e.Data.Object), object(e.Data.OldObject)

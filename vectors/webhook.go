@@ -4,6 +4,9 @@ package vectors
 type Webhook struct {
 	// Policies are those of the authorizer, as the KEP writes them.
 	Policies []Policy `json:"policies" yaml:"policies"`
+	// FailureMode is what a Deny policy in error counts as, where an authorizer can be
+	// told. Left out: Deny.
+	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Steps follow one another.
 	Steps []Step `json:"steps" yaml:"steps"`
 }

@@ -63,6 +63,10 @@ func Data(in review.ConditionData) (map[string]any, error) {
 		}
 		out[name] = v
 	}
+	// Policies know who is impersonated by the name that they have for who asks.
+	if r, ok := out[varImpersonated].(map[string]any); ok && r["userInfo"] == nil && r["user"] != nil {
+		r["userInfo"] = r["user"]
+	}
 	return out, nil
 }
 

@@ -244,13 +244,37 @@ func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.Ev
 }
 
 // evaluatePartially evaluates a policy for one request, and writes down what is
-// left if that is something.
+// left if that is something. Pruning one part may make another one known, so it is
+// done until nothing changes.
 func evaluatePartially(expression string, request, known map[string]any) partial {
-	conditions, _ := environments()
 	compiled, err := specialize(expression, request)
 	if err != nil {
 		return partial{err: err}
 	}
+	out := prune(compiled, known)
+	for range maxPrunings {
+		if out.err != nil || out.residual == "" {
+			return out
+		}
+		env, _ := environments()
+		again, issues := env.Compile(out.residual)
+		if issues.Err() != nil {
+			return partial{err: celError(issues.Err())}
+		}
+		before := out.residual
+		if out = prune(again, known); out.residual == before {
+			return out
+		}
+	}
+	return out
+}
+
+// maxPrunings is more than any expression has needed.
+const maxPrunings = 8
+
+// prune evaluates an expression as far as it goes.
+func prune(compiled *cel.Ast, known map[string]any) partial {
+	conditions, _ := environments()
 	program, err := conditions.Program(compiled, cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
 	if err != nil {
 		return partial{err: celError(err)}

@@ -30,13 +30,17 @@ const (
 // costUser is who sends what is counted and measured.
 const costUser = "cost"
 
-// expressions are conditions as the KEP has them, about a PersistentVolume.
+// allowed is the KEP's condition of a PersistentVolume, which volume satisfies.
+const allowed = `object.spec.storageClassName == "dev"`
+
+// expressions are those that are measured. volume satisfies none of them: the API
+// server observes how long a policy took only if it has failed.
 var expressions = []struct{ name, text string }{
-	{"storage-class", `object.spec.storageClassName == "dev"`},
-	{"all-finalizers", `object.metadata.finalizers.all(f, f.startsWith("example.com/"))`},
+	{"storage-class", `object.spec.storageClassName == "gold"`},
+	{"all-finalizers", `object.metadata.finalizers.all(f, f != "example.com/9")`},
 }
 
-// volume satisfies them all.
+// volume is what is created, with ten finalizers.
 func volume() map[string]any {
 	finalizers := make([]any, 10)
 	for i := range finalizers {
@@ -54,7 +58,7 @@ const volumesPath = "/api/v1/persistentvolumes?dryRun=All"
 func costPolicies() (*reference.Snapshot, error) {
 	return reference.NewSnapshot([]reference.Policy{{
 		ID: "cost", Effect: review.Allow,
-		Expression: fmt.Sprintf(`request.userInfo.username == %q && request.resource == "persistentvolumes" && request.verb == "create" && %s`, costUser, expressions[0].text),
+		Expression: fmt.Sprintf(`request.userInfo.username == %q && request.resource == "persistentvolumes" && request.verb == "create" && %s`, costUser, allowed),
 	}})
 }
 

@@ -16,7 +16,7 @@ RACE       = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: conformance
 conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR, KUBERNETES)
@@ -62,6 +62,14 @@ test: build ## vet, and run all tests, those against real programs too
 .PHONY: rogues
 rogues: ## certify every rogue authorizer, and the reference on 20 seeds
 	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./suites/certify
+
+.PHONY: conditional-rogues
+conditional-rogues: ## certify every rogue conditional authorizer, and the reference on 20 seeds
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./suites/certify/conditional
+
+.PHONY: conditional-cost
+conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
+	$(AUTHZCONF) conditions-cost $(COSTFLAGS)
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,10 +19,13 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/certify"
+	"github.com/authzconf/authzconf/suites/certify/conditional"
 )
 
 type certifyFlags struct {
 	kubeconfig, hook, reportDir string
+	conditionsContext           string
+	conditional                 bool
 	seed                        int64
 	product                     certify.Product
 }
@@ -43,6 +46,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
   authzconf certify --authorizer-kubeconfig webhook.kubeconfig --seed 7 --report-dir out
   authzconf certify --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
   authzconf certify verify out
+  authzconf certify --conditional --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
   authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
@@ -56,6 +60,8 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
+	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
+	fl.StringVar(&flags.conditionsContext, "conditions-context", conditional.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference())
 	return c
 }
@@ -78,21 +84,28 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	case !c.Flags().Changed("seed"):
 		f.seed = rand.Int64N(1_000_000)
 	}
-	webhook, err := certify.LoadWebhook(f.kubeconfig)
-	if err != nil {
-		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
-	}
 	if f.reportDir != "" {
 		if err := reports.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
+	}
+	if f.conditional {
+		return f.runConditional(c)
+	}
+	webhook, err := certify.LoadWebhook(f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
 	book, err := bookOf(f.seed)
 	if err != nil {
 		return err
 	}
 	if f.hook != "" {
-		if err := runHook(c.Context(), f.hook, book, c.ErrOrStderr()); err != nil {
+		raw, err := book.Policy.JSON()
+		if err != nil {
+			return err
+		}
+		if err := runHook(c.Context(), f.hook, raw, c.ErrOrStderr()); err != nil {
 			return invalid(err)
 		}
 	}
@@ -109,15 +122,11 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 const hookTime = 10 * time.Minute
 
 // runHook hands the policy to the vendor's program.
-func runHook(ctx context.Context, program string, book *certify.Book, stderr io.Writer) error {
+func runHook(ctx context.Context, program string, policy []byte, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
-	raw, err := book.Policy.JSON()
-	if err != nil {
-		return err
-	}
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(string(raw)), stderr, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(policy), stderr, stderr
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("--policy-hook: %w", err)
@@ -159,8 +168,9 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 
 func newCertifyPolicy() *cobra.Command {
 	var (
-		form string
-		seed int64
+		form         string
+		seed         int64
+		conditionals bool
 	)
 	c := &cobra.Command{
 		Use: "policy", Short: "Print the policy that an authorizer has to hold",
@@ -169,6 +179,18 @@ questions and answers. The seed decides names and order: a webhook is certified 
 the policy of the same seed.`, Args: cobra.NoArgs,
 		Example: "  authzconf certify policy -o rbac --seed 7",
 		RunE: func(c *cobra.Command, _ []string) error {
+			if conditionals {
+				book, err := conditionalBook(seed)
+				if err != nil {
+					return err
+				}
+				raw, err := conditional.PoliciesJSON(book.Policies())
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%s\n", raw)
+				return err
+			}
 			book, err := bookOf(seed)
 			if err != nil {
 				return err
@@ -183,16 +205,21 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 	}
 	c.Flags().StringVarP(&form, "output", "o", "json", "rbac, json or sar-table")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
+	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as JSON")
 	return c
 }
 
 func newCertifyVerify() *cobra.Command {
-	return &cobra.Command{
+	var conditionals bool
+	c := &cobra.Command{
 		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
 		Long: `Read a folder that authzconf certify --report-dir has written, judge every answer in
 it anew, and compare with what it claims. No webhook is asked.`, Args: cobra.ExactArgs(1),
 		Example: "  authzconf certify verify out",
 		RunE: func(c *cobra.Command, args []string) error {
+			if conditionals {
+				return verifyConditional(c.OutOrStdout(), args[0])
+			}
 			set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 			if err != nil {
 				return err
@@ -211,12 +238,15 @@ it anew, and compare with what it claims. No webhook is asked.`, Args: cobra.Exa
 			return err
 		},
 	}
+	c.Flags().BoolVar(&conditionals, "conditional", false, "the folder was written by certify --conditional")
+	return c
 }
 
 func newServeReference() *cobra.Command {
 	var (
-		seed int64
-		path string
+		seed         int64
+		path, file   string
+		conditionals bool
 	)
 	c := &cobra.Command{
 		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C",
@@ -227,6 +257,9 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if path == "" {
 				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+			}
+			if conditionals {
+				return serveConditional(c, file, path)
 			}
 			book, err := bookOf(seed)
 			if err != nil {
@@ -243,5 +276,7 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 	}
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
+	c.Flags().BoolVar(&conditionals, "conditional", false, "the reference of conditional authorization (KEP-5681)")
+	c.Flags().StringVar(&file, "policies", "", "with --conditional, the file with its policies, read again when it changes")
 	return c
 }

@@ -85,7 +85,8 @@ func (c *Cost) Print(to io.Writer) error {
 			return err
 		}
 		line("\t\t\t\t\n%s: %s\tmedian, µs\ttimes the policy's (95 %%)\tp\tsame magnitude", e.name, e.text)
-		for _, r := range rows {
+		line("%s\t%.1f\t\t\t", armVAP, rows[0].Median)
+		for _, r := range rows[1:] {
 			same := "no"
 			if r.Ratio.Low > 1.0/magnitude && r.Ratio.High < magnitude {
 				same = "yes"
@@ -98,7 +99,8 @@ func (c *Cost) Print(to io.Writer) error {
 		return err
 	}
 	line("\t\t\t\t\na create, answered by the API server\tmedian, ms\ttimes that without policy (95 %%)\tp\t")
-	for _, r := range rows {
+	line("%s\t%.2f\t\t\t", armPlain, rows[0].Median)
+	for _, r := range rows[1:] {
 		line("%s\t%.2f\t%.2f (%.2f to %.2f)\t%.4f\t", r.Name, r.Median, r.Ratio.Estimate, r.Ratio.Low, r.Ratio.High, r.P)
 	}
 	if err := t.Flush(); err != nil {

@@ -4,7 +4,7 @@
 // what is left of an expression then is returned as a condition, and evaluated
 // when the objects are there.
 //
-// docs/adr/0006-conditional-reference.md says why it is as it is.
+// The decision record about it is docs/adr/*-conditional-reference.md.
 package conditional
 
 import (

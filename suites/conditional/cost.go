@@ -14,11 +14,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
 	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	"github.com/authzconf/authzconf/clusters/local"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // CostOptions say how much is measured.

@@ -128,7 +128,7 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 		return nil, false
 	}
 	sel := e.AsSelect()
-	operand, ok := any(s.known[varOfRequests]), sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == varOfRequests
+	operand, ok := s.known[varOfRequests], sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == varOfRequests
 	if !ok {
 		if operand, ok = s.value(sel.Operand()); !ok {
 			return nil, false

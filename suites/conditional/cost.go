@@ -217,8 +217,12 @@ func (c *Cost) add(expression, name string, microseconds float64) {
 func timed(n int, run func() (bool, error)) (float64, error) {
 	began := time.Now()
 	for range n {
-		if is, err := run(); err != nil || is {
-			return 0, fmt.Errorf("a condition comes to %t, error %v", is, err)
+		is, err := run()
+		if err == nil && is {
+			err = errors.New("a condition that is false comes to true")
+		}
+		if err != nil {
+			return 0, err
 		}
 	}
 	return float64(time.Since(began).Nanoseconds()) / float64(n) / 1e3, nil

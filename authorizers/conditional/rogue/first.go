@@ -57,6 +57,12 @@ func decisions() []Rogue {
 		changes("no-opinion-to-deny", "no-match-is-no-opinion", "what no policy is about is denied, so that nobody behind is asked", func(_ spec, st *status) {
 			st.Denied = st.Denied || !st.Allowed && st.ConditionsChain == nil
 		}),
+	}
+}
+
+// strengths get the order of strength wrong, and what a request is about.
+func strengths() []Rogue {
+	return []Rogue{
 		reviews("allow-hides-deny", "conditional-deny-beats-allow", "an Allow without conditions is given although a conditional Deny may come", func(a *conditional.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			for _, c := range d.Conditions {

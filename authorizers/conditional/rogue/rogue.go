@@ -26,7 +26,7 @@ func (r Rogue) Handler(a *conditional.Authorizer) http.Handler { return r.make(a
 
 // All are the rogues, in an order that does not change.
 func All() []Rogue {
-	return slices.Concat(decisions(), forms(), contents(), evaluations(), data(), states())
+	return slices.Concat(decisions(), strengths(), forms(), contents(), evaluations(), data(), states())
 }
 
 type (

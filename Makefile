@@ -16,7 +16,7 @@ RACE       = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: conformance
 conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR, KUBERNETES)
@@ -84,6 +84,14 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 rogues: ## certify every rogue authorizer, the reference on 20 seeds, RBAC and policy engines, at length
 	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted|TestRBACIsCertified' ./suites/certify
 	cd ci/engines && AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m ./...
+
+.PHONY: conditional-rogues
+conditional-rogues: ## certify every rogue conditional authorizer, and the reference on 20 seeds
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./suites/certify/conditional
+
+.PHONY: conditional-cost
+conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
+	$(AUTHZCONF) conditions-cost $(COSTFLAGS)
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -24,11 +24,15 @@ import (
 // few KB; the limit keeps a wrong path from filling the memory.
 const maxFileSize = 1 << 20
 
+// VectorSuffix ends the name of a file that holds a test vector of package vectors.
+// It lies among the scenarios and is none.
+const VectorSuffix = ".vector.yaml"
+
 // validID keeps IDs usable in filters, file names and URLs.
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
 
-// Load reads every *.yaml below files as a scenario and checks every rule of
-// the format. Fixtures are looked up in the second file system. Folders named
+// Load reads every *.yaml below files as a scenario, but for those that end in
+// VectorSuffix, and checks every rule of the format. Fixtures are looked up in the second file system. Folders named
 // testdata, and those that begin with a dot or an underscore, are left out.
 //
 // The error, if any, is of type Errors and holds all violations of all files.
@@ -111,7 +115,7 @@ func (l *loader) parallel(n int, fn func(int)) {
 // walk lists the scenario files in lexical order and records folders that hold
 // none.
 func (l *loader) walk() []string {
-	var paths, dirs []string
+	var paths, vectors, dirs []string
 	err := fs.WalkDir(l.files, ".", func(p string, d fs.DirEntry, err error) error {
 		name := path.Base(p)
 		switch {
@@ -126,6 +130,8 @@ func (l *loader) walk() []string {
 				return fs.SkipDir
 			}
 			dirs = append(dirs, p)
+		case strings.HasSuffix(p, VectorSuffix):
+			vectors = append(vectors, p)
 		case path.Ext(p) == ".yaml":
 			paths = append(paths, p)
 		case path.Ext(p) == ".yml":
@@ -137,7 +143,7 @@ func (l *loader) walk() []string {
 		l.errs = append(l.errs, &Error{File: ".", Msg: "cannot be read: " + plainFSError(err)})
 	}
 	for _, dir := range dirs {
-		if !anyBelow(paths, dir) {
+		if !anyBelow(paths, dir) && !anyBelow(vectors, dir) {
 			l.errs = append(l.errs, &Error{File: dir, Msg: "a folder with no scenario (expected at least one .yaml file in it or below)"})
 		}
 	}

@@ -8,11 +8,16 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
+
+// path is where reviews are posted.
+const path = "/authorize"
 
 // Server is a running webhook on a free port of the loopback interface.
 type Server struct {
@@ -36,7 +41,7 @@ func Start(h http.Handler, pki *PKI) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
-	s := &Server{pki: pki, url: "https://" + l.Addr().String() + "/authorize", served: make(chan struct{})}
+	s := &Server{pki: pki, url: "https://" + l.Addr().String() + path, served: make(chan struct{})}
 	s.server = &http.Server{
 		Handler: h, TLSConfig: pki.serverConfig(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -63,6 +68,13 @@ func (s *Server) Close() error {
 
 // URL is where reviews are posted.
 func (s *Server) URL() string { return s.url }
+
+// Base is the URL without a path.
+func (s *Server) Base() string { return strings.TrimSuffix(s.url, path) }
+
+// CA is the certificate, in PEM, of the authority that signed the serving
+// certificate.
+func (s *Server) CA() []byte { return slices.Clone(s.pki.ca) }
 
 // Kubeconfig is the webhook configuration of an API server. It holds a client
 // key: write it to a file that nobody else can read.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,13 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/certify"
+	"github.com/authzconf/authzconf/suites/certify/conditional"
 )
 
 type certifyFlags struct {
 	kubeconfig, hook, reportDir string
+	conditionsContext           string
+	conditional                 bool
 	seed                        int64
 	product                     certify.Product
 	beyond                      beyondFlags
@@ -46,6 +50,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
   authzconf certify --authorizer-kubeconfig webhook.kubeconfig --seed 7 --report-dir out
   authzconf certify --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
   authzconf certify verify out
+  authzconf certify --conditional --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
   authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.handOver(flags.run(c)) },
@@ -59,6 +64,8 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
+	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
+	fl.StringVar(&flags.conditionsContext, "conditions-context", conditional.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
 	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix())
@@ -83,17 +90,20 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	case !c.Flags().Changed("seed"):
 		f.seed = rand.Int64N(1_000_000)
 	}
+	if f.reportDir != "" {
+		if err := reports.CheckWritable(f.reportDir); err != nil {
+			return err
+		}
+	}
+	if f.conditional {
+		return f.runConditional(c)
+	}
 	webhook, err := certify.LoadWebhook(f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
 	if err := f.check(webhook); err != nil {
 		return err
-	}
-	if f.reportDir != "" {
-		if err := reports.CheckWritable(f.reportDir); err != nil {
-			return err
-		}
 	}
 	if err := f.beyond.check(); err != nil {
 		return err
@@ -103,7 +113,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.hook != "" {
-		if err := runHook(c.Context(), f.hook, book.Policy, c.ErrOrStderr()); err != nil {
+		if err := loadPolicy(c.Context(), f.hook, book.Policy, c.ErrOrStderr()); err != nil {
 			return invalid(err)
 		}
 	}
@@ -121,16 +131,21 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 // hookTime is how long loading a policy may take.
 const hookTime = 10 * time.Minute
 
-// runHook hands the policy to the vendor's program.
-func runHook(ctx context.Context, program string, p *policy.Policy, stderr io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, hookTime)
-	defer cancel()
+// loadPolicy has the vendor's program load the policy.
+func loadPolicy(ctx context.Context, program string, p *policy.Policy, stderr io.Writer) error {
 	raw, err := p.JSON()
 	if err != nil {
 		return err
 	}
+	return runHook(ctx, program, raw, stderr)
+}
+
+// runHook hands the policy to the vendor's program.
+func runHook(ctx context.Context, program string, policy []byte, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(string(raw)), stderr, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(policy), stderr, stderr
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("--policy-hook: %w", err)
@@ -172,8 +187,9 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 
 func newCertifyPolicy() *cobra.Command {
 	var (
-		form string
-		seed int64
+		form         string
+		seed         int64
+		conditionals bool
 	)
 	c := &cobra.Command{
 		Use: "policy", Short: "Print the policy that an authorizer has to hold",
@@ -182,6 +198,9 @@ questions and answers. The seed decides names and order: a webhook is certified 
 the policy of the same seed.`, Args: cobra.NoArgs,
 		Example: "  authzconf certify policy -o rbac --seed 7",
 		RunE: func(c *cobra.Command, _ []string) error {
+			if conditionals {
+				return printConditionalPolicy(c.OutOrStdout(), seed)
+			}
 			book, err := bookOf(seed)
 			if err != nil {
 				return err
@@ -196,6 +215,7 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 	}
 	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(certify.PolicyFormats(), ", "))
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
+	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as JSON")
 	return c
 }
 
@@ -203,6 +223,7 @@ func newServeReference() *cobra.Command {
 	var (
 		seed         int64
 		path, policy string
+		conditionals bool
 	)
 	c := &cobra.Command{
 		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C",
@@ -213,6 +234,9 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if path == "" {
 				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+			}
+			if conditionals {
+				return serveConditional(c, policy, path)
 			}
 			book, err := bookOf(seed)
 			if err != nil {
@@ -229,6 +253,7 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 	}
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
-	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed")
+	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed; with --conditional, with the policies")
+	c.Flags().BoolVar(&conditionals, "conditional", false, "the reference of conditional authorization (KEP-5681)")
 	return c
 }

@@ -67,7 +67,7 @@ func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
 	}
 	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: &local.Binaries{Progress: stderr}, OwnCache: f.ownCache}
 	if hook != "" {
-		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return runHook(ctx, hook, p, stderr) }
+		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, stderr) }
 	}
 }
 

@@ -112,7 +112,10 @@ func publicKeys(paths []string) (keys []*signature.Key, err error) {
 }
 
 func newCertifyVerify() *cobra.Command {
-	var keys []string
+	var (
+		keys         []string
+		conditionals bool
+	)
 	c := &cobra.Command{
 		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
 		Long: `Read a folder that authzconf certify --report-dir has written, or a tar of one, judge
@@ -124,8 +127,14 @@ signed as demanded, 2 it cannot be read, 3 another version of authzconf made it 
 to judge it.`, Args: cobra.ExactArgs(1),
 		Example: `  authzconf certify verify out
   authzconf certify verify out.tar.gz --key vendor.pem.pub`,
-		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], keys) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if conditionals {
+				return verifyConditional(c.OutOrStdout(), args[0])
+			}
+			return verifyBundle(c, args[0], keys)
+		},
 	}
+	c.Flags().BoolVar(&conditionals, "conditional", false, "the folder was written by certify --conditional")
 	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed the bundle")
 	return c
 }

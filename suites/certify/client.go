@@ -46,6 +46,19 @@ type Webhook struct {
 // LoadWebhook reads a webhook kubeconfig, the kind that an API server is given.
 // Its errors are about the file.
 func LoadWebhook(path string) (*Webhook, error) {
+	raw, err := ReadKubeconfig(path)
+	if err != nil {
+		return nil, err
+	}
+	w, err := ParseWebhook(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return w, nil
+}
+
+// ReadKubeconfig reads a file of a size that a kubeconfig may have.
+func ReadKubeconfig(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -58,18 +71,24 @@ func LoadWebhook(path string) (*Webhook, error) {
 	case len(raw) > maxKubeconfig:
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxKubeconfig)
 	}
-	w, err := ParseWebhook(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return w, nil
+	return raw, nil
 }
 
-// ParseWebhook reads a webhook kubeconfig.
-func ParseWebhook(raw []byte) (_ *Webhook, err error) {
+// ParseWebhook reads a webhook kubeconfig, as its current context says.
+func ParseWebhook(raw []byte) (*Webhook, error) { return ParseContext(raw, "") }
+
+// ParseContext reads a webhook kubeconfig, as one of its contexts says; "" is the
+// current one.
+func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
 		return nil, errors.New("it cannot be read as a kubeconfig")
+	}
+	if context != "" {
+		if config.Contexts[context] == nil {
+			return nil, fmt.Errorf("it has no context %q", context)
+		}
+		config.CurrentContext = context
 	}
 	current := config.Contexts[config.CurrentContext]
 	switch {

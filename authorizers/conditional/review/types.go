@@ -1,0 +1,155 @@
+// Package review has the wire types of KEP-5681 (Conditional Authorization): what
+// a SubjectAccessReview gains, and AuthorizationConditionsReview. No release of
+// Kubernetes has them; names and JSON are those of the KEP's draft, and what the
+// KEP leaves open is marked.
+package review
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// What a review calls itself. The KEP writes the path of AuthorizationConditionsReview
+// as authorization.k8s.io/v1alpha1.
+const (
+	AccessVersion     = "authorization.k8s.io/v1"
+	AccessKind        = "SubjectAccessReview"
+	ConditionsVersion = "authorization.k8s.io/v1alpha1"
+	ConditionsKind    = "AuthorizationConditionsReview"
+)
+
+// Mode is ConditionsMode: whether a client wants conditions, and in which form.
+type Mode string
+
+// The modes (section "Core interface changes").
+const (
+	// None: the client does not support conditions and never gets any.
+	None Mode = ""
+	// HumanReadable: condition and description for people.
+	HumanReadable Mode = "HumanReadable"
+	// Optimized: an encoding for programs, without description.
+	Optimized Mode = "Optimized"
+)
+
+// Effect is what becomes of a set if the condition is true.
+type Effect string
+
+// The effects, in the order of their strength.
+const (
+	Deny      Effect = "Deny"
+	NoOpinion Effect = "NoOpinion"
+	Allow     Effect = "Allow"
+)
+
+// Effects are all of them, the strongest first.
+func Effects() []Effect { return []Effect{Deny, NoOpinion, Allow} }
+
+// SubjectAccessReview is that of authorization.k8s.io/v1 with the KEP's fields.
+type SubjectAccessReview struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        metav1.ObjectMeta         `json:"metadata"`
+	Spec            SubjectAccessReviewSpec   `json:"spec"`
+	Status          SubjectAccessReviewStatus `json:"status"`
+}
+
+// SubjectAccessReviewSpec is what is asked.
+type SubjectAccessReviewSpec struct {
+	authorizationv1.SubjectAccessReviewSpec `json:",inline"`
+	// ConditionalAuthorization is nil if the client does not support conditions.
+	ConditionalAuthorization *ConditionalAuthorizationConfiguration `json:"conditionalAuthorization,omitempty"`
+}
+
+// ConditionalAuthorizationConfiguration is what the client says about conditions.
+type ConditionalAuthorizationConfiguration struct {
+	Mode Mode `json:"mode,omitempty"`
+}
+
+// Mode is the one that the client asks for.
+func (s SubjectAccessReviewSpec) Mode() Mode {
+	if s.ConditionalAuthorization == nil {
+		return None
+	}
+	return s.ConditionalAuthorization.Mode
+}
+
+// SubjectAccessReviewStatus is the answer.
+type SubjectAccessReviewStatus struct {
+	Allowed         bool   `json:"allowed"`
+	Denied          bool   `json:"denied,omitempty"`
+	Reason          string `json:"reason,omitempty"`
+	EvaluationError string `json:"evaluationError,omitempty"`
+	// ConditionsChain has a set for each authorizer, in their order. If it is not
+	// nil, Allowed and Denied are false.
+	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
+}
+
+// ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
+type ConditionSet struct {
+	// Allowed, Denied and Conditions exclude each other.
+	Allowed bool `json:"allowed,omitempty"`
+	Denied  bool `json:"denied,omitempty"`
+	// FailureMode is what becomes of an error in a Deny condition.
+	FailureMode FailureMode `json:"failureMode,omitempty"`
+	// AuthorizerName is unique within the server.
+	AuthorizerName string `json:"authorizerName"`
+	// Conditions have no order.
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// FailureMode says what an error in a Deny condition becomes. The KEP names the
+// type and the two outcomes, not the values.
+type FailureMode string
+
+// The two failure modes.
+const (
+	FailDeny      FailureMode = "Deny"
+	FailNoOpinion FailureMode = "NoOpinion"
+)
+
+// Condition is SubjectAccessReviewCondition.
+type Condition struct {
+	// ID is unique within the authorizer's set.
+	ID          string `json:"id"`
+	Effect      Effect `json:"effect"`
+	Type        string `json:"type"`
+	Condition   string `json:"condition"`
+	Description string `json:"description,omitempty"`
+}
+
+// AuthorizationConditionsReview asks an authorizer to evaluate its own conditions.
+type AuthorizationConditionsReview struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *AuthorizationConditionsRequest  `json:"request,omitempty"`
+	Response        *AuthorizationConditionsResponse `json:"response,omitempty"`
+}
+
+// AuthorizationConditionsRequest has the sets as the authorizer gave them, and
+// what was unknown then.
+type AuthorizationConditionsRequest struct {
+	ConditionSets []ConditionSet `json:"conditionSets,omitempty"`
+	ConditionData `json:",inline"`
+}
+
+// ConditionData is what is known in admission. The KEP has these as the methods of
+// an interface and does not list their JSON: the names are those of AdmissionReview.
+type ConditionData struct {
+	Operation string               `json:"operation,omitempty"`
+	Options   runtime.RawExtension `json:"options,omitzero"`
+	Object    runtime.RawExtension `json:"object,omitzero"`
+	OldObject runtime.RawExtension `json:"oldObject,omitzero"`
+	// NamespaceObject is an open question of the KEP, and needed by its DRA example.
+	NamespaceObject runtime.RawExtension `json:"namespaceObject,omitzero"`
+	// ImpersonatedRequest is what impersonation would do (section "Constrained
+	// Impersonation through Conditional Authorization").
+	ImpersonatedRequest runtime.RawExtension `json:"impersonatedRequest,omitzero"`
+}
+
+// AuthorizationConditionsResponse is what the conditions came to. Neither allowed
+// nor denied is no opinion.
+type AuthorizationConditionsResponse struct {
+	Allowed         bool   `json:"allowed"`
+	Denied          bool   `json:"denied,omitempty"`
+	Reason          string `json:"reason,omitempty"`
+	EvaluationError string `json:"evaluationError,omitempty"`
+}

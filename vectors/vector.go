@@ -1,0 +1,76 @@
+// Package vectors holds the test vectors of KEP-5681, Conditional Authorization:
+// the Go types of the *.vector.yaml files below scenarios/, and a strict loader.
+//
+// There are two kinds. A machinery vector judges the algebra of decisions: what
+// authorizers answer is given, also what each condition evaluates to, and the vector
+// says what an API server makes of it. A webhook vector judges an authorizer: given
+// policies, a SubjectAccessReview and then an AuthorizationConditionsReview are
+// sent, and the vector says what the answers are. A table is many machinery vectors
+// in one file.
+//
+// The package is pure: what is read comes from an fs.FS.
+package vectors
+
+import "github.com/authzconf/authzconf/scenarios"
+
+// Suffix is the end of the name of a vector file. The loader of scenarios leaves
+// such files alone.
+const Suffix = scenarios.VectorSuffix
+
+// Vector is one file, or one row of a table.
+type Vector struct {
+	// ID is the path without the suffix; a row's is followed by "/" and its chain.
+	ID string `json:"id" yaml:"-"`
+	// File is the path below the folder that was loaded.
+	File string `json:"-" yaml:"-"`
+	// Description says what the text demands, in a sentence.
+	Description string `json:"description" yaml:"description"`
+	// Source is the part of the document.
+	Source scenarios.Source `json:"source" yaml:"source"`
+	// Level is how strongly the text demands it.
+	Level Level `json:"level" yaml:"level"`
+
+	// One of the three is there; after loading no Table is.
+	Machinery *Machinery `json:"machinery,omitempty" yaml:"machinery,omitempty"`
+	Webhook   *Webhook   `json:"webhook,omitempty" yaml:"webhook,omitempty"`
+	Table     *Table     `json:"-" yaml:"table,omitempty"`
+}
+
+// Level is how strongly a document demands something.
+type Level string
+
+// The levels. What is not Must is advice: a subject that does otherwise is told so
+// and does not fail.
+const (
+	Must   Level = "must"
+	Should Level = "should"
+)
+
+// Decision is a concrete decision, or what kind of conditional one.
+type Decision string
+
+// The decisions. A conditional allow has an Allow condition, so it can become
+// Allow; a conditional deny has none (KEP-5681, Glossary). Of a chain, a
+// conditional deny is whatever is still conditional and cannot become allowed.
+// Conditional is used of webhooks, where one chain is the whole answer.
+const (
+	Allow            Decision = "Allow"
+	Deny             Decision = "Deny"
+	NoOpinion        Decision = "NoOpinion"
+	Conditional      Decision = "Conditional"
+	ConditionalAllow Decision = "ConditionalAllow"
+	ConditionalDeny  Decision = "ConditionalDeny"
+)
+
+// Concrete tells whether a decision is no conditional one.
+func (d Decision) Concrete() bool { return d == Allow || d == Deny || d == NoOpinion }
+
+// Truth is what a condition evaluates to.
+type Truth string
+
+// The truths.
+const (
+	True  Truth = "true"
+	False Truth = "false"
+	Error Truth = "error"
+)

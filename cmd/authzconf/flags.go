@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"github.com/authzconf/authzconf/suites/matrix"
 	"github.com/authzconf/authzconf/suites/session"
 	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/vectors"
 )
 
 // selectionFlags choose scenarios; run and list share them.
@@ -49,6 +51,19 @@ func (f *selectionFlags) load() (reports.Texts, error) {
 	var err error
 	texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures)
 	return texts, located(f.dir, err)
+}
+
+// vectors reads the vector files of the same folder.
+func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
+	var files fs.FS = scenarios.FS
+	if f.dir != "" {
+		files = os.DirFS(f.dir)
+	}
+	all, err := vectors.Load(files)
+	if err != nil {
+		return nil, fmt.Errorf("vectors in %s:\n%w", cmp.Or(f.dir, "the built-in scenarios"), err)
+	}
+	return all, nil
 }
 
 // located gives the errors of scenario files the paths that they have for the

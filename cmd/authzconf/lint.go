@@ -14,7 +14,8 @@ func newLint() *cobra.Command {
 		Long: `Check the scenario files of FOLDER (or the built-in ones) against every rule of
 the format: fields, types, version ranges, fixtures, requestors, grants, steps,
 and that every denial names an allowed twin. All errors are printed, each with
-file, line and column. No server is needed.`,
+file, line and column. Vector files (*.vector.yaml) are checked too. No server is
+needed.`,
 		Example: `  authzconf lint
   authzconf lint my-scenarios                # before authzconf run --scenarios my-scenarios`,
 		Args: cobra.MaximumNArgs(1),
@@ -26,7 +27,15 @@ file, line and column. No server is needed.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%d scenarios, no errors\n", len(texts.Set.All()))
+			all, err := flags.vectors()
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprintf("%d scenarios", len(texts.Set.All()))
+			if len(all) > 0 {
+				text += fmt.Sprintf(", %d vectors", len(all))
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), text+", no errors")
 			return err
 		},
 	}

@@ -23,7 +23,8 @@ func newList() *cobra.Command {
 		Long: `List the scenarios: their ID, level, gate, versions and source.
 
 -o wide adds the twin and the description; -o json and -o yaml print the
-scenarios whole, for other programs.`,
+scenarios whole, for other programs. Test vectors are listed by authzconf
+conditions list.`,
 		Example: `  authzconf list --focus associated-node
   authzconf list --level divergence -o wide
   authzconf list -o json | jq '.[].id'`,

@@ -36,7 +36,9 @@ func truth(b bool) vectors.Truth {
 }
 
 // sure are atoms of what is known early.
-func sure(text string, f func(*facts) vectors.Truth) *atom { return &atom{text: text, early: f, late: f} }
+func sure(text string, f func(*facts) vectors.Truth) *atom {
+	return &atom{text: text, early: f, late: f}
+}
 
 // open are atoms that take the second phase.
 func open(text string, f func(*facts) vectors.Truth) *atom { return &atom{text: text, late: f} }

@@ -2,6 +2,7 @@ package conditions
 
 import (
 	"context"
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func TestList(t *testing.T) {
 }
 
 // TestDocs holds the tables of docs/conditional.md to what the library does. With
-// UPDATE_GOLDEN=1 they are written.
+// -update they are written.
 func TestDocs(t *testing.T) {
 	const file, begin, end = "../../docs/conditional.md", "<!-- library -->\n", "<!-- end of library -->"
 	raw, err := os.ReadFile(file)
@@ -91,10 +92,12 @@ func TestDocs(t *testing.T) {
 	if table == want {
 		return
 	}
-	if os.Getenv("UPDATE_GOLDEN") == "" {
-		t.Fatalf("the tables of %s are not what the library does; UPDATE_GOLDEN=1 writes them. Want\n%s", file, want)
+	if !*update {
+		t.Fatalf("the tables of %s are not what the library does; -update writes them. Want\n%s", file, want)
 	}
 	if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
+
+var update = flag.Bool("update", false, "write golden files")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"runtime/debug"
 	"strings"
 	"text/tabwriter"
 
@@ -114,6 +114,9 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 			return nil
 		}
 	}
+	if len(rest) == 0 {
+		rest = differences
+	}
 	s.Failed++
 	r.Failed = append(r.Failed, Failure{ID: v.ID, Differences: rest})
 	return nil
@@ -180,9 +183,22 @@ func (r *Report) Markdown() string {
 		all   []Divergence
 	}{{"divergence", r.Divergences}, {"absent", r.Absent}} {
 		fmt.Fprintf(&b, "\n| %s | vectors | the KEP | the library | where |\n|---|--:|---|---|---|\n", part.title)
-		for _, d := range slices.Clone(part.all) {
+		for _, d := range part.all {
 			fmt.Fprintf(&b, "| %s | %d | %s | %s | `%s` |\n", d.Name, d.Seen, d.Says, d.Instead, strings.ReplaceAll(d.Upstream, "; ", "`, `"))
 		}
 	}
 	return b.String()
+}
+
+// Library is the module that is judged, and its version in this program.
+func Library() string {
+	const module = "k8s.io/apiserver"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Path == module {
+				return module + " " + d.Version
+			}
+		}
+	}
+	return module
 }

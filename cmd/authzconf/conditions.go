@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/oracle/equivalence"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites/conditions"
+	"github.com/authzconf/authzconf/vectors"
+)
+
+func newConditions() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "conditions",
+		Short: "Test vectors of conditional authorization (KEP-5681)",
+		Long: `Test vectors of KEP-5681, Conditional Authorization: list them, hold the library
+that Kubernetes has against them, and try whether two phases come to what one phase
+comes to. No server is needed.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newConditionsList(), newConditionsLibrary(), newConditionsExplore())
+	return c
+}
+
+func newConditionsList() *cobra.Command {
+	var flags selectionFlags
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List vectors",
+		Example: "  authzconf conditions list -o json | jq '.[] | select(.webhook) | .id'",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := flags.vectors()
+			if err != nil {
+				return err
+			}
+			switch output {
+			case "":
+			case "json":
+				raw, err := json.MarshalIndent(all, "", "  ")
+				if err == nil {
+					_, err = fmt.Fprintln(c.OutOrStdout(), string(raw))
+				}
+				return err
+			default:
+				return fmt.Errorf("-o %q is not json", output)
+			}
+			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+			_, _ = fmt.Fprintln(t, "ID\tKIND\tLEVEL\tSOURCE")
+			for _, v := range all {
+				kind := "machinery"
+				if v.Webhook != nil {
+					kind = "webhook"
+				}
+				_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s: %s\n", v.ID, kind, v.Level, v.Source.Document, v.Source.Section)
+			}
+			return t.Flush()
+		},
+	}
+	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
+	c.Flags().StringVarP(&output, "output", "o", "", "json")
+	return c
+}
+
+func newConditionsLibrary() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "library",
+		Short: "Hold k8s.io/apiserver's conditional authorization against the vectors",
+		Long: `Hold the decisions of k8s.io/apiserver/pkg/authorization, in the version that
+authzconf is built with, against the machinery vectors. Where the library is known
+to do otherwise than the KEP says, it must still do so.
+
+Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
+		Example: "  authzconf conditions library --report-dir out",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if dir != "" {
+				if err := reports.CheckWritable(dir); err != nil {
+					return err
+				}
+			}
+			all, err := vectors.Builtin()
+			if err != nil {
+				return err
+			}
+			list, err := conditions.Known()
+			if err != nil {
+				return err
+			}
+			r, err := conditions.Judge(c.Context(), all, list, conditions.Library())
+			if err != nil {
+				return err
+			}
+			for _, line := range r.Lines() {
+				_, _ = fmt.Fprintln(c.OutOrStdout(), line)
+			}
+			if dir != "" {
+				if err := r.Write(dir); err != nil {
+					return invalid(err)
+				}
+			}
+			if !r.Passed() {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "report-dir", "", "folder for library.yaml")
+	return c
+}
+
+type conditionsExploreFlags struct {
+	cases int
+	seed  int64
+	dir   string
+}
+
+func newConditionsExplore() *cobra.Command {
+	var flags conditionsExploreFlags
+	c := &cobra.Command{
+		Use:   "explore",
+		Short: "Try whether two phases come to what one phase comes to",
+		Long: `Make up policies, requests and objects, and compare: evaluating the policies with
+the request, and what is left of them with the object, must come to what evaluating
+them at once comes to. A disagreement is made as small as it can be, and printed as
+a vector file.
+
+Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
+		Example: "  authzconf conditions explore --cases 100000 --seed 1",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return flags.run(c) },
+	}
+	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
+	c.Flags().Int64Var(&flags.seed, "seed", 0, "seed of the cases (default: random, printed)")
+	c.Flags().StringVar(&flags.dir, "report-dir", "", "folder for explore.yaml and the vector files of disagreements")
+	return c
+}
+
+func (f *conditionsExploreFlags) run(c *cobra.Command) error {
+	if f.cases < 1 {
+		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
+	}
+	if !c.Flags().Changed("seed") {
+		f.seed = rand.Int64N(1_000_000)
+	}
+	if f.dir != "" {
+		if err := reports.CheckWritable(f.dir); err != nil {
+			return err
+		}
+	}
+	begin, show, mu := time.Now(), newProgress(c.ErrOrStderr(), 0, false), sync.Mutex{}
+	r, err := equivalence.Run(c.Context(), equivalence.Model{}, equivalence.Options{Cases: f.cases, Seed: f.seed, Progress: func(done int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(show.shown) > plainEvery {
+			show.shown = time.Now()
+			show.line(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
+		}
+	}})
+	show.end()
+	if err != nil {
+		return invalid(err)
+	}
+	return f.finish(c, r, time.Since(begin))
+}
+
+// finish prints what was found, even if it cannot be written.
+func (f *conditionsExploreFlags) finish(c *cobra.Command, r *equivalence.Result, took time.Duration) error {
+	out := c.OutOrStdout()
+	for _, d := range r.Disagreements {
+		_, _ = fmt.Fprintf(out, "case %d: %s\n%s", d.Case, d.Reason, d.Vector)
+	}
+	_, _ = fmt.Fprintf(out, "first phase: %d Allow, %d Deny, %d NoOpinion, %d Conditional\n", r.ByAnswer[vectors.Allow], r.ByAnswer[vectors.Deny], r.ByAnswer[vectors.NoOpinion], r.ByAnswer[vectors.Conditional])
+	_, _ = fmt.Fprintf(out, "in the end: %d Allow, %d Deny, %d NoOpinion\n", r.ByDecision[vectors.Allow], r.ByDecision[vectors.Deny], r.ByDecision[vectors.NoOpinion])
+	_, _ = fmt.Fprintf(out, "seed %d: %d cases in %.1f s, %d disagreements\n", f.seed, r.Cases, took.Seconds(), len(r.Disagreements))
+	unwritten := f.write(r)
+	switch {
+	case unwritten != nil:
+		return invalid(unwritten)
+	case len(r.Disagreements) > 0:
+		return &exitError{code: exitFailed}
+	case r.Stopped:
+		return invalid(errors.New("interrupted: not all cases were tried"))
+	}
+	return nil
+}
+
+func (f *conditionsExploreFlags) write(r *equivalence.Result) error {
+	if f.dir == "" {
+		return nil
+	}
+	raw, err := yaml.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return err
+	}
+	files := map[string][]byte{"explore.yaml": raw}
+	for _, d := range r.Disagreements {
+		files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(f.dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

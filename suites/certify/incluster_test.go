@@ -18,13 +18,13 @@ import (
 
 // clusterRun certifies a handler over a policy that can be replaced, in the chain
 // of a real API server.
-func clusterRun(t *testing.T, b *Book, make func(*policy.Holder) http.Handler, change func(*Options)) *Run {
+func clusterRun(t *testing.T, b *Book, webhook func(*policy.Holder) http.Handler, change func(*Options)) *Run {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
 	holder := policy.NewHolder(b.Policy)
-	o := Options{Webhook: serve(t, make(holder)), Book: b, Levels: []Level{Core}, Blame: true, Cluster: &ClusterOptions{
+	o := Options{Webhook: serve(t, webhook(holder)), Book: b, Levels: []Level{Core}, Blame: true, Cluster: &ClusterOptions{
 		Load: func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil },
 	}}
 	if change != nil {

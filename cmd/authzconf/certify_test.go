@@ -96,7 +96,7 @@ func frugal(ts *testscript.TestScript, neg bool, args []string) {
 	if !ok {
 		ts.Fatalf("no command has ended")
 	}
-	if got := int64(usage.Maxrss) >> 10; got > limit { // in KiB on Linux
+	if got := int64(usage.Maxrss) >> 10; got > limit { //nolint:unconvert // KiB on Linux, an int32 on some machines
 		ts.Fatalf("it had %d MiB", got)
 	}
 }

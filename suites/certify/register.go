@@ -116,7 +116,7 @@ func rowOf(set *scenarios.Set, path string, keys []*signature.Key) certificates.
 		Seed: c.Seed, Suite: c.SuiteDigest, Date: c.Started, Levels: map[string]certificates.State{},
 	}
 	signed, wrong := b.SignedBy(keys)
-	row.Signature, row.Problems = signed, append(differences, wrong...)
+	row.Signature, row.Problems = signed, slices.Concat(differences, wrong)
 	for _, r := range c.Results {
 		switch {
 		case r.Granted:

@@ -76,7 +76,7 @@ func vectorShapes(b *Book) map[string]string {
 func reportShapes(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	err := filepath.WalkDir(filepath.Join(folder, "evidence"), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(folder, "evidence"), func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".json" {
 			return err
 		}

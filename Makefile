@@ -71,6 +71,10 @@ bench: ## run the benchmarks
 bench-loadgen: ## measure the load generator beside fortio, vegeta and h2load (BENCHFLAGS="-repeats 2" for a quick look)
 	ci/bench-loadgen $(BENCHFLAGS)
 
+.PHONY: bench-advise
+bench-advise: build ## measure authzconf advise on made-up audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
+	go run ./ci/advisebench $(BENCHFLAGS)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME
 	@set -e; grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

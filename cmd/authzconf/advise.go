@@ -74,7 +74,9 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 		if err != nil {
 			return fmt.Errorf("--rbac: %w", err)
 		}
-		present = objects
+		if present = objects; !slices.ContainsFunc(objects, func(o map[string]any) bool { return o["roleRef"] != nil }) {
+			return fmt.Errorf("--rbac %s has no bindings (expected what kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml writes)", f.rbac)
+		}
 	}
 	files, err := logFiles(paths, c.ErrOrStderr())
 	if err != nil {

@@ -148,7 +148,7 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 		switch {
 		case errors.Is(err, advice.ErrTooMany):
 			show.end()
-			return nil, r.Stats(), &exitError{code: exitInvalid, err: fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", err, file)}
+			return nil, r.Stats(), &exitError{code: exitInvalid, err: fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file)}
 		case ctx.Err() != nil:
 			show.end()
 			return nil, r.Stats(), &exitError{code: exitInvalid, err: errors.New("interrupted")}

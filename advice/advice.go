@@ -89,7 +89,9 @@ func (r *requestor) kept(counts map[*identity]int64) (out []Kept) {
 			Requestor: r.name, Groups: slices.Sorted(maps.Keys(r.groups)), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n,
 		})
 	}
-	slices.SortFunc(out, func(a, b Kept) int { return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests)) })
+	slices.SortFunc(out, func(a, b Kept) int {
+		return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests))
+	})
 	return out
 }
 

@@ -62,7 +62,7 @@ var (
 	unnamed = []string{"list", "watch", "create", "deletecollection"}
 	// bySelector have a name if a field selector asks for one.
 	bySelector = []string{"list", "watch"}
-	paths   = []string{"get", "post", "put", "delete"}
+	paths      = []string{"get", "post", "put", "delete"}
 )
 
 // others are the actions that differ from a seen one in one respect.

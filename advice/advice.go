@@ -8,6 +8,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -31,8 +32,9 @@ type Advice struct {
 type Requestor struct {
 	Name                string
 	Identities, Actions int
-	// Seen of the Identities × Actions combinations that the grants allow were seen.
-	Seen int
+	// Seen of the Allowed combinations of an identity and an action, which are those
+	// within each mode, were seen.
+	Seen, Allowed int
 	// Requests is how many requests there were.
 	Requests int64
 }
@@ -57,7 +59,11 @@ func (b *Book) Advice() *Advice {
 		r := b.requestors[name]
 		kept := map[*identity]int64{}
 		sum := Requestor{Name: name}
-		identities, actions := map[string]bool{}, map[Action]bool{}
+		type doing struct {
+			mode   oracle.Mode
+			action *Action
+		}
+		identities, actions := map[*identity]bool{}, map[doing]bool{}
 		var grants []scenarios.Grant
 		for _, p := range r.sorted() {
 			if p.as.mode == "" {
@@ -66,14 +72,23 @@ func (b *Book) Advice() *Advice {
 			}
 			sum.Seen++
 			sum.Requests += r.seen[p]
-			if !identities[p.as.key] {
-				identities[p.as.key] = true
+			if !identities[p.as] {
+				identities[p.as] = true
 				grants = append(grants, p.as.grants...)
 			}
-			actions[p.action] = true
-			grants = append(grants, p.actionGrant(name))
+			if do := (doing{p.as.mode, p.action}); !actions[do] {
+				actions[do] = true
+				grants = append(grants, p.actionGrant(name))
+			}
 		}
 		sum.Identities, sum.Actions = len(identities), len(actions)
+		in := map[oracle.Mode]int{}
+		for as := range identities {
+			in[as.mode]++
+		}
+		for do := range actions {
+			sum.Allowed += in[do.mode]
+		}
 		if sum.Seen > 0 {
 			a.Requestors = append(a.Requestors, sum)
 			a.Grants = append(a.Grants, merge(name, grants)...)

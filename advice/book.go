@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/authzconf/authzconf/auditlog"
@@ -96,6 +97,7 @@ type requestor struct {
 	groups map[string]bool
 	as     map[string]*identity
 	names  map[Action]map[string]bool // of an action without its name
+	what   map[Action]*Action
 	seen   map[pair]int64
 }
 
@@ -111,9 +113,10 @@ type identity struct {
 	grants, legacy []scenarios.Grant
 }
 
+// pair is who and what. There are many of them, and few of either.
 type pair struct {
 	as     *identity
-	action Action
+	action *Action
 }
 
 // NewBook is an empty book.
@@ -141,23 +144,26 @@ func (b *Book) Add(e *auditlog.Event, again bool) error {
 	}
 	r := b.requestors[e.User.Username]
 	if r == nil {
-		r = &requestor{name: e.User.Username, groups: map[string]bool{}, as: map[string]*identity{}, names: map[Action]map[string]bool{}, seen: map[pair]int64{}}
+		r = &requestor{name: e.User.Username, groups: map[string]bool{}, as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
 		b.requestors[r.name] = r
 	}
 	for _, g := range e.User.Groups {
 		r.groups[g] = true
 	}
-	as := b.identity(r, e)
 	action = r.limited(action, b.o.MaxNames)
-	if count, ok := r.seen[pair{as, action}]; !ok {
+	if r.what[action] == nil {
+		r.what[action] = &action
+	}
+	p := pair{b.identity(r, e), r.what[action]}
+	_, known := r.seen[p]
+	if !known {
 		if b.size++; b.size > b.o.MaxSeen {
 			return ErrTooMany
 		}
-	} else if again {
-		r.seen[pair{as, action}] = count
-		return nil
 	}
-	r.seen[pair{as, action}]++
+	if !known || !again {
+		r.seen[p]++
+	}
 	return nil
 }
 
@@ -185,7 +191,7 @@ func (r *requestor) limited(a Action, most int) Action {
 // identity finds whom an event impersonates, and how that is to be had.
 func (b *Book) identity(r *requestor, e *auditlog.Event) *identity {
 	who, as := requestorOf(e), asked(e)
-	key := strings.Join([]string{who.node, fmt.Sprintf("%q", as), e.ImpersonatedUser.UID}, "\x00")
+	key := identityKey(who.node, as)
 	if known := r.as[key]; known != nil {
 		return known
 	}
@@ -208,6 +214,15 @@ func (b *Book) identity(r *requestor, e *auditlog.Event) *identity {
 	}
 	r.as[key] = found
 	return found
+}
+
+// identityKey tells identities apart.
+func identityKey(node string, as scenarios.Impersonate) string {
+	parts := append([]string{as.User, node, as.UID, strconv.Itoa(len(as.Groups))}, as.Groups...)
+	for _, key := range slices.Sorted(maps.Keys(as.Extra)) {
+		parts = append(append(parts, key, strconv.Itoa(len(as.Extra[key]))), as.Extra[key]...)
+	}
+	return strings.Join(parts, "\x00")
 }
 
 // reason is what stands behind the last colon of a 403.
@@ -241,7 +256,7 @@ func (b *Book) Seen() (out []Seen) {
 			if p.as.node != "" {
 				who.Extra = map[string][]string{nodeNameKey: {p.as.node}}
 			}
-			out = append(out, Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: p.action, Count: r.seen[p]})
+			out = append(out, Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: r.seen[p]})
 		}
 	}
 	return out
@@ -251,9 +266,9 @@ func (r *requestor) sorted() []pair {
 	pairs := slices.Collect(maps.Keys(r.seen))
 	slices.SortFunc(pairs, func(a, b pair) int {
 		if a.as != b.as {
-			return strings.Compare(a.as.as.User+"\x00"+a.as.key, b.as.as.User+"\x00"+b.as.key)
+			return strings.Compare(a.as.key, b.as.key)
 		}
-		return compareActions(a.action, b.action)
+		return compareActions(*a.action, *b.action)
 	})
 	return pairs
 }

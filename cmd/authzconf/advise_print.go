@@ -39,7 +39,7 @@ func printAdvice(out io.Writer, a *advice.Advice, present []map[string]any, mani
 	b.WriteString("# Constrained impersonation (KEP-5284) for what was seen in the audit log. It takes\n# effect where nobody grants the same requestors more: legacy impersonation is tried\n# after it.\n")
 	for _, r := range a.Requestors {
 		fmt.Fprintf(&b, "# %s: %s as %s, %s. RBAC cannot tie one to the other: of %d combinations %d were seen.\n",
-			oneLine(r.Name), count(int(r.Requests), "request"), count(r.Identities, "user"), count(r.Actions, "action"), r.Identities*r.Actions, r.Seen)
+			oneLine(r.Name), count(int(r.Requests), "request"), count(r.Identities, "user"), count(r.Actions, "action"), r.Allowed, r.Seen)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Masters)) {
 		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, whom no permission concerns.\n", oneLine(name), count(int(a.Masters[name]), "request"))

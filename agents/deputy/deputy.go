@@ -137,6 +137,6 @@ func refuse(w http.ResponseWriter, code int, message string) {
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: int32(code), Message: "deputy: " + message, //nolint:gosec // an HTTP status
+		Code: int32(code), Message: "deputy: " + message,
 	})
 }

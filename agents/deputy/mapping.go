@@ -88,7 +88,7 @@ func (m Mapping) impersonate(h http.Header, u User) error {
 	case strings.TrimSpace(u.Subject) == "":
 		return fmt.Errorf("%w: the session has no subject", ErrNobody)
 	case strings.HasPrefix(u.Subject, "system:"):
-		return fmt.Errorf("%w: the subject begins with system:", ErrNobody)
+		return fmt.Errorf("%w: the subject is one of the system's names", ErrNobody)
 	}
 	groups := make([]string, 0, len(u.Groups))
 	if m.Mode == Tier {

@@ -33,7 +33,7 @@ func Write(w io.Writer, o Options) (impersonated int, err error) {
 	if o.Namespaces == 0 {
 		o.Namespaces = 20
 	}
-	random := rand.New(rand.NewPCG(o.Seed, 0)) //nolint:gosec // the same log for the same seed
+	random := rand.New(rand.NewPCG(o.Seed, 0))
 	out := bufio.NewWriterSize(w, 1<<20)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for size := int64(0); size < o.Size; {

@@ -51,7 +51,7 @@ or the environment broke.`,
   authzconf advise --rbac now.yaml --verify audit.log audit-2026-01-02T15-04-05.000.log.gz
   authzconf advise --max-names 20 audit.log         # rules for all pods, not for 50,000 names`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return flags.run(c, args) },
+		RunE: flags.run,
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.rbac, "rbac", "", "the present roles and bindings, as kubectl get -o yaml writes them")
@@ -174,7 +174,7 @@ func (f *adviseFlags) rehearse(c *cobra.Command, seen []advice.Seen, manifests [
 	seen = slices.DeleteFunc(seen, func(s advice.Seen) bool { return s.Mode == "" })
 	all := len(seen)
 	if f.verifyLimit > 0 && all > f.verifyLimit {
-		random := rand.New(rand.NewPCG(f.seed, 0)) //nolint:gosec // a sample that can be had again
+		random := rand.New(rand.NewPCG(f.seed, 0))
 		random.Shuffle(all, func(i, j int) { seen[i], seen[j] = seen[j], seen[i] })
 		seen = seen[:f.verifyLimit]
 		random.Shuffle(len(neighbours), func(i, j int) { neighbours[i], neighbours[j] = neighbours[j], neighbours[i] })

@@ -82,8 +82,6 @@ type attack struct {
 	lines []string
 	// as is whom it may be made as, at most; empty if it must not arrive at all.
 	as string
-	// extra that has to arrive.
-	extra map[string]string
 }
 
 // attacks are by a person on another one, or on the agent itself.

@@ -173,7 +173,7 @@ func (r *run) send(ctx context.Context, s advice.Seen) (*event, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var rt http.RoundTripper = transport.NewAuthProxyRoundTripper(s.Requestor.Name, "", s.Requestor.Groups, s.Requestor.Extra, r.front)
+	rt := transport.NewAuthProxyRoundTripper(s.Requestor.Name, "", s.Requestor.Groups, s.Requestor.Extra, r.front)
 	rt = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
 		UserName: s.As.User, UID: s.As.UID, Groups: s.As.Groups, Extra: s.As.Extra,
 	}, rt)

@@ -91,7 +91,7 @@ conditional-rogues: ## certify every rogue conditional authorizer, and the refer
 
 .PHONY: conditional-cost
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
-	$(AUTHZCONF) conditions-cost $(COSTFLAGS)
+	$(AUTHZCONF) conditions cost $(COSTFLAGS)
 
 .PHONY: bench
 bench: ## run the benchmarks
@@ -104,6 +104,10 @@ bench-loadgen: ## measure the load generator beside fortio, vegeta and h2load (B
 .PHONY: load-results
 load-results: build ## measure what docs/results reports, about an hour (PARTS="agents delays rollout latency")
 	ci/load-results $(PARTS)
+
+.PHONY: bench-advise
+bench-advise: build ## measure authzconf advise on made-up audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
+	go run ./ci/advisebench $(BENCHFLAGS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME

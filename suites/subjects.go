@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/authzconf/authzconf/suites/deputy"
 	"github.com/authzconf/authzconf/suites/impersonation"
 )
 
@@ -13,6 +14,7 @@ var subjects = []struct {
 	folders func() []string
 }{
 	{"impersonation", impersonation.Folders},
+	{"deputy", deputy.Folders},
 }
 
 // Names are the names of all suites.

@@ -30,7 +30,7 @@ comes to. No server is needed.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newConditionsList(), newConditionsLibrary(), newConditionsExplore())
+	c.AddCommand(newConditionsList(), newConditionsLibrary(), newConditionsExplore(), newConditionsCost())
 	return c
 }
 

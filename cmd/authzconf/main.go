@@ -123,6 +123,7 @@ Exit codes:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(newRun(), newMatrix(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newUpgrade(), newLoad(), newCertify(), newConditions(), newConditionsCost(), newControlPlanes(), newClean(), newVersion())
+	root.AddCommand(newRun(), newMatrix(), newUpgrade(), newExplore(), newExplain(), newUp(), newLoad(), newCertify(), newConditions(),
+		newDeputy(), newAdvise(), newList(), newLint(), newVerify(), newReport(), newControlPlanes(), newClean(), newVersion())
 	return root
 }

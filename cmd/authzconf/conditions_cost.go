@@ -13,7 +13,7 @@ import (
 func newConditionsCost() *cobra.Command {
 	var o conditional.CostOptions
 	c := &cobra.Command{
-		Use:   "conditions-cost",
+		Use:   "cost",
 		Short: "Measure what conditional authorization (KEP-5681) costs",
 		Long: `Count the webhook calls of a conditional request in the four cells of KEP-5681's
 table, and those of an API server of today that over-grants and judges in admission;
@@ -22,7 +22,7 @@ ValidatingAdmissionPolicy, whose time the API server itself reports.
 
 Exit codes: 0 the calls are as the KEP's table says, 1 they are not, 2 bad usage, 3
 the environment broke.`,
-		Example: "  authzconf conditions-cost --rounds 24 --requests 100",
+		Example: "  authzconf conditions cost --rounds 24 --requests 100",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {

@@ -1,0 +1,233 @@
+package advice
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Advice is what a log comes to.
+type Advice struct {
+	// Grants are the least constrained permissions, neutral, with equal parts put
+	// together.
+	Grants []scenarios.Grant
+	// Requestors says of each requestor how much wider its grants are than what was
+	// seen.
+	Requestors []Requestor
+	// Kept are the impersonations that no constrained mode can serve.
+	Kept []Kept
+	// Masters are requestors in system:masters, whom no authorizer sees, with their
+	// requests: no grant gives them anything or takes it away.
+	Masters map[string]int64
+}
+
+// Requestor sums one up. RBAC cannot tie an identity to an action: whoever may
+// impersonate two users and do two things may do both as both.
+type Requestor struct {
+	Name                string
+	Identities, Actions int
+	// Seen of the Allowed combinations of an identity and an action, which are those
+	// within each mode, were seen.
+	Seen, Allowed int
+	// Requests is how many requests there were.
+	Requests int64
+}
+
+// Kept is an impersonation that needs legacy grants.
+type Kept struct {
+	Requestor string
+	// Groups are all groups that the requestor was seen in.
+	Groups []string
+	As     scenarios.Impersonate
+	Why    string
+	// Legacy are the grants that it needs.
+	Legacy []scenarios.Grant
+	// Requests is how many requests there were.
+	Requests int64
+}
+
+// Advice makes the advice.
+func (b *Book) Advice() *Advice {
+	a := &Advice{Masters: b.masters}
+	for _, name := range slices.Sorted(maps.Keys(b.requestors)) {
+		r := b.requestors[name]
+		kept := map[*identity]int64{}
+		sum := Requestor{Name: name}
+		type doing struct {
+			mode   oracle.Mode
+			action *Action
+		}
+		identities, actions := map[*identity]bool{}, map[doing]bool{}
+		var grants []scenarios.Grant
+		for _, p := range r.sorted() {
+			if p.as.mode == "" {
+				kept[p.as] += r.seen[p]
+				continue
+			}
+			sum.Seen++
+			sum.Requests += r.seen[p]
+			if !identities[p.as] {
+				identities[p.as] = true
+				grants = append(grants, p.as.grants...)
+			}
+			if do := (doing{p.as.mode, p.action}); !actions[do] {
+				actions[do] = true
+				grants = append(grants, p.actionGrant(name))
+			}
+		}
+		sum.Identities, sum.Actions = len(identities), len(actions)
+		in := map[oracle.Mode]int{}
+		for as := range identities {
+			in[as.mode]++
+		}
+		for do := range actions {
+			sum.Allowed += in[do.mode]
+		}
+		if sum.Seen > 0 {
+			a.Requestors = append(a.Requestors, sum)
+			a.Grants = append(a.Grants, merge(name, grants)...)
+		}
+		a.Kept = append(a.Kept, r.kept(kept)...)
+	}
+	return a
+}
+
+func (r *requestor) kept(counts map[*identity]int64) (out []Kept) {
+	for as, n := range counts {
+		out = append(out, Kept{
+			Requestor: r.name, Groups: slices.Sorted(maps.Keys(r.groups)), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n,
+		})
+	}
+	slices.SortFunc(out, func(a, b Kept) int {
+		return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests))
+	})
+	return out
+}
+
+// actionGrant is the narrowest grant for the action check.
+func (p pair) actionGrant(requestor string) scenarios.Grant {
+	g := scenarios.Grant{Subject: scenarios.Subject{User: requestor}, Verbs: []string{onPrefix + string(p.as.mode) + ":" + p.action.Verb}}
+	if p.action.Path != "" {
+		g.NonResourceURLs = []string{p.action.Path}
+		return g
+	}
+	g.APIGroups, g.Resources, g.Namespace = []string{p.action.APIGroup}, []string{p.action.resource()}, p.action.Namespace
+	if p.action.Name != "" {
+		g.Names = []string{p.action.Name}
+	}
+	return g
+}
+
+// atom is a grant of one verb on one resource or path, without names.
+type atom struct{ namespace, verb, group, resource, path string }
+
+// merge puts grants of one requestor together without allowing anything more:
+// first names, then verbs, then resources that have all else in common. A grant
+// that is for all names makes those with names superfluous, and one for all
+// namespaces those in a namespace.
+func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
+	names := map[atom]map[string]bool{} // nil: all names
+	for _, g := range grants {
+		a := atom{namespace: g.Namespace, verb: g.Verbs[0]}
+		if len(g.NonResourceURLs) > 0 {
+			a.path = g.NonResourceURLs[0]
+			names[a] = nil
+			continue
+		}
+		a.group, a.resource = g.APIGroups[0], g.Resources[0]
+		had, known := names[a]
+		switch {
+		case len(g.Names) == 0 || known && had == nil:
+			names[a] = nil
+		case !known:
+			had = map[string]bool{}
+			names[a] = had
+			fallthrough
+		default:
+			for _, n := range g.Names {
+				had[n] = true
+			}
+		}
+	}
+	for a := range names {
+		wide := a
+		wide.namespace = ""
+		if all, ok := names[wide]; ok && all == nil && a.namespace != "" {
+			delete(names, a)
+		}
+	}
+	var out []scenarios.Grant
+	for a, n := range names {
+		g := scenarios.Grant{Subject: scenarios.Subject{User: requestor}, Namespace: a.namespace, Verbs: []string{a.verb}}
+		if a.path != "" {
+			g.NonResourceURLs = []string{a.path}
+		} else {
+			g.APIGroups, g.Resources, g.Names = []string{a.group}, []string{a.resource}, slices.Sorted(maps.Keys(n))
+		}
+		out = append(out, g)
+	}
+	out = join(out, func(g *scenarios.Grant) *[]string { return &g.Verbs })
+	out = join(out, func(g *scenarios.Grant) *[]string { return &g.Resources })
+	out = join(out, func(g *scenarios.Grant) *[]string { return &g.NonResourceURLs })
+	slices.SortFunc(out, func(a, b scenarios.Grant) int { return strings.Compare(grantKey(a), grantKey(b)) })
+	return out
+}
+
+// join puts grants together that differ in one list alone.
+func join(grants []scenarios.Grant, list func(*scenarios.Grant) *[]string) []scenarios.Grant {
+	byRest := map[string]int{}
+	var out []scenarios.Grant
+	for _, g := range grants {
+		rest := g
+		values := *list(&rest)
+		*list(&rest) = nil
+		if len(values) == 0 {
+			out = append(out, g)
+			continue
+		}
+		key := grantKey(rest)
+		i, known := byRest[key]
+		if !known {
+			byRest[key] = len(out)
+			out = append(out, g)
+			continue
+		}
+		joined := list(&out[i])
+		*joined = append(slices.Clone(*joined), values...)
+	}
+	for i := range out {
+		values := list(&out[i])
+		slices.Sort(*values)
+		*values = slices.Compact(*values)
+	}
+	return out
+}
+
+// grantKey orders grants: cluster-wide ones first, identities before actions.
+func grantKey(g scenarios.Grant) string {
+	actions := "0"
+	if len(g.Verbs) > 0 && strings.HasPrefix(g.Verbs[0], onPrefix) {
+		actions = "1"
+	}
+	return strings.Join([]string{
+		g.Namespace, actions, strings.Join(g.NonResourceURLs, "\x01"), strings.Join(g.APIGroups, "\x01"), strings.Join(g.Resources, "\x01"),
+		strings.Join(g.Verbs, "\x01"), strings.Join(g.Names, "\x01"),
+	}, "\x00")
+}
+
+// legacyChecks are the access reviews of a legacy impersonation.
+func (k Kept) legacyChecks() (out []authorizationv1.SubjectAccessReviewSpec) {
+	for _, g := range k.Legacy {
+		for _, spec := range g.Examples() {
+			spec.Groups = k.Groups
+			out = append(out, spec)
+		}
+	}
+	return out
+}

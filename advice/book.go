@@ -1,0 +1,274 @@
+// Package advice says which permissions the impersonations need that an audit log
+// tells of, once they are to be constrained (KEP-5284): of each requestor the least
+// RBAC, what has to stay with legacy impersonation, which of the present legacy
+// grants nobody needs, and what must not be allowed beside. It is pure: logs are
+// read in package auditlog.
+package advice
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Options say how the advice is made.
+type Options struct {
+	// MaxNames is how many objects a rule names at most: where more were seen it is
+	// for all objects of the resource. 0 names every one.
+	MaxNames int
+	// MaxSeen is how many different impersonations are kept at most; 0 is a million.
+	MaxSeen int
+}
+
+// defaultMaxSeen bounds the memory to some hundreds of MB.
+const defaultMaxSeen = 1_000_000
+
+// ErrTooMany says that the log has more different impersonations than are kept.
+var ErrTooMany = errors.New("more different impersonations than are kept in memory")
+
+// Action is a request as the action check sees it.
+type Action struct {
+	Verb, APIGroup, Version, Resource, Subresource, Namespace, Name string
+	// Path is that of a request for no resource.
+	Path string
+	// AnyName says that there were too many names: the action is on all objects.
+	AnyName bool
+}
+
+// String is the action for people.
+func (a Action) String() string {
+	if a.Path != "" {
+		return a.Verb + " " + a.Path
+	}
+	s := a.Verb + " " + a.resource()
+	if a.APIGroup != "" {
+		s += "." + a.APIGroup
+	}
+	if a.Name != "" {
+		s += fmt.Sprintf(" %q", a.Name)
+	}
+	if a.Namespace != "" {
+		s += " in " + a.Namespace
+	}
+	return s
+}
+
+func (a Action) resource() string {
+	if a.Subresource == "" {
+		return a.Resource
+	}
+	return a.Resource + "/" + a.Subresource
+}
+
+// Seen is a kind of impersonation that was seen: somebody did something as
+// somebody.
+type Seen struct {
+	// Requestor authenticated; of its extra only the node is kept, and that only
+	// where the mode looks at it.
+	Requestor scenarios.User
+	// As is what the impersonation headers asked for.
+	As scenarios.Impersonate
+	// Mode is the constrained mode that can serve it; empty if none can.
+	Mode   oracle.Mode
+	Action Action
+	// Count is how often it was seen.
+	Count int64
+}
+
+// Book holds what was seen. It is not safe for use by several goroutines.
+type Book struct {
+	o          Options
+	server     *oracle.Server
+	requestors map[string]*requestor
+	masters    map[string]int64
+	size       int
+}
+
+// requestor is what was seen of one user who impersonates.
+type requestor struct {
+	name   string
+	groups map[string]bool
+	as     map[string]*identity
+	names  map[Action]map[string]bool // of an action without its name
+	what   map[Action]*Action
+	seen   map[pair]int64
+}
+
+// identity is one whom a requestor impersonates, in one mode.
+type identity struct {
+	key  string
+	node string // of the requestor, where the mode looks at it
+	as   scenarios.Impersonate
+	mode oracle.Mode
+	// why no constrained mode can serve it, if mode is empty.
+	why string
+	// grants are those of the identity checks; legacy those of legacy impersonation.
+	grants, legacy []scenarios.Grant
+}
+
+// pair is who and what. There are many of them, and few of either.
+type pair struct {
+	as     *identity
+	action *Action
+}
+
+// NewBook is an empty book.
+func NewBook(o Options) (*Book, error) {
+	if o.MaxSeen == 0 {
+		o.MaxSeen = defaultMaxSeen
+	}
+	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn})
+	return &Book{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
+}
+
+// Add notes an event of a request that impersonated. again says that it is the
+// same request as one before. An error that is not ErrTooMany is about the event:
+// it says something that no API server says.
+func (b *Book) Add(e *auditlog.Event, again bool) error {
+	action, err := actionOf(e)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(e.User.Groups, "system:masters") {
+		if !again {
+			b.masters[e.User.Username]++
+		}
+		return nil // whom no authorizer ever sees
+	}
+	r := b.requestors[e.User.Username]
+	if r == nil {
+		r = &requestor{name: e.User.Username, groups: map[string]bool{}, as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
+		b.requestors[r.name] = r
+	}
+	for _, g := range e.User.Groups {
+		r.groups[g] = true
+	}
+	action = r.limited(action, b.o.MaxNames)
+	if r.what[action] == nil {
+		r.what[action] = &action
+	}
+	p := pair{b.identity(r, e), r.what[action]}
+	_, known := r.seen[p]
+	if !known {
+		if b.size++; b.size > b.o.MaxSeen {
+			return ErrTooMany
+		}
+	}
+	if !known || !again {
+		r.seen[p]++
+	}
+	return nil
+}
+
+// limited takes the name from an action on a resource of which too many were seen.
+func (r *requestor) limited(a Action, most int) Action {
+	if most == 0 || a.Name == "" {
+		return a
+	}
+	general := a
+	general.Name, general.AnyName = "", true
+	names := r.names[general]
+	if names == nil {
+		names = map[string]bool{}
+		r.names[general] = names
+	}
+	if len(names) <= most {
+		names[a.Name] = true
+	}
+	if len(names) > most {
+		return general
+	}
+	return a
+}
+
+// identity finds whom an event impersonates, and how that is to be had.
+func (b *Book) identity(r *requestor, e *auditlog.Event) *identity {
+	who, as := requestorOf(e), asked(e)
+	key := identityKey(who.node, as)
+	if known := r.as[key]; known != nil {
+		return known
+	}
+	found := &identity{key: key, as: as}
+	for _, need := range b.server.Missing(who.User, &as, oracle.Request{}) {
+		switch {
+		case need.Mode == oracle.Legacy:
+			found.legacy = need.Grants
+		case need.Refused != "":
+			found.why = reason(need.Refused)
+		case found.mode == "":
+			found.mode, found.grants = need.Mode, identityGrants(need)
+		}
+	}
+	if found.mode == oracle.AssociatedNode {
+		found.node = who.node
+	}
+	if found.mode == "" && found.why == "" {
+		found.why = "nodes and service accounts are impersonated by name alone: with a UID, groups or extra no constrained mode applies"
+	}
+	r.as[key] = found
+	return found
+}
+
+// identityKey tells identities apart.
+func identityKey(node string, as scenarios.Impersonate) string {
+	parts := append([]string{as.User, node, as.UID, strconv.Itoa(len(as.Groups))}, as.Groups...)
+	for _, key := range slices.Sorted(maps.Keys(as.Extra)) {
+		parts = append(append(parts, key, strconv.Itoa(len(as.Extra[key]))), as.Extra[key]...)
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// reason is what stands behind the last colon of a 403.
+func reason(message string) string {
+	if i := strings.Index(message, ": impersonating "); i >= 0 {
+		return message[i+2:]
+	}
+	return message
+}
+
+// identityGrants leaves out the grant of the action check, which is of a request
+// that Missing was not told.
+func identityGrants(need oracle.Need) []scenarios.Grant {
+	return slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
+		return strings.HasPrefix(g.Verbs[0], onPrefix)
+	})
+}
+
+// onPrefix begins the verbs of action checks.
+const onPrefix = "impersonate-on:"
+
+// Empty tells whether nothing was seen.
+func (b *Book) Empty() bool { return b.size == 0 && len(b.masters) == 0 }
+
+// Seen is everything that was seen, in a fixed order.
+func (b *Book) Seen() (out []Seen) {
+	for _, name := range slices.Sorted(maps.Keys(b.requestors)) {
+		r := b.requestors[name]
+		for _, p := range r.sorted() {
+			who := scenarios.User{Name: name, Groups: slices.Sorted(maps.Keys(r.groups))}
+			if p.as.node != "" {
+				who.Extra = map[string][]string{nodeNameKey: {p.as.node}}
+			}
+			out = append(out, Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: r.seen[p]})
+		}
+	}
+	return out
+}
+
+func (r *requestor) sorted() []pair {
+	pairs := slices.Collect(maps.Keys(r.seen))
+	slices.SortFunc(pairs, func(a, b pair) int {
+		if a.as != b.as {
+			return strings.Compare(a.as.key, b.as.key)
+		}
+		return compareActions(*a.action, *b.action)
+	})
+	return pairs
+}

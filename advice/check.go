@@ -1,0 +1,57 @@
+package advice
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Check holds the grants against the model of the API server: what was seen must
+// be allowed in its mode, and each neighbour denied. It returns what is otherwise.
+func Check(grants []scenarios.Grant, seen []Seen, neighbours []Neighbour) ([]string, error) {
+	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn, Grants: grants})
+	if err != nil {
+		return nil, err
+	}
+	var wrong []string
+	for _, s := range seen {
+		if s.Mode == "" {
+			continue
+		}
+		if p := ask(server, s); p.Mode != s.Mode {
+			wrong = append(wrong, fmt.Sprintf("%s was seen and is not allowed: %v", s, p.Messages))
+		}
+	}
+	for _, n := range neighbours {
+		if p := ask(server, n.Seen); p.Outcome != scenarios.ImpersonationForbidden {
+			wrong = append(wrong, fmt.Sprintf("%s was not seen (another %s) and is allowed, by %s", n.Seen, n.Differs, p.Mode))
+		}
+	}
+	return wrong, nil
+}
+
+// ask predicts one request on a server that remembers nothing.
+func ask(server *oracle.Server, s Seen) oracle.Prediction {
+	server.Advance(time.Minute)
+	a := s.Sendable()
+	return server.Do(oracle.Authenticated(s.Requestor), &s.As, oracle.Request{Attributes: oracle.Attributes{
+		Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource,
+		Namespace: a.Namespace, Name: a.Name, Path: a.Path, ResourceRequest: a.Path == "",
+	}})
+}
+
+// Sendable is the action with an example of a name where names were left out.
+func (s Seen) Sendable() Action {
+	a := s.Action
+	if a.AnyName && a.Name == "" {
+		a.Name = "any"
+	}
+	return a
+}
+
+// String is the impersonation for people.
+func (s Seen) String() string {
+	return fmt.Sprintf("%s as %s: %s", s.Requestor.Name, s.As.User, s.Action)
+}

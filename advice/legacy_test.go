@@ -1,0 +1,89 @@
+package advice_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/auditlog"
+)
+
+const present = `
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRole
+  metadata: {name: bridge}
+  rules:
+  - {apiGroups: [""], resources: [users, groups], verbs: [impersonate]}
+  - {apiGroups: [authentication.k8s.io], resources: [userextras/scopes], verbs: [impersonate]}
+  - {apiGroups: [""], resources: [pods], verbs: [get]}
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRole
+  metadata: {name: everything}
+  rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: Role
+  metadata: {name: bots, namespace: ci}
+  rules: [{apiGroups: [""], resources: [serviceaccounts], resourceNames: [bot], verbs: [impersonate]}]
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRoleBinding
+  metadata: {name: bridge}
+  roleRef: {kind: ClusterRole, name: bridge}
+  subjects: [{kind: User, name: d}, {kind: Group, name: helpers}]
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRoleBinding
+  metadata: {name: root}
+  roleRef: {kind: ClusterRole, name: everything}
+  subjects: [{kind: User, name: root}]
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: RoleBinding
+  metadata: {name: bots, namespace: ci}
+  roleRef: {kind: Role, name: bots}
+  subjects: [{kind: User, name: nobody-seen}]
+`
+
+func TestLegacy(t *testing.T) {
+	var objects []map[string]any
+	if err := yaml.Unmarshal([]byte(present), &objects); err != nil {
+		t.Fatal(err)
+	}
+	scopes := user("alice")
+	scopes.Extra = map[string][]string{"scopes": {"view"}}
+	plain := event("d", "get", "/version", user("alice"), "")
+	kept := event("e", "get", "/version", scopes, "")
+	kept.User.Groups = []string{"helpers"}
+	for _, c := range []struct {
+		name   string
+		events []*auditlog.Event
+		want   []string
+	}{
+		{"nothing rests on them", []*auditlog.Event{plain}, []string{
+			"ClusterRole bridge#1 [users groups] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
+			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=true used=false wildcard=false",
+			"ClusterRole bridge#2 [userextras] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
+			"ClusterRole bridge#2 [userextras] helpers by ClusterRoleBinding bridge: unneeded=true used=false wildcard=false",
+			"ClusterRole everything#1 [users groups serviceaccounts uids userextras] root by ClusterRoleBinding root: unneeded=true used=false wildcard=true",
+			"Role ci/bots#1 [serviceaccounts] nobody-seen by RoleBinding ci/bots: unneeded=true used=false wildcard=false",
+		}},
+		{"what cannot be constrained rests on its group's", []*auditlog.Event{plain, kept}, []string{
+			"ClusterRole bridge#1 [users groups] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
+			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=false used=true wildcard=false",
+			"ClusterRole bridge#2 [userextras] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
+			"ClusterRole bridge#2 [userextras] helpers by ClusterRoleBinding bridge: unneeded=false used=true wildcard=false",
+			"ClusterRole everything#1 [users groups serviceaccounts uids userextras] root by ClusterRoleBinding root: unneeded=true used=false wildcard=true",
+			"Role ci/bots#1 [serviceaccounts] nobody-seen by RoleBinding ci/bots: unneeded=true used=false wildcard=false",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, l := range bookOf(t, advice.Options{}, c.events...).Advice().Legacy(objects) {
+				got = append(got, fmt.Sprintf("%s#%d %v %s by %s: unneeded=%v used=%v wildcard=%v", l.Role, l.Rule, l.Resources, l.Subject.User+l.Subject.Group, l.Binding, l.Unneeded(), l.Used, l.Wildcard))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

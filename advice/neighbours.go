@@ -1,0 +1,150 @@
+package advice
+
+import (
+	"slices"
+
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Neighbour is an impersonation that differs from one that was seen in one respect,
+// and that nothing which was seen asks for.
+type Neighbour struct {
+	Seen
+	// Differs is user, verb, resource, namespace, name or path.
+	Differs string
+}
+
+// other ends names that nothing was seen of.
+const other = "-neighbour"
+
+// Neighbours makes up, for each impersonation that was seen, those that must be
+// denied: another user, and another verb, resource, namespace and name, as far as
+// the requestor was not seen to do just that as somebody in that mode, too. without
+// counts respects in which no neighbour is left to try, such as another namespace
+// where all of them are allowed.
+func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
+	wide := newFootprint(seen)
+	without = map[string]int{}
+	for _, s := range seen {
+		if s.Mode == "" {
+			continue
+		}
+		tried := []Neighbour{{otherUser(s), "user"}}
+		for differs, candidates := range s.others() {
+			n := slices.IndexFunc(candidates, func(a Action) bool { return !wide.holds(s, a) })
+			if n < 0 {
+				without[differs]++
+				continue
+			}
+			next := s
+			next.Action = candidates[n]
+			tried = append(tried, Neighbour{next, differs})
+		}
+		slices.SortFunc(tried, func(a, b Neighbour) int { return compareActions(a.Action, b.Action) })
+		out = append(out, tried...)
+	}
+	return out, without
+}
+
+// otherUser impersonates somebody of the same kind whom nobody was seen as.
+func otherUser(s Seen) Seen {
+	s.As = scenarios.Impersonate{User: s.As.User + other}
+	if s.Mode == oracle.AssociatedNode {
+		// The requestor's token still says where it is.
+		s.As.UID, s.As.Groups = "", nil
+	}
+	return s
+}
+
+var (
+	named   = []string{"get", "update", "patch", "delete"}
+	unnamed = []string{"list", "watch", "create", "deletecollection"}
+	// bySelector have a name if a field selector asks for one.
+	bySelector = []string{"list", "watch"}
+	paths      = []string{"get", "post", "put", "delete"}
+)
+
+// others are the actions that differ from a seen one in one respect.
+func (s Seen) others() map[string][]Action {
+	change := func(values []string, set func(*Action, string)) (out []Action) {
+		for _, v := range values {
+			a := s.Action
+			if set(&a, v); a != s.Action {
+				out = append(out, a)
+			}
+		}
+		return out
+	}
+	verb := func(a *Action, v string) { a.Verb = v }
+	if s.Action.Path != "" {
+		return map[string][]Action{
+			"verb": change(paths, verb),
+			"path": change([]string{s.Action.Path + other}, func(a *Action, v string) { a.Path = v }),
+		}
+	}
+	s.Action = s.Sendable()
+	s.Action.AnyName = false
+	respectsName := s.Action.Name != ""
+	verbs := unnamed
+	switch {
+	case respectsName && slices.Contains(bySelector, s.Action.Verb):
+		verbs = bySelector
+	case respectsName:
+		verbs = named
+	}
+	respects := map[string][]Action{
+		"verb": change(verbs, verb),
+		"resource": change([]string{"configmaps", "secrets", "endpoints", "limitranges"}, func(a *Action, v string) {
+			a.Resource, a.APIGroup, a.Version, a.Subresource = v, "", "v1", ""
+		}),
+	}
+	if s.Action.Namespace != "" && s.Action.Resource != "namespaces" {
+		respects["namespace"] = change([]string{s.Action.Namespace + other}, func(a *Action, v string) { a.Namespace = v })
+	}
+	if respectsName {
+		respects["name"] = change([]string{s.Action.Name + other}, func(a *Action, v string) {
+			if a.Resource == "namespaces" && a.Namespace != "" {
+				a.Namespace = v // of a namespace both are its name
+			}
+			a.Name = v
+		})
+	}
+	return respects
+}
+
+// footprint is what each requestor was seen to do in each mode, as whoever: what
+// constrained grants of that mode have to allow as any of them.
+type footprint map[footKey]bool
+
+type footKey struct {
+	requestor string
+	mode      oracle.Mode
+	action    Action
+}
+
+func newFootprint(seen []Seen) footprint {
+	f := footprint{}
+	for _, s := range seen {
+		a := s.Action
+		a.Version, a.AnyName = "", false
+		f[footKey{s.Requestor.Name, s.Mode, a}] = true
+	}
+	return f
+}
+
+// holds tells whether an action was seen of the requestor, or a wider one: of no
+// name, which RBAC cannot tell from all names, or of all namespaces.
+func (f footprint) holds(s Seen, a Action) bool {
+	a.Version, a.AnyName = "", false
+	for _, name := range []string{a.Name, ""} {
+		for _, namespace := range []string{a.Namespace, ""} {
+			try := a
+			try.Name, try.Namespace = name, namespace
+			if f[footKey{s.Requestor.Name, s.Mode, try}] {
+				return true
+			}
+		}
+	}
+	return false
+}

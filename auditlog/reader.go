@@ -1,0 +1,238 @@
+package auditlog
+
+import (
+	"bytes"
+	"errors"
+	"hash/maphash"
+	"io"
+)
+
+// Stats say what was read.
+type Stats struct {
+	Files int
+	// Bytes are those of the log, decompressed; Lines and Events all that there
+	// were. An EventList on one line is a line with many events.
+	Bytes, Lines, Events int64
+	// Impersonated are the events of a request that impersonates, and of them Again
+	// those of a request that another event told of before: another stage, or the
+	// same one twice.
+	Impersonated, Again int64
+	// Refused are the requests that were not allowed to impersonate.
+	Refused int64
+	// Bad counts lines and items that are no audit event; the first few are listed.
+	Bad      int64
+	FirstBad []Bad
+}
+
+// Bad is a line that is no audit event.
+type Bad struct {
+	File string `json:"file"`
+	// Line counts from 1. Item is the number of an event within an EventList, from 1;
+	// 0 where the line is the event.
+	Line int64  `json:"line"`
+	Item int64  `json:"item,omitempty"`
+	Why  string `json:"why"`
+}
+
+const (
+	// listedBad is how many bad lines are named.
+	listedBad = 5
+	// chunk is how much is read at once.
+	chunk = 1 << 20
+	// longestLine is the longest that is taken: an API server cuts events before that
+	// (--audit-log-truncate-max-batch-size is 10 MiB).
+	longestLine = 64 << 20
+	// remembered is how many requests back one is known again.
+	remembered = 1 << 18
+	// headLength is where kind and version of an event stand, as API servers write
+	// it.
+	headLength = 256
+)
+
+// needle is in every event that impersonates (impersonatedUser) and in every
+// refusal (cannot impersonate …).
+var needle = []byte("impersonate")
+
+// Reader reads audit logs. It may be used for one file after the other, not by
+// several goroutines.
+type Reader struct {
+	// Each is called with every event that impersonates. again says that the request
+	// was told of before: it is not to be counted twice. An error ends the reading.
+	Each func(e *Event, again bool) error
+	// Progress, if set, is called after every chunk.
+	Progress func(Stats)
+
+	stats Stats
+	file  string
+	line  int64
+	seed  maphash.Seed
+	ids   [2]map[uint64]struct{} // of requests: this generation, and the one before
+	buf   []byte
+}
+
+// Stats are the totals so far.
+func (r *Reader) Stats() Stats { return r.stats }
+
+// Read reads a log that is not compressed. name is what the log is called where a
+// line of it is named. An error is one of reading, or of Each: bad lines are
+// counted.
+func (r *Reader) Read(name string, in io.Reader) error {
+	r.file, r.line = name, 0
+	r.stats.Files++
+	if r.buf == nil {
+		r.buf = make([]byte, chunk)
+		r.seed, r.ids[0] = maphash.MakeSeed(), map[uint64]struct{}{}
+	}
+	kept, skipping := 0, false
+	for {
+		if kept == len(r.buf) {
+			r.buf = append(r.buf, make([]byte, len(r.buf))...)
+		}
+		n, err := in.Read(r.buf[kept:])
+		r.stats.Bytes += int64(n)
+		data := r.buf[:kept+n]
+		if kept == 0 && r.line == 0 && spread(data) {
+			return r.lists(io.MultiReader(bytes.NewReader(data), &counted{in, &r.stats.Bytes}))
+		}
+		if skipping {
+			i := bytes.IndexByte(data, '\n')
+			if data = data[i+1:]; i < 0 {
+				data = nil
+			}
+			skipping = i < 0
+		}
+		rest, lineErr := r.lines(data)
+		if lineErr != nil {
+			return lineErr
+		}
+		if errors.Is(err, io.EOF) {
+			if len(bytes.TrimSpace(rest)) > 0 {
+				return r.oneLine(rest, bytes.Contains(rest, needle))
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(rest) > longestLine {
+			r.line++
+			r.bad(0, "a line longer than 64 MiB")
+			rest, skipping = nil, true
+		}
+		kept = copy(r.buf, rest)
+		if r.Progress != nil {
+			r.Progress(r.stats)
+		}
+	}
+}
+
+// lines takes the whole lines of data and returns what is behind them. The word is
+// looked for in all of the data at once, and not line by line.
+func (r *Reader) lines(data []byte) (rest []byte, err error) {
+	end := bytes.LastIndexByte(data, '\n') + 1
+	data, rest = data[:end], data[end:]
+	hit := next(data, 0)
+	for at := 0; at < len(data); {
+		length := bytes.IndexByte(data[at:], '\n')
+		line := data[at : at+length]
+		found := hit < at+length
+		if err := r.oneLine(line, found); err != nil {
+			return nil, err
+		}
+		if at += length + 1; found {
+			hit = next(data, at)
+		}
+	}
+	return rest, nil
+}
+
+// next is where the word stands next, or the end.
+func next(data []byte, from int) int {
+	if i := bytes.Index(data[from:], needle); i >= 0 {
+		return from + i
+	}
+	return len(data)
+}
+
+var (
+	eventHead = []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`)
+	listHead  = []byte(`"` + listKind + `"`)
+	groupName = []byte(apiGroup)
+)
+
+// oneLine takes a line. Without the word it is only looked at from outside.
+func (r *Reader) oneLine(line []byte, found bool) error {
+	r.line++
+	line = bytes.TrimRight(line, " \t\r")
+	if len(line) == 0 {
+		return nil
+	}
+	r.stats.Lines++
+	switch {
+	case line[0] != '{':
+		r.bad(0, "no JSON object")
+	case line[len(line)-1] != '}':
+		r.bad(0, "cut off: the line does not end with }")
+	case !bytes.HasPrefix(line, eventHead) && bytes.Contains(line[:min(len(line), headLength)], listHead):
+		return r.items(bytes.NewReader(line))
+	case found:
+		return r.event(line, 0)
+	case !bytes.HasPrefix(line, eventHead) && !bytes.Contains(line, groupName):
+		r.bad(0, "JSON, but no event of audit.k8s.io")
+	default:
+		r.stats.Events++
+	}
+	return nil
+}
+
+// event takes an event that may impersonate.
+func (r *Reader) event(raw []byte, item int64) error {
+	e, err := decode(raw)
+	if err != nil {
+		r.bad(item, err.Error())
+		return nil
+	}
+	r.stats.Events++
+	switch {
+	case e.refused():
+		if !r.known(e) {
+			r.stats.Refused++
+		}
+	case e.ImpersonatedUser != nil && e.ImpersonatedUser.Username != "":
+		again := r.known(e)
+		r.stats.Impersonated++
+		if again {
+			r.stats.Again++
+		}
+		return r.Each(e, again)
+	}
+	return nil
+}
+
+// known tells whether a request was told of before, and remembers it. Clients may
+// choose the ID of their requests, so what another event says counts as well.
+func (r *Reader) known(e *Event) bool {
+	if e.AuditID == "" {
+		return false
+	}
+	key := maphash.String(r.seed, e.AuditID+" "+e.Verb+" "+e.User.Username+" "+e.RequestURI)
+	for _, generation := range r.ids {
+		if _, ok := generation[key]; ok {
+			return true
+		}
+	}
+	if len(r.ids[0]) >= remembered {
+		r.ids[1], r.ids[0] = r.ids[0], map[uint64]struct{}{}
+	}
+	r.ids[0][key] = struct{}{}
+	return false
+}
+
+// Spoilt counts an event that was read and that the caller cannot make sense of.
+func (r *Reader) Spoilt(why string) { r.bad(0, why) }
+
+func (r *Reader) bad(item int64, why string) {
+	if r.stats.Bad++; len(r.stats.FirstBad) < listedBad {
+		r.stats.FirstBad = append(r.stats.FirstBad, Bad{File: r.file, Line: r.line, Item: item, Why: why})
+	}
+}

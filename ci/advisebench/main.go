@@ -1,0 +1,110 @@
+// Advisebench measures what authzconf advise needs for a large audit log: it makes
+// logs of the asked size, has the program read them, and prints MB/s and peak
+// memory of the child process.
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/authzconf/authzconf/auditlog/sample"
+)
+
+func main() {
+	program := flag.String("program", "_output/authzconf", "the program to measure")
+	megabytes := flag.Int64("size", 1000, "size of each log, in MB")
+	repeats := flag.Int("repeats", 3, "how often each is read; the fastest counts")
+	flag.Parse()
+	if err := run(context.Background(), *program, *megabytes*1e6, *repeats); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// cases are the logs that are measured.
+var cases = []struct {
+	name     string
+	perMille int
+	gzip     bool
+}{
+	{"nobody impersonates", 0, false},
+	{"1 % impersonate", 10, false},
+	{"all impersonate", 1000, false},
+	{"1 %, gzip", 10, true},
+}
+
+func run(ctx context.Context, program string, size int64, repeats int) (err error) {
+	dir, err := os.MkdirTemp("", "advisebench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	fmt.Printf("%-22s %10s %10s %12s\n", "log", "size", "MB/s", "peak memory")
+	for _, c := range cases {
+		path := filepath.Join(dir, "audit.log")
+		if err := write(path, sample.Options{Size: size, PerMille: c.perMille, Seed: 1}, c.gzip); err != nil {
+			return err
+		}
+		best, peak := time.Duration(0), int64(0)
+		for range repeats {
+			took, memory, err := measure(ctx, program, path)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			if best == 0 || took < best {
+				best = took
+			}
+			peak = max(peak, memory)
+		}
+		fmt.Printf("%-22s %7d MB %10.0f %8d MiB\n", c.name, size/1e6, float64(size)/1e6/best.Seconds(), peak>>20)
+	}
+	return nil
+}
+
+func write(path string, o sample.Options, compress bool) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	var out io.WriteCloser = f
+	if compress {
+		out = gzip.NewWriter(f)
+	}
+	if _, err := sample.Write(out, o); err != nil {
+		return err
+	}
+	if compress {
+		if err := out.Close(); err != nil {
+			return err
+		}
+	}
+	return f.Close()
+}
+
+// measure runs the program on one core.
+func measure(ctx context.Context, program, path string) (time.Duration, int64, error) {
+	cmd := exec.CommandContext(ctx, program, "advise", path)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+	begun := time.Now()
+	err := cmd.Run()
+	took := time.Since(begun)
+	// 3: a log in which nobody impersonates has no advice.
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
+		return 0, 0, fmt.Errorf("exit code %s: %w", strconv.Itoa(code), err)
+	}
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return took, 0, nil
+	}
+	return took, usage.Maxrss << 10, nil // Linux counts in KiB
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/suites/matrix"
+	"github.com/authzconf/authzconf/suites/rehearsal"
+)
+
+type adviseFlags struct {
+	rbac        string
+	options     advice.Options
+	verify      bool
+	verifyLimit int
+	seed        uint64
+	kubernetes  string
+}
+
+func newAdvise() *cobra.Command {
+	var flags adviseFlags
+	c := &cobra.Command{
+		Use:   "advise AUDIT-LOG...",
+		Short: "Say which constrained permissions the impersonations in an audit log need",
+		Long: `Read audit logs of API servers (files, or folders of them; Events one a line or
+EventLists; .gz and .zst) and print, as RBAC, the least constrained impersonation
+(KEP-5284) that allows what was seen. Level Metadata suffices. What cannot be
+constrained is listed, and with --rbac which of the present legacy grants nothing
+rests on any more. Requests that were refused are not granted.
+
+--verify tries it: on a control plane that has only the printed RBAC everything
+that was seen is allowed, and of each the neighbours (another user, verb, resource,
+namespace, name) are denied.
+
+Exit codes: 0 the RBAC serves all that was seen, 1 some of it cannot be constrained
+or --verify failed, 2 bad usage or no audit log, 3 nobody impersonates in the log,
+or the environment broke.`,
+		Example: `  authzconf advise /var/log/kubernetes/audit > rbac.yaml
+  kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml > now.yaml
+  authzconf advise --rbac now.yaml --verify audit.log audit-2026-01-02T15-04-05.000.log.gz
+  authzconf advise --max-names 20 audit.log         # rules for all pods, not for 50,000 names`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: flags.run,
+	}
+	fl := c.Flags()
+	fl.StringVar(&flags.rbac, "rbac", "", "the present roles and bindings, as kubectl get -o yaml writes them")
+	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most so many objects in a rule; for more it is for all objects of the resource (0: name every one)")
+	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most so many different impersonations in memory (default 1000000)")
+	fl.BoolVar(&flags.verify, "verify", false, "try the RBAC on a local control plane")
+	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most so many of what was seen, chosen by the seed (0: all)")
+	fl.Uint64Var(&flags.seed, "seed", 1, "seed of that choice")
+	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "with --verify, the version to try on, of "+matrix.Known())
+	return c
+}
+
+func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
+	if f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0 {
+		return errors.New("--max-names, --max-seen and --verify-limit are not negative")
+	}
+	var present []map[string]any
+	if f.rbac != "" {
+		_, objects, err := readGrants(f.rbac)
+		if err != nil {
+			return fmt.Errorf("--rbac: %w", err)
+		}
+		if present = objects; !slices.ContainsFunc(objects, func(o map[string]any) bool { return o["roleRef"] != nil }) {
+			return fmt.Errorf("--rbac %s has no bindings (expected what kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml writes)", f.rbac)
+		}
+	}
+	files, err := logFiles(paths, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	book, stats, err := f.read(c.Context(), files, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	printStats(c.ErrOrStderr(), stats)
+	switch {
+	case stats.Events == 0:
+		return errors.New("no audit event in the log; the hint above says what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
+	case book.Empty():
+		return &exitError{code: exitInvalid, err: fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event"))}
+	}
+	a := book.Advice()
+	manifests, err := advice.Manifests(advice.RBAC(a.Grants))
+	if err != nil {
+		return err
+	}
+	if err := printAdvice(c.OutOrStdout(), a, present, manifests); err != nil {
+		return invalid(err)
+	}
+	if f.verify {
+		if err := f.rehearse(c, book.Seen(), manifests); err != nil {
+			return err
+		}
+	}
+	if len(a.Kept) > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// logFiles are the files of all paths.
+func logFiles(paths []string, stderr io.Writer) (files []string, err error) {
+	for _, p := range paths {
+		found, leftOut, err := auditlog.Files(p)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+		for _, l := range leftOut {
+			_, _ = fmt.Fprintf(stderr, "left out: %s (not called like an audit log)\n", l)
+		}
+	}
+	return files, nil
+}
+
+// read reads all files into a book.
+func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer) (*advice.Book, auditlog.Stats, error) {
+	book, err := advice.NewBook(f.options)
+	if err != nil {
+		return nil, auditlog.Stats{}, err
+	}
+	show := newReading(stderr, files)
+	r := &auditlog.Reader{Progress: show.shown}
+	r.Each = func(e *auditlog.Event, again bool) error {
+		err := book.Add(e, again)
+		if err == nil || errors.Is(err, advice.ErrTooMany) {
+			return err
+		}
+		r.Spoilt(err.Error())
+		return nil
+	}
+	for _, file := range files {
+		err := r.ReadFile(ctx, file)
+		switch {
+		case errors.Is(err, advice.ErrTooMany):
+			show.end()
+			return nil, r.Stats(), &exitError{code: exitInvalid, err: fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file)}
+		case ctx.Err() != nil:
+			show.end()
+			return nil, r.Stats(), &exitError{code: exitInvalid, err: errors.New("interrupted")}
+		case err != nil:
+			show.end()
+			return nil, r.Stats(), err
+		}
+	}
+	show.end()
+	return book, r.Stats(), nil
+}
+
+// rehearse tries the manifests, on the model and on a control plane.
+func (f *adviseFlags) rehearse(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
+	cells, err := matrix.Matrix{
+		Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+	}.Cells()
+	if err != nil {
+		return err
+	}
+	out, stderr := c.OutOrStdout(), c.ErrOrStderr()
+	neighbours, without := advice.Neighbours(seen)
+	seen = slices.DeleteFunc(seen, func(s advice.Seen) bool { return s.Mode == "" })
+	all := len(seen)
+	if f.verifyLimit > 0 && all > f.verifyLimit {
+		random := rand.New(rand.NewPCG(f.seed, 0))
+		random.Shuffle(all, func(i, j int) { seen[i], seen[j] = seen[j], seen[i] })
+		seen = seen[:f.verifyLimit]
+		random.Shuffle(len(neighbours), func(i, j int) { neighbours[i], neighbours[j] = neighbours[j], neighbours[i] })
+		neighbours = neighbours[:min(len(neighbours), 4*f.verifyLimit)]
+	}
+	result, err := rehearsal.Run(c.Context(), rehearsal.Options{
+		Target: cells[0], Manifests: manifests, Seen: seen, Neighbours: neighbours,
+		Progress: func(line string) { _, _ = fmt.Fprintln(stderr, line) },
+	})
+	if err != nil {
+		return invalid(err)
+	}
+	_, _ = fmt.Fprintf(out, "# Tried on kube-apiserver %s: %d of %d that were seen were sent, %d allowed; %d neighbours, %d denied%s.\n",
+		result.Version, len(seen), all, result.Allowed, len(neighbours), result.Denied, withoutNeighbour(without))
+	for i, w := range result.Wrong {
+		if i == 10 {
+			_, _ = fmt.Fprintf(out, "# … and %d more\n", len(result.Wrong)-i)
+			break
+		}
+		_, _ = fmt.Fprintf(out, "# WRONG: %s\n", w)
+	}
+	if len(result.Wrong) > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// reading shows how far the reading is.
+type reading struct {
+	*progress
+	size  int64 // of all files on disk
+	begun time.Time
+}
+
+func newReading(out io.Writer, files []string) *reading {
+	r := &reading{progress: newProgress(out, 0, false), begun: time.Now()}
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			r.size += info.Size()
+		}
+	}
+	return r
+}
+
+func (r *reading) shown(s auditlog.Stats) {
+	if time.Since(r.progress.shown) < plainEvery/10 || !r.live && time.Since(r.progress.shown) < plainEvery {
+		return
+	}
+	r.progress.shown = time.Now()
+	text := fmt.Sprintf("%.0f MB (%.0f MB on disk), %.0f MB/s, %d events, %d that impersonate",
+		float64(s.Bytes)/1e6, float64(r.size)/1e6, float64(s.Bytes)/1e6/time.Since(r.begun).Seconds(), s.Events, s.Impersonated)
+	if r.live {
+		_, _ = fmt.Fprintf(r.out, "\r\x1b[K%s", text)
+		return
+	}
+	_, _ = fmt.Fprintln(r.out, text)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites/deputy"
+	"github.com/authzconf/authzconf/suites/matrix"
+)
+
+type deputyFlags struct {
+	options    deputy.Options
+	kubernetes string
+	reportDir  string
+}
+
+func newDeputy() *cobra.Command {
+	var flags deputyFlags
+	c := &cobra.Command{
+		Use:   "deputy",
+		Short: "Check what a dashboard that impersonates its users relies on",
+		Long: `Check, on local control planes, what a tool relies on that impersonates each of its
+users: that self-subject reviews say what requests then do (preflight), that its own
+audit trail and the API server's name the same people under load (trails), and that
+nobody becomes somebody else through a tunnel (tunnel). Each with a bridge by legacy
+impersonation and by constrained. What scenarios can say about it is in the folder
+periscope: authzconf run --focus '^periscope/'.
+
+Exit codes: 0 everything holds, 1 something does not, 2 bad usage, 3 the environment
+broke.`,
+		Example: `  authzconf deputy
+  authzconf deputy --parts preflight --pairs 3000 --seed 7 --report-dir out`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version to run on, of "+matrix.Known())
+	fl.StringSliceVar(&flags.options.Bridges, "bridge", deputy.Bridges(), "how the bridge may impersonate")
+	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
+	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
+	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
+	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
+	fl.Uint64Var(&flags.options.Seed, "seed", 0, "seed of grants and questions (default: random, printed)")
+	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for deputy.yaml")
+	return c
+}
+
+func (f *deputyFlags) run(c *cobra.Command) error {
+	if err := f.options.Check(); err != nil {
+		return err
+	}
+	if !c.Flags().Changed("seed") {
+		f.options.Seed = rand.Uint64N(1_000_000)
+	}
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()}}.Cells()
+	if err != nil {
+		return err
+	}
+	if f.reportDir != "" {
+		if err := reports.CheckWritable(f.reportDir); err != nil {
+			return err
+		}
+	}
+	f.options.Plane = cells[0].LocalOptions(0)
+	f.options.Progress = func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }
+	report, broken := deputy.Run(c.Context(), f.options)
+	for _, line := range report.Lines() {
+		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
+	}
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", report.Seed)
+	if f.reportDir != "" {
+		if err := report.Write(f.reportDir); err != nil {
+			return invalid(err)
+		}
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(f.reportDir, "deputy.yaml"))
+	}
+	switch {
+	case broken != nil:
+		return invalid(broken)
+	case report.Failed():
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}

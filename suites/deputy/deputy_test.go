@@ -1,0 +1,227 @@
+package deputy
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/scenarios"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+func planeOptions() local.Options {
+	return local.Options{FeatureGates: map[string]bool{"ConstrainedImpersonation": true}, Binaries: &local.Binaries{Progress: os.Stderr}}
+}
+
+// TestRun runs all of it.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	report, err := Run(context.Background(), Options{
+		Plane: planeOptions(), Bridges: Bridges(), Pairs: 1000, Users: 50, Requests: 6, Seed: 3, Progress: func(line string) { t.Log(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range report.Lines() {
+		t.Log(line)
+	}
+	if report.Failed() || len(report.Parts) != 6 {
+		t.Error("see above")
+	}
+	for _, p := range report.Parts {
+		for _, want := range map[string][]string{
+			"preflight": {string(yes), string(no), string(unreachable)}, "trails": {"correlated"},
+			"tunnel": {"as the person", "refused by the agent", "refused by the API server", "streamed", "down, and said so"},
+		}[p.Name] {
+			if p.Outcomes[want] == 0 {
+				t.Errorf("%s, %s: nothing was %q", p.Name, p.Bridge, want)
+			}
+		}
+	}
+}
+
+// TestBroken shows that what is wrong is found: agents that are wrong on purpose, a
+// deputy that loses or confuses rows, and a bridge that may less than it is asked.
+func TestBroken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	ctx := context.Background()
+	w, random := newWorld(3)
+	people := crowd(4)
+	grants := slices.Concat(w.grants, crowdGrants(people), bridge(slices.Concat(w.people, people), true))
+	grants = slices.DeleteFunc(grants, func(g scenarios.Grant) bool { // the action on ConfigMaps
+		return g.Subject.User == bridgeName && slices.Contains(g.Resources, "configmaps")
+	})
+	p, err := start(ctx, planeOptions(), grants, append(slices.Clone(w.namespaces), crowdSpace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Stop() }()
+	t.Run("preflight", func(t *testing.T) {
+		part := &Part{Outcomes: map[string]int{}}
+		f := &preflight{plane: p, world: w, rules: map[string]*rules{}, part: part}
+		pairs := slices.DeleteFunc(w.pairs(random, 100_000), func(q pair) bool { return q.kind.resource != "configmaps" || !w.granted(q) || !q.who.reachable })
+		if err := f.run(ctx, pairs[:min(20, len(pairs))]); err != nil {
+			t.Fatal(err)
+		}
+		if part.Failed == 0 || !strings.Contains(part.Failures[0], `the pre-flight says "allowed", the request is "not for the bridge"`) {
+			t.Errorf("%d of %d failed: %q", part.Failed, part.Checks, part.Failures)
+		}
+	})
+	for name, c := range rogueAgents(p) {
+		t.Run(name, func(t *testing.T) {
+			a, stop, err := serveAgent(ctx, c.handler)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = stop() }()
+			part := &Part{Outcomes: map[string]int{}}
+			for _, at := range attacks(people[0], people[1]) {
+				if err := p.attack(ctx, a, part, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !slices.ContainsFunc(part.Failures, func(f string) bool { return strings.Contains(f, c.finds) }) {
+				t.Errorf("found %q, not %q", part.Failures, c.finds)
+			}
+		})
+	}
+	t.Run("trails", func(t *testing.T) {
+		f, err := newFront(ctx, p.target, p.transport, p.token, people)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		before := map[string]bool{}
+		for _, e := range p.events.by(bridgeName) {
+			before[e.AuditID] = true
+		}
+		part := &Part{Outcomes: map[string]int{}}
+		if err := f.use(ctx, part, people[0], people[1], 3, true); err != nil {
+			t.Fatal(err)
+		}
+		ids := slices.Sorted(maps.Keys(f.rows))
+		wrong := f.rows[ids[0]]
+		wrong.Actor = people[1].name
+		f.rows[ids[0]] = wrong
+		delete(f.rows, ids[1])
+		if err := compare(ctx, p, part, before, f); err != nil {
+			t.Fatal(err)
+		}
+		if part.Failed != 2 || !strings.HasPrefix(part.Failures[0], "misattributed: ") || !strings.Contains(part.Failures[1], "has no row of the deputy") {
+			t.Errorf("%q", part.Failures)
+		}
+	})
+}
+
+type rogueAgent struct {
+	handler http.Handler
+	finds   string
+}
+
+// rogueAgents are wrong, each in one way. The first is the agent as the article
+// describes it.
+func rogueAgents(p *plane) map[string]rogueAgent {
+	naive := func(change func(in, out http.Header)) http.Handler {
+		return &httputil.ReverseProxy{
+			Transport: p.transport,
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(p.target)
+				token := "Bearer " + p.token
+				r.Out.Header.Set("Authorization", token)
+				change(r.In.Header, r.Out.Header)
+			},
+		}
+	}
+	var mixed http.Header
+	return map[string]rogueAgent{
+		"as the article has it": {naive(func(http.Header, http.Header) {}), "the user dropped by Connection: it was made as the agent itself"},
+		"strips impersonation":  {naive(func(_, out http.Header) { out.Del("Impersonate-User") }), "names in any case: it was made as the agent itself"},
+		"keeps a foreign token": {naive(func(in, out http.Header) {
+			if a := in.Get("Authorization"); a != "" {
+				out.Set("Authorization", a)
+			}
+		}), "a foreign Authorization: it should have arrived and did not"},
+		"leaks headers to the next request": {naive(func(in, out http.Header) {
+			if mixed != nil && out.Get("Impersonate-User") != "" {
+				out["Impersonate-User"] = mixed["Impersonate-User"]
+			}
+			if mixed == nil {
+				mixed = http.Header{"Impersonate-User": {"crowd-1@corp"}}
+			}
+			_ = in
+		}), `it was made as "crowd-1@corp"`},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	reach, out := pair{who: person{name: "a", reachable: true}}, pair{who: person{name: "b"}}
+	allowed := authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "RBAC: allowed by RoleBinding"}
+	for _, c := range []struct {
+		name              string
+		pair              pair
+		granted           bool
+		said, did, listed answer
+		status            authorizationv1.SubjectAccessReviewStatus
+		wrong             int
+	}{
+		{"allowed", reach, true, yes, yes, yes, allowed, 0},
+		{"denied", reach, false, no, no, no, authorizationv1.SubjectAccessReviewStatus{}, 0},
+		{"out of reach", out, true, unreachable, unreachable, unreachable, authorizationv1.SubjectAccessReviewStatus{}, 0},
+		{"a yes that is none", reach, true, yes, no, yes, allowed, 3},
+		{"a no that is a yes", reach, false, no, yes, yes, authorizationv1.SubjectAccessReviewStatus{}, 2},
+		{"rules that say otherwise", reach, true, yes, yes, no, allowed, 1},
+		{"a yes without a reason", reach, true, yes, yes, yes, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, 1},
+		{"a no with a reason", reach, false, no, no, no, authorizationv1.SubjectAccessReviewStatus{Reason: "because"}, 1},
+		{"a yes for one who is out of reach", out, true, yes, yes, yes, allowed, 1},
+	} {
+		if wrong := judge(c.pair, c.granted, c.said, c.did, c.listed, c.status); len(wrong) != c.wrong {
+			t.Errorf("%s: %q", c.name, wrong)
+		}
+	}
+}
+
+// The same seed makes the same world, with questions of every kind.
+func TestWorld(t *testing.T) {
+	a, randomA := newWorld(5)
+	b, randomB := newWorld(5)
+	pairs := a.pairs(randomA, 1500)
+	if !slices.EqualFunc(pairs, b.pairs(randomB, 1500), func(x, y pair) bool { return slices.Equal(x.key(), y.key()) }) {
+		t.Error("the same seed makes other pairs")
+	}
+	granted, seen := 0, map[string]bool{}
+	for _, p := range pairs {
+		if a.granted(p) {
+			granted++
+		}
+		seen[p.verb], seen[p.kind.full()], seen[p.who.name], seen[p.namespace] = true, true, true, true
+	}
+	if want := len(verbs) + len(kinds) + peopleCount + spaceCount + 1; len(pairs) != 1500 || len(seen) != want || granted < 100 || granted > 1400 {
+		t.Errorf("%d pairs, %d of them granted, %d values of %d", len(pairs), granted, len(seen), want)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	good := Options{Bridges: Bridges(), Pairs: 1, Users: 1, Requests: 1}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Bridges = []string{"x"} }, func(o *Options) { o.Parts = []string{"x"} }, func(o *Options) { o.Pairs = 0 },
+	} {
+		o := good
+		if change(&o); o.Check() == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}

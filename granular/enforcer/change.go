@@ -18,7 +18,7 @@ type Change struct {
 	// defaults.
 	Old, New map[string]any
 	// Sent is the body of the request where it is a whole or a partial object, else
-	// nil.
+	// nil. It matters only where there is no stored object.
 	Sent map[string]any
 }
 

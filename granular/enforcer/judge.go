@@ -165,12 +165,9 @@ func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, erro
 // refuses, its answer is the outcome.
 func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any) (Change, *outcome, error) {
 	c := Change{Old: old}
-	sent, err := r.object()
-	if err != nil {
+	var err error
+	if c.Sent, err = r.object(); err != nil {
 		return c, nil, apierrors.NewBadRequest(err.Error())
-	}
-	if old == nil {
-		c.Sent = sent
 	}
 	body, err := r.pinned(versionOf(old))
 	if err != nil {

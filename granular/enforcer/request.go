@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -78,6 +79,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, u user.Info, info *apir
 	if err != nil {
 		return nil, err
 	}
+	r.Body = io.NopCloser(bytes.NewReader(body)) // to be passed on as it is
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && r.Header.Get("Content-Type") != "" {
 		return nil, errMediaType

@@ -123,6 +123,6 @@ Exit codes:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(newRun(), newMatrix(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newUpgrade(), newLoad(), newCertify(), newControlPlanes(), newClean(), newVersion())
+	root.AddCommand(newRun(), newMatrix(), newList(), newLint(), newVerify(), newReport(), newUp(), newExplain(), newExplore(), newUpgrade(), newLoad(), newCertify(), newGranular(), newControlPlanes(), newClean(), newVersion())
 	return root
 }

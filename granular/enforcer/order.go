@@ -115,4 +115,3 @@ func (w *orderWalk) defaultOf(list *schema.List, name string) any {
 func with(path fieldpath.Path, e fieldpath.PathElement) fieldpath.Path {
 	return append(path.Copy(), e)
 }
-

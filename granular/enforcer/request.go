@@ -97,9 +97,12 @@ func (r *Request) object() (map[string]any, error) {
 	default:
 		return nil, errMediaType
 	}
-	raw, err := yaml.YAMLToJSON(r.Body)
-	if err != nil {
-		return nil, err
+	raw := r.Body
+	if strings.HasSuffix(r.MediaType, "yaml") {
+		var err error
+		if raw, err = yaml.YAMLToJSON(r.Body); err != nil {
+			return nil, err
+		}
 	}
 	var out map[string]any
 	if err := utiljson.Unmarshal(raw, &out); err != nil { // keeps whole numbers whole

@@ -35,9 +35,20 @@ func scenarios(t *testing.T) []*catalogue.Scenario {
 	return all
 }
 
-// TestReference runs every scenario through the reference.
+// TestReference is everything about the reference on one control plane.
 func TestReference(t *testing.T) {
 	b := bench(t)
+	t.Run("scenarios", func(t *testing.T) { passAll(t, b) })
+	t.Run("cost", func(t *testing.T) { bounded(t, b) })
+	t.Run("strangers", func(t *testing.T) { refusesStrangers(t, b) })
+	t.Run("bodies", func(t *testing.T) { refusesBodies(t, b) })
+	t.Run("race", func(t *testing.T) { doesWhatWasChecked(t, b) })
+	t.Run("secondary", func(t *testing.T) { keepsToTheActor(t, b) })
+	t.Run("schemas", func(t *testing.T) { describesWhatThereIs(t, b) })
+	t.Run("extension", func(t *testing.T) { dropsTheExtension(t, b) })
+}
+
+func passAll(t *testing.T, b *Bench) {
 	for range 2 { // the second time the actors are there already
 		start := time.Now()
 		results, err := b.Run(t.Context(), enforcer.Reference(), scenarios(t))

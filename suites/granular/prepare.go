@@ -106,4 +106,3 @@ func ignoreNotFound(err error) error {
 	}
 	return err
 }
-

@@ -63,6 +63,10 @@ test: build ## vet, and run all tests, those against real programs too
 rogues: ## certify every rogue authorizer, and the reference on 20 seeds
 	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./suites/certify
 
+.PHONY: granular-rogues
+granular-rogues: ## run every rogue enforcer of granular verbs (KEP-3617)
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestRoguesAreRejected ./suites/granular
+
 .PHONY: bench
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...

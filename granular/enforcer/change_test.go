@@ -1,7 +1,10 @@
 package enforcer
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -62,6 +65,20 @@ func TestPinned(t *testing.T) {
 				t.Errorf("got %s, %v, want %s", got, err, c.want)
 			}
 		})
+	}
+}
+
+func TestPathsMeanOneThing(t *testing.T) {
+	for path, ok := range map[string]bool{
+		"/api/v1/namespaces/n/configmaps/x": true, "/api/v1/namespaces/n/configmaps/": true,
+		"/api/v1/namespaces/n//configmaps/x": false, "/api/v1/namespaces/n/configmaps/..": false,
+		"/api/v1/namespaces/n/configmaps/./x": false, "/api/v1/namespaces/n/secrets/../configmaps/x": false,
+	} {
+		r := httptest.NewRequest(http.MethodPut, "https://enforcer/", strings.NewReader("{}"))
+		r.URL.Path = path
+		if _, err := readRequest(httptest.NewRecorder(), r, nil, nil); (err == nil) != ok {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 

@@ -110,6 +110,18 @@ func refusesBodies(t *testing.T, b *Bench) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+	// The answer tells what is stored to somebody who may not read it.
+	guess := func(value string) error {
+		body := `[{"op":"test","path":"/data/a","value":"` + value + `"},{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`
+		_, err := client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.JSONPatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	if err := guess("2"); !apierrors.IsInvalid(err) {
+		t.Errorf("guessed wrong: %v", err)
+	}
+	if err := guess("1"); !apierrors.IsForbidden(err) {
+		t.Errorf("guessed right: %v", err)
+	}
 	o, err := b.client.CoreV1().ConfigMaps(a.namespace).Get(t.Context(), subject, metav1.GetOptions{})
 	if err != nil || o.Data["a"] != "1" {
 		t.Errorf("changed: %v, %v", o.Data, err)

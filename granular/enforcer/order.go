@@ -26,14 +26,14 @@ type orderWalk struct {
 	found  []fieldpath.Path
 }
 
-func (w *orderWalk) visit(ref schema.TypeRef, old, new any, path fieldpath.Path) {
+func (w *orderWalk) visit(ref schema.TypeRef, old, updated any, path fieldpath.Path) {
 	atom, ok := w.schema.Resolve(ref)
 	if !ok {
 		return
 	}
 	switch o := old.(type) {
 	case map[string]any:
-		n, ok := new.(map[string]any)
+		n, ok := updated.(map[string]any)
 		if !ok || atom.Map == nil || atom.Map.ElementRelationship == schema.Atomic {
 			return
 		}
@@ -45,15 +45,15 @@ func (w *orderWalk) visit(ref schema.TypeRef, old, new any, path fieldpath.Path)
 			w.visit(field, o[name], n[name], with(path, fieldpath.FieldNameElement(name)))
 		}
 	case []any:
-		n, ok := new.([]any)
+		n, ok := updated.([]any)
 		if ok && atom.List != nil && atom.List.ElementRelationship == schema.Associative {
 			w.list(atom.List, o, n, path)
 		}
 	}
 }
 
-func (w *orderWalk) list(list *schema.List, old, new []any, path fieldpath.Path) {
-	before, after := w.index(list, old), w.index(list, new)
+func (w *orderWalk) list(list *schema.List, old, updated []any, path fieldpath.Path) {
+	before, after := w.index(list, old), w.index(list, updated)
 	last := -1
 	for _, item := range old {
 		id := w.element(list, item).String()
@@ -70,7 +70,7 @@ func (w *orderWalk) list(list *schema.List, old, new []any, path fieldpath.Path)
 	for _, id := range slices.Sorted(maps.Keys(before)) {
 		if at, ok := after[id]; ok && len(list.Keys) > 0 {
 			item := old[before[id]]
-			w.visit(list.ElementType, item, new[at], with(path, w.element(list, item)))
+			w.visit(list.ElementType, item, updated[at], with(path, w.element(list, item)))
 		}
 	}
 }

@@ -226,7 +226,7 @@ func questions() []Rogue {
 			s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 				fields, err := enforcer.ChangedFields(root, c)
 				for i, f := range fields {
-					fields[i].Chain = append(f.Chain, granular.Permission{Verb: granular.GeneralVerb + ":" + f.Path, Depth: 9})
+					fields[i].Chain = append(slices.Clone(f.Chain), granular.Permission{Verb: granular.GeneralVerb + ":" + f.Path, Depth: 9})
 				}
 				return fields, err
 			}

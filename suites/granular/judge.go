@@ -43,14 +43,6 @@ func judge(a *catalogue.Attempt, wanted *catalogue.Request, o *observation) (pro
 	return append(problems, compareModel(a, o)...)
 }
 
-// ordinaryVerb is the verb of a request in today's API.
-func ordinaryVerb(r *catalogue.Request) string {
-	if r.Verb == "create" || r.Verb == "update" {
-		return r.Verb
-	}
-	return "patch"
-}
-
 // objectName is the name in the request's path.
 func objectName(r *catalogue.Request) string {
 	if r.Verb == "create" {

@@ -131,7 +131,7 @@ func (s *sending) send(ctx context.Context, client dynamic.ResourceInterface, dr
 	case "update":
 		return client.Update(ctx, body, metav1.UpdateOptions{DryRun: dry}, sub...)
 	}
-	var data any = s.Change
+	data := s.Change
 	o := metav1.PatchOptions{DryRun: dry}
 	if s.Verb == "apply" {
 		force := true

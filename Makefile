@@ -93,6 +93,10 @@ conditional-rogues: ## certify every rogue conditional authorizer, and the refer
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
 	$(AUTHZCONF) conditions cost $(COSTFLAGS)
 
+.PHONY: granular-rogues
+granular-rogues: ## run every rogue enforcer of granular verbs (KEP-3617)
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestRoguesAreRejected ./suites/granular
+
 .PHONY: bench
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...

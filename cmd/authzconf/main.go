@@ -124,6 +124,6 @@ Exit codes:
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.AddCommand(newRun(), newMatrix(), newUpgrade(), newExplore(), newExplain(), newUp(), newLoad(), newCertify(), newConditions(),
-		newDeputy(), newAdvise(), newList(), newLint(), newVerify(), newReport(), newControlPlanes(), newClean(), newVersion())
+		newDeputy(), newAdvise(), newGranular(), newList(), newLint(), newVerify(), newReport(), newControlPlanes(), newClean(), newVersion())
 	return root
 }

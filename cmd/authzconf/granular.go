@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/granular/catalogue"
+	"github.com/authzconf/authzconf/granular/enforcer"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/suites/granular"
+)
+
+// granularFlags choose scenarios of KEP-3617 and what they run before.
+type granularFlags struct {
+	dir, focus, kubernetes, reportDir string
+}
+
+func newGranular() *cobra.Command {
+	var flags granularFlags
+	c := &cobra.Command{
+		Use:   "granular",
+		Short: "Granular verbs (KEP-3617): a reference enforcer before a real API server",
+		Long: `Run the scenarios of KEP-3617 (Fine-Grained Authorization) through a reference
+enforcer, a proxy before a real API server with RBAC: what is allowed, what a denial
+names, which permissions the authorizer is asked for and in which order.
+
+No API server implements this KEP. The results are about the enforcer, and about
+whether the KEP's rules can be followed; they say nothing about an API server.`,
+		Example: `  authzconf granular --report-dir out
+  authzconf granular --focus 'story-1/'
+  authzconf granular list
+  authzconf granular cost --report-dir out`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
+	}
+	flags.choice(c)
+	flags.place(c)
+	c.AddCommand(newGranularList(), newGranularLint(), newGranularCost())
+	return c
+}
+
+func (f *granularFlags) choice(c *cobra.Command) {
+	c.Flags().StringVar(&f.dir, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
+	c.Flags().StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
+}
+
+func (f *granularFlags) place(c *cobra.Command) {
+	c.Flags().StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
+	c.Flags().StringVar(&f.reportDir, "report-dir", "", "folder for the results")
+}
+
+// load reads the scenarios that are asked for.
+func (f *granularFlags) load() ([]*catalogue.Scenario, error) {
+	var files fs.FS = catalogue.FS
+	if f.dir != "" {
+		if info, err := os.Stat(f.dir); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("--scenarios %s: there is no such folder", f.dir)
+		}
+		files = os.DirFS(f.dir)
+	}
+	all, err := catalogue.Load(files)
+	if err != nil {
+		return nil, err
+	}
+	focus, err := pattern("focus", f.focus)
+	if err != nil {
+		return nil, err
+	}
+	if focus != nil {
+		all = slices.DeleteFunc(all, func(s *catalogue.Scenario) bool { return !focus.MatchString(s.ID) })
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no scenario matches")
+	}
+	return all, nil
+}
+
+// release reads what can be wrong before anything is started.
+func (f *granularFlags) release() (release local.Release, err error) {
+	if f.kubernetes != "" {
+		if release, err = local.ParseRelease(f.kubernetes); err != nil {
+			return release, err
+		}
+	}
+	if f.reportDir != "" {
+		err = reports.CheckWritable(f.reportDir)
+	}
+	return release, err
+}
+
+func (f *granularFlags) run(c *cobra.Command) error {
+	all, err := f.load()
+	if err != nil {
+		return err
+	}
+	release, err := f.release()
+	if err != nil {
+		return err
+	}
+	bench, err := granular.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
+	if err != nil {
+		return invalid(err)
+	}
+	start := time.Now()
+	results, err := bench.Run(c.Context(), enforcer.Reference(), all)
+	report := granular.NewReport(bench.Plane.Options().Release.Version, time.Since(start), results)
+	if err := errors.Join(err, bench.Close()); err != nil {
+		return invalid(err)
+	}
+	failed, lost := report.Print(c.OutOrStdout())
+	if f.reportDir != "" {
+		if err := report.Write(f.reportDir); err != nil {
+			return invalid(err)
+		}
+	}
+	switch {
+	case failed > 0:
+		return &exitError{code: exitFailed}
+	case lost > 0:
+		return &exitError{code: exitInvalid}
+	}
+	return nil
+}
+
+func newGranularList() *cobra.Command {
+	var flags granularFlags
+	c := &cobra.Command{
+		Use: "list", Short: "List the scenarios of KEP-3617", Args: cobra.NoArgs,
+		Long:    "List the scenarios of KEP-3617: their ID, how many attempts they have, and the section.",
+		Example: "  authzconf granular list --focus requests/",
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := flags.load()
+			if err != nil {
+				return err
+			}
+			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+			_, _ = fmt.Fprintln(t, "ID\tATTEMPTS\tSECTION")
+			for _, s := range all {
+				_, _ = fmt.Fprintf(t, "%s\t%d\t%s\n", s.ID, len(s.Attempts), s.Section)
+			}
+			return t.Flush()
+		},
+	}
+	flags.choice(c)
+	return c
+}
+
+func newGranularLint() *cobra.Command {
+	return &cobra.Command{
+		Use: "lint [FOLDER]", Short: "Check scenario files of KEP-3617", Args: cobra.MaximumNArgs(1),
+		Long: `Check the scenario files of FOLDER (or the built-in ones): fields, types, requests,
+and that every denial has a twin that is allowed.`,
+		Example: "  authzconf granular lint my-scenarios",
+		RunE: func(c *cobra.Command, args []string) error {
+			flags := granularFlags{dir: strings.Join(args, "")}
+			all, err := flags.load()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%d scenarios, no errors\n", len(all))
+			return err
+		},
+	}
+}
+
+func newGranularCost() *cobra.Command {
+	var flags granularFlags
+	o := granular.CostOptions{}
+	c := &cobra.Command{
+		Use: "cost", Short: "Count the checks of a request by the number of fields it changes", Args: cobra.NoArgs,
+		Long: `Send requests that change 1 to 256 labels, as actors with different permissions, and
+count what the reference asks the authorizer; then let actors flood it with requests
+that they have no permission for. The times are those of this machine.`,
+		Example: "  authzconf granular cost --report-dir out",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Repeats < 1 || o.Flood < 0 {
+				return errors.New("--repeats is at least 1, and --flood is not negative")
+			}
+			release, err := flags.release()
+			if err != nil {
+				return err
+			}
+			bench, err := granular.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
+			if err != nil {
+				return invalid(err)
+			}
+			cost, err := bench.Measure(c.Context(), o)
+			if err := errors.Join(err, bench.Close()); err != nil {
+				return invalid(err)
+			}
+			cost.Print(c.OutOrStdout())
+			if flags.reportDir == "" {
+				return nil
+			}
+			if err := cost.Write(flags.reportDir); err != nil {
+				return invalid(err)
+			}
+			return nil
+		},
+	}
+	flags.place(c)
+	c.Flags().IntVar(&o.Repeats, "repeats", 5, "how often each request is sent")
+	c.Flags().DurationVar(&o.Flood, "flood", 2*time.Second, "how long each flood takes; 0 for none")
+	return c
+}

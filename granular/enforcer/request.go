@@ -1,0 +1,122 @@
+package enforcer
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/yaml"
+)
+
+// bodyLimit is that of kube-apiserver
+// (k8s.io/apiserver/pkg/server.NewConfig, MaxRequestBodyBytes).
+const bodyLimit = 3 << 20
+
+// requestInfo reads what a request is about as kube-apiserver does.
+var requestInfo = &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// Request is a mutating request whose fields are checked.
+type Request struct {
+	User user.Info
+	Info *apirequest.RequestInfo
+	// Body is as it was sent; MediaType is what it is in.
+	Body      []byte
+	MediaType string
+	DryRun    bool
+
+	http *http.Request
+}
+
+// Apply says whether the request is a server-side apply.
+func (r *Request) Apply() bool { return r.MediaType == string(types.ApplyYAMLPatchType) }
+
+// Attributes are what the authorizer is asked about, with a verb.
+func (r *Request) Attributes(verb string) authorizer.AttributesRecord {
+	return authorizer.AttributesRecord{
+		User: r.User, Verb: verb, ResourceRequest: true,
+		APIGroup: r.Info.APIGroup, APIVersion: r.Info.APIVersion, Resource: r.Info.Resource, Subresource: r.Info.Subresource,
+		Namespace: r.Info.Namespace, Name: r.Info.Name,
+	}
+}
+
+// checked says whether a request is one that changes fields of the object itself:
+// create, update, patch and apply of a resource or its status. Everything else is the
+// API server's business alone.
+func checked(info *apirequest.RequestInfo) bool {
+	if !info.IsResourceRequest || info.Subresource != "" && info.Subresource != "status" {
+		return false
+	}
+	switch info.Verb {
+	case "create", "update", "patch":
+		return true
+	}
+	return false
+}
+
+// secondary are the groups whose resources the API server guards by further checks on
+// the actor's own permissions: escalation and binding of roles
+// (pkg/registry/rbac/escalation_check.go), approval and signing of certificates
+// (plugin/pkg/admission/certificates), what admission policies may read
+// (pkg/registry/admissionregistration). A request that is carried out with other
+// rights than the actor's would pass them, so granular permissions are no use there.
+var secondary = sets.New("rbac.authorization.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io",
+	"authentication.k8s.io", "authorization.k8s.io", "resource.k8s.io")
+
+var errMediaType = errors.New("the body must be JSON or YAML, or a patch of one of the four types, for its fields to be checked")
+
+var errPath = errors.New("the path has parts that mean another one")
+
+// readRequest reads the body of a request that is to be checked.
+func readRequest(w http.ResponseWriter, r *http.Request, u user.Info, info *apirequest.RequestInfo) (*Request, error) {
+	// What is read of the path must be what the API server reads.
+	if path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") {
+		return nil, errPath
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body)) // to be passed on as it is
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil && r.Header.Get("Content-Type") != "" {
+		return nil, errMediaType
+	}
+	return &Request{User: u, Info: info, Body: body, MediaType: strings.ToLower(media), DryRun: len(r.URL.Query()["dryRun"]) > 0, http: r}, nil
+}
+
+// object is the body where it is an object: all but JSON patches. It fails for what
+// the enforcer cannot read, which the API server may well be able to.
+func (r *Request) object() (map[string]any, error) {
+	switch types.PatchType(r.MediaType) {
+	case "", "application/json", "application/yaml", types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
+	case types.JSONPatchType:
+		return nil, nil
+	default:
+		return nil, errMediaType
+	}
+	raw := r.Body
+	if strings.HasSuffix(r.MediaType, "yaml") {
+		var err error
+		if raw, err = yaml.YAMLToJSON(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	var out map[string]any
+	if err := utiljson.Unmarshal(raw, &out); err != nil { // keeps whole numbers whole
+		return nil, err
+	}
+	if out == nil {
+		return nil, errors.New("the body is not an object")
+	}
+	return out, nil
+}

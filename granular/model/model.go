@@ -1,0 +1,213 @@
+// Package model predicts, without any library of the enforcer's, which permissions a
+// change of an object needs and what an authorizer may be asked. It is what the
+// enforcer and its scenarios are judged by. It does no I/O.
+package model
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/authzconf/authzconf/granular"
+)
+
+// serverOwned are the fields below metadata that no actor's permission is needed for:
+// the API server alone decides of them, or they name the object.
+var serverOwned = []string{
+	"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink",
+	"deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace",
+}
+
+// Update is the permissions of what differs between a stored object and what becomes
+// of it, one chain for each place that is described, in no order, none twice.
+func Update(root *granular.Node, old, updated map[string]any) []granular.Chain {
+	return distinct(walk(root, nil, "", clean(old), clean(updated)))
+}
+
+// Create is the same for an object that was not there. What the request does not have,
+// the server has filled in.
+func Create(root *granular.Node, sent, created map[string]any) []granular.Chain {
+	all, _ := keep(sent, clean(created, "generateName"))
+	kept, _ := all.(map[string]any)
+	return distinct(walk(root, nil, "", map[string]any{}, kept))
+}
+
+// clean is an object without what only the server decides of, and without some more
+// fields of metadata.
+func clean(object map[string]any, more ...string) map[string]any {
+	out := maps.Clone(object)
+	delete(out, "apiVersion")
+	delete(out, "kind")
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		for _, name := range append(more, serverOwned...) {
+			delete(metadata, name)
+		}
+		if out["metadata"] = metadata; len(metadata) == 0 {
+			delete(out, "metadata")
+		}
+	}
+	return out
+}
+
+// keep is what of created was sent, down to the first list or empty map.
+func keep(sent, created any) (any, bool) {
+	s, ok := sent.(map[string]any)
+	c, ok2 := created.(map[string]any)
+	if !ok || !ok2 || len(s) == 0 {
+		return created, true
+	}
+	out := map[string]any{}
+	for name, value := range c {
+		if v, ok := s[name]; ok {
+			if kept, some := keep(v, value); some {
+				out[name] = kept
+			}
+		}
+	}
+	return out, len(out) > 0 || len(c) == 0
+}
+
+// absent stands for no value.
+type absent struct{}
+
+func at(object map[string]any, name string) any {
+	if v, ok := object[name]; ok {
+		return v
+	}
+	return absent{}
+}
+
+// walk compares two values at a node; above is the permissions of what is around them.
+func walk(node *granular.Node, above granular.Chain, parameter string, old, updated any) []granular.Chain {
+	if reflect.DeepEqual(old, updated) {
+		return nil
+	}
+	if node == nil {
+		return []granular.Chain{above}
+	}
+	here := slices.Clone(above)
+	if node.Field != nil {
+		here = append(here, node.Field.Permission(parameter))
+	}
+	if len(node.Children) == 0 {
+		return []granular.Chain{here}
+	}
+	o, oldIsMap := fields(old)
+	u, newIsMap := fields(updated)
+	if oldIsMap && newIsMap {
+		return walkMap(node, here, parameter, o, u)
+	}
+	if l, ok := keyed(node, old, updated); ok {
+		return l.walk(node, here)
+	}
+	return []granular.Chain{here}
+}
+
+// fields is a value as a map; what is absent has no fields.
+func fields(v any) (map[string]any, bool) {
+	if _, none := v.(absent); none {
+		return map[string]any{}, true
+	}
+	m, ok := v.(map[string]any)
+	return m, ok
+}
+
+func walkMap(node *granular.Node, here granular.Chain, parameter string, old, updated map[string]any) (out []granular.Chain) {
+	if len(old) == 0 && len(updated) == 0 {
+		return []granular.Chain{here} // an empty map comes or goes
+	}
+	items := node.Items()
+	for _, name := range slices.Sorted(maps.Keys(both(old, updated))) {
+		child, p := node.Child(name), parameter
+		if items != nil {
+			child = nil
+			if items.Field.Parameter.Source == granular.MapKey {
+				child, p = items, name
+			}
+		}
+		out = append(out, walk(child, here, p, at(old, name), at(updated, name))...)
+	}
+	return out
+}
+
+func both[V any](a, b map[string]V) map[string]V {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// lists are two lists whose items are told apart by a field of theirs or themselves.
+type lists struct {
+	old, updated       map[string]any
+	oldKeys, newerKeys []string
+}
+
+// keyed reads two values as lists of items that are described; false if they are not.
+func keyed(node *granular.Node, old, updated any) (*lists, bool) {
+	items := node.Items()
+	if items == nil || items.Field.Parameter.Source == granular.MapKey {
+		return nil, false
+	}
+	l := &lists{}
+	var ok, ok2 bool
+	l.old, l.oldKeys, ok = index(items, old)
+	l.updated, l.newerKeys, ok2 = index(items, updated)
+	return l, ok && ok2
+}
+
+func index(items *granular.Node, v any) (map[string]any, []string, bool) {
+	out, keys := map[string]any{}, []string(nil)
+	if _, none := v.(absent); none {
+		return out, nil, true
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, nil, false
+	}
+	for _, item := range list {
+		key, ok := item.(string)
+		if p := items.Field.Parameter; p.Source == granular.ItemKey {
+			object, _ := item.(map[string]any)
+			key, ok = object[p.Key].(string)
+		}
+		if !ok {
+			return nil, nil, false
+		}
+		out[key] = item
+		keys = append(keys, key)
+	}
+	return out, keys, true
+}
+
+func (l *lists) walk(node *granular.Node, here granular.Chain) (out []granular.Chain) {
+	for _, key := range slices.Sorted(maps.Keys(both(l.old, l.updated))) {
+		out = append(out, walk(node.Items(), here, key, at(l.old, key), at(l.updated, key))...)
+	}
+	stay := func(keys []string, in map[string]any) (out []string) {
+		for _, k := range keys {
+			if _, ok := in[k]; ok {
+				out = append(out, k)
+			}
+		}
+		return out
+	}
+	if !slices.Equal(stay(l.oldKeys, l.updated), stay(l.newerKeys, l.old)) || len(l.old) == 0 && len(l.updated) == 0 {
+		out = append(out, here) // the order, or an empty list comes or goes
+	}
+	return out
+}
+
+// distinct drops chains that occur twice.
+func distinct(chains []granular.Chain) (out []granular.Chain) {
+	seen := map[string]bool{}
+	for _, c := range chains {
+		raw, err := json.Marshal(c)
+		if err == nil && !seen[string(raw)] {
+			seen[string(raw)] = true
+			out = append(out, c)
+		}
+	}
+	return out
+}

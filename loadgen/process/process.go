@@ -48,12 +48,17 @@ func cpuOf(stat string) time.Duration {
 }
 
 // RSS is the resident memory of a process, in bytes.
-func RSS(pid int) int64 {
+func RSS(pid int) int64 { return status(pid, "VmRSS:") }
+
+// PeakRSS is the most resident memory that a process has had, in bytes.
+func PeakRSS(pid int) int64 { return status(pid, "VmHWM:") }
+
+func status(pid int, name string) int64 {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0
 	}
-	return kilobytes(data, "VmRSS:")
+	return kilobytes(data, name)
 }
 
 // kilobytes reads a line such as "VmRSS:  1234 kB", and returns bytes.

@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
-func parseFortio(out []byte) (r Result, err error) {
+func parseFortio(_ Work, out []byte) (r Result, err error) {
 	var report struct {
 		DurationHistogram struct {
 			Count       int64
@@ -28,7 +31,7 @@ func parseFortio(out []byte) (r Result, err error) {
 	return r, nil
 }
 
-func parseVegeta(out []byte) (r Result, err error) {
+func parseVegeta(_ Work, out []byte) (r Result, err error) {
 	var report struct {
 		Requests  int64 `json:"requests"`
 		Latencies struct {
@@ -43,8 +46,9 @@ func parseVegeta(out []byte) (r Result, err error) {
 
 var h2loadDone = regexp.MustCompile(`(\d+) succeeded`)
 
-// parseH2load reads how many requests there were. It has no percentiles.
-func parseH2load(out []byte) (r Result, err error) {
+// parseH2load reads how many requests there were. h2load has no percentiles: the
+// p99 is computed from its log, a line for each request with its duration in µs.
+func parseH2load(w Work, out []byte) (r Result, err error) {
 	m := h2loadDone.FindSubmatch(out)
 	if m == nil {
 		return r, errors.New("its output has no number of requests")
@@ -52,5 +56,29 @@ func parseH2load(out []byte) (r Result, err error) {
 	if r.Requests, err = strconv.ParseInt(string(m[1]), 10, 64); err != nil {
 		return r, fmt.Errorf("its output: %w", err)
 	}
+	if w.Log == "" {
+		return r, nil
+	}
+	data, err := os.ReadFile(w.Log)
+	if err != nil {
+		return r, err
+	}
+	var took []int64
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			return r, fmt.Errorf("its log: %q, expected a start, a status and a duration", line)
+		}
+		us, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			return r, fmt.Errorf("its log: %w", err)
+		}
+		took = append(took, us)
+	}
+	if len(took) == 0 {
+		return r, errors.New("its log is empty")
+	}
+	slices.Sort(took)
+	r.P99 = time.Duration(took[(99*len(took)+99)/100-1]) * time.Microsecond
 	return r, nil
 }

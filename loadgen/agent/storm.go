@@ -49,6 +49,7 @@ type Storm struct {
 	Room int
 
 	tally *tally
+	alarm *alarm // of an open loop
 	room  atomic.Int64
 	group sync.WaitGroup
 }
@@ -74,6 +75,12 @@ func (s *Storm) Prepare() ([]pacer.Send, error) {
 	}
 	if s.Reconnect {
 		s.Pool.Close()
+	}
+	if !s.Plan.Closed {
+		var err error
+		if s.alarm, err = newAlarm(); err != nil {
+			return nil, err
+		}
 	}
 	return s.Plan.Stripe(s.Shard, s.Shards), nil
 }
@@ -110,97 +117,36 @@ func (s *Storm) Run(ctx context.Context, schedule []pacer.Send) *run.Block {
 	return b
 }
 
-// open sends at the times of the schedule, whatever the server does.
+// open sends at the times of the schedule, whatever the server does. One goroutine
+// lets all requests go: each more that a request needs is another turn of the
+// scheduler.
 func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
-	d := &dispatcher{s: s, ctx: inner, schedule: schedule, turns: make([]int, s.Plan.Agents/s.Shards+1), done: make(chan struct{})}
-	d.mu.Lock() // the timer may be faster than the assignment
-	d.timer = time.AfterFunc(time.Until(s.Start), d.fire)
-	d.mu.Unlock()
-	stop := context.AfterFunc(ctx, d.stop)
-	<-d.done
-	stop()
-	s.tally.block.Planned = int64(d.next)
-	// A watch goes on to the end of the block.
-	timer := time.NewTimer(time.Until(s.Start.Add(s.Plan.Length)))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// dispatcher lets the requests of a schedule go. Each timer's goroutine sets the
-// timer for the next request and then sends its own: a goroutine that only gave
-// work to others would double what the scheduler has to do for a request.
-type dispatcher struct {
-	s        *Storm
-	ctx      context.Context
-	schedule []pacer.Send
-	timer    *time.Timer
-	done     chan struct{} // closed when there is nothing left to let go
-
-	mu    sync.Mutex
-	next  int
-	turns []int // by the agent's index within the shard
-	ended bool
-}
-
-// fire sends what is due: the last of it itself.
-func (d *dispatcher) fire() {
-	d.mu.Lock()
-	var mine *task
-	for !d.ended {
-		if d.next == len(d.schedule) {
-			d.end()
-			break
+	defer s.alarm.close()
+	stop := context.AfterFunc(ctx, s.alarm.stop)
+	defer stop()
+	turns := make([]int, s.Plan.Agents/s.Shards+1) // by the agent's index within the shard
+	for _, send := range schedule {
+		if !s.alarm.wait(s.Start.Add(send.At)) {
+			return
 		}
-		send := d.schedule[d.next]
-		if left := time.Until(d.s.Start.Add(send.At)); left > 0 {
-			d.timer.Reset(left)
-			break
-		}
-		d.next++
-		turn := &d.turns[int(send.Agent)/d.s.Shards]
-		due := &task{send, *turn}
+		s.tally.block.Planned++
+		turn := &turns[int(send.Agent)/s.Shards]
+		due := task{send, *turn}
 		*turn++
-		if d.s.room.Add(1) > int64(d.s.Room) {
-			d.s.room.Add(-1)
-			d.s.tally.drop()
+		if s.room.Add(1) > int64(s.Room) {
+			s.room.Add(-1)
+			s.tally.drop()
 			continue
 		}
-		d.s.group.Add(1)
-		if mine != nil {
-			go d.send(mine)
-		}
-		mine = due
+		s.group.Add(1)
+		go func() {
+			defer s.group.Done()
+			s.one(inner, due)
+			s.room.Add(-1)
+		}()
 	}
-	d.mu.Unlock()
-	if mine != nil {
-		d.send(mine)
-	}
-}
-
-// send sends one request, and waits for what becomes of it.
-func (d *dispatcher) send(t *task) {
-	defer d.s.group.Done()
-	d.s.one(d.ctx, *t)
-	d.s.room.Add(-1)
-}
-
-// stop ends it before the end of the schedule.
-func (d *dispatcher) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.end()
-}
-
-// end says that nothing more will be let go. The caller holds the lock.
-func (d *dispatcher) end() {
-	if !d.ended {
-		d.ended = true
-		d.timer.Stop()
-		close(d.done)
-	}
+	// A watch goes on to the end of the block.
+	s.alarm.wait(s.Start.Add(s.Plan.Length))
 }
 
 // closed has every agent wait for its answer, and then think.

@@ -30,6 +30,19 @@ func RSS(pid int) int64 {
 	return int64(stat.ResidentMemory())
 }
 
+// PeakRSS is the most resident memory that a process has had, in bytes.
+func PeakRSS(pid int) int64 {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	status, err := p.NewStatus()
+	if err != nil {
+		return 0
+	}
+	return int64(status.VmHWM)
+}
+
 func statOf(pid int) (procfs.ProcStat, bool) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

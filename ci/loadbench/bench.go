@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/process"
+)
+
+// bench runs everything in turns, and keeps what each run said.
+type bench struct {
+	work       Work
+	repeats    int
+	idle, many int
+	out        io.Writer
+
+	list []generator
+}
+
+// stallSeconds is the length of a run with a stall. What a stall of 1 s has held
+// up is not answered at once: with 1,000 requests/s it takes two processors some
+// 100 ms, the first 1 % of the run a part of it. A short run has fewer of them.
+const stallSeconds = 3
+
+// burst is the number of agents that send at the same moment.
+const burst = 1000
+
+func (b *bench) all(out io.Writer) error {
+	b.out = out
+	var missing []string
+	b.list, missing = installed()
+	for _, title := range missing {
+		b.say("%s is not installed: left out", title)
+	}
+	b.print("%d requests/s, %d connections, runs of %d s, %d processors, %s, %s; medians of %d runs in turns; load average %.1f at the beginning.",
+		b.work.Rate, b.work.Connections, b.work.Seconds, runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.repeats, process.Load())
+	for _, part := range []func() error{b.cost, b.stall, b.bursts, b.rates, b.memory} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	b.print("Load average %.1f at the end.", process.Load())
+	return nil
+}
+
+// say reports progress.
+func (b *bench) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(os.Stderr, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
+}
+
+func (b *bench) print(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format+"\n", args...) }
+
+// series are the values of one generator, one a run.
+type series map[string][]float64
+
+func (s series) add(title string, value float64) { s[title] = append(s[title], value) }
+
+func (s series) median(title string) float64 { return median(s[title]) }
+
+// ratio is the median over runs of one generator's value by another's: those of a
+// turn were measured close to one another.
+func (s series) ratio(title, by string) string {
+	var list []float64
+	for i, v := range s[title] {
+		if i < len(s[by]) && s[by][i] > 0 {
+			list = append(list, v/s[by][i])
+		}
+	}
+	if len(list) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", median(list))
+}
+
+// cost compares the processor time of a request.
+func (b *bench) cost() error {
+	cpu, answered, lag50, lag99 := series{}, series{}, series{}, series{}
+	for i := range b.repeats {
+		for _, g := range b.list {
+			r, err := once(g, b.work, false)
+			if err != nil {
+				return err
+			}
+			us := float64(r.CPU.Microseconds()) / float64(max(r.Requests, 1))
+			b.say("cost %d/%d: %s %.1f µs", i+1, b.repeats, g.title, us)
+			cpu.add(g.title, us)
+			answered.add(g.title, float64(r.Requests)/float64(b.work.Rate*b.work.Seconds))
+			lag50.add(g.title, float64(r.LagP50.Microseconds()))
+			lag99.add(g.title, float64(r.LagP99.Microseconds()))
+		}
+	}
+	b.print("\n| generator | arrivals | CPU per request | ÷ fortio -uniform | ÷ fortio | ÷ h2load | answered | send lag p50, p99 |\n|---|---|--:|--:|--:|--:|--:|--:|")
+	for _, g := range b.list {
+		arrivals, lag := "constant", "–"
+		if g.together {
+			arrivals = "all at once"
+		}
+		if g.own {
+			lag = fmt.Sprintf("%.2f ms, %.1f ms", lag50.median(g.title)/1000, lag99.median(g.title)/1000)
+		}
+		b.print("| %s | %s | %.1f µs | %s | %s | %s | %.4f | %s |", g.title, arrivals, cpu.median(g.title),
+			cpu.ratio(g.title, "fortio -uniform"), cpu.ratio(g.title, "fortio"), cpu.ratio(g.title, "h2load"), answered.median(g.title), lag)
+	}
+	return nil
+}
+
+// stall compares what is reported of a stall of one second. At a constant rate the
+// slowest hundredth of a run's requests are those that began it.
+func (b *bench) stall() error {
+	folder, err := os.MkdirTemp("", "loadbench")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	w := b.work
+	w.Seconds, w.Log = stallSeconds, filepath.Join(folder, "h2load.log")
+	analytic := 1 - 0.01*stallSeconds
+	p99, server := series{}, series{}
+	for i := range b.repeats {
+		for _, g := range b.list {
+			if g.own && g.together {
+				continue // the formula is that of a constant rate
+			}
+			_ = os.Remove(w.Log)
+			r, err := once(g, w, true)
+			if err != nil {
+				return err
+			}
+			b.say("stall %d/%d: %s %.4f s, the server %.4f s", i+1, b.repeats, g.title, r.P99.Seconds(), r.ServerP99.Seconds())
+			p99.add(g.title, r.P99.Seconds())
+			server.add(g.title, r.ServerP99.Seconds())
+		}
+	}
+	b.print("\nA stall of 1 s in a run of %d s; the analytic p99 is %.3f s.\n\n| generator | reported p99 | off the analytic one | p99 that the server saw | off it |\n|---|--:|--:|--:|--:|", stallSeconds, analytic)
+	for _, g := range b.list {
+		if len(p99[g.title]) > 0 {
+			reported, seen := p99.median(g.title), server.median(g.title)
+			b.print("| %s | %.4f s | %+.2f %% | %.4f s | %+.2f %% |", g.title, reported, 100*(reported/analytic-1), seen, 100*(reported/seen-1))
+		}
+	}
+	return nil
+}
+
+// bursts measures how far apart requests leave that are meant for one moment.
+func (b *bench) bursts() error {
+	w := b.work
+	w.Rate, w.Connections, w.Seconds = burst, burst, 1
+	spread := series{}
+	for i := range b.repeats {
+		r, err := once(own("authzconf", asAgent, true), w, false)
+		if err != nil {
+			return err
+		}
+		if r.Requests != burst {
+			return fmt.Errorf("a burst of %d had %d answers", burst, r.Requests)
+		}
+		b.say("burst %d/%d: %s", i+1, b.repeats, r.LagP99-r.LagP1)
+		spread.add("", float64((r.LagP99-r.LagP1).Microseconds())/1000)
+	}
+	b.print("\nA burst of %d leaves within %.1f ms (p1 to p99 of intended to actual send).", burst, spread.median(""))
+	return nil
+}
+
+// rates looks for where one process saturates.
+func (b *bench) rates() error {
+	const seconds, repeats = 2, 3
+	b.print("\n| asked | sent in time | answered | send lag p50 | CPU per request |\n|--:|--:|--:|--:|--:|")
+	for _, rate := range []int{1000, 2000, 4000, 8000, 16_000} {
+		w := b.work
+		w.Rate, w.Seconds = rate, seconds
+		s := series{}
+		for range min(repeats, b.repeats) {
+			r, err := once(own("authzconf", asAgent, false), w, false)
+			if err != nil {
+				return err
+			}
+			asked := float64(rate * seconds)
+			s.add("sent", float64(r.InTime)/asked)
+			s.add("answered", float64(r.Requests)/asked)
+			s.add("lag", float64(r.LagP50.Microseconds())/1000)
+			s.add("cpu", float64(r.CPU.Microseconds())/float64(max(r.Requests, 1)))
+		}
+		b.say("%d requests/s: %.4f sent in time", rate, s.median("sent"))
+		b.print("| %d/s | %.4f | %.4f | %.2f ms | %.1f µs |", rate, s.median("sent"), s.median("answered"), s.median("lag"), s.median("cpu"))
+	}
+	return nil
+}
+
+// memory measures what an idle agent keeps, beside a connection of nothing but
+// crypto/tls and HTTP/2.
+func (b *bench) memory() error {
+	const repeats = 3
+	const kib = 1024.0
+	w := b.work
+	w.Connections, w.Rate, w.Seconds = b.idle, b.idle, 1
+	s := series{}
+	for range min(repeats, b.repeats) {
+		for _, program := range []string{asIdle, asBare} {
+			r, err := once(own(program, program, false), w, false)
+			if err != nil {
+				return err
+			}
+			s.add(program, float64(r.After-r.Before)/float64(b.idle)/kib)
+			b.say("memory, %s: %.1f KiB each", program, s[program][len(s[program])-1])
+		}
+	}
+	b.print("\n%d idle agents take %.1f KiB of resident memory each, bare connections %.1f KiB: %s ×.", b.idle, s.median(asIdle), s.median(asBare), s.ratio(asIdle, asBare))
+	if b.many == 0 {
+		return nil
+	}
+	w.Connections, w.Rate, w.Seconds = b.many, 1000, b.many/1000
+	r, err := once(own("many", asIdle, false), w, false)
+	if err != nil {
+		b.print("%d agents could not be measured: %v.", b.many, err)
+		return nil
+	}
+	b.print("%d agents, each of which has asked once at 1000 requests/s: %d MiB of resident memory, at most %d MiB.", b.many, r.After>>20, r.Peak>>20)
+	return nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A stub answers every GET with two bytes. /stall makes it stand still for a
+// second from then on: whoever asks in the meantime is answered at its end, the
+// first who asked first. /p99 is the p99 that the stub saw itself, from the
+// beginning to the end of its handler.
+type stubServer struct {
+	mu    sync.Mutex
+	stall chan struct{} // closed at the end of a stall
+	took  []time.Duration
+}
+
+func (s *stubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	switch r.URL.Path {
+	case "/stall":
+		s.mu.Lock()
+		stall := make(chan struct{})
+		s.stall = stall
+		s.mu.Unlock()
+		time.AfterFunc(time.Second, func() { close(stall) })
+		return
+	case "/p99":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		slices.SortFunc(s.took, cmp.Compare[time.Duration])
+		if n := len(s.took); n > 0 {
+			_ = json.NewEncoder(w).Encode(s.took[(99*n+99)/100-1])
+		}
+		return
+	}
+	s.mu.Lock()
+	stall := s.stall
+	s.mu.Unlock()
+	if stall != nil {
+		<-stall
+	}
+	_, _ = w.Write([]byte("ok"))
+	s.mu.Lock()
+	s.took = append(s.took, time.Since(begin))
+	s.mu.Unlock()
+}
+
+// stub serves until its standard input ends.
+func stub() error {
+	s := httptest.NewUnstartedServer(&stubServer{})
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := json.NewEncoder(os.Stdout).Encode(Work{URL: s.URL, CA: ca}); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}

@@ -82,14 +82,12 @@ func bundle(t *testing.T, b *Book, run *Run) {
 	}
 }
 
-// TestHiddenRogues rejects in a cluster what nothing is to be seen of without:
-// one of them, or with AUTHZCONF_ROGUES all.
+// TestHiddenRogues rejects in a cluster what nothing is to be seen of without.
 func TestHiddenRogues(t *testing.T) {
-	all := rogue.InCluster()
 	if os.Getenv(allVariable) == "" {
-		all = all[:1]
+		t.Skip("half a minute for each: make rogues")
 	}
-	for _, r := range all {
+	for _, r := range rogue.InCluster() {
 		t.Run(r.ID, func(t *testing.T) {
 			b := book(t, 4)
 			run := clusterRun(t, b, r.Handler, few("first/no-opinion"))

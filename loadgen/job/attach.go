@@ -67,7 +67,7 @@ func (j *Job) fate(i int, name string) error {
 	defer cancel()
 	pods := j.client.CoreV1().Pods(j.object.Namespace)
 	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
-	text := ""
+	var text string
 	switch {
 	case apierrors.IsNotFound(err):
 		text = "was deleted"

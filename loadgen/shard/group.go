@@ -195,13 +195,14 @@ func (g *Group) Live() (sum agent.Live) {
 
 // Close ends all shards and waits for them.
 func (g *Group) Close() error {
-	errs := make([]error, len(g.members))
+	errs := make([]error, len(g.members)+1)
 	var group sync.WaitGroup
 	for i, m := range g.members {
 		group.Go(func() { errs[i] = m.close() })
 	}
 	group.Wait()
-	return errors.Join(append(errs, g.launcher.Close())...)
+	errs[len(g.members)] = g.launcher.Close()
+	return errors.Join(errs...)
 }
 
 func (m *member) close() error {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		os.Exit(0) //nolint:gocritic // nobody hears the signal any more
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }

@@ -125,6 +125,8 @@ func idleAgents() error {
 
 // bareConnections measures connections of golang.org/x/net/http2 over crypto/tls
 // and nothing else, each of which has asked once.
+//
+//nolint:staticcheck // deprecated in favour of net/http's, which is what is compared with it
 func bareConnections() error {
 	w, err := readWork()
 	if err != nil {

@@ -151,7 +151,7 @@ func (b *bench) bursts() error {
 	w.Rate, w.Connections, w.Seconds = burst, burst, 1
 	spread := series{}
 	for i := range b.repeats {
-		r, err := once(own("authzconf", asAgent, true), w, false)
+		r, err := once(own("authzconf", asAgents, true), w, false)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (b *bench) rates() error {
 		w.Rate, w.Seconds = rate, seconds
 		s := series{}
 		for range min(repeats, b.repeats) {
-			r, err := once(own("authzconf", asAgent, false), w, false)
+			r, err := once(own("authzconf", asAgents, false), w, false)
 			if err != nil {
 				return err
 			}

@@ -19,8 +19,10 @@ type generator struct {
 	own     bool
 	// together says that its connections send at the same moment.
 	together bool
-	args     func(w Work) []string
-	parse    func(w Work, out []byte) (Result, error)
+	// env is added to the environment.
+	env   []string
+	args  func(w Work) []string
+	parse func(w Work, out []byte) (Result, error)
 }
 
 func own(title, program string, together bool) generator {
@@ -39,9 +41,12 @@ func fortio(title string, flags ...string) generator {
 // generators are what is compared. By default, fortio's and h2load's connections
 // all send at the same moment, which costs less than a constant rate does.
 func generators() []generator {
+	one := own("authzconf, GOMAXPROCS=1", asAgents, false)
+	one.env = []string{"GOMAXPROCS=1"}
 	return []generator{
-		own("authzconf, constant", asAgent, false),
-		own("authzconf, together", asAgent, true),
+		own("authzconf", asAgents, false),
+		one,
+		own("authzconf, at once", asAgents, true),
 		fortio("fortio -uniform", "-uniform"),
 		fortio("fortio"),
 		{title: "vegeta", program: "vegeta", parse: parseVegeta, args: func(w Work) []string {
@@ -142,6 +147,7 @@ func start(g generator, w Work) (r Result, err error) {
 	}
 	cmd := exec.CommandContext(context.Background(), program, args...)
 	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), g.env...)
 	if g.own {
 		stdin, err := cmd.StdinPipe()
 		if err != nil {

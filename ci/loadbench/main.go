@@ -29,10 +29,10 @@ type Work struct {
 
 // The programs that this one starts itself as, each by its first argument.
 const (
-	asStub  = "stub"
-	asAgent = "agents"
-	asIdle  = "idle"
-	asBare  = "bare"
+	asStub   = "stub"
+	asAgents = "agents"
+	asIdle   = "idle"
+	asBare   = "bare"
 )
 
 func main() {
@@ -41,7 +41,7 @@ func main() {
 	w := Work{}
 	flag.IntVar(&w.Rate, "rate", 1000, "requests per second")
 	flag.IntVar(&w.Connections, "connections", 100, "connections")
-	flag.IntVar(&w.Seconds, "seconds", 6, "length of a run")
+	flag.IntVar(&w.Seconds, "seconds", 5, "length of a run")
 	idle := flag.Int("idle", 2000, "idle agents whose memory is measured")
 	many := flag.Int("many", 10_000, "agents of a large storm whose memory is measured, 0 for none")
 	flag.Parse()
@@ -49,7 +49,7 @@ func main() {
 	switch flag.Arg(0) {
 	case asStub:
 		err = stub()
-	case asAgent:
+	case asAgents:
 		err = agents()
 	case asIdle:
 		err = idleAgents()

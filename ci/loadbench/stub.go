@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -19,9 +20,10 @@ import (
 // first who asked first. /p99 is the p99 that the stub saw itself, from the
 // beginning to the end of its handler.
 type stubServer struct {
-	mu    sync.Mutex
-	stall chan struct{} // closed at the end of a stall
-	took  []time.Duration
+	mu      sync.Mutex
+	stalled bool
+	waiting []chan struct{} // those who asked in a stall, in order
+	took    []time.Duration
 }
 
 func (s *stubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -29,10 +31,9 @@ func (s *stubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/stall":
 		s.mu.Lock()
-		stall := make(chan struct{})
-		s.stall = stall
+		s.stalled = true
 		s.mu.Unlock()
-		time.AfterFunc(time.Second, func() { close(stall) })
+		time.AfterFunc(time.Second, s.release)
 		return
 	case "/p99":
 		s.mu.Lock()
@@ -44,15 +45,33 @@ func (s *stubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	stall := s.stall
+	var turn chan struct{}
+	if s.stalled {
+		turn = make(chan struct{})
+		s.waiting = append(s.waiting, turn)
+	}
 	s.mu.Unlock()
-	if stall != nil {
-		<-stall
+	if turn != nil {
+		<-turn
 	}
 	_, _ = w.Write([]byte("ok"))
 	s.mu.Lock()
 	s.took = append(s.took, time.Since(begin))
 	s.mu.Unlock()
+}
+
+// release ends a stall. It lets one run before it releases the next, for a
+// scheduler that gets a thousand at once keeps no order.
+func (s *stubServer) release() {
+	s.mu.Lock()
+	s.stalled = false
+	waiting := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	for _, turn := range waiting {
+		close(turn)
+		runtime.Gosched()
+	}
 }
 
 // stub serves until its standard input ends.

@@ -38,8 +38,10 @@ func newConditionsList() *cobra.Command {
 	var flags selectionFlags
 	var output string
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List vectors",
+		Use:   "list",
+		Short: "List vectors",
+		Long: `Print the vectors of KEP-5681, as a table or as JSON: for each its place in the KEP, and
+what it judges, the machinery of an API server or a webhook.`,
 		Example: "  authzconf conditions list -o json | jq '.[] | select(.webhook) | .id'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

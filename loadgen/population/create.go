@@ -41,14 +41,16 @@ type builder struct {
 	client   kubernetes.Interface
 	profile  *profile.Profile
 	storage  Storage // nil: everything goes through the API
-	done     atomic.Int64
 	total    int64
 	progress func(done, total int64)
+
+	counting sync.Mutex
+	done     int64
 }
 
 // Create creates everything. The client's own limit of requests should be off.
-// With storage most objects are written there. progress, if given, is called from
-// several goroutines.
+// With storage most objects are written there. progress, if given, is called by one
+// goroutine at a time, with numbers that grow.
 func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage Storage, progress func(done, total int64)) (*Population, error) {
 	admin = rest.CopyConfig(admin)
 	admin.ContentType, admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -114,8 +116,10 @@ func (b *builder) each(ctx context.Context, n int, f func(context.Context, int) 
 
 // count counts what was created.
 func (b *builder) count(n int64) {
-	if done := b.done.Add(n); b.progress != nil {
-		b.progress(done, b.total)
+	b.counting.Lock()
+	defer b.counting.Unlock()
+	if b.done += n; b.progress != nil {
+		b.progress(b.done, b.total)
 	}
 }
 

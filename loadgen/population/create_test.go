@@ -105,7 +105,7 @@ func TestCreateAndDelete(t *testing.T) {
 	}{{"API", nil}, {"etcd", storage}} {
 		t.Run(way.name, func(t *testing.T) {
 			var last, total int64
-			made, err := Create(t.Context(), c.Admin(), p, way.storage, func(done, of int64) { last, total = max(last, done), of })
+			made, err := Create(t.Context(), c.Admin(), p, way.storage, func(done, of int64) { last, total = done, of })
 			if err != nil {
 				t.Fatal(err)
 			}

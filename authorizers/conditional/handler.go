@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	"github.com/authzconf/authzconf/authorizers/reference"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Where a server answers. The two paths may be any: a kubeconfig names them.

@@ -8,18 +8,19 @@ import (
 
 	"github.com/authzconf/authzconf/oracle/conditional"
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // policy is a policy whose expression is known part by part.
 type policy struct {
-	effect     vectors.Effect
+	effect     review.Effect
 	expression *expression
 }
 
 // triple is a case: policies, a request, and the data of the second phase.
 type triple struct {
 	policies []policy
-	mode     vectors.FailureMode
+	mode     review.FailureMode
 	facts    *facts
 }
 
@@ -35,7 +36,7 @@ func (t *triple) words() []vectors.Policy {
 // decide is the decision with everything known, or of what is known early; that is
 // Conditional if it takes more, with the strongest possible effects first.
 func (t *triple) decide(all bool) vectors.Decision {
-	effects := make([]vectors.Effect, len(t.policies))
+	effects := make([]review.Effect, len(t.policies))
 	truths := make([]vectors.Truth, len(t.policies))
 	for i, p := range t.policies {
 		effects[i], truths[i] = p.effect, p.expression.value(t.facts, all)
@@ -73,8 +74,8 @@ func (t *triple) decide(all bool) vectors.Decision {
 }
 
 // spec is the review of the request.
-func (f *facts) spec() *vectors.ReviewSpec {
-	s := &vectors.ReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorization{Mode: vectors.ModeOptimized}}
+func (f *facts) spec() *review.SubjectAccessReviewSpec {
+	s := &review.SubjectAccessReviewSpec{ConditionalAuthorization: &review.ConditionalAuthorizationConfiguration{Mode: review.Optimized}}
 	s.User, s.Groups = f.user, f.groups
 	if f.hasTeam {
 		s.Extra = map[string]authorizationv1.ExtraValue{"team": {f.team}}
@@ -84,8 +85,8 @@ func (f *facts) spec() *vectors.ReviewSpec {
 }
 
 // data is what the second phase is told.
-func (f *facts) data() *vectors.Data {
-	return &vectors.Data{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
+func (f *facts) data() *review.ConditionData {
+	return &review.ConditionData{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
 }
 
 func (o *thing) json() map[string]any {
@@ -133,7 +134,7 @@ func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
 // longest is how long a policy can be, so that what is left of it fits a condition,
 // also with what is known written out.
-const longest = conditional.MaxCondition / 2
+const longest = review.MaxCondition / 2
 
 func (g *generator) policies() (out []policy) {
 	for n := 1 + g.IntN(4); len(out) < n; {
@@ -141,7 +142,7 @@ func (g *generator) policies() (out []policy) {
 		if len(e.String()) > longest {
 			continue
 		}
-		out = append(out, policy{effect: pick(g, vectors.EffectAllow, vectors.EffectAllow, vectors.EffectDeny, vectors.EffectNoOpinion), expression: e})
+		out = append(out, policy{effect: pick(g, review.Allow, review.Allow, review.Deny, review.NoOpinion), expression: e})
 	}
 	return out
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	webhook "github.com/authzconf/authzconf/authorizers/reference"
 	"github.com/authzconf/authzconf/suites/certify"
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 func book(t testing.TB, seed int64) *Book {

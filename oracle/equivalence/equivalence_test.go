@@ -114,6 +114,10 @@ func TestFaultsAreFound(t *testing.T) {
 				s.ConditionsChain = []review.ConditionSet{{Conditions: []review.Condition{{ID: "a", Effect: review.Allow, Type: residual.Type, Condition: "true"}}}}
 			}
 		}},
+		"what is open is no opinion": {authorize: func(s *review.SubjectAccessReviewStatus) { s.ConditionsChain = nil }},
+		"what is open is allowed": {authorize: func(s *review.SubjectAccessReviewStatus) {
+			s.Allowed, s.ConditionsChain = s.Allowed || s.ConditionsChain != nil, nil
+		}},
 		"an update is taken for an update": {evaluate: func(r *review.AuthorizationConditionsRequest, out *review.AuthorizationConditionsResponse) {
 			if r.Operation == "CREATE" && out.Denied {
 				out.Denied = false

@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/authzconf/authzconf/authorizers/reference"
 	"github.com/authzconf/authzconf/vectors/review"
 )
 
@@ -64,7 +65,7 @@ type Namespaces func(name string) ([]byte, error)
 // policies a second time, by those of the moment, for nothing ties an AdmissionReview
 // to the decision that let the request through.
 func (t Today) Admission(namespaces Namespaces) http.Handler {
-	return posted(func(body []byte) ([]byte, error) {
+	return reference.Posted(func(body []byte) ([]byte, error) {
 		var in admissionv1.AdmissionReview
 		if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
 			return nil, errors.New("the body is no AdmissionReview with a request")

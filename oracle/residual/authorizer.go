@@ -84,7 +84,7 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 		tree, program, err := compiled(a.env.rest, text, cel.EvalOptions(cel.OptPartialEval, cel.OptTrackState))
 		if err != nil {
 			// With what is known written out the types do not fit: an error already.
-			return partial{truth: vectors.Error}, nil
+			return partial{truth: vectors.Error}, nil //nolint:nilerr // it is the policy's error, a truth like the others
 		}
 		v, details, err := program.Eval(a.env.nothing)
 		if err != nil || !types.IsUnknown(v) {

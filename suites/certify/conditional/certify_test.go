@@ -10,7 +10,6 @@ import (
 	webhook "github.com/authzconf/authzconf/authorizers/reference"
 	"github.com/authzconf/authzconf/suites/certify"
 	"github.com/authzconf/authzconf/vectors"
-	"github.com/authzconf/authzconf/vectors/review"
 )
 
 func book(t testing.TB, seed int64) *Book {
@@ -70,7 +69,7 @@ func into(a *reference.Authorizer) Loader {
 
 func policies(all []vectors.Policy) (out []reference.Policy) {
 	for _, p := range all {
-		out = append(out, reference.Policy{ID: p.ID, Effect: review.Effect(p.Effect), Expression: p.Expression})
+		out = append(out, reference.Policy{ID: p.ID, Effect: p.Effect, Expression: p.Expression})
 	}
 	return out
 }

@@ -40,7 +40,7 @@ func (j *judge) form(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, 
 			note(seen[c.ID], "duplicate-ids", "the ID %.80q twice", c.ID)
 			seen[c.ID] = true
 			note(review.ValidateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
-			note(!slices.Contains(review.Effects(), review.Effect(c.Effect)), "unknown-effect", "the effect %.80q", c.Effect)
+			note(!slices.Contains(review.Effects(), c.Effect), "unknown-effect", "the effect %.80q", c.Effect)
 			note(len(content.IsLabelKey(c.Type)) > 0, "invalid-type", "the type %.80q is no label key", c.Type)
 			note(len(c.Condition) > review.MaxCondition, "condition-too-long", "a condition of %d bytes", len(c.Condition))
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/vectors/review"
 	"github.com/authzconf/authzconf/yamlfile"
 )
 
@@ -110,10 +111,12 @@ func (t *Table) expand(v *Vector) []*Vector {
 // complete fills in what may be left out, so that nobody else has to know.
 func complete(v *Vector) {
 	if v.Webhook != nil {
-		v.Webhook.FailureMode = or(v.Webhook.FailureMode, FailureDeny)
+		v.Webhook.FailureMode = or(v.Webhook.FailureMode, review.FailDeny)
 		for i := range v.Webhook.Steps {
 			if e := v.Webhook.Steps[i].Evaluate; e != nil {
-				e.Data.Options, e.Data.Object, e.Data.OldObject = object(e.Data.Options), object(e.Data.Object), object(e.Data.OldObject)
+				for _, o := range []*review.Object{&e.Data.Options, &e.Data.Object, &e.Data.OldObject, &e.Data.NamespaceObject} {
+					*o = object(*o)
+				}
 			}
 		}
 		return
@@ -123,7 +126,7 @@ func complete(v *Vector) {
 	if m.Request.Verb == "" && m.Request.Resource == "" {
 		m.Request.Verb, m.Request.APIVersion, m.Request.Resource = "create", "v1", "configmaps"
 	}
-	m.Request.Served, m.Request.Mode = or(m.Request.Served, "self"), or(m.Request.Mode, string(ModeOptimized))
+	m.Request.Served, m.Request.Mode = or(m.Request.Served, "self"), or(m.Request.Mode, string(review.Optimized))
 	m.Objects = max(m.Objects, 1)
 	completeChain(m.Chain, m.Objects)
 	completeChain(m.Compound, m.Objects)
@@ -132,7 +135,7 @@ func complete(v *Vector) {
 func completeChain(chain []Authorizer, objects int) {
 	for i := range chain {
 		a := &chain[i]
-		a.Name, a.FailureMode = or(a.Name, fmt.Sprintf("a%d", i)), or(a.FailureMode, FailureDeny)
+		a.Name, a.FailureMode = or(a.Name, fmt.Sprintf("a%d", i)), or(a.FailureMode, review.FailDeny)
 		var all []MachineryCondition
 		for _, c := range a.Conditions {
 			if c.Length > 0 {
@@ -162,11 +165,11 @@ func or[T ~string](value, otherwise T) T {
 }
 
 // object gives numbers the types that they have after JSON: int64 or float64.
-func object(in map[string]any) map[string]any {
+func object(in review.Object) review.Object {
 	if in == nil {
 		return nil
 	}
-	return jsonValue(in).(map[string]any)
+	return jsonValue(map[string]any(in)).(map[string]any)
 }
 
 func jsonValue(v any) any {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // sample is any request: expressions are checked by it.
@@ -21,15 +23,31 @@ func attributes(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	} else if s.NonResourceAttributes != nil {
 		r.Verb, path = s.NonResourceAttributes.Verb, s.NonResourceAttributes.Path
 	}
-	extra := make(map[string][]string, len(s.Extra))
-	for k, v := range s.Extra {
-		extra[k] = v
-	}
 	return map[string]any{
 		"verb": r.Verb, "apiGroup": r.Group, "apiVersion": r.Version, "resource": r.Resource, "subresource": r.Subresource,
 		"namespace": r.Namespace, "name": r.Name, "path": path,
-		"userInfo": map[string]any{"username": s.User, "uid": s.UID, "groups": slices.Clone(s.Groups), "extra": extra},
+		"userInfo": userInfo(s.User, s.UID, s.Groups, s.Extra),
 	}
+}
+
+// impersonated is the variable impersonatedRequest, in the words of request.
+func impersonated(r *review.ImpersonatedRequest) map[string]any {
+	out := map[string]any{
+		"verb": r.Verb, "apiGroup": r.APIGroup, "apiVersion": r.APIVersion, "resource": r.Resource, "subresource": r.Subresource,
+		"namespace": r.Namespace, "name": r.Name,
+	}
+	if u := r.UserInfo; u != nil {
+		out["userInfo"] = userInfo(u.Username, u.UID, u.Groups, u.Extra)
+	}
+	return out
+}
+
+func userInfo[V ~[]string](name, uid string, groups []string, extra map[string]V) map[string]any {
+	all := make(map[string][]string, len(extra))
+	for k, v := range extra {
+		all[k] = v
+	}
+	return map[string]any{"username": name, "uid": uid, "groups": slices.Clone(groups), "extra": all}
 }
 
 // knownData is what the verb alone tells of the unknown variables: nothing is

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 const (
@@ -80,10 +80,7 @@ func text(err error) string {
 
 // Evaluate is the second phase. It looks at what it is handed and at no policy.
 func (a *Authorizer) Evaluate(req *review.AuthorizationConditionsRequest) review.AuthorizationConditionsResponse {
-	data, err := Data(req.ConditionData)
-	if err != nil {
-		return response(review.Deny, "", err)
-	}
+	data := Data(req.ConditionData)
 	var ignored error
 	for i, set := range req.ConditionSets {
 		switch {

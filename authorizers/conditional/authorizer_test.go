@@ -4,9 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 func snapshot(t *testing.T, policies ...Policy) *Snapshot {
@@ -53,7 +51,7 @@ func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 					return
 				}
 				set := st.ConditionsChain[0]
-				got := a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: st.ConditionsChain, ConditionData: review.ConditionData{Object: runtime.RawExtension{Raw: []byte(`{"v":2}`)}}})
+				got := a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: st.ConditionsChain, ConditionData: review.ConditionData{Object: review.Object{"v": int64(2)}}})
 				if set.Conditions[0].Effect != set.Conditions[1].Effect || got.Allowed != (set.Conditions[0].Effect == review.Allow) || got.Denied == got.Allowed {
 					t.Errorf("%+v of %+v", got, set)
 					return
@@ -87,7 +85,7 @@ func TestFailsClosed(t *testing.T) {
 		set := chain[0]
 		set.Conditions = append([]review.Condition{}, set.Conditions...)
 		change(&set)
-		return a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: []review.ConditionSet{set}, ConditionData: review.ConditionData{Object: runtime.RawExtension{Raw: []byte(`{"v":1}`)}}})
+		return a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: []review.ConditionSet{set}, ConditionData: review.ConditionData{Object: review.Object{"v": int64(1)}}})
 	}
 	if !evaluate(func(*review.ConditionSet) {}).Allowed {
 		t.Error("control: it is not allowed")

@@ -5,12 +5,10 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/utils/lru"
 
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // programs keeps compiled conditions: the same ones come again and again.
@@ -49,25 +47,20 @@ func Check(condition string) error {
 }
 
 // Data are the variables of the second phase. What is absent is null.
-func Data(in review.ConditionData) (map[string]any, error) {
-	out := map[string]any{varOperation: in.Operation}
-	for name, raw := range map[string]runtime.RawExtension{
+func Data(in review.ConditionData) map[string]any {
+	out := map[string]any{varOperation: in.Operation, varImpersonated: nil}
+	for name, o := range map[string]map[string]any{
 		varObject: in.Object, varOldObject: in.OldObject, varOptions: in.Options, varNamespace: in.NamespaceObject,
-		varImpersonated: in.ImpersonatedRequest,
 	} {
-		var v any
-		if len(raw.Raw) > 0 {
-			if err := json.Unmarshal(raw.Raw, &v); err != nil {
-				return nil, fmt.Errorf("%s cannot be read", name)
-			}
+		out[name] = nil
+		if o != nil {
+			out[name] = o
 		}
-		out[name] = v
 	}
-	// Policies know who is impersonated by the name that they have for who asks.
-	if r, ok := out[varImpersonated].(map[string]any); ok && r["userInfo"] == nil && r["user"] != nil {
-		r["userInfo"] = r["user"]
+	if r := in.ImpersonatedRequest; r != nil {
+		out[varImpersonated] = impersonated(r)
 	}
-	return out, nil
+	return out
 }
 
 // Holds is the truth of a condition.

@@ -2,14 +2,13 @@ package conditional
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	"github.com/authzconf/authzconf/authorizers/reference"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Where a server answers. The two paths may be any: a kubeconfig names them.
@@ -22,9 +21,6 @@ const (
 	// ConditionsPath, named as in the KEP's AuthorizationConfiguration
 	// (conditionsEndpointKubeConfigContext).
 	ConditionsContext = "authorization-conditions"
-
-	// maxBody is what an API server itself accepts as a request body.
-	maxBody = 3 << 20
 )
 
 // Reviewer answers both reviews.
@@ -37,14 +33,14 @@ type Reviewer interface {
 // SubjectAccessReview everywhere else.
 func Handler(r Reviewer) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(ConditionsPath, posted(func(body []byte) ([]byte, error) {
+	mux.Handle(ConditionsPath, reference.Posted(func(body []byte) ([]byte, error) {
 		req, err := review.DecodeConditions(body)
 		if err != nil {
 			return nil, err
 		}
 		return review.AnswerConditions(r.Evaluate(req))
 	}))
-	mux.Handle("/", posted(func(body []byte) ([]byte, error) {
+	mux.Handle("/", reference.Posted(func(body []byte) ([]byte, error) {
 		spec, err := review.DecodeAccess(body)
 		if err != nil {
 			return nil, err
@@ -52,29 +48,6 @@ func Handler(r Reviewer) http.Handler {
 		return review.AnswerAccess(r.Review(spec))
 	}))
 	return mux
-}
-
-// posted answers bodies. An error is about what was sent.
-func posted(answer func(body []byte) ([]byte, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "reviews are posted", http.StatusMethodNotAllowed)
-			return
-		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
-		if err != nil {
-			http.Error(w, "the body is too large, or ends early", http.StatusBadRequest)
-			return
-		}
-		out, err := answer(body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(out) // an error means that the client has gone away
-	})
 }
 
 // Kubeconfig is that of a server, with the context of the conditions' endpoint. It

@@ -3,6 +3,7 @@ package conditional
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -111,13 +112,27 @@ func (s substitution) in(e ast.Expr) {
 			s.in(arg)
 		}
 	case ast.ListKind:
-		for _, element := range e.AsList().Elements() {
-			s.in(element)
-		}
+		s.inElements(e.AsList().Elements())
 	case ast.MapKind:
+		var keys, values []ast.Expr
 		for _, entry := range e.AsMap().Entries() {
-			s.in(entry.AsMapEntry().Key())
-			s.in(entry.AsMapEntry().Value())
+			keys, values = append(keys, entry.AsMapEntry().Key()), append(values, entry.AsMapEntry().Value())
+		}
+		s.inElements(keys)
+		s.inElements(values)
+	}
+}
+
+// inElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals
+// of the environment): beside what stays unknown, a literal becomes dyn, as the field
+// was.
+func (s substitution) inElements(all []ast.Expr) {
+	stays := slices.ContainsFunc(all, func(e ast.Expr) bool { _, ok := s.value(e); return !ok })
+	for _, e := range all {
+		if v, ok := s.value(e); ok && stays {
+			e.SetKindCase(s.NewCall(0, "dyn", s.literal(v)))
+		} else {
+			s.in(e)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 	"github.com/authzconf/authzconf/yamlfile"
 )
 

@@ -10,9 +10,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/authorizers/reference"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Today is how the policies are enforced by API servers that know no conditions
@@ -65,7 +65,7 @@ type Namespaces func(name string) ([]byte, error)
 // policies a second time, by those of the moment, for nothing ties an AdmissionReview
 // to the decision that let the request through.
 func (t Today) Admission(namespaces Namespaces) http.Handler {
-	return posted(func(body []byte) ([]byte, error) {
+	return reference.Posted(func(body []byte) ([]byte, error) {
 		var in admissionv1.AdmissionReview
 		if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
 			return nil, errors.New("the body is no AdmissionReview with a request")
@@ -81,18 +81,22 @@ func (t Today) Admission(namespaces Namespaces) http.Handler {
 
 // admit refuses what an over-grant may have let through.
 func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) error {
-	data := review.ConditionData{Operation: string(req.Operation), Options: req.Options, Object: req.Object, OldObject: req.OldObject}
+	data := review.ConditionData{Operation: string(req.Operation)}
+	sent := map[*review.Object][]byte{&data.Options: req.Options.Raw, &data.Object: req.Object.Raw, &data.OldObject: req.OldObject.Raw}
 	if req.Namespace != "" && namespaces != nil {
 		raw, err := namespaces(req.Namespace)
 		if err != nil {
 			return fmt.Errorf("the namespace %s cannot be read", req.Namespace)
 		}
-		data.NamespaceObject = runtime.RawExtension{Raw: raw}
+		sent[&data.NamespaceObject] = raw
 	}
-	known, err := Data(data)
-	if err != nil {
-		return err
+	for into, raw := range sent {
+		var err error
+		if *into, err = review.ParseObject(raw); err != nil {
+			return errors.New("an object of the AdmissionReview cannot be read")
+		}
 	}
+	known := Data(data)
 	s := t.Snapshot()
 	for _, verb := range verbsOf(req) {
 		d := s.Decide(asked(req, verb))

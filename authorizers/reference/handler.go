@@ -33,6 +33,18 @@ type Decider func(authorizationv1.SubjectAccessReviewSpec) scenarios.Decision
 
 // Handler answers reviews as the decider says.
 func Handler(decide Decider) http.Handler {
+	return Posted(func(body []byte) ([]byte, error) {
+		version, spec, err := Decode(body)
+		if err != nil {
+			return nil, err
+		}
+		return Answer(version, decide(spec)), nil
+	})
+}
+
+// Posted answers bodies that are posted, in JSON. An error is about what was sent:
+// it is answered with 400.
+func Posted(answer func(body []byte) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -44,14 +56,13 @@ func Handler(decide Decider) http.Handler {
 			http.Error(w, "the body is too large, or ends early", http.StatusBadRequest)
 			return
 		}
-		version, spec, err := Decode(body)
+		out, err := answer(body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		// An error means that the client has gone away.
-		_, _ = w.Write(Answer(version, decide(spec)))
+		_, _ = w.Write(out) // an error means that the client has gone away
 	})
 }
 

@@ -129,6 +129,8 @@ type conditionsExploreFlags struct {
 	cases int
 	seed  int64
 	dir   string
+	// subject is what is held against the requirement.
+	subject string
 }
 
 func newConditionsExplore() *cobra.Command {
@@ -141,6 +143,9 @@ the request, and what is left of them with the object, must come to what evaluat
 them at once comes to. A disagreement is made as small as it can be, and printed as
 a vector file.
 
+With --subject reference the reference authorizer is asked in the place of the model;
+of failure modes it has Deny only.
+
 Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 		Example: "  authzconf conditions explore --cases 100000 --seed 1",
 		Args:    cobra.NoArgs,
@@ -148,6 +153,7 @@ Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	c.Flags().Int64Var(&flags.seed, "seed", 0, "seed of the cases (default: random, printed)")
+	c.Flags().StringVar(&flags.subject, "subject", "model", "who answers: model or reference")
 	c.Flags().StringVar(&flags.dir, "report-dir", "", "folder for explore.yaml and the vector files of disagreements")
 	return c
 }
@@ -156,23 +162,33 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
+	subjects := map[string]equivalence.Subject{"model": equivalence.Model{}, "reference": conditions.Reference{}}
+	o := equivalence.Options{Cases: f.cases}
+	switch {
+	case subjects[f.subject] == nil:
+		return fmt.Errorf("--subject %q: expected model or reference", f.subject)
+	case f.subject == "reference":
+		o.FailureMode = conditions.ReferenceMode
+	}
 	if !c.Flags().Changed("seed") {
 		f.seed = rand.Int64N(1_000_000)
 	}
+	o.Seed = f.seed
 	if f.dir != "" {
 		if err := reports.CheckWritable(f.dir); err != nil {
 			return err
 		}
 	}
 	begin, show, mu := time.Now(), newProgress(c.ErrOrStderr(), 0, false), sync.Mutex{}
-	r, err := equivalence.Run(c.Context(), equivalence.Model{}, equivalence.Options{Cases: f.cases, Seed: f.seed, Progress: func(done int) {
+	o.Progress = func(done int) {
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(show.shown) > plainEvery {
 			show.shown = time.Now()
 			show.line(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
 		}
-	}})
+	}
+	r, err := equivalence.Run(c.Context(), subjects[f.subject], o)
 	show.end()
 	if err != nil {
 		return invalid(err)

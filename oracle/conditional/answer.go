@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // link is what one authorizer says, as far as the rest of the chain is concerned.
@@ -20,8 +21,8 @@ type link struct {
 // set is a ConditionSet, or a concrete decision in the place of one.
 type set struct {
 	concrete vectors.Decision
-	mode     vectors.FailureMode
-	effects  []vectors.Effect
+	mode     review.FailureMode
+	effects  []review.Effect
 	types    []string
 	// truths and builtin are, by object, what the conditions evaluate to for the
 	// authorizer and for the API server's own evaluator.
@@ -32,13 +33,13 @@ type set struct {
 // conditional allow (Glossary).
 func (l *link) canAllow() bool {
 	return slices.ContainsFunc(l.sets, func(s set) bool {
-		return s.concrete == vectors.Allow || slices.Contains(s.effects, vectors.EffectAllow)
+		return s.concrete == vectors.Allow || slices.Contains(s.effects, review.Allow)
 	})
 }
 
 func (l *link) canDeny() bool {
 	return slices.ContainsFunc(l.sets, func(s set) bool {
-		return s.concrete == vectors.Deny || slices.Contains(s.effects, vectors.EffectDeny)
+		return s.concrete == vectors.Deny || slices.Contains(s.effects, review.Deny)
 	})
 }
 
@@ -51,7 +52,7 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	if a.Decision != vectors.Conditional {
 		return l
 	}
-	conditions := make([]vectors.Condition, 0, len(a.Conditions))
+	conditions := make([]review.Condition, 0, len(a.Conditions))
 	s := set{mode: a.FailureMode, truths: make([][]vectors.Truth, r.m.Objects), builtin: make([][]vectors.Truth, r.m.Objects)}
 	for _, c := range a.Conditions {
 		conditions = append(conditions, c.Condition)
@@ -90,9 +91,9 @@ func (r *run) askWebhook(a *vectors.Authorizer) link {
 	if r.m.Server.Version == "old" || r.m.Server.Gate == "off" {
 		status.ConditionsChain = nil // the field is unknown, and dropped
 	}
-	mode := vectors.ModeOptimized
+	mode := review.Optimized
 	if !r.conditions() && status.ConditionsChain != nil {
-		mode = vectors.ModeNone
+		mode = review.None
 	}
 	switch {
 	case len(CheckStatus(&status, mode)) > 0:

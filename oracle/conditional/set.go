@@ -7,17 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
-
-// MaxCondition is the length of a condition in bytes ("Condition and ConditionSet
-// data model").
-const MaxCondition = 1024
 
 // Evaluate is what a set of conditions comes to, each of which is known to be true,
 // false or an error, and whether there is an error to report ("Computing a concrete
 // decision from a ConditionSet").
-func Evaluate(mode vectors.FailureMode, effects []vectors.Effect, truths []vectors.Truth) (vectors.Decision, bool) {
-	has := func(e vectors.Effect, t vectors.Truth) bool {
+func Evaluate(mode review.FailureMode, effects []review.Effect, truths []vectors.Truth) (vectors.Decision, bool) {
+	has := func(e review.Effect, t vectors.Truth) bool {
 		for i := range effects {
 			if effects[i] == e && truths[i] == t {
 				return true
@@ -26,23 +23,23 @@ func Evaluate(mode vectors.FailureMode, effects []vectors.Effect, truths []vecto
 		return false
 	}
 	switch {
-	case has(vectors.EffectDeny, vectors.True):
+	case has(review.Deny, vectors.True):
 		return vectors.Deny, false
-	case has(vectors.EffectDeny, vectors.Error):
+	case has(review.Deny, vectors.Error):
 		return failed(mode), true
-	case has(vectors.EffectNoOpinion, vectors.True):
+	case has(review.NoOpinion, vectors.True):
 		return vectors.NoOpinion, false
-	case has(vectors.EffectNoOpinion, vectors.Error):
+	case has(review.NoOpinion, vectors.Error):
 		return vectors.NoOpinion, true
-	case has(vectors.EffectAllow, vectors.True):
+	case has(review.Allow, vectors.True):
 		return vectors.Allow, false
 	}
 	return vectors.NoOpinion, false
 }
 
 // failed is the decision that an error counts as.
-func failed(mode vectors.FailureMode) vectors.Decision {
-	if mode == vectors.FailureNoOpinion {
+func failed(mode review.FailureMode) vectors.Decision {
+	if mode == review.FailNoOpinion {
 		return vectors.NoOpinion
 	}
 	return vectors.Deny
@@ -51,7 +48,7 @@ func failed(mode vectors.FailureMode) vectors.Decision {
 // CheckConditions says what is wrong with the conditions of one set: IDs and types
 // that are no label keys, IDs that are reserved or there twice, unknown effects,
 // and conditions that are too long.
-func CheckConditions(all []vectors.Condition) (wrong []string) {
+func CheckConditions(all []review.Condition) (wrong []string) {
 	seen := map[string]bool{}
 	for _, c := range all {
 		note := func(format string, args ...any) {
@@ -71,12 +68,12 @@ func CheckConditions(all []vectors.Condition) (wrong []string) {
 			note("the type %.80q is no label key: %s", c.Type, strings.Join(errs, "; "))
 		}
 		switch c.Effect {
-		case vectors.EffectAllow, vectors.EffectDeny, vectors.EffectNoOpinion:
+		case review.Allow, review.Deny, review.NoOpinion:
 		default:
 			note("the effect %.80q is none of Allow, Deny and NoOpinion", c.Effect)
 		}
-		if n := len(c.Condition); n > MaxCondition {
-			note("the condition has %d bytes, more than %d", n, MaxCondition)
+		if n := len(c.Condition); n > review.MaxCondition {
+			note("the condition has %d bytes, more than %d", n, review.MaxCondition)
 		}
 	}
 	return wrong
@@ -84,14 +81,14 @@ func CheckConditions(all []vectors.Condition) (wrong []string) {
 
 // CheckStatus says what is wrong with the answer to a SubjectAccessReview that asked
 // for conditions in a mode ("Changes to (Self)SubjectAccessReview").
-func CheckStatus(s *vectors.ReviewStatus, mode vectors.Mode) (wrong []string) {
+func CheckStatus(s *review.SubjectAccessReviewStatus, mode review.Mode) (wrong []string) {
 	if s.Allowed && s.Denied {
 		wrong = append(wrong, "allowed and denied are both true")
 	}
 	if s.ConditionsChain == nil {
 		return wrong
 	}
-	if mode == vectors.ModeNone {
+	if mode == review.None {
 		wrong = append(wrong, "there is a conditionsChain, although no conditions were asked for")
 	}
 	if s.Allowed || s.Denied {

@@ -8,18 +8,19 @@ import (
 
 	"github.com/authzconf/authzconf/oracle/conditional"
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // policy is a policy whose expression is known part by part.
 type policy struct {
-	effect     vectors.Effect
+	effect     review.Effect
 	expression *expression
 }
 
 // triple is a case: policies, a request, and the data of the second phase.
 type triple struct {
 	policies []policy
-	mode     vectors.FailureMode
+	mode     review.FailureMode
 	facts    *facts
 }
 
@@ -32,34 +33,52 @@ func (t *triple) words() []vectors.Policy {
 	return out
 }
 
-// decide is the decision with everything known, or of what is known early; that is
-// Conditional if it takes more, with the strongest possible effects first.
+// decide is the decision with everything known, or of what the request alone tells;
+// that is Conditional if it takes more.
 func (t *triple) decide(all bool) vectors.Decision {
-	effects := make([]vectors.Effect, len(t.policies))
-	truths := make([]vectors.Truth, len(t.policies))
-	for i, p := range t.policies {
-		effects[i], truths[i] = p.effect, p.expression.value(t.facts, all)
-	}
-	if all {
-		d, _ := conditional.Evaluate(t.mode, effects, truths)
-		return d
-	}
-	// What is unknown can be anything: it is concrete if all ways come to the same.
-	ways := [][]vectors.Truth{nil}
-	for _, truth := range truths {
-		options := []vectors.Truth{truth}
+	return t.outcome(func(e *expression) []vectors.Truth {
+		truth := e.value(t.facts, all)
 		if truth == unknown {
-			options = []vectors.Truth{vectors.True, vectors.False, vectors.Error}
+			return anything
 		}
+		return []vectors.Truth{truth}
+	})
+}
+
+// certain is the decision that an authorizer may be sure of before the second phase,
+// at best: it also knows what the verb tells of the objects, and that what is joined
+// to an error can still be decided one way only.
+func (t *triple) certain() vectors.Decision {
+	return t.outcome(func(e *expression) []vectors.Truth { return e.possible(t.facts) })
+}
+
+// firstPhase are the answers of the first phase that are right: what follows from the
+// request alone, and if that is Conditional, what is certain nevertheless.
+func (t *triple) firstPhase() []vectors.Decision {
+	out := []vectors.Decision{t.decide(false)}
+	if out[0] == vectors.Conditional {
+		if d := t.certain(); d != out[0] {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// outcome is what the policies come to in every way that their truths allow:
+// Conditional if the ways differ.
+func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
+	effects := make([]review.Effect, len(t.policies))
+	ways := [][]vectors.Truth{nil}
+	for i, p := range t.policies {
+		effects[i] = p.effect
 		var next [][]vectors.Truth
 		for _, w := range ways {
-			for _, o := range options {
-				next = append(next, append(w[:len(w):len(w)], o))
+			for _, truth := range truths(p.expression) {
+				next = append(next, append(w[:len(w):len(w)], truth))
 			}
 		}
 		ways = next
 	}
-	var first vectors.Decision
 	for _, w := range ways {
 		d, _ := conditional.Evaluate(t.mode, effects, w)
 		if first == "" {
@@ -73,8 +92,8 @@ func (t *triple) decide(all bool) vectors.Decision {
 }
 
 // spec is the review of the request.
-func (f *facts) spec() *vectors.ReviewSpec {
-	s := &vectors.ReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorization{Mode: vectors.ModeOptimized}}
+func (f *facts) spec() *review.SubjectAccessReviewSpec {
+	s := &review.SubjectAccessReviewSpec{ConditionalAuthorization: &review.ConditionalAuthorizationConfiguration{Mode: review.Optimized}}
 	s.User, s.Groups = f.user, f.groups
 	if f.hasTeam {
 		s.Extra = map[string]authorizationv1.ExtraValue{"team": {f.team}}
@@ -84,8 +103,8 @@ func (f *facts) spec() *vectors.ReviewSpec {
 }
 
 // data is what the second phase is told.
-func (f *facts) data() *vectors.Data {
-	return &vectors.Data{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
+func (f *facts) data() *review.ConditionData {
+	return &review.ConditionData{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
 }
 
 func (o *thing) json() map[string]any {
@@ -133,7 +152,7 @@ func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
 // longest is how long a policy can be, so that what is left of it fits a condition,
 // also with what is known written out.
-const longest = conditional.MaxCondition / 2
+const longest = review.MaxCondition / 2
 
 func (g *generator) policies() (out []policy) {
 	for n := 1 + g.IntN(4); len(out) < n; {
@@ -141,7 +160,7 @@ func (g *generator) policies() (out []policy) {
 		if len(e.String()) > longest {
 			continue
 		}
-		out = append(out, policy{effect: pick(g, vectors.EffectAllow, vectors.EffectAllow, vectors.EffectDeny, vectors.EffectNoOpinion), expression: e})
+		out = append(out, policy{effect: pick(g, review.Allow, review.Allow, review.Deny, review.NoOpinion), expression: e})
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/authzconf/authzconf/oracle/residual"
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // The model's two phases are one.
@@ -30,9 +31,9 @@ func TestModel(t *testing.T) {
 
 // broken is the model with a fault in it.
 type broken struct {
-	authorize func(*vectors.ReviewStatus)
-	evaluate  func(*vectors.ConditionsRequest, *vectors.ConditionsResponse)
-	mode      vectors.FailureMode
+	authorize func(*review.SubjectAccessReviewStatus)
+	evaluate  func(*review.AuthorizationConditionsRequest, *review.AuthorizationConditionsResponse)
+	mode      review.FailureMode
 }
 
 type brokenLoaded struct {
@@ -40,7 +41,7 @@ type brokenLoaded struct {
 	fault broken
 }
 
-func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
+func (b broken) Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error) {
 	if b.mode != "" {
 		mode = b.mode
 	}
@@ -48,7 +49,7 @@ func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (Loade
 	return &brokenLoaded{a, b}, err
 }
 
-func (b *brokenLoaded) Authorize(s *vectors.ReviewSpec) (*vectors.ReviewStatus, error) {
+func (b *brokenLoaded) Authorize(s *review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error) {
 	status, err := b.Authorizer.Authorize(s)
 	if err == nil && b.fault.authorize != nil {
 		b.fault.authorize(status)
@@ -56,7 +57,7 @@ func (b *brokenLoaded) Authorize(s *vectors.ReviewSpec) (*vectors.ReviewStatus, 
 	return status, err
 }
 
-func (b *brokenLoaded) Evaluate(r *vectors.ConditionsRequest) (*vectors.ConditionsResponse, error) {
+func (b *brokenLoaded) Evaluate(r *review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error) {
 	response, err := b.Authorizer.Evaluate(r)
 	if err == nil && b.fault.evaluate != nil {
 		b.fault.evaluate(r, response)
@@ -64,23 +65,25 @@ func (b *brokenLoaded) Evaluate(r *vectors.ConditionsRequest) (*vectors.Conditio
 	return response, err
 }
 
-func (b *brokenLoaded) AtOnce(*vectors.ReviewSpec, *vectors.Data) vectors.Decision { panic("hidden") }
+func (b *brokenLoaded) AtOnce(*review.SubjectAccessReviewSpec, *review.ConditionData) vectors.Decision {
+	panic("hidden")
+}
 
 // hidden has no phase of its own, so that the fault is not judged against itself.
 type hidden struct{ Loaded }
 
 type hide struct{ Subject }
 
-func (h hide) Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
+func (h hide) Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error) {
 	l, err := h.Subject.Load(policies, mode)
 	return hidden{l}, err
 }
 
 // without drops the conditions of an effect, if others are left.
-func without(effect vectors.Effect) func(*vectors.ReviewStatus) {
-	return func(s *vectors.ReviewStatus) {
+func without(effect review.Effect) func(*review.SubjectAccessReviewStatus) {
+	return func(s *review.SubjectAccessReviewStatus) {
 		for i := range s.ConditionsChain {
-			var kept []vectors.Condition
+			var kept []review.Condition
 			for _, c := range s.ConditionsChain[i].Conditions {
 				if c.Effect != effect {
 					kept = append(kept, c)
@@ -96,28 +99,32 @@ func without(effect vectors.Effect) func(*vectors.ReviewStatus) {
 // Every fault is found, and what is found is made small and can be read as a vector.
 func TestFaultsAreFound(t *testing.T) {
 	for name, fault := range map[string]broken{
-		"Deny conditions are lost":      {authorize: without(vectors.EffectDeny)},
-		"NoOpinion conditions are lost": {authorize: without(vectors.EffectNoOpinion)},
-		"Allow conditions are lost":     {authorize: without(vectors.EffectAllow)},
-		"errors are no errors": {authorize: func(s *vectors.ReviewStatus) {
+		"Deny conditions are lost":      {authorize: without(review.Deny)},
+		"NoOpinion conditions are lost": {authorize: without(review.NoOpinion)},
+		"Allow conditions are lost":     {authorize: without(review.Allow)},
+		"errors are no errors": {authorize: func(s *review.SubjectAccessReviewStatus) {
 			for i := range s.ConditionsChain {
-				s.ConditionsChain[i].FailureMode = vectors.FailureNoOpinion
+				s.ConditionsChain[i].FailureMode = review.FailNoOpinion
 			}
 		}},
-		"the failure mode is always Deny": {mode: vectors.FailureDeny},
-		"what is certain is conditional": {authorize: func(s *vectors.ReviewStatus) {
+		"the failure mode is always Deny": {mode: review.FailDeny},
+		"what is certain is conditional": {authorize: func(s *review.SubjectAccessReviewStatus) {
 			if s.Allowed {
 				s.Allowed = false
-				s.ConditionsChain = []vectors.ConditionSet{{Conditions: []vectors.Condition{{ID: "a", Effect: vectors.EffectAllow, Type: residual.Type, Condition: "true"}}}}
+				s.ConditionsChain = []review.ConditionSet{{Conditions: []review.Condition{{ID: "a", Effect: review.Allow, Type: residual.Type, Condition: "true"}}}}
 			}
 		}},
-		"an update is taken for an update": {evaluate: func(r *vectors.ConditionsRequest, out *vectors.ConditionsResponse) {
-			if r.Data.Operation == "CREATE" && out.Denied {
+		"what is open is no opinion": {authorize: func(s *review.SubjectAccessReviewStatus) { s.ConditionsChain = nil }},
+		"what is open is allowed": {authorize: func(s *review.SubjectAccessReviewStatus) {
+			s.Allowed, s.ConditionsChain = s.Allowed || s.ConditionsChain != nil, nil
+		}},
+		"an update is taken for an update": {evaluate: func(r *review.AuthorizationConditionsRequest, out *review.AuthorizationConditionsResponse) {
+			if r.Operation == "CREATE" && out.Denied {
 				out.Denied = false
 			}
 		}},
-		"conditions beside allowed": {authorize: func(s *vectors.ReviewStatus) { s.Allowed = s.Allowed || s.ConditionsChain != nil }},
-		"an ID twice": {authorize: func(s *vectors.ReviewStatus) {
+		"conditions beside allowed": {authorize: func(s *review.SubjectAccessReviewStatus) { s.Allowed = s.Allowed || s.ConditionsChain != nil }},
+		"an ID twice": {authorize: func(s *review.SubjectAccessReviewStatus) {
 			for i, set := range s.ConditionsChain {
 				s.ConditionsChain[i].Conditions = append(set.Conditions, set.Conditions[0])
 			}

@@ -1,6 +1,7 @@
 package equivalence
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/vectors"
@@ -71,6 +72,65 @@ func (e *expression) value(f *facts, all bool) vectors.Truth {
 		return combined(e.args, f, all, vectors.False, vectors.True)
 	}
 	return combined(e.args, f, all, vectors.True, vectors.False)
+}
+
+// anything is what an unknown part can be.
+var anything = []vectors.Truth{vectors.True, vectors.False, vectors.Error}
+
+// possible is what the expression can come to in the second phase, as far as the
+// request and its verb tell. Each part is taken for itself, so it may be less.
+func (e *expression) possible(f *facts) []vectors.Truth {
+	switch {
+	case e.op == "" && e.atom.early != nil:
+		if truth := e.atom.early(f); truth != unknown {
+			return []vectors.Truth{truth}
+		}
+		fallthrough
+	case e.op == "":
+		if e.atom.told(f) {
+			return []vectors.Truth{e.atom.late(f)}
+		}
+		return anything
+	}
+	all := make([][]vectors.Truth, len(e.args))
+	for i, a := range e.args {
+		all[i] = a.possible(f)
+	}
+	ways := [][]vectors.Truth{nil}
+	for _, of := range all {
+		var next [][]vectors.Truth
+		for _, w := range ways {
+			for _, truth := range of {
+				next = append(next, append(w[:len(w):len(w)], truth))
+			}
+		}
+		ways = next
+	}
+	var out []vectors.Truth
+	for _, w := range ways {
+		fixed := &expression{op: e.op}
+		for _, truth := range w {
+			fixed.args = append(fixed.args, leaf(sure("", func(*facts) vectors.Truth { return truth })))
+		}
+		if v := fixed.value(f, true); !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// told says whether the verb settles the atom: before a create there is no
+// oldObject, and a delete sends no object and is a DELETE.
+func (a *atom) told(f *facts) bool {
+	old := strings.Contains(a.text, "oldObject")
+	object := strings.Contains(strings.ReplaceAll(a.text, "oldObject", ""), "object")
+	switch f.verb {
+	case "create":
+		return old
+	case "delete":
+		return object || strings.Contains(a.text, "operation")
+	}
+	return false
 }
 
 // combined is decisive if any argument is, else unknown, error or neutral.

@@ -98,7 +98,7 @@ func (t *triple) vector(reason string) string {
 		Source:      scenarios.Source{Document: "KEP-5681", Section: "Technical Requirements"},
 		Level:       vectors.Must,
 		Webhook: &vectors.Webhook{Policies: t.words(), FailureMode: t.mode, Steps: []vectors.Step{
-			{Authorize: &vectors.AuthorizeStep{Spec: *t.facts.spec(), Want: vectors.AuthorizeWant{OneOf: []vectors.Decision{t.decide(false)}}}},
+			{Authorize: &vectors.AuthorizeStep{Spec: *t.facts.spec(), Want: vectors.AuthorizeWant{OneOf: t.firstPhase()}}},
 			{Evaluate: &vectors.EvaluateStep{Data: *t.facts.data(), Want: vectors.EvaluateWant{OneOf: []vectors.Decision{t.decide(true)}}}},
 		}},
 	}

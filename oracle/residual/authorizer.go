@@ -13,6 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/oracle/conditional"
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Type is the type of the conditions that the model answers with.
@@ -21,7 +22,7 @@ const Type = "authzconf.dev/cel"
 // Authorizer has loaded policies. It can be used by several goroutines.
 type Authorizer struct {
 	env      *environments
-	mode     vectors.FailureMode
+	mode     review.FailureMode
 	policies []policy
 
 	mu       sync.Mutex
@@ -30,14 +31,14 @@ type Authorizer struct {
 
 type policy struct {
 	id     string
-	effect vectors.Effect
+	effect review.Effect
 	// tree has macros as they are written; whole is the policy with all variables.
 	tree  ast.Expr
 	whole cel.Program
 }
 
 // New loads policies. The failure mode is what a Deny policy in error counts as.
-func New(policies []vectors.Policy, mode vectors.FailureMode) (*Authorizer, error) {
+func New(policies []vectors.Policy, mode review.FailureMode) (*Authorizer, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func New(policies []vectors.Policy, mode vectors.FailureMode) (*Authorizer, erro
 		one := policy{id: p.ID, effect: p.Effect, tree: tree.NativeRep().Expr(), whole: whole}
 		// The fields of request are of known types, which cel-go is not told: a policy
 		// must fit them.
-		text, err := substituted(one.tree, Known(&vectors.ReviewSpec{}))
+		text, err := substituted(one.tree, Known(&review.SubjectAccessReviewSpec{}))
 		if err == nil {
 			_, _, err = compiled(env.rest, text)
 		}
@@ -83,7 +84,7 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 		tree, program, err := compiled(a.env.rest, text, cel.EvalOptions(cel.OptPartialEval, cel.OptTrackState))
 		if err != nil {
 			// With what is known written out the types do not fit: an error already.
-			return partial{truth: vectors.Error}, nil //nolint:nilerr // what the policy comes to
+			return partial{truth: vectors.Error}, nil //nolint:nilerr // it is the policy's error, a truth like the others
 		}
 		v, details, err := program.Eval(a.env.nothing)
 		if err != nil || !types.IsUnknown(v) {
@@ -105,11 +106,11 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 // Authorize is the first phase: the status of the review. The policies' strength
 // decides what is asked for later: Deny before NoOpinion before Allow, and of each
 // what is certain before what is not ("Authorizer requirements").
-func (a *Authorizer) Authorize(spec *vectors.ReviewSpec) (*vectors.ReviewStatus, error) {
+func (a *Authorizer) Authorize(spec *review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error) {
 	request := Known(spec)
-	left := map[vectors.Effect][]vectors.Condition{}
-	var always []vectors.Condition
-	certain := map[vectors.Effect]map[vectors.Truth]bool{vectors.EffectDeny: {}, vectors.EffectNoOpinion: {}, vectors.EffectAllow: {}}
+	left := map[review.Effect][]review.Condition{}
+	var always []review.Condition
+	certain := map[review.Effect]map[vectors.Truth]bool{review.Deny: {}, review.NoOpinion: {}, review.Allow: {}}
 	for i := range a.policies {
 		p := &a.policies[i]
 		got, err := a.partially(p, request)
@@ -118,27 +119,27 @@ func (a *Authorizer) Authorize(spec *vectors.ReviewSpec) (*vectors.ReviewStatus,
 		}
 		if got.truth != "" {
 			certain[p.effect][got.truth] = true
-			if p.effect == vectors.EffectAllow && got.truth == vectors.True {
-				always = []vectors.Condition{{ID: p.id, Effect: p.effect, Type: Type, Condition: "true"}}
+			if p.effect == review.Allow && got.truth == vectors.True {
+				always = []review.Condition{{ID: p.id, Effect: p.effect, Type: Type, Condition: "true"}}
 			}
 			continue
 		}
-		left[p.effect] = append(left[p.effect], vectors.Condition{ID: p.id, Effect: p.effect, Type: Type, Condition: got.condition})
+		left[p.effect] = append(left[p.effect], review.Condition{ID: p.id, Effect: p.effect, Type: Type, Condition: got.condition})
 	}
 	return a.answer(left, always, certain, spec.Mode()), nil
 }
 
 // answer puts together what is left of all policies; always is an Allow policy that
 // is certain.
-func (a *Authorizer) answer(left map[vectors.Effect][]vectors.Condition, always []vectors.Condition, certain map[vectors.Effect]map[vectors.Truth]bool, mode vectors.Mode) *vectors.ReviewStatus {
-	deny, noOpinion, allow := certain[vectors.EffectDeny], certain[vectors.EffectNoOpinion], certain[vectors.EffectAllow]
-	denyLeft, noOpinionLeft, allowLeft := left[vectors.EffectDeny], left[vectors.EffectNoOpinion], left[vectors.EffectAllow]
+func (a *Authorizer) answer(left map[review.Effect][]review.Condition, always []review.Condition, certain map[review.Effect]map[vectors.Truth]bool, mode review.Mode) *review.SubjectAccessReviewStatus {
+	deny, noOpinion, allow := certain[review.Deny], certain[review.NoOpinion], certain[review.Allow]
+	denyLeft, noOpinionLeft, allowLeft := left[review.Deny], left[review.NoOpinion], left[review.Allow]
 	failed := deny[vectors.Error] || noOpinion[vectors.Error]
-	var conditions []vectors.Condition
+	var conditions []review.Condition
 	switch {
 	case deny[vectors.True]:
 		return status(vectors.Deny, false)
-	case deny[vectors.Error] && a.mode == vectors.FailureDeny:
+	case deny[vectors.Error] && a.mode == review.FailDeny:
 		return status(vectors.Deny, true) // a true Deny policy would come to the same
 	case failed || noOpinion[vectors.True]:
 		// Only Deny is stronger.
@@ -159,28 +160,28 @@ func (a *Authorizer) answer(left map[vectors.Effect][]vectors.Condition, always 
 	default:
 		conditions = slices.Concat(denyLeft, noOpinionLeft, allowLeft)
 	}
-	tooLong := slices.ContainsFunc(conditions, func(c vectors.Condition) bool { return len(c.Condition) > conditional.MaxCondition })
+	tooLong := slices.ContainsFunc(conditions, func(c review.Condition) bool { return len(c.Condition) > review.MaxCondition })
 	switch {
 	case tooLong:
 		return status(fold(denyLeft), true)
-	case mode == vectors.ModeNone:
+	case mode == review.None:
 		return status(fold(denyLeft), false)
 	}
 	s := status(vectors.NoOpinion, failed)
-	s.ConditionsChain = []vectors.ConditionSet{{AuthorizerName: "model", FailureMode: a.mode, Conditions: conditions}}
+	s.ConditionsChain = []review.ConditionSet{{AuthorizerName: "model", FailureMode: a.mode, Conditions: conditions}}
 	return s
 }
 
 // fold is what is answered in the place of conditions that nobody asked for.
-func fold(deny []vectors.Condition) vectors.Decision {
+func fold(deny []review.Condition) vectors.Decision {
 	if len(deny) > 0 {
 		return vectors.Deny
 	}
 	return vectors.NoOpinion
 }
 
-func status(d vectors.Decision, failed bool) *vectors.ReviewStatus {
-	s := &vectors.ReviewStatus{}
+func status(d vectors.Decision, failed bool) *review.SubjectAccessReviewStatus {
+	s := &review.SubjectAccessReviewStatus{}
 	s.Allowed, s.Denied = d == vectors.Allow, d == vectors.Deny
 	if failed {
 		s.EvaluationError = "a policy cannot be evaluated"
@@ -189,11 +190,11 @@ func status(d vectors.Decision, failed bool) *vectors.ReviewStatus {
 }
 
 // Evaluate is the second phase. It knows no policies, only what it is sent.
-func (a *Authorizer) Evaluate(request *vectors.ConditionsRequest) (*vectors.ConditionsResponse, error) {
-	variables := Unknown(&request.Data)
-	out := &vectors.ConditionsResponse{}
+func (a *Authorizer) Evaluate(request *review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error) {
+	variables := Unknown(&request.ConditionData)
+	out := &review.AuthorizationConditionsResponse{}
 	for _, set := range request.ConditionSets {
-		var effects []vectors.Effect
+		var effects []review.Effect
 		var truths []vectors.Truth
 		for _, c := range set.Conditions {
 			program, err := a.program(c.Condition)
@@ -229,10 +230,10 @@ func (a *Authorizer) program(text string) (cel.Program, error) {
 }
 
 // AtOnce is the decision of one phase: what the policies say if everything is known.
-func (a *Authorizer) AtOnce(spec *vectors.ReviewSpec, data *vectors.Data) vectors.Decision {
+func (a *Authorizer) AtOnce(spec *review.SubjectAccessReviewSpec, data *review.ConditionData) vectors.Decision {
 	variables := Unknown(data)
 	variables[known] = Known(spec)
-	effects := make([]vectors.Effect, len(a.policies))
+	effects := make([]review.Effect, len(a.policies))
 	truths := make([]vectors.Truth, len(a.policies))
 	for i := range a.policies {
 		v, _, err := a.policies[i].whole.Eval(variables)
@@ -243,13 +244,8 @@ func (a *Authorizer) AtOnce(spec *vectors.ReviewSpec, data *vectors.Data) vector
 }
 
 // Known is the variable request: every field that vectors.Policy lists.
-func Known(spec *vectors.ReviewSpec) map[string]any {
-	extra := map[string]any{}
-	for k, v := range spec.Extra {
-		extra[k] = []string(v)
-	}
-	user := map[string]any{"username": spec.User, "uid": spec.UID, "groups": append([]string{}, spec.Groups...), "extra": extra}
-	out := map[string]any{"userInfo": user, "path": ""}
+func Known(spec *review.SubjectAccessReviewSpec) map[string]any {
+	out := map[string]any{"userInfo": userInfo(spec.User, spec.UID, spec.Groups, spec.Extra), "path": ""}
 	for _, f := range []string{"verb", "apiGroup", "apiVersion", "resource", "subresource", "namespace", "name"} {
 		out[f] = ""
 	}
@@ -263,10 +259,23 @@ func Known(spec *vectors.ReviewSpec) map[string]any {
 	return out
 }
 
+// userInfo is a user in the words of policies.
+func userInfo[V ~[]string](name, uid string, groups []string, extra map[string]V) map[string]any {
+	all := map[string]any{}
+	for k, v := range extra {
+		all[k] = []string(v)
+	}
+	return map[string]any{"username": name, "uid": uid, "groups": append([]string{}, groups...), "extra": all}
+}
+
 // Unknown are the variables of the second phase; what is not there is null.
-func Unknown(d *vectors.Data) map[string]any {
-	out := map[string]any{"operation": d.Operation, "options": types.NullValue, "object": types.NullValue, "oldObject": types.NullValue, "impersonatedRequest": types.NullValue}
-	for name, v := range map[string]map[string]any{"options": d.Options, "object": d.Object, "oldObject": d.OldObject} {
+func Unknown(d *review.ConditionData) map[string]any {
+	out := map[string]any{}
+	for _, name := range unknown {
+		out[name] = types.NullValue
+	}
+	out["operation"] = d.Operation
+	for name, v := range map[string]map[string]any{"options": d.Options, "object": d.Object, "oldObject": d.OldObject, "namespaceObject": d.NamespaceObject} {
 		if v != nil {
 			out[name] = v
 		}
@@ -274,8 +283,8 @@ func Unknown(d *vectors.Data) map[string]any {
 	if r := d.ImpersonatedRequest; r != nil {
 		m := map[string]any{"verb": r.Verb, "apiGroup": r.APIGroup, "apiVersion": r.APIVersion, "resource": r.Resource,
 			"subresource": r.Subresource, "namespace": r.Namespace, "name": r.Name}
-		if r.User != nil {
-			m["userInfo"] = map[string]any{"username": r.User.Username, "groups": append([]string{}, r.User.Groups...)}
+		if u := r.UserInfo; u != nil {
+			m["userInfo"] = userInfo(u.Username, u.UID, u.Groups, u.Extra)
 		}
 		out["impersonatedRequest"] = m
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/cel"
 
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Check says in what the model does otherwise than a webhook vector wants.
@@ -16,7 +17,7 @@ func Check(w *vectors.Webhook) (wrong []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	answers := map[int]*vectors.ReviewStatus{}
+	answers := map[int]*review.SubjectAccessReviewStatus{}
 	for i, s := range w.Steps {
 		var found []string
 		switch {
@@ -40,7 +41,7 @@ func Check(w *vectors.Webhook) (wrong []string, err error) {
 }
 
 // authorized holds the model to what is recommended: the first of several decisions.
-func authorized(want *vectors.AuthorizeWant, got *vectors.ReviewStatus) (wrong []string, err error) {
+func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStatus) (wrong []string, err error) {
 	d := decision(got.Allowed, got.Denied)
 	if got.ConditionsChain != nil {
 		d = vectors.Conditional
@@ -48,7 +49,7 @@ func authorized(want *vectors.AuthorizeWant, got *vectors.ReviewStatus) (wrong [
 	if d != want.OneOf[0] {
 		wrong = append(wrong, fmt.Sprintf("want %s, got %s", want.OneOf[0], d))
 	}
-	effects, texts := map[vectors.Effect]bool{}, []string{}
+	effects, texts := map[review.Effect]bool{}, []string{}
 	for _, set := range got.ConditionsChain {
 		for _, c := range set.Conditions {
 			effects[c.Effect] = true
@@ -73,10 +74,10 @@ func authorized(want *vectors.AuthorizeWant, got *vectors.ReviewStatus) (wrong [
 	return wrong, nil
 }
 
-func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *vectors.ReviewStatus) (wrong []string, err error) {
+func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *review.SubjectAccessReviewStatus) (wrong []string, err error) {
 	d, failed := decision(of.Allowed, of.Denied), of.EvaluationError != ""
 	if of.ConditionsChain != nil {
-		response, err := a.Evaluate(&vectors.ConditionsRequest{ConditionSets: of.ConditionsChain, Data: s.Data})
+		response, err := a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: of.ConditionsChain, ConditionData: s.Data})
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ import (
 const known = "request"
 
 // unknown are the variables of the second phase.
-var unknown = []string{"operation", "options", "object", "oldObject", "impersonatedRequest"}
+var unknown = []string{"operation", "options", "object", "oldObject", "namespaceObject", "impersonatedRequest"}
 
 // environments are what expressions are compiled in.
 type environments struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/authorizers/rogue"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/internal/document"
 )
 
 // all is read once for all tests, and a book made once for each seed: neither is
@@ -77,29 +78,11 @@ func certify(t testing.TB, b *Book, w *Webhook, levels ...Level) *Run {
 // TestKillTable holds the table in docs/certify.md to the rogues that
 // TestRoguesAreRejected certifies.
 func TestKillTable(t *testing.T) {
-	const file, begin, end = "../../docs/certify.md", "<!-- kill table -->\n", "<!-- end of kill table -->"
 	table := "| rogue | what is wrong | rejected for |\n|---|---|---|\n"
 	for _, r := range rogue.All() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(raw), begin)
-	was, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table", file)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if was != table {
-		t.Errorf("the table in %s is not that of the rogues: run this test with -update", file)
-	}
+	document.Hold(t, "../../docs/certify.md", "kill table", table, *update)
 }
 
 var update = flag.Bool("update", false, "write golden files")

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Calls are the webhooks called for one request, on average.
@@ -69,7 +67,6 @@ func KEPCalls(ctx context.Context, n int) (out []Calls, err error) {
 	if err != nil {
 		return nil, err
 	}
-	raw := runtime.RawExtension{Raw: mustJSON(volume())}
 	for _, builtin := range []bool{false, true} {
 		a := reference.New(s)
 		if !builtin {
@@ -86,7 +83,7 @@ func KEPCalls(ctx context.Context, n int) (out []Calls, err error) {
 				if i == 1 {
 					reviews, conditions = c.reviews.Load(), c.conditions.Load()
 				}
-				got, err := e.Request(ctx, specOf(costUser, "create", "persistentvolumes"), review.ConditionData{Operation: "CREATE", Object: raw})
+				got, err := e.Request(ctx, specOf(costUser, "create", "persistentvolumes"), review.ConditionData{Operation: "CREATE", Object: volume()})
 				if err == nil && got != review.Allow {
 					err = fmt.Errorf("the request comes to %s", got)
 				}

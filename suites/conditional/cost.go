@@ -3,7 +3,6 @@ package conditional
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,11 +13,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // CostOptions say how much is measured.
@@ -231,10 +229,7 @@ func timed(n int, run func() (bool, error)) (float64, error) {
 // compiled evaluates a condition as an API server would that has it compiled.
 func (c *Cost) compiled(name, text string) arm {
 	return func(context.Context) error {
-		data, err := reference.Data(review.ConditionData{Operation: "CREATE", Object: runtime.RawExtension{Raw: mustJSON(volume())}})
-		if err != nil {
-			return err
-		}
+		data := reference.Data(review.ConditionData{Operation: "CREATE", Object: volume()})
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.Holds(text, data) })
 		c.add(name, armCompiled, us)
 		return err
@@ -244,10 +239,7 @@ func (c *Cost) compiled(name, text string) arm {
 // text compiles it each time.
 func (c *Cost) text(name, text string) arm {
 	return func(context.Context) error {
-		data, err := reference.Data(review.ConditionData{Operation: "CREATE", Object: runtime.RawExtension{Raw: mustJSON(volume())}})
-		if err != nil {
-			return err
-		}
+		data := reference.Data(review.ConditionData{Operation: "CREATE", Object: volume()})
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.HoldsFresh(text, data) })
 		c.add(name, armText, us)
 		return err
@@ -259,9 +251,9 @@ func (c *Cost) byWebhook(w *counted, name, text string) arm {
 	e := &Enforcer{access: w.access, conditions: w.second}
 	chain := []review.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: review.FailDeny, Conditions: []review.Condition{{ID: name, Effect: review.Allow, Type: reference.TypeCEL, Condition: text}}}}
 	return func(ctx context.Context) error {
-		raw := runtime.RawExtension{Raw: mustJSON(volume())}
+		object := volume()
 		us, err := timed(c.Options.Requests, func() (bool, error) {
-			got, err := e.ask(ctx, chain, review.ConditionData{Operation: "CREATE", Object: raw})
+			got, err := e.ask(ctx, chain, review.ConditionData{Operation: "CREATE", Object: object})
 			return got == review.Allow, err
 		})
 		c.add(name, armWebhook, us)
@@ -344,13 +336,4 @@ func (c *Cluster) until(ctx context.Context, what string, ok func() (bool, error
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// mustJSON writes what this package made itself.
-func mustJSON(v any) []byte {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // maps of strings
-	}
-	return raw
 }

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	webhook "github.com/authzconf/authzconf/authorizers/reference"
 	"github.com/authzconf/authzconf/suites/certify"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Enforcer is the part of an API server that KEP-5681 adds, as a client: it asks a
@@ -84,10 +84,7 @@ func (e *Enforcer) evaluate(ctx context.Context, chain []review.ConditionSet, da
 		byEffect[c.Effect] = append(byEffect[c.Effect], authorizer.GenericCondition{ID: c.ID, Condition: c.Condition, Type: c.Type})
 	}
 	decision := authorizer.ConditionsAwareDecisionConditionsMap(byEffect[review.Deny], byEffect[review.NoOpinion], byEffect[review.Allow])
-	known, err := reference.Data(data)
-	if err != nil {
-		return review.NoOpinion, err
-	}
+	known := reference.Data(data)
 	got, _, err := decision.ConditionsMap().Evaluate(ctx, nil, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
 		return reference.Holds(c.GetCondition(), known)
 	})

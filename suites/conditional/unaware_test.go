@@ -12,8 +12,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // answers is a webhook that says the same to everybody, and keeps what it was asked.

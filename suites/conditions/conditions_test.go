@@ -3,10 +3,10 @@ package conditions
 import (
 	"context"
 	"flag"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/suites/internal/document"
 	"github.com/authzconf/authzconf/vectors"
 )
 
@@ -78,26 +78,7 @@ func TestList(t *testing.T) {
 // TestDocs holds the tables of docs/conditional.md to what the library does. With
 // -update they are written.
 func TestDocs(t *testing.T) {
-	const file, begin, end = "../../docs/conditional.md", "<!-- library -->\n", "<!-- end of library -->"
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(raw), begin)
-	table, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no marks for the tables", file)
-	}
-	want := judged(t, nil).Markdown()
-	if table == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("the tables of %s are not what the library does; -update writes them. Want\n%s", file, want)
-	}
-	if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	document.Hold(t, "../../docs/conditional.md", "library", judged(t, nil).Markdown(), *update)
 }
 
 var update = flag.Bool("update", false, "write golden files")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/union"
 
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // fromLibrary is what k8s.io/apiserver makes of a machinery vector, as far as it
@@ -127,11 +128,11 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 	case vectors.NoOpinion:
 		return authorizer.ConditionsAwareDecisionNoOpinion("", err)
 	}
-	by := map[vectors.Effect][]authorizer.Condition{}
+	by := map[review.Effect][]authorizer.Condition{}
 	for _, c := range l.a.Conditions {
 		by[c.Effect] = append(by[c.Effect], condition{c})
 	}
-	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.EffectDeny], by[vectors.EffectNoOpinion], by[vectors.EffectAllow])
+	return authorizer.ConditionsAwareDecisionConditionsMap(by[review.Deny], by[review.NoOpinion], by[review.Allow])
 }
 
 // EvaluateConditions implements authorizer.Authorizer.

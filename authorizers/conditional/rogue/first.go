@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // set is a chain of one set.

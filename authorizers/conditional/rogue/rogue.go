@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Rogue is one wrong authorizer.
@@ -102,8 +102,8 @@ func evaluates(id, finding, description string, wrong func(a *conditional.Author
 // concludes is a rogue that makes another decision of the truths of a set.
 func concludes(id, finding, description string, wrong func(set review.ConditionSet, truth conditional.Truth) review.Effect) Rogue {
 	return evaluates(id, finding, description, func(a *conditional.Authorizer, r *request) response {
-		data, err := conditional.Data(r.ConditionData)
-		if err != nil || len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c review.Condition) bool { return c.Type != a.Type }) {
+		data := conditional.Data(r.ConditionData)
+		if len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c review.Condition) bool { return c.Type != a.Type }) {
 			return a.Evaluate(r)
 		}
 		e := wrong(r.ConditionSets[0], func(c review.Condition) (bool, error) { return conditional.Holds(c.Condition, data) })

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // inOrder takes the first effect that has a true condition.
@@ -99,21 +99,21 @@ func evaluations() []Rogue {
 func data() []Rogue {
 	return []Rogue{
 		sees("old-for-new", "old-object-is-not-object", "the stored object is judged in place of the one that is sent", func(d *review.ConditionData) {
-			if len(d.OldObject.Raw) > 0 && len(d.Object.Raw) > 0 {
+			if d.OldObject != nil && d.Object != nil {
 				d.Object = d.OldObject
 			}
 		}),
 		sees("new-for-old", "object-is-not-old-object", "the object that is sent is judged in place of the stored one", func(d *review.ConditionData) {
-			if len(d.OldObject.Raw) > 0 && len(d.Object.Raw) > 0 {
+			if d.OldObject != nil && d.Object != nil {
 				d.OldObject = d.Object
 			}
 		}),
 		sees("absent-is-new", "absent-object-matches-nothing", "for a stored object that is not there the sent one is taken", func(d *review.ConditionData) {
-			if len(d.OldObject.Raw) == 0 {
+			if d.OldObject == nil {
 				d.OldObject = d.Object
 			}
 		}),
-		sees("options-lost", "options-are-data", "the options of the operation are not passed on", func(d *review.ConditionData) { d.Options.Raw = nil }),
+		sees("options-lost", "options-are-data", "the options of the operation are not passed on", func(d *review.ConditionData) { d.Options = nil }),
 		sees("always-update", "operation-is-data", "every operation but a delete is taken for an UPDATE", func(d *review.ConditionData) {
 			if d.Operation != "DELETE" {
 				d.Operation = "UPDATE"

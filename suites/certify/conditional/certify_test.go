@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	webhook "github.com/authzconf/authzconf/authorizers/reference"
 	"github.com/authzconf/authzconf/suites/certify"
 	"github.com/authzconf/authzconf/vectors"
@@ -70,7 +69,7 @@ func into(a *reference.Authorizer) Loader {
 
 func policies(all []vectors.Policy) (out []reference.Policy) {
 	for _, p := range all {
-		out = append(out, reference.Policy{ID: p.ID, Effect: review.Effect(p.Effect), Expression: p.Expression})
+		out = append(out, reference.Policy{ID: p.ID, Effect: p.Effect, Expression: p.Expression})
 	}
 	return out
 }

@@ -9,13 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	reference "github.com/authzconf/authzconf/authorizers/conditional"
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
-	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // form judges the form of a status by the rules of the KEP, whatever it says. wrong
 // is true if it contradicts itself.
-func (j *judge) form(e *entry, x Exchange, s *vectors.ReviewStatus, mode vectors.Mode) (wrong bool) {
+func (j *judge) form(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, mode review.Mode) (wrong bool) {
 	note := func(is bool, reason, format string, args ...any) {
 		if is {
 			wrong = true
@@ -23,7 +22,7 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.ReviewStatus, mode vectors
 		}
 	}
 	note(s.Allowed && s.Denied, "allowed-and-denied", "allowed and denied at once")
-	note(s.ConditionsChain != nil && mode == vectors.ModeNone, "conditions-not-asked-for", "there is a conditionsChain")
+	note(s.ConditionsChain != nil && mode == review.None, "conditions-not-asked-for", "there is a conditionsChain")
 	note(s.ConditionsChain != nil && (s.Allowed || s.Denied), "allowed-beside-conditions", "conditionsChain beside allowed or denied")
 	note(s.ConditionsChain != nil && len(s.ConditionsChain) == 0, "empty-chain", "a conditionsChain without sets")
 	for _, set := range s.ConditionsChain {
@@ -41,7 +40,7 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.ReviewStatus, mode vectors
 			note(seen[c.ID], "duplicate-ids", "the ID %.80q twice", c.ID)
 			seen[c.ID] = true
 			note(review.ValidateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
-			note(!slices.Contains(review.Effects(), review.Effect(c.Effect)), "unknown-effect", "the effect %.80q", c.Effect)
+			note(!slices.Contains(review.Effects(), c.Effect), "unknown-effect", "the effect %.80q", c.Effect)
 			note(len(content.IsLabelKey(c.Type)) > 0, "invalid-type", "the type %.80q is no label key", c.Type)
 			note(len(c.Condition) > review.MaxCondition, "condition-too-long", "a condition of %d bytes", len(c.Condition))
 		}
@@ -50,7 +49,7 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.ReviewStatus, mode vectors
 }
 
 // effectsOf are the effects of the conditions, each once, sorted.
-func effectsOf(s *vectors.ReviewStatus) (out []vectors.Effect) {
+func effectsOf(s *review.SubjectAccessReviewStatus) (out []review.Effect) {
 	for _, set := range s.ConditionsChain {
 		for _, c := range set.Conditions {
 			out = append(out, c.Effect)
@@ -61,7 +60,7 @@ func effectsOf(s *vectors.ReviewStatus) (out []vectors.Effect) {
 }
 
 // residualsOf are the conditions as expressions, if all are CEL.
-func residualsOf(s *vectors.ReviewStatus) ([]string, bool) {
+func residualsOf(s *review.SubjectAccessReviewStatus) ([]string, bool) {
 	var out []string
 	for _, set := range s.ConditionsChain {
 		for _, c := range set.Conditions {
@@ -96,11 +95,11 @@ func sortedExpressions(in []string) []string {
 }
 
 // canonical is a status for comparison: conditions have no order.
-func canonical(s *vectors.ReviewStatus) string {
-	sets := make([]vectors.ConditionSet, len(s.ConditionsChain))
+func canonical(s *review.SubjectAccessReviewStatus) string {
+	sets := make([]review.ConditionSet, len(s.ConditionsChain))
 	for i, set := range s.ConditionsChain {
 		sets[i] = set
-		sets[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b vectors.Condition) int { return strings.Compare(a.ID, b.ID) })
+		sets[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b review.Condition) int { return strings.Compare(a.ID, b.ID) })
 	}
 	raw, _ := json.Marshal([]any{s.Allowed, s.Denied, sets}) // of strings and booleans: it cannot fail
 	return string(raw)

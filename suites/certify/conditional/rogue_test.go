@@ -6,10 +6,10 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/authorizers/conditional/rogue"
+	"github.com/authzconf/authzconf/suites/internal/document"
 )
 
 var update = flag.Bool("update", false, "write the kill table")
@@ -56,27 +56,9 @@ const (
 
 // TestKillTable holds the table in docs/conditional-authorizers.md to the rogues.
 func TestKillTable(t *testing.T) {
-	const file, begin, end = "../../../docs/conditional-authorizers.md", "<!-- kill table -->\n", "<!-- end of kill table -->"
 	table := "| rogue | what is wrong | rejected for |\n|---|---|---|\n"
 	for _, r := range rogue.All() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(raw), begin)
-	was, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table", file)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if was != table {
-		t.Errorf("the table in %s is not that of the rogues: run this test with -update", file)
-	}
+	document.Hold(t, "../../../docs/conditional-authorizers.md", "kill table", table, *update)
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/authzconf/authzconf/authorizers/conditional/review"
 	"github.com/authzconf/authzconf/suites/certify"
 	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/vectors/review"
 )
 
 // Context is the context of a webhook's kubeconfig that reaches the endpoint for
@@ -109,7 +109,7 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	if e.level == Atomic {
 		defer func() { err = errors.Join(err, r.Load(ctx, r.Book.Policies())) }()
 	}
-	chains := map[int][]vectors.ConditionSet{}
+	chains := map[int][]review.ConditionSet{}
 	for i, s := range e.Steps {
 		switch {
 		case s.SetPolicies != nil:
@@ -126,7 +126,7 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 }
 
 // review asks the first phase, and returns the conditions.
-func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.ReviewSpec) []vectors.ConditionSet {
+func (r *runner) review(ctx context.Context, e *entry, step int, spec review.SubjectAccessReviewSpec) []review.ConditionSet {
 	ask := func(variant Variant) []byte {
 		sent := spec
 		if variant == Unaware {
@@ -139,7 +139,7 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Re
 	answer := ask(Asked)
 	ask(Again)
 	ask(Unaware)
-	var in vectors.SubjectAccessReview
+	var in review.SubjectAccessReview
 	if json.Unmarshal(answer, &in) != nil || len(in.Status.ConditionsChain) == 0 {
 		return nil
 	}
@@ -147,8 +147,8 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Re
 }
 
 // evaluate asks the second.
-func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.Data, chain []vectors.ConditionSet) {
-	foreign := make([]vectors.ConditionSet, len(chain))
+func (r *runner) evaluate(ctx context.Context, e *entry, step int, data review.ConditionData, chain []review.ConditionSet) {
+	foreign := make([]review.ConditionSet, len(chain))
 	for i, set := range chain {
 		foreign[i] = set
 		foreign[i].Conditions = nil
@@ -159,10 +159,10 @@ func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.
 	}
 	for _, v := range []struct {
 		variant Variant
-		sets    []vectors.ConditionSet
+		sets    []review.ConditionSet
 	}{{Asked, chain}, {Foreign, foreign}} {
 		r.post(ctx, r.conditions, Exchange{Vector: e.id, Step: step, Variant: v.variant}, map[string]any{
-			"apiVersion": review.ConditionsVersion, "kind": review.ConditionsKind, "request": vectors.ConditionsRequest{ConditionSets: v.sets, Data: data},
+			"apiVersion": review.ConditionsVersion, "kind": review.ConditionsKind, "request": review.AuthorizationConditionsRequest{ConditionSets: v.sets, ConditionData: data},
 		})
 	}
 }

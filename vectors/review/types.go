@@ -5,9 +5,9 @@
 package review
 
 import (
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // What a review calls itself. The KEP writes the path of AuthorizationConditionsReview
@@ -48,9 +48,9 @@ func Effects() []Effect { return []Effect{Deny, NoOpinion, Allow} }
 // SubjectAccessReview is that of authorization.k8s.io/v1 with the KEP's fields.
 type SubjectAccessReview struct {
 	metav1.TypeMeta `json:",inline"`
-	Metadata        metav1.ObjectMeta         `json:"metadata"`
+	Metadata        metav1.ObjectMeta         `json:"metadata,omitzero"`
 	Spec            SubjectAccessReviewSpec   `json:"spec"`
-	Status          SubjectAccessReviewStatus `json:"status"`
+	Status          SubjectAccessReviewStatus `json:"status,omitzero"`
 }
 
 // SubjectAccessReviewSpec is what is asked.
@@ -131,18 +131,37 @@ type AuthorizationConditionsRequest struct {
 	ConditionData `json:",inline"`
 }
 
-// ConditionData is what is known in admission. The KEP has these as the methods of
-// an interface and does not list their JSON: the names are those of AdmissionReview.
+// ConditionData is what is known in admission and not before. The KEP has these as
+// the methods of the interface ConditionData ("Core interface changes") and does not
+// list their JSON: the names are those of AdmissionReview.
 type ConditionData struct {
-	Operation string               `json:"operation,omitempty"`
-	Options   runtime.RawExtension `json:"options,omitzero"`
-	Object    runtime.RawExtension `json:"object,omitzero"`
-	OldObject runtime.RawExtension `json:"oldObject,omitzero"`
+	// Operation is CREATE, UPDATE, DELETE or CONNECT.
+	Operation string `json:"operation,omitempty"`
+	// Options are the operation's, for example CreateOptions.
+	Options Object `json:"options,omitzero"`
+	// Object is there for CREATE, UPDATE and CONNECT, OldObject for UPDATE and DELETE.
+	Object    Object `json:"object,omitzero"`
+	OldObject Object `json:"oldObject,omitzero"`
 	// NamespaceObject is an open question of the KEP, and needed by its DRA example.
-	NamespaceObject runtime.RawExtension `json:"namespaceObject,omitzero"`
-	// ImpersonatedRequest is what impersonation would do (section "Constrained
-	// Impersonation through Conditional Authorization").
-	ImpersonatedRequest runtime.RawExtension `json:"impersonatedRequest,omitzero"`
+	NamespaceObject Object `json:"namespaceObject,omitzero"`
+	// ImpersonatedRequest is what is unknown when impersonation is authorized.
+	ImpersonatedRequest *ImpersonatedRequest `json:"impersonatedRequest,omitempty"`
+}
+
+// ImpersonatedRequest is the request that somebody wants to make as another user
+// (section "Constrained Impersonation through Conditional Authorization"). The
+// KEP's expressions have its verb, apiGroup and resource, named as in request; so
+// are the others here, with the user as userInfo.
+type ImpersonatedRequest struct {
+	Verb        string `json:"verb"`
+	APIGroup    string `json:"apiGroup"`
+	APIVersion  string `json:"apiVersion"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource"`
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	// UserInfo is who is impersonated, whole.
+	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
 }
 
 // AuthorizationConditionsResponse is what the conditions came to. Neither allowed

@@ -1,0 +1,32 @@
+// Package document holds parts of documents to what tests find out.
+package document
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Hold compares the part of a file between the lines <!-- name --> and
+// <!-- end of name --> with what it should be, or writes it if update is set.
+func Hold(t testing.TB, file, name, want string, update bool) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
+	before, rest, begins := strings.Cut(string(raw), begin)
+	was, after, ends := strings.Cut(rest, end)
+	switch {
+	case !begins || !ends:
+		t.Fatalf("%s has no lines %s and %s", file, strings.TrimSpace(begin), end)
+	case was == want:
+	case !update:
+		t.Fatalf("%s: the part %q is not up to date: run this test with -update. Want\n%s", file, name, want)
+	default:
+		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (r Hidden) Handler(h *policy.Holder) http.Handler { return r.make(h) }
 // InCluster are the rogues that direct mode cannot reject.
 func InCluster() []Hidden {
 	return []Hidden{
-		{"scales-to-zero", "after three seconds without a review it takes six to answer again", "does-not-recover", scalesToZero},
+		{"scales-to-zero", "after two seconds without a review it takes six to answer again", "impersonation-differs", scalesToZero},
 		{"remembers-what-was-allowed", "what was allowed once is allowed for ten minutes more", "revoked-too-late", remembers(scenarios.Allow)},
 		{"remembers-what-was-refused", "what was not allowed once is not allowed for ten minutes more", "granted-too-late", remembers(scenarios.NoOpinion)},
 		{"never-reloads", "the policy that it was started with stays", "revoked-too-late", func(h *policy.Holder) http.Handler {
@@ -46,7 +46,7 @@ func InCluster() []Hidden {
 
 // scalesToZero answers 503 while it starts.
 func scalesToZero(h *policy.Holder) http.Handler {
-	const idle, start = 3 * time.Second, 6 * time.Second
+	const idle, start = 2 * time.Second, 6 * time.Second
 	var (
 		mu          sync.Mutex
 		last, ready time.Time

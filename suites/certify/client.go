@@ -239,6 +239,10 @@ func (c *client) fault(err error) string {
 		alert     tls.AlertError
 		op        *net.OpError
 	)
+	var address *url.Error // its text has the URL in it, with a timeout
+	if errors.As(err, &address) {
+		err = address.Err
+	}
 	text := err.Error()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout"):

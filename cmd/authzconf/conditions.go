@@ -36,8 +36,10 @@ func newConditionsList() *cobra.Command {
 	var flags selectionFlags
 	var output string
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List vectors",
+		Use:   "list",
+		Short: "List vectors",
+		Long: `Print the vectors of KEP-5681: what each is about, which section of the text it
+is from, and what it is for (the machinery of conditions, or a webhook).`,
 		Example: "  authzconf conditions list -o json | jq '.[] | select(.webhook) | .id'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -9,6 +9,12 @@ import (
 	"testing"
 )
 
+// What package filing calls them.
+const (
+	stagingDir   = ".authzconf-new"
+	previousFile = "previous"
+)
+
 // put writes a file, and the folders it is in.
 func put(t *testing.T, dir, name, content string) {
 	t.Helper()

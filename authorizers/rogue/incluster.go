@@ -26,13 +26,7 @@ func (r Hidden) Handler(h *policy.Holder) http.Handler { return r.make(h) }
 // InCluster are the rogues that direct mode cannot reject.
 func InCluster() []Hidden {
 	return []Hidden{
-		{"denies-the-api-server", "what is not granted is denied, but only to clients that send a timeout in the URL, as API servers do", "denies-what-is-not-granted", toServers(func(d scenarios.Decision) scenarios.Decision {
-			if d == scenarios.NoOpinion {
-				return scenarios.Deny
-			}
-			return d
-		})},
-		{"allows-the-api-server", "everything is allowed to clients that send a timeout in the URL, as API servers do", "impersonation-differs", toServers(func(scenarios.Decision) scenarios.Decision { return scenarios.Allow })},
+		{"scales-to-zero", "after two seconds without a review it takes six to answer again", "impersonation-differs", scalesToZero},
 		{"remembers-what-was-allowed", "what was allowed once is allowed for ten minutes more", "revoked-too-late", remembers(scenarios.Allow)},
 		{"remembers-what-was-refused", "what was not allowed once is not allowed for ten minutes more", "granted-too-late", remembers(scenarios.NoOpinion)},
 		{"never-reloads", "the policy that it was started with stays", "revoked-too-late", func(h *policy.Holder) http.Handler {
@@ -50,19 +44,29 @@ func InCluster() []Hidden {
 	}
 }
 
-// toServers changes the decisions for API servers only.
-func toServers(change func(scenarios.Decision) scenarios.Decision) func(*policy.Holder) http.Handler {
-	return func(h *policy.Holder) http.Handler {
-		right := reference.Handler(h.Decide)
-		wrong := reference.Handler(func(r review) scenarios.Decision { return change(h.Decide(r)) })
-		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if req.URL.Query().Has("timeout") {
-				wrong.ServeHTTP(w, req)
-				return
-			}
-			right.ServeHTTP(w, req)
-		})
-	}
+// scalesToZero answers 503 while it starts.
+func scalesToZero(h *policy.Holder) http.Handler {
+	const idle, start = 2 * time.Second, 6 * time.Second
+	var (
+		mu          sync.Mutex
+		last, ready time.Time
+	)
+	right := reference.Handler(h.Decide)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		now := time.Now()
+		if !last.IsZero() && now.Sub(last) > idle {
+			ready = now.Add(start)
+		}
+		last = now
+		starting := now.Before(ready)
+		mu.Unlock()
+		if starting {
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			return
+		}
+		right.ServeHTTP(w, req)
+	})
 }
 
 // keyOf is all that a review is about.

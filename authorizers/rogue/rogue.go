@@ -26,7 +26,7 @@ func (r Rogue) Handler(p *policy.Policy) http.Handler { return r.make(p) }
 
 // All are the rogues, in an order that does not change.
 func All() []Rogue {
-	return slices.Concat(verbs(), modes(), attributes(), kinds(), identities(), versions(), answers(), refusals(), states())
+	return slices.Concat(verbs(), modes(), attributes(), kinds(), identities(), versions(), clients(), answers(), refusals(), states())
 }
 
 // mutant is a rogue whose engine has one part changed.

@@ -164,3 +164,32 @@ func refusals() []Rogue {
 		}),
 	}
 }
+
+// clients are wrong only where an API server asks, and right where anybody else
+// does: they reject a harness that can be told from one.
+func clients() []Rogue {
+	return []Rogue{
+		toServers("denies-the-api-server", "denies-what-is-not-granted", "what is not granted is denied, but only to clients that send what API servers send", func(d scenarios.Decision) scenarios.Decision {
+			if d == scenarios.NoOpinion {
+				return scenarios.Deny
+			}
+			return d
+		}),
+		toServers("allows-the-api-server", "ignores-user", "everything is allowed, but only to clients that send what API servers send", func(scenarios.Decision) scenarios.Decision { return scenarios.Allow }),
+	}
+}
+
+// toServers changes the decisions for API servers only.
+func toServers(id, finding, description string, change func(scenarios.Decision) scenarios.Decision) Rogue {
+	return speaks(id, finding, description, func(right http.Handler, p *policy.Policy) http.Handler {
+		wrong := reference.Handler(func(r review) scenarios.Decision { return change(p.Decide(r)) })
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			h := req.Header
+			if req.URL.Query().Has("timeout") && h.Get("Accept") == "application/json, */*" && strings.HasPrefix(h.Get("User-Agent"), "Go-http-client/") {
+				wrong.ServeHTTP(w, req)
+				return
+			}
+			right.ServeHTTP(w, req)
+		})
+	})
+}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/authzconf/authzconf/authorizers/policy"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/certify"
 	"github.com/authzconf/authzconf/suites/certify/conditional"
@@ -38,7 +37,7 @@ func newCertify() *cobra.Command {
 	var flags certifyFlags
 	c := &cobra.Command{
 		Use:   "certify --authorizer-kubeconfig FILE",
-		Short: "Certify an authorizer's webhook, without a cluster",
+		Short: "Certify an authorizer's webhook, without a cluster or in one",
 		Long: `Ask a webhook authorizer every review that API servers 1.33 to 1.37 send in the
 scenarios, and many that no right authorizer allows, and judge its answers by a
 neutral policy, which it has to hold. The names in the policy are made of a seed.
@@ -91,7 +90,11 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 		f.seed = rand.Int64N(1_000_000)
 	}
 	if f.reportDir != "" {
-		if err := reports.CheckWritable(f.reportDir); err != nil {
+		writable := certify.CheckWritable
+		if f.conditional {
+			writable = conditional.CheckWritable
+		}
+		if err := writable(f.reportDir); err != nil {
 			return err
 		}
 	}

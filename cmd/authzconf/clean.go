@@ -14,7 +14,7 @@ func newClean() *cobra.Command {
 	var kubeconfig string
 	c := &cobra.Command{
 		Use:   "clean",
-		Short: "Remove clusters of kind that earlier runs left",
+		Short: "Remove what earlier runs left: clusters of kind, objects in an existing cluster",
 		Long: `Find clusters of kind that authzconf made and whose run is over, because they were
 kept (--keep) or their process was killed, and remove them with their folders.
 Clusters in use, and everything else on the container engine, stay.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -15,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/oracle/equivalence"
-	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/suites/conditions"
 	"github.com/authzconf/authzconf/vectors"
 )
@@ -91,7 +89,7 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if dir != "" {
-				if err := reports.CheckWritable(dir); err != nil {
+				if err := conditions.CheckWritable(dir); err != nil {
 					return err
 				}
 			}
@@ -175,7 +173,7 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	}
 	o.Seed = f.seed
 	if f.dir != "" {
-		if err := reports.CheckWritable(f.dir); err != nil {
+		if err := filedExplore.CheckWritable(f.dir); err != nil {
 			return err
 		}
 	}
@@ -217,6 +215,12 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *equivalence.Result,
 	return nil
 }
 
+// filedExplore is a report of conditions explore in a folder.
+var filedExplore = filing.Kind{
+	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
+	Files: []string{"case-*" + vectors.Suffix},
+}
+
 func (f *conditionsExploreFlags) write(r *equivalence.Result) error {
 	if f.dir == "" {
 		return nil
@@ -225,17 +229,9 @@ func (f *conditionsExploreFlags) write(r *equivalence.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.dir, 0o755); err != nil {
-		return err
-	}
-	files := map[string][]byte{"explore.yaml": raw}
+	files := map[string][]byte{filedExplore.Marker: raw}
 	for _, d := range r.Disagreements {
 		files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
 	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(f.dir, name), text, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return filedExplore.Write(f.dir, files)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites/deputy"
 	"github.com/authzconf/authzconf/suites/matrix"
 )
@@ -62,7 +61,7 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.reportDir != "" {
-		if err := reports.CheckWritable(f.reportDir); err != nil {
+		if err := deputy.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}

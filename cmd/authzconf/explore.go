@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites/explore"
 	"github.com/authzconf/authzconf/suites/matrix"
 )
@@ -61,7 +60,7 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.reportDir != "" {
-		if err := reports.CheckWritable(f.reportDir); err != nil {
+		if err := explore.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}

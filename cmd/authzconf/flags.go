@@ -129,10 +129,13 @@ func (f *matrixFlags) register(c *cobra.Command, gate string) {
 	f.registerCommon(c)
 }
 
+// providers are those that make a cluster.
+const providers = "local (etcd and kube-apiserver as child processes) or kind (two nodes, in containers)"
+
 // registerCommon adds what says nothing about which cells there are.
 func (f *matrixFlags) registerCommon(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: local (etcd and kube-apiserver as child processes) or kind (two nodes, in containers)")
+	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: "+providers)
 	fl.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
 	fl.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	fl.BoolVar(&f.matrix.Keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")

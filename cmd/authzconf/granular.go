@@ -15,7 +15,6 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/granular/catalogue"
 	"github.com/authzconf/authzconf/granular/enforcer"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites/granular"
 )
 
@@ -84,15 +83,16 @@ func (f *granularFlags) load() ([]*catalogue.Scenario, error) {
 	return all, nil
 }
 
-// release reads what can be wrong before anything is started.
-func (f *granularFlags) release() (release local.Release, err error) {
+// release reads what can be wrong before anything is started; writable says whether
+// the report can be written.
+func (f *granularFlags) release(writable func(dir string) error) (release local.Release, err error) {
 	if f.kubernetes != "" {
 		if release, err = local.ParseRelease(f.kubernetes); err != nil {
 			return release, err
 		}
 	}
 	if f.reportDir != "" {
-		err = reports.CheckWritable(f.reportDir)
+		err = writable(f.reportDir)
 	}
 	return release, err
 }
@@ -102,7 +102,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	release, err := f.release()
+	release, err := f.release(granular.CheckWritable)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ that they have no permission for. The times are those of this machine.`,
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")
 			}
-			release, err := flags.release()
+			release, err := flags.release(granular.CheckWritableCost)
 			if err != nil {
 				return err
 			}

@@ -27,6 +27,31 @@ func TestEveryCommandTeaches(t *testing.T) {
 	}
 }
 
+// TestEveryCommandHasAPlace holds the help text of the program to its groups.
+func TestEveryCommandHasAPlace(t *testing.T) {
+	root := newRoot()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	seen := map[string]bool{}
+	for _, c := range root.Commands() {
+		if c.GroupID == "" && !c.Hidden {
+			t.Errorf("%s is in no group", c.Name())
+		}
+		if len(c.Short) > 85 {
+			t.Errorf("%s: %q is too long for a line", c.Name(), c.Short)
+		}
+		if seen[c.Name()] {
+			t.Errorf("%s is there twice", c.Name())
+		}
+		seen[c.Name()] = true
+	}
+	for _, g := range commandGroups() {
+		if len(g.commands) == 0 {
+			t.Errorf("group %s is empty", g.id)
+		}
+	}
+}
+
 // leaves are all commands that do something.
 func leaves(c *cobra.Command) []*cobra.Command {
 	var found []*cobra.Command

@@ -201,7 +201,7 @@ func (f *loadFlags) run(c *cobra.Command) error {
 		}
 	}
 	show := newLoadProgress(c.ErrOrStderr())
-	o.Said, o.Progress = show.said, show.progress
+	o.Said, o.Progress, o.Created = show.said, show.progress, show.created
 	out, err := storm.Execute(c.Context(), o)
 	show.end()
 	if err != nil {

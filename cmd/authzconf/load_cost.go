@@ -24,9 +24,10 @@ what each arm cost in each of them: access reviews per request beside the model'
 prediction, reviews per second, latency, processor time; then the comparisons, and
 what was not sound. With --report-dir it goes to README.md there, and where the
 numbers of agents differ, the curves to cost.html and SVG files.`,
-		Example: `  authzconf load --profile every-arm --agents 100 --rate 8 --report-dir run-100
-  authzconf load --profile every-arm --agents 1000 --rate 80 --report-dir run-1000
-  authzconf load cost run-100 run-1000 --report-dir cost`,
+		Example: `  for n in 10 100 1000; do
+    authzconf load --profile every-arm --agents $n --rate $((n / 12)) --report-dir run-$n
+  done
+  authzconf load cost run-10 run-100 run-1000 --report-dir cost`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			var runs []*loadrun.Run

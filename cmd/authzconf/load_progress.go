@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"github.com/authzconf/authzconf/suites/storm"
 )
@@ -51,15 +53,37 @@ func (p *loadProgress) progress(now storm.Progress) {
 		before = storm.Progress{}
 	}
 	p.last = now
-	text := loadLine(before, now)
+	p.status(loadLine(before, now))
+}
+
+// created counts the objects that are there before the first block. On a terminal
+// that is often enough a few times a second.
+func (p *loadProgress) created(done, total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live && done < total && time.Since(p.shown) < liveEvery {
+		return
+	}
+	p.status(inEnglish.Sprintf("%d of %d objects", done, total))
+}
+
+// status shows how it is going; p.mu is held.
+func (p *loadProgress) status(text string) {
 	switch {
 	case p.live:
+		p.shown = time.Now()
 		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", text)
 	case time.Since(p.shown) > plainEvery:
 		p.shown = time.Now()
 		_, _ = fmt.Fprintln(p.out, text)
 	}
 }
+
+// inEnglish groups digits.
+var inEnglish = message.NewPrinter(language.English)
+
+// liveEvery is the pause between two counts on a terminal.
+const liveEvery = 200 * time.Millisecond
 
 // loadLine is the state of a storm on one line.
 func loadLine(before, now storm.Progress) string {

@@ -123,7 +123,14 @@ Exit codes:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(newRun(), newMatrix(), newUpgrade(), newExplore(), newExplain(), newUp(), newLoad(), newCertify(), newConditions(),
-		newDeputy(), newAdvise(), newGranular(), newList(), newLint(), newVerify(), newReport(), newControlPlanes(), newClean(), newVersion())
+	for _, g := range commandGroups() {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title + ":"})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommandGroupID(housekeeping)
+	root.SetCompletionCommandGroupID(housekeeping)
 	return root
 }

@@ -74,6 +74,7 @@ Without --report-dir only the summary is printed.`,
 	}
 	cells.register(c, "default")
 	foreign.register(c.Flags())
+	c.Flags().Lookup("provider").Usage = "where clusters come from: " + providers + "; or existing, the one of --kubeconfig"
 	flags.register(c)
 	return c
 }

@@ -3,9 +3,7 @@ package load
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // The files of a report folder.
@@ -26,9 +25,15 @@ const (
 	htmlFile     = "report.html"
 )
 
-// fileNames are in the order in which they are written: what cannot be made
-// again comes first.
+// fileNames are all of them.
 var fileNames = []string{runFile, reportFile, perfDataFile, metricsFile, summaryFile, htmlFile}
+
+// kind is a load report in a folder.
+var kind = filing.Kind{
+	Name: "load report", Marker: runFile,
+	Head:  map[string]string{"kind": run.Kind, "apiVersion": "authzconf.dev/*"},
+	Files: fileNames,
+}
 
 // render makes every file of a report folder.
 func render(r run.Run, result Result) (map[string][]byte, error) {
@@ -63,48 +68,13 @@ func Write(dir string, r run.Run, result Result) error {
 	if err != nil {
 		return err
 	}
-	if err := CheckWritable(dir); err != nil {
-		return err
-	}
-	for _, name := range fileNames {
-		// Renamed into place, so that a file that is there is whole.
-		to := filepath.Join(dir, name)
-		if err := os.WriteFile(to+".new", files[name], 0o644); err != nil {
-			return fmt.Errorf("writing the load report: %w", err)
-		}
-		if err := os.Rename(to+".new", to); err != nil {
-			return fmt.Errorf("writing the load report: %w", err)
-		}
-	}
-	return nil
+	return kind.Write(dir, files)
 }
 
 // CheckWritable says whether Write could write to dir, and creates dir where it
 // is missing. It is to be called before a run, so that no run ends without a
 // place for its report.
-func CheckWritable(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("the report folder cannot be made: %w", err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("the report folder cannot be read: %w", err)
-	}
-	if len(entries) > 0 {
-		data, err := os.ReadFile(filepath.Join(dir, runFile))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the report folder cannot be read: %w", err)
-		}
-		if err != nil || checkHead(data, run.Kind, run.APIVersion) != nil {
-			return fmt.Errorf("%s is not empty and holds no earlier load report; give another folder, or empty it", dir)
-		}
-	}
-	probe := filepath.Join(dir, ".authzconf-probe")
-	if err := os.WriteFile(probe, nil, 0o644); err != nil {
-		return fmt.Errorf("the report folder cannot be written to: %w", err)
-	}
-	return os.Remove(probe)
-}
+func CheckWritable(dir string) error { return kind.CheckWritable(dir) }
 
 // Load reads the run of a report folder, or of a file. What is not known is an
 // error: a run that is judged without a part of it would be judged wrong.

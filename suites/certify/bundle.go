@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/reports/certificates"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 const (
@@ -172,28 +173,16 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 	return errors.Join(t.Close(), z.Close())
 }
 
-// write puts the bundle into a folder. What an earlier one has left there, a
-// badge of a level that is not granted any more or a signature, is removed.
-func (b Bundle) write(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	stale, err := filepath.Glob(filepath.Join(folder, badgePrefix+"*.svg"))
-	if err != nil {
-		return err
-	}
-	for _, file := range append(stale, filepath.Join(folder, signatureFile)) {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	for name, data := range b {
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+// filed is a bundle in a folder, with the signature that may be in it.
+var filed = filing.Kind{
+	Name: "certification", Marker: certificationFile,
+	Head:  map[string]string{"kind": certificationKind, "apiVersion": "authzconf.dev/*"},
+	Files: []string{evidenceFile, summaryFile, signatureFile, badgePrefix + "*.svg"},
 }
+
+// CheckWritable says before a run whether Write could write to a folder: one that is
+// missing, empty, or has an earlier certification, which Write replaces.
+func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
 
 // badges are pictures of the levels that are granted, by their file names. There
 // is none of any other level.

@@ -2,6 +2,7 @@ package certify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -27,15 +28,15 @@ const (
 	// answer that repeats the largest review.
 	maxKubeconfig = 1 << 20
 	maxAnswer     = 1 << 20
-	// Patience is how long an answer may take, the default timeout of the API
-	// server's own client; slow is what AuthorizationConfiguration recommends.
+	// Patience is how long an answer may take, unless something else is asked for;
+	// slow is what AuthorizationConfiguration recommends.
 	Patience = 10 * time.Second
 	slow     = 3 * time.Second
 )
 
 // Webhook is how an authorizer is reached.
 type Webhook struct {
-	url       string
+	url       string // as in the kubeconfig
 	config    *rest.Config
 	tls       *tls.Config
 	clientEnd time.Time // of the client certificate; zero without one
@@ -163,6 +164,25 @@ func (w *Webhook) client(http1 bool) (*client, error) {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
+// request is what an API server sends to a webhook, so that none can tell them
+// apart: the address as client-go makes it, with the timeout and without what else
+// the kubeconfig's has, and no User-Agent but Go's own, for NewGenericWebhook in
+// k8s.io/apiserver/pkg/util/webhook sets none (testdata/request.txt).
+func (c *client) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
+	base, err := url.Parse(c.url)
+	if err != nil {
+		return nil, err
+	}
+	address := rest.NewRequestWithClient(base, "", rest.ClientContentConfig{}, &http.Client{Timeout: c.Patience}).URL()
+	req, err := http.NewRequestWithContext(ctx, method, address.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, */*")
+	return req, nil
+}
+
 // ask posts a vector and says what came back. It never fails: what goes wrong is
 // part of the answer.
 func (c *client) ask(ctx context.Context, check string, v Vector) Answer {
@@ -179,17 +199,14 @@ func (c *client) ask(ctx context.Context, check string, v Vector) Answer {
 			c.opened.Add(1)
 		}
 	}})
-	method := v.Method
-	if method == "" {
-		method = http.MethodPost
+	if v.Form != literal {
+		body = append(body, '\n') // as the API server's encoder ends an object
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url, bytes.NewReader(body))
+	req, err := c.request(ctx, cmp.Or(v.Method, http.MethodPost), body)
 	if err != nil {
 		a.Fault = "harness"
 		return a
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
 	began := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -222,6 +239,10 @@ func (c *client) fault(err error) string {
 		alert     tls.AlertError
 		op        *net.OpError
 	)
+	var address *url.Error // its text has the URL in it, with a timeout
+	if errors.As(err, &address) {
+		err = address.Err
+	}
 	text := err.Error()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout"):

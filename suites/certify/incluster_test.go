@@ -73,7 +73,7 @@ func TestReferenceInCluster(t *testing.T) {
 func bundle(t *testing.T, b *Book, run *Run) {
 	t.Helper()
 	folder := t.TempDir()
-	c := run.Certification(b, Product{Vendor: "Example"})
+	c := run.Certification(b, Product{Vendor: "Example", Name: "Authorizer", Version: "1"})
 	if err := Write(folder, c, run.Answers); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package certify
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -22,17 +21,15 @@ func (w *Webhook) Poster() (*Poster, error) {
 // Close ends its connections.
 func (p *Poster) Close() { p.client.close() }
 
-// Post posts JSON. A fault is what went wrong on the way, by the names that
+// Post posts JSON as API servers do. A fault is what went wrong on the way, by the names that
 // certification has for it.
 func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte, fault string) {
 	ctx, cancel := context.WithTimeout(ctx, p.client.Patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.client.url, bytes.NewReader(body))
+	req, err := p.client.request(ctx, http.MethodPost, body)
 	if err != nil {
 		return 0, nil, "harness"
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
 	resp, err := p.client.http.Do(req)
 	if err != nil {
 		return 0, nil, p.client.fault(err)

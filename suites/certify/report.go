@@ -45,6 +45,9 @@ type Certification struct {
 	Findings []Finding `json:"findings"`
 }
 
+// certificationKind is the kind in certification.yaml.
+const certificationKind = "AuthorizerCertification"
+
 // The files of a bundle.
 const (
 	certificationFile = "certification.yaml"
@@ -56,7 +59,7 @@ const (
 // Certification is what the run shows.
 func (r *Run) Certification(b *Book, p Product) *Certification {
 	c := &Certification{
-		APIVersion: policy.Version, Kind: "AuthorizerCertification", Product: p, Mode: "direct", Seed: b.Policy.Seed,
+		APIVersion: policy.Version, Kind: certificationKind, Product: p, Mode: "direct", Seed: b.Policy.Seed,
 		SuiteDigest: b.Digest, PolicyDigest: b.Policy.Digest(), Started: r.Started.UTC().Truncate(time.Second),
 		Results: r.Results, Findings: append([]Finding{}, r.Findings...), Levels: []Level{},
 	}
@@ -77,7 +80,7 @@ func Write(folder string, c *Certification, answers []Answer) error {
 	if err != nil {
 		return err
 	}
-	return b.write(folder)
+	return filed.Write(folder, b)
 }
 
 // bundle are the files of the certification.

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"text/tabwriter"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/vectors"
 )
 
@@ -159,16 +158,20 @@ func (r *Report) Lines() []string {
 		"outcome: "+outcome)
 }
 
+// filed is a report in a folder.
+var filed = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}}
+
+// CheckWritable says before a run whether Write could write to a folder: one that is
+// missing, empty, or has an earlier report, which Write replaces.
+func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+
 // Write puts library.yaml into a folder.
 func (r *Report) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	raw, err := yaml.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "library.yaml"), raw, 0o644)
+	return filed.Write(dir, map[string][]byte{filed.Marker: raw})
 }
 
 // Markdown are the tables of docs/conditional.md.

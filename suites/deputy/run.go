@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // Options are what to run.
@@ -119,16 +118,20 @@ func (r *Report) Failed() bool {
 	return slices.ContainsFunc(r.Parts, func(p *Part) bool { return p.Failed > 0 })
 }
 
+// filed is a report in a folder.
+var filed = filing.Kind{Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""}}
+
+// CheckWritable says before a run whether Write could write to a folder: one that is
+// missing, empty, or has an earlier report, which Write replaces.
+func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+
 // Write puts deputy.yaml into a folder.
 func (r *Report) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	raw, err := yaml.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "deputy.yaml"), raw, 0o644)
+	return filed.Write(dir, map[string][]byte{filed.Marker: raw})
 }
 
 // Run runs the suite. An error is one of the environment, or the user's to mend;

@@ -3,14 +3,13 @@ package explore
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -137,31 +136,30 @@ func (r *Report) Broken() error {
 	return errors.Join(errs...)
 }
 
+// filed is a report in a folder.
+var filed = filing.Kind{
+	Name: "report of explore", Marker: "explore.yaml", Head: map[string]string{"seed": "", "cells": ""},
+	Files: []string{"scenarios/*/case-*.yaml"},
+}
+
+// CheckWritable says before a run whether Write could write to a folder: one that is
+// missing, empty, or has an earlier report, which Write replaces.
+func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+
 // Write puts explore.yaml, and a scenario file for each disagreement, into a
 // folder.
 func (r *Report) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	raw, err := yaml.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "explore.yaml"), raw, 0o644); err != nil {
-		return err
-	}
+	files := map[string][]byte{filed.Marker: raw}
 	for _, c := range r.Cells {
 		for _, d := range c.Disagreements {
-			folder := filepath.Join(dir, "scenarios", c.Name)
-			if err := os.MkdirAll(folder, 0o755); err != nil {
-				return err
-			}
-			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("case-%06d.yaml", d.Case)), []byte(d.Scenario), 0o644); err != nil {
-				return err
-			}
+			files[fmt.Sprintf("scenarios/%s/case-%06d.yaml", c.Name, d.Case)] = []byte(d.Scenario)
 		}
 	}
-	return nil
+	return filed.Write(dir, files)
 }
 
 // usage tells whether an error is the user's to mend.

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 )
 
@@ -84,18 +83,31 @@ func NewReport(kubernetes string, took time.Duration, results []*Result) *Report
 	return &Report{Notice: Notice, Kubernetes: kubernetes, Took: fmt.Sprintf("%.1f s", took.Seconds()), Results: results}
 }
 
-// Write writes a report as granular.json.
-func (r *Report) Write(dir string) error { return writeJSON(filepath.Join(dir, "granular.json"), r) }
+// filed and filedCost are a report and a measurement in a folder.
+var (
+	filed     = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}}
+	filedCost = filing.Kind{Name: "report of granular cost", Marker: "granular-cost.json", Head: map[string]string{"curves": "", "floods": ""}, Files: []string{"granular-cost.svg"}}
+)
 
-func writeJSON(path string, v any) error {
-	raw, err := json.MarshalIndent(v, "", " ")
+// CheckWritable says before a run whether Write could write to a folder: one that is
+// missing, empty, or has an earlier report, which Write replaces.
+func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+
+// CheckWritableCost is CheckWritable for a measurement.
+func CheckWritableCost(dir string) error { return filedCost.CheckWritable(dir) }
+
+// Write writes a report as granular.json.
+func (r *Report) Write(dir string) error {
+	raw, err := encode(r)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(raw, '\n'), 0o600)
+	return filed.Write(dir, map[string][]byte{filed.Marker: raw})
+}
+
+func encode(v any) ([]byte, error) {
+	raw, err := json.MarshalIndent(v, "", " ")
+	return append(raw, '\n'), err
 }
 
 // Print writes the tables of a measurement.
@@ -137,7 +149,8 @@ func (c *Cost) Print(w io.Writer) {
 
 // Write writes a measurement as granular-cost.json, with a plot beside it.
 func (c *Cost) Write(dir string) error {
-	if err := writeJSON(filepath.Join(dir, "granular-cost.json"), c); err != nil {
+	raw, err := encode(c)
+	if err != nil {
 		return err
 	}
 	var curves []load.Curve
@@ -152,5 +165,5 @@ func (c *Cost) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "granular-cost.svg"), []byte(image+"\n"), 0o600)
+	return filedCost.Write(dir, map[string][]byte{filedCost.Marker: raw, "granular-cost.svg": []byte(image + "\n")})
 }

@@ -42,10 +42,12 @@ type Options struct {
 	// Tool and Called are authzconf's version, and how it was called.
 	Tool   string
 	Called []string
-	// Said is told what happens besides blocks, Progress how a block is going;
-	// both may be nil.
+	// Said is told what happens besides blocks, Progress how a block is going, and
+	// Created, from several goroutines, how many objects of the agents are there; each
+	// may be nil.
 	Said     func(text string)
 	Progress func(Progress)
+	Created  func(done, total int64)
 }
 
 // Progress is how a run is going.
@@ -196,10 +198,10 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 		return err
 	}
 	if storage == nil {
-		s.population, err = population.Create(ctx, admin, r.Profile, nil, nil)
+		s.population, err = population.Create(ctx, admin, r.Profile, nil, r.Created)
 	} else {
 		defer func() { _ = storage.Close() }()
-		s.population, err = population.Create(ctx, admin, r.Profile, storage, nil)
+		s.population, err = population.Create(ctx, admin, r.Profile, storage, r.Created)
 	}
 	if err != nil {
 		return fmt.Errorf("creating the agents: %w", err)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // Certification is certification.yaml.
@@ -27,13 +29,27 @@ const (
 	maxBundleFile     = 64 << 20
 )
 
+// certificationKind is the kind in certification.yaml.
+const certificationKind = "ConditionalAuthorizerCertification"
+
+// filed is a bundle in a folder.
+var filed = filing.Kind{
+	Name: "certification of a conditional authorizer", Marker: certificationFile,
+	Head:  map[string]string{"kind": certificationKind, "apiVersion": "authzconf.dev/*"},
+	Files: []string{evidenceFile},
+}
+
+// CheckWritable says before a run whether Write could write to a folder: one that is
+// missing, empty, or has an earlier bundle, which Write replaces.
+func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+
 // Certify judges exchanges.
 func (b *Book) Certify(all []Exchange) (*Certification, error) {
 	findings, results, err := b.Judge(all)
 	if err != nil {
 		return nil, err
 	}
-	return &Certification{APIVersion: "authzconf.dev/v1alpha1", Kind: "ConditionalAuthorizerCertification", Seed: b.Seed, Results: results, Findings: append([]Finding{}, findings...)}, nil
+	return &Certification{APIVersion: "authzconf.dev/v1alpha1", Kind: certificationKind, Seed: b.Seed, Results: results, Findings: append([]Finding{}, findings...)}, nil
 }
 
 // Granted says whether every level is.
@@ -48,9 +64,6 @@ func (c *Certification) Granted() bool {
 
 // Write makes a bundle: the certification, and every answer.
 func Write(folder string, c *Certification, all []Exchange) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
 	var evidence bytes.Buffer
 	lines := json.NewEncoder(&evidence)
 	for _, x := range all {
@@ -62,10 +75,7 @@ func Write(folder string, c *Certification, all []Exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, certificationFile), raw, 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(folder, evidenceFile), evidence.Bytes(), 0o644)
+	return filed.Write(folder, map[string][]byte{certificationFile: raw, evidenceFile: evidence.Bytes()})
 }
 
 // Read reads a bundle.

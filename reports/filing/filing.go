@@ -1,0 +1,202 @@
+// Package filing puts reports into folders. A report takes the place of an earlier
+// one of its kind, of which nothing stays; files of anybody else are never touched.
+package filing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Kind is a kind of report.
+type Kind struct {
+	// Name is what an error calls it, such as "load report".
+	Name string
+	// Marker is the file by which a report is known. It is written last, so that a
+	// folder with a marker is whole.
+	Marker string
+	// Head are fields at the top of the marker: path.Match patterns of what they say,
+	// or "" for any value. Another version of authzconf may have written the rest.
+	Head map[string]string
+	// Files are path.Match patterns of the other files.
+	Files []string
+	// Listed, if given, says which of the files the marker lists, and only those are
+	// of the report. Reserved are the places where nothing else may be then.
+	Listed   func(marker []byte) []string
+	Reserved []string
+}
+
+const (
+	// stagingDir is where a report is written before it takes the place of an earlier
+	// one. It holds that one's marker as previousFile while that goes on.
+	stagingDir   = ".authzconf-new"
+	previousFile = "previous"
+	probeFile    = ".authzconf-probe"
+)
+
+// CheckWritable says whether Write could write to dir, and creates dir where it
+// is missing. It is to be called before a run, so that no run ends without a
+// place for its report.
+func (k *Kind) CheckWritable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("the report folder cannot be made: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("the report folder cannot be opened: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	if err := k.replaceable(root); err != nil {
+		return fmt.Errorf("%s %w; give another folder, or empty it", dir, err)
+	}
+	if err := root.WriteFile(probeFile, nil, 0o644); err != nil {
+		return fmt.Errorf("the report folder cannot be written to: %w", err)
+	}
+	return root.Remove(probeFile)
+}
+
+// Write writes the files of a report, by their slash-separated names, in the place
+// of an earlier one of the same kind.
+func (k *Kind) Write(dir string, files map[string][]byte) error {
+	if files[k.Marker] == nil {
+		return fmt.Errorf("a %s without %s", k.Name, k.Marker)
+	}
+	for name := range files {
+		if name != k.Marker && (!fs.ValidPath(name) || k.Listed == nil && !matches(k.Files, name)) {
+			return fmt.Errorf("%s is no file of a %s", name, k.Name)
+		}
+	}
+	if err := k.CheckWritable(dir); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	if err := k.install(root, files); err != nil {
+		return fmt.Errorf("writing the report to %s: %w", dir, err)
+	}
+	return nil
+}
+
+// replaceable says why a folder may not be written to: it is neither empty nor
+// an earlier report, or has a file of somebody else's where the report goes.
+func (k *Kind) replaceable(root *os.Root) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	owned, err := k.owned(root)
+	if err != nil {
+		return err
+	}
+	foreign := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != stagingDir && e.Name() != probeFile })
+	if len(owned) == 0 && foreign {
+		return fmt.Errorf("is not empty and holds no earlier %s", k.Name)
+	}
+	for _, name := range k.Reserved {
+		err := fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) || err == nil && (d.IsDir() || owned[p]) {
+				return nil
+			}
+			if err == nil {
+				err = fmt.Errorf("holds %s, which is not of the earlier report", p)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owned are the files of a report in the folder, by its marker, or by one in the
+// staging folder if an earlier replacement was cut short.
+func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
+	owned := map[string]bool{}
+	for _, name := range []string{k.Marker, path.Join(stagingDir, k.Marker), path.Join(stagingDir, previousFile)} {
+		data, err := root.ReadFile(name)
+		if err != nil || !k.known(data) {
+			continue
+		}
+		owned[k.Marker] = true
+		if k.Listed != nil {
+			for _, f := range k.Listed(data) {
+				owned[f] = true
+			}
+		}
+	}
+	if len(owned) == 0 || k.Listed != nil {
+		return owned, nil
+	}
+	return owned, fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (p == stagingDir || p != "." && !k.leadsTo(p)):
+			return fs.SkipDir // Somebody else's may be large, or not to be read.
+		case !d.IsDir() && matches(k.Files, p):
+			owned[p] = true
+		}
+		return nil
+	})
+}
+
+// known says whether a file is a marker of this kind.
+func (k *Kind) known(data []byte) bool {
+	decode := func(data []byte, v any) error { return yaml.Unmarshal(data, v) }
+	if path.Ext(k.Marker) == ".json" {
+		decode = json.Unmarshal
+	}
+	var head map[string]json.RawMessage
+	if decode(data, &head) != nil {
+		return false
+	}
+	for field, pattern := range k.Head {
+		raw, ok := head[field]
+		if !ok {
+			return false
+		}
+		var text string
+		if pattern == "" {
+			continue
+		}
+		if json.Unmarshal(raw, &text) != nil || !matches([]string{pattern}, text) {
+			return false
+		}
+	}
+	return true
+}
+
+// leadsTo says whether a file of the report may be below a folder.
+func (k *Kind) leadsTo(folder string) bool {
+	return slices.ContainsFunc(k.Files, func(pattern string) bool {
+		for d := path.Dir(pattern); d != "."; d = path.Dir(d) {
+			if matches([]string{d}, folder) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return err == nil && ok
+	})
+}
+
+func exists(root *os.Root, name string) bool {
+	_, err := root.Lstat(filepath.FromSlash(name))
+	return err == nil
+}

@@ -144,6 +144,9 @@ func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	return cc, nil
 }
 
+// other is the class of errors that have none of their own.
+const other = "other"
+
 // classify names an error by its kind.
 func classify(err error) string {
 	var alert tls.AlertError
@@ -164,5 +167,5 @@ func classify(err error) string {
 	case eof(err):
 		return "eof"
 	}
-	return "other"
+	return other
 }

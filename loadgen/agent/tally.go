@@ -71,6 +71,9 @@ func (t *tally) finish(kind int32, intended, actual, end time.Time, status int, 
 	t.answer(name)
 	second := t.second(end)
 	second.Done++
+	if name == other {
+		t.block.NoteOdd(err.Error())
+	}
 	if err != nil || status != t.expect {
 		t.errs++
 		second.Errors++

@@ -14,6 +14,9 @@ func (b *Block) Merge(other *Block) {
 	b.Reconnects += other.Reconnects
 	b.Answers = sum(b.Answers, other.Answers)
 	b.Wrong = sum(b.Wrong, other.Wrong)
+	for _, text := range other.Odd {
+		b.NoteOdd(text)
+	}
 	b.Latency.Merge(&other.Latency)
 	b.Service.Merge(&other.Service)
 	b.Lag.Merge(&other.Lag)
@@ -37,6 +40,13 @@ func (b *Block) Merge(other *Block) {
 	}
 	b.GeneratorCPU += other.GeneratorCPU
 	b.GeneratorRSS += other.GeneratorRSS
+}
+
+// NoteOdd keeps the first three texts of errors that have no class of their own.
+func (b *Block) NoteOdd(text string) {
+	if len(b.Odd) < 3 {
+		b.Odd = append(b.Odd, text)
+	}
 }
 
 func sum(a, b map[string]int64) map[string]int64 {

@@ -138,6 +138,8 @@ type Block struct {
 	Answers map[string]int64 `json:"answers"`
 	// Wrong counts answers that the arm does not expect, by "status: expected …".
 	Wrong map[string]int64 `json:"wrong,omitempty"`
+	// Odd are the texts of the first errors of class "other".
+	Odd []string `json:"odd,omitempty"`
 	// Latency is from the intended send to the end of the answer, Service from the
 	// actual send, Lag from the intended to the actual send. Latencies by request
 	// kind (list, get, watch) are in Kinds.

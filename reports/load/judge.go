@@ -38,8 +38,18 @@ func Judge(r run.Run, t Thresholds) Result {
 	judgeComparisons(&result)
 	judgeMissing(&result, groups)
 	noteClocks(&result, r.Clocks)
+	noteOdd(&result, r.Blocks)
 	result.conclude()
 	return result
+}
+
+// noteOdd shows what errors without a class of their own said.
+func noteOdd(r *Result, blocks []run.Block) {
+	for i, b := range blocks {
+		for _, text := range b.Odd {
+			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): an error that has no class: %s", i, b.Arm, b.Server, text))
+		}
+	}
 }
 
 func severalAgents(groups []comparisonPairs) bool {

@@ -144,6 +144,18 @@ func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	return cc, nil
 }
 
+// renewed is a new connection of an agent in place of one that takes no more
+// requests. That one is not closed: answers may still come on it.
+func (p *Pool) renewed(ctx context.Context, agent int, old *http.ClientConn) (*http.ClientConn, error) {
+	c := &p.conns[agent/p.shards/p.perConn]
+	c.mu.Lock()
+	if c.cc == old {
+		c.cc = nil
+	}
+	c.mu.Unlock()
+	return p.open(ctx, c)
+}
+
 // other is the class of errors that have none of their own.
 const other = "other"
 

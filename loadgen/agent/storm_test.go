@@ -24,13 +24,21 @@ import (
 
 // stub is an HTTPS server with HTTP/2 in place of an API server.
 func stub(t testing.TB, h http.HandlerFunc) (*httptest.Server, *rest.Config) {
+	var server *httptest.Server
+	c := stubWith(t, func(s *httptest.Server) { server = s }, h)
+	return server, c
+}
+
+// stubWith changes the server before it is started.
+func stubWith(t testing.TB, change func(*httptest.Server), h http.HandlerFunc) *rest.Config {
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
+	change(s)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return s, &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
 // storm is a block of 20 agents at a constant rate.
@@ -378,5 +386,27 @@ func TestClassify(t *testing.T) {
 	}
 	if err := p.Open(t.Context()); err == nil || classify(err) != "tls" {
 		t.Errorf("a certificate that is not trusted: %v", err)
+	}
+}
+
+// TestIdleConnections has a server that closes connections as soon as they are idle,
+// as API servers do after 90 s: no request is lost by it.
+func TestIdleConnections(t *testing.T) {
+	const idle = 5 * time.Millisecond
+	c := stubWith(t, func(s *httptest.Server) { s.Config.IdleTimeout = idle }, func(http.ResponseWriter, *http.Request) {})
+	pool, err := NewPool(c, 1, 1, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s := &Storm{Pool: pool, Timeout: 5 * time.Second}
+	for i := range 200 {
+		if status, _, _, err := s.send(t.Context(), 0, Request{Path: "/", Header: http.Header{}}); err != nil || status != http.StatusOK {
+			t.Fatalf("request %d: status %d, %v", i, status, err)
+		}
+		time.Sleep(idle - time.Millisecond + time.Duration(i%20)*100*time.Microsecond)
+	}
+	if n := pool.opened.Load(); n < 20 {
+		t.Errorf("%d connections were opened: the server did not close them", n)
 	}
 }

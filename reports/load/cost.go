@@ -72,9 +72,13 @@ func NewCost(runs ...*run.Run) (*Cost, error) {
 // sound. plots are the names of picture files to show, if any.
 func (c *Cost) Markdown(plots ...string) []byte {
 	b := &strings.Builder{}
+	b.WriteString("# What each arm costs\n\n")
 	c.circumstances(b)
 	for _, p := range plots {
-		fmt.Fprintf(b, "![%s](%s)\n\n", strings.TrimSuffix(p, ".svg"), p)
+		fmt.Fprintf(b, "![%s by number of agents](%s)\n\n", strings.TrimSuffix(p, ".svg"), p)
+	}
+	if len(plots) > 0 {
+		b.WriteString("cost.html has the same curves with the names of the arms.\n\n")
 	}
 	c.table(b, "Access reviews per request", "Mean of the blocks; in brackets the oracle's prediction for a known and an unknown agent.", func(a Arm) string {
 		s := fmt.Sprintf("%.3f", a.Reviews.PerRequest.Estimate)

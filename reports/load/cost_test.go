@@ -39,7 +39,7 @@ func TestCostOfSeveralRuns(t *testing.T) {
 		t.Errorf("pictures %d, %v", len(pictures), err)
 	}
 	text := string(c.Markdown("cpu.svg"))
-	if !strings.Contains(text, "| arm | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "![cpu](cpu.svg)") {
+	if !strings.Contains(text, "| arm | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "(cpu.svg)") {
 		t.Errorf("not in order of agents:\n%s", text)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// renewals is how often a request is sent again, as in net/http's HTTP/2.
+const renewals = 6
+
 // unprocessed tells whether a request did not reach the server because the
 // connection was being closed in order: it is sent again by http.Transport too
 // (shouldRetryRequest in net/http's HTTP/2). net/http has no value for these errors.

@@ -10,7 +10,7 @@ import (
 // TestIdleConnections has a server that closes connections as soon as they are idle,
 // as API servers do after 90 s: no request is lost by it.
 func TestIdleConnections(t *testing.T) {
-	const idle = 5 * time.Millisecond
+	const idle = 20 * time.Millisecond
 	c := stubWith(t, func(s *httptest.Server) { s.Config.IdleTimeout = idle }, func(http.ResponseWriter, *http.Request) {})
 	pool, err := NewPool(c, 1, 1, 0, 1)
 	if err != nil {
@@ -18,11 +18,11 @@ func TestIdleConnections(t *testing.T) {
 	}
 	defer pool.Close()
 	s := &Storm{Pool: pool, Timeout: 5 * time.Second}
-	for i := range 200 {
+	for i := range 100 {
 		if status, _, _, err := s.send(t.Context(), 0, Request{Path: "/", Header: http.Header{}}); err != nil || status != http.StatusOK {
 			t.Fatalf("request %d: status %d, %v", i, status, err)
 		}
-		time.Sleep(idle - time.Millisecond + time.Duration(i%20)*100*time.Microsecond)
+		time.Sleep(idle - time.Millisecond + time.Duration(i%20)*200*time.Microsecond)
 	}
 	if n := pool.opened.Load(); n < 20 {
 		t.Errorf("%d connections were opened: the server did not close them", n)

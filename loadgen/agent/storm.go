@@ -234,9 +234,9 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 		Proto: "HTTP/2.0", ProtoMajor: 2,
 	}).WithContext(ctx)
 	resp, err := cc.RoundTrip(r)
-	if err != nil && unprocessed(err) {
-		// As http.Transport does, which client-go uses: API servers close connections
-		// that were idle for 90 s.
+	// As http.Transport does, which client-go uses: API servers close connections that
+	// were idle for 90 s.
+	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
 		if cc, err = s.Pool.renewed(ctx, agent, cc); err == nil {
 			resp, err = cc.RoundTrip(r)
 		}

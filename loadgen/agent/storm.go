@@ -238,7 +238,7 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 	// were idle for 90 s.
 	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
 		if cc, err = s.Pool.renewed(ctx, agent, cc); err == nil {
-			resp, err = cc.RoundTrip(r)
+			resp, err = cc.RoundTrip(r) //nolint:bodyclose // closed below; one with an error has none
 		}
 	}
 	if err != nil {

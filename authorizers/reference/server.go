@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +55,26 @@ func Start(h http.Handler, pki *PKI) (*Server, error) {
 		_ = s.server.ServeTLS(l, "", "") // ends with Close
 	}()
 	return s, nil
+}
+
+// ServeFor serves a handler until stop, to whom the kubeconfig is for. It holds a
+// client key: path is made anew, readable by its owner only, and a link that is
+// there already is not followed.
+func ServeFor(h http.Handler, path string, kubeconfig func(*Server) ([]byte, error)) (stop func() error, err error) {
+	s, err := Start(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := kubeconfig(s)
+	if err == nil {
+		_ = os.Remove(path)
+		err = os.WriteFile(path, raw, 0o600)
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s.Close, nil
 }
 
 // Close cuts all connections and returns when nothing is served any more.

@@ -58,15 +58,14 @@ numbers of agents differ, the curves to cost.html and SVG files.`,
 }
 
 func writeCost(dir string, cost *load.Cost) error {
-	pictures, err := cost.Pictures()
-	if err != nil {
-		return err
-	}
+	pictures := cost.Pictures()
 	files := map[string][]byte{"README.md": cost.Markdown(slices.Sorted(maps.Keys(pictures))...)}
 	if len(pictures) > 0 { // otherwise there is no curve, only tables
-		if files["cost.html"], err = cost.HTML(); err != nil {
+		page, err := cost.HTML()
+		if err != nil {
 			return err
 		}
+		files["cost.html"] = page
 	}
 	maps.Copy(files, pictures)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

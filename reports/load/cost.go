@@ -19,6 +19,9 @@ type Cost struct {
 	columns []column
 	// arms are the rows: every arm on its server, in the order of the profile.
 	arms []curveOf
+	// The curves, drawn once; empty if no arm ran with several numbers of agents.
+	reviews, cpu string
+	names        []string
 }
 
 // column is one run.
@@ -29,8 +32,8 @@ type column struct {
 	title  string
 }
 
-// NewCost judges the runs by their own thresholds' margins and limits no more: it
-// is about what was measured. Runs are put in order of agents, then of delay.
+// NewCost judges the runs without their thresholds: it is about what was measured,
+// and whether that was sound. Runs are put in order of agents, then of delay.
 func NewCost(runs ...*run.Run) (*Cost, error) {
 	if len(runs) < 2 {
 		return nil, errors.New("one run has no curve: expected two or more")
@@ -64,7 +67,9 @@ func NewCost(runs ...*run.Run) (*Cost, error) {
 			col.title += ", " + col.run.Profile
 		}
 	}
-	return c, nil
+	var err error
+	c.reviews, c.cpu, c.names, err = CostPlots(c.results()...)
+	return c, err
 }
 
 // Markdown has a table for each thing that was measured, with an arm in each row
@@ -198,27 +203,22 @@ func (c *Cost) soundness(b *strings.Builder) {
 
 // Pictures are the curves of cost against the number of agents, as SVG files by
 // name. There are none if no arm ran with several numbers.
-func (c *Cost) Pictures() (map[string][]byte, error) {
-	reviews, cpu, _, err := CostPlots(c.results()...)
-	if err != nil || reviews == "" {
-		return nil, err
+func (c *Cost) Pictures() map[string][]byte {
+	if len(c.names) == 0 {
+		return nil
 	}
-	return map[string][]byte{"reviews.svg": []byte(reviews), "cpu.svg": []byte(cpu)}, nil
+	return map[string][]byte{"reviews.svg": []byte(c.reviews), "cpu.svg": []byte(c.cpu)}
 }
 
 // HTML is a page of its own with the curves. An error says that there is no arm
 // with several numbers of agents.
 func (c *Cost) HTML() ([]byte, error) {
-	reviews, cpu, names, err := CostPlots(c.results()...)
-	if err != nil {
-		return nil, err
-	}
-	if len(names) == 0 {
+	if len(c.names) == 0 {
 		return nil, errors.New("no arm ran with several numbers of agents")
 	}
 	var b bytes.Buffer
-	err = pageTemplates.ExecuteTemplate(&b, "cost", page{CostNames: names, Plots: map[string]template.HTML{
-		"costReviews": template.HTML(reviews), "costCPU": template.HTML(cpu),
+	err := pageTemplates.ExecuteTemplate(&b, "cost", page{CostNames: c.names, Plots: map[string]template.HTML{
+		"costReviews": template.HTML(c.reviews), "costCPU": template.HTML(c.cpu),
 	}})
 	return b.Bytes(), err
 }

@@ -1,8 +1,6 @@
 package certify
 
 import (
-	"os"
-
 	"github.com/authzconf/authzconf/authorizers/policy"
 	"github.com/authzconf/authzconf/authorizers/reference"
 )
@@ -18,21 +16,7 @@ func ServeReference(b *Book, policyFile, kubeconfig string) (stop func() error, 
 		}
 		decide = f.decide
 	}
-	s, err := reference.Start(reference.Handler(decide), nil)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := s.Kubeconfig()
-	if err == nil {
-		// It holds a client key. A file that is there already is not followed.
-		_ = os.Remove(kubeconfig)
-		err = os.WriteFile(kubeconfig, raw, 0o600)
-	}
-	if err != nil {
-		_ = s.Close()
-		return nil, err
-	}
-	return s.Close, nil
+	return reference.ServeFor(reference.Handler(decide), kubeconfig, (*reference.Server).Kubeconfig)
 }
 
 // PolicyFormats are the forms that a policy can be printed in.

@@ -21,7 +21,7 @@ func ServeReference(policies, kubeconfig string) (stop func() error, err error) 
 	}
 	a := reference.New(first)
 	right := reference.Handler(a)
-	s, err := webhook.Start(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	return webhook.ServeFor(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		changed, err := f.load()
 		if err != nil {
 			http.Error(w, "the policies cannot be read", http.StatusInternalServerError)
@@ -31,21 +31,7 @@ func ServeReference(policies, kubeconfig string) (stop func() error, err error) 
 			a.Use(changed)
 		}
 		right.ServeHTTP(w, req)
-	}), nil)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := reference.Kubeconfig(s)
-	if err == nil {
-		// It holds a client key. A file that is there already is not followed.
-		_ = os.Remove(kubeconfig)
-		err = os.WriteFile(kubeconfig, raw, 0o600)
-	}
-	if err != nil {
-		_ = s.Close()
-		return nil, err
-	}
-	return s.Close, nil
+	}), kubeconfig, reference.Kubeconfig)
 }
 
 // policyFile is a file that may change.

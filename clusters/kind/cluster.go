@@ -46,7 +46,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err
 	}
-	if err := CheckEngine(ctx); err != nil {
+	// kind makes its network too, but not under a lock.
+	if _, err := FindNetwork(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := ImageVersion(ctx, o.Image); err != nil {

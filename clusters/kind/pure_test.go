@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,17 +110,33 @@ func TestEditManifest(t *testing.T) {
 	}
 }
 
-func TestParseNetwork(t *testing.T) {
-	n, err := parseNetwork([]byte(`[{"IPAM":{"Config":[{"Subnet":"fc00::/64"},{"Subnet":"172.18.0.0/16","Gateway":"172.18.0.1"}]}}]`))
+func TestParseNetworks(t *testing.T) {
+	parse := func(text string) (Network, error) {
+		found, err := parseNetworks([]byte(text))
+		if err != nil || len(found) == 0 {
+			return Network{}, errors.Join(err, errors.New("none"))
+		}
+		return found[0].parse()
+	}
+	n, err := parse(`[{"IPAM":{"Config":[{"Subnet":"fc00::/64"},{"Subnet":"172.18.0.0/16","Gateway":"172.18.0.1"}]}}]`)
 	if err != nil || n.Gateway.String() != "172.18.0.1" || n.Subnet.String() != "172.18.0.0/16" {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if n, err = parseNetwork([]byte(`[{"IPAM":{"Config":[{"Subnet":"10.9.0.0/24"}]}}]`)); err != nil || n.Gateway.String() != "10.9.0.1" {
+	if n, err = parse(`[{"IPAM":{"Config":[{"Subnet":"10.9.0.0/24"}]}}]`); err != nil || n.Gateway.String() != "10.9.0.1" {
 		t.Errorf("without a gateway: %+v, %v", n, err)
 	}
 	for _, text := range []string{`[]`, `{`, `[{"IPAM":{"Config":[{"Subnet":"fc00::/64"}]}}]`} {
-		if _, err := parseNetwork([]byte(text)); err == nil {
+		if _, err := parse(text); err == nil {
 			t.Errorf("%s: no error", text)
 		}
+	}
+	// Of doubles the one that is used is kept, then the one with the least ID.
+	found, err := parseNetworks([]byte(`[{"Id":"c"},{"Id":"b"},{"Id":"a"},{"Id":"d","Containers":{"x":{}}}]`))
+	var order string
+	for _, f := range found {
+		order += f.ID
+	}
+	if err != nil || order != "dabc" {
+		t.Errorf("order %s, %v", order, err)
 	}
 }

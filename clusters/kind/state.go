@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/authzconf/authzconf/clusters/local"
 )
@@ -24,7 +23,7 @@ const (
 // lives: that is how others know that it is in use.
 type state struct {
 	path string
-	lock *os.File
+	lock *local.FileLock
 }
 
 func statePath(name string) (string, error) {
@@ -51,24 +50,11 @@ func newState(asked string) (name string, s *state, err error) {
 			return "", nil, &local.UsageError{Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
 		}
 	}
-	lock, err := tryLock(path)
+	lock, err := local.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(path))
 	}
 	return name, &state{path: path, lock: lock}, nil
-}
-
-// tryLock fails if another process has the lock. A process gives it up however it
-// ends.
-func tryLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // inUse says whether the run of a cluster lives.
@@ -77,11 +63,11 @@ func inUse(name string) bool {
 	if err != nil {
 		return false
 	}
-	lock, err := tryLock(path)
+	lock, err := local.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
-		return errors.Is(err, syscall.EWOULDBLOCK)
+		return errors.Is(err, local.ErrLocked)
 	}
-	_ = lock.Close()
+	lock.Unlock()
 	return false
 }
 
@@ -114,7 +100,7 @@ func (s *state) write(files map[string][]byte) error {
 
 // leave gives the lock up, and removes the folder unless it is kept.
 func (s *state) leave(keep bool) error {
-	defer func() { _ = s.lock.Close() }()
+	defer s.lock.Unlock()
 	if keep {
 		return nil
 	}

@@ -61,7 +61,7 @@ func (b *Binaries) buildOnce(ctx context.Context, p program, target string, prep
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", folderError("cache folder", cache, CacheVariable, err)
 	}
-	lock, err := waitLock(ctx, target+".lock", func() {
+	lock, err := WaitLock(ctx, target+".lock", func() {
 		b.report("waiting for another process that is building %s %s", p.name, p.version)
 	})
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *Binaries) buildOnce(ctx context.Context, p program, target string, prep
 		}
 		return "", folderError("cache folder", cache, CacheVariable, err)
 	}
-	defer lock.unlock()
+	defer lock.Unlock()
 	if isFile(target) {
 		return target, nil
 	}

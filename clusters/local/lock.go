@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// fileLock is an exclusive flock. The kernel gives it up when this process ends in any way.
-type fileLock struct{ file *os.File }
+// FileLock is an exclusive lock between processes (flock). The kernel gives it up when this process ends in any way.
+type FileLock struct{ file *os.File }
 
-var errLocked = errors.New("locked by another process")
+// ErrLocked says that another process holds the lock.
+var ErrLocked = errors.New("locked by another process")
 
-// tryLock takes the lock of a file, which it makes if need be, or returns errLocked.
-func tryLock(path string) (*fileLock, error) {
+// TryLock takes the lock of a file, which it makes if need be, or returns ErrLocked.
+func TryLock(path string) (*FileLock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -28,21 +29,22 @@ func tryLock(path string) (*fileLock, error) {
 	if err != nil {
 		_ = file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errLocked
+			return nil, ErrLocked
 		}
 		return nil, &os.PathError{Op: "flock", Path: path, Err: err}
 	}
-	return &fileLock{file: file}, nil
+	return &FileLock{file: file}, nil
 }
 
-// waitLock takes the lock of a file, waiting for its holder. waiting is called once if it has to.
-func waitLock(ctx context.Context, path string, waiting func()) (*fileLock, error) {
+// WaitLock takes the lock of a file, waiting for its holder until ctx ends. waiting, unless nil, is called
+// once if it has to wait.
+func WaitLock(ctx context.Context, path string, waiting func()) (*FileLock, error) {
 	const interval = 50 * time.Millisecond
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for first := true; ; first = false {
-		lock, err := tryLock(path)
-		if !errors.Is(err, errLocked) {
+		lock, err := TryLock(path)
+		if !errors.Is(err, ErrLocked) {
 			return lock, err
 		}
 		if first && waiting != nil {
@@ -56,6 +58,6 @@ func waitLock(ctx context.Context, path string, waiting func()) (*fileLock, erro
 	}
 }
 
-// unlock gives the lock up. The file stays: removing it would let two processes hold locks of two
+// Unlock gives the lock up. The file stays: removing it would let two processes hold locks of two
 // files of the same name.
-func (l *fileLock) unlock() { _ = l.file.Close() }
+func (l *FileLock) Unlock() { _ = l.file.Close() }

@@ -23,7 +23,7 @@ const (
 // runDir is the folder of one run, locked as long as the run lives.
 type runDir struct {
 	path string
-	lock *fileLock
+	lock *FileLock
 	keep bool
 }
 
@@ -51,20 +51,20 @@ func newRunDir(ctx context.Context, asked, name string, keep bool) (*runDir, err
 		return nil, folderError("state folder", root, StateVariable, err)
 	}
 	// Held while folders are made and swept: a new one is not locked yet when it appears.
-	rootLock, err := waitLock(ctx, filepath.Join(root, lockFile), nil)
+	rootLock, err := WaitLock(ctx, filepath.Join(root, lockFile), nil)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
 		return nil, folderError("state folder", root, StateVariable, err)
 	}
-	defer rootLock.unlock()
+	defer rootLock.Unlock()
 	sweep(root)
 	path, err := makeRunDir(root, asked, name)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := tryLock(filepath.Join(path, lockFile))
+	lock, err := TryLock(filepath.Join(path, lockFile))
 	if err != nil {
 		return nil, folderError("state folder", path, StateVariable, err)
 	}
@@ -117,12 +117,12 @@ func sweep(root string) {
 		if _, err := os.Stat(filepath.Join(path, keepFile)); err == nil {
 			continue
 		}
-		lock, err := tryLock(filepath.Join(path, lockFile))
+		lock, err := TryLock(filepath.Join(path, lockFile))
 		if err != nil {
 			continue
 		}
 		_ = os.RemoveAll(path)
-		lock.unlock()
+		lock.Unlock()
 	}
 }
 
@@ -145,7 +145,7 @@ func (d *runDir) write(name string, data []byte) error {
 
 // remove deletes the folder, unless it is to be kept, and gives up its lock.
 func (d *runDir) remove() error {
-	defer d.lock.unlock()
+	defer d.lock.Unlock()
 	if d.keep {
 		return nil
 	}

@@ -31,13 +31,13 @@ kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNET
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --gate both --skip '$(KIND_SKIP)' --kind-node-image $$image --report-dir _output/kind && \
 	$(AUTHZCONF) verify _output/kind && \
-	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./clusters/kind ./suites/target
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./clusters/kind ./engine/target
 
 .PHONY: kind-load
 kind-load: ## a storm by pods of an Indexed Job on a cluster of kind; one of them is deleted
 	@ci/kind-node/install
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
-	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -v -run TestPods ./suites/storm
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -v -run TestPods ./loadgen/storm
 
 .PHONY: verify
 verify: build ## recompute the verdicts of the report from its evidence
@@ -60,7 +60,7 @@ build: ## build _output/authzconf
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
 # detector, which makes it four times as slow: PLAIN.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice|authorizers/policy|oracle(/.*)?|reports(/.*)?|scenarios|vectors|verdicts|suites/(certify(/.*)?|conditional|conditions|granular|impersonation|matrix)
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular/runner|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites/impersonation|engine/matrix
 
 .PHONY: test
 test: build ## vet, and run all tests, those against real programs too
@@ -77,7 +77,7 @@ image: ## write the container image of authzconf for jobs of ci/certify (_output
 
 .PHONY: transcripts
 transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
-	AUTHZCONF_REPORTS=$(abspath $(REPORT_DIR)) go test -count 1 -v -run TestTranscriptsAreCovered ./suites/certify
+	AUTHZCONF_REPORTS=$(abspath $(REPORT_DIR)) go test -count 1 -v -run TestTranscriptsAreCovered ./certify
 
 # Policy engines are in a module of their own: heavy, and only ever tested with.
 .PHONY: engines
@@ -86,12 +86,12 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 
 .PHONY: rogues
 rogues: ## certify every rogue authorizer, the reference on 20 seeds, RBAC and policy engines, at length
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenRogues|TestReferenceInCluster' ./suites/certify
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenRogues|TestReferenceInCluster' ./certify
 	cd ci/engines && AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m ./...
 
 .PHONY: conditional-rogues
 conditional-rogues: ## certify every rogue conditional authorizer, and the reference on 20 seeds
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./suites/certify/conditional
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./conditional/certification
 
 .PHONY: conditional-cost
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
@@ -99,7 +99,7 @@ conditional-cost: build ## count and measure what conditional authorization cost
 
 .PHONY: granular-rogues
 granular-rogues: ## run every rogue enforcer of granular verbs (KEP-3617)
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestRoguesAreRejected ./suites/granular
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestRoguesAreRejected ./granular/runner
 
 .PHONY: bench
 bench: ## run the benchmarks

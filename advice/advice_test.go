@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )

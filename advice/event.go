@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )

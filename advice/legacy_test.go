@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/engine/auditlog"
 )
 
 const present = `

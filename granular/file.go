@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/authzconf/authzconf/yamlfile"
+	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
 // Kind is the kind of a file of descriptions.
@@ -59,7 +59,7 @@ var (
 // Parse reads one file of descriptions. name is for messages.
 func Parse(name string, data []byte) (*Set, error) {
 	var f file
-	y, err := yamlfile.Decode(name, data, &f)
+	y, err := strict.Decode(name, data, &f)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/authzconf/authzconf/yamlfile"
+	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
 // KnownFailingKind is the kind of a known-failing file, of APIVersion.
@@ -24,7 +24,7 @@ type knownFailingList struct {
 // file, line and column. name is for the messages.
 func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	var list knownFailingList
-	file, err := yamlfile.Decode(name, data, &list)
+	file, err := strict.Decode(name, data, &list)
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/formatter"
 
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/impersonation"
-	"github.com/authzconf/authzconf/suites/session"
-	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

@@ -10,11 +10,11 @@ import (
 	"github.com/onsi/ginkgo/v2"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/session"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

@@ -8,11 +8,11 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/formatter"
 
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/path"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/path"
-	"github.com/authzconf/authzconf/suites/session"
-	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/suites/upgrade"
 	"github.com/authzconf/authzconf/verdicts"
 )

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/authzconf/authzconf/auditlog/sample"
+	"github.com/authzconf/authzconf/ci/advisebench/sample"
 )
 
 func main() {

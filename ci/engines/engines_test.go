@@ -9,10 +9,10 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/authorizers/reference"
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/certify"
 )
 
 type spec = authorizationv1.SubjectAccessReviewSpec

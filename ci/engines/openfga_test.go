@@ -12,7 +12,7 @@ import (
 	"github.com/openfga/openfga/pkg/storage/memory"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/authorizers/policy"
+	"github.com/authzconf/authzconf/certify/policy"
 )
 
 // maxContextual is how many contextual tuples a check may have, and maxWritten how

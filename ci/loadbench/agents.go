@@ -20,7 +20,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/process"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // Result is what a run reports of itself; CPU is measured by who started it.

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/advice/verification"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/rehearsal"
+	"github.com/authzconf/authzconf/engine/auditlog"
+	"github.com/authzconf/authzconf/engine/matrix"
 )
 
 type adviseFlags struct {
@@ -180,7 +180,7 @@ func (f *adviseFlags) rehearse(c *cobra.Command, seen []advice.Seen, manifests [
 		random.Shuffle(len(neighbours), func(i, j int) { neighbours[i], neighbours[j] = neighbours[j], neighbours[i] })
 		neighbours = neighbours[:min(len(neighbours), 4*f.verifyLimit)]
 	}
-	result, err := rehearsal.Run(c.Context(), rehearsal.Options{
+	result, err := verification.Run(c.Context(), verification.Options{
 		Target: cells[0], Manifests: manifests, Seen: seen, Neighbours: neighbours,
 		Progress: func(line string) { _, _ = fmt.Fprintln(stderr, line) },
 	})

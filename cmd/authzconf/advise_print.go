@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/auditlog"
+	"github.com/authzconf/authzconf/engine/auditlog"
 )
 
 // printStats says what was in the log.

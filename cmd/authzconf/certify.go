@@ -16,11 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/authorizers/policy"
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/certify"
-	"github.com/authzconf/authzconf/suites/certify/conditional"
 )
 
 type certifyFlags struct {
@@ -64,7 +64,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
 	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
-	fl.StringVar(&flags.conditionsContext, "conditions-context", conditional.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
+	fl.StringVar(&flags.conditionsContext, "conditions-context", certification.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
 	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix())
@@ -92,7 +92,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	if f.reportDir != "" {
 		writable := certify.CheckWritable
 		if f.conditional {
-			writable = conditional.CheckWritable
+			writable = certification.CheckWritable
 		}
 		if err := writable(f.reportDir); err != nil {
 			return err

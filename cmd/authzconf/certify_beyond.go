@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/authzconf/authzconf/authorizers/policy"
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/suites/certify"
-	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/engine/target"
 )
 
 // beyondFlags ask for the levels that are not tried unless they are asked for.

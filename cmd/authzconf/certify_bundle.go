@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/signature"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/reports/signature"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/certify"
 )
 
 // bundleFlags say what becomes of a certification.

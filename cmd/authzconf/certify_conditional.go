@@ -11,18 +11,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/suites/certify"
-	"github.com/authzconf/authzconf/suites/certify/conditional"
-	"github.com/authzconf/authzconf/vectors"
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/conditional/certification"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // conditionalBook is what is asked of a conditional authorizer under a seed.
-func conditionalBook(seed int64) (*conditional.Book, error) {
+func conditionalBook(seed int64) (*certification.Book, error) {
 	all, err := vectors.Builtin()
 	if err != nil {
 		return nil, err
 	}
-	return conditional.NewBook(all, seed)
+	return certification.NewBook(all, seed)
 }
 
 // runConditional is certify --conditional.
@@ -31,7 +31,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
-	var o conditional.Options
+	var o certification.Options
 	if o.Authorize, err = certify.ParseWebhook(raw); err == nil {
 		o.Conditions, err = certify.ParseContext(raw, f.conditionsContext)
 	}
@@ -43,32 +43,32 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	}
 	if f.hook != "" {
 		o.Load = func(ctx context.Context, all []vectors.Policy) error {
-			raw, err := conditional.PoliciesJSON(all)
+			raw, err := certification.PoliciesJSON(all)
 			if err != nil {
 				return err
 			}
 			return runHook(ctx, f.hook, raw, c.ErrOrStderr())
 		}
 	}
-	exchanges, took, err := conditional.Run(c.Context(), o)
+	exchanges, took, err := certification.Run(c.Context(), o)
 	if err != nil {
 		return invalid(err)
 	}
-	certification, err := o.Book.Certify(exchanges)
+	result, err := o.Book.Certify(exchanges)
 	if err != nil {
 		return invalid(err)
 	}
 	if f.reportDir != "" {
-		if err := conditional.Write(f.reportDir, certification, exchanges); err != nil {
+		if err := certification.Write(f.reportDir, result, exchanges); err != nil {
 			return invalid(err)
 		}
 	}
-	printConditional(c.OutOrStdout(), certification)
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d, %s in %.1f s\n", certification.Seed, count(len(exchanges), "exchange"), took.Seconds())
+	printConditional(c.OutOrStdout(), result)
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d, %s in %.1f s\n", result.Seed, count(len(exchanges), "exchange"), took.Seconds())
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "report: %s\ncheck it: authzconf certify verify --conditional %s\n", filepath.Join(f.reportDir, "certification.yaml"), f.reportDir)
 	}
-	if !certification.Granted() {
+	if !result.Granted() {
 		return &exitError{code: exitFailed}
 	}
 	return nil
@@ -77,7 +77,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 // maxFindings are printed: an authorizer without the policies has one of each vector.
 const maxFindings = 20
 
-func printConditional(out io.Writer, c *conditional.Certification) {
+func printConditional(out io.Writer, c *certification.Certification) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "level\tgranted\tvectors\tfindings")
 	for _, r := range c.Results {
@@ -96,7 +96,7 @@ func printConditional(out io.Writer, c *conditional.Certification) {
 		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s)\n  %s\n", kind, f.Reason, f.Level, count(f.Count, "answer"), f.Examples[0])
 	}
 	for _, r := range c.Results {
-		if r.Level == conditional.Atomic && r.Vectors == 0 {
+		if r.Level == certification.Atomic && r.Vectors == 0 {
 			_, _ = fmt.Fprintln(out, "not asked: atomic: it takes --policy-hook, which changes the policies in between")
 		}
 	}
@@ -104,7 +104,7 @@ func printConditional(out io.Writer, c *conditional.Certification) {
 
 // verifyConditional is certify verify --conditional.
 func verifyConditional(out io.Writer, folder string) error {
-	c, exchanges, err := conditional.Read(folder)
+	c, exchanges, err := certification.Read(folder)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func serveConditional(c *cobra.Command, policies, kubeconfig string) error {
 	if policies == "" {
 		return errors.New("--policy is needed: the file with the policies, such as certify policy --conditional prints")
 	}
-	stop, err := conditional.ServeReference(policies, kubeconfig)
+	stop, err := certification.ServeReference(policies, kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func printConditionalPolicy(out io.Writer, seed int64) error {
 	if err != nil {
 		return err
 	}
-	raw, err := conditional.PoliciesJSON(book.Policies())
+	raw, err := certification.PoliciesJSON(book.Policies())
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/authzconf/authzconf/authorizers/reference"
+	"github.com/authzconf/authzconf/certify/reference"
 )
 
 // gigabyte is written in parts.

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/oracle/equivalence"
+	"github.com/authzconf/authzconf/conditional/equivalence"
+	"github.com/authzconf/authzconf/conditional/library"
+	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/suites/conditions"
-	"github.com/authzconf/authzconf/vectors"
 )
 
 func newConditions() *cobra.Command {
@@ -89,7 +89,7 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if dir != "" {
-				if err := conditions.CheckWritable(dir); err != nil {
+				if err := library.CheckWritable(dir); err != nil {
 					return err
 				}
 			}
@@ -97,11 +97,11 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 			if err != nil {
 				return err
 			}
-			list, err := conditions.Known()
+			list, err := library.Known()
 			if err != nil {
 				return err
 			}
-			r, err := conditions.Judge(c.Context(), all, list, conditions.Library())
+			r, err := library.Judge(c.Context(), all, list, library.Library())
 			if err != nil {
 				return err
 			}
@@ -160,13 +160,13 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	subjects := map[string]equivalence.Subject{"model": equivalence.Model{}, "reference": conditions.Reference{}}
+	subjects := map[string]equivalence.Subject{"model": equivalence.Model{}, "reference": library.Reference{}}
 	o := equivalence.Options{Cases: f.cases}
 	switch {
 	case subjects[f.subject] == nil:
 		return fmt.Errorf("--subject %q: expected model or reference", f.subject)
 	case f.subject == "reference":
-		o.FailureMode = conditions.ReferenceMode
+		o.FailureMode = library.ReferenceMode
 	}
 	if !c.Flags().Changed("seed") {
 		f.seed = rand.Int64N(1_000_000)

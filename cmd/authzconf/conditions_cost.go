@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/suites/conditional"
+	"github.com/authzconf/authzconf/conditional/cost"
 )
 
 func newConditionsCost() *cobra.Command {
-	var o conditional.CostOptions
+	var o cost.CostOptions
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Measure what conditional authorization (KEP-5681) costs",
@@ -34,7 +34,7 @@ the environment broke.`,
 				o.Seed = rand.Int64N(1_000_000)
 			}
 			o.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-			cost, err := conditional.MeasureCost(c.Context(), o)
+			cost, err := cost.MeasureCost(c.Context(), o)
 			if err != nil {
 				return invalid(err)
 			}

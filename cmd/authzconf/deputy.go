@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/suites/deputy"
-	"github.com/authzconf/authzconf/suites/matrix"
+	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/engine/matrix"
 )
 
 type deputyFlags struct {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/suites/session"
-	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

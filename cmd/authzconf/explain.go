@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/matrix"
 )
 
 func newExplain() *cobra.Command {

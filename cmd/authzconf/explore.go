@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/suites/explore"
-	"github.com/authzconf/authzconf/suites/matrix"
 )
 
 type exploreFlags struct {

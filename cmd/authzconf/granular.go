@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/granular/catalogue"
 	"github.com/authzconf/authzconf/granular/enforcer"
-	"github.com/authzconf/authzconf/suites/granular"
+	"github.com/authzconf/authzconf/granular/runner"
 )
 
 // granularFlags choose scenarios of KEP-3617 and what they run before.
@@ -102,17 +102,17 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	release, err := f.release(granular.CheckWritable)
+	release, err := f.release(runner.CheckWritable)
 	if err != nil {
 		return err
 	}
-	bench, err := granular.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
+	bench, err := runner.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
 	if err != nil {
 		return invalid(err)
 	}
 	start := time.Now()
 	results, err := bench.Run(c.Context(), enforcer.Reference(), all)
-	report := granular.NewReport(bench.Plane.Options().Release.Version, time.Since(start), results)
+	report := runner.NewReport(bench.Plane.Options().Release.Version, time.Since(start), results)
 	if err := errors.Join(err, bench.Close()); err != nil {
 		return invalid(err)
 	}
@@ -174,7 +174,7 @@ and that every denial has a twin that is allowed.`,
 
 func newGranularCost() *cobra.Command {
 	var flags granularFlags
-	o := granular.CostOptions{}
+	o := runner.CostOptions{}
 	c := &cobra.Command{
 		Use: "cost", Short: "Count the checks of a request by the number of fields it changes", Args: cobra.NoArgs,
 		Long: `Send requests that change 1 to 256 labels, as actors with different permissions, and
@@ -185,11 +185,11 @@ that they have no permission for. The times are those of this machine.`,
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")
 			}
-			release, err := flags.release(granular.CheckWritableCost)
+			release, err := flags.release(runner.CheckWritableCost)
 			if err != nil {
 				return err
 			}
-			bench, err := granular.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
+			bench, err := runner.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
 			if err != nil {
 				return invalid(err)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/session"
 )
 
 func newList() *cobra.Command {

@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/profiles"
-	loadrun "github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports/load"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/storm"
-	"github.com/authzconf/authzconf/suites/target"
+	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
 
 // loadFlags are those of load.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	loadrun "github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/load"
+	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
 
 // savedRun writes a run of 20 blocks whose latencies are about so long, and

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	loadrun "github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/load"
+	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
 
 // newLoadCost is "load cost".

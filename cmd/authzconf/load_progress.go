@@ -11,7 +11,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
-	"github.com/authzconf/authzconf/suites/storm"
+	"github.com/authzconf/authzconf/loadgen/storm"
 )
 
 // loadProgress shows a storm: on a terminal one line that is rewritten every

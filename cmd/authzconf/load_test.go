@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/suites/storm"
+	"github.com/authzconf/authzconf/loadgen/storm"
 )
 
 func TestLoadUsage(t *testing.T) {

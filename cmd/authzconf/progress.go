@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

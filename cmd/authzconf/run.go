@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites"
-	"github.com/authzconf/authzconf/suites/session"
-	"github.com/authzconf/authzconf/suites/target"
 )
 
 // conformanceFlags say how cells are judged; run and matrix share them.

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/path"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/path"
 	"github.com/authzconf/authzconf/suites/upgrade"
 	"github.com/authzconf/authzconf/verdicts"
 )

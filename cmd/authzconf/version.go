@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/suites/matrix"
+	"github.com/authzconf/authzconf/engine/matrix"
 )
 
 // version is set by the Makefile (-ldflags -X main.version=...).

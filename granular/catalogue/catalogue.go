@@ -1,5 +1,5 @@
 // Package catalogue holds the scenarios of KEP-3617: what a request changes, what its
-// actor is granted, and what the authorizer is asked. They are data; suites/granular
+// actor is granted, and what the authorizer is asked. They are data; granular/runner
 // runs them.
 package catalogue
 
@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/yamlfile"
+	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
 // FS holds the scenarios that come with authzconf.
@@ -137,7 +137,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // Parse reads one scenario. name is the path of its file.
 func Parse(name string, data []byte) (*Scenario, error) {
 	s := &Scenario{ID: strings.TrimSuffix(name, ".yaml")}
-	y, err := yamlfile.Decode(name, data, s)
+	y, err := strict.Decode(name, data, s)
 	if err != nil {
 		return nil, err
 	}

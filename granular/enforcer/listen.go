@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/authorizers/pki"
+	"github.com/authzconf/authzconf/engine/pki"
 )
 
 // Server serves a handler over TLS on the loopback interface.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
 	"github.com/authzconf/authzconf/loadgen/pacer"
+	"github.com/authzconf/authzconf/reports/load/histogram"
 )
 
 // BenchmarkRequest is a request from its turn to its count, the stub's part of it

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // Request is what an agent asks.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // stub is an HTTPS server with HTTP/2 in place of an API server.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // tally counts what becomes of the requests of a block.

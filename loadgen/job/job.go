@@ -27,7 +27,7 @@ import (
 
 const (
 	// program is the package of the shard that runs in pods.
-	program = "github.com/authzconf/authzconf/agents/shard"
+	program = "github.com/authzconf/authzconf/loadgen/shard/program"
 	// PathVariable names a shard that is built already; see image.Program.
 	PathVariable = "AUTHZCONF_SHARD"
 	// path is the program within its image.

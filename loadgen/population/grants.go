@@ -5,8 +5,8 @@ import (
 	"net/url"
 
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

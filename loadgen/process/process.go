@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // CPU is the processor time, user and system, that a process has used so far, to

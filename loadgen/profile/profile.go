@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/yamlfile"
+	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
 // The format of profiles.
@@ -139,7 +139,7 @@ func Defaults() Profile {
 // the file.
 func Parse(name string, data []byte) (*Profile, error) {
 	p := Defaults()
-	file, err := yamlfile.Decode(name, data, &p)
+	file, err := strict.Decode(name, data, &p)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // MaxOffset is by how much the clock of a shard may differ from the

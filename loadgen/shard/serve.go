@@ -13,7 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/process"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // reply is a line that a shard writes: ready, how it is going, what time it is, a

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // TestMain is also the program of a shard.

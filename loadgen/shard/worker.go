@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
-	"github.com/authzconf/authzconf/loadgen/histogram"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/process"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // Job is what a shard has to know. It holds tokens: it goes through a pipe, and is

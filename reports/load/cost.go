@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // Cost is several runs side by side: what each arm costs at each number of agents

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // costOf is of simulated runs with one number of agents each.

@@ -11,8 +11,8 @@ import (
 
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // The files of a report folder.

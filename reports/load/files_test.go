@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/net/html"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // The page is one file without anything to fetch: style and plots are put into

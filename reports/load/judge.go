@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 

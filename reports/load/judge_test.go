@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 

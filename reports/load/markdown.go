@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // md escapes what Markdown or HTML would take for markup: names come from files.

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // PerfData is the form that the performance dashboards of Kubernetes read, from

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
-	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 

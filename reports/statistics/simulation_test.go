@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"github.com/authzconf/authzconf/loadgen/histogram"
+	"github.com/authzconf/authzconf/reports/load/histogram"
 )
 
 // A simulated run is 20 pairs of blocks with 500 requests each. Both blocks of a

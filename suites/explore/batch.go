@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/replay"
-	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

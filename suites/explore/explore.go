@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/target"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/suites/explore"
-	"github.com/authzconf/authzconf/suites/matrix"
 )
 
 // TestExplore holds model and server against each other in 200 cases, on the

@@ -6,7 +6,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/authorizers/recorder"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

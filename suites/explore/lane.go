@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/oracle/cases"
-	"github.com/authzconf/authzconf/suites/replay"
-	"github.com/authzconf/authzconf/suites/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

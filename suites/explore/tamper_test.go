@@ -9,9 +9,9 @@ import (
 	"testing/fstest"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/matrix"
 )
 
 // TestWrongModel has a model that is wrong about one group: explore has to find

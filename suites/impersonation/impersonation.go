@@ -8,7 +8,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 
-	"github.com/authzconf/authzconf/suites/session"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/suites/spec"
 )
 

@@ -12,11 +12,11 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/impersonation"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/session"
 )
 
 // TestImpersonation runs the suite under go test and ginkgo. What to run on

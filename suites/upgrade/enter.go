@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/balancer"
-	"github.com/authzconf/authzconf/suites/path"
-	"github.com/authzconf/authzconf/suites/replay"
-	"github.com/authzconf/authzconf/suites/session"
-	"github.com/authzconf/authzconf/suites/target"
+	"github.com/authzconf/authzconf/engine/path"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/target"
 )
 
 const (

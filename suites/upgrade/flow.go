@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/replay"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/path"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/path"
-	"github.com/authzconf/authzconf/suites/session"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

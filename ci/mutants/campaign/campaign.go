@@ -10,8 +10,8 @@ import (
 
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/session"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

@@ -13,10 +13,10 @@ import (
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/matrix"
-	"github.com/authzconf/authzconf/suites/session"
 )
 
 // TestInterrupted ends a campaign while it measures, and while it runs mutants,

@@ -1,0 +1,206 @@
+// Package verification tries advised permissions on a real API server before anybody
+// relies on them: on a control plane that has nothing but them, everything that an
+// audit log tells of is sent again, and beside it what must not be allowed. It is
+// judged by the audit events: who was impersonated, and under which constraint.
+package verification
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/transport"
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// senders is how many requests are under way at once.
+const senders = 8
+
+// Options are what to rehearse.
+type Options struct {
+	// Target is the control plane to start. Its gate has to be on.
+	Target target.Options
+	// Manifests are the advised objects as they are printed.
+	Manifests []byte
+	// Seen must be allowed, each in its mode; Neighbours must be denied.
+	Seen       []advice.Seen
+	Neighbours []advice.Neighbour
+	// Progress receives lines; it must be set.
+	Progress func(string)
+}
+
+// Result is what came out.
+type Result struct {
+	// Version is the API server's.
+	Version string
+	// Allowed and Denied are how many requests were answered as they should be.
+	Allowed, Denied int
+	// Wrong says what was answered otherwise.
+	Wrong []string
+}
+
+// Run rehearses. An error is one of the environment, or the user's to mend.
+func Run(ctx context.Context, o Options) (result *Result, err error) {
+	manifests, err := objects(o.Manifests)
+	if err != nil {
+		return nil, err
+	}
+	t, err := target.Start(ctx, o.Target)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Stop()) }()
+	if m := t.Witness.Mismatches; len(m) > 0 {
+		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
+	o.Progress(fmt.Sprintf("%s ready, gate %s", t.Witness.GitVersion, t.Facts.Gate))
+	r, err := replay.New(t)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.Provision(ctx, &scenarios.Scenario{ID: "advice", Manifests: manifests}); err != nil {
+		return nil, fmt.Errorf("applying the advised objects: %w", err)
+	}
+	o.Progress(fmt.Sprintf("%d objects applied and in force", len(manifests)))
+	run := &run{target: t, result: &Result{Version: t.Witness.GitVersion}}
+	if run.front, err = t.FrontProxy(); err != nil {
+		return nil, err
+	}
+	if err := run.all(ctx, o); err != nil {
+		return nil, err
+	}
+	return run.result, t.Err()
+}
+
+// objects decodes manifests.
+func objects(raw []byte) (out []map[string]any, err error) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
+	for {
+		doc, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		var object map[string]any
+		if err == nil {
+			err = yaml.Unmarshal(doc, &object)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if object != nil {
+			out = append(out, object)
+		}
+	}
+}
+
+type run struct {
+	target *target.Target
+	front  http.RoundTripper
+
+	mu     sync.Mutex
+	result *Result
+}
+
+func (r *run) all(ctx context.Context, o Options) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(senders)
+	for _, s := range o.Seen {
+		if s.Mode == "" {
+			continue
+		}
+		group.Go(func() error { return r.one(ctx, s, "") })
+	}
+	for _, n := range o.Neighbours {
+		group.Go(func() error { return r.one(ctx, n.Seen, n.Differs) })
+	}
+	return group.Wait()
+}
+
+// one sends a request, and judges it: differs is empty if it must be allowed.
+func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
+	e, code, err := r.send(ctx, s)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	constraint := "impersonate:" + string(s.Mode)
+	switch {
+	case differs == "" && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && e.Metadata.Constraint == constraint:
+		r.result.Allowed++
+	case differs == "":
+		r.result.Wrong = append(r.result.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, e.Metadata.Constraint, e.ResponseStatus.Message))
+	case e.ImpersonatedUser == nil && code == http.StatusForbidden:
+		r.result.Denied++
+	default:
+		r.result.Wrong = append(r.result.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, e.Metadata.Constraint))
+	}
+	return nil
+}
+
+// event is the part of an audit event that a request is judged by.
+type event struct {
+	ImpersonatedUser *struct {
+		Username string `json:"username"`
+	} `json:"impersonatedUser"`
+	Metadata struct {
+		Constraint string `json:"impersonationConstraint"`
+	} `json:"authenticationMetadata"`
+	ResponseStatus struct {
+		Message string `json:"message"`
+	} `json:"responseStatus"`
+}
+
+// send sends a request as its requestor, and awaits its audit event. What it would
+// do does not happen: the impersonated user has no permission on this control
+// plane, or hardly any.
+func (r *run) send(ctx context.Context, s advice.Seen) (*event, int, error) {
+	request := httpForm(s.Sendable())
+	req, err := replay.NewRequest(ctx, r.target.Host(), request)
+	if err != nil {
+		return nil, 0, err
+	}
+	rt := transport.NewAuthProxyRoundTripper(s.Requestor.Name, "", s.Requestor.Groups, s.Requestor.Extra, r.front)
+	rt = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
+		UserName: s.As.User, UID: s.As.UID, Groups: s.As.Groups, Extra: s.As.Extra,
+	}, rt)
+	answer, err := replay.RoundTrip(&http.Client{Transport: rt}, req, request.Verb == "watch")
+	if err != nil {
+		return nil, 0, err
+	}
+	raw, err := r.target.Audit(ctx, answer.AuditID)
+	if err != nil {
+		return nil, 0, err
+	}
+	var e event
+	return &e, answer.Code, json.Unmarshal(raw, &e)
+}
+
+// httpForm is an action as a request: a name goes into a selector where the verb
+// has no other place for it.
+func httpForm(a advice.Action) *scenarios.Request {
+	r := &scenarios.Request{
+		Verb: a.Verb, Path: a.Path, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource,
+		Namespace: a.Namespace, Name: a.Name,
+	}
+	if (a.Verb == "list" || a.Verb == "watch") && a.Name != "" {
+		r.Name, r.FieldSelector = "", "metadata.name="+a.Name
+	}
+	if a.Resource == "namespaces" && a.Namespace == a.Name {
+		r.Namespace = "" // its path has it once
+	}
+	return r
+}

@@ -1,0 +1,73 @@
+package verification_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/advice/verification"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/auditlog"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// TestRun rehearses permissions that are too few and too many: what was seen and is
+// not granted, and what is granted and was not seen, is told. That right ones pass
+// is for the command's own test.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on", Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := advice.NewBook(advice.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uri := range []string{"/api/v1/namespaces/default/pods/web", "/api/v1/namespaces/shop/pods/web", "/apis/apps/v1/namespaces/shop/deployments/web"} {
+		if err := book.Add(&auditlog.Event{
+			Stage: "ResponseComplete", Verb: "get", RequestURI: uri, User: auditlog.User{Username: "d"},
+			ImpersonatedUser: &auditlog.User{Username: "alice", Groups: []string{"system:authenticated"}},
+		}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grants := slices.DeleteFunc(book.Advice().Grants, func(g scenarios.Grant) bool { return g.Namespace == "default" }) // too few
+	for i, g := range grants {
+		if slices.Contains(g.Resources, "pods") {
+			grants[i].Verbs = append(slices.Clone(g.Verbs), "impersonate-on:user-info:delete", "impersonate-on:user-info:patch", "impersonate-on:user-info:update") // too many
+		}
+	}
+	manifests, err := advice.Manifests(advice.RBAC(grants))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := book.Seen()
+	neighbours, _ := advice.Neighbours(seen)
+	result, err := verification.Run(context.Background(), verification.Options{
+		Target: cells[0], Manifests: manifests, Seen: seen, Neighbours: neighbours, Progress: func(line string) { t.Log(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	few, many := 0, 0
+	for _, w := range result.Wrong {
+		switch {
+		case strings.Contains(w, "in default was seen, and is not allowed"):
+			few++
+		case strings.Contains(w, "was not seen (another verb), and is not denied"):
+			many++
+		default:
+			t.Errorf("unexpected: %s", w)
+		}
+	}
+	if few != 1 || many != 1 || result.Allowed != 2 || result.Denied != len(neighbours)-many {
+		t.Errorf("%d too few, %d too many, %d allowed, %d denied of %d: %q", few, many, result.Allowed, result.Denied, len(neighbours), result.Wrong)
+	}
+}

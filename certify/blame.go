@@ -1,0 +1,194 @@
+package certify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// about names what an answer is about.
+type about struct{ check, vector string }
+
+// controls are what the reference authorizer did where another one was wrong.
+type controls struct {
+	book *Book
+	// answers are those of the reference to the same; wrong those of them that are.
+	answers, wrong map[about]Answer
+	rates          map[int]Rate
+}
+
+// controls finds the answers of the reference in the evidence.
+func (b *Book) controls(answers []Answer) controls {
+	c := controls{b, map[about]Answer{}, map[about]Answer{}, map[int]Rate{}}
+	var own []Answer
+	for _, a := range answers {
+		if !a.Control {
+			continue
+		}
+		a.Control = false
+		if own = append(own, a); a.Stage != nil || a.Seen != nil && a.Seen.Cell != nil {
+			continue
+		}
+		key := about{a.Check, a.Vector}
+		c.answers[key] = a
+		if b.isWrong(a) {
+			c.wrong[key] = a
+		}
+	}
+	all, _, _ := b.rates(own)
+	for _, r := range all {
+		c.rates[r.Asked] = r
+	}
+	return c
+}
+
+// isWrong says whether anything is wrong with an answer.
+func (b *Book) isWrong(a Answer) bool {
+	if a.Seen != nil {
+		j, err := b.judgeSeen(a)
+		return err == nil && (j.reason != "" || j.unclear)
+	}
+	v, ok := b.byID[a.Vector]
+	return ok && (len(judge(v, a)) > 0 || a.Opened > maxOpened)
+}
+
+// of says whose fault a wrong answer is. Nothing of what an authorizer decides is
+// seen if it cannot be reached: that is the environment. Otherwise it is the
+// authorizer if the reference got the same right, and if it did not, the API
+// server where one has a part in it, or the harness. Empty is not found out.
+func (c controls) of(a Answer, reason string) verdicts.Blame {
+	if slices.Contains(wholly, reason) {
+		return verdicts.BlameEnvironment
+	}
+	key := about{a.Check, a.Vector}
+	if _, ok := c.answers[key]; !ok {
+		return ""
+	}
+	wrong, ok := c.wrong[key]
+	switch {
+	case a.Fault != "" && c.overloaded(a.Check):
+		return verdicts.BlameEnvironment
+	case !ok:
+		return verdicts.BlameAuthorizer
+	case wrong.Seen != nil && c.unclear(wrong):
+		return verdicts.BlameEnvironment
+	case wrong.Seen != nil && !c.contradicts(wrong):
+		return verdicts.BlameAPIServer
+	}
+	return verdicts.BlameHarness
+}
+
+// overloaded says whether the reference could not keep a rate either.
+func (c controls) overloaded(check string) bool {
+	for _, r := range c.rates {
+		if check == fmt.Sprintf("%s%d", loadCheck, r.Asked) {
+			return r.Inconclusive || len(r.findings()) > 0
+		}
+	}
+	return false
+}
+
+// unclear says whether nothing can be said about the reference either.
+func (c controls) unclear(a Answer) bool {
+	j, err := c.book.judgeSeen(a)
+	return err != nil || j.unclear
+}
+
+// contradicts says whether it is the expectation that the reference fell short
+// of: what it decided is what the policy says.
+func (c controls) contradicts(a Answer) bool {
+	if a.Check == revocation {
+		// The webhook itself has nothing but the reference behind it.
+		return a.Vector == "revoked/"+byWebhook || a.Vector == "granted/"+byWebhook
+	}
+	check := c.book.clusterChecks()[a.Vector]
+	if check.Scenario != nil {
+		return verdicts.Judge(check.Scenario, a.Seen.Scenario).Blame == verdicts.BlameAuthorizer
+	}
+	if check.Phase != up && check.Phase != again || check.Reason == hides {
+		return false
+	}
+	return c.book.Policy.Decide(check.Spec) != check.Expect
+}
+
+// ofRate says whose fault it is that a rate was not kept: the machine's if the
+// reference could not keep it either.
+func (c controls) ofRate(r Rate, reason string) verdicts.Blame {
+	control, ok := c.rates[r.Asked]
+	if !ok {
+		return ""
+	}
+	if _, too := control.findings()[reason]; too || control.Inconclusive {
+		return verdicts.BlameEnvironment
+	}
+	return verdicts.BlameAuthorizer
+}
+
+// control asks the reference what was answered wrongly.
+func (r *runner) control(ctx context.Context, findings []Finding) error {
+	var levels []Level
+	for _, f := range findings {
+		direct := slices.Contains(Levels(), f.Level) || f.Level == Load
+		if direct && !slices.Contains(wholly, f.Reason) && !slices.Contains(levels, f.Level) {
+			levels = append(levels, f.Level)
+		}
+	}
+	if len(levels) == 0 {
+		return nil
+	}
+	s, err := reference.Start(reference.Handler(r.Book.decider()), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	raw, err := s.Kubeconfig()
+	if err != nil {
+		return err
+	}
+	w, err := ParseWebhook(raw)
+	if err != nil {
+		return err
+	}
+	c, err := w.client(false)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	o := r.Options
+	o.Webhook, o.Levels = w, levels
+	o.Progress = func(step string, n int) { r.Progress("control: "+step, n) }
+	again := &runner{Options: o, client: c, out: &Run{Took: map[string]time.Duration{}}}
+	again.all(ctx)
+	if slices.Contains(levels, Load) {
+		again.load(ctx)
+	}
+	r.out.keepControls(r.Book, again.out.Answers)
+	return ctx.Err()
+}
+
+// decider is the policy as the reference authorizer has it.
+func (b *Book) decider() reference.Decider {
+	return func(s spec) scenarios.Decision { return b.Policy.Decide(s) }
+}
+
+// keepControls adds the answers of the reference where those of the authorizer
+// are wrong, and all of those at a rate.
+func (run *Run) keepControls(b *Book, answers []Answer) {
+	wrong := map[about]bool{}
+	for _, a := range run.Answers {
+		if a.Stage == nil && (a.Seen == nil || a.Seen.Cell == nil) && b.isWrong(a) {
+			wrong[about{a.Check, a.Vector}] = true
+		}
+	}
+	for _, a := range answers {
+		if isLoad(a.Check) || wrong[about{a.Check, a.Vector}] {
+			a.Control = true
+			run.Answers = append(run.Answers, a)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package certify
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/certify/reference"
+)
+
+// broken certifies a webhook and expects the finding, no level, and an end
+// within a minute.
+func broken(t *testing.T, b *Book, w *Webhook, finding string) {
+	t.Helper()
+	began := time.Now()
+	w.Patience = 300 * time.Millisecond
+	run := certify(t, b, w)
+	if !slices.ContainsFunc(run.Findings, func(f Finding) bool { return f.Reason == finding }) {
+		t.Errorf("expected the finding %s, got %+v", finding, run.Findings)
+	}
+	if c := run.Certification(b, Product{}); slices.Contains(c.Levels, Core) || slices.Contains(c.Levels, Robust) {
+		t.Errorf("levels %v are granted", c.Levels)
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestBrokenServers(t *testing.T) {
+	b := book(t, 3)
+	for finding, h := range map[string]http.HandlerFunc{
+		"answers-html": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>login</html>") },
+		"redirects":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+		"does-not-answer-in-time": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		},
+		"closes-the-connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"wrong-kind": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Pod","status":{}}`)
+		},
+		"http-status":       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) },
+		"answer-unreadable": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") },
+		"no-status":         func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") },
+		"answer-too-large": func(w http.ResponseWriter, _ *http.Request) {
+			block := bytes.Repeat([]byte(" "), 1<<20)
+			for range 4096 {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(finding, func(t *testing.T) { broken(t, b, serve(t, h), finding) })
+	}
+}
+
+// webhookFor reads the kubeconfig of a PKI for a URL.
+func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
+	t.Helper()
+	raw, err := p.Kubeconfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := ParseWebhook(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestBrokenConnections(t *testing.T) {
+	b := book(t, 3)
+	good, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	start := func(t *testing.T, serving, client time.Time) (*reference.PKI, string) {
+		p, err := reference.NewPKI(serving, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := reference.Start(reference.Handler(b.Policy.Decide), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return p, s.URL()
+	}
+	t.Run("wrong CA", func(t *testing.T) {
+		_, url := start(t, good, good)
+		other, err := reference.NewPKI(good, good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken(t, b, webhookFor(t, other, url), "server-certificate-untrusted")
+	})
+	t.Run("expired server", func(t *testing.T) {
+		p, url := start(t, past, good)
+		broken(t, b, webhookFor(t, p, url), "server-certificate-expired")
+	})
+	t.Run("expired client", func(t *testing.T) {
+		p, url := start(t, good, past)
+		broken(t, b, webhookFor(t, p, url), "client-certificate-expired")
+	})
+	listener := func(t *testing.T) net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	p, err := reference.NewPKI(good, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("plain HTTP", func(t *testing.T) {
+		l := listener(t)
+		go func() { _ = http.Serve(l, http.NotFoundHandler()) }()
+		broken(t, b, webhookFor(t, p, "https://"+l.Addr().String()), "plain-http")
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		l := listener(t)
+		_ = l.Close()
+		broken(t, b, webhookFor(t, p, "https://"+l.Addr().String()), "cannot-connect")
+	})
+}
+
+func TestBadKubeconfigs(t *testing.T) {
+	const head = "apiVersion: v1\nkind: Config\n"
+	for text, want := range map[string]string{
+		"\x00":                      "cannot be read",
+		head:                        "no current-context",
+		head + "current-context: x": "which it has not",
+		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]":                                                                   "the cluster",
+		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]\nclusters: [{name: one, cluster: {server: 'http://127.0.0.1:1'}}]": "https only",
+		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one, user: z}}]\nclusters: [{name: one, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: z, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true', interactiveMode: Never}}}]": "another program",
+	} {
+		if _, err := ParseWebhook([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: expected %q, got %v", text, want, err)
+		}
+	}
+}
+
+func TestVerifyFindsForgery(t *testing.T) {
+	b := book(t, 5)
+	h := reference.Handler(b.Policy.Decide)
+	run := certify(t, b, serve(t, h), Core)
+	folder := t.TempDir()
+	c := run.Certification(b, example)
+	if err := Write(folder, c, run.Answers); err != nil {
+		t.Fatal(err)
+	}
+	set := loaded(t)
+	if _, differences, err := Verify(set, folder); err != nil || len(differences) > 0 {
+		t.Fatalf("an honest bundle: %v %v", differences, err)
+	}
+	forged := *c
+	forged.Levels = Levels()
+	if err := Write(folder, &forged, run.Answers); err != nil {
+		t.Fatal(err)
+	}
+	if _, differences, _ := Verify(set, folder); len(differences) == 0 {
+		t.Error("a level that nothing shows is believed")
+	}
+	if err := Write(folder, c, run.Answers[1:]); err != nil {
+		t.Fatal(err)
+	}
+	if _, differences, _ := Verify(set, folder); len(differences) == 0 {
+		t.Error("an answer that is missing is not missed")
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x"},"status":{"allowed":true}}`), 200)
+	f.Add([]byte("<html>"), 302)
+	f.Add([]byte(`{"status":{"allowed":"true"}}`), 200)
+	v := Vector{ID: "v", Reason: "r", Expect: "noOpinion", Spec: on("u", "get", "", "pods", "n", "p")}
+	f.Fuzz(func(t *testing.T, raw []byte, code int) {
+		a := Answer{Check: plain, HTTP: code}
+		a.read(raw, v)
+		if reasons := judge(v, a); a.Allowed && len(reasons) == 0 {
+			t.Errorf("%q: allowed, and nothing is found", raw)
+		}
+	})
+}
+
+func FuzzParsers(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n"))
+	f.Add([]byte(`{"check":"plain","vector":"x"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if w, err := ParseWebhook(raw); err == nil && !strings.HasPrefix(w.url, "https:") {
+			t.Errorf("%q: %s is accepted", raw, w.url)
+		}
+		if answers, err := ParseEvidence(raw); err == nil && len(answers) > bytes.Count(raw, []byte("\n"))+1 {
+			t.Errorf("%q: %d answers", raw, len(answers))
+		}
+	})
+}
+
+// BenchmarkAsk is how many reviews a second are asked and judged, against a
+// handler that always gives the same answer.
+func BenchmarkAsk(b *testing.B) {
+	book := book(b, 1)
+	w := serve(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = w.Write(reference.Answer(reference.V1, "noOpinion"))
+	}))
+	c, err := w.client(false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(c.close)
+	i := 0
+	for b.Loop() {
+		v := book.Scenario[i%len(book.Scenario)]
+		judge(v, c.ask(b.Context(), plain, v))
+		i++
+	}
+	b.ReportMetric(float64(i)/b.Elapsed().Seconds(), "reviews/s")
+}

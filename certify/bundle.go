@@ -1,0 +1,215 @@
+package certify
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/certify/certificates"
+	"github.com/authzconf/authzconf/reports/filing"
+)
+
+const (
+	// signatureFile is the only one of a bundle that its own signature does not
+	// cover.
+	signatureFile = "certification.dsse.json"
+	badgePrefix   = "badge-"
+	// maxBundle bounds all files of a bundle together.
+	maxBundle      = 256 << 20
+	maxBundleFiles = 1000
+)
+
+// Bundle are the files of a certification, by their slash-separated names.
+type Bundle map[string][]byte
+
+// add takes a file, within the limits.
+func (b Bundle) add(name string, r io.Reader, left *int64) error {
+	limit := min(int64(maxBundleFile), *left)
+	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	case int64(len(raw)) > limit || len(b) == maxBundleFiles:
+		return fmt.Errorf("%s: a bundle has at most %d files of %d MiB, %d MiB in all", name, maxBundleFiles, maxBundleFile>>20, maxBundle>>20)
+	}
+	*left -= int64(len(raw))
+	b[name] = raw
+	return nil
+}
+
+// OpenBundle reads a folder that Write has written, or a tar of one, compressed
+// or not.
+func OpenBundle(path string) (Bundle, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	var b Bundle
+	if info.IsDir() {
+		b, err = readFolder(path)
+	} else {
+		b, err = readTar(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if b[certificationFile] == nil {
+		return nil, fmt.Errorf("%s: it has no %s", path, certificationFile)
+	}
+	return b, nil
+}
+
+func readFolder(folder string) (Bundle, error) {
+	b, left := Bundle{}, int64(maxBundle)
+	return b, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		switch {
+		case err != nil:
+			return err
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s is no regular file", name)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		return b.add(filepath.ToSlash(name), f, &left)
+	})
+}
+
+// readTar reads a tar. The bundle is where the certification is, at the top or in
+// a folder; what is beside that folder does not belong to it.
+func readTar(file string) (Bundle, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var in io.Reader = f
+	if z, err := gzip.NewReader(f); err == nil {
+		in = z
+	} else if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	all, left := Bundle{}, int64(maxBundle)
+	for r := tar.NewReader(in); ; {
+		h, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return all.root()
+		case err != nil:
+			return nil, errors.New("it is neither a folder nor a tar")
+		case h.Typeflag == tar.TypeDir:
+			continue
+		case h.Typeflag != tar.TypeReg:
+			return nil, fmt.Errorf("%.80q is no regular file", h.Name)
+		}
+		name := path.Clean(h.Name)
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("%.80q is in it twice", name)
+		}
+		if err := all.add(name, r, &left); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// root is the part of a tar that is in the folder of the certification.
+func (b Bundle) root() (Bundle, error) {
+	var folders []string
+	for name := range b {
+		if path.Base(name) == certificationFile {
+			folders = append(folders, strings.TrimSuffix(name, certificationFile))
+		}
+	}
+	if len(folders) != 1 {
+		return nil, fmt.Errorf("it has %d files %s, and a bundle has one", len(folders), certificationFile)
+	}
+	out := Bundle{}
+	for name, content := range b {
+		if rest, ok := strings.CutPrefix(name, folders[0]); ok {
+			out[rest] = content
+		}
+	}
+	return out, nil
+}
+
+// Tar writes the bundle as a compressed tar, below a folder, with further files
+// beside it. Equal bundles make equal bytes.
+func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error {
+	all := maps.Clone(beside)
+	if all == nil {
+		all = map[string][]byte{}
+	}
+	for name, content := range b {
+		all[path.Join(folder, name)] = content
+	}
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(all[name])), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := t.Write(all[name]); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), z.Close())
+}
+
+// filed is a bundle in a folder, with the signature that may be in it.
+var filed = filing.Kind{
+	Name: "certification", Marker: certificationFile,
+	Head:  map[string]string{"kind": certificationKind, "apiVersion": "authzconf.dev/*"},
+	Files: []string{evidenceFile, summaryFile, signatureFile, badgePrefix + "*.svg"},
+}
+
+// CheckWritable says before a run whether Write could write to a folder: one that is
+// missing, empty, or has an earlier certification, which Write replaces.
+func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+
+// badges are pictures of the levels that are granted, by their file names. There
+// is none of any other level.
+func (c *Certification) badges() map[string][]byte {
+	out := map[string][]byte{}
+	for _, level := range c.Levels {
+		out[badgePrefix+string(level)+".svg"] = certificates.Badge(string(level),
+			fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
+	}
+	return out
+}
+
+// title is what is certified, on one line.
+func (c *Certification) title() string {
+	if t := strings.TrimSpace(c.Vendor + " " + c.Name + " " + c.Version); t != "" {
+		return t
+	}
+	return "an authorizer without a name"
+}
+
+// checkBadges compares the pictures of a bundle with those that it may have.
+func (b Bundle) checkBadges(c *Certification) (differences []string) {
+	want := c.badges()
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if strings.HasPrefix(name, badgePrefix) && !bytes.Equal(b[name], want[name]) {
+			differences = append(differences, fmt.Sprintf("%.80s: it does not show what %s says", name, certificationFile))
+		}
+	}
+	return differences
+}

@@ -1,0 +1,173 @@
+package certify
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/authzconf/authzconf/certify/faulty"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/ci/document"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// all is read once for all tests, and a book made once for each seed: neither is
+// ever changed.
+var (
+	all   = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
+	books sync.Map
+)
+
+func loaded(t testing.TB) *scenarios.Set {
+	t.Helper()
+	set, err := all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func book(t testing.TB, seed int64) *Book {
+	t.Helper()
+	if b, ok := books.Load(seed); ok {
+		return b.(*Book)
+	}
+	b, err := NewBook(loaded(t), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	books.Store(seed, b)
+	return b
+}
+
+// serve starts a webhook and says how to reach it.
+func serve(t testing.TB, h http.Handler) *Webhook {
+	t.Helper()
+	s, err := reference.Start(h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	raw, err := s.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := ParseWebhook(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func certify(t testing.TB, b *Book, w *Webhook, levels ...Level) *Run {
+	t.Helper()
+	run, err := Certify(t.Context(), Options{Webhook: w, Book: b, Levels: levels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// TestKillTable holds the table in docs/certify.md to the rogues that
+// TestRoguesAreRejected certifies.
+func TestKillTable(t *testing.T) {
+	table := "| rogue | what is wrong | rejected for |\n|---|---|---|\n"
+	for _, r := range faulty.All() {
+		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
+	}
+	document.Hold(t, "../docs/certify.md", "kill table", table, *update)
+}
+
+var update = flag.Bool("update", false, "write golden files")
+
+func TestReferenceIsAccepted(t *testing.T) {
+	seeds := 1
+	if os.Getenv(allVariable) != "" {
+		seeds = 20
+	}
+	for seed := range int64(seeds) {
+		b := book(t, seed)
+		run := certify(t, b, serve(t, reference.Handler(b.Policy.Decide)))
+		for _, f := range run.Findings {
+			t.Errorf("seed %d: a false alarm: %s: %s", seed, f.Reason, strings.Join(f.Examples, "\n"))
+		}
+		for _, r := range run.Results {
+			if !r.Granted {
+				t.Errorf("seed %d: level %s is not granted: %+v", seed, r.Level, r)
+			}
+		}
+		if seed == 0 {
+			t.Logf("%d answers, %v, %+v", len(run.Answers), run.Took, run.Results)
+		}
+	}
+}
+
+// allVariable has the tests take every rogue and 20 seeds, which takes ten minutes:
+// make rogues. Otherwise it is one seed and some of the rogues, others for every
+// sampleVariable.
+const (
+	allVariable    = "AUTHZCONF_ROGUES"
+	sampleVariable = "AUTHZCONF_SAMPLE"
+	sampled        = 4
+)
+
+// sample picks rogues that are spread over all of them.
+func sample(all []faulty.Rogue) (some []faulty.Rogue) {
+	step := len(all) / sampled
+	n, _ := strconv.Atoi(os.Getenv(sampleVariable)) // 0 if there is none
+	for i := n % step; i < len(all); i += step {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// kill certifies a rogue, level by level until the finding comes, and says what
+// was found on the way.
+func kill(t *testing.T, b *Book, r faulty.Rogue) (reasons []string, granted bool) {
+	for _, upTo := range []int{1, 2, 3} {
+		run := certify(t, b, serve(t, r.Handler(b.Policy)), Levels()[:upTo]...)
+		reasons = nil
+		for _, f := range run.Findings {
+			reasons = append(reasons, f.Reason)
+		}
+		granted = !slices.ContainsFunc(run.Results, func(r Result) bool { return !r.Granted })
+		if slices.Contains(reasons, r.Finding) {
+			break
+		}
+	}
+	return reasons, granted
+}
+
+func TestRoguesAreRejected(t *testing.T) {
+	b := book(t, 1)
+	all := faulty.All()
+	if len(all) < 40 {
+		t.Errorf("there are %d rogues", len(all))
+	}
+	if os.Getenv(allVariable) == "" {
+		all = sample(all)
+	}
+	ids := map[string]bool{}
+	for _, r := range all {
+		t.Run(r.ID, func(t *testing.T) {
+			if ids[r.ID] {
+				t.Errorf("there are two rogues %s", r.ID)
+			}
+			ids[r.ID] = true
+			reasons, granted := kill(t, b, r)
+			if !slices.Contains(reasons, r.Finding) {
+				t.Errorf("%s is not rejected for %s, but for %v", r.Description, r.Finding, reasons)
+			}
+			if granted {
+				t.Error("every level is granted")
+			}
+		})
+	}
+}

@@ -1,0 +1,341 @@
+package certify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// ClusterOptions say what a webhook is certified in.
+type ClusterOptions struct {
+	// Release and Binaries are those of the API server.
+	Release  local.Release
+	Binaries *local.Binaries
+	// Load gives the authorizer another policy; nil if it cannot be given any, and
+	// then nothing is said about revocation.
+	Load func(context.Context, *policy.Policy) error
+	// OwnCache is how long the authorizer itself may remember what it decided,
+	// as its vendor says.
+	OwnCache time.Duration
+
+	// gate is what the API server is really started with, for a test in which it
+	// is not what is expected; empty is as expected.
+	gate target.Asked
+	// only, for a test, leaves out other checks of the chain: the level is not
+	// granted then.
+	only func(clusterCheck) bool
+}
+
+// The webhooks of a cluster.
+const (
+	testedWebhook  = "tested"
+	controlWebhook = "reference"
+)
+
+// cluster is an API server with a webhook that can be cut off from it.
+type cluster struct {
+	o        ClusterOptions
+	book     *Book // whose policy the webhook holds
+	webhook  *Webhook
+	name     string // of the webhook in the chain
+	target   *target.Target
+	client   kubernetes.Interface
+	replayer *replay.Replayer
+	relays   map[string]*relay
+	control  *cluster // the same with the reference authorizer
+	stops    []func() error
+	reloads  int // of the chain
+	out      []Answer
+}
+
+// startCluster brings up an API server that knows the webhook and the reference
+// authorizer, and has neither in its chain yet.
+func startCluster(ctx context.Context, b *Book, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
+	c := &cluster{o: o, book: b, webhook: w, name: testedWebhook, relays: map[string]*relay{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	// The reference holds the policy of another seed, so that its scenarios are new
+	// to the API server.
+	other, err := newBook(b.scenarios, b.Policy.Seed+1)
+	if err != nil {
+		return nil, err
+	}
+	holder := policy.NewHolder(other.Policy)
+	s, err := reference.Start(reference.Handler(holder.Decide), nil)
+	if err != nil {
+		return nil, err
+	}
+	c.stops = append(c.stops, s.Close)
+	raw, err := s.Kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	ref, err := ParseWebhook(raw)
+	if err != nil {
+		return nil, err
+	}
+	webhooks := map[string][]byte{}
+	for name, w := range map[string]*Webhook{testedWebhook: w, controlWebhook: ref} {
+		var r *relay
+		if r, webhooks[name], err = w.relayed(ctx); err != nil {
+			return nil, err
+		}
+		c.relays[name] = r
+		c.stops = append(c.stops, func() error { r.down(); return nil })
+	}
+	if err := c.start(ctx, webhooks); err != nil {
+		return nil, err
+	}
+	other.onCell(b.cell)
+	control := *c
+	control.book, control.webhook, control.name, control.stops, control.out = other, ref, controlWebhook, nil, nil
+	control.o.OwnCache, control.o.Load = 0, func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil }
+	c.control = &control
+	for _, c := range []*cluster{c, c.control} {
+		if err := c.giveRole(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// start starts the API server and holds it to what was asked for.
+func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
+	release := c.o.Release
+	if release == (local.Release{}) {
+		all := local.Releases()
+		release = all[len(all)-1]
+	}
+	gate := target.AskDefault
+	if target.GateKnown(release.Minor) {
+		gate = target.AskOn
+	}
+	cell := verdicts.Cell{Name: release.Minor + "-certify", Provider: target.Local, Kubernetes: release.Version, Gate: string(gate)}
+	c.book.onCell(cell)
+	expected := cell
+	c.out = append(c.out, Answer{Check: inCluster, Vector: "cluster", Seen: &Seen{Cell: &expected}})
+	cell.Gate = cmp.Or(string(c.o.gate), cell.Gate)
+	c.target, err = target.Start(ctx, target.Options{Cell: cell, Release: release, Binaries: c.o.Binaries, Webhooks: webhooks})
+	if err != nil {
+		return err
+	}
+	c.stops = append(c.stops, c.target.Stop)
+	if wrong := c.target.Witness.Mismatches; len(wrong) > 0 {
+		return fmt.Errorf("the API server is not what was asked for: %s", strings.Join(wrong, "; "))
+	}
+	if c.client, err = kubernetes.NewForConfig(c.target.Admin()); err != nil {
+		return err
+	}
+	c.replayer, err = replay.New(c.target)
+	return err
+}
+
+// giveRole makes the role that RBAC holds beside the webhook.
+func (c *cluster) giveRole(ctx context.Context) error {
+	s := &scenarios.Scenario{ID: "certify", Suffix: c.book.behindUser()}
+	for _, user := range []string{c.book.behindUser(), c.book.Policy.Probe.Reader} {
+		g := c.book.role()
+		g.Subject.User = user
+		s.Grants = append(s.Grants, g)
+	}
+	return c.replayer.Grant(ctx, s)
+}
+
+// stop ends everything, last first.
+func (c *cluster) stop() error {
+	var errs []error
+	for _, stop := range slices.Backward(c.stops) {
+		errs = append(errs, stop())
+	}
+	c.stops = nil
+	return errors.Join(errs...)
+}
+
+// authorizer is the webhook in a place. Each time the timeout is another one by a
+// little: an API server takes over no chain that it has already, and keeps what it
+// remembers of it.
+func (c *cluster) authorizer(p place) target.Authorizer {
+	c.reloads++
+	return target.Authorizer{
+		Webhook: c.name, Position: p.position, Deny: p.deny, Timeout: webhookTimeout + time.Duration(c.reloads)*time.Millisecond,
+		AuthorizedTTL: authorizedTTL, UnauthorizedTTL: unauthorizedTTL,
+	}
+}
+
+// chain carries out the checks of a plan that are wanted, place by place.
+func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(string, int)) error {
+	for _, p := range places() {
+		var here []clusterCheck
+		for _, check := range plan {
+			if check.Place == p {
+				here = append(here, check)
+			}
+		}
+		if len(here) == 0 {
+			continue
+		}
+		progress(inCluster+" "+p.String(), len(here))
+		if err := c.target.ReloadAuthorizer(ctx, c.authorizer(p)); err != nil {
+			return err
+		}
+		if err := c.place(ctx, here); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place carries out the checks of one place: scenarios first, then the questions
+// phase by phase.
+func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
+	for _, check := range checks {
+		if check.Scenario != nil {
+			c.out = append(c.out, Answer{Check: inCluster, Vector: check.ID, Seen: &Seen{
+				Scenario: c.replayer.ReplayAuthorized(ctx, check.Scenario, c.book.suffixOf(check.Scenario)),
+			}})
+		}
+	}
+	relay := c.relays[c.name]
+	for _, ph := range phases() {
+		if ph == down {
+			relay.down()
+		}
+		if ph == back {
+			if err := relay.up(ctx); err != nil {
+				return err
+			}
+		}
+		for _, check := range checks {
+			if check.Scenario == nil && check.Phase == ph {
+				c.out = append(c.out, c.question(ctx, check))
+			}
+		}
+		if err := errors.Join(ctx.Err(), c.target.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// recovery is how long an API server may take to reach a webhook that is back.
+	recovery = 5 * time.Second
+	// poll is the pause between two questions.
+	poll = 50 * time.Millisecond
+)
+
+// question asks the API server; in phase back until the answer is the expected
+// one, or it has been waited for long enough.
+func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
+	began := time.Now()
+	for {
+		seen := c.review(ctx, check.Spec)
+		waiting := check.Phase == back && seen.Got != string(check.Expect) && time.Since(began) < recovery
+		if !waiting || ctx.Err() != nil {
+			return Answer{Check: inCluster, Vector: check.ID, Seen: seen, Millis: time.Since(began).Milliseconds()}
+		}
+		pause(ctx, poll)
+	}
+}
+
+// review asks the whole chain.
+func (c *cluster) review(ctx context.Context, s spec) *Seen {
+	seen := &Seen{}
+	answer, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
+	if err != nil {
+		seen.Error = word(firstLine(err))
+		return seen
+	}
+	switch st := answer.Status; {
+	case st.Denied:
+		seen.Got = string(scenarios.Deny)
+	case st.Allowed:
+		seen.Got = string(scenarios.Allow)
+	default:
+		seen.Got = string(scenarios.NoOpinion)
+	}
+	return seen
+}
+
+// pause waits, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// inCluster runs the levels that need an API server.
+func (r *runner) inCluster(ctx context.Context) (err error) {
+	began := time.Now()
+	r.Progress("starting an API server", 0)
+	c, err := startCluster(ctx, r.Book, r.Webhook, *r.Cluster)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	plan := r.Book.clusterPlan()
+	if c.o.only != nil {
+		plan = slices.DeleteFunc(plan, func(check clusterCheck) bool { return !c.o.only(check) })
+	}
+	if err := c.chain(ctx, plan, r.Progress); err != nil {
+		return err
+	}
+	r.out.Took[string(InCluster)] = time.Since(began)
+	began = time.Now()
+	if c.o.Load == nil {
+		c.out = append(c.out, Answer{Check: revocation, Seen: &Seen{NotSupported: "no policy can be loaded while it runs (--policy-hook), so no grant can be taken away"}})
+	} else if err := c.revoke(ctx, r.Progress); err != nil {
+		return err
+	}
+	r.out.Took[string(Revocation)] = time.Since(began)
+	r.out.Answers = append(r.out.Answers, c.out...)
+	return c.controls(ctx, r)
+}
+
+// controls asks the reference on the same API server what was answered wrongly.
+func (c *cluster) controls(ctx context.Context, r *runner) error {
+	wrong, windowsToo := map[string]bool{}, false
+	for _, a := range c.out {
+		if a.Seen.Cell == nil && a.Seen.NotSupported == "" && r.Book.isWrong(a) {
+			wrong[a.Vector] = true
+			windowsToo = windowsToo || a.Check == revocation
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	progress := func(step string, n int) { r.Progress("control: "+step, n) }
+	plan := slices.DeleteFunc(c.control.book.clusterPlan(), func(check clusterCheck) bool { return !wrong[check.ID] })
+	if err := c.control.chain(ctx, plan, progress); err != nil {
+		return err
+	}
+	if windowsToo {
+		if err := c.control.revoke(ctx, progress); err != nil {
+			return err
+		}
+	}
+	r.out.keepControls(r.Book, c.control.out)
+	return nil
+}

@@ -1,0 +1,203 @@
+package certify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// The levels that need an API server. They are tried if that is asked for.
+const (
+	// InCluster is about an authorizer in the chain of a real API server: its
+	// position, failure policy, caches, and impersonation from end to end.
+	InCluster Level = "in-cluster"
+	// Revocation is about how long a grant that was taken away goes on to be
+	// allowed. It needs a way to load another policy.
+	Revocation Level = "revocation"
+)
+
+// The checks of these levels.
+const (
+	inCluster  = "in-cluster"
+	revocation = "revocation"
+)
+
+const (
+	// authorizedTTL and unauthorizedTTL are what the API server is told to remember
+	// answers for: shorter than the defaults (5 min and 30 s), which nobody would
+	// wait for.
+	authorizedTTL   = 3 * time.Second
+	unauthorizedTTL = 2 * time.Second
+	// slack is what a window may be longer than the times to live that make it up:
+	// the time between two questions, and a busy machine.
+	slack = time.Second
+	// webhookTimeout is the timeout in the AuthorizationConfiguration.
+	webhookTimeout = 5 * time.Second
+)
+
+// place is one way to put an authorizer into the chain.
+type place struct {
+	position target.Position
+	deny     bool
+}
+
+func (p place) String() string {
+	if p.deny {
+		return string(p.position) + "/deny"
+	}
+	return string(p.position) + "/no-opinion"
+}
+
+// places are all ways that are tried.
+func places() (out []place) {
+	for _, position := range target.Positions() {
+		out = append(out, place{position, false}, place{position, true})
+	}
+	return out
+}
+
+// phase is what the way to the webhook is like when a check asks.
+type phase string
+
+const (
+	up    phase = "up"
+	again phase = "again" // asked before, so the API server may remember
+	down  phase = "down"
+	back  phase = "back" // up once more
+)
+
+// phases are in the order of time.
+func phases() []phase { return []phase{up, again, down, back} }
+
+// hides is the finding about an authorizer that keeps others from being asked.
+const hides = "hides-authorizers-behind"
+
+// clusterCheck is one question to the API server: a SubjectAccessReview for the
+// whole chain, or a scenario.
+type clusterCheck struct {
+	ID    string
+	Place place
+	Phase phase
+	Spec  spec
+	// Scenario, if given, is replayed.
+	Scenario *scenarios.Scenario
+	// Expect is what the chain as a whole says.
+	Expect scenarios.Decision
+	Reason string
+}
+
+// behindUser has a role, and nothing in the certification's policy.
+func (b *Book) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
+
+// role is the only grant that RBAC holds in these checks: config maps of one
+// namespace, to a user of whom the authorizer under test knows nothing and to one
+// of whom it does.
+func (b *Book) role() scenarios.Grant {
+	return scenarios.Grant{
+		Subject: scenarios.Subject{User: b.behindUser()}, Verbs: []string{"get"}, APIGroups: []string{""},
+		Resources: []string{"configmaps"}, Namespace: b.Policy.Probe.Namespace,
+	}
+}
+
+// clusterPlan are all checks in the chain. Scenarios are dealt out to the places:
+// their names are those of the policy, so each can be replayed once.
+func (b *Book) clusterPlan() (out []clusterCheck) {
+	for i, p := range places() {
+		out = append(out, b.questions(p)...)
+		for j, s := range b.wholeScenarios() {
+			if j%len(places()) == i {
+				out = append(out, clusterCheck{ID: p.String() + "/scenario/" + s.ID, Place: p, Phase: up, Scenario: s, Reason: "impersonation-differs"})
+			}
+		}
+	}
+	return out
+}
+
+// questions are those of one place, in the order of phases.
+func (b *Book) questions(p place) []clusterCheck {
+	n := b.Policy.Probe
+	var out []clusterCheck
+	add := func(ph phase, name, reason string, expect scenarios.Decision, s spec) {
+		out = append(out, clusterCheck{ID: fmt.Sprintf("%s/%s/%s", p, ph, name), Place: p, Phase: ph, Spec: s, Expect: expect, Reason: reason})
+	}
+	for _, ph := range []phase{up, again} {
+		for _, v := range slices.Concat(b.attributes(), b.transcript()) {
+			if v.Form == "" {
+				add(ph, v.ID, v.Reason, v.Expect, v.Spec)
+			}
+		}
+	}
+	behind := func(name string) spec { return on(b.behindUser(), "get", "", "configmaps", n.Namespace, name) }
+	known := func(name string) spec { return on(n.Reader, "get", "", "configmaps", n.Namespace, name) }
+	granted := func(name string) spec { return on(n.Reader, "get", "", "pods", n.Namespace, name) }
+	node := in(on("system:node:certified", "get", "", "nodes", "", "certified"), "system:nodes", "system:authenticated")
+	for _, ph := range []phase{up, again} {
+		add(ph, "role-of-an-unknown-user", hides, scenarios.Allow, behind("one"))
+		add(ph, "role-of-a-known-user", hides, scenarios.Allow, known("one"))
+		add(ph, "node-reads-itself", hides, scenarios.Allow, node)
+	}
+	add(again, "remembered", "does-not-allow-what-is-granted", scenarios.Allow, granted("remembered-"+b.behindUser()))
+	refused := scenarios.NoOpinion
+	if p.deny {
+		refused = scenarios.Deny
+	}
+	roles := refused // what becomes of a role if the webhook is asked before RBAC
+	if p.position == target.Last || !p.deny {
+		roles = scenarios.Allow
+	}
+	const failure = "failure-policy-ignored"
+	add(down, "remembered", "cache-not-used", scenarios.Allow, granted("remembered-"+b.behindUser()))
+	add(down, "granted-by-the-webhook", failure, refused, granted("down"))
+	add(down, "granted-by-nobody", failure, refused, on(n.Outsider, "get", "", "secrets", n.Namespace, "down"))
+	add(down, "role-of-an-unknown-user", failure, roles, behind("down"))
+	add(down, "role-of-a-known-user", failure, roles, known("down"))
+	const recovers = "does-not-recover"
+	add(back, "granted-by-the-webhook", recovers, scenarios.Allow, granted("back"))
+	add(back, "role-of-an-unknown-user", recovers, scenarios.Allow, behind("back"))
+	return out
+}
+
+// wholeScenarios are those for the API server whose grants are all in the policy,
+// and which only send requests. Their names are not made unique yet.
+func (b *Book) wholeScenarios() (out []*scenarios.Scenario) {
+	facts := target.ExpectedFacts(target.Options{Cell: b.cell})
+	for _, s := range b.scenarios {
+		if ok, _, _ := s.Selected(facts); ok && b.whole(s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (b *Book) whole(s *scenarios.Scenario) bool {
+	bound, _ := s.Bind(b.suffixOf(s))
+	if len(s.Grants) == 0 || len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || s.Reloads() || s.Waits() > 0 ||
+		len(scenarios.RulesFromManifests(slices.Concat(bound.Manifests, bound.Objects))) > 0 ||
+		slices.Contains(s.Requires.Capabilities, scenarios.Aggregation) {
+		return false
+	}
+	for _, g := range bound.Grants {
+		if !strings.Contains(g.Subject.User+g.Subject.Group, bound.Suffix) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Request == nil || !asWebhooksSee(st.Request) })
+}
+
+// asWebhooksSee says whether a webhook can decide about a request as RBAC does.
+// It cannot where RBAC looks at its own roles, behind all authorizers, nor where a
+// name has bytes that are no UTF-8: JSON has none, and another name arrives.
+func asWebhooksSee(r *scenarios.Request) bool {
+	return r.APIGroup != "rbac.authorization.k8s.io" &&
+		!slices.ContainsFunc(r.Headers, func(h scenarios.Header) bool { return !utf8.ValidString(h.Bytes()) })
+}
+
+// suffixOf is what the policy's names for a scenario end with.
+func (b *Book) suffixOf(s *scenarios.Scenario) string {
+	return scenarios.Suffix(b.Policy.Seed, "certify", s.ID)
+}

@@ -1,0 +1,213 @@
+package certify
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/certify/faulty"
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// clusterRun certifies a handler over a policy that can be replaced, in the chain
+// of a real API server.
+func clusterRun(t *testing.T, b *Book, webhook func(*policy.Holder) http.Handler, change func(*Options)) *Run {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+	holder := policy.NewHolder(b.Policy)
+	o := Options{Webhook: serve(t, webhook(holder)), Book: b, Levels: []Level{Core}, Blame: true, Cluster: &ClusterOptions{
+		Load: func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil },
+	}}
+	if change != nil {
+		change(&o)
+	}
+	run, err := Certify(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%v %+v", run.Took, run.Results[len(Levels()):])
+	return run
+}
+
+func right(h *policy.Holder) http.Handler { return reference.Handler(h.Decide) }
+
+// few keeps the checks of some places.
+func few(names ...string) func(*Options) {
+	return func(o *Options) {
+		o.Cluster.only = func(c clusterCheck) bool { return slices.Contains(names, c.Place.String()) }
+	}
+}
+
+// TestReferenceInCluster finds nothing wrong with the reference authorizer: in two
+// places, or with AUTHZCONF_ROGUES in all of them, on several seeds.
+func TestReferenceInCluster(t *testing.T) {
+	seeds, change := int64(1), few("middle/deny", "last/no-opinion")
+	if os.Getenv(allVariable) != "" {
+		seeds, change = 5, nil
+	}
+	for seed := range seeds {
+		b := book(t, seed)
+		run := clusterRun(t, b, right, change)
+		for _, f := range run.Findings {
+			t.Errorf("seed %d: a false alarm: %s (%s): %s", seed, f.Reason, f.Blame, strings.Join(f.Examples, "\n"))
+		}
+		for _, r := range run.Results {
+			if granted := r.Level == Core || r.Level == Revocation || r.Level == InCluster && change == nil; granted != r.Granted {
+				t.Errorf("seed %d: level %s: granted is %t: %+v", seed, r.Level, r.Granted, r)
+			}
+		}
+		bundle(t, b, run)
+	}
+}
+
+// bundle holds what is written to what is judged again from it.
+func bundle(t *testing.T, b *Book, run *Run) {
+	t.Helper()
+	folder := t.TempDir()
+	c := run.Certification(b, Product{Vendor: "Example", Name: "Authorizer", Version: "1"})
+	if err := Write(folder, c, run.Answers); err != nil {
+		t.Fatal(err)
+	}
+	if _, differences, err := Verify(loaded(t), folder); err != nil || len(differences) > 0 {
+		t.Errorf("an honest bundle: %v %v", differences, err)
+	}
+}
+
+// TestHiddenRogues rejects in a cluster what nothing is to be seen of without.
+func TestHiddenRogues(t *testing.T) {
+	if os.Getenv(allVariable) == "" {
+		t.Skip("half a minute for each: make rogues")
+	}
+	for _, r := range faulty.InCluster() {
+		t.Run(r.ID, func(t *testing.T) {
+			b := book(t, 4)
+			run := clusterRun(t, b, r.Handler, few("first/no-opinion"))
+			i := slices.IndexFunc(run.Findings, func(f Finding) bool { return f.Reason == r.Finding })
+			if i < 0 {
+				t.Fatalf("%s is not rejected for %s, but for %+v", r.Description, r.Finding, run.Findings)
+			}
+			for _, f := range run.Findings {
+				if f.Blame != verdicts.BlameAuthorizer {
+					t.Errorf("%s is blamed on %q: %q", f.Reason, f.Blame, f.Examples)
+				}
+				if slices.Contains(Levels(), f.Level) {
+					t.Errorf("%s is found without a cluster", f.Reason)
+				}
+			}
+			for _, a := range run.Answers {
+				if a.Control && a.Seen != nil && a.Seen.Cell == nil && b.isWrong(a) {
+					j, err := b.judgeSeen(a)
+					t.Errorf("the reference is wrong about %+v %v", j, err)
+				}
+			}
+			bundle(t, b, run)
+		})
+	}
+}
+
+// TestBlameAPIServer has the gate off where the checks are for one that is on.
+func TestBlameAPIServer(t *testing.T) {
+	b := book(t, 6)
+	run := clusterRun(t, b, right, func(o *Options) {
+		o.Cluster.gate, o.Cluster.Load = target.AskOff, nil
+		o.Cluster.only = func(c clusterCheck) bool {
+			return c.Place.String() == "last/deny"
+		}
+	})
+	if len(run.Findings) == 0 {
+		t.Error("nothing is found")
+	}
+	for _, f := range run.Findings {
+		if f.Reason != "impersonation-differs" || f.Blame != verdicts.BlameAPIServer {
+			t.Errorf("%s is blamed on %q: %q", f.Reason, f.Blame, f.Examples)
+		}
+	}
+	last := run.Results[len(run.Results)-1]
+	if last.Level != Revocation || last.NotSupported == "" || last.Granted {
+		t.Errorf("revocation without a hook: %+v", last)
+	}
+}
+
+// TestBlame provokes each kind of fault that needs no cluster.
+func TestBlame(t *testing.T) {
+	blames := func(t *testing.T, b *Book, w *Webhook, want verdicts.Blame) {
+		t.Helper()
+		run, err := Certify(t.Context(), Options{Webhook: w, Book: b, Levels: []Level{Core}, Blame: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(run.Findings) == 0 {
+			t.Error("nothing is found")
+		}
+		for _, f := range run.Findings {
+			if f.Blame != want {
+				t.Errorf("%s is blamed on %q, expected %q: %q", f.Reason, f.Blame, want, f.Examples)
+			}
+		}
+		bundle(t, b, run)
+	}
+	t.Run("authorizer", func(t *testing.T) {
+		b := book(t, 7)
+		r := faulty.All()[0]
+		for _, other := range faulty.All() {
+			if other.ID == "ignores-names" {
+				r = other
+			}
+		}
+		blames(t, b, serve(t, r.Handler(b.Policy)), verdicts.BlameAuthorizer)
+	})
+	t.Run("environment", func(t *testing.T) {
+		b := book(t, 7)
+		s, err := reference.Start(reference.Handler(b.Policy.Decide), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := s.Kubeconfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w, err := ParseWebhook(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blames(t, b, w, verdicts.BlameEnvironment)
+	})
+	t.Run("harness", func(t *testing.T) {
+		b := book(t, 7)
+		v := b.Probes[0]
+		v.Expect = scenarios.NoOpinion // and the policy grants it
+		b.Probes[0], b.byID[v.ID] = v, v
+		run, err := Certify(t.Context(), Options{Webhook: serve(t, reference.Handler(b.Policy.Decide)), Book: b, Levels: []Level{Core}, Blame: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(run.Findings) != 1 || run.Findings[0].Blame != verdicts.BlameHarness {
+			t.Errorf("findings %+v", run.Findings)
+		}
+	})
+}
+
+// TestHiddenTable holds the table in docs/certify-cluster.md to the rogues.
+func TestHiddenTable(t *testing.T) {
+	raw, err := os.ReadFile("../docs/certify-cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range faulty.InCluster() {
+		if line := "| " + r.ID + " | " + r.Description + " | " + r.Finding + " |\n"; !strings.Contains(string(raw), line) {
+			t.Errorf("docs/certify-cluster.md lacks %s", line)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package certify
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/authzconf/authzconf/certify/signature"
+)
+
+// PredicateType names what the signature of a bundle claims: that its signer
+// stands for the certification in it.
+const PredicateType = "https://authzconf.dev/certification/v1alpha1"
+
+// claim is the predicate: what the certification says, so that who has only the
+// signature sees what it is about.
+type claim struct {
+	Product
+	Seed        int64   `json:"seed"`
+	SuiteDigest string  `json:"suiteDigest"`
+	Levels      []Level `json:"levels"`
+}
+
+// content is the bundle without its signature.
+func (b Bundle) content() Bundle {
+	out := maps.Clone(b)
+	delete(out, signatureFile)
+	return out
+}
+
+// Sign writes the signature of a folder that Write has written into it.
+func Sign(folder string, key *signature.Key) error {
+	b, err := OpenBundle(folder)
+	if err != nil {
+		return err
+	}
+	c, err := b.certification()
+	switch {
+	case err != nil:
+		return err
+	case c.Product == (Product{}):
+		return errors.New("it says neither vendor nor product, and such a certification is not signed")
+	}
+	raw, err := signature.Sign(key, b.content(), PredicateType, claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, signatureFile), raw, 0o644)
+}
+
+// signers are the IDs of the keys that a bundle claims to be signed by. Nothing
+// is checked.
+func (b Bundle) signers() []string {
+	ids, _ := signature.Signers(b[signatureFile]) // an unreadable one has none
+	return ids
+}
+
+// checkSignature says what is wrong with the signature of the bundle: nothing, if
+// the key has signed every file of it as it is.
+func (b Bundle) checkSignature(key *signature.Key) (differences []string) {
+	raw, ok := b[signatureFile]
+	if !ok {
+		return []string{fmt.Sprintf("%s: the bundle is not signed", signatureFile)}
+	}
+	s, err := signature.Verify(key, raw, PredicateType)
+	if err != nil {
+		return []string{fmt.Sprintf("%s: %s", signatureFile, err)}
+	}
+	return s.Differences(b.content())
+}
+
+// SignedBy says whose signature a bundle carries. With keys, one of them must
+// have signed it.
+func (b Bundle) SignedBy(keys []*signature.Key) (signed string, differences []string) {
+	names := b.signers()
+	switch {
+	case len(keys) == 0 && b[signatureFile] == nil:
+		return "none", nil
+	case len(keys) == 0:
+		return fmt.Sprintf("of key %.60s, not checked", strings.Join(names, ", ")), nil
+	}
+	for _, key := range keys {
+		if differences = b.checkSignature(key); len(differences) == 0 {
+			return fmt.Sprintf("valid, of key %.12s", key.ID()), nil
+		}
+	}
+	return "not valid", differences
+}

@@ -1,0 +1,188 @@
+// Package certify judges an authorizer's webhook without a cluster: it asks what
+// API servers would ask, and more that no right authorizer allows, and compares
+// every answer with what the neutral policy says.
+package certify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Level is what an authorizer can reach.
+type Level string
+
+// The levels that direct mode grants. Each is granted by itself.
+const (
+	// Core is about the decisions that API servers ask for today.
+	Core Level = "core"
+	// TranscriptSafe is about what must never be allowed by mistake.
+	TranscriptSafe Level = "transcript-safe"
+	// Robust is about faults, size, concurrency and time.
+	Robust Level = "robust"
+)
+
+// Levels are all levels of direct mode, in order.
+func Levels() []Level { return []Level{Core, TranscriptSafe, Robust} }
+
+type spec = authorizationv1.SubjectAccessReviewSpec
+
+// Form is how a review is written.
+type Form string
+
+// The forms. Without one a review is v1, as client-go writes it.
+const (
+	v1beta1       Form = "v1beta1"
+	unknownFields Form = "unknown-fields"
+	reversed      Form = "extras-reversed"
+	// literal is a body that is sent as it stands.
+	literal Form = "literal"
+)
+
+// Vector is one review with the decision that the policy gives.
+type Vector struct {
+	// ID names the vector within a seed.
+	ID    string
+	Level Level
+	Form  Form
+	Spec  spec
+	// Body is sent in form literal, with Method if that is not POST.
+	Body   []byte
+	Method string
+	// Expect is the decision of the policy; empty if the request must be refused.
+	Expect scenarios.Decision
+	// Reason is what a wrong decision is called; Blame what every failure is
+	// called that might as well have another cause.
+	Reason, Blame string
+	// Base is the vector that this one repeats in other circumstances. If that one
+	// is answered wrongly already, this one says nothing new.
+	Base string
+}
+
+// versions are the minor versions whose API servers are modelled.
+var versions = []string{"1.33", "1.34", "1.35", "1.36", "1.37"}
+
+// Book is all that is asked under one seed, and the policy it is judged by.
+type Book struct {
+	Policy *policy.Policy
+	// Scenario are the reviews of the scenarios, Probes those of the probes.
+	Scenario, Probes []Vector
+	// Digest is that of all vectors.
+	Digest string
+
+	byID map[string]Vector
+	// scenarios are those that the book was made of, under their own names.
+	scenarios []*scenarios.Scenario
+	// cell is the API server that checks in a cluster are for, checks those checks.
+	cell   verdicts.Cell
+	checks map[string]clusterCheck
+}
+
+// NewBook makes the book of a seed.
+func NewBook(set *scenarios.Set, seed int64) (*Book, error) { return newBook(set.All(), seed) }
+
+func newBook(all []*scenarios.Scenario, seed int64) (*Book, error) {
+	bound := policy.Bound(all, seed)
+	b := &Book{Policy: policy.New(bound, seed), byID: map[string]Vector{}, scenarios: all}
+	specs, from, err := reviews(bound)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range specs {
+		v := Vector{ID: fmt.Sprintf("scenario/%s#%d", from[i], i), Level: Core, Spec: s, Expect: b.Policy.Decide(s), Reason: "does-not-allow-what-is-granted"}
+		if v.Expect != scenarios.Allow {
+			v.Reason = "allows-what-is-not-granted"
+		}
+		b.Scenario = append(b.Scenario, v)
+	}
+	b.Probes = slices.Concat(b.attributes(), b.transcript(), b.derived(), b.repeated(), b.robust())
+	return b, b.seal()
+}
+
+// reviews are those that API servers send in the scenarios, each once, and the
+// scenario that sends it first. Hidden ones reach no webhook.
+func reviews(bound []*scenarios.Scenario) (specs []spec, from []string, err error) {
+	seen := map[string]bool{}
+	for _, s := range bound {
+		for _, version := range versions {
+			for _, gate := range []scenarios.Gate{scenarios.GateOff, scenarios.GateOn} {
+				f := scenarios.Facts{Kubernetes: version, Binary: version, Gate: gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
+				if ok, _, _ := s.Selected(f); !ok || gate == scenarios.GateOn && version < "1.35" {
+					continue
+				}
+				played, err := oracle.Play(s, f, fixtures.FS)
+				if err != nil {
+					return nil, nil, fmt.Errorf("%s: %w", s.ID, err)
+				}
+				for _, r := range asked(played) {
+					raw, err := json.Marshal(r)
+					if err != nil {
+						return nil, nil, fmt.Errorf("%s: %w", s.ID, err)
+					}
+					if !seen[string(raw)] {
+						seen[string(raw)] = true
+						// As it arrives: JSON has no bytes that are not UTF-8.
+						var arrives spec
+						if err := json.Unmarshal(raw, &arrives); err != nil {
+							return nil, nil, fmt.Errorf("%s: %w", s.ID, err)
+						}
+						specs, from = append(specs, arrives), append(from, s.ID)
+					}
+				}
+			}
+		}
+	}
+	return specs, from, nil
+}
+
+// asked are the reviews of a scenario that webhooks see.
+func asked(played []oracle.Played) (out []spec) {
+	for _, p := range played {
+		for _, segment := range p.Prediction.Segments {
+			for _, run := range segment.Runs {
+				for _, r := range run {
+					if !r.Hidden {
+						out = append(out, r.Spec)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// All are the vectors of the book.
+func (b *Book) All() []Vector { return slices.Concat(b.Scenario, b.Probes) }
+
+// seal computes the digest and checks that each vector agrees with the policy: a
+// probe that contradicts it would be an alarm about everybody.
+func (b *Book) seal() error {
+	h := sha256.New()
+	for _, v := range b.All() {
+		if _, twice := b.byID[v.ID]; twice {
+			return fmt.Errorf("there are two vectors %s", v.ID)
+		}
+		if d := b.Policy.Decide(v.Spec); v.Expect != "" && d != v.Expect {
+			return fmt.Errorf("vector %s expects %s, and the policy says %s", v.ID, v.Expect, d)
+		}
+		b.byID[v.ID] = v
+		body, err := v.body()
+		if err != nil {
+			return fmt.Errorf("vector %s: %w", v.ID, err)
+		}
+		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, v.Level, v.Expect, v.Reason, v.Blame, len(body))
+		_, _ = h.Write(body)
+	}
+	b.Digest = hex.EncodeToString(h.Sum(nil))
+	return nil
+}

@@ -1,0 +1,160 @@
+package certify
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/authzconf/authzconf/certify/reference"
+)
+
+// recorded is what an API server of Kubernetes 1.37 posted to a webhook: head and
+// body, without what differs from one to another (its port, the timeout that it is
+// told).
+const recorded = "testdata/request.txt"
+
+// wiretap keeps the requests that a webhook gets.
+type wiretap struct {
+	mu  sync.Mutex
+	got []string
+}
+
+var differs = regexp.MustCompile(`(timeout=)[0-9.ms]+|(Host: ).*|(Go-http-client/)[0-9.]+|(HTTP/)[0-9.]+`)
+
+func (w *wiretap) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		text, err := httputil.DumpRequest(req, true)
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.mu.Lock()
+		w.got = append(w.got, strings.ReplaceAll(differs.ReplaceAllString(string(text), "$1$2$3$4…"), "\r\n", "\n"))
+		w.mu.Unlock()
+		next.ServeHTTP(rw, req)
+	})
+}
+
+// last is the newest request, "" if there is none.
+func (w *wiretap) last() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.got) == 0 {
+		return ""
+	}
+	return w.got[len(w.got)-1]
+}
+
+// usual is asked as an API server asks; its user has what JSON may be written with
+// in two ways.
+func usual() Vector {
+	return Vector{ID: "usual", Spec: on("a<b&c>", "get", "", "pods", "default", "one")}
+}
+
+// TestServersSendWhatIsRecorded has a real API server ask.
+func TestServersSendWhatIsRecorded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+	b, tap := book(t, 1), &wiretap{}
+	c, err := startCluster(t.Context(), b, serve(t, tap.before(reference.Handler(b.Policy.Decide))), ClusterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.target.ReloadAuthorizer(t.Context(), c.authorizer(places()[0])); err != nil {
+		t.Fatal(err)
+	}
+	if seen := c.review(t.Context(), usual().Spec); seen.Error != "" {
+		t.Fatal(seen.Error)
+	}
+	if *update {
+		if err := os.WriteFile(recorded, []byte(tap.last()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := golden(t); tap.last() != want {
+		t.Errorf("an API server sends\n%s\nand recorded is\n%s", tap.last(), want)
+	}
+}
+
+func golden(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestAsksAsServersDo holds what direct mode sends to what an API server sent, byte
+// for byte: a webhook must have no way to behave for the tester only.
+func TestAsksAsServersDo(t *testing.T) {
+	b, tap := book(t, 1), &wiretap{}
+	w := serve(t, tap.before(reference.Handler(b.Policy.Decide)))
+	v := usual()
+	body, err := v.body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	poster, err := w.Poster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer poster.Close()
+	for name, ask := range map[string]func(){
+		"HTTP/2":   func() { askOnce(t, w, v, false) },
+		"HTTP/1.1": func() { askOnce(t, w, v, true) },
+		"Poster":   func() { poster.Post(t.Context(), append(bytes.Clone(body), '\n')) },
+	} {
+		ask()
+		if got, want := tap.last(), golden(t); got != want {
+			t.Errorf("%s: sent is\n%s\nand an API server sends\n%s", name, got, want)
+		}
+	}
+}
+
+func askOnce(t *testing.T, w *Webhook, v Vector, http1 bool) {
+	t.Helper()
+	c, err := w.client(http1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if a := c.ask(t.Context(), "test", v); a.Fault != "" {
+		t.Error(a.Fault)
+	}
+}
+
+// TestRequestAddress follows client-go in what it makes of a kubeconfig's server.
+func TestRequestAddress(t *testing.T) {
+	for server, want := range map[string]string{
+		"https://a.example":                "https://a.example/?timeout=10s",
+		"https://a.example:8443/authorize": "https://a.example:8443/authorize?timeout=10s",
+		"https://a.example/authorize/":     "https://a.example/authorize?timeout=10s",
+		"https://a.example/authorize?x=y":  "https://a.example/authorize?timeout=10s",
+	} {
+		c := &client{Webhook: &Webhook{url: server, Patience: Patience}}
+		req, err := c.request(context.Background(), http.MethodPost, []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := req.URL.String(); got != want {
+			t.Errorf("%s becomes %s, expected %s", server, got, want)
+		}
+		if raw, _ := io.ReadAll(req.Body); string(raw) != "{}" {
+			t.Errorf("the body is %q", raw)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+// Package certification certifies webhooks that speak KEP-5681 (Conditional
+// Authorization): it asks them every webhook vector and judges their answers.
+package certification
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+// Level is what a webhook can be certified for.
+type Level string
+
+// The levels.
+const (
+	// Phases: both phases decide as the policies say, and answers have the right
+	// form.
+	Phases Level = "phases"
+	// Atomic: one request is decided by one state of the policies. It takes a
+	// loader that changes them in between.
+	Atomic Level = "atomic"
+)
+
+// Levels are all of them.
+func Levels() []Level { return []Level{Phases, Atomic} }
+
+// Book is what is asked under a seed. Every vector gets a group of its own, made of
+// the seed, and each of its policies is about members of the group only: so the
+// policies of all vectors are loaded at once, and no answer can be known before.
+type Book struct {
+	Seed int64
+
+	entries []entry
+	byID    map[string]*entry
+}
+
+// entry is a vector under its names.
+type entry struct {
+	id     string
+	level  Level
+	should bool
+	*vectors.Webhook
+}
+
+// NewBook binds the webhook vectors to a seed.
+func NewBook(all []*vectors.Vector, seed int64) (*Book, error) {
+	b := &Book{Seed: seed, byID: map[string]*entry{}}
+	for _, v := range all {
+		if v.Webhook == nil {
+			continue
+		}
+		sum := sha256.Sum256(fmt.Appendf(nil, "authzconf conditional %d %s", seed, v.ID))
+		w, err := bind(v.Webhook, hex.EncodeToString(sum[:4]))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.File, err)
+		}
+		e := entry{v.ID, Phases, v.Level == vectors.Should, w}
+		if slices.ContainsFunc(w.Steps, func(s vectors.Step) bool { return s.SetPolicies != nil }) {
+			e.level = Atomic
+		}
+		b.entries = append(b.entries, e)
+	}
+	r := rand.New(rand.NewPCG(uint64(seed), 0x76656374))
+	r.Shuffle(len(b.entries), func(i, j int) { b.entries[i], b.entries[j] = b.entries[j], b.entries[i] })
+	for i := range b.entries {
+		b.byID[b.entries[i].id] = &b.entries[i]
+	}
+	return b, nil
+}
+
+// bind copies a vector with a suffix for IDs and group.
+func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	out := &vectors.Webhook{}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, err
+	}
+	group := "vector:" + suffix
+	guard := func(all []vectors.Policy) {
+		for i := range all {
+			all[i].ID += "-" + suffix
+			all[i].Expression = fmt.Sprintf("%q in request.userInfo.groups && (%s)", group, all[i].Expression)
+		}
+	}
+	guard(out.Policies)
+	for i := range out.Steps {
+		if s := &out.Steps[i]; s.Authorize != nil {
+			s.Authorize.Spec.Groups = append(s.Authorize.Spec.Groups, group)
+		} else {
+			guard(s.SetPolicies)
+		}
+	}
+	return out, nil
+}
+
+// Policies are those that a webhook holds when certification begins.
+func (b *Book) Policies() []vectors.Policy { return b.policies(nil, nil) }
+
+// policies are those with one vector's replaced.
+func (b *Book) policies(of *entry, by []vectors.Policy) []vectors.Policy {
+	out := []vectors.Policy{}
+	for i := range b.entries {
+		if e := &b.entries[i]; e == of {
+			out = append(out, by...)
+		} else {
+			out = append(out, e.Policies...)
+		}
+	}
+	return out
+}
+
+// PoliciesJSON is the form in which policies are handed over.
+func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
+	return json.MarshalIndent(struct {
+		Policies []vectors.Policy `json:"policies"`
+	}{all}, "", "  ")
+}
+
+// Len is how many vectors a level has.
+func (b *Book) Len(l Level) (n int) {
+	for _, e := range b.entries {
+		if e.level == l {
+			n++
+		}
+	}
+	return n
+}
+
+// reason is what a wrong answer to a vector is called.
+func (e *entry) reason() string { return path.Base(e.id) }

@@ -1,0 +1,109 @@
+package certification
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/authzconf/authzconf/certify"
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+func book(t testing.TB, seed int64) *Book {
+	t.Helper()
+	all, err := vectors.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := NewBook(all, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// run certifies a handler by TLS.
+func run(t testing.TB, b *Book, h http.Handler, load Loader) ([]Finding, []Result) {
+	t.Helper()
+	s, err := webhook.Start(h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	raw, err := reference.Kubeconfig(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Book: b, Load: load}
+	if o.Authorize, err = certify.ParseWebhook(raw); err != nil {
+		t.Fatal(err)
+	}
+	if o.Conditions, err = certify.ParseContext(raw, Context); err != nil {
+		t.Fatal(err)
+	}
+	exchanges, took, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings, results, err := b.Judge(exchanges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d: %d exchanges in %v", b.Seed, len(exchanges), took)
+	return findings, results
+}
+
+// into loads policies into an authorizer of this process.
+func into(a *reference.Authorizer) Loader {
+	return func(_ context.Context, all []vectors.Policy) error {
+		s, err := reference.NewSnapshot(policies(all))
+		if err == nil {
+			a.Use(s)
+		}
+		return err
+	}
+}
+
+func policies(all []vectors.Policy) (out []reference.Policy) {
+	for _, p := range all {
+		out = append(out, reference.Policy{ID: p.ID, Effect: p.Effect, Expression: p.Expression})
+	}
+	return out
+}
+
+func newReference(t testing.TB) *reference.Authorizer {
+	t.Helper()
+	s, err := reference.NewSnapshot(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reference.New(s)
+}
+
+func TestReferenceIsAccepted(t *testing.T) {
+	seeds := 2
+	if os.Getenv(allVariable) != "" {
+		seeds = 20
+	}
+	for seed := range int64(seeds) {
+		a := newReference(t)
+		findings, results := run(t, book(t, seed), reference.Handler(a), into(a))
+		for _, f := range findings {
+			t.Errorf("seed %d: a false alarm: %s %v", seed, f.Reason, f.Examples)
+		}
+		for _, r := range results {
+			if !r.Granted {
+				t.Errorf("seed %d: %s is not granted: %+v", seed, r.Level, r)
+			}
+		}
+		if seed == 0 {
+			t.Logf("%+v", results)
+		}
+	}
+}
+
+// allVariable has the tests take 20 seeds.
+const allVariable = "AUTHZCONF_ROGUES"

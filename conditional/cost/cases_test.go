@@ -1,0 +1,68 @@
+package cost
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+func TestMain(m *testing.M) {
+	state, err := os.MkdirTemp("", "authzconf-conditional-")
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv(local.StateVariable, state)
+	code := m.Run()
+	_ = os.RemoveAll(state)
+	os.Exit(code)
+}
+
+// start starts a cluster that ends with the test.
+func start(t *testing.T, o StartOptions) *Cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	c, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+	return c
+}
+
+// TestCasesToday plays every case, on a cluster for each set of feature gates.
+func TestCasesToday(t *testing.T) {
+	cases, err := Cases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := map[string]*Cluster{}
+	requests := 0
+	for _, cs := range cases {
+		gates := fmt.Sprint(cs.Gates)
+		if clusters[gates] == nil {
+			clusters[gates] = start(t, StartOptions{Options: local.Options{FeatureGates: cs.Gates}})
+			if err := clusters[gates].Register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Run(cs.ID, func(t *testing.T) {
+			wrong, err := clusters[gates].Play(t.Context(), cs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			requests += len(cs.Requests)
+			for _, w := range wrong {
+				t.Error(w)
+			}
+		})
+	}
+	t.Logf("%d cases, %d requests, %d clusters", len(cases), requests, len(clusters))
+}

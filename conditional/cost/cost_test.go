@@ -1,0 +1,68 @@
+package cost
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestKEPCalls counts the four cells of the KEP's table, by TLS.
+func TestKEPCalls(t *testing.T) {
+	calls, err := KEPCalls(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(calls) != 4 {
+		t.Fatalf("%d cells", len(calls))
+	}
+	for _, c := range calls {
+		if !c.Agrees() {
+			t.Errorf("%+v is not what the KEP's table says", c)
+		}
+	}
+}
+
+// TestCost measures little, and holds the counts against the KEP's table.
+func TestCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	c, err := MeasureCost(t.Context(), CostOptions{Rounds: 2, Requests: 5, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Agrees() || len(c.Calls) != 6 {
+		t.Errorf("calls %+v", c.Calls)
+	}
+	var out bytes.Buffer
+	if err := c.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{armCompiled, armWebhook, armToday, "all-finalizers", "2 rounds"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table has no %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	blocks := map[string][]float64{"a": {1, 2, 4, 1, 2, 4}, "b": {2, 4, 8, 2, 4, 8}}
+	rows, err := compare(blocks, "a", 1, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rows[0]; r.Ratio.Estimate < 1.999 || r.Ratio.Estimate > 2.001 || r.Median != 4 || r.P > 0.05 {
+		t.Errorf("%+v", r)
+	}
+	if _, err := compare(blocks, "a", 1, "none"); err == nil {
+		t.Error("what was not measured is compared")
+	}
+}
+
+// TestCallsThatDisagree is the control: a cell that differs is seen.
+func TestCallsThatDisagree(t *testing.T) {
+	c := &Cost{Calls: []Calls{{Enforcement: byBuiltin, Cached: true, Reviews: 0, Evaluations: 1}}}
+	if c.Agrees() {
+		t.Error("a builtin evaluation that asks the webhook agrees")
+	}
+}

@@ -1,0 +1,112 @@
+package cost
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// magnitude is by how much a time may exceed another that is "of the same
+// magnitude".
+const magnitude = 10
+
+// Row compares an arm with the one that it is measured against.
+type Row struct {
+	Name string
+	// Median is that of the blocks, in the unit of the table.
+	Median float64
+	// Ratio is how many times the other arm's it is, with its 95 % interval; P is
+	// that of the sign-flip test.
+	Ratio statistics.Interval
+	P     float64
+}
+
+// compare makes a row of each arm: blocks of the same round are a pair.
+func compare(blocks map[string][]float64, against string, seed int64, names ...string) (out []Row, err error) {
+	for _, name := range names {
+		ratios, err := statistics.LogRatios(blocks[against], blocks[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if len(ratios) == 0 {
+			return nil, fmt.Errorf("%s: nothing was measured", name)
+		}
+		out = append(out, Row{
+			Name: name, Median: median(blocks[name]), P: statistics.SignFlip(ratios, uint64(seed)),
+			Ratio: statistics.Bootstrap(ratios, uint64(seed)).Interval(0.95).Map(math.Exp),
+		})
+	}
+	return out, nil
+}
+
+func median(in []float64) float64 {
+	x := slices.Sorted(slices.Values(in))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+// Expected are the calls that the KEP's table has for a cell, and those of today,
+// which judges every request again.
+func (c Calls) Expected() (reviews, evaluations float64) {
+	if !c.Cached {
+		reviews = 1
+	}
+	if c.Enforcement != byBuiltin {
+		evaluations = 1
+	}
+	return reviews, evaluations
+}
+
+// Agrees says whether what was counted is what the KEP's table says.
+func (c Calls) Agrees() bool {
+	reviews, evaluations := c.Expected()
+	return c.Reviews == reviews && c.Evaluations == evaluations
+}
+
+// Agrees says whether every cell is as the KEP's table has it.
+func (c *Cost) Agrees() bool {
+	return !slices.ContainsFunc(c.Calls, func(row Calls) bool { return !row.Agrees() })
+}
+
+// Print writes the tables.
+func (c *Cost) Print(to io.Writer) error {
+	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) }
+	line("webhook calls per request\tanswers cached\tAuthorize\tEvaluateConditions or admission\tas the KEP says")
+	for _, row := range c.Calls {
+		line("%s\t%t\t%.2f\t%.2f\t%t", row.Enforcement, row.Cached, row.Reviews, row.Evaluations, row.Agrees())
+	}
+	for _, e := range expressions {
+		rows, err := compare(c.Evaluations[e.name], armVAP, c.Options.Seed, armVAP, armCompiled, armText, armWebhook)
+		if err != nil {
+			return err
+		}
+		line("\t\t\t\t\n%s: %s\tmedian, µs\ttimes the policy's (95 %%)\tp\tsame magnitude", e.name, e.text)
+		line("%s\t%.1f\t\t\t", armVAP, rows[0].Median)
+		for _, r := range rows[1:] {
+			same := "no"
+			if r.Ratio.Low > 1.0/magnitude && r.Ratio.High < magnitude {
+				same = "yes"
+			}
+			line("%s\t%.1f\t%.2f (%.2f to %.2f)\t%.4f\t%s", r.Name, r.Median, r.Ratio.Estimate, r.Ratio.Low, r.Ratio.High, r.P, same)
+		}
+	}
+	rows, err := compare(c.Latencies, armPlain, c.Options.Seed, armPlain, armVAP, armToday)
+	if err != nil {
+		return err
+	}
+	line("\t\t\t\t\na create, answered by the API server\tmedian, ms\ttimes that without policy (95 %%)\tp\t")
+	line("%s\t%.2f\t\t\t", armPlain, rows[0].Median)
+	for _, r := range rows[1:] {
+		line("%s\t%.2f\t%.2f (%.2f to %.2f)\t%.4f\t", r.Name, r.Median, r.Ratio.Estimate, r.Ratio.Low, r.Ratio.High, r.P)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(to, "\n%d rounds of interleaved blocks, %d requests each, seed %d; same magnitude: the interval lies within %d times\n",
+		c.Options.Rounds, c.Options.Requests, c.Options.Seed, magnitude)
+	return err
+}

@@ -1,0 +1,15 @@
+package equivalence
+
+import (
+	"github.com/authzconf/authzconf/conditional/residual"
+	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+// Model is package residual as a Subject.
+type Model struct{}
+
+// Load implements Subject.
+func (Model) Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error) {
+	return residual.New(policies, mode)
+}

@@ -1,0 +1,84 @@
+package library
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/ci/document"
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+func judged(t *testing.T, change func(*List)) *Report {
+	t.Helper()
+	all, err := vectors.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := Known()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(list)
+	}
+	r, err := Judge(context.Background(), all, list, "k8s.io/apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The library does what it is known to do.
+func TestLibrary(t *testing.T) {
+	r := judged(t, nil)
+	for _, f := range r.Failed {
+		t.Errorf("%s: %v", f.ID, f.Differences)
+	}
+	for _, s := range r.Stale {
+		t.Error(s)
+	}
+}
+
+// TestList: a difference that is not listed fails, and so does an entry that is not
+// true.
+func TestList(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*List)
+		want   string
+	}{
+		"a divergence left out": {func(l *List) { l.Divergences = l.Divergences[1:] }, "asked: want"},
+		"one that is none": {func(l *List) {
+			l.Divergences[1].Vectors = append(l.Divergences[1].Vectors, "kep-5681/condition-set/deny-error")
+		}, "kep-5681/condition-set/deny-error does not differ"},
+		"one about nothing": {func(l *List) {
+			l.Divergences = append(l.Divergences, Divergence{Name: "new", Vectors: []string{"kep-5681/chain/"}})
+		}, "divergence new: nothing differs any more"},
+		"a field too few": {func(l *List) { l.Divergences[1].Fields = []string{"error"} }, "decision: want"},
+		"something that is there": {func(l *List) {
+			probes["there"] = func() bool { return true }
+			l.Absent[0].Probe = "there"
+		}, "absent review: it is there by now"},
+		"a section without vectors": {func(l *List) { l.Sections = append(l.Sections, "Open Questions") }, `section "Open Questions" has no vectors`},
+		"a section too few":         {func(l *List) { l.Sections = l.Sections[1:] }, `the section "Proposal" is not listed`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := judged(t, c.change)
+			if r.Passed() {
+				t.Fatal("passed")
+			}
+			if text := strings.Join(r.Lines(), "\n"); !strings.Contains(text, c.want) {
+				t.Errorf("no %q in\n%s", c.want, text)
+			}
+		})
+	}
+}
+
+// TestDocs holds the tables of docs/conditional.md to what the library does. With
+// -update they are written.
+func TestDocs(t *testing.T) {
+	document.Hold(t, "../../docs/conditional.md", "library", judged(t, nil).Markdown(), *update)
+}
+
+var update = flag.Bool("update", false, "write golden files")

@@ -1,0 +1,212 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/union"
+
+	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+// fromLibrary is what k8s.io/apiserver makes of a machinery vector, as far as it
+// has a part for it: Proceeds, Admitted and Starts stay empty.
+func fromLibrary(ctx context.Context, m *vectors.Machinery) (*vectors.Want, error) {
+	run := &libraryRun{m: m, want: &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}}
+	named := make([]union.NamedAuthorizer, 0, len(m.Chain))
+	for i := range m.Chain {
+		named = append(named, union.NamedAuthorizer{AuthorizerName: m.Chain[i].Name, Authorizer: &link{run: run, a: &m.Chain[i]}})
+	}
+	chain, err := union.New(named...)
+	if err != nil {
+		return nil, fmt.Errorf("union.New: %w", err)
+	}
+	attributes := authorizer.AttributesRecord{
+		User: &user.DefaultInfo{Name: "someone"}, Verb: m.Request.Verb, APIGroup: m.Request.APIGroup, APIVersion: m.Request.APIVersion,
+		Resource: m.Request.Resource, Subresource: m.Request.Subresource, ResourceRequest: true,
+	}
+	var decision authorizer.ConditionsAwareDecision
+	if m.Request.Mode == "None" {
+		decision = authorizer.ConditionsAwareDecisionFromParts(chain.Authorize(ctx, attributes))
+	} else {
+		decision = chain.ConditionsAwareAuthorize(ctx, attributes)
+	}
+	run.want.Authorized = kind(decision)
+	run.asking = &run.want.AskedLater
+	if !decision.IsUnconditional() {
+		run.want.ConditionsChain = sets(decision, "")
+	}
+	failed := false
+	for o := range m.Objects {
+		d, err := run.evaluate(ctx, chain, decision, o)
+		run.want.Decisions = append(run.want.Decisions, d)
+		failed = failed || err != nil
+	}
+	run.want.Decision, run.want.Error = run.want.Decisions[0], &failed
+	return run.want, nil
+}
+
+// libraryRun notes who is asked what.
+type libraryRun struct {
+	m      *vectors.Machinery
+	want   *vectors.Want
+	asking *[]string
+}
+
+// evaluate is the second phase for one object: the types that the server evaluates
+// itself first, then the rest by the authorizers.
+func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, d authorizer.ConditionsAwareDecision, object int) (vectors.Decision, error) {
+	data := record{object: object}
+	if len(r.m.Server.BuiltinTypes) > 0 {
+		d = authorizer.PartiallyEvaluateConditionsAwareDecision(ctx, d, data, r.builtin)
+	}
+	if d.IsUnconditional() {
+		return kind(d), d.Error()
+	}
+	if object > 0 { // who is called is noted for the first
+		defer func(first []string) { r.want.EvaluatedBy = first }(slices.Clip(r.want.EvaluatedBy))
+	}
+	concrete, _, err := chain.EvaluateConditions(ctx, d, data)
+	return word(concrete), err
+}
+
+// builtin is the server's own evaluator. What it fails at is left to the authorizer.
+func (r *libraryRun) builtin(_ context.Context, c authorizer.Condition, data authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+	mine := c.(condition)
+	truth := mine.PerObject[data.(record).object]
+	if mine.Builtin != "" {
+		truth = mine.Builtin
+	}
+	if truth == vectors.Error || !slices.Contains(r.m.Server.BuiltinTypes, c.GetType()) {
+		return authorizer.ConditionsEvaluationResultUnevaluatable()
+	}
+	return authorizer.ConditionEvaluationResultBoolean(truth == vectors.True)
+}
+
+// link is one authorizer of a vector.
+type link struct {
+	run *libraryRun
+	a   *vectors.Authorizer
+}
+
+// Authorize implements authorizer.Authorizer for callers that support no conditions.
+func (l *link) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	d := l.ConditionsAwareAuthorize(ctx, a)
+	switch {
+	case d.IsAllow():
+		return authorizer.DecisionAllow, d.Reason(), d.Error()
+	case d.IsUnconditional():
+		return d.FailureDecision(), d.Reason(), d.Error()
+	}
+	return d.FailureDecision(), "", nil
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	if l.run.asking == nil {
+		l.run.asking = &l.run.want.Asked
+	}
+	if !l.a.Cached {
+		*l.run.asking = append(*l.run.asking, l.a.Name)
+	}
+	var err error
+	if l.a.Error {
+		err = errors.New("the authorizer's error")
+	}
+	switch l.a.Decision {
+	case vectors.Allow:
+		return authorizer.ConditionsAwareDecisionAllow("", err)
+	case vectors.Deny:
+		return authorizer.ConditionsAwareDecisionDeny("", err)
+	case vectors.NoOpinion:
+		return authorizer.ConditionsAwareDecisionNoOpinion("", err)
+	}
+	by := map[review.Effect][]authorizer.Condition{}
+	for _, c := range l.a.Conditions {
+		by[c.Effect] = append(by[c.Effect], condition{c})
+	}
+	return authorizer.ConditionsAwareDecisionConditionsMap(by[review.Deny], by[review.NoOpinion], by[review.Allow])
+}
+
+// EvaluateConditions implements authorizer.Authorizer.
+func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	l.run.want.EvaluatedBy = append(l.run.want.EvaluatedBy, l.a.Name)
+	if l.a.Cannot {
+		return authorizer.AuthorizerFunc(nil).EvaluateConditions(ctx, d, data)
+	}
+	return d.ConditionsMap().Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, data authorizer.ConditionsData) (bool, error) {
+		truth := c.(condition).PerObject[data.(record).object]
+		if truth == vectors.Error {
+			return false, errors.New("the condition's error")
+		}
+		return truth == vectors.True, nil
+	})
+}
+
+// condition is a vector's as the library's.
+type condition struct{ vectors.MachineryCondition }
+
+func (c condition) GetID() string          { return c.ID }
+func (c condition) GetType() string        { return c.Type }
+func (c condition) GetCondition() string   { return c.Condition.Condition }
+func (c condition) GetDescription() string { return c.Description }
+
+// Evaluate leaves it to the authorizer, as after a review.
+func (c condition) Evaluate(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+	return authorizer.ConditionsEvaluationResultUnevaluatable()
+}
+
+// kind is the word for a decision.
+func kind(d authorizer.ConditionsAwareDecision) vectors.Decision {
+	switch {
+	case d.IsAllow():
+		return vectors.Allow
+	case d.IsDeny():
+		return vectors.Deny
+	case d.IsNoOpinion():
+		return vectors.NoOpinion
+	case d.PossibleDecisions().Has(authorizer.DecisionAllow):
+		return vectors.ConditionalAllow
+	}
+	return vectors.ConditionalDeny
+}
+
+func word(d authorizer.Decision) vectors.Decision { return vectors.Decision(d.String()) }
+
+// sets is what a SubjectAccessReview would show of a decision.
+func sets(d authorizer.ConditionsAwareDecision, name string) (out []string) {
+	switch {
+	case d.IsAllow():
+		return []string{name + " allowed"}
+	case d.IsDeny():
+		return []string{name + " denied"}
+	case d.IsConditionsMap():
+		return []string{name + " conditions"}
+	}
+	for sub, inner := range d.UnionedDecisions() {
+		out = append(out, sets(inner, sub)...)
+	}
+	return out
+}
+
+// record is the data of one object; conditions here are known by its number.
+type record struct{ object int }
+
+func (record) GetName() string                             { return "" }
+func (record) GetNamespace() string                        { return "" }
+func (record) GetResource() schema.GroupVersionResource    { return schema.GroupVersionResource{} }
+func (record) GetSubresource() string                      { return "" }
+func (record) GetOperation() authorizer.AdmissionOperation { return "" }
+func (record) GetOperationOptions() runtime.Object         { return nil }
+func (record) IsDryRun() bool                              { return false }
+func (record) GetObject() runtime.Object                   { return nil }
+func (record) GetOldObject() runtime.Object                { return nil }
+func (record) GetKind() schema.GroupVersionKind            { return schema.GroupVersionKind{} }
+func (record) GetUserInfo() user.Info                      { return nil }

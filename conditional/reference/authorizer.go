@@ -1,0 +1,117 @@
+package reference
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/authzconf/authzconf/conditional/review"
+)
+
+const (
+	// TypeCEL is the KEP's condition type that an API server would evaluate itself.
+	TypeCEL = "k8s.io/authorization-cel"
+	// TypeOwn is one that nobody but this authorizer knows. What it says is the
+	// same.
+	TypeOwn = "authzconf.dev/cel"
+	// DefaultName is the authorizer's name unless another is given.
+	DefaultName = "authzconf-conditional"
+)
+
+// Authorizer answers reviews. Its policies may be replaced at any time.
+type Authorizer struct {
+	// Name is the authorizerName of its sets, Type that of its conditions.
+	Name, Type string
+
+	snapshot atomic.Pointer[Snapshot]
+}
+
+// New is an authorizer with these policies.
+func New(s *Snapshot) *Authorizer {
+	a := &Authorizer{Name: DefaultName, Type: TypeCEL}
+	a.Use(s)
+	return a
+}
+
+// Use replaces the policies, all at once. Conditions that were given before stay
+// what they were: they carry all that their evaluation needs.
+func (a *Authorizer) Use(s *Snapshot) { a.snapshot.Store(s) }
+
+// Snapshot are the policies of the moment.
+func (a *Authorizer) Snapshot() *Snapshot { return a.snapshot.Load() }
+
+// Review is the first phase, in the form that the client asked for.
+func (a *Authorizer) Review(spec review.SubjectAccessReviewSpec) review.SubjectAccessReviewStatus {
+	return a.Status(a.Snapshot().Decide(spec.SubjectAccessReviewSpec), spec)
+}
+
+// Status writes a decision down.
+func (a *Authorizer) Status(d Decision, spec review.SubjectAccessReviewSpec) review.SubjectAccessReviewStatus {
+	asked := spec.Mode()
+	if len(d.Conditions) == 0 || asked == review.None || !exact(spec.SubjectAccessReviewSpec) {
+		return concrete(d.Fold(), cmp.Or(d.Reason, "it depends on conditions"), d.Err)
+	}
+	set := review.ConditionSet{AuthorizerName: a.Name, FailureMode: review.FailDeny}
+	for _, c := range d.Conditions {
+		c.Type = a.Type
+		if asked == review.Optimized {
+			c.Description = ""
+		}
+		set.Conditions = append(set.Conditions, c)
+	}
+	status := review.SubjectAccessReviewStatus{ConditionsChain: []review.ConditionSet{set}, EvaluationError: text(d.Err)}
+	if err := status.Validate(asked); err != nil {
+		return concrete(d.Fold(), "it depends on conditions that cannot be written down", err)
+	}
+	return status
+}
+
+func concrete(e review.Effect, reason string, err error) review.SubjectAccessReviewStatus {
+	return review.SubjectAccessReviewStatus{Allowed: e == review.Allow, Denied: e == review.Deny, Reason: reason, EvaluationError: text(err)}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Evaluate is the second phase. It looks at what it is handed and at no policy.
+func (a *Authorizer) Evaluate(req *review.AuthorizationConditionsRequest) review.AuthorizationConditionsResponse {
+	data := Data(req.ConditionData)
+	var ignored error
+	for i, set := range req.ConditionSets {
+		switch {
+		case set.Validate() != nil:
+			return response(review.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, set.Validate()))
+		case set.AuthorizerName != a.Name:
+			return response(review.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.Name))
+		case set.Allowed:
+			return response(review.Allow, "allowed without conditions", ignored)
+		case set.Denied:
+			return response(review.Deny, "denied without conditions", ignored)
+		}
+		effect, reason, err := EvaluateSet(set, a.truth(data))
+		ignored = errors.Join(ignored, err)
+		if effect != review.NoOpinion || i+1 == len(req.ConditionSets) {
+			return response(effect, reason, ignored)
+		}
+	}
+	return response(review.NoOpinion, "there are no conditions", ignored)
+}
+
+// truth evaluates conditions of the authorizer's own type.
+func (a *Authorizer) truth(data map[string]any) Truth {
+	return func(c review.Condition) (bool, error) {
+		if c.Type != a.Type {
+			return false, fmt.Errorf("type %q: this authorizer evaluates %q", c.Type, a.Type)
+		}
+		return Holds(c.Condition, data)
+	}
+}
+
+func response(e review.Effect, reason string, err error) review.AuthorizationConditionsResponse {
+	return review.AuthorizationConditionsResponse{Allowed: e == review.Allow, Denied: e == review.Deny, Reason: reason, EvaluationError: text(err)}
+}

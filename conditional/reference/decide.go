@@ -1,0 +1,124 @@
+package reference
+
+import (
+	"fmt"
+	"maps"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/conditional/review"
+)
+
+// Decision is what the first phase comes to: a concrete one, or conditions.
+type Decision struct {
+	// Concrete is the decision if there are no conditions.
+	Concrete review.Effect
+	// Conditions are without a type, which is up to who writes them.
+	Conditions []review.Condition
+	// Reason says which policy decided.
+	Reason string
+	// Err is about policies that could not be evaluated.
+	Err error
+}
+
+// CanBecomeAllowed says whether the request may still be allowed.
+func (d Decision) CanBecomeAllowed() bool {
+	return d.Concrete == review.Allow || d.has(review.Allow)
+}
+
+func (d Decision) has(e review.Effect) bool {
+	for _, c := range d.Conditions {
+		if c.Effect == e {
+			return true
+		}
+	}
+	return false
+}
+
+// Fold is the concrete decision for a client that takes no conditions: Deny if any
+// condition might deny, else no opinion (section "Authorizer requirements").
+func (d Decision) Fold() review.Effect {
+	switch {
+	case len(d.Conditions) == 0:
+		return d.Concrete
+	case d.has(review.Deny):
+		return review.Deny
+	}
+	return review.NoOpinion
+}
+
+// group is what the policies of one effect come to.
+type group struct {
+	applies    string // the policy that is true, or cannot be evaluated
+	err        error
+	conditions []review.Condition
+}
+
+// partially evaluates the policies of an effect.
+func (s *Snapshot) partially(effect review.Effect, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
+	request, known := attributes(spec), knownData(spec)
+	all := map[string]any{varOfRequests: request}
+	maps.Copy(all, known)
+	for i, p := range s.policies {
+		if p.Effect != effect {
+			continue
+		}
+		out, _, ok := evaluate(s.programs[i], all)
+		if !ok {
+			out = evaluatePartially(p.Expression, request, known)
+		}
+		switch {
+		case out.err != nil:
+			g.err = fmt.Errorf("policy %s: %w", p.ID, out.err)
+			if effect != review.Allow { // fail closed; an error allows nothing
+				g.applies = p.ID
+			}
+		case out.residual != "" && effect == review.Allow && hopeless(out.residual):
+			// Such a condition "never contributes to an Allow decision" (section
+			// "Computing a concrete decision from a ConditionSet").
+		case out.residual != "":
+			g.conditions = append(g.conditions, review.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
+		case out.value:
+			return group{applies: p.ID}
+		}
+	}
+	return g
+}
+
+// Decide is the first phase. Strength is Deny, conditional Deny, NoOpinion,
+// conditional NoOpinion, Allow, conditional Allow (section "Authorizer
+// requirements"), and there are conditions only if they can matter.
+func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) Decision {
+	deny := s.partially(review.Deny, spec)
+	if deny.applies != "" {
+		return Decision{Concrete: review.Deny, Reason: "policy " + deny.applies, Err: deny.err}
+	}
+	soft := s.partially(review.NoOpinion, spec)
+	if soft.applies != "" { // it overrides the authorizer's own Allow
+		return conditions(Decision{Concrete: review.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
+	}
+	allow := s.partially(review.Allow, spec)
+	if allow.applies != "" {
+		d := Decision{Concrete: review.Allow, Reason: "policy " + allow.applies}
+		if len(deny.conditions)+len(soft.conditions) == 0 {
+			return d
+		}
+		allow.conditions = []review.Condition{{ID: allow.applies, Effect: review.Allow, Condition: "true", Description: "allowed unless something else applies"}}
+	}
+	d := Decision{Concrete: review.NoOpinion, Reason: "no policy applies", Err: allow.err}
+	if len(allow.conditions) == 0 { // a condition of no opinion has nothing to override
+		return conditions(d, deny.conditions)
+	}
+	return conditions(d, deny.conditions, soft.conditions, allow.conditions)
+}
+
+// conditions is a decision with conditions, if there are any.
+func conditions(d Decision, groups ...[]review.Condition) Decision {
+	for _, g := range groups {
+		d.Conditions = append(d.Conditions, g...)
+	}
+	if len(d.Conditions) > 0 {
+		d.Reason = ""
+	}
+	return d
+}

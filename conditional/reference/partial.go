@@ -1,0 +1,342 @@
+package reference
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apimachinery/pkg/util/version"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/utils/lru"
+)
+
+// The variables that are unknown in the first phase.
+const (
+	varOperation, varObject, varOldObject   = "operation", "object", "oldObject"
+	varOptions, varNamespace, varOfRequests = "options", "namespaceObject", "request"
+	varImpersonated                         = "impersonatedRequest"
+)
+
+var unknowns = []string{varOperation, varObject, varOldObject, varOptions, varNamespace, varImpersonated}
+
+// environments are those of conditions, which is that of ValidatingAdmissionPolicy
+// with other variables, and of expressions before macros are expanded.
+var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
+	// Without the calls of macros a residual with one cannot be written down.
+	declared := []cel.EnvOption{cel.EnableMacroCallTracking(), cel.Variable(varOperation, cel.StringType)}
+	for _, name := range unknowns[1:] {
+		declared = append(declared, cel.Variable(name, cel.DynType))
+	}
+	base := version.MajorMinor(1, 37)
+	set, err := environment.MustBaseEnvSet(base).Extend(environment.VersionedOptions{IntroducedVersion: base, EnvOptions: declared})
+	if err != nil {
+		panic(err) // The declarations are constants of this package.
+	}
+	if plain, err = cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros()); err != nil {
+		panic(err)
+	}
+	return set.StoredExpressionsEnv(), plain
+})
+
+// specialize writes the known request into an expression: every request.x becomes
+// a literal, so that nothing of the request is left for the second phase, not even
+// in the body of a macro, which partial evaluation never reaches.
+func specialize(expression string, request map[string]any) (*cel.Ast, error) {
+	conditions, plain := environments()
+	parsed, issues := plain.Parse(expression)
+	if issues.Err() != nil {
+		return nil, celError(issues.Err())
+	}
+	s := substitution{ast.NewExprFactory(), map[string]any{varOfRequests: request}}
+	s.in(parsed.NativeRep().Expr())
+	text, err := cel.AstToString(parsed)
+	if err != nil {
+		return nil, celError(err)
+	}
+	out, issues := conditions.Compile(text)
+	if issues.Err() != nil {
+		return nil, celError(issues.Err())
+	}
+	if t := out.OutputType(); t != cel.BoolType && t != cel.DynType {
+		return nil, fmt.Errorf("the expression is of type %s, expected bool", t)
+	}
+	return out, nil
+}
+
+// celError is the first line of an error, without the source below it.
+func celError(err error) error {
+	text := err.Error()
+	for i, r := range text {
+		if r == '\n' {
+			text = text[:i]
+			break
+		}
+	}
+	return errors.New(text)
+}
+
+// substitution replaces known values.
+type substitution struct {
+	ast.ExprFactory
+	known map[string]any
+}
+
+// in replaces them in an expression whose macros are not expanded.
+func (s substitution) in(e ast.Expr) {
+	if v, ok := s.value(e); ok {
+		e.SetKindCase(s.literal(v))
+		return
+	}
+	switch e.Kind() {
+	case ast.SelectKind:
+		s.in(e.AsSelect().Operand())
+	case ast.CallKind:
+		c := e.AsCall()
+		if c.FunctionName() == "has" && len(c.Args()) == 1 && !c.IsMemberFunction() {
+			if _, ok := s.value(c.Args()[0]); ok {
+				e.SetKindCase(s.NewLiteral(0, types.True)) // all fields are there always
+				return
+			}
+		}
+		if c.IsMemberFunction() {
+			s.in(c.Target())
+		}
+		for _, arg := range c.Args() {
+			s.in(arg)
+		}
+	case ast.ListKind:
+		s.inElements(e.AsList().Elements())
+	case ast.MapKind:
+		var keys, values []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			keys, values = append(keys, entry.AsMapEntry().Key()), append(values, entry.AsMapEntry().Value())
+		}
+		s.inElements(keys)
+		s.inElements(values)
+	}
+}
+
+// inElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals
+// of the environment): beside what stays unknown, a literal becomes dyn, as the field
+// was.
+func (s substitution) inElements(all []ast.Expr) {
+	stays := slices.ContainsFunc(all, func(e ast.Expr) bool { _, ok := s.value(e); return !ok })
+	for _, e := range all {
+		if v, ok := s.value(e); ok && stays {
+			e.SetKindCase(s.NewCall(0, "dyn", s.literal(v)))
+		} else {
+			s.in(e)
+		}
+	}
+}
+
+// value is that of request.x, request.x.y and so on, if it is known.
+func (s substitution) value(e ast.Expr) (any, bool) {
+	if e.Kind() != ast.SelectKind {
+		return nil, false
+	}
+	sel := e.AsSelect()
+	operand, ok := s.known[varOfRequests], sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == varOfRequests
+	if !ok {
+		if operand, ok = s.value(sel.Operand()); !ok {
+			return nil, false
+		}
+	}
+	fields, ok := operand.(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	v, ok := fields[sel.FieldName()]
+	return v, ok
+}
+
+// literal writes down what attributes has.
+func (s substitution) literal(v any) ast.Expr {
+	switch v := v.(type) {
+	case []string:
+		elements := make([]ast.Expr, len(v))
+		for i, e := range v {
+			elements[i] = s.literal(e)
+		}
+		return s.NewList(0, elements, nil)
+	case map[string][]string:
+		var entries []ast.EntryExpr
+		for _, k := range sortedKeys(v) {
+			entries = append(entries, s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false))
+		}
+		return s.NewMap(0, entries)
+	case map[string]any:
+		var entries []ast.EntryExpr
+		for _, k := range sortedKeys(v) {
+			entries = append(entries, s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false))
+		}
+		return s.NewMap(0, entries)
+	case string:
+		return s.NewLiteral(0, types.String(v))
+	}
+	return s.NewLiteral(0, types.NullValue)
+}
+
+// partial is what an expression comes to without the unknown variables: a value,
+// an error, or a residual.
+type partial struct {
+	value    bool
+	err      error
+	residual string // empty if the value is known
+}
+
+// policyEnvironment is that of conditions, with the request.
+var policyEnvironment = sync.OnceValue(func() *cel.Env {
+	conditions, _ := environments()
+	env, err := conditions.Extend(cel.Variable(varOfRequests, cel.DynType))
+	if err != nil {
+		panic(err) // The declaration is a constant of this package.
+	}
+	return env
+})
+
+// wholes keeps compiled policies: of those that are loaded, most were there before.
+var wholes = lru.New(4 * maxPolicies)
+
+// whole checks a policy and compiles it as it is, to find out fast what needs no
+// residual.
+func whole(expression string) (cel.Program, error) {
+	if p, ok := wholes.Get(expression); ok {
+		return p.(cel.Program), nil
+	}
+	if _, err := specialize(expression, attributes(sample)); err != nil {
+		return nil, err
+	}
+	env := policyEnvironment()
+	compiled, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, celError(issues.Err())
+	}
+	p, err := env.Program(compiled, cel.EvalOptions(cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
+	if err != nil {
+		return nil, celError(err)
+	}
+	wholes.Add(expression, p)
+	return p, nil
+}
+
+// variables are what is known, with the rest unknown.
+func variables(known map[string]any) (cel.PartialActivation, error) {
+	var patterns []*interpreter.AttributePattern
+	for _, name := range unknowns {
+		if _, ok := known[name]; !ok {
+			patterns = append(patterns, cel.AttributePattern(name))
+		}
+	}
+	return cel.PartialVars(known, patterns...)
+}
+
+// evaluate is what a program comes to; ok is false if it is unknown.
+func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
+	vars, err := variables(known)
+	if err != nil {
+		return partial{err: celError(err)}, nil, true
+	}
+	v, details, err := p.Eval(vars)
+	switch {
+	case err != nil:
+		return partial{err: celError(err)}, nil, true
+	case types.IsUnknown(v):
+		return partial{}, details, false
+	}
+	value, is := v.Value().(bool)
+	if !is {
+		return partial{err: fmt.Errorf("the expression is of type %s, expected bool", v.Type().TypeName())}, nil, true
+	}
+	return partial{value: value}, nil, true
+}
+
+// evaluatePartially evaluates a policy for one request, and writes down what is
+// left if that is something. Pruning one part may make another one known, so it is
+// done until nothing changes.
+func evaluatePartially(expression string, request, known map[string]any) partial {
+	compiled, err := specialize(expression, request)
+	if err != nil {
+		return partial{err: err}
+	}
+	out := prune(compiled, known)
+	for range maxPrunings {
+		if out.err != nil || out.residual == "" {
+			return out
+		}
+		env, _ := environments()
+		again, issues := env.Compile(out.residual)
+		if issues.Err() != nil {
+			return partial{err: celError(issues.Err())}
+		}
+		before := out.residual
+		if out = prune(again, known); out.residual == before {
+			return out
+		}
+	}
+	return out
+}
+
+// maxPrunings is more than any expression has needed.
+const maxPrunings = 8
+
+// prune evaluates an expression as far as it goes.
+func prune(compiled *cel.Ast, known map[string]any) partial {
+	conditions, _ := environments()
+	program, err := conditions.Program(compiled, cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
+	if err != nil {
+		return partial{err: celError(err)}
+	}
+	out, details, ok := evaluate(program, known)
+	if ok {
+		return out
+	}
+	pruned, err := conditions.ResidualAst(compiled, details)
+	if err != nil {
+		return partial{err: celError(err)}
+	}
+	text, err := cel.AstToString(pruned)
+	if err != nil {
+		return partial{err: celError(err)}
+	}
+	return partial{residual: text}
+}
+
+// hopeless says whether an expression can never be true because a part of what it
+// has to satisfy fails already: it is false or an error whatever comes.
+func hopeless(residual string) bool {
+	_, plain := environments()
+	parsed, issues := plain.Parse(residual)
+	if issues.Err() != nil {
+		return false
+	}
+	for _, part := range conjuncts(parsed.NativeRep().Expr()) {
+		text, err := cel.ExprToString(part, parsed.NativeRep().SourceInfo())
+		if err != nil {
+			continue
+		}
+		if out := evaluatePartially(text, nil, nil); out.err != nil || out.residual == "" && !out.value {
+			return true
+		}
+	}
+	return false
+}
+
+// conjuncts are the parts of a && b && c.
+func conjuncts(e ast.Expr) []ast.Expr {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd {
+		return []ast.Expr{e}
+	}
+	var out []ast.Expr
+	for _, arg := range e.AsCall().Args() {
+		out = append(out, conjuncts(arg)...)
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+// Package reference is a reference authorizer for KEP-5681 (Conditional
+// Authorization). Its policies are CEL expressions over the request, as the KEP
+// writes them, and over objects that are unknown when authorization is decided:
+// what is left of an expression then is returned as a condition, and evaluated
+// when the objects are there.
+//
+// The decision record about it is docs/adr/*-conditional-reference.md.
+package reference
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+
+	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/scenarios/strict"
+)
+
+const (
+	// maxExpression is what a policy's expression may have, in bytes. Its residual
+	// may have review.MaxCondition.
+	maxExpression = 16 << 10
+	// maxPolicies is a bound for a file.
+	maxPolicies = 1024
+)
+
+// Policy is one rule: if the expression is true, the effect applies.
+type Policy struct {
+	// ID is that of the condition which it may become.
+	ID string `yaml:"id" json:"id"`
+	// Effect is Allow, Deny or NoOpinion.
+	Effect review.Effect `yaml:"effect" json:"effect"`
+	// Expression is CEL over request, and over operation, object, oldObject,
+	// options and namespaceObject, which are unknown in the first phase.
+	Expression string `yaml:"expression" json:"expression"`
+	// Description is for people.
+	Description string `yaml:"description" json:"description,omitempty"`
+}
+
+// Snapshot is a set of policies that does not change. One decision is made of one
+// snapshot.
+type Snapshot struct {
+	policies []Policy
+	programs []cel.Program // of the policies
+	revision string
+}
+
+// Load reads a file of policies.
+func Load(name string, data []byte) (*Snapshot, error) {
+	var file struct {
+		Policies []Policy `yaml:"policies"`
+	}
+	doc, err := strict.Decode(name, data, &file)
+	if err != nil {
+		return nil, err
+	}
+	s, at, err := newSnapshot(file.Policies)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doc.At(at), err)
+	}
+	return s, nil
+}
+
+// NewSnapshot checks policies.
+func NewSnapshot(policies []Policy) (*Snapshot, error) {
+	s, at, err := newSnapshot(policies)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	return s, nil
+}
+
+// newSnapshot also says where the error is.
+func newSnapshot(policies []Policy) (_ *Snapshot, at string, err error) {
+	if len(policies) > maxPolicies {
+		return nil, "$.policies", fmt.Errorf("%d policies, at most %d", len(policies), maxPolicies)
+	}
+	var programs []cel.Program
+	seen, hash := map[string]bool{}, sha256.New()
+	for i, p := range policies {
+		at := fmt.Sprintf("$.policies[%d].", i)
+		if err := review.ValidateID(p.ID); err != nil {
+			return nil, at + "id", err
+		}
+		if seen[p.ID] {
+			return nil, at + "id", fmt.Errorf("the ID %q is there already", p.ID)
+		}
+		seen[p.ID] = true
+		if !slices.Contains(review.Effects(), p.Effect) {
+			return nil, at + "effect", fmt.Errorf("effect %q: expected Allow, Deny or NoOpinion", p.Effect)
+		}
+		if len(p.Expression) > maxExpression {
+			return nil, at + "expression", fmt.Errorf("%d bytes, at most %d", len(p.Expression), maxExpression)
+		}
+		program, err := whole(p.Expression)
+		if err != nil {
+			return nil, at + "expression", err
+		}
+		programs = append(programs, program)
+		_, _ = fmt.Fprintf(hash, "%q%q%q%q", p.ID, p.Effect, p.Expression, p.Description)
+	}
+	return &Snapshot{slices.Clone(policies), programs, hex.EncodeToString(hash.Sum(nil))[:12]}, "", nil
+}
+
+// Revision is made of the policies' content.
+func (s *Snapshot) Revision() string { return s.revision }
+
+// Policies are a copy of the policies.
+func (s *Snapshot) Policies() []Policy { return slices.Clone(s.policies) }

@@ -1,0 +1,134 @@
+package residual
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+
+	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+// Check says in what the model does otherwise than a webhook vector wants.
+func Check(w *vectors.Webhook) (wrong []string, err error) {
+	a, err := New(w.Policies, w.FailureMode)
+	if err != nil {
+		return nil, err
+	}
+	answers := map[int]*review.SubjectAccessReviewStatus{}
+	for i, s := range w.Steps {
+		var found []string
+		switch {
+		case s.SetPolicies != nil:
+			a, err = New(s.SetPolicies, w.FailureMode)
+		case s.Authorize != nil:
+			if answers[i], err = a.Authorize(&s.Authorize.Spec); err == nil {
+				found, err = authorized(&s.Authorize.Want, answers[i])
+			}
+		default:
+			found, err = evaluated(a, s.Evaluate, answers[s.Evaluate.Of])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", i, err)
+		}
+		for _, f := range found {
+			wrong = append(wrong, fmt.Sprintf("step %d: %s", i, f))
+		}
+	}
+	return wrong, nil
+}
+
+// authorized holds the model to what is recommended: the first of several decisions.
+func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStatus) (wrong []string, err error) {
+	d := decision(got.Allowed, got.Denied)
+	if got.ConditionsChain != nil {
+		d = vectors.Conditional
+	}
+	if d != want.OneOf[0] {
+		wrong = append(wrong, fmt.Sprintf("want %s, got %s", want.OneOf[0], d))
+	}
+	effects, texts := map[review.Effect]bool{}, []string{}
+	for _, set := range got.ConditionsChain {
+		for _, c := range set.Conditions {
+			effects[c.Effect] = true
+			texts = append(texts, c.Condition)
+		}
+	}
+	if have := slices.Sorted(maps.Keys(effects)); want.Effects != nil && !slices.Equal(have, slices.Sorted(slices.Values(want.Effects))) {
+		wrong = append(wrong, fmt.Sprintf("want effects %v, got %v", want.Effects, have))
+	}
+	if want.Residuals != nil {
+		same, err := SameExpressions(want.Residuals, texts)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			wrong = append(wrong, fmt.Sprintf("want conditions %q, got %q", want.Residuals, texts))
+		}
+	}
+	if want.Error != nil && *want.Error != (got.EvaluationError != "") {
+		wrong = append(wrong, fmt.Sprintf("want an error: %v, got %q", *want.Error, got.EvaluationError))
+	}
+	return wrong, nil
+}
+
+func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *review.SubjectAccessReviewStatus) (wrong []string, err error) {
+	d, failed := decision(of.Allowed, of.Denied), of.EvaluationError != ""
+	if of.ConditionsChain != nil {
+		response, err := a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: of.ConditionsChain, ConditionData: s.Data})
+		if err != nil {
+			return nil, err
+		}
+		d, failed = decision(response.Allowed, response.Denied), response.EvaluationError != ""
+	}
+	if d != s.Want.OneOf[0] {
+		wrong = append(wrong, fmt.Sprintf("want %s, got %s", s.Want.OneOf[0], d))
+	}
+	if s.Want.Error != nil && *s.Want.Error != failed {
+		wrong = append(wrong, fmt.Sprintf("want an error: %v, got %v", *s.Want.Error, failed))
+	}
+	return wrong, nil
+}
+
+func decision(allowed, denied bool) vectors.Decision {
+	switch {
+	case denied:
+		return vectors.Deny
+	case allowed:
+		return vectors.Allow
+	}
+	return vectors.NoOpinion
+}
+
+// SameExpressions tells whether two lists hold the same CEL expressions, in any
+// order; spaces, quotes and needless parentheses mean nothing.
+func SameExpressions(a, b []string) (bool, error) {
+	env, err := environment()
+	if err != nil {
+		return false, err
+	}
+	normal := func(all []string) ([]string, error) {
+		out := []string{}
+		for _, text := range all {
+			tree, issues := env.plain.Parse(text)
+			if issues.Err() != nil {
+				return nil, issues.Err()
+			}
+			one, err := cel.AstToString(tree)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, one)
+		}
+		slices.Sort(out)
+		return out, nil
+	}
+	x, err := normal(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := normal(b)
+	return err == nil && slices.Equal(x, y), err
+}

@@ -1,0 +1,202 @@
+package vectors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/scenarios/strict"
+)
+
+// checker keeps the first rule of the format that a file breaks.
+type checker struct {
+	file *strict.File
+	err  error
+}
+
+// must records that the node at path breaks a rule, unless ok.
+func (c *checker) must(ok bool, path, format string, args ...any) {
+	if !ok && c.err == nil {
+		c.err = fmt.Errorf("%s: %s", c.file.At(path), fmt.Sprintf(format, args...))
+	}
+}
+
+// oneOf checks a word of a fixed set.
+func oneOf[T ~string](c *checker, path string, value T, words ...T) {
+	c.must(slices.Contains(words, value), path, "%q is unknown (expected one of %s)", value, join(words))
+}
+
+func join[T ~string](words []T) string {
+	out := make([]string, 0, len(words))
+	for _, w := range words {
+		if w != "" {
+			out = append(out, string(w))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func (c *checker) vector(v *Vector) {
+	c.must(v.Description != "", "$", "there is no description (expected a sentence)")
+	c.must(v.Source.Document != "" && v.Source.Section != "", "$.source", "the source is not complete (expected document and section)")
+	oneOf(c, "$.level", v.Level, Must, Should)
+	kinds := 0
+	for _, there := range []bool{v.Machinery != nil, v.Webhook != nil, v.Table != nil} {
+		if there {
+			kinds++
+		}
+	}
+	c.must(kinds == 1, "$", "the file has %d of machinery, webhook and table (expected one)", kinds)
+	if c.err != nil {
+		return
+	}
+	switch {
+	case v.Machinery != nil:
+		c.machinery(v.Machinery, "$.machinery")
+	case v.Webhook != nil:
+		c.webhook(v.Webhook)
+	default:
+		c.table(v.Table)
+	}
+}
+
+func (c *checker) table(t *Table) {
+	for word, a := range t.Authorizers {
+		c.authorizer(&a, "$.table.authorizers."+word, 1)
+		c.must(a.Name == "", "$.table.authorizers."+word, "the authorizer has a name (expected none: in a row it is a0, a1 and so on)")
+	}
+	c.must(len(t.Rows) > 0, "$.table", "there are no rows (expected chains)")
+	seen := map[string]bool{}
+	for i, row := range t.Rows {
+		path := fmt.Sprintf("$.table.rows[%d]", i)
+		words := strings.Fields(row.Chain)
+		for _, word := range words {
+			_, known := t.Authorizers[word]
+			c.must(known, path+".chain", "%q is no word of authorizers", word)
+		}
+		key := strings.Join(words, " ")
+		c.must(!seen[key], path, "the chain %q is there twice", key)
+		seen[key] = true
+	}
+}
+
+func (c *checker) machinery(m *Machinery, path string) {
+	oneOf(c, path+".server.version", m.Server.Version, "", "new", "old")
+	oneOf(c, path+".server.gate", m.Server.Gate, "", "on", "off")
+	oneOf(c, path+".server.plugin", m.Server.Plugin, "", "on", "off")
+	oneOf(c, path+".request.served", m.Request.Served, "", "self", "aggregated", "nobody")
+	oneOf(c, path+".request.mode", m.Request.Mode, "", "None", string(review.Optimized), string(review.HumanReadable))
+	c.must(m.Objects >= 0 && m.Objects <= 100, path+".objects", "objects is %d (expected 1 to 100)", m.Objects)
+	if c.err != nil {
+		return
+	}
+	c.chain(m.Chain, path+".chain", max(m.Objects, 1))
+	c.chain(m.Compound, path+".compound", max(m.Objects, 1))
+	c.want(&m.Want, path+".want")
+	if m.Eager != nil {
+		c.want(m.Eager, path+".eager")
+	}
+	c.must(!m.Want.empty(), path+".want", "nothing is wanted (expected what comes of the chain)")
+}
+
+func (w *Want) empty() bool {
+	return w.Starts == nil && w.Authorized == "" && w.Asked == nil && w.Proceeds == nil && w.ConditionsChain == nil &&
+		w.AskedLater == nil && w.EvaluatedBy == nil && w.Decision == "" && w.Decisions == nil && w.Error == nil && w.Admitted == nil
+}
+
+func (c *checker) chain(chain []Authorizer, path string, objects int) {
+	c.must(len(chain) <= 16, path, "the chain has %d authorizers (expected at most 16)", len(chain))
+	names := map[string]bool{}
+	for i := range chain {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		name := or(chain[i].Name, fmt.Sprintf("a%d", i))
+		c.must(!names[name], at, "the name %q is there twice", name)
+		names[name] = true
+		c.authorizer(&chain[i], at, objects)
+	}
+}
+
+func (c *checker) authorizer(a *Authorizer, path string, objects int) {
+	oneOf(c, path+".failureMode", a.FailureMode, "", review.FailDeny, review.FailNoOpinion)
+	if a.Status != nil {
+		c.must(a.Decision == "" && len(a.Conditions) == 0, path, "the authorizer has a status and more (expected decision and conditions left out)")
+	} else {
+		oneOf(c, path+".decision", a.Decision, Allow, Deny, NoOpinion, Conditional)
+		c.must(len(a.Conditions) == 0 || a.Decision == Conditional, path, "there are conditions for %s (expected them for Conditional only)", a.Decision)
+	}
+	for id, truth := range a.Truths {
+		oneOf(c, path+".truths."+id, truth, True, False, Error)
+	}
+	for i, cond := range a.Conditions {
+		at := fmt.Sprintf("%s.conditions[%d]", path, i)
+		c.must(cond.Length >= 0 && cond.Length <= 1<<16 && cond.Repeat >= 0 && cond.Repeat <= 1024, at, "length or repeat is out of range (expected at most 65536 and 1024)")
+		oneOf(c, at+".builtin", cond.Builtin, "", True, False, Error)
+		if len(cond.PerObject) == 0 {
+			oneOf(c, at+".is", cond.Is, True, False, Error)
+			continue
+		}
+		c.must(cond.Is == "" && len(cond.PerObject) == objects, at+".perObject", "there are %d truths (expected one for each of %d objects, and no is)", len(cond.PerObject), objects)
+		for _, truth := range cond.PerObject {
+			oneOf(c, at+".perObject", truth, True, False, Error)
+		}
+	}
+}
+
+func (c *checker) want(w *Want, path string) {
+	oneOf(c, path+".authorized", w.Authorized, "", Allow, Deny, NoOpinion, ConditionalAllow, ConditionalDeny)
+	for _, d := range append([]Decision{w.Decision}, w.Decisions...) {
+		oneOf(c, path, d, "", Allow, Deny, NoOpinion)
+	}
+	for _, s := range w.ConditionsChain {
+		words := strings.Fields(s)
+		c.must(len(words) == 2 && slices.Contains([]string{"conditions", "allowed", "denied"}, words[1]), path+".conditionsChain",
+			"%q is no set (expected a name, and conditions, allowed or denied)", s)
+	}
+}
+
+func (c *checker) webhook(w *Webhook) {
+	c.policies(w.Policies, "$.webhook.policies")
+	oneOf(c, "$.webhook.failureMode", w.FailureMode, "", review.FailDeny, review.FailNoOpinion)
+	c.must(len(w.Steps) > 0, "$.webhook", "there are no steps (expected at least one)")
+	for i, s := range w.Steps {
+		path := fmt.Sprintf("$.webhook.steps[%d]", i)
+		switch {
+		case s.Authorize != nil && s.Evaluate == nil && s.SetPolicies == nil:
+			oneOf(c, path+".authorize.spec.conditionalAuthorization.mode", s.Authorize.Spec.Mode(), review.None, review.HumanReadable, review.Optimized)
+			spec := s.Authorize.Spec
+			c.must((spec.ResourceAttributes != nil) != (spec.NonResourceAttributes != nil), path+".authorize.spec", "the spec has both or neither of resourceAttributes and nonResourceAttributes (expected one)")
+			c.decisions(s.Authorize.Want.OneOf, path+".authorize.want", Allow, Deny, NoOpinion, Conditional)
+			for _, e := range s.Authorize.Want.Effects {
+				oneOf(c, path+".authorize.want.effects", e, review.Allow, review.Deny, review.NoOpinion)
+			}
+		case s.Evaluate != nil && s.Authorize == nil && s.SetPolicies == nil:
+			of := s.Evaluate.Of
+			c.must(of >= 0 && of < i && w.Steps[of].Authorize != nil, path+".evaluate", "of is %d (expected the index of an authorize step before this one)", of)
+			oneOf(c, path+".evaluate.data.operation", s.Evaluate.Data.Operation, "", "CREATE", "UPDATE", "DELETE", "CONNECT")
+			c.decisions(s.Evaluate.Want.OneOf, path+".evaluate.want", Allow, Deny, NoOpinion)
+		case s.SetPolicies != nil && s.Authorize == nil && s.Evaluate == nil:
+			c.policies(s.SetPolicies, path+".setPolicies")
+		default:
+			c.must(false, path, "the step has not one of authorize, evaluate and setPolicies")
+		}
+	}
+}
+
+func (c *checker) policies(all []Policy, path string) {
+	ids := map[string]bool{}
+	for i, p := range all {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		c.must(p.ID != "" && p.Expression != "", at, "the policy is not complete (expected id, effect and expression)")
+		c.must(!ids[p.ID], at, "the ID %q is there twice", p.ID)
+		ids[p.ID] = true
+		oneOf(c, at+".effect", p.Effect, review.Allow, review.Deny, review.NoOpinion)
+	}
+}
+
+func (c *checker) decisions(all []Decision, path string, words ...Decision) {
+	c.must(len(all) > 0, path, "there is no oneOf (expected at least one decision)")
+	for _, d := range all {
+		oneOf(c, path+".oneOf", d, words...)
+	}
+}

@@ -1,0 +1,228 @@
+package deputy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// workers is how many requests are under way at once.
+const workers = 16
+
+// answer is what became of one way to ask.
+type answer string
+
+const (
+	yes answer = "allowed"
+	no  answer = "forbidden"
+	// unreachable: the bridge may not impersonate for this.
+	unreachable answer = "not for the bridge"
+)
+
+// preflight holds what self-subject reviews say against what requests do.
+type preflight struct {
+	plane *plane
+	world *world
+
+	mu    sync.Mutex
+	rules map[string]*rules
+	part  *Part
+}
+
+// rules are those of one user in one namespace, read once.
+type rules struct {
+	once   sync.Once
+	status authorizationv1.SubjectRulesReviewStatus
+	answer answer
+	err    error
+}
+
+func (f *preflight) run(ctx context.Context, pairs []pair) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, p := range pairs {
+		group.Go(func() error { return f.pair(ctx, p) })
+	}
+	return group.Wait()
+}
+
+// pair asks in three ways, and judges.
+func (f *preflight) pair(ctx context.Context, p pair) error {
+	said, status, err := f.review(ctx, p)
+	if err != nil {
+		return fmt.Errorf("%s: the review: %w", p, err)
+	}
+	did, err := f.request(ctx, p)
+	if err != nil {
+		return fmt.Errorf("%s: the request: %w", p, err)
+	}
+	listed, err := f.listed(ctx, p)
+	if err != nil {
+		return fmt.Errorf("%s: the rules: %w", p, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.part.Checks++
+	f.part.Outcomes[string(did)]++
+	for _, why := range judge(p, f.world.granted(p), said, did, listed, status) {
+		f.part.fail("%s: %s", p, why)
+	}
+	return nil
+}
+
+// judge says what does not go together. granted is what the world says.
+func judge(p pair, granted bool, said, did, listed answer, status authorizationv1.SubjectAccessReviewStatus) (wrong []string) {
+	want := no
+	switch {
+	case !p.who.reachable:
+		want = unreachable
+	case granted:
+		want = yes
+	}
+	if said != did {
+		wrong = append(wrong, fmt.Sprintf("the pre-flight says %q, the request is %q", said, did))
+	}
+	if listed != did {
+		wrong = append(wrong, fmt.Sprintf("by the rules review it is %q, the request is %q", listed, did))
+	}
+	if did != want {
+		wrong = append(wrong, fmt.Sprintf("the request is %q, by the grants %q", did, want))
+	}
+	switch said {
+	case yes:
+		if !strings.HasPrefix(status.Reason, "RBAC: allowed by ") {
+			wrong = append(wrong, fmt.Sprintf("the pre-flight says yes with the reason %q", status.Reason))
+		}
+	case no:
+		if status.Reason != "" || status.Denied || status.EvaluationError != "" {
+			wrong = append(wrong, fmt.Sprintf("the pre-flight says no with reason %q, denied=%v, error %q", status.Reason, status.Denied, status.EvaluationError))
+		}
+	}
+	return wrong
+}
+
+// review is the pre-flight.
+func (f *preflight) review(ctx context.Context, p pair) (answer, authorizationv1.SubjectAccessReviewStatus, error) {
+	review := authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
+		Spec:     authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: p.attributes()},
+	}
+	a, err := f.ask(ctx, p.who, "selfsubjectaccessreviews", &review)
+	if a == yes && !review.Status.Allowed {
+		a = no
+	}
+	return a, review.Status, err
+}
+
+// ask posts a review as a person; yes means that it was answered.
+func (f *preflight) ask(ctx context.Context, who person, resource string, review any) (answer, error) {
+	raw, err := json.Marshal(review)
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.plane.target.String()+"/apis/authorization.k8s.io/v1/"+resource, bytes.NewReader(raw))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := f.plane.as(who).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return "", err
+	case resp.StatusCode == http.StatusForbidden && bytes.Contains(body, []byte("cannot impersonate")):
+		return unreachable, nil
+	case resp.StatusCode != http.StatusCreated:
+		return "", fmt.Errorf("code %d: %.200s", resp.StatusCode, body)
+	}
+	return yes, json.Unmarshal(body, review)
+}
+
+// request sends the real one, on trial: what it is told is what authorization
+// decided, whatever comes behind it (a missing object, an empty body). It is judged
+// by the audit event, for admission refuses in words like those of authorization.
+func (f *preflight) request(ctx context.Context, p pair) (answer, error) {
+	r := &scenarios.Request{
+		Verb: p.verb, APIGroup: p.kind.group, Version: p.kind.version, Resource: p.kind.resource, Subresource: p.kind.sub,
+		Namespace: p.namespace, Name: p.name, Query: map[string]string{},
+	}
+	switch p.verb {
+	case "create", "update", "patch":
+		r.Body = map[string]any{}
+		r.Query["dryRun"] = "All"
+	case "delete", "deletecollection":
+		r.Query["dryRun"] = "All"
+	}
+	req, err := replay.NewRequest(ctx, f.plane.target.String(), r)
+	if err != nil {
+		return "", err
+	}
+	id := identified(req)
+	if _, err := replay.RoundTrip(f.plane.as(p.who), req, p.verb == "watch"); err != nil {
+		return "", err
+	}
+	e, err := f.plane.events.await(ctx, id)
+	switch {
+	case err != nil:
+		return "", err
+	case e.ImpersonatedUser == nil:
+		return unreachable, nil
+	case e.ImpersonatedUser.Username != p.who.name:
+		return "", fmt.Errorf("it was made as %q", e.ImpersonatedUser.Username)
+	case e.decision() == "allow":
+		return yes, nil
+	case e.decision() == "forbid":
+		return no, nil
+	}
+	return "", fmt.Errorf("its audit event has the decision %q", e.decision())
+}
+
+// listed evaluates the rules of a SelfSubjectRulesReview as a client would.
+func (f *preflight) listed(ctx context.Context, p pair) (answer, error) {
+	namespace := p.namespace
+	if namespace == "" {
+		namespace = f.world.namespaces[0] // cluster-wide rules are in each
+	}
+	f.mu.Lock()
+	key := p.who.name + "/" + namespace
+	if f.rules[key] == nil {
+		f.rules[key] = &rules{}
+	}
+	r := f.rules[key]
+	f.mu.Unlock()
+	r.once.Do(func() {
+		review := authorizationv1.SelfSubjectRulesReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectRulesReview"},
+			Spec:     authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+		}
+		r.answer, r.err = f.ask(ctx, p.who, "selfsubjectrulesreviews", &review)
+		r.status = review.Status
+	})
+	if r.err != nil || r.answer != yes {
+		return r.answer, r.err
+	}
+	if slices.ContainsFunc(r.status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
+		g := scenarios.Grant{Subject: scenarios.Subject{User: p.who.name}, Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, Names: rule.ResourceNames}
+		return g.Covers(authorizationv1.SubjectAccessReviewSpec{User: p.who.name, ResourceAttributes: p.attributes()})
+	}) {
+		return yes, nil
+	}
+	return no, nil
+}

@@ -1,0 +1,212 @@
+package reference_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/authzconf/authzconf/deputy/reference"
+)
+
+// backend shows what arrives.
+func backend(t *testing.T) (*url.URL, *http.Header) {
+	t.Helper()
+	var got http.Header
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, &got
+}
+
+func send(h http.Handler, headers http.Header) (code int) {
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods?limit=5", nil)
+	for name, values := range headers {
+		r.Header[name] = values
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// identity are the headers that say who somebody is.
+func identity(h http.Header) http.Header {
+	out := http.Header{}
+	for name, values := range h {
+		if name == "Authorization" || name == "Cookie" || strings.HasPrefix(name, "Impersonate") || strings.HasPrefix(name, "X-Remote") {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+func TestDeputy(t *testing.T) {
+	tiers := reference.Mapping{Mode: reference.Tier, GroupTiers: map[string]string{"leads": "admin", "backend": "write"}, DefaultTier: "read"}
+	for _, c := range []struct {
+		name    string
+		mapping reference.Mapping
+		user    reference.User
+		sends   http.Header
+		code    int
+		want    http.Header
+	}{
+		{"the tier of the highest group", tiers, reference.User{Subject: "alice", Groups: []string{"backend", "leads", "other"}}, nil, 200, http.Header{
+			"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope-tier:admin"},
+		}},
+		{"the default tier", tiers, reference.User{Subject: "alice"}, nil, 200, http.Header{
+			"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope-tier:read"},
+		}},
+		{"no tier", reference.Mapping{Mode: reference.Tier}, reference.User{Subject: "alice"}, nil, 403, nil},
+		{"raw", reference.Mapping{Mode: reference.Raw, Prefix: "periscope:"}, reference.User{Subject: "alice", Groups: []string{"sre", "system:masters"}}, nil, 200, http.Header{
+			"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope:sre", "periscope:system:masters"},
+		}},
+		{"shared", reference.Mapping{Mode: reference.Shared}, reference.User{Subject: "alice"}, nil, 200, http.Header{"Authorization": {"Bearer own"}}},
+		{"no subject", tiers, reference.User{Groups: []string{"leads"}}, nil, 403, nil},
+		{"a subject of spaces", tiers, reference.User{Subject: " "}, nil, 403, nil},
+		{"a subject of the system", tiers, reference.User{Subject: "system:kube-scheduler"}, nil, 403, nil},
+		{"a client that says who it is", tiers, reference.User{Subject: "alice"}, http.Header{
+			"Impersonate-User": {"root"}, "Impersonate-Group": {"system:masters"}, "Impersonate-Uid": {"1"}, "Impersonate-Extra-a": {"b"}, "Impersonate_user": {"root"},
+			"Authorization": {"Bearer other"}, "Cookie": {"session=1"}, "X-Remote-User": {"root"}, "Audit-Id": {"mine"},
+		}, 200, http.Header{"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope-tier:read"}}},
+		{"a client that has headers dropped", tiers, reference.User{Subject: "alice"}, http.Header{"Connection": {"keep-alive, Impersonate-User"}}, 400, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			to, got := backend(t)
+			var rows []reference.Row
+			h, err := reference.New(reference.Options{
+				Target: to, Token: "own", Mapping: c.mapping,
+				Session: func(*http.Request) (reference.User, bool) { return c.user, true },
+				Audit:   func(r reference.Row) error { rows = append(rows, r); return nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			code := send(h, c.sends)
+			if code != c.code || (len(rows) == 1) != (c.code == 200) {
+				t.Fatalf("code %d, rows %+v", code, rows)
+			}
+			if c.code != 200 {
+				if *got != nil {
+					t.Errorf("it arrived: %v", *got)
+				}
+				return
+			}
+			if diff := cmp.Diff(c.want, identity(*got)); diff != "" {
+				t.Error(diff)
+			}
+			if id := got.Get("Audit-Id"); id != rows[0].AuditID || id == "mine" || rows[0].Actor != c.user.Subject || rows[0].URI != "/api/v1/pods?limit=5" {
+				t.Errorf("audit ID %q, row %+v", id, rows[0])
+			}
+		})
+	}
+}
+
+func TestDeputyRefuses(t *testing.T) {
+	to, got := backend(t)
+	for name, o := range map[string]reference.Options{
+		"without a session": {Session: func(*http.Request) (reference.User, bool) { return reference.User{}, false }},
+		"what it cannot note": {
+			Session: func(*http.Request) (reference.User, bool) { return reference.User{Subject: "alice"}, true },
+			Audit:   func(reference.Row) error { return errors.New("full") },
+		},
+	} {
+		o.Target, o.Mapping = to, reference.Mapping{Mode: reference.Raw, Prefix: "p:"}
+		h, err := reference.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := send(h, nil); code < 400 || *got != nil {
+			t.Errorf("%s: %d, %v", name, code, *got)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, m := range []reference.Mapping{
+		{}, {Mode: "x"}, {Mode: reference.Raw}, {Mode: reference.Raw, Prefix: "system:"}, {Mode: reference.Tier, DefaultTier: "root"}, {Mode: reference.Tier, GroupTiers: map[string]string{"a": "root"}},
+	} {
+		if _, err := reference.New(reference.Options{Mapping: m}); err == nil {
+			t.Errorf("%+v is taken", m)
+		}
+	}
+}
+
+func TestAgent(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		sends http.Header
+		code  int
+		want  http.Header
+	}{
+		{"passes impersonation on as it is", http.Header{
+			"Impersonate-User": {"alice"}, "Impersonate-Group": {"a", "b"}, "Impersonate-Uid": {"1"}, "Impersonate-Extra-Corp.example%2fteam": {"blue", "green"},
+		}, 200, http.Header{
+			"Authorization":    {"Bearer agent"},
+			"Impersonate-User": {"alice"}, "Impersonate-Group": {"a", "b"}, "Impersonate-Uid": {"1"}, "Impersonate-Extra-Corp.example%2fteam": {"blue", "green"},
+		}},
+		{"has its own token", http.Header{"Impersonate-User": {"alice"}, "Authorization": {"Bearer other", "Basic x"}, "X-Remote-User": {"root"}, "Cookie": {"a"}}, 200, http.Header{
+			"Authorization": {"Bearer agent"}, "Impersonate-User": {"alice"},
+		}},
+		{"nobody", nil, 403, nil},
+		{"an empty user", http.Header{"Impersonate-User": {""}}, 403, nil},
+		{"two users", http.Header{"Impersonate-User": {"a", "b"}}, 403, nil},
+		{"two UIDs", http.Header{"Impersonate-User": {"a"}, "Impersonate-Uid": {"1", "2"}}, 403, nil},
+		{"dropped by Connection", http.Header{"Impersonate-User": {"a"}, "Connection": {"impersonate-user"}}, 403, nil},
+		{"an underscore", http.Header{"Impersonate-User": {"a"}, "Impersonate_user": {"b"}}, 403, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			to, got := backend(t)
+			code := send(reference.NewAgent(to, nil, func() string { return "agent" }), c.sends)
+			if code != c.code || (*got == nil) != (c.code != 200) {
+				t.Fatalf("code %d, %v", code, *got)
+			}
+			if c.code != 200 {
+				return
+			}
+			if diff := cmp.Diff(c.want, identity(*got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// FuzzAgent holds that whatever the headers are, the target sees the agent's token
+// alone, and the one user that was sent.
+func FuzzAgent(f *testing.F) {
+	f.Add("Impersonate-User", "alice", "Connection", "close")
+	f.Add("impersonate-user", "alice", "Connection", "Impersonate-User")
+	f.Add("Impersonate-User", "alice", "Authorization", "Bearer x")
+	var got http.Header
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
+	f.Cleanup(s.Close)
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		f.Fatal(err)
+	}
+	h := reference.NewAgent(to, nil, func() string { return "agent" })
+	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
+		got = nil
+		r := httptest.NewRequest(http.MethodGet, "/version", nil)
+		r.Header.Add(name1, value1)
+		r.Header.Add(name2, value2)
+		sent := slices.Clone(r.Header["Impersonate-User"])
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if got == nil {
+			return
+		}
+		if !slices.Equal(got["Authorization"], []string{"Bearer agent"}) {
+			t.Errorf("Authorization %q", got["Authorization"])
+		}
+		if users := got["Impersonate-User"]; len(users) != 1 || len(sent) != 1 || users[0] != strings.Trim(sent[0], " \t") {
+			t.Errorf("users %q of %q", users, sent)
+		}
+	})
+}

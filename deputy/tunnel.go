@@ -1,0 +1,288 @@
+package deputy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/net/websocket"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/deputy/reference"
+	"github.com/authzconf/authzconf/engine/target"
+)
+
+// agent is a running end of a tunnel.
+type agent struct {
+	url       *url.URL
+	transport http.RoundTripper
+	tls       *tls.Config
+}
+
+// agent starts the reference agent in front of an address.
+func (p *plane) agent(ctx context.Context, to *url.URL) (*agent, func() error, error) {
+	return serveAgent(ctx, reference.NewAgent(to, p.transport, func() string { return p.token }))
+}
+
+func serveAgent(ctx context.Context, handler http.Handler) (*agent, func() error, error) {
+	l, err := target.ServeLoopback(ctx, handler, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := &agent{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
+	a.tls.RootCAs.AppendCertsFromPEM(l.CA)
+	if a.url, err = url.Parse(l.URL); err == nil {
+		a.transport, err = rest.TransportFor(&rest.Config{Host: l.URL, TLSClientConfig: rest.TLSClientConfig{CAData: l.CA}})
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	return a, l.Close, nil
+}
+
+// tunnel attacks the agent, streams through it, and takes its target away.
+func tunnel(ctx context.Context, p *plane, part *Part, people []person) error {
+	a, stop, err := p.agent(ctx, p.target)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stop() }()
+	for _, t := range attacks(people[0], people[1]) {
+		if err := p.attack(ctx, a, part, t); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+	}
+	for name, try := range map[string]func(context.Context, *agent, person) error{"watch": p.watch, "websocket": p.websocket} {
+		part.Checks++
+		if err := try(ctx, a, people[0]); err != nil {
+			part.fail("%s: %v", name, err)
+			continue
+		}
+		part.Outcomes["streamed"]++
+	}
+	return p.down(ctx, part, people[0])
+}
+
+// attack is a request with header lines as they are written, sent to the agent.
+type attack struct {
+	name  string
+	lines []string
+	// as is whom it may be made as, at most; empty if it must not arrive at all.
+	as string
+}
+
+// attacks are by a person on another one, or on the agent itself.
+func attacks(me, other person) []attack {
+	mine := "Impersonate-User: " + me.name
+	return []attack{
+		{name: "as it should be", lines: []string{mine, "Impersonate-Group: " + me.groups[0]}, as: me.name},
+		{name: "names in any case", lines: []string{"impersonate-USER: " + me.name}, as: me.name},
+		{name: "a foreign Authorization", lines: []string{mine, "Authorization: Bearer foreign"}, as: me.name},
+		{name: "two of them", lines: []string{mine, "Authorization: Bearer foreign", "authorization: Basic Zm9v"}, as: me.name},
+		{name: "nobody impersonated"},
+		{name: "an empty user", lines: []string{"Impersonate-User:"}},
+		{name: "an empty user before another", lines: []string{"Impersonate-User:", mine}},
+		{name: "two users", lines: []string{mine, "Impersonate-User: " + other.name}},
+		{name: "two users, in another case", lines: []string{mine, "IMPERSONATE-USER: " + other.name}},
+		{name: "a group without a user", lines: []string{"Impersonate-Group: " + me.groups[0]}},
+		{name: "the user dropped by Connection", lines: []string{mine, "Connection: Impersonate-User"}},
+		{name: "the user dropped by Connection, in another case", lines: []string{mine, "connection: keep-alive, iMpersonate-uSer"}},
+		{name: "the user dropped by a second Connection", lines: []string{mine, "Connection: keep-alive", "Connection: Impersonate-User"}},
+		{name: "the token dropped by Connection", lines: []string{mine, "Connection: Authorization"}},
+		{name: "an underscore", lines: []string{mine, "Impersonate_User: " + other.name}},
+		{name: "an unknown impersonation header", lines: []string{mine, "Impersonate-Users: " + other.name}},
+		{name: "a front proxy's headers", lines: []string{mine, "X-Remote-User: " + other.name, "X-Remote-Group: system:masters"}, as: me.name},
+		{name: "a user behind a line break", lines: []string{"Impersonate-User: " + me.name + "\r\n Impersonate-User: " + other.name}},
+		{name: "a space before the colon", lines: []string{mine, "Impersonate-User : " + other.name}},
+		{name: "system:masters", lines: []string{mine, "Impersonate-Group: system:masters"}},
+		{name: "system:masters, in another case", lines: []string{mine, "impersonate-group: system:masters"}},
+		{name: "an extra key that decodes to a header", lines: []string{mine, "Impersonate-Extra-%0d%0aImpersonate-User: " + other.name}},
+		{name: "an encoded extra key", lines: []string{mine, "Impersonate-Extra-corp.example%2fteam: blue"}},
+		{name: "a UID that is not granted", lines: []string{mine, "Impersonate-Uid: 1"}},
+	}
+}
+
+// attack sends one, and judges it by the audit event: a request may arrive as the
+// person that it names, or not at all.
+func (p *plane) attack(ctx context.Context, a *agent, part *Part, t attack) error {
+	id := string(uuid.NewUUID())
+	code, err := rawRequest(ctx, a, append([]string{"Audit-Id: " + id}, t.lines...))
+	if err != nil {
+		return err
+	}
+	part.Checks++
+	// What the agent refuses never arrives: there is nothing to wait for but a
+	// moment. What was let through has an answer of the API server.
+	if code < http.StatusBadRequest || code == http.StatusForbidden {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	e, arrived := p.events.has(id)
+	switch {
+	case !arrived && t.as != "":
+		part.fail("%s: it should have arrived and did not (code %d)", t.name, code)
+	case !arrived:
+		part.Outcomes["refused by the agent"]++
+	case e.ImpersonatedUser == nil && e.decision() == "":
+		part.Outcomes["refused by the API server"]++ // the impersonation filter
+		if t.as != "" {
+			part.fail("%s: it was refused (code %d)", t.name, code)
+		}
+	case e.User.Username != bridgeName:
+		part.fail("%s: it was made by %q, not by the agent", t.name, e.User.Username)
+	case e.ImpersonatedUser == nil:
+		part.fail("%s: it was made as the agent itself", t.name)
+	case t.as == "" || e.ImpersonatedUser.Username != t.as:
+		part.fail("%s: it was made as %q", t.name, e.ImpersonatedUser.Username)
+	default:
+		part.Outcomes["as the person"]++
+	}
+	return nil
+}
+
+// rawRequest writes a request by hand: client libraries refuse most of these.
+func rawRequest(ctx context.Context, a *agent, lines []string) (int, error) {
+	dialer := &tls.Dialer{Config: a.tls}
+	conn, err := dialer.DialContext(ctx, "tcp", a.url.Host)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	text := "GET " + paths[0] + " HTTP/1.1\r\nHost: " + a.url.Host + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
+	if _, err := io.WriteString(conn, text); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, errors.Join(err, resp.Body.Close())
+}
+
+// watch sees an event through the tunnel while the request is still open.
+func (p *plane) watch(ctx context.Context, a *agent, who person) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+"/version", nil)
+	if err != nil {
+		return err
+	}
+	req.URL.Path, req.URL.RawQuery = paths[0], "watch=true"
+	req.Header.Set("Impersonate-User", who.name)
+	resp, err := (&http.Client{Transport: a.transport}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("code %d", resp.StatusCode)
+	}
+	if err := p.makePod(ctx, "watched"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(resp.Body).ReadBytes('\n')
+	if err == nil && !bytes.Contains(line, []byte(`"ADDED"`)) {
+		err = fmt.Errorf("the first line is %.100q", line)
+	}
+	return err
+}
+
+// websocket is a watch over a connection that is upgraded.
+func (p *plane) websocket(ctx context.Context, a *agent, who person) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	config, err := websocket.NewConfig("wss://"+a.url.Host+paths[0]+"?watch=true", a.url.String())
+	if err != nil {
+		return err
+	}
+	config.TlsConfig = a.tls
+	config.Header.Set("Impersonate-User", who.name)
+	conn, err := config.DialContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if err := p.makePod(ctx, "upgraded"); err != nil {
+		return err
+	}
+	for {
+		var message []byte
+		if err := websocket.Message.Receive(conn, &message); err != nil {
+			return err
+		}
+		if bytes.Contains(message, []byte(`"upgraded"`)) {
+			return nil
+		}
+	}
+}
+
+// makePod makes a pod that never runs.
+func (p *plane) makePod(ctx context.Context, name string) error {
+	pods, no := p.admin.CoreV1().Pods(crowdSpace), false
+	if _, err := p.admin.CoreV1().ServiceAccounts(crowdSpace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		if _, err := p.admin.CoreV1().ServiceAccounts(crowdSpace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	_, err := pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// down sends through an agent whose target is not there: the answer comes at once,
+// is the agent's own, and gives nothing away.
+func (p *plane) down(ctx context.Context, part *Part, who person) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	nobody := listener.Addr().String()
+	_ = listener.Close()
+	a, stop, err := p.agent(ctx, &url.URL{Scheme: "https", Host: nobody})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stop() }()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+paths[0], nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Impersonate-User", who.name)
+	begun := time.Now()
+	resp, err := (&http.Client{Transport: a.transport}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	part.Checks++
+	if took := time.Since(begun); resp.StatusCode != http.StatusBadGateway || took > 5*time.Second ||
+		bytes.Contains(body, []byte(nobody)) || bytes.Contains(body, []byte(p.token)) {
+		part.fail("a target that is down: code %d after %s: %.200s", resp.StatusCode, took, bytes.ReplaceAll(body, []byte(p.token), []byte("TOKEN")))
+		return nil
+	}
+	part.Outcomes["down, and said so"]++
+	return nil
+}

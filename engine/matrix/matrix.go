@@ -1,0 +1,184 @@
+// Package matrix says which cells a run has: versions, emulation, gate states.
+package matrix
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// AskAbsent is the state of the gate in a version that has none. Such a version
+// behaves as one with the gate off.
+const AskAbsent target.Asked = "absent"
+
+// Matrix says which cells to run on, in the words of the command line.
+type Matrix struct {
+	// Provider is local or kind.
+	Provider string
+	// NodeImages are the node images of clusters of kind, by minor; a version that is
+	// not there has kindest/node.
+	NodeImages map[string]string
+	// Kubernetes are versions such as "1.37" or "1.37.1".
+	Kubernetes []string
+	// Emulate is an --emulated-version such as "1.35"; empty is none.
+	Emulate string
+	// Gate is on, off, default or absent; both, which is on and off, or absent
+	// where the version has no gate; all, which is every state that the version
+	// has; or several of these, separated by commas.
+	Gate string
+	// FeatureGates are set besides ConstrainedImpersonation.
+	FeatureGates map[string]bool
+	// Binaries finds or builds the programs of a control plane.
+	Binaries *local.Binaries
+	// Keep leaves what the targets have on disk.
+	Keep bool
+}
+
+// Cells expands a matrix. An error is the user's: it says what is possible.
+func (m Matrix) Cells() ([]target.Options, error) {
+	if m.Provider != target.Local && m.Provider != target.Kind {
+		return nil, fmt.Errorf("unknown provider %q: it is local (etcd and kube-apiserver as child processes) or kind (a cluster with nodes)", m.Provider)
+	}
+	if len(m.Kubernetes) == 0 {
+		return nil, fmt.Errorf("no Kubernetes version is named; known are %s", Known())
+	}
+	var cells []target.Options
+	for _, asked := range m.Kubernetes {
+		release, err := local.ParseRelease(asked)
+		if err != nil {
+			return nil, err
+		}
+		emulated, err := emulation(release, m.Emulate)
+		if err != nil {
+			return nil, err
+		}
+		states, err := m.states(release, emulated)
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range states {
+			cells = append(cells, m.cell(release, emulated, state))
+		}
+	}
+	return cells, distinct(cells)
+}
+
+// distinct refuses a cell that is there twice: each has one place in a report.
+func distinct(cells []target.Options) error {
+	named := map[string]bool{}
+	for _, c := range cells {
+		if named[c.Cell.Name] {
+			return fmt.Errorf("the cell %s is named twice", c.Cell.Name)
+		}
+		named[c.Cell.Name] = true
+	}
+	return nil
+}
+
+// states are the gate settings to run with. A version without the gate has the
+// state absent, and the default, which is the same.
+func (m Matrix) states(release local.Release, emulated string) ([]target.Asked, error) {
+	version := cmp.Or(emulated, release.Minor)
+	known := target.GateKnown(version)
+	var states []target.Asked
+	for _, word := range strings.Split(m.Gate, ",") {
+		switch asked := target.Asked(strings.TrimSpace(word)); {
+		case asked == "both" && known:
+			states = append(states, target.AskOn, target.AskOff)
+		case asked == "all" && known:
+			states = append(states, target.AskOff, target.AskOn, target.AskDefault)
+		case asked == "both", asked == "all":
+			states = append(states, AskAbsent)
+		case (asked == target.AskOn || asked == target.AskOff) && !known:
+			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, target.GateName)
+		case asked == AskAbsent && known:
+			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, target.GateName)
+		case asked == target.AskOn, asked == target.AskOff, asked == target.AskDefault, asked == AskAbsent:
+			states = append(states, asked)
+		default:
+			return nil, fmt.Errorf("gate %q is none of on, off, default, absent, both, all", word)
+		}
+	}
+	return states, nil
+}
+
+func (m Matrix) cell(release local.Release, emulated string, state target.Asked) target.Options {
+	name := release.Minor
+	if emulated != "" {
+		name += "-as-" + emulated
+	}
+	if m.Provider != target.Local {
+		name = m.Provider + "-" + name
+	}
+	return target.Options{
+		NodeImage: m.NodeImages[release.Minor],
+		Cell: verdicts.Cell{
+			Name:     name + "-gate-" + string(state),
+			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: string(state),
+		},
+		Release: release, FeatureGates: m.FeatureGates, Binaries: m.Binaries, Keep: m.Keep,
+	}
+}
+
+// emulation checks that a binary can emulate a version: its own minor and up to
+// three before it, not before 1.31
+// (k8s.io/apiserver/pkg/util/compatibility/version.go).
+func emulation(release local.Release, asked string) (string, error) {
+	if asked == "" {
+		return "", nil
+	}
+	asked = strings.TrimPrefix(asked, "v")
+	minor, err := minorOf(release.Minor)
+	if err != nil {
+		return "", err
+	}
+	oldest := max(minor-3, 31)
+	wanted, err := minorOf(asked)
+	if err != nil || wanted > minor || wanted < oldest {
+		return "", fmt.Errorf("emulated version %q: Kubernetes %s can emulate 1.%d to 1.%d", asked, release.Minor, oldest, minor)
+	}
+	return asked, nil
+}
+
+// minorOf is 37 of "1.37".
+func minorOf(version string) (int, error) {
+	rest, ok := strings.CutPrefix(version, "1.")
+	if !ok {
+		return 0, fmt.Errorf("%q is not a minor version such as 1.37", version)
+	}
+	return strconv.Atoi(rest)
+}
+
+// Newest is the newest Kubernetes minor that can be run.
+func Newest() string {
+	releases := local.Releases()
+	return releases[len(releases)-1].Minor
+}
+
+// Minors are the Kubernetes minors that can be run, newest last.
+func Minors() []string {
+	var names []string
+	for _, r := range local.Releases() {
+		names = append(names, r.Minor)
+	}
+	return names
+}
+
+// Known are the Kubernetes minors that can be run, as a text.
+func Known() string { return strings.Join(Minors(), ", ") }
+
+// Emulated are the minors that the newest release can emulate and that can be
+// run for real as well, so that the two can be compared.
+func Emulated() []string {
+	newest := local.Releases()[len(local.Releases())-1]
+	return slices.DeleteFunc(Minors(), func(minor string) bool {
+		_, err := emulation(newest, minor)
+		return err != nil
+	})
+}

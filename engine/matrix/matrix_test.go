@@ -1,0 +1,132 @@
+package matrix
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/engine/target"
+)
+
+func names(cells []target.Options) string {
+	var all []string
+	for _, c := range cells {
+		all = append(all, c.Cell.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestCells(t *testing.T) {
+	tests := []struct {
+		name       string
+		matrix     Matrix
+		want, fail string
+	}{
+		{name: "one", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "on"}, want: "1.37-gate-on"},
+		{name: "patch version", matrix: Matrix{Kubernetes: []string{"v1.37"}, Gate: "default"}, want: "1.37-gate-default"},
+		{name: "both", matrix: Matrix{Kubernetes: []string{"1.36", "1.37"}, Gate: "both"}, want: "1.36-gate-on 1.36-gate-off 1.37-gate-on 1.37-gate-off"},
+		{name: "both where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gate: "both"}, want: "1.34-gate-absent"},
+		{name: "all", matrix: Matrix{Kubernetes: []string{"1.34", "1.37"}, Gate: "all"}, want: "1.34-gate-absent 1.37-gate-off 1.37-gate-on 1.37-gate-default"},
+		{name: "a list of states", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "on, default"}, want: "1.37-gate-on 1.37-gate-default"},
+		{name: "all, emulated", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.34", Gate: "all"}, want: "1.37-as-1.34-gate-absent"},
+		{name: "default where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gate: "default"}, want: "1.34-gate-default"},
+		{name: "absent where there is a gate", matrix: Matrix{Kubernetes: []string{"1.33", "1.36"}, Gate: "absent"}, fail: "Kubernetes 1.36 has the feature gate"},
+		{name: "off where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gate: "off"}, fail: "its state is absent or default"},
+		{name: "a state twice", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "on,on"}, fail: "1.37-gate-on is named twice"},
+		{name: "a version twice", matrix: Matrix{Kubernetes: []string{"1.37", "v1.37"}, Gate: "on"}, fail: "1.37-gate-on is named twice"},
+		{name: "emulation", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.35", Gate: "on"}, want: "1.37-as-1.35-gate-on"},
+		{name: "emulated version without the gate", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.34", Gate: "on"}, fail: "no feature gate"},
+		{name: "on where there is no gate", matrix: Matrix{Kubernetes: []string{"1.33"}, Gate: "on"}, fail: "its state is absent or default"},
+		{name: "unknown version", matrix: Matrix{Kubernetes: []string{"9.99"}, Gate: "on"}, fail: "9.99"},
+		{name: "unknown gate setting", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "maybe"}, fail: "none of on, off, default, absent, both, all"},
+		{name: "too old to be emulated", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.33", Gate: "on"}, fail: "can emulate 1.34 to 1.37"},
+		{name: "newer than the binary", matrix: Matrix{Kubernetes: []string{"1.36"}, Emulate: "1.37", Gate: "on"}, fail: "can emulate 1.33 to 1.36"},
+		{name: "emulation that is no version", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "new", Gate: "on"}, fail: "can emulate"},
+		{name: "no version", matrix: Matrix{Gate: "on"}, fail: "no Kubernetes version is named"},
+		{name: "unknown provider", matrix: Matrix{Provider: "cloud", Kubernetes: []string{"1.37"}, Gate: "on"}, fail: `unknown provider "cloud"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.matrix.Provider == "" {
+				test.matrix.Provider = "local"
+			}
+			cells, err := test.matrix.Cells()
+			if test.fail != "" {
+				if err == nil || !strings.Contains(err.Error(), test.fail) {
+					t.Fatalf("error %v, want %q", err, test.fail)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := names(cells); got != test.want {
+				t.Errorf("cells %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+const head = "apiVersion: authzconf.dev/v1alpha1\nkind: Matrix\n"
+
+func TestLoad(t *testing.T) {
+	tests := []struct{ name, text, want, fail string }{
+		{
+			name: "real and emulated", text: head + "cells:\n  - {kubernetes: [\"1.33\"], gate: [absent]}\n  - {kubernetes: [\"1.37\"], emulate: [\"1.35\", \"1.36\"], gate: [off, on]}\n",
+			want: "1.33-gate-absent 1.37-as-1.35-gate-off 1.37-as-1.35-gate-on 1.37-as-1.36-gate-off 1.37-as-1.36-gate-on",
+		},
+		{name: "unknown field", text: head + "cells:\n  - kubernetes: [\"1.33\"]\n    gates: [absent]\n", fail: `m.yaml:5:5: unknown field "gates"`},
+		{name: "no YAML", text: "a: [", fail: "m.yaml:"},
+		{name: "another kind", text: "apiVersion: authzconf.dev/v1alpha1\nkind: List\n", fail: `m.yaml:2:7: kind must be Matrix, not "List"`},
+		{name: "another version", text: "apiVersion: v2\nkind: Matrix\n", fail: "m.yaml:1:13: apiVersion must be"},
+		{name: "no cells", text: head, fail: "there are no cells"},
+		{name: "no gate", text: head + "cells:\n  - {kubernetes: [\"1.33\"]}\n", fail: "m.yaml:4:6: gate is missing"},
+		{name: "no version", text: head + "cells:\n  - {gate: [absent]}\n", fail: "m.yaml:4:6: no Kubernetes version is named"},
+		{name: "a state that there is not", text: head + "cells:\n  - {kubernetes: [\"1.37\"], gate: [on]}\n  - kubernetes: [\"1.33\"]\n    gate: [on]\n", fail: "m.yaml:5:5: Kubernetes 1.33 has no feature gate"},
+		{name: "a version that there is not", text: head + "cells:\n  - {kubernetes: [\"9.99\"], gate: [on]}\n", fail: `m.yaml:4:6: Kubernetes version "9.99"`},
+		{name: "twice", text: head + "cells:\n  - {kubernetes: [\"1.37\"], gate: [on]}\n  - {kubernetes: [\"1.36\", \"1.37\"], gate: [all]}\n", fail: "m.yaml:5:6: the cell 1.37-gate-on is named twice"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cells, err := Load("m.yaml", []byte(test.text), Matrix{Provider: "local"})
+			if test.fail != "" {
+				if err == nil || !strings.Contains(err.Error(), test.fail) {
+					t.Fatalf("error %v, want %q", err, test.fail)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := names(cells); got != test.want {
+				t.Errorf("cells %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFileOfCI holds ci/matrix.yaml to what there is: a version that is new and
+// not in it would never be run.
+func TestFileOfCI(t *testing.T) {
+	data, err := os.ReadFile("../../ci/matrix.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := Load("ci/matrix.yaml", data, Matrix{Provider: "local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := Matrix{Provider: "local", Kubernetes: Minors(), Gate: "all"}
+	want, err := all.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.Kubernetes = []string{Newest()}
+	emulated, err := all.Emulating(Emulated())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(cells), names(append(want, emulated...)); got != want {
+		t.Errorf("cells %s\nwant  %s", got, want)
+	}
+}

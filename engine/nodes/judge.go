@@ -1,0 +1,105 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/engine/nodes/attempt"
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	// What says what, in words.
+	What string `json:"what"`
+	// Want and Got are equal if all is well.
+	Want string `json:"want"`
+	Got  string `json:"got"`
+}
+
+// Passed tells whether it came out as it should.
+func (c Check) Passed() bool { return c.Want == c.Got }
+
+// judgeLines compares what an agent wrote with what it must be allowed: everything
+// as its own node, nothing as another.
+func judgeLines(node string, lines []attempt.Line) []Check {
+	var checks []Check
+	tried := map[string]bool{}
+	for _, l := range lines {
+		want := 200
+		if l.Target != node {
+			want = 403
+		}
+		c := Check{fmt.Sprintf("the agent on %s, %s %s as node %s", node, l.Verb, l.Resource, l.Target), strconv.Itoa(want), strconv.Itoa(l.Code)}
+		tried[l.Verb+" "+l.Target] = true
+		if l.Node != node {
+			c.Want, c.Got = "written by "+node, "written by "+l.Node
+		}
+		if !slices.Contains(checks, c) { // each once, however often it was tried
+			checks = append(checks, c)
+		}
+	}
+	own := tried["list "+node] && tried["get "+node]
+	other := slices.ContainsFunc(lines, func(l attempt.Line) bool { return l.Target != node })
+	return append(checks, Check{"the agent on " + node + " tried both its own node and another", "true true", fmt.Sprint(own, other)})
+}
+
+// judgeEvents compares the audit events of the agents' account with the lines:
+// each line has an event, which says who it was from and by which constraint.
+func judgeEvents(lines []attempt.Line, events []auditv1.Event) []Check {
+	counts := map[Check]bool{}
+	var checks []Check
+	for _, l := range lines {
+		what := fmt.Sprintf("audit of the agent on %s, %s %s as node %s", l.Node, l.Verb, l.Resource, l.Target)
+		c := Check{what, wantedEvent(l), "no event"}
+		for _, e := range events {
+			if matches(l, e) {
+				c.Got = describeEvent(e)
+				break
+			}
+		}
+		if !counts[c] {
+			counts[c] = true
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+const nodeNameKey = "authentication.kubernetes.io/node-name"
+
+// matches tells whether an event is that of a line: of the same pod's node, verb,
+// resource and wanted user, ended before the line was written.
+func matches(l attempt.Line, e auditv1.Event) bool {
+	if e.ObjectRef == nil || e.ObjectRef.Resource != l.Resource || e.Verb != l.Verb || !slices.Equal(e.User.Extra[nodeNameKey], []string{l.Node}) {
+		return false
+	}
+	if e.StageTimestamp.After(l.Time) {
+		return false
+	}
+	// A refused impersonation leaves no impersonatedUser: of these the code tells.
+	if e.ImpersonatedUser == nil {
+		return l.Target != l.Node && int(e.ResponseStatus.Code) == l.Code
+	}
+	return e.ImpersonatedUser.Username == l.As
+}
+
+func wantedEvent(l attempt.Line) string {
+	if l.Target != l.Node {
+		return "403, nobody, by no constraint"
+	}
+	return "200, " + l.As + ", by impersonate:associated-node"
+}
+
+func describeEvent(e auditv1.Event) string {
+	who, by := "nobody", "no constraint"
+	if e.ImpersonatedUser != nil {
+		who = e.ImpersonatedUser.Username
+	}
+	if m := e.AuthenticationMetadata; m != nil && m.ImpersonationConstraint != "" {
+		by = m.ImpersonationConstraint
+	}
+	return fmt.Sprintf("%d, %s, by %s", e.ResponseStatus.Code, who, by)
+}

@@ -1,0 +1,137 @@
+// Package nodes shows on a cluster with kubelets what the node agent (engine/nodes/agent)
+// is allowed, as the program that the documentation describes, in the pods of a
+// DaemonSet: by what it writes itself, and by the audit events of its account.
+// Then its pod and its node are deleted while it works.
+//
+// The agents send requests all the time. Nothing else that counts requests can be
+// done on the cluster meanwhile.
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/e2e-framework/klient"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+	"sigs.k8s.io/e2e-framework/klient/wait"
+	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
+
+	"github.com/authzconf/authzconf/engine/agent"
+)
+
+const (
+	// patience is how long what a cluster does by itself may take.
+	patience = 2 * time.Minute
+	// poll is the pause between two looks.
+	poll = 250 * time.Millisecond
+)
+
+// Cluster is what the suite needs of a target.
+type Cluster interface {
+	// Admin is a member of system:masters.
+	Admin() *rest.Config
+	// Anonymous carries no credentials.
+	Anonymous() *rest.Config
+	// EventsBy are the audit events of a user.
+	EventsBy(user string) ([]auditv1.Event, error)
+	// Rebase forgets what requests were counted so far: those of the agents.
+	Rebase(ctx context.Context) error
+}
+
+// Agents is the DaemonSet of the node agent on a cluster.
+type Agents struct {
+	// Name is that of all its objects; User the account's user name.
+	Name, User string
+	// Nodes are those on which it runs, workers first.
+	Nodes []string
+
+	cluster Cluster
+	client  klient.Client
+	typed   kubernetes.Interface
+	objects []agent.Object
+}
+
+// Deploy runs the agent on every node, and returns when it does. Its image is
+// there (agent.Load). Names are unique by suffix.
+func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error) {
+	name := "node-agent-" + suffix
+	a := &Agents{Name: name, User: "system:serviceaccount:" + name + ":" + name, cluster: c}
+	if a.client, err = klient.New(c.Admin()); err != nil {
+		return nil, err
+	}
+	if a.typed, err = kubernetes.NewForConfig(c.Admin()); err != nil {
+		return nil, err
+	}
+	if a.Nodes, err = a.nodeNames(ctx); err != nil {
+		return nil, err
+	}
+	if a.objects, err = agent.Objects(name); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Remove(context.WithoutCancel(ctx)))
+		}
+	}()
+	for _, o := range a.objects {
+		if set, ok := o.(*appsv1.DaemonSet); ok {
+			agent.Others(set, a.Nodes)
+		}
+		if err := a.client.Resources().Create(ctx, o.(k8s.Object)); err != nil {
+			return nil, fmt.Errorf("creating %T: %w", o, err)
+		}
+	}
+	return a, a.ready(ctx)
+}
+
+// ready waits until the agent runs on every node.
+func (a *Agents) ready(ctx context.Context) error {
+	set := a.objects[len(a.objects)-1].(*appsv1.DaemonSet)
+	all := conditions.New(a.client.Resources()).ResourceMatch(set, func(o k8s.Object) bool {
+		status := o.(*appsv1.DaemonSet).Status
+		return int(status.NumberReady) == len(a.Nodes) && int(status.DesiredNumberScheduled) == len(a.Nodes)
+	})
+	if err := wait.For(all, a.within(ctx)...); err != nil {
+		return fmt.Errorf("%d of %d agents run after %s: %w", set.Status.NumberReady, len(a.Nodes), patience, err)
+	}
+	return nil
+}
+
+func (a *Agents) within(ctx context.Context) []wait.Option {
+	return []wait.Option{wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(poll), wait.WithImmediate()}
+}
+
+// Remove deletes what Deploy made, and returns when no agent runs any more.
+func (a *Agents) Remove(ctx context.Context) error {
+	var errs []error
+	for i := len(a.objects) - 1; i >= 0; i-- {
+		if o := a.objects[i].(k8s.Object); o.GetUID() != "" {
+			errs = append(errs, ignoreMissing(a.client.Resources().Delete(ctx, o)))
+		}
+	}
+	gone := conditions.New(a.client.Resources(a.Name)).ResourceListN(&corev1.PodList{}, 0)
+	errs = append(errs, wait.For(gone, a.within(ctx)...), a.cluster.Rebase(ctx))
+	return errors.Join(errs...)
+}
+
+// pod is the agent's pod on a node.
+func (a *Agents) pod(ctx context.Context, node string) (*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := a.client.Resources(a.Name).List(ctx, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.Spec.NodeName == node && p.DeletionTimestamp == nil {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no agent runs on node %s", node)
+}

@@ -1,0 +1,144 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/engine/nodes/attempt"
+)
+
+// controlPlaneLabel is on nodes that run the control plane.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+// nodeNames are the nodes that kubelets speak for, workers first.
+func (a *Agents) nodeNames(ctx context.Context) ([]string, error) {
+	var list corev1.NodeList
+	if err := a.client.Resources().List(ctx, &list); err != nil {
+		return nil, err
+	}
+	var workers, others []string
+	for _, n := range list.Items {
+		_, controlPlane := n.Labels[controlPlaneLabel]
+		switch {
+		case n.Status.NodeInfo.KubeletVersion == "":
+		case controlPlane:
+			others = append(others, n.Name)
+		default:
+			workers = append(workers, n.Name)
+		}
+	}
+	slices.Sort(workers)
+	slices.Sort(others)
+	all := slices.Concat(workers, others)
+	if len(all) < 2 {
+		return nil, fmt.Errorf("the cluster has %d nodes (expected at least 2)", len(all))
+	}
+	return all, nil
+}
+
+// Lines are what the agent on a node has written so far.
+func (a *Agents) Lines(ctx context.Context, node string) ([]attempt.Line, error) {
+	pod, err := a.pod(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := a.typed.CoreV1().Pods(a.Name).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the log of pod %s: %w", pod.Name, err)
+	}
+	return parse(raw)
+}
+
+// parse reads lines; a last one that is not whole yet is left out.
+func parse(raw []byte) ([]attempt.Line, error) {
+	var all []attempt.Line
+	for text := range bytes.Lines(raw) {
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			break
+		}
+		var l attempt.Line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, fmt.Errorf("an agent wrote %.100q: %w", text, err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// rounds waits until the agent on a node has tried everything after a time, and
+// returns what it wrote since.
+func (a *Agents) rounds(ctx context.Context, node string, after time.Time) (since []attempt.Line, err error) {
+	want := 2 * len(a.Nodes)
+	err = apiwait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
+		lines, err := a.Lines(ctx, node)
+		if err != nil {
+			return false, err
+		}
+		since = slices.DeleteFunc(lines, func(l attempt.Line) bool { return l.Time.Before(after) })
+		return len(since) >= want, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the agent on %s has written %d lines (expected %d): %w", node, len(since), want, err)
+	}
+	return since, nil
+}
+
+// holder uses a token of an agent from outside, as whoever has stolen it.
+type holder struct {
+	client kubernetes.Interface
+	node   string
+}
+
+func (a *Agents) holder(token, node string) (*holder, error) {
+	config := rest.CopyConfig(a.cluster.Anonymous())
+	config.BearerToken = token
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + node}
+	client, err := kubernetes.NewForConfig(config)
+	return &holder{client, node}, err
+}
+
+// list lists the node's pods as the node, and returns the status code.
+func (h *holder) list(ctx context.Context) (int, error) {
+	_, err := h.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + h.node, ResourceVersion: "0"})
+	if err == nil {
+		return 200, nil
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return int(status.Status().Code), nil
+	}
+	return 0, err
+}
+
+// until asks again and again until the answer is the wanted one, and returns how
+// long that took since a time.
+func (h *holder) until(ctx context.Context, code int, since time.Time) (time.Duration, error) {
+	last := 0
+	err := apiwait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (done bool, err error) {
+		last, err = h.list(ctx)
+		return last == code, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("the token still gives %d (expected %d): %w", last, code, err)
+	}
+	return time.Since(since), nil
+}
+
+func ignoreMissing(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

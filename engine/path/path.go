@@ -1,0 +1,180 @@
+// Package path says what an upgrade path is: the legs that one cluster goes
+// through, version by version and gate by gate, with its etcd and everything in
+// it kept. It is pure.
+package path
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
+)
+
+// Fault is what goes wrong on the way to a leg.
+type Fault string
+
+const (
+	// KillAPIServer kills the API server (SIGKILL) while a request is under way,
+	// instead of ending it in order.
+	KillAPIServer Fault = "kill-apiserver"
+	// RestartEtcd kills etcd and starts it again on its data, with the API server
+	// running.
+	RestartEtcd Fault = "restart-etcd"
+	// WebhookDown takes the webhook authorizers away while the API server is
+	// replaced, and brings them back when it is ready.
+	WebhookDown Fault = "webhook-down"
+)
+
+// Faults lists all faults.
+func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} }
+
+// Leg is one stay of a path: what the API server is while scenarios run.
+type Leg struct {
+	// Kubernetes is the version of the binary, such as "1.37".
+	Kubernetes string `yaml:"kubernetes"`
+	// Emulate is the minor that it emulates; empty is its own.
+	Emulate string `yaml:"emulate,omitempty"`
+	// Gate is on, off or default, which it is where left out.
+	Gate string `yaml:"gate,omitempty"`
+	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node
+	// and RBAC.
+	Chain string `yaml:"chain,omitempty"`
+	// Fault goes wrong on the way here.
+	Fault Fault `yaml:"fault,omitempty"`
+	// Make names the setups that are made on this leg. A setup that no leg names
+	// is made on the first.
+	Make []string `yaml:"make,omitempty"`
+}
+
+// Path is the legs in order.
+type Path struct {
+	// Name is the file's name without extension, or how it was written on the
+	// command line.
+	Name string `yaml:"-"`
+	// Description says what is shown and where it is asked for.
+	Description string `yaml:"description"`
+	// HighAvailability runs two API servers on one etcd behind a balancer. They
+	// are replaced one after the other, and requests flow all the time.
+	HighAvailability bool `yaml:"highAvailability,omitempty"`
+	// Direct lets the requests that flow go straight to the API server, also before
+	// it is ready. Otherwise they go through a balancer that knows when it is.
+	Direct bool `yaml:"direct,omitempty"`
+	// Setups are the setups that take part; empty is all.
+	Setups []string `yaml:"setups,omitempty"`
+	// Legs are two at least.
+	Legs []Leg `yaml:"legs"`
+}
+
+// String is the leg as it is written on the command line: 1.37@1.36+gate/chain.
+func (l Leg) String() string {
+	text := l.Kubernetes
+	if l.Emulate != "" {
+		text += "@" + l.Emulate
+	}
+	switch target.Asked(l.Gate) {
+	case target.AskOn:
+		text += "+gate"
+	case target.AskOff:
+		text += "-gate"
+	}
+	if l.Chain != "" {
+		text += "/" + l.Chain
+	}
+	return text
+}
+
+// Parse reads a path as it is written on the command line: legs separated by
+// commas, each a version, optionally @ and the version it emulates, +gate or
+// -gate, and / and an authorizer chain.
+func Parse(text string, highAvailability bool) (*Path, error) {
+	p := &Path{Name: text, HighAvailability: highAvailability}
+	for i, part := range strings.Split(text, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			return nil, fmt.Errorf("path %q: leg %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate", text, i+1)
+		}
+		if strings.HasSuffix(part, "@") || strings.HasSuffix(part, "/") || strings.Contains(part, "@/") {
+			return nil, fmt.Errorf("path %q: leg %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
+		}
+		var leg Leg
+		part, leg.Chain, _ = strings.Cut(part, "/")
+		switch {
+		case strings.HasSuffix(part, "+gate"):
+			part, leg.Gate = strings.TrimSuffix(part, "+gate"), string(target.AskOn)
+		case strings.HasSuffix(part, "-gate"):
+			part, leg.Gate = strings.TrimSuffix(part, "-gate"), string(target.AskOff)
+		}
+		leg.Kubernetes, leg.Emulate, _ = strings.Cut(part, "@")
+		p.Legs = append(p.Legs, leg)
+	}
+	return p, p.check(fmt.Sprintf("path %q", text), func(leg int) string { return fmt.Sprintf("path %q: leg %d", text, leg+1) })
+}
+
+// Targets are the options of every leg, in order. Of base what is not the leg's
+// own counts: the provider, node images, programs. An empty provider is local.
+func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
+	base.Provider = cmp.Or(base.Provider, target.Local)
+	if base.Provider == target.Kind {
+		if err := p.onNodes(); err != nil {
+			return nil, err
+		}
+	}
+	var out []target.Options
+	for i, leg := range p.Legs {
+		o, err := leg.target(i, base)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func (l Leg) target(i int, base matrix.Matrix) (target.Options, error) {
+	gate := l.Gate
+	if gate == "" {
+		gate = string(target.AskDefault)
+	}
+	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, gate
+	cells, err := base.Cells()
+	if err != nil {
+		return target.Options{}, err
+	}
+	o := cells[0]
+	o.Chain = l.Chain
+	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
+	if gate == string(target.AskDefault) {
+		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
+	}
+	if l.Chain != "" {
+		o.Cell.Name += "-" + l.Chain
+	}
+	return o, nil
+}
+
+// onNodes refuses what a cluster of kind with one control-plane node cannot do.
+func (p *Path) onNodes() error {
+	if p.HighAvailability {
+		return errors.New("a cluster of kind has one API server here: highAvailability is for --provider local")
+	}
+	for i, leg := range p.Legs {
+		if leg.Fault != "" {
+			return fmt.Errorf("leg %d: the fault %s is for --provider local", i+1, leg.Fault)
+		}
+	}
+	return nil
+}
+
+// MadeOn is the index of the leg that a setup is made on.
+func (p *Path) MadeOn(setup string) int {
+	return max(0, slices.IndexFunc(p.Legs, func(l Leg) bool { return slices.Contains(l.Make, setup) }))
+}
+
+// TakesPart says whether a setup is one of the path's.
+func (p *Path) TakesPart(setup string) bool {
+	return setup != "" && (len(p.Setups) == 0 || slices.Contains(p.Setups, setup))
+}

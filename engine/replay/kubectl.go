@@ -1,0 +1,251 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// answerLimit is how much is kept of what a client was answered with, unless it
+// was refused: discovery documents are long and say nothing here.
+const answerLimit = 2 << 10
+
+// shell is where a requestor runs kubectl: a home folder with a kubeconfig, and
+// the tap that kubectl takes for the API server. The tap passes each request on
+// unchanged and observes it by itself, so that reviews, audit event and metrics
+// belong to the one request, however many a command sends.
+type shell struct {
+	run  *run
+	by   string
+	home string
+	tap  *target.Loopback
+	next http.RoundTripper
+
+	mu   sync.Mutex
+	seen []verdicts.Observation
+	err  error
+}
+
+// shell makes the requestor's shell when it is first needed.
+func (run *run) shell(ctx context.Context, by string) (_ *shell, err error) {
+	if s := run.shells[by]; s != nil {
+		return s, nil
+	}
+	s := &shell{run: run, by: by}
+	config := rest.CopyConfig(run.target.Anonymous())
+	config.NextProtos = []string{"http/1.1"}
+	if s.next, err = rest.TransportFor(config); err != nil {
+		return nil, err
+	}
+	if s.tap, err = target.ServeLoopback(ctx, s, nil); err != nil {
+		return nil, err
+	}
+	run.shells[by] = s
+	if s.home, err = run.target.TempDir("kubectl-"); err != nil {
+		return nil, err
+	}
+	return s, s.writeKubeconfig(run.tokens[by])
+}
+
+func (run *run) closeShells() {
+	for _, s := range run.shells {
+		_ = s.tap.Close()
+		_ = os.RemoveAll(s.home)
+	}
+}
+
+func (s *shell) kubeconfig() string { return filepath.Join(s.home, "kubeconfig") }
+
+// writeKubeconfig writes the token into a file that only this user can read.
+func (s *shell) writeKubeconfig(token string) error {
+	const name = "authzconf"
+	c := clientcmdapi.NewConfig()
+	c.Clusters[name] = &clientcmdapi.Cluster{Server: s.tap.URL, CertificateAuthorityData: s.tap.CA}
+	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	c.CurrentContext = name
+	raw, err := clientcmd.Write(*c)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.kubeconfig(), raw, 0o600)
+}
+
+// kubectl runs one command and observes each of its requests.
+func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (verdicts.Observation, error) {
+	o := verdicts.Observation{
+		Step: step, Request: verdicts.SentRequest{Requestor: run.bound.Requestors[k.By].Username()},
+		Client: &verdicts.ClientRun{Command: k.Line()},
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	s, err := run.shell(ctx, k.By)
+	if err != nil {
+		return o, fmt.Errorf("preparing kubectl: %w", err)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, run.target.Kubectl, k.Args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.home, &stdout, &stderr
+	// Nothing of this process's own environment: neither the user's kubeconfig,
+	// nor proxies, nor a language for messages.
+	cmd.Env = []string{"HOME=" + s.home, "KUBECONFIG=" + s.kubeconfig(), "KUBECTL_KUBERC=false", "LANG=C", "PATH="}
+	o.Sent = time.Now()
+	err = local.RunChild(cmd)
+	o.Answered = time.Now()
+	var seenErr error
+	if o.Requests, o.Client.UserAgent, seenErr = s.take(); seenErr != nil {
+		return o, fmt.Errorf("step %d, %s: %w", step, k.Line(), seenErr)
+	}
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+		return o, fmt.Errorf("step %d, %s: %w", step, k.Line(), errors.Join(err, ctx.Err()))
+	}
+	o.Client.ExitCode = cmd.ProcessState.ExitCode()
+	o.Client.Stdout, o.Client.Stderr = s.shown(&stdout), s.shown(&stderr)
+	return o, nil
+}
+
+// shown is output as evidence, without the paths and ports of this run.
+func (s *shell) shown(out *bytes.Buffer) string {
+	text := string(out.Bytes()[:min(out.Len(), bodyLimit)])
+	return strings.NewReplacer(s.home, "$HOME", s.tap.URL, "$SERVER").Replace(text)
+}
+
+// take returns what was seen since the last call, and forgets it.
+func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, err = s.seen, s.err
+	s.seen, s.err = nil, nil
+	for i := range seen {
+		if agent := seen[i].Request.Headers["User-Agent"]; len(agent) > 0 {
+			userAgent = agent[0]
+		}
+		delete(seen[i].Request.Headers, "User-Agent")
+	}
+	return seen, userAgent, err
+}
+
+// ServeHTTP implements the tap.
+func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o, a, err := s.pass(r)
+	s.mu.Lock()
+	if err != nil {
+		s.err = errors.Join(s.err, fmt.Errorf("%s %s: %w", r.Method, r.URL.RequestURI(), err))
+	} else {
+		s.seen = append(s.seen, o)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		http.Error(w, "the request could not be passed on", http.StatusBadGateway)
+		return
+	}
+	for name, values := range a.header {
+		w.Header()[name] = values
+	}
+	w.Header().Del("Content-Length")
+	w.WriteHeader(a.code)
+	_, _ = w.Write(a.body)
+}
+
+// answer is one of the API server's, read whole.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// pass sends a client's request to the API server and observes it.
+func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err error) {
+	sent, err := io.ReadAll(r.Body)
+	if err != nil {
+		return o, a, err
+	}
+	o.Request = verdicts.SentRequest{
+		Requestor: s.run.bound.Requestors[s.by].Username(),
+		Method:    r.Method, URL: r.URL.RequestURI(), Headers: shownHeaders(r.Header),
+	}
+	o.Request.Headers["User-Agent"] = r.Header.Values("User-Agent")
+	if json.Valid(sent) {
+		o.Request.Body = sent
+	}
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, s.run.target.Host()+r.URL.RequestURI(), bytes.NewReader(sent))
+	if err != nil {
+		return o, a, err
+	}
+	req.Header = r.Header.Clone()
+	req.Header.Del("Accept-Encoding") // so that the answer comes as it is
+	seen, err := s.run.target.Observe(r.Context(), func() (string, error) {
+		o.Sent = time.Now()
+		defer func() { o.Answered = time.Now() }()
+		a, err = s.roundTrip(req)
+		return a.header.Get("Audit-Id"), err
+	})
+	if err != nil {
+		return o, a, err
+	}
+	o.Response = verdicts.Response{
+		Code: a.code, AuditID: a.header.Get("Audit-Id"),
+		Body: shownBody(a.code, a.body), Warnings: a.header.Values("Warning"),
+	}
+	o.Reviews, o.Audit, o.Metrics, o.Backend = seen.Reviews, seen.Audit, seen.Metrics, seen.Backend
+	return o, a, nil
+}
+
+// roundTrip sends a request on.
+func (s *shell) roundTrip(req *http.Request) (answer, error) {
+	resp, err := s.next.RoundTrip(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return answer{}, errors.New("the connection was upgraded, and what is said on it cannot be observed")
+	}
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, body}, err
+}
+
+// shownBody is an answer as evidence: a refusal whole, and as JSON where the
+// client asked for protobuf.
+func shownBody(code int, body []byte) string {
+	limit := answerLimit
+	if code >= http.StatusBadRequest {
+		limit = bodyLimit
+		if decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+			if status, ok := decoded.(*metav1.Status); ok {
+				status.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Status"})
+				if raw, err := json.Marshal(status); err == nil {
+					body = raw
+				}
+			}
+		}
+	}
+	if !utf8.Valid(body) {
+		return fmt.Sprintf("%d bytes that are no text", len(body))
+	}
+	return strings.ToValidUTF8(string(body[:min(len(body), limit)]), "")
+}

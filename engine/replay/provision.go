@@ -1,0 +1,290 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/engine/agent"
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const (
+	// grantPatience is how long a role and its binding may take to reach the RBAC
+	// authorizer's informers.
+	grantPatience = 15 * time.Second
+	// grantPoll is the pause between two questions whether they have.
+	grantPoll = 2 * time.Millisecond
+	// tokenSeconds is longer than any upgrade path: its tokens are used on all legs.
+	tokenSeconds = 3600
+)
+
+// provisioner creates what scenarios need, as a member of system:masters.
+type provisioner struct {
+	client  kubernetes.Interface
+	objects *objectClient
+}
+
+// provision creates namespaces, service accounts, pods, nodes, manifests and
+// grants, and waits until every grant is in force. Afterwards the requests of
+// the scenario meet a settled server.
+func (run *run) provision(ctx context.Context) error {
+	places := placesOf(run.bound)
+	if err := run.admin.places(ctx, places); err != nil {
+		return err
+	}
+	var manifests []map[string]any
+	manifests = append(append(manifests, run.bound.Manifests...), run.bound.Objects...)
+	var rendered []scenarios.RBACObject
+	if !run.granted {
+		rendered = scenarios.RenderRBAC(run.bound)
+	}
+	run.grants = map[string][]scenarios.RBACObject{}
+	var initial []scenarios.RBACObject
+	for _, o := range rendered {
+		if o.Grant != "" {
+			run.grants[o.Grant] = append(run.grants[o.Grant], o)
+		}
+		if o.InForce {
+			initial = append(initial, o)
+		}
+	}
+	if slices.Contains(run.bound.Requires.Capabilities, scenarios.Aggregation) {
+		if err := run.target.Aggregate(ctx); err != nil {
+			return fmt.Errorf("the aggregated API: %w", err)
+		}
+	}
+	run.target.SetPolicy(run.bound.Policy)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return run.admin.grant(groupCtx, initial) })
+	group.Go(func() error { return run.admin.apply(groupCtx, manifests) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := run.admin.awaitPods(ctx, run.bound); err != nil {
+		return err
+	}
+	return run.mintTokens(ctx)
+}
+
+// places are the objects that requestors and namespaced things need.
+type places struct {
+	namespaces map[string]bool
+	accounts   map[[2]string]bool // namespace, name
+	pods       map[[2]string]boundPod
+	nodes      map[string]bool
+	running    []*scenarios.ServiceAccount // with a pod on a real node
+}
+
+// boundPod is what a token's pod has to say: the account, which must be the
+// token's, and the node.
+type boundPod struct{ account, node string }
+
+func placesOf(s *scenarios.Scenario) places {
+	p := places{namespaces: map[string]bool{}, accounts: map[[2]string]bool{}, pods: map[[2]string]boundPod{}, nodes: map[string]bool{}}
+	for _, r := range s.Requestors {
+		sa := r.ServiceAccount
+		if sa == nil {
+			continue
+		}
+		p.namespaces[sa.Namespace] = true
+		p.accounts[[2]string{sa.Namespace, sa.Name}] = true
+		if sa.Running {
+			p.running = append(p.running, sa)
+			continue
+		}
+		if sa.Pod != "" {
+			p.pods[[2]string{sa.Namespace, sa.Pod}] = boundPod{sa.Name, sa.Node}
+		}
+		if sa.Node != "" && (sa.NodeObject == nil || *sa.NodeObject) {
+			p.nodes[sa.Node] = true
+		}
+	}
+	for _, g := range s.Grants {
+		p.namespaces[g.Namespace] = true
+	}
+	for _, st := range s.Steps {
+		if r := st.Sent(); r != nil {
+			p.namespaces[r.Namespace] = true
+		}
+	}
+	for _, o := range slices.Concat(s.Manifests, s.Objects) {
+		if meta, ok := o["metadata"].(map[string]any); ok && o["kind"] != "ClusterRoleBinding" {
+			ns, _ := meta["namespace"].(string)
+			p.namespaces[ns] = true
+		}
+	}
+	delete(p.namespaces, "")
+	return p
+}
+
+// namespace makes a namespace, unless it is there.
+func (p *provisioner) namespace(ctx context.Context, name string) error {
+	_, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return ignoreExists(err)
+}
+
+// places creates namespaces and nodes, then accounts and pods, each kind at
+// once.
+func (p *provisioner) places(ctx context.Context, want places) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for name := range want.namespaces {
+		group.Go(func() error {
+			_, err := p.client.CoreV1().Namespaces().Create(groupCtx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return ignoreExists(err) // advised permissions are for namespaces as they are called, default among them
+		})
+	}
+	for name := range want.nodes {
+		group.Go(func() error {
+			_, err := p.client.CoreV1().Nodes().Create(groupCtx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	group, groupCtx = errgroup.WithContext(ctx)
+	for key := range want.accounts {
+		group.Go(func() error {
+			_, err := p.client.CoreV1().ServiceAccounts(key[0]).Create(groupCtx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: key[1]}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	for key, bound := range want.pods {
+		group.Go(func() error {
+			return p.createPod(groupCtx, key[0], bound.pod(key[1]))
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, sa := range want.running { // the account has to be there
+		if err := p.runPod(ctx, sa); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createPod waits until the admission of a cluster with nodes has heard of the
+// pod's account, which was made just before.
+func (p *provisioner) createPod(ctx context.Context, namespace string, pod *corev1.Pod) error {
+	for deadline := time.Now().Add(grantPatience); ; {
+		_, err := p.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "error looking up service account") || time.Now().After(deadline) {
+			return err
+		}
+		if err := sleepUntil(ctx, time.Now().Add(grantPoll)); err != nil {
+			return err
+		}
+	}
+}
+
+// pod is the least pod that a token can be bound to. It never runs.
+func (b boundPod) pod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			NodeName: b.node, ServiceAccountName: b.account,
+			Containers: []corev1.Container{{Name: "pause", Image: "pause"}},
+		},
+	}
+}
+
+// mintTokens asks for a token for every service account requestor.
+func (run *run) mintTokens(ctx context.Context) error {
+	run.tokens = map[string]string{}
+	for _, alias := range slices.Sorted(maps.Keys(run.bound.Requestors)) {
+		sa := run.bound.Requestors[alias].ServiceAccount
+		if sa == nil {
+			continue
+		}
+		mint := run.admin.token
+		if sa.Running {
+			mint = run.projectedToken
+		}
+		token, err := mint(ctx, sa)
+		if err != nil {
+			return fmt.Errorf("a token for %s/%s: %w", sa.Namespace, sa.Name, err)
+		}
+		run.tokens[alias] = token
+	}
+	return nil
+}
+
+// projectedToken is the one that the kubelet put into the running pod.
+func (run *run) projectedToken(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
+	return agent.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
+}
+
+// token binds to the pod, the node, or nothing, as the service account says.
+func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
+	seconds := int64(tokenSeconds)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	switch {
+	case sa.Pod != "":
+		bound, err := p.client.CoreV1().Pods(sa.Namespace).Get(ctx, sa.Pod, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: sa.Pod, UID: bound.UID}
+	case sa.Node != "":
+		bound, err := p.client.CoreV1().Nodes().Get(ctx, sa.Node, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: sa.Node, UID: bound.UID}
+	}
+	answer, err := p.client.CoreV1().ServiceAccounts(sa.Namespace).CreateToken(ctx, sa.Name, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return answer.Status.Token, nil
+}
+
+// inForce asks the authorizer, until the answer is the wanted one. The question
+// carries the probe mark, so that the recorder keeps it apart; no grant looks at
+// extra.
+func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool) error {
+	spec.Extra = map[string]authorizationv1.ExtraValue{
+		recorder.ProbeExtraKey: {"true"},
+		// For a webhook whose match conditions read it, and would err.
+		"authentication.kubernetes.io/node-name": {"probe"},
+	}
+	deadline := time.Now().Add(grantPatience)
+	for {
+		answer, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if answer.Status.Allowed == want {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the authorizer still answers allowed=%v after %s to %v (%s)", answer.Status.Allowed, grantPatience, spec, answer.Status.Reason)
+		}
+		if err := sleepUntil(ctx, time.Now().Add(grantPoll)); err != nil {
+			return err
+		}
+	}
+}
+
+// ignoreExists lets two fixtures of one scenario share an object.
+func ignoreExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

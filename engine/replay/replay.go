@@ -1,0 +1,204 @@
+// Package replay runs one scenario on one target and brings back the evidence.
+// It expects nothing: judging is for package verdicts.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// run is one replay of one scenario.
+type run struct {
+	target *target.Target
+	admin  *provisioner
+	bound  *scenarios.Scenario
+	suffix string
+	// granted says that another authorizer than RBAC holds the grants.
+	granted bool
+	tokens  map[string]string // by requestor alias
+	grants  map[string][]scenarios.RBACObject
+	shells  map[string]*shell // by requestor alias
+}
+
+// Replayer replays scenarios on one target. It may be used from several
+// goroutines.
+type Replayer struct {
+	target *target.Target
+	admin  *provisioner
+}
+
+// New returns a replayer for a target.
+func New(t *target.Target) (*Replayer, error) {
+	config := t.Admin()
+	if config.ContentType == "" { // where objects are labelled on their way it is JSON
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		config.AcceptContentTypes = config.ContentType + ",application/json"
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := newObjectClient(t.Admin())
+	if err != nil {
+		return nil, err
+	}
+	return &Replayer{target: t, admin: &provisioner{client: client, objects: objects}}, nil
+}
+
+// Replay provisions what scenario s needs under names made unique by suffix,
+// sends its requests, and returns everything that was seen. It does not fail:
+// what goes wrong outside the API server's answers is a Problem in the
+// evidence.
+func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
+	return r.replay(ctx, s, suffix, nil, false)
+}
+
+// ReplayAuthorized is Replay on a target where another authorizer than RBAC holds
+// the grants, under the names that suffix makes: no role is made for them.
+func (r *Replayer) ReplayAuthorized(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
+	return r.replay(ctx, s, suffix, nil, true)
+}
+
+// replay provisions unless kept is given, in which the scenario has everything
+// already. With granted, somebody else holds the grants.
+func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix string, kept *Kept, granted bool) *verdicts.Evidence {
+	nodes, nodesErr := r.admin.realNodes(ctx, s)
+	bound, names := s.BindOn(suffix, nodes)
+	e := &verdicts.Evidence{
+		Scenario: s.ID, Digest: s.Digest, Cell: r.target.Cell,
+		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names, Nodes: nodes,
+		Started: time.Now(),
+	}
+	defer func() { e.Ended = time.Now() }()
+	release := r.target.Use(bound)
+	defer release()
+	if err := errors.Join(r.target.Err(), ctx.Err(), nodesErr); err != nil {
+		e.Problems = append(e.Problems, problem(r.target, err))
+		return e
+	}
+	if r.target.StandIns() {
+		accounts, why := bound.StandIn()
+		if why != "" {
+			e.Problems = append(e.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
+			return e
+		}
+		bound, e.StandIns = accounts, true
+	}
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, granted: granted, shells: map[string]*shell{}}
+	defer run.closeShells()
+	defer r.admin.removePods(context.WithoutCancel(ctx), bound)
+	if kept != nil {
+		run.tokens = kept.tokens
+	} else if err := run.provision(ctx); err != nil {
+		e.Problems = append(e.Problems, problem(r.target, fmt.Errorf("provisioning: %w", err)))
+		return e
+	}
+	run.steps(ctx, e)
+	return e
+}
+
+// steps carries out all steps, and adds what was seen to the evidence.
+func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
+	last := time.Now()
+	for i := range run.bound.Steps {
+		st := &run.bound.Steps[i]
+		o, err := run.step(ctx, i, st, last)
+		if err != nil {
+			e.Problems = append(e.Problems, problem(run.target, err))
+			return
+		}
+		if o != nil {
+			e.Steps = append(e.Steps, *o)
+			last = o.Answered
+		}
+	}
+}
+
+// lastGasp is how long it may take until a process whose connections broke is
+// known to have ended.
+const lastGasp = 500 * time.Millisecond
+
+// problem blames the environment for what died by itself, the harness for the
+// rest.
+func problem(t *target.Target, err error) verdicts.Problem {
+	if !errors.Is(err, context.Canceled) {
+		for deadline := time.Now().Add(lastGasp); t.Err() == nil && time.Now().Before(deadline); {
+			time.Sleep(lastGasp / 50)
+		}
+	}
+	if died := t.Err(); died != nil {
+		if !errors.Is(err, died) {
+			err = fmt.Errorf("%w: %w", died, err)
+		}
+		return verdicts.Problem{Blame: verdicts.BlameEnvironment, Text: err.Error()}
+	}
+	if errors.Is(err, context.Canceled) {
+		return verdicts.Problem{Blame: verdicts.BlameEnvironment, Text: "interrupted: " + err.Error()}
+	}
+	return verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()}
+}
+
+// step carries out one step. last is when the previous request was answered.
+func (run *run) step(ctx context.Context, i int, st *scenarios.Step, last time.Time) (*verdicts.Observation, error) {
+	switch {
+	case st.Request != nil:
+		o, err := run.send(ctx, i, st.Request)
+		return &o, err
+	case st.Kubectl != nil:
+		o, err := run.kubectl(ctx, i, st.Kubectl)
+		return &o, err
+	case st.Wait > 0:
+		return nil, run.wait(ctx, last.Add(time.Duration(st.Wait)))
+	case st.Grant != "":
+		return nil, run.admin.grant(ctx, run.grants[st.Grant])
+	case st.Reload != "":
+		return nil, run.target.Reload(ctx, st.Reload)
+	default:
+		return nil, run.admin.revoke(ctx, run.grants[st.Revoke])
+	}
+}
+
+// breakCheck is how often a waiting scenario looks whether its target is well.
+const breakCheck = 200 * time.Millisecond
+
+// wait sleeps, unless the target breaks meanwhile.
+func (run *run) wait(ctx context.Context, until time.Time) error {
+	for time.Now().Before(until) {
+		if err := run.target.Err(); err != nil {
+			return err
+		}
+		next := time.Now().Add(breakCheck)
+		if next.After(until) {
+			next = until
+		}
+		if err := sleepUntil(ctx, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// client authenticates as the request's requestor.
+func (run *run) client(r *scenarios.Request, tap target.Tap) (*http.Client, error) {
+	return run.target.RequestClient(r, run.bound.Requestors[r.By], run.tokens[r.By], tap)
+}

@@ -1,0 +1,193 @@
+// Package session runs scenarios on cells and holds what came out, apart from
+// Ginkgo, which only asks it.
+package session
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Selection is what the user wants to run. The zero value is everything.
+type Selection struct {
+	// Focus and Skip match scenario IDs; nil is not given.
+	Focus, Skip *regexp.Regexp
+	// Levels to run; empty is all.
+	Levels []scenarios.Level
+	// Folders are the top folders of scenario IDs, such as kep-5284; empty is
+	// all.
+	Folders []string
+}
+
+// Fate is what is to become of a scenario on a cell.
+type Fate string
+
+const (
+	// Run: it will be replayed.
+	Run Fate = "run"
+	// NotSelected: it is for another version or gate.
+	NotSelected Fate = "notSelected"
+	// LeftOut: the user's selection leaves it out.
+	LeftOut Fate = "leftOut"
+	// Unsupported: the target lacks a capability.
+	Unsupported Fate = "unsupported"
+)
+
+// Item is one scenario on one cell.
+type Item struct {
+	Scenario *scenarios.Scenario
+	Fate     Fate
+	// Why says in one line why it is not run.
+	Why string
+}
+
+// CellPlan is what will be done on one cell.
+type CellPlan struct {
+	Target target.Options
+	Items  []Item
+}
+
+// Count is the number of items with a fate.
+func (p CellPlan) Count(f Fate) int {
+	n := 0
+	for _, i := range p.Items {
+		if i.Fate == f {
+			n++
+		}
+	}
+	return n
+}
+
+// ErrNothingSelected is wrapped by the error of a plan in which nothing would
+// run: that would not be a pass.
+var ErrNothingSelected = errors.New("nothing would run")
+
+// Plan decides for every scenario and cell. It needs no server: facts are what
+// the cells ask for, and the witness has to confirm them before anything counts.
+//
+// Scenarios about another authorizer chain than the ordinary one get a cell of
+// their own for each cell that they are for.
+func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan, error) {
+	var plans []CellPlan
+	runs := 0
+	for _, c := range cells {
+		var variants []CellPlan
+		for _, chain := range chains(set) {
+			if c.Cell.Provider == target.Existing {
+				break // its chain is its own
+			}
+			if v := plan(set, withChain(c, chain), sel); v.Count(Run) > 0 {
+				variants = append(variants, v)
+			}
+		}
+		// Where the selection is only about other chains, the ordinary one is left
+		// out: nothing would run on it.
+		if p := plan(set, c, sel); p.Count(Run) > 0 || len(variants) == 0 {
+			plans = append(plans, p)
+		}
+		plans = append(plans, variants...)
+	}
+	for _, p := range plans {
+		runs += p.Count(Run)
+	}
+	if runs == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, nothingWhy(plans))
+	}
+	return plans, nil
+}
+
+func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
+	p := CellPlan{Target: c}
+	facts := target.ExpectedFacts(c)
+	for _, s := range set.All() {
+		p.Items = append(p.Items, decide(s, c, facts, sel))
+	}
+	return p
+}
+
+// chains are the special authorizer chains that scenarios ask for.
+func chains(set *scenarios.Set) []string {
+	var names []string
+	for _, s := range set.All() {
+		if c := s.Requires.Chain; c != "" && !slices.Contains(names, c) {
+			names = append(names, c)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// withChain is the same cell with another authorizer chain.
+func withChain(c target.Options, chain string) target.Options {
+	c.Chain = chain
+	c.Cell.Name += "-" + chain
+	return c
+}
+
+// nothingWhy counts the reasons for which nothing is left.
+func nothingWhy(plans []CellPlan) string {
+	var left, selected, unsupported int
+	for _, p := range plans {
+		left += p.Count(LeftOut)
+		selected += p.Count(NotSelected)
+		unsupported += p.Count(Unsupported)
+	}
+	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip or --level, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
+}
+
+func decide(s *scenarios.Scenario, c target.Options, facts scenarios.Facts, sel Selection) Item {
+	if why := sel.leavesOut(s); why != "" {
+		return Item{Scenario: s, Fate: LeftOut, Why: why}
+	}
+	if c.Cell.Provider == target.Existing {
+		return onExisting(s, facts)
+	}
+	ok, missing, why := s.Selected(facts)
+	switch {
+	case ok:
+		return Item{Scenario: s, Fate: Run}
+	case len(missing) > 0:
+		return Item{Scenario: s, Fate: Unsupported, Why: fmt.Sprintf("the target lacks %s", join(missing))}
+	default:
+		return Item{Scenario: s, Fate: NotSelected, Why: why}
+	}
+}
+
+func join(caps []scenarios.Capability) string {
+	var names []string
+	for _, c := range caps {
+		names = append(names, string(c))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (sel Selection) leavesOut(s *scenarios.Scenario) string {
+	folder, _, _ := strings.Cut(s.ID, "/")
+	switch {
+	case len(sel.Folders) > 0 && !slices.Contains(sel.Folders, folder):
+		return "not in --suite"
+	case sel.Focus != nil && !sel.Focus.MatchString(s.ID):
+		return "does not match --focus"
+	case sel.Skip != nil && sel.Skip.MatchString(s.ID):
+		return "matches --skip"
+	case len(sel.Levels) > 0 && !slices.Contains(sel.Levels, s.Level):
+		return "not at --level"
+	}
+	return ""
+}
+
+// Choose returns the scenarios that the selection does not leave out.
+func (sel Selection) Choose(set *scenarios.Set) []*scenarios.Scenario {
+	var chosen []*scenarios.Scenario
+	for _, s := range set.All() {
+		if sel.leavesOut(s) == "" {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen
+}

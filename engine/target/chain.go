@@ -1,0 +1,143 @@
+package target
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// policyPoint is the recorder's point that answers as scenarios say.
+const policyPoint recorder.Point = "policy"
+
+// abacFile is the ABAC policy's name in the run's folder.
+const abacFile = "abac.jsonl"
+
+// middle is what stands between the recorder's two points: a file of
+// fixtures/chains.
+type middle struct {
+	// Authorizers are in the form of AuthorizationConfiguration. A webhook needs
+	// no connection: it is the scripted point of the recorder.
+	Authorizers []apiserverv1.AuthorizerConfiguration `json:"authorizers"`
+	// Probes are further requests of the witness, each of which one of the
+	// authorizers allows.
+	Probes []probe `json:"probes,omitempty"`
+	// ABACPolicy is the policy file of an authorizer of type ABAC.
+	ABACPolicy string `json:"abacPolicy,omitempty"`
+}
+
+// loadMiddle reads a chain by name; the empty name is what every ordinary
+// cluster has.
+func loadMiddle(name string) (middle, error) {
+	if name == "" {
+		return middle{Authorizers: []apiserverv1.AuthorizerConfiguration{{Type: "Node", Name: "node"}, {Type: "RBAC", Name: "rbac"}}}, nil
+	}
+	raw, err := fixtures.FS.ReadFile("chains/" + name + ".yaml")
+	if err != nil {
+		return middle{}, fmt.Errorf("there is no authorizer chain %q", name)
+	}
+	var m middle
+	if err := yaml.UnmarshalStrict(raw, &m); err != nil {
+		return middle{}, fmt.Errorf("chain %q: %w", name, err)
+	}
+	return m, nil
+}
+
+// decision is what an answer of the scripted webhook amounts to: that of its
+// failure policy if the answer is none.
+func (m middle) decision(a recorder.Answer) scenarios.Decision {
+	switch {
+	case a.Code != 0 || a.Delay > 0:
+		for _, authorizer := range m.Authorizers {
+			if authorizer.Webhook != nil && authorizer.Webhook.FailurePolicy == apiserverv1.FailurePolicyDeny {
+				return scenarios.Deny
+			}
+		}
+		return scenarios.NoOpinion
+	case a.Status.Denied:
+		return scenarios.Deny
+	case a.Status.Allowed:
+		return scenarios.Allow
+	}
+	return scenarios.NoOpinion
+}
+
+// chain is the authorizer chain of a target: the recorder before and after the
+// others. At its two points the recorder never decides.
+type chain struct {
+	middle
+	recorder *recorder.Recorder
+	// cacheFields says whether the version knows cacheAuthorizedRequests (1.34
+	// and later); before, the shortest time to live stands for "no cache".
+	cacheFields bool
+}
+
+// config renders the AuthorizationConfiguration.
+func (c chain) config() ([]byte, error) {
+	authorizers := []apiserverv1.AuthorizerConfiguration{c.point(recorder.Front)}
+	for _, a := range c.Authorizers {
+		if a.Type == "Webhook" && a.Webhook.ConnectionInfo.Type == "" {
+			c.connect(a.Webhook, policyPoint)
+		}
+		authorizers = append(authorizers, a)
+		if conditional(a) {
+			authorizers = append(authorizers, c.point(behindPoint))
+		}
+	}
+	return yaml.Marshal(apiserverv1.AuthorizationConfiguration{
+		TypeMeta:    metav1.TypeMeta{APIVersion: "apiserver.config.k8s.io/v1", Kind: "AuthorizationConfiguration"},
+		Authorizers: append(authorizers, c.point(recorder.Back)),
+	})
+}
+
+// apply adds the chain to the options of a control plane.
+func (c chain) apply(o *local.Options) (err error) {
+	if o.AuthorizationConfig, err = c.config(); err != nil {
+		return err
+	}
+	// The webhook kubeconfigs contain keys: the run's folder is private.
+	o.Files = map[string][]byte{}
+	for _, p := range []recorder.Point{recorder.Front, recorder.Back, policyPoint, behindPoint} {
+		o.Files[kubeconfigName(p)] = c.recorder.Kubeconfig(p)
+	}
+	if c.ABACPolicy != "" {
+		o.Files[abacFile] = []byte(c.ABACPolicy)
+		o.KubeAPIServerArgs = append(o.KubeAPIServerArgs, "--authorization-policy-file="+abacFile)
+	}
+	return nil
+}
+
+func kubeconfigName(p recorder.Point) string { return "recorder-" + string(p) + ".kubeconfig" }
+
+// point is the recorder as an authorizer.
+func (c chain) point(p recorder.Point) apiserverv1.AuthorizerConfiguration {
+	w := &apiserverv1.WebhookConfiguration{
+		Timeout: metav1.Duration{Duration: 10 * time.Second},
+		// A review that was not recorded must not let a request through.
+		FailurePolicy: apiserverv1.FailurePolicyDeny,
+	}
+	c.connect(w, p)
+	return apiserverv1.AuthorizerConfiguration{Type: "Webhook", Name: "recorder-" + string(p), Webhook: w}
+}
+
+// connect points a webhook at the recorder, and switches its cache off, so that
+// every question arrives.
+func (c chain) connect(w *apiserverv1.WebhookConfiguration, p recorder.Point) {
+	file := local.DirPlaceholder + "/" + kubeconfigName(p)
+	w.ConnectionInfo = apiserverv1.WebhookConnectionInfo{Type: "KubeConfigFile", KubeConfigFile: &file}
+	w.SubjectAccessReviewVersion, w.MatchConditionSubjectAccessReviewVersion = "v1", "v1"
+	// A time to live of 0 would mean the default, minutes.
+	w.AuthorizedTTL = metav1.Duration{Duration: time.Nanosecond}
+	w.UnauthorizedTTL = metav1.Duration{Duration: time.Nanosecond}
+	if c.cacheFields {
+		no := false
+		w.CacheAuthorizedRequests, w.CacheUnauthorizedRequests = &no, &no
+	}
+}

@@ -1,0 +1,104 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/kind"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/reports"
+)
+
+// replaceAPIServer returns how long it took.
+func (t *Target) replaceAPIServer(ctx context.Context, o Options, wanted local.Options) (time.Duration, error) {
+	switch cluster := t.cluster.(type) {
+	case *local.ControlPlane:
+		err := cluster.RestartAPIServer(ctx, func(lo *local.Options) {
+			lo.Release, lo.EmulatedVersion, lo.FeatureGates = wanted.Release, wanted.EmulatedVersion, wanted.FeatureGates
+			lo.AuthorizationConfig, lo.Files = wanted.AuthorizationConfig, wanted.Files
+			lo.KubeAPIServerArgs, lo.KubeAPIServerEnv = wanted.KubeAPIServerArgs, wanted.KubeAPIServerEnv
+			lo.KubeAPIServerPath = wanted.KubeAPIServerPath
+		})
+		return cluster.ReadyIn(), err
+	case *kind.Cluster:
+		err := cluster.RestartAPIServer(ctx, func(ko *kind.Options) { *ko = kindOptions(o, wanted) })
+		return cluster.ReadyIn(), err
+	}
+	return 0, errors.New("the API server of this cluster cannot be replaced")
+}
+
+// Restart ends the API server and starts it as o says: another version, gate or
+// authorizer chain, on the same etcd, with the same keys, at the same address and
+// with the same recorder. It reads the witness back anew. Nobody else may use the
+// target meanwhile. After an error no API server runs, and Restart may be called
+// again.
+func (t *Target) Restart(ctx context.Context, o Options) error {
+	t.users.Lock()
+	defer t.users.Unlock()
+	between, err := loadMiddle(o.Chain)
+	if err != nil {
+		return err
+	}
+	if Shared(t.started, o) && len(t.between.ABACPolicy)+len(between.ABACPolicy) == 0 {
+		return t.changeChain(ctx, o)
+	}
+	t.Cell, t.between, t.asked, t.now = o.Cell, between, o.Chain, o.Chain
+	t.Witness, t.last = reports.Witness{}, nil
+	wanted, err := t.options(o)
+	if err != nil {
+		return err
+	}
+	t.adminHTTP.CloseIdleConnections()
+	took, err := t.replaceAPIServer(ctx, o, wanted)
+	if err != nil {
+		return err
+	}
+	t.started, t.replaced = o, time.Now().Add(-took)
+	if err := t.witness(ctx, o); err != nil {
+		return fmt.Errorf("after the restart: %w", err)
+	}
+	return nil
+}
+
+// Replaced is when the API server that runs now was started by Restart: the one
+// before had ended.
+func (t *Target) Replaced() time.Time { return t.replaced }
+
+// Mark is what Verbs counts from.
+func (t *Target) Mark() uint64 { return t.recorder.Mark() }
+
+// Verbs counts the access reviews that have arrived at the front of the chain
+// since a mark, by verb, without the harness's own, and without those of an API
+// server that Restart replaced since.
+func (t *Target) Verbs(mark uint64) map[string]int {
+	verbs := map[string]int{}
+	for _, r := range t.recorder.Since(mark) {
+		if r.Point != recorder.Front || r.At.Before(t.replaced) || t.others(r.Spec) {
+			continue
+		}
+		if a := r.Spec.ResourceAttributes; a != nil {
+			verbs[a.Verb]++
+		} else if a := r.Spec.NonResourceAttributes; a != nil {
+			verbs[a.Verb]++
+		}
+	}
+	return verbs
+}
+
+// Rebase takes what the impersonation counters are now for what they were after
+// the last request: others have sent some meanwhile.
+func (t *Target) Rebase(ctx context.Context) (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.recount(ctx)
+}
+
+func (t *Target) recount(ctx context.Context) (err error) {
+	if t.last != nil {
+		t.last, err = t.impersonationCounters(ctx)
+	}
+	return err
+}

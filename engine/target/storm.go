@@ -1,0 +1,63 @@
+package target
+
+import (
+	"context"
+
+	dto "github.com/prometheus/client_model/go"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/recorder"
+)
+
+// What follows is for storms, in which many requests are under way and nothing is
+// attributed to one of them.
+
+// Count has the recorder count reviews instead of recording them; see
+// recorder.Recorder.Count.
+func (t *Target) Count(c *recorder.Counting) { t.recorder.Count(c) }
+
+// Other says of a review that it is about a component of the cluster, and of
+// nobody who was created for a storm.
+func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	return t.others(spec)
+}
+
+// Components says whether the cluster has components that ask all the time.
+func (t *Target) Components() bool { return t.network != nil }
+
+// RecorderCounts are the totals of the recorder.
+func (t *Target) RecorderCounts() recorder.Counts { return t.recorder.Counts() }
+
+// Scrape reads the API server's metric families whose names begin with one of the
+// prefixes.
+func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
+	return t.scrape(ctx, prefixes...)
+}
+
+// ServerPID is the process ID of the API server; 0 if it does not run, or is not
+// this machine's.
+func (t *Target) ServerPID() int {
+	if c, ok := t.cluster.(*local.ControlPlane); ok {
+		return c.PIDs().KubeAPIServer
+	}
+	return 0
+}
+
+// Storage is the etcd of a local control plane, and nil of any other cluster.
+func (t *Target) Storage() (*local.Storage, error) {
+	if c, ok := t.cluster.(*local.ControlPlane); ok {
+		return c.Storage()
+	}
+	return nil, nil //nolint:nilnil // there is none, which is no error
+}
+
+// Gone is closed when the cluster dies by itself; see clusters.Cluster.
+func (t *Target) Gone() <-chan struct{} { return t.cluster.Done() }
+
+// Credentials are the ways in that a storm needs: the administrator's, to
+// prepare it, and one without credentials, for agents that bring tokens.
+func (t *Target) Credentials() (admin, anonymous *rest.Config) {
+	return t.Admin(), t.cluster.Anonymous()
+}

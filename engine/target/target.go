@@ -1,0 +1,325 @@
+// Package target starts what scenarios run on: a cluster whose authorizer chain
+// has the recorder at both ends, with its audit events and metrics at hand, and
+// the witness that it is what was asked for.
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/clusters/kind"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Options says what to start.
+type Options struct {
+	// Cell names the target and says what is asked of it.
+	Cell verdicts.Cell
+	// Release is the binary's version.
+	Release local.Release
+	// FeatureGates are set besides ConstrainedImpersonation, which Cell.Gate
+	// sets.
+	FeatureGates map[string]bool
+	// Binaries finds or builds etcd and kube-apiserver.
+	Binaries *local.Binaries
+	// KubeAPIServerPath and KubeAPIServerEnv are those of local.Options: another
+	// program than the release, with variables of its own.
+	KubeAPIServerPath string
+	KubeAPIServerEnv  []string
+	// Chain names a file of fixtures/chains: what stands between the recorder's
+	// two points. Empty is Node and RBAC.
+	Chain string
+	// Existing is the cluster of a cell of the provider existing.
+	Existing *existing.Cluster
+	// Webhooks are kubeconfigs of webhooks that ReloadAuthorizer puts into the
+	// chain, by name.
+	Webhooks map[string][]byte
+	// Kubectl is the program that scenarios with kubectl steps run.
+	Kubectl string
+	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the
+	// version.
+	NodeImage string
+	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.
+	Keep bool
+	// NoAudit switches auditing off. Observe does not work then; a storm would fill
+	// the memory with events that nobody asks for.
+	NoAudit bool
+	// Front, if given, answers at the recorder's first point, so that permissions
+	// can be given and taken at once, without objects that have to get around. What
+	// it has no opinion about is for the authorizers behind it.
+	Front recorder.Script
+	// Join is a target whose etcd and keys are used: two API servers side by side,
+	// each with a recorder and an audit log of its own. It has to outlive this one.
+	Join *Target
+	// Recorder says where the recorder listens; the zero value is a free port of
+	// the loopback interface.
+	Recorder recorder.Options
+}
+
+// Effective is the version that the API server is to behave as.
+func (o Options) Effective() string {
+	if o.Cell.Emulated != "" {
+		return o.Cell.Emulated
+	}
+	return o.Cell.Kubernetes
+}
+
+// Target is a running cluster with what it can show. Scenarios may be run on it
+// from several goroutines: requests are sent one at a time, so that everything
+// seen between two of them belongs to the one.
+type Target struct {
+	// Cell is what was asked, Witness what was read back, Facts what scenarios
+	// are selected by.
+	Cell    verdicts.Cell
+	Witness reports.Witness
+	Facts   scenarios.Facts
+	// Kubectl is the program of Options.
+	Kubectl string
+
+	cluster    clusters.Cluster
+	recorder   *recorder.Recorder
+	events     *auditIndex
+	policy     policy
+	between    middle
+	host       string
+	adminHTTP  *http.Client
+	aggregated aggregated
+	network    *kind.Network // where a cluster of kind reaches this process; nil elsewhere
+
+	users      sync.RWMutex // held while a scenario runs
+	asked, now string       // the authorizer chain that was asked for, and the one in force
+	replaced   time.Time    // see Replaced
+	started    Options      // what runs now
+	broken     error        // why the chain that was asked for is not in force
+
+	mu   sync.Mutex // held while a request is under way
+	last counters   // after the previous request
+}
+
+// Start brings up a local control plane with its recorder and reads the witness
+// back. A witness that does not match is not an error here: Witness.Mismatches
+// says so, and makes every result invalid.
+func Start(ctx context.Context, o Options) (_ *Target, err error) {
+	t := &Target{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain}
+	t.events.ignore = o.Cell.Provider == Kind // before anything writes to it
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Stop())
+		}
+	}()
+	if o.Cell.Provider == Existing {
+		return t, t.startExisting(ctx, o)
+	}
+	if t.between, err = loadMiddle(o.Chain); err != nil {
+		return nil, err
+	}
+	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: t.policy.answer, behindPoint: noOpinion, recorder.Front: o.Front}
+	if o.Cell.Provider == Kind {
+		if err := t.joinNetwork(ctx, &o.Recorder); err != nil {
+			return nil, err
+		}
+	}
+	if t.recorder, err = recorder.Start(o.Recorder); err != nil {
+		return nil, fmt.Errorf("starting the recorder: %w", err)
+	}
+	lo, err := t.options(o)
+	if err != nil {
+		return nil, err
+	}
+	var cluster clusters.Cluster
+	if o.Cell.Provider == Kind {
+		cluster, err = startKind(ctx, o, lo)
+	} else {
+		cluster, err = startLocal(ctx, o, lo)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.started = o
+	if err := t.connect(cluster); err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	return t, t.witness(ctx, o)
+}
+
+func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
+	if o.Join != nil {
+		plane, ok := o.Join.cluster.(*local.ControlPlane)
+		if !ok {
+			return nil, errors.New("a second API server cannot be added to this cluster")
+		}
+		lo.Join = plane
+	}
+	plane, err := local.Start(ctx, lo)
+	if err != nil {
+		return nil, err // not a nil *ControlPlane within an interface that is not nil
+	}
+	return plane, nil
+}
+
+// options is the control plane with its recorder, audit log and chain.
+func (t *Target) options(o Options) (lo local.Options, err error) {
+	lo = o.LocalOptions(0)
+	if !o.NoAudit {
+		lo.AuditSink = t.events
+		if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
+			return lo, err
+		}
+	}
+	lo.KubeAPIServerArgs = []string{
+		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),
+		// It sleeps 50 ms over every object that is created in a namespace which its
+		// informer has not seen yet, and it has no part in authorization.
+		"--disable-admission-plugins=NamespaceLifecycle",
+	}
+	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields()}
+	if err := authorizers.apply(&lo); err != nil {
+		return lo, fmt.Errorf("writing the authorizer chain: %w", err)
+	}
+	for name, kubeconfig := range o.Webhooks {
+		lo.Files[webhookFile(name)] = kubeconfig
+	}
+	return lo, nil
+}
+
+// LocalOptions is the control plane that is asked for, without a recorder and
+// audit. Port 0 is a free one.
+func (o Options) LocalOptions(port int) local.Options {
+	return local.Options{
+		Release: o.Release, EmulatedVersion: o.Cell.Emulated, FeatureGates: gates(o),
+		Port: port, Binaries: o.Binaries, Keep: o.Keep,
+		KubeAPIServerPath: o.KubeAPIServerPath, KubeAPIServerEnv: o.KubeAPIServerEnv,
+	}
+}
+
+func gates(o Options) map[string]bool {
+	set := map[string]bool{}
+	for name, on := range o.FeatureGates {
+		set[name] = on
+	}
+	// Where the version has no such gate, off is what it is; naming the gate
+	// would be a start-up error.
+	if GateKnown(o.Effective()) && Asked(o.Cell.Gate) != AskDefault {
+		set[GateName] = Asked(o.Cell.Gate) == AskOn
+	}
+	return set
+}
+
+func (t *Target) connect(c clusters.Cluster) (err error) {
+	t.cluster = c
+	t.host = c.Admin().Host
+	t.adminHTTP, err = rest.HTTPClientFor(c.Admin())
+	return err
+}
+
+// Admin is the way in as a member of system:masters, for provisioning. Reviews
+// and audit events of its requests are not recorded.
+func (t *Target) Admin() *rest.Config { return rest.CopyConfig(t.cluster.Admin()) }
+
+// Err says what of the target has broken by itself; nil while all is well.
+func (t *Target) Err() error {
+	if t.cluster != nil && t.cluster.Err() != nil {
+		return t.cluster.Err()
+	}
+	if t.recorder != nil && t.recorder.Err() != nil {
+		return fmt.Errorf("the recorder stopped: %w", t.recorder.Err())
+	}
+	return t.broken
+}
+
+// Stop ends the cluster and the recorder and removes what they left. It is
+// idempotent.
+func (t *Target) Stop() error {
+	var errs []error
+	if t.cluster != nil {
+		errs = append(errs, t.cluster.Stop())
+	}
+	errs = append(errs, t.aggregated.stop())
+	if t.recorder != nil {
+		errs = append(errs, t.recorder.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Observed is what a target saw of one request besides the answer.
+type Observed struct {
+	Reviews []verdicts.Review
+	Audit   json.RawMessage
+	Metrics []verdicts.MetricSample
+	Backend []verdicts.BackendRequest
+}
+
+// NoAudit stands for the Audit-Id of a request that the HTTP server refused
+// before it became one of the API server's.
+const NoAudit = "none"
+
+// Observe sends one request, by calling send, and returns everything that the
+// target saw of it. No other request of a scenario is under way meanwhile. send
+// returns the answer's Audit-Id, or NoAudit.
+func (t *Target) Observe(ctx context.Context, send func() (auditID string, err error)) (*Observed, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.Err(); err != nil {
+		return nil, err
+	}
+	if t.blind() {
+		_, err := send()
+		return &Observed{}, err
+	}
+	mark := t.recorder.Mark()
+	t.aggregated.take()
+	id, err := send()
+	if err != nil {
+		// What was counted for it is not the next request's.
+		return nil, errors.Join(err, t.recount(ctx), t.Err())
+	}
+	if id == "" {
+		return nil, errors.New("the answer has no Audit-Id header")
+	}
+	o := &Observed{Backend: t.aggregated.take()}
+	if id != NoAudit {
+		if o.Audit, err = t.events.Await(ctx, id); err != nil {
+			return nil, errors.Join(err, t.Err())
+		}
+	}
+	o.Reviews = t.reviews(t.recorder.Since(mark))
+	if t.last != nil {
+		now, err := t.impersonationCounters(ctx)
+		if err != nil {
+			return nil, errors.Join(err, t.Err())
+		}
+		o.Metrics = now.since(t.last)
+		t.last = now
+	}
+	return o, t.Err()
+}
+
+func (t *Target) reviews(records []recorder.Record) []verdicts.Review {
+	seen := make([]verdicts.Review, 0, len(records))
+	for _, r := range records {
+		if t.others(r.Spec) {
+			continue
+		}
+		v := verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: r.APIVersion, Spec: r.Spec}
+		if r.Answer != nil {
+			v.Decision = t.between.decision(*r.Answer)
+		}
+		seen = append(seen, v)
+	}
+	return t.between.conditionErrors(seen)
+}

@@ -1,0 +1,230 @@
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const (
+	featureMetric       = "kubernetes_feature_enabled"
+	authorizationPrefix = "apiserver_authorization_"
+	witnessUser         = "authzconf:witness"
+	// nobodysPath is what no authorizer allows the witness.
+	nobodysPath = "/api/v1/secrets"
+	// witnessNode is a node that exists nowhere: the Node authorizer lets it read
+	// itself all the same, which nobody else would.
+	witnessNode = "authzconf-witness"
+)
+
+// witness reads back what the target is, and notes what is not as asked.
+func (t *Target) witness(ctx context.Context, o Options) error {
+	t.Facts = ExpectedFacts(o)
+	w := &t.Witness
+	w.ExpectedGate = string(t.Facts.Gate)
+	if err := t.witnessVersion(ctx, o); err != nil {
+		return fmt.Errorf("witness: %w", err)
+	}
+	if err := t.witnessGate(ctx); err != nil {
+		return fmt.Errorf("witness: %w", err)
+	}
+	if err := t.witnessChain(ctx); err != nil {
+		return fmt.Errorf("witness: %w", err)
+	}
+	for _, c := range t.Facts.Capabilities {
+		if c == scenarios.Metrics {
+			counters, err := t.impersonationCounters(ctx)
+			if err != nil {
+				return fmt.Errorf("witness: %w", err)
+			}
+			t.last = counters
+		}
+	}
+	return nil
+}
+
+func (t *Target) mismatch(what, asked, seen string) {
+	if asked != seen {
+		t.Witness.Mismatches = append(t.Witness.Mismatches, fmt.Sprintf("%s: asked for %s, the server says %s", what, asked, seen))
+	}
+}
+
+// witnessVersion compares GET /version.
+func (t *Target) witnessVersion(ctx context.Context, o Options) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+"/version", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := t.adminHTTP.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var v apiversion.Info
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
+		return fmt.Errorf("GET /version: %w", err)
+	}
+	w := &t.Witness
+	w.GitVersion, w.Platform = v.GitVersion, v.Platform
+	t.mismatch("version", "v"+o.Cell.Kubernetes, v.GitVersion)
+	if v.EmulationMajor == "" {
+		if o.Cell.Emulated != "" {
+			t.mismatch("emulated version", o.Cell.Emulated, "nothing")
+		}
+		return nil
+	}
+	w.EmulatedVersion = v.EmulationMajor + "." + v.EmulationMinor
+	asked := o.Cell.Emulated
+	if asked == "" {
+		asked = o.Release.Minor
+	}
+	t.mismatch("emulated version", asked, w.EmulatedVersion)
+	return nil
+}
+
+// witnessGate reads the gate in two ways: the metric, and the text of the
+// refusal of groups without a user, for which no permission is needed.
+func (t *Target) witnessGate(ctx context.Context) error {
+	families, err := t.scrape(ctx, featureMetric)
+	if err != nil {
+		return err
+	}
+	w := &t.Witness
+	w.GateMetric = "absent"
+	if value, ok := gaugeValues(families[featureMetric], "name")[GateName]; ok {
+		w.GateMetric = map[bool]string{true: "on", false: "off"}[value == 1]
+	}
+	if w.GateMetric != "absent" || w.ExpectedGate == string(scenarios.GateOn) {
+		t.mismatch("gate "+GateName+" (metric)", w.ExpectedGate, w.GateMetric)
+	}
+	client, err := t.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
+	if err != nil {
+		return err
+	}
+	code, message, err := t.ask(ctx, client, "/version", http.Header{"Impersonate-Group": {"authzconf"}})
+	if err != nil {
+		return err
+	}
+	w.GateProbe = &reports.GateProbe{Code: code, Message: message, Gate: probedGate(message)}
+	t.mismatch("gate "+GateName+" (probe)", w.ExpectedGate, w.GateProbe.Gate)
+	return nil
+}
+
+// probedGate tells the two handlers apart by their texts:
+// processImpersonationHeaders and buildImpersonationRequests of
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation.
+func probedGate(message string) string {
+	switch {
+	case strings.Contains(message, "&user.DefaultInfo{"):
+		return string(scenarios.GateOn)
+	case strings.Contains(message, "without impersonating a user"):
+		return string(scenarios.GateOff)
+	}
+	return "unknown"
+}
+
+// ask sends one observed GET, and returns code and message of the answer.
+func (t *Target) ask(ctx context.Context, client *http.Client, path string, h http.Header) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	for name, values := range h {
+		req.Header[name] = values
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return 0, "", err
+	}
+	message := strings.TrimSpace(string(body))
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Message != "" {
+		message = status.Message
+	}
+	return resp.StatusCode, message, nil
+}
+
+// probe is one request of the witness.
+type probe struct {
+	// Groups are the requestor's, Path what it gets.
+	Groups []string `json:"groups"`
+	Path   string   `json:"path"`
+}
+
+// witnessChain proves each authorizer by a request that it has a part in: the
+// node's own Node object by Node, /version by RBAC, a request that nobody allows
+// by reaching both ends of the chain, and what the chain itself adds.
+func (t *Target) witnessChain(ctx context.Context) error {
+	w := &t.Witness
+	w.AskedAuthorizers = []reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}
+	for _, a := range t.between.Authorizers {
+		w.AskedAuthorizers = append(w.AskedAuthorizers, reports.Authorizer{Type: a.Type, Name: a.Name})
+	}
+	w.AskedAuthorizers = append(w.AskedAuthorizers, reports.Authorizer{Type: "Webhook", Name: "recorder-back"})
+	probes := append([]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}}, t.between.Probes...)
+	mark := t.recorder.Mark()
+	for _, p := range probes {
+		requestor := scenarios.Requestor{User: witnessUser, Groups: p.Groups}
+		if slices.Contains(p.Groups, "system:nodes") {
+			requestor.User = "system:node:" + witnessNode
+		}
+		client, err := t.UserClient(requestor, nil, func(*http.Request) {})
+		if err != nil {
+			return err
+		}
+		if _, _, err := t.ask(ctx, client, p.Path, nil); err != nil {
+			return err
+		}
+	}
+	arrived := map[recorder.Point]int{}
+	// Others may send requests meanwhile, see package upgrade.
+	for _, r := range t.recorder.Since(mark, witnessUser, "system:node:"+witnessNode) {
+		arrived[r.Point]++
+	}
+	if arrived[recorder.Front] != len(probes) || arrived[recorder.Back] != 1 {
+		w.Mismatches = append(w.Mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d",
+			len(probes), arrived[recorder.Front], arrived[recorder.Back]))
+	}
+	return t.witnessMetrics(ctx)
+}
+
+// witnessMetrics looks for each authorizer among the API server's counters of
+// what authorizers did: decisions, calls of a webhook, match conditions that
+// kept one from being called.
+func (t *Target) witnessMetrics(ctx context.Context) error {
+	families, err := t.scrape(ctx, authorizationPrefix)
+	if err != nil {
+		return err
+	}
+	for i, a := range t.Witness.AskedAuthorizers {
+		evidence := ""
+		for _, name := range names(families) {
+			if gaugeValues(families[name], "name")[a.Name] > 0 {
+				evidence = fmt.Sprintf("%s{name=%q} > 0", name, a.Name)
+				break
+			}
+		}
+		if evidence == "" {
+			t.Witness.Mismatches = append(t.Witness.Mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
+			continue
+		}
+		t.Witness.SeenAuthorizers = append(t.Witness.SeenAuthorizers, reports.AuthorizerEvidence{Authorizer: a, Evidence: evidence})
+	}
+	return nil
+}

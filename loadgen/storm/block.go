@@ -1,0 +1,176 @@
+package storm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/process"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// scraped are the metrics that are read before and after each block.
+var scraped = []string{authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds"}
+
+// readTimeout bounds reading the metrics of a server that may be dying.
+const readTimeout = 20 * time.Second
+
+// block runs one block, and tells whether to go on.
+func (r *runner) block(ctx context.Context, i int) bool {
+	p := r.plan[i]
+	s := r.servers[p.side.Server]
+	arm, err := profile.ArmNamed(p.side.Arm)
+	if err != nil {
+		r.problem(i, "%v", err)
+		return false
+	}
+	if arm.Cache == profile.Cold && !r.forget(ctx, p.side) {
+		return false
+	}
+	before, err := r.read(s)
+	if err != nil {
+		r.problem(i, "before the block: %v", err)
+		return false
+	}
+	self, pid := os.Getpid(), s.target.ServerPID()
+	start := time.Now().Add(shard.Lead(r.Profile))
+	counted := newReviews(start)
+	s.target.Count(counted.counting(r.Profile.WebhookDelay, s.others()))
+	serverCPU, ownCPU := process.CPU(pid), process.CPU(self)
+	stop := r.report(i, p, start, counted)
+	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
+	stop()
+	r.last[p.side] = time.Now()
+	if ctx.Err() != nil {
+		r.problem(-1, "ended by the user in block %d of %d, which is left out", i+1, len(r.plan))
+		return false
+	}
+	if b == nil {
+		r.problem(i, "%v", err)
+		return false
+	}
+	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
+	b.Started, b.Agents = start.UTC(), r.Profile.Agents
+	b.ServerCPU, b.ServerRSS = run.Duration(process.CPU(pid)-serverCPU), process.RSS(pid)
+	own := run.Duration(process.CPU(self) - ownCPU)
+	if r.Shards > 1 || r.Engine == Pods {
+		own += b.GeneratorCPU
+	}
+	b.GeneratorCPU, b.GeneratorRSS = own, b.GeneratorRSS+process.RSS(self)
+	r.out.Blocks = append(r.out.Blocks, *b)
+	return r.complete(i, s, p.side, before, counted, err)
+}
+
+// complete adds what the authorizer and the server say of a block, and tells
+// whether the run can go on. lost is why part of the generator is gone.
+func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted *reviews, lost error) bool {
+	b := &r.out.Blocks[len(r.out.Blocks)-1]
+	at := len(r.out.Blocks) - 1
+	counted.fill(b)
+	if lost != nil {
+		r.problem(at, "%v", lost)
+	} else {
+		r.clocks(context.Background(), s.generator, at)
+	}
+	for _, text := range unaccepted(b) {
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
+	}
+	if err := s.target.Err(); err != nil {
+		text := err.Error()
+		r.Said(text) // with the end of its log, which is not for the record
+		text, _, _ = strings.Cut(text, "\n")
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
+		return false
+	}
+	after, err := r.read(s)
+	if err != nil {
+		r.problem(at, "after the block: %v", err)
+		return false
+	}
+	metrics(b, after.since(before), s.attempts, s.target.Components())
+	for _, text := range b.Unreconciled {
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
+	}
+	if b.Predicted, err = population.Predict(r.Profile, side, r.Release.Version); err != nil {
+		r.problem(at, "%v", err)
+	}
+	return lost == nil
+}
+
+// unaccepted says which credentials were not accepted in a block: no arm means to
+// be without, so that the block does not show what it is for.
+func unaccepted(b *run.Block) (list []string) {
+	if n := b.Answers["401"]; n > 0 {
+		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))
+	}
+	if n := b.Answers["tls"]; n > 0 {
+		list = append(list, fmt.Sprintf("%d requests failed in TLS: a certificate has expired, or was changed", n))
+	}
+	return list
+}
+
+// forget waits until a server has forgotten what it learned in the last block of
+// a side.
+func (r *runner) forget(ctx context.Context, side profile.Side) bool {
+	last, before := r.last[side]
+	if !before {
+		return true
+	}
+	timer := time.NewTimer(time.Until(last.Add(profile.CacheLife)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		r.problem(-1, "ended by the user between blocks")
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// read reads the counters of a server. It does not end with the run, so that the
+// last block is whole.
+func (r *runner) read(s *server) (counters, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	families, err := s.target.Scrape(ctx, scraped...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return readCounters(families), nil
+}
+
+// report tells how a block is going until the function that it returns is called.
+func (r *runner) report(i int, p planned, start time.Time, counted *reviews) (stop func()) {
+	if r.Progress == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+			}
+			elapsed := min(max(time.Since(start), 0), r.Profile.Block)
+			plan := r.Profile.Plan(p.seed)
+			if plan.Length = elapsed; elapsed <= 0 {
+				continue
+			}
+			r.Progress(Progress{
+				Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
+				Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
+				Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted.soFar(),
+			})
+		}
+	}()
+	return func() { close(done); <-ended }
+}

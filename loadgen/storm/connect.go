@@ -1,0 +1,174 @@
+package storm
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/job"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/shard"
+)
+
+// check says what cannot be before anything is started.
+func (o *Options) check() error {
+	switch {
+	case o.Engine == Pods && o.Provider != target.Kind:
+		return &local.UsageError{
+			Problem: "a local control plane runs no pods, and pods do not reach it",
+			Hint:    "--engine " + Pods + " goes with --provider " + target.Kind,
+		}
+	case o.Engine == Pods:
+		return nil // a pod has a limit of its own, and looks at it
+	}
+	// Every shard has its part of the connections to each server, a server has all
+	// that are made to it.
+	servers := len(o.Profile.Servers())
+	mine := (o.Profile.Connections() + o.Shards - 1) / max(o.Shards, 1) * servers
+	if err := agent.CheckFiles(max(mine, o.Profile.Connections())); err != nil {
+		return &local.UsageError{Problem: err.Error()}
+	}
+	return nil
+}
+
+// connect makes the agents, here or elsewhere, opens their connections, and
+// compares clocks. Servers that share their storage share the agents.
+func (r *runner) connect(ctx context.Context) error {
+	names := r.Profile.Servers()
+	groups := [][]profile.Server{names}
+	if !r.sharedStorage() {
+		groups = nil
+		for _, name := range names {
+			groups = append(groups, []profile.Server{name})
+		}
+	}
+	for _, group := range groups {
+		g, err := r.generator(ctx, group)
+		if g != nil {
+			r.generators = append(r.generators, g)
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range group {
+			r.servers[name].generator = g
+		}
+		r.clocks(ctx, g, -1)
+	}
+	return nil
+}
+
+// generator makes the shards that storm some servers.
+func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.Generator, error) {
+	endpoints := map[profile.Server]shard.Endpoint{}
+	for _, name := range names {
+		admin, anonymous := r.servers[name].target.Credentials()
+		endpoint := shard.Endpoint{Host: anonymous.Host, CA: anonymous.CAData}
+		if r.Engine == Pods {
+			var err error
+			if endpoint.Host, err = inside(ctx, admin); err != nil {
+				return nil, err
+			}
+		}
+		endpoints[name] = endpoint
+	}
+	var jobs []shard.Job
+	for i := range r.Shards {
+		jobs = append(jobs, shard.Job{Index: i, Count: r.Shards, Profile: *r.Profile, Servers: endpoints, Tokens: r.servers[names[0]].population.Tokens})
+	}
+	switch {
+	case r.Engine == Pods:
+		return r.pods(ctx, r.servers[names[0]], jobs)
+	case r.Shards > 1:
+		group, err := shard.Start(ctx, shard.Processes(r.Command), jobs)
+		if err != nil {
+			return nil, err
+		}
+		return group, nil
+	}
+	worker, err := shard.NewWorker(jobs[0])
+	if err != nil {
+		return nil, &local.UsageError{Problem: err.Error()}
+	}
+	return worker, worker.Open(ctx)
+}
+
+// pods runs the shards in the cluster that they storm: what it costs the machine
+// to run them is then the same for all servers.
+func (r *runner) pods(ctx context.Context, s *server, jobs []shard.Job) (shard.Generator, error) {
+	if err := job.Load(ctx, s.target); err != nil {
+		return nil, err
+	}
+	admin, _ := s.target.Credentials()
+	begin := time.Now()
+	launcher, err := job.Create(ctx, admin, len(jobs), jobLife(r.Profile))
+	if err != nil {
+		return nil, err
+	}
+	group, err := shard.Start(ctx, launcher, jobs) // which closes the launcher on an error
+	if err != nil {
+		return nil, err
+	}
+	r.Said(fmt.Sprintf("%s: %d shards in pods are ready after %.1f s", s.name, len(jobs), time.Since(begin).Seconds()))
+	return group, nil
+}
+
+// jobLife is longer than a run takes, with the pauses in which servers forget.
+func jobLife(p *profile.Profile) time.Duration {
+	return 2*p.Length() + time.Duration(2*p.Pairs*len(p.Comparisons))*profile.CacheLife + time.Hour
+}
+
+// inside is where pods reach the API server: the endpoint of the Service
+// kubernetes, without a proxy that would be in the way.
+func inside(ctx context.Context, admin *rest.Config) (string, error) {
+	client, err := kubernetes.NewForConfig(admin)
+	if err != nil {
+		return "", err
+	}
+	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	if err != nil {
+		return "", fmt.Errorf("where pods reach the API server: %w", err)
+	}
+	for _, s := range slices.Items {
+		for _, e := range s.Endpoints {
+			for _, p := range s.Ports {
+				if len(e.Addresses) > 0 && p.Port != nil {
+					return "https://" + net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))), nil
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("where pods reach the API server: the Service kubernetes has no endpoint")
+}
+
+// clocks compares the clocks of shards with this process's, and keeps for each
+// what differs most. block is where a problem belongs, -1 for the whole run.
+func (r *runner) clocks(ctx context.Context, g shard.Generator, block int) {
+	all, err := g.Clocks(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.problem(block, "%v", err)
+	}
+	for _, c := range all {
+		known := false
+		for i := range r.out.Clocks {
+			if k := &r.out.Clocks[i]; k.Shard == c.Shard {
+				known = true
+				if time.Duration(c.Offset).Abs() > time.Duration(k.Offset).Abs() {
+					*k = c
+				}
+			}
+		}
+		if !known {
+			r.out.Clocks = append(r.out.Clocks, c)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package storm
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// reviews counts what the recorder receives in a block.
+type reviews struct {
+	start time.Time
+
+	mu       sync.Mutex
+	arrived  map[arrival]int64
+	total    int64 // at the front
+	timeline []int64
+	latency  histogram.Histogram
+}
+
+type arrival struct {
+	point recorder.Point
+	verb  string
+}
+
+func newReviews(start time.Time) *reviews {
+	return &reviews{start: start, arrived: map[arrival]int64{}}
+}
+
+// isOther tells reviews that have nothing to do with the storm.
+type isOther func(recorder.Point, authorizationv1.SubjectAccessReviewSpec) bool
+
+// others is nil where nobody else asks.
+func (s *server) others() isOther {
+	if s.target.Components() {
+		return s.target.Other
+	}
+	return nil
+}
+
+// counting is what the recorder is given.
+func (r *reviews) counting(delay time.Duration, others isOther) *recorder.Counting {
+	return &recorder.Counting{Arrived: r.arrive, Answered: r.answered, Other: others, Delay: delay}
+}
+
+func (r *reviews) arrive(p recorder.Point, verb string) {
+	second := max(0, int(time.Since(r.start)/time.Second))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.arrived[arrival{p, verb}]++
+	if p != recorder.Front {
+		return
+	}
+	r.total++
+	for len(r.timeline) <= second {
+		r.timeline = append(r.timeline, 0)
+	}
+	r.timeline[second]++
+}
+
+func (r *reviews) answered(p recorder.Point, took time.Duration) {
+	if p != recorder.Front {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.latency.Record(took)
+}
+
+func (r *reviews) soFar() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total
+}
+
+// counts are the reviews by verb and decision. One that also arrived at the back
+// got no opinion from the authorizers between; the others were allowed, for RBAC
+// and the Node authorizer deny nothing.
+func (r *reviews) counts() (list []run.ReviewCount) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for a, n := range r.arrived {
+		if a.point != recorder.Front {
+			continue
+		}
+		undecided := r.arrived[arrival{recorder.Back, a.verb}]
+		for decision, count := range map[string]int64{"Allow": n - undecided, "NoOpinion": undecided} {
+			if count != 0 {
+				list = append(list, run.ReviewCount{Mode: modeOf(a.verb), Verb: a.verb, Decision: decision, Count: count})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b run.ReviewCount) int {
+		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Decision, b.Decision))
+	})
+	return list
+}
+
+// modeOf is the impersonation mode that a review's verb belongs to: request if it
+// is of no impersonation.
+func modeOf(verb string) string {
+	if verb == "impersonate" {
+		return "legacy"
+	}
+	if mode, ok := strings.CutPrefix(verb, "impersonate:"); ok {
+		return mode
+	}
+	if rest, ok := strings.CutPrefix(verb, "impersonate-on:"); ok {
+		mode, _, _ := strings.Cut(rest, ":")
+		return mode
+	}
+	return "request"
+}
+
+// fill puts what was counted into the block.
+func (r *reviews) fill(b *run.Block) {
+	b.Reviews = r.counts()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.WebhookLatency = histogram.Histogram{}
+	b.WebhookLatency.Merge(&r.latency)
+	for i, n := range r.timeline {
+		for len(b.Timeline) <= i {
+			b.Timeline = append(b.Timeline, run.Second{})
+		}
+		b.Timeline[i].Reviews = n
+	}
+}
+
+// The API server's own counters that a block is measured by.
+const (
+	authorizationAttempts = "apiserver_impersonation_authorization_attempts_total"
+	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"
+	flowControl           = "apiserver_flowcontrol_"
+)
+
+// counters are the values of series, by name and labels.
+type counters map[string]sample
+
+type sample struct {
+	family string
+	labels map[string]string
+	value  float64
+}
+
+// readCounters takes the counters, and the counts and sums of histograms.
+func readCounters(families map[string]*dto.MetricFamily) counters {
+	out := counters{}
+	for name, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			add := func(name string, value float64) {
+				out[fmt.Sprint(name, labels)] = sample{name, labels, value}
+			}
+			switch {
+			case m.GetCounter() != nil:
+				add(name, m.GetCounter().GetValue())
+			case m.GetHistogram() != nil:
+				add(name+"_sum", m.GetHistogram().GetSampleSum())
+				add(name+"_count", float64(m.GetHistogram().GetSampleCount()))
+			}
+		}
+	}
+	return out
+}
+
+// since are the increases that are not 0.
+func (c counters) since(before counters) (list []sample) {
+	for key, s := range c {
+		if s.value -= before[key].value; s.value != 0 {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// metrics puts what the API server counted into the block, and says where it
+// contradicts the recorder. hasAttempts says whether the server counts checks of
+// impersonation at all, components whether others than the agents ask it.
+func metrics(b *run.Block, increased []sample, hasAttempts, components bool) {
+	evaluations := 0.0
+	for _, s := range increased {
+		switch {
+		case s.family == webhookEvaluations && s.labels["name"] == "recorder-front":
+			evaluations += s.value
+		case s.family == authorizationAttempts:
+			b.Attempts = append(b.Attempts, run.AttemptCount{Mode: s.labels["mode"], Decision: s.labels["decision"], Count: s.value})
+		case strings.HasPrefix(s.family, flowControl):
+			if name := flowName(s); name != "" {
+				if b.FlowControl == nil {
+					b.FlowControl = map[string]float64{}
+				}
+				b.FlowControl[name] += math.Round(s.value*1e6) / 1e6
+			}
+		}
+	}
+	slices.SortFunc(b.Attempts, func(a, b run.AttemptCount) int {
+		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Decision, b.Decision))
+	})
+	b.Unreconciled = unreconciled(b, int64(evaluations), hasAttempts, components)
+}
+
+// flowName is a series of priority and fairness as it is shown: what was rejected
+// and dispatched, and how long it waited.
+func flowName(s sample) string {
+	what := strings.TrimPrefix(s.family, flowControl)
+	switch what {
+	case "rejected_requests_total":
+		return "rejected " + s.labels["priority_level"] + " " + s.labels["reason"]
+	case "dispatched_requests_total":
+		return "dispatched " + s.labels["priority_level"]
+	case "request_wait_duration_seconds_sum":
+		return "waited " + s.labels["priority_level"] + " seconds"
+	}
+	return ""
+}
+
+// unreconciled compares the recorder with the server's metrics: all reviews with
+// the calls of the webhook, those of each mode with the attempts. Where components
+// ask too, whose reviews were left out, the calls can only be more.
+func unreconciled(b *run.Block, evaluations int64, hasAttempts, components bool) (list []string) {
+	type cell struct{ mode, decision string }
+	seen, said := map[cell]int64{}, map[cell]int64{}
+	var total int64
+	for _, r := range b.Reviews {
+		total += r.Count
+		if r.Mode != "request" {
+			seen[cell{r.Mode, map[string]string{"Allow": "allowed"}[r.Decision]}] += r.Count
+		}
+	}
+	if total > evaluations || total < evaluations && !components {
+		list = append(list, fmt.Sprintf("the recorder received %d reviews, the API server says it sent %d", total, evaluations))
+	}
+	if !hasAttempts {
+		return list
+	}
+	for _, a := range b.Attempts {
+		said[cell{a.Mode, map[string]string{"allowed": "allowed"}[a.Decision]}] += int64(math.Round(a.Count))
+	}
+	for c := range said {
+		seen[c] += 0
+	}
+	for c, n := range seen {
+		if n != said[c] {
+			list = append(list, fmt.Sprintf("mode %s, %s: the recorder received %d reviews, the API server counted %d attempts",
+				c.mode, cmp.Or(c.decision, "not allowed"), n, said[c]))
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,255 @@
+// Package storm runs load: it starts the control planes of a profile, gate on and
+// gate off, with the recorder in their chains, creates who takes part, and runs
+// pairs of blocks. What it measures it leaves in a run.Run; it judges nothing, but
+// says what went wrong with the measuring.
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/process"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Options are a run.
+type Options struct {
+	Profile *profile.Profile
+	// ProfileYAML is its text, for the record.
+	ProfileYAML []byte
+	Release     local.Release
+	Binaries    *local.Binaries
+	Seed        int64
+	// Provider is where servers come from, target.Local (the default) or target.Kind:
+	// then each is a cluster of its own, of NodeImage if that is given.
+	Provider, NodeImage string
+	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job
+	// in the cluster that is under load.
+	Engine string
+	// Shards is how many shards send. A single one is this process, unless it is a
+	// pod. Command is how another process is started that calls shard.Serve.
+	Shards  int
+	Command []string
+	// Tool and Called are authzconf's version, and how it was called.
+	Tool   string
+	Called []string
+	// Said is told what happens besides blocks, Progress how a block is going, and
+	// Created, from several goroutines, how many objects of the agents are there; each
+	// may be nil.
+	Said     func(text string)
+	Progress func(Progress)
+	Created  func(done, total int64)
+}
+
+// Progress is how a run is going.
+type Progress struct {
+	// Block counts from 1, of Blocks.
+	Block, Blocks int
+	Comparison    string
+	Side          profile.Side
+	// Elapsed is since the block's start; Left is until the end of the last block.
+	Elapsed, Left time.Duration
+	// Asked is how many requests were meant to be sent by now, on average.
+	Asked   float64
+	Live    agent.Live
+	Reviews int64
+}
+
+// progressEvery is the pause between two calls of Options.Progress.
+const progressEvery = time.Second
+
+// server is a control plane under load.
+type server struct {
+	name   profile.Server
+	target *target.Target
+	// attempts says whether it counts checks of impersonation.
+	attempts bool
+	// population is who is there, and generator who sends: both may be those of the
+	// other server, too.
+	population *population.Population
+	generator  shard.Generator
+}
+
+// Engines.
+const (
+	Processes = "processes"
+	Pods      = "kubernetes"
+)
+
+// runner is a run under way.
+type runner struct {
+	Options
+	out        *run.Run
+	servers    map[profile.Server]*server
+	generators []shard.Generator          // one for all servers, or one for each
+	last       map[profile.Side]time.Time // when a block of the side ended
+	plan       []planned
+}
+
+// Execute runs a profile. An error means that nothing could be measured; what
+// goes wrong later is in Run.Problems. Nothing is left running.
+func Execute(ctx context.Context, o Options) (*run.Run, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return newRunner(o).execute(ctx)
+}
+
+func newRunner(o Options) *runner {
+	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed)}
+	if r.Provider == "" {
+		r.Provider = target.Local
+	}
+	if r.Said == nil {
+		r.Said = func(string) {}
+	}
+	r.out = &run.Run{
+		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
+		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
+		Machine: process.Machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
+	}
+	return r
+}
+
+func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
+	defer func() {
+		if stopErr := r.stop(); stopErr != nil && err == nil {
+			r.problem(-1, "stopping: %v", stopErr)
+		}
+	}()
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	r.out.Machine.LoadBefore = process.Load()
+	for i := range r.plan {
+		if !r.block(ctx, i) {
+			break
+		}
+	}
+	r.out.Interrupted = ctx.Err() != nil
+	r.out.Machine.LoadAfter = process.Load()
+	r.out.Finished = time.Now().UTC()
+	return r.out, nil
+}
+
+func (r *runner) problem(block int, format string, args ...any) {
+	p := run.Problem{Block: block, Text: fmt.Sprintf(format, args...)}
+	r.out.Problems = append(r.out.Problems, p)
+	r.Said("problem: " + p.Text)
+}
+
+// stop ends the shards, then the servers: first the one that uses the other's
+// etcd.
+func (r *runner) stop() error {
+	var errs []error
+	for _, g := range r.generators {
+		errs = append(errs, g.Close())
+	}
+	names := r.Profile.Servers()
+	for i := len(names) - 1; i >= 0; i-- {
+		if s := r.servers[names[i]]; s != nil {
+			errs = append(errs, s.target.Stop())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// prepare starts everything and creates everybody.
+func (r *runner) prepare(ctx context.Context) error {
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	var shared *population.Population
+	for _, name := range r.Profile.Servers() {
+		s := r.servers[name]
+		if s.population = shared; shared == nil {
+			if err := r.populate(ctx, s); err != nil {
+				return err
+			}
+			if r.sharedStorage() {
+				shared = s.population
+			}
+		}
+		// From here on nothing is kept of single reviews.
+		s.target.Count(newReviews(time.Now()).counting(0, nil))
+		_, anonymous := s.target.Credentials()
+		if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+			return fmt.Errorf("on %s: %w", name, err)
+		}
+	}
+	return r.connect(ctx)
+}
+
+// populate creates everybody on a server.
+func (r *runner) populate(ctx context.Context, s *server) (err error) {
+	begin := time.Now()
+	admin, _ := s.target.Credentials()
+	storage, err := s.target.Storage()
+	if err != nil {
+		return err
+	}
+	if storage == nil {
+		s.population, err = population.Create(ctx, admin, r.Profile, nil, r.Created)
+	} else {
+		defer func() { _ = storage.Close() }()
+		s.population, err = population.Create(ctx, admin, r.Profile, storage, r.Created)
+	}
+	if err != nil {
+		return fmt.Errorf("creating the agents: %w", err)
+	}
+	took := time.Since(begin).Seconds()
+	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d arms, in %.1f s",
+		r.Profile.Agents+1, r.Profile.PodsPerNode, len(r.Profile.Used()), took))
+	return nil
+}
+
+// sharedStorage says whether the servers have one etcd.
+func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
+
+// start brings up the servers. Local ones share one etcd, so that they hold the
+// same objects and accept the same tokens; only one is under load at a time.
+func (r *runner) start(ctx context.Context) error {
+	var first *target.Target
+	for _, name := range r.Profile.Servers() {
+		gate := target.AskOff
+		if name == profile.GateOn {
+			gate = target.AskOn
+		}
+		if !target.GateKnown(r.Release.Version) {
+			return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
+		}
+		t, err := target.Start(ctx, target.Options{
+			Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
+			Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: first,
+		})
+		if err != nil {
+			return fmt.Errorf("starting %s: %w", name, err)
+		}
+		s := &server{name: name, target: t}
+		r.servers[name] = s
+		if first == nil && r.sharedStorage() {
+			first = t
+		}
+		for _, c := range t.Facts.Capabilities {
+			s.attempts = s.attempts || c == "metrics"
+		}
+		w := t.Witness
+		r.out.Servers = append(r.out.Servers, run.Server{
+			Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: string(t.Facts.Gate),
+			WebhookDelay: run.Duration(r.Profile.WebhookDelay), Mismatches: w.Mismatches,
+		})
+		for _, m := range w.Mismatches {
+			r.problem(-1, "%s is not what was asked for: %s", name, m)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// TestMain is also the program of a shard.
+func TestMain(m *testing.M) {
+	if os.Getenv("AUTHZCONF_TEST_SHARD") != "" {
+		if err := shard.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func newest() local.Release { return local.Releases()[len(local.Releases())-1] }
+
+func side(arm string, server profile.Server) profile.Side {
+	return profile.Side{Arm: arm, Server: server}
+}
+
+// burst is a profile with blocks that are shorter than files may have.
+func burst(comparisons ...profile.Comparison) *profile.Profile {
+	p := profile.Defaults()
+	p.Name, p.Agents, p.PodsPerNode, p.Pairs, p.Block = "test", 20, 2, 1, time.Second
+	p.Arrivals.Kind, p.Mix.List, p.LateTolerance = "burst", 1, time.Second
+	p.Comparisons = comparisons
+	return &p
+}
+
+func execute(ctx context.Context, t *testing.T, p *profile.Profile, change func(*Options)) *run.Run {
+	t.Helper()
+	o := Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) }}
+	if change != nil {
+		change(&o)
+	}
+	out, err := Execute(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func total(b run.Block) (n int64) {
+	for _, r := range b.Reviews {
+		n += r.Count
+	}
+	return n
+}
+
+// Of a burst of agents that nobody knows, every review is foretold; and in two
+// processes as in one.
+func TestExecute(t *testing.T) {
+	p := burst(
+		profile.Comparison{Name: "aa", A: side("denied", profile.GateOff), B: side("denied", profile.GateOff)},
+		profile.Comparison{Name: "cold", A: side("legacy-gate-off", profile.GateOff), B: side("associated-node-cold", profile.GateOn)},
+		profile.Comparison{Name: "user-info", A: side("deputy-legacy", profile.GateOff), B: side("deputy", profile.GateOn)},
+		profile.Comparison{Name: "denied", A: side("denied", profile.GateOff), B: side("denied", profile.GateOn)},
+	)
+	p.Arrivals.Every = 0
+	for _, shards := range []int{1, 2} {
+		out := execute(t.Context(), t, p, func(o *Options) {
+			o.Shards, o.Command = shards, []string{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
+		})
+		if len(out.Problems) > 0 || out.Interrupted || len(out.Blocks) != 8 {
+			t.Errorf("%d shards: %d blocks, problems %v", shards, len(out.Blocks), out.Problems)
+		}
+		for _, b := range out.Blocks {
+			if b.Planned != 20 || b.Sent != 20 || len(b.Wrong) > 0 || b.Latency.Count() != 20 {
+				t.Errorf("%d shards, %s on %s: planned %d, sent %d, wrong %v", shards, b.Arm, b.Server, b.Planned, b.Sent, b.Wrong)
+			}
+			mean := float64(total(b)) / 20
+			if b.Predicted == nil || mean != b.Predicted.Cold {
+				t.Errorf("%d shards, %s on %s: %v reviews per request, predicted %+v: %+v", shards, b.Arm, b.Server, mean, b.Predicted, b.Reviews)
+			}
+			if len(b.Unreconciled) > 0 || b.ServerRSS == 0 || b.WebhookLatency.Count() != total(b) {
+				t.Errorf("%d shards, %s on %s: %v, %d bytes, %d webhook latencies", shards, b.Arm, b.Server, b.Unreconciled, b.ServerRSS, b.WebhookLatency.Count())
+			}
+			if gateOn := b.Server == string(profile.GateOn); gateOn != (len(b.Attempts) > 0) {
+				t.Errorf("%s on %s: attempts %v", b.Arm, b.Server, b.Attempts)
+			}
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p.Block, p.Pairs = 10*time.Second, 50
+	p.WebhookDelay = 20 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begin := time.Now()
+	out := execute(ctx, t, p, func(o *Options) {
+		o.Progress = func(at Progress) {
+			if at.Block == 2 {
+				cancel()
+			}
+		}
+	})
+	if !out.Interrupted || len(out.Blocks) != 1 || len(out.Problems) != 1 {
+		t.Errorf("interrupted %t, %d blocks, problems %v", out.Interrupted, len(out.Blocks), out.Problems)
+	}
+	if took := time.Since(begin); took > time.Minute {
+		t.Errorf("it took %s", took)
+	}
+	if b := out.Blocks[0]; b.WebhookLatency.Min() < 20*time.Millisecond || b.Latency.Min() < 20*time.Millisecond {
+		t.Errorf("with a delay of 20 ms the webhook took %s, the fastest request %s", b.WebhookLatency.Min(), b.Latency.Min())
+	}
+}
+
+// The death of the API server is counted and said; the generator lives on.
+func TestServerDies(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p.Arrivals = profile.Arrivals{Kind: "constant", Rate: 20}
+	p.Block, p.Pairs = 4*time.Second, 2
+	out := execute(t.Context(), t, p, func(o *Options) {
+		o.Progress = func(at Progress) {
+			if at.Block == 2 && at.Elapsed < 3*time.Second {
+				kill(t)
+			}
+		}
+	})
+	if len(out.Blocks) != 2 || len(out.Problems) == 0 || !strings.Contains(out.Problems[0].Text, "kube-apiserver") {
+		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
+	}
+	if b := out.Blocks[1]; b.Planned != 80 || b.Answers["refused"] == 0 || b.Answers["200"] == 0 {
+		t.Errorf("planned %d, answers %v", b.Planned, b.Answers)
+	}
+}
+
+// Tokens that are no longer good are counted, and said.
+func TestTokensRevoked(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	// Each agent asks once, for a token that was good is believed for a while.
+	p.Arrivals, p.Block = profile.Arrivals{Kind: "constant", Rate: 4}, 5*time.Second
+	var r *runner
+	gone := false
+	r = newRunner(Options{
+		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) },
+		Progress: func(at Progress) {
+			if at.Block == 1 && !gone {
+				gone = true
+				admin, _ := r.servers[profile.GateOff].target.Credentials()
+				client, err := kubernetes.NewForConfig(admin)
+				if err == nil {
+					err = client.CoreV1().ServiceAccounts("storm-none").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		},
+	})
+	out, err := r.execute(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Blocks) != 2 {
+		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
+	}
+	b := out.Blocks[0]
+	if b.Planned != 20 || b.Answers["200"] == 0 || b.Answers["401"] == 0 || b.Answers["200"]+b.Answers["401"] != 20 || b.Wrong["401: expected 200"] != b.Answers["401"] {
+		t.Errorf("planned %d, answers %v, wrong %v", b.Planned, b.Answers, b.Wrong)
+	}
+	if len(out.Problems) != 2 || !strings.Contains(out.Problems[0].Text, "answered 401: their tokens have expired") {
+		t.Errorf("problems %v", out.Problems)
+	}
+}
+
+func TestUnaccepted(t *testing.T) {
+	got := unaccepted(&run.Block{Answers: map[string]int64{"200": 5, "401": 2, "tls": 1, "403": 7}})
+	if len(got) != 2 || !strings.HasPrefix(got[0], "2 requests were answered 401") || !strings.HasPrefix(got[1], "1 requests failed in TLS") {
+		t.Errorf("%q", got)
+	}
+	if got := unaccepted(&run.Block{Answers: map[string]int64{"200": 5, "403": 7}}); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// What cannot be is said before anything is started.
+func TestCheck(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	var usage *local.UsageError
+	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: target.Local}).check(); !errors.As(err, &usage) {
+		t.Errorf("pods of a local control plane: %v", err)
+	}
+	p.Agents = 1 << 30
+	err := (&Options{Profile: p, Shards: 1 << 20}).check()
+	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "1073742024 open files, and this process may have") {
+		t.Errorf("more agents than files, however many shards: %v", err)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	p := burst(
+		profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)},
+		profile.Comparison{Name: "gate", A: side("denied", profile.GateOff), B: side("denied", profile.GateOn)},
+	)
+	p.Pairs = 10
+	blocks := order(p, 3)
+	if len(blocks) != 2*2*10 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	first := map[string]int{}
+	pairs := map[int]bool{}
+	for i := 0; i < len(blocks); i += 2 {
+		a, b := blocks[i], blocks[i+1]
+		if a.pair != b.pair || a.comparison.Name != b.comparison.Name || a.seed != b.seed || a.role == b.role {
+			t.Errorf("%+v and %+v are no pair", a, b)
+		}
+		if pairs[a.pair] {
+			t.Errorf("pair %d twice", a.pair)
+		}
+		pairs[a.pair] = true
+		first[a.comparison.Name+a.role]++
+	}
+	for name, n := range first {
+		if n != 5 {
+			t.Errorf("%s begins %d of 10 pairs", name, n)
+		}
+	}
+	same, other := order(p, 3), order(p, 4)
+	different := false
+	for i := range blocks {
+		if same[i] != blocks[i] {
+			t.Fatal("the same seed, another order")
+		}
+		different = different || other[i] != blocks[i]
+	}
+	if !different {
+		t.Error("another seed, the same order")
+	}
+}
+
+func TestUnreconciled(t *testing.T) {
+	block := func() *run.Block {
+		return &run.Block{
+			Reviews: []run.ReviewCount{
+				{Mode: "legacy", Verb: "impersonate", Decision: "Allow", Count: 3},
+				{Mode: "associated-node", Verb: "impersonate:associated-node", Decision: "NoOpinion", Count: 2},
+				{Mode: "request", Verb: "list", Decision: "Allow", Count: 3},
+			},
+			Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}},
+		}
+	}
+	if got := unreconciled(block(), 8, true, false); len(got) != 0 {
+		t.Errorf("what agrees: %v", got)
+	}
+	if got := unreconciled(block(), 9, true, false); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
+		t.Errorf("one more sent: %v", got)
+	}
+	b := block()
+	b.Attempts[0].Count = 2
+	if got := unreconciled(b, 8, true, false); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
+		t.Errorf("one less counted: %v", got)
+	}
+	b = block()
+	b.Attempts = append(b.Attempts, run.AttemptCount{Mode: "user-info", Decision: "denied", Count: 1})
+	if got := unreconciled(b, 8, true, false); len(got) != 1 || !strings.Contains(got[0], "mode user-info, not allowed") {
+		t.Errorf("one that nobody saw: %v", got)
+	}
+	if got := unreconciled(block(), 9, true, true); len(got) != 0 {
+		t.Errorf("one more sent, of a component: %v", got)
+	}
+	if got := unreconciled(block(), 7, true, true); len(got) != 1 {
+		t.Errorf("one less sent: %v", got)
+	}
+	b = block()
+	b.Attempts = nil
+	if got := unreconciled(b, 8, false, false); len(got) != 0 {
+		t.Errorf("a server that does not count: %v", got)
+	}
+}

@@ -1,0 +1,202 @@
+// Package run is what a load run leaves behind: counters and histograms per
+// block, and the circumstances. It is data; nothing here judges. Shards hand
+// back blocks of this form, which merge exactly.
+package run
+
+import (
+	"time"
+
+	"github.com/authzconf/authzconf/reports/load/histogram"
+)
+
+// Version of the file format.
+const (
+	APIVersion = "authzconf.dev/v1alpha1"
+	Kind       = "LoadRun"
+)
+
+// Run is one load run.
+type Run struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Tool is authzconf's version, Command how it was called.
+	Tool    string   `json:"tool"`
+	Command []string `json:"command"`
+	// Profile is the profile's name, ProfileYAML its text as it was used.
+	Profile     string `json:"profile"`
+	ProfileYAML string `json:"profileYAML"`
+	Seed        int64  `json:"seed"`
+	// Started and Finished bound the run.
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
+	Machine  Machine   `json:"machine"`
+	// Servers are the control planes under load, by the name that blocks use.
+	Servers []Server `json:"servers"`
+	// Agents, Pairs and Shards are what was asked for.
+	Agents int `json:"agents"`
+	Pairs  int `json:"pairs"`
+	Shards int `json:"shards"`
+	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty
+	// is processes.
+	Engine string `json:"engine,omitempty"`
+	// Blocks are in the order in which they ran.
+	Blocks []Block `json:"blocks"`
+	// Problems made the run inconclusive while it ran: a server died, a shard was
+	// lost, recorder and metrics differ. Empty if nothing did.
+	Problems []Problem `json:"problems"`
+	// Clocks are those of shards, compared with the coordinator's: for each the
+	// measurement with the largest offset.
+	Clocks []Clock `json:"clocks,omitempty"`
+	// Interrupted says that the user ended the run early: what is here is partial.
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// Problem is something that went wrong with the measuring.
+type Problem struct {
+	// Block is the index of the block, -1 for the run as a whole.
+	Block int    `json:"block"`
+	Text  string `json:"text"`
+}
+
+// Clock is how far the clock of a shard was ahead of the coordinator's, and half
+// of the round trip in which that was measured.
+type Clock struct {
+	Shard       string   `json:"shard"`
+	Offset      Duration `json:"offset"`
+	Uncertainty Duration `json:"uncertainty"`
+}
+
+// Machine is where everything ran.
+type Machine struct {
+	CPUs        int     `json:"cpus"`
+	MemoryBytes int64   `json:"memoryBytes"`
+	Go          string  `json:"go"`
+	OS          string  `json:"os"`
+	LoadBefore  float64 `json:"loadBefore"` // 1 min load average before the first block
+	LoadAfter   float64 `json:"loadAfter"`
+}
+
+// Server is one control plane.
+type Server struct {
+	Name       string `json:"name"`
+	GitVersion string `json:"gitVersion"`
+	Emulated   string `json:"emulated,omitempty"`
+	// Gate is the state of ConstrainedImpersonation as read back: on or off.
+	Gate string `json:"gate"`
+	// WebhookDelay is what the authorizer adds to every answer.
+	WebhookDelay Duration `json:"webhookDelay"`
+	// Mismatches are what the witness found not to be as asked.
+	Mismatches []string `json:"mismatches,omitempty"`
+}
+
+// Duration is a time.Duration written as "1.5ms" in JSON.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// Block is one arm on one server for one stretch of time.
+type Block struct {
+	// Pair numbers the pairs of blocks that are compared, from 0. Role is the
+	// block's side of the pair: "A" (the baseline) or "B". An A/A pair has the
+	// same server and arm on both sides, and AA set.
+	Pair int    `json:"pair"`
+	Role string `json:"role"`
+	AA   bool   `json:"aa,omitempty"`
+	// Arm names what the agents do (see profiles), Server where. Comparison names
+	// which comparison of the profile the pair belongs to.
+	Arm        string `json:"arm"`
+	Server     string `json:"server"`
+	Comparison string `json:"comparison"`
+	// Agents took part.
+	Agents  int       `json:"agents"`
+	Started time.Time `json:"started"`
+	// Length is the planned length.
+	Length Duration `json:"length"`
+
+	// Planned are the intended requests; each was Sent or Dropped (never sent: the
+	// generator had no room). Late ones were sent more than the profile's tolerance
+	// after their time. Done were answered or failed within the block.
+	Planned int64 `json:"planned"`
+	Sent    int64 `json:"sent"`
+	Late    int64 `json:"late"`
+	Dropped int64 `json:"dropped"`
+	// Retried are answers 429 after which the agent waited as it was told and asked
+	// again; each is also counted in Answers. Reconnects are connections that had to
+	// be opened anew within the block.
+	Retried    int64 `json:"retried,omitempty"`
+	Reconnects int64 `json:"reconnects,omitempty"`
+	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by
+	// class of error ("timeout", "refused", "reset", "tls", "eof", "other").
+	Answers map[string]int64 `json:"answers"`
+	// Wrong counts answers that the arm does not expect, by "status: expected …".
+	Wrong map[string]int64 `json:"wrong,omitempty"`
+	// Odd are the texts of the first errors of class "other".
+	Odd []string `json:"odd,omitempty"`
+	// Latency is from the intended send to the end of the answer, Service from the
+	// actual send, Lag from the intended to the actual send. Latencies by request
+	// kind (list, get, watch) are in Kinds.
+	Latency histogram.Histogram            `json:"latency"`
+	Service histogram.Histogram            `json:"service"`
+	Lag     histogram.Histogram            `json:"lag"`
+	Kinds   map[string]histogram.Histogram `json:"kinds,omitempty"`
+
+	// Reviews are what the recorder received, Attempts what the API server's
+	// metrics say (apiserver_impersonation_authorization_attempts_total), both as
+	// differences over the block. Unreconciled says how they contradict.
+	Reviews      []ReviewCount  `json:"reviews"`
+	Attempts     []AttemptCount `json:"attempts,omitempty"`
+	Unreconciled []string       `json:"unreconciled,omitempty"`
+	// Predicted are the oracle's reviews per request for a fresh (cold) and for a
+	// known (warm) agent; the measured mean must lie between where nothing fails.
+	Predicted *Prediction `json:"predicted,omitempty"`
+	// Timeline has one entry per second of the block.
+	Timeline []Second `json:"timeline,omitempty"`
+
+	// CPU time used in the block, and resident memory at its end.
+	ServerCPU      Duration            `json:"serverCPU"`
+	ServerRSS      int64               `json:"serverRSSBytes"`
+	GeneratorCPU   Duration            `json:"generatorCPU"` // authzconf's own process: agents and recorder
+	GeneratorRSS   int64               `json:"generatorRSSBytes"`
+	WebhookLatency histogram.Histogram `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
+	FlowControl    map[string]float64  `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
+}
+
+// ReviewCount counts access reviews.
+type ReviewCount struct {
+	// Mode is associated-node, arbitrary-node, serviceaccount, user-info, legacy, or
+	// request for the check of the request itself; Verb is the verb of the review
+	// (impersonate:user-info, impersonate-on:user-info:list, impersonate, list, …).
+	Mode     string `json:"mode"`
+	Verb     string `json:"verb"`
+	Decision string `json:"decision"` // Allow, Deny or NoOpinion
+	Count    int64  `json:"count"`
+}
+
+// AttemptCount is one series of the API server's counter.
+type AttemptCount struct {
+	Mode     string  `json:"mode"`
+	Decision string  `json:"decision"`
+	Count    float64 `json:"count"`
+}
+
+// Prediction is the oracle's.
+type Prediction struct {
+	Cold float64 `json:"cold"`
+	Warm float64 `json:"warm"`
+}
+
+// Second is what happened in one second of a block.
+type Second struct {
+	Sent    int64 `json:"sent"`
+	Done    int64 `json:"done"`
+	Errors  int64 `json:"errors"`
+	Reviews int64 `json:"reviews"`
+}

@@ -44,7 +44,7 @@ verify: build ## recompute the verdicts of the report from its evidence
 	$(AUTHZCONF) verify $(REPORT_DIR)
 
 .PHONY: upgrade
-upgrade: build ## upgrade, downgrade, upgrade: every permission on every leg (PREVIOUS, KUBERNETES)
+upgrade: build ## upgrade, downgrade, upgrade: every permission on every stage (PREVIOUS, KUBERNETES)
 	$(AUTHZCONF) upgrade --path $(PREVIOUS),$(KUBERNETES),$(PREVIOUS)-gate,$(KUBERNETES) --report-dir _output/upgrade
 	$(AUTHZCONF) verify _output/upgrade
 

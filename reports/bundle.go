@@ -62,7 +62,7 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 		return nil, nil, err
 	}
 	if clean.Path != nil {
-		if err := addLegs(files, r.Path.Evidence); err != nil {
+		if err := addStages(files, r.Path.Evidence); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -125,9 +125,9 @@ func renderEvidence(e *verdicts.Evidence) (*verdicts.Evidence, []byte, error) {
 	return clean, b.Bytes(), nil
 }
 
-// addLegs renders what was seen on the legs of a path, redacted.
-func addLegs(files map[string][]byte, legs []*LegEvidence) error {
-	for _, e := range legs {
+// addStages renders what was seen on the stages of a path, redacted.
+func addStages(files map[string][]byte, stages []*StageEvidence) error {
+	for _, e := range stages {
 		clean, err := e.Redacted()
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func addLegs(files map[string][]byte, legs []*LegEvidence) error {
 		if err := json.Indent(&b, raw, "", "  "); err != nil {
 			return err
 		}
-		files[legPath(e.Cell)] = b.Bytes()
+		files[stagePath(e.Cell)] = b.Bytes()
 	}
 	return nil
 }

@@ -29,13 +29,13 @@ type page struct {
 	Scenarios int
 }
 
-// pathView is an upgrade path: what became of each setup on each leg.
+// pathView is an upgrade path: what became of each setup on each stage.
 type pathView struct {
 	*PathReport
 	Setups []setupRow
 }
 
-// setupRow is a setup with its answer on each leg.
+// setupRow is a setup with its answer on each stage.
 type setupRow struct {
 	Name    string
 	Answers []string

@@ -12,11 +12,11 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// pathDir holds the evidence of the legs.
+// pathDir holds the evidence of the stages.
 const pathDir = "path"
 
 // PathReport is what the report of an upgrade path has besides that of a run: its
-// cells are the legs, in order, on one etcd.
+// cells are the stages, in order, on one etcd.
 type PathReport struct {
 	// Name is that of the path file, or the path as it was written.
 	Name string `json:"name"`
@@ -24,37 +24,37 @@ type PathReport struct {
 	Description string `json:"description,omitempty"`
 	// HighAvailability: two API servers behind a balancer (run).
 	HighAvailability bool `json:"highAvailability,omitempty"`
-	// Legs are in the order of the cells (run, but for what is marked derived).
-	Legs []PathLeg `json:"legs"`
-	// Evidence is what was seen on each leg that was reached. It is stored in
+	// Stages are in the order of the cells (run, but for what is marked derived).
+	Stages []PathStage `json:"stages"`
+	// Evidence is what was seen on each stage that was reached. It is stored in
 	// files of its own (run).
-	Evidence []*LegEvidence `json:"-"`
+	Evidence []*StageEvidence `json:"-"`
 }
 
-// PathLeg is one stay of a path.
-type PathLeg struct {
-	// Cell is the name of the leg's cell.
+// PathStage is one stay of a path.
+type PathStage struct {
+	// Cell is the name of the stage's cell.
 	Cell string `json:"cell"`
 	// Fault is what went wrong on the way here, on purpose.
 	Fault string `json:"fault,omitempty"`
-	// Made are the setups whose objects and tokens were made on this leg.
+	// Made are the setups whose objects and tokens were made on this stage.
 	Made []string `json:"made,omitempty"`
-	// DownSeconds is the time from when the API server of the leg before was told
-	// to end (or killed) until that of this leg was ready; 0 on the first.
+	// DownSeconds is the time from when the API server of the stage before was told
+	// to end (or killed) until that of this stage was ready; 0 on the first.
 	DownSeconds float64 `json:"downSeconds,omitempty"`
 
-	// Objects is how many objects were read at the end of the leg (derived).
+	// Objects is how many objects were read at the end of the stage (derived).
 	Objects int `json:"objects"`
-	// Reviews is how many access reviews the API server sent during the leg, those
+	// Reviews is how many access reviews the API server sent during the stage, those
 	// of the harness apart; ConstrainedReviews those of them whose verb begins with
 	// impersonate: or impersonate-on: (derived).
 	Reviews            int `json:"reviews"`
 	ConstrainedReviews int `json:"constrainedReviews"`
-	// Claims are what is said about the leg as a whole (derived).
+	// Claims are what is said about the stage as a whole (derived).
 	Claims []Claim `json:"claims"`
 }
 
-// Claim is something that has to hold for a leg as a whole.
+// Claim is something that has to hold for a stage as a whole.
 type Claim struct {
 	// Name is one of the Claim constants.
 	Name string `json:"name"`
@@ -64,15 +64,15 @@ type Claim struct {
 	Detail string `json:"detail"`
 }
 
-// The claims about a leg.
+// The claims about a stage.
 const (
-	// ClaimObjects: every object that was made reads byte for byte as on the leg it
+	// ClaimObjects: every object that was made reads byte for byte as on the stage it
 	// was made on.
 	ClaimObjects = "objects-unchanged"
-	// ClaimTokens: every token that was issued on an earlier leg authenticates, and
+	// ClaimTokens: every token that was issued on an earlier stage authenticates, and
 	// is the same one.
 	ClaimTokens = "tokens-work"
-	// ClaimNoConstrained: on a leg without the feature no access review has a verb
+	// ClaimNoConstrained: on a stage without the feature no access review has a verb
 	// of it.
 	ClaimNoConstrained = "no-constrained-review"
 	// ClaimAnswers: every request that flowed while API servers were replaced was
@@ -80,20 +80,20 @@ const (
 	ClaimAnswers = "answers-right"
 )
 
-// LegEvidence is what was seen on a leg besides its scenarios.
-type LegEvidence struct {
-	// Cell is the leg's.
+// StageEvidence is what was seen on a stage besides its scenarios.
+type StageEvidence struct {
+	// Cell is the stage's.
 	Cell string `json:"cell"`
 	// Objects are those of all setups that were made by then, as the API server
-	// wrote them at the end of the leg.
+	// wrote them at the end of the stage.
 	Objects []ObjectState `json:"objects"`
 	// Verbs counts the access reviews that arrived at the front of the chain during
-	// the leg, by verb.
+	// the stage, by verb.
 	Verbs map[string]int `json:"verbs"`
 	// Neighbours are the same counts of the other API servers that ran meanwhile, by
 	// the cells that they were.
 	Neighbours map[string]map[string]int `json:"neighbours,omitempty"`
-	// Flow is what became of the requests that flowed on the way to this leg and on
+	// Flow is what became of the requests that flowed on the way to this stage and on
 	// it; nil where none did.
 	Flow *FlowEvidence `json:"flow,omitempty"`
 }
@@ -107,15 +107,15 @@ type ObjectState struct {
 
 // Redacted is a copy without credentials, as it is stored: claims have to follow
 // from what a reader has.
-func (e *LegEvidence) Redacted() (*LegEvidence, error) {
-	clean := &LegEvidence{}
+func (e *StageEvidence) Redacted() (*StageEvidence, error) {
+	clean := &StageEvidence{}
 	if err := redactInto(e, clean); err != nil {
-		return nil, fmt.Errorf("redacting the evidence of leg %s: %w", e.Cell, err)
+		return nil, fmt.Errorf("redacting the evidence of stage %s: %w", e.Cell, err)
 	}
 	return clean, nil
 }
 
-func legPath(cell string) string { return pathDir + "/" + cell + ".json" }
+func stagePath(cell string) string { return pathDir + "/" + cell + ".json" }
 
 // Constrained tells whether a verb is one of KEP-5284.
 func Constrained(verb string) bool {
@@ -124,40 +124,40 @@ func Constrained(verb string) bool {
 
 // derive fills in what follows from the evidence.
 func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence []*verdicts.Evidence) {
-	of := map[string]*LegEvidence{}
+	of := map[string]*StageEvidence{}
 	for _, e := range p.Evidence {
 		of[e.Cell] = e
 	}
 	first := map[string]ObjectState{} // by path
 	tokens := map[string]string{}     // credential ID by requestor
-	for i := range p.Legs {
-		leg := &p.Legs[i]
-		leg.Objects, leg.Reviews, leg.ConstrainedReviews, leg.Claims = 0, 0, 0, nil
-		cell, ok := r.cellNamed(leg.Cell)
-		e := of[leg.Cell]
+	for i := range p.Stages {
+		stage := &p.Stages[i]
+		stage.Objects, stage.Reviews, stage.ConstrainedReviews, stage.Claims = 0, 0, 0, nil
+		cell, ok := r.cellNamed(stage.Cell)
+		e := of[stage.Cell]
 		if !ok || e == nil {
-			leg.claim(ClaimObjects, verdicts.Invalid, "the leg was not reached, or broke off")
+			stage.claim(ClaimObjects, verdicts.Invalid, "the stage was not reached, or broke off")
 			continue
 		}
-		leg.Objects = len(e.Objects)
+		stage.Objects = len(e.Objects)
 		for verb, n := range e.Verbs {
-			leg.Reviews += n
+			stage.Reviews += n
 			if Constrained(verb) {
-				leg.ConstrainedReviews += n
+				stage.ConstrainedReviews += n
 			}
 		}
-		leg.objects(first, e.Objects)
-		leg.tokens(tokens, evidence, set)
+		stage.objects(first, e.Objects)
+		stage.tokens(tokens, evidence, set)
 		if cell.Facts.Gate == scenarios.GateOff {
-			leg.noConstrained(leg.Cell, e.Verbs)
+			stage.noConstrained(stage.Cell, e.Verbs)
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Neighbours)) {
 			if other, ok := r.cellNamed(name); ok && other.Facts.Gate == scenarios.GateOff {
-				leg.noConstrained(name, e.Neighbours[name])
+				stage.noConstrained(name, e.Neighbours[name])
 			}
 		}
 		if e.Flow != nil {
-			leg.claim(ClaimAnswers, e.Flow.verdict(), e.Flow.describe())
+			stage.claim(ClaimAnswers, e.Flow.verdict(), e.Flow.describe())
 		}
 	}
 }
@@ -170,12 +170,12 @@ func (r *ConformanceReport) cellNamed(name string) (*Cell, bool) {
 	return &r.Cells[i], true
 }
 
-func (l *PathLeg) claim(name string, v verdicts.Verdict, detail string) {
+func (l *PathStage) claim(name string, v verdicts.Verdict, detail string) {
 	l.Claims = append(l.Claims, Claim{Name: name, Verdict: v, Detail: detail})
 }
 
 // objects compares with what was read first.
-func (l *PathLeg) objects(first map[string]ObjectState, now []ObjectState) {
+func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 	var changed []string
 	seen, compared := map[string]bool{}, 0
 	for _, o := range now {
@@ -221,9 +221,9 @@ func jsonChange(before, after string) string {
 const credentialKey = "authentication.kubernetes.io/credential-id"
 
 // tokens compares the IDs of the tokens that requestors had with those they had
-// on the leg they were first seen on. A token that does not authenticate has
+// on the stage they were first seen on. A token that does not authenticate has
 // failed its scenario already: here is told that it was not another one.
-func (l *PathLeg) tokens(first map[string]string, evidence []*verdicts.Evidence, set *scenarios.Set) {
+func (l *PathStage) tokens(first map[string]string, evidence []*verdicts.Evidence, set *scenarios.Set) {
 	same := 0
 	var others []string
 	for _, e := range evidence {
@@ -247,7 +247,7 @@ func (l *PathLeg) tokens(first map[string]string, evidence []*verdicts.Evidence,
 	case len(others) > 0: // in no order
 		l.claim(ClaimTokens, verdicts.Failed, slices.Min(others))
 	case same > 0:
-		l.claim(ClaimTokens, verdicts.Passed, plural(same, "token")+" of an earlier leg, the same ones")
+		l.claim(ClaimTokens, verdicts.Passed, plural(same, "token")+" of an earlier stage, the same ones")
 	}
 }
 
@@ -268,7 +268,7 @@ func credentials(e *verdicts.Evidence) map[string]string {
 
 // noConstrained is about one API server without the feature, which was that of a
 // cell.
-func (l *PathLeg) noConstrained(cell string, verbs map[string]int) {
+func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 	where, total := "", 0
 	if cell != l.Cell {
 		where = " at " + cell
@@ -291,7 +291,7 @@ func (l *PathLeg) noConstrained(cell string, verbs map[string]int) {
 
 // conclude adds the claims to the reasons of the outcome.
 func (p *PathReport) conclude(c *conclusion) {
-	for _, l := range p.Legs {
+	for _, l := range p.Stages {
 		for _, claim := range l.Claims {
 			line := fmt.Sprintf("%s: %s: %s", l.Cell, claim.Name, claim.Detail)
 			switch claim.Verdict {

@@ -9,14 +9,14 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-const someLeg = "path/3-1.37-gate-off.json"
+const someStage = "path/3-1.37-gate-off.json"
 
 // writtenPath is a folder with the report of a path that holds.
 func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *ConformanceReport {
 	t.Helper()
 	texts := testTexts(t)
 	r, evidence := pathOf3(t, texts)
-	r.Path.Evidence[1].Flow.Answers = []FlowAnswer{rightAnswer(t, texts, on(r.Path.Legs[1].Cell, evidence))}
+	r.Path.Evidence[1].Flow.Answers = []FlowAnswer{rightAnswer(t, texts, on(r.Path.Stages[1].Cell, evidence))}
 	if change != nil {
 		change(r.Path)
 	}
@@ -70,7 +70,7 @@ func TestVerifyPathHolds(t *testing.T) {
 	}{
 		{"passed", nil, RunPassed},
 		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` }, RunFailed},
-		{"a leg that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, RunInvalid},
+		{"a stage that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, RunInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -92,7 +92,7 @@ func TestVerifyPathHolds(t *testing.T) {
 	}
 }
 
-// Whoever edits a file of a leg is found out by its digest; who mends that too,
+// Whoever edits a file of a stage is found out by its digest; who mends that too,
 // by the claims, which do not follow any more.
 func TestVerifyPathFinds(t *testing.T) {
 	for _, c := range []struct {
@@ -101,48 +101,48 @@ func TestVerifyPathFinds(t *testing.T) {
 		want   string
 	}{
 		{"an object edited", func(t *testing.T, dir string) {
-			edit(t, dir, someLeg, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
-		}, someLeg + ": was changed"},
+			edit(t, dir, someStage, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
+		}, someStage + ": was changed"},
 		{"an object edited, digest too", func(t *testing.T, dir string) {
-			edit(t, dir, someLeg, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
-			mend(t, dir, someLeg)
-		}, "the claims about the path do not follow from the evidence: legs[2].claims[0].detail: "},
+			edit(t, dir, someStage, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
+			mend(t, dir, someStage)
+		}, "the claims about the path do not follow from the evidence: stages[2].claims[0].detail: "},
 		{"a review dropped, digest too", func(t *testing.T, dir string) {
 			edit(t, dir, "path/2-1.37-gate-on.json", `"impersonate:user-info": 2`, `"impersonate:user-info": 1`)
 			mend(t, dir, "path/2-1.37-gate-on.json")
-		}, "the claims about the path do not follow from the evidence: legs[1].constrainedReviews: the report says 6, the evidence 5"},
+		}, "the claims about the path do not follow from the evidence: stages[1].constrainedReviews: the report says 6, the evidence 5"},
 		{"a count of answers edited, digest too", func(t *testing.T, dir string) {
 			edit(t, dir, "path/2-1.37-gate-on.json", `"sent": 9`, `"sent": 8`)
 			mend(t, dir, "path/2-1.37-gate-on.json")
-		}, "the claims about the path do not follow from the evidence: legs[1].claims[1].detail: "},
+		}, "the claims about the path do not follow from the evidence: stages[1].claims[1].detail: "},
 		{"a claim's text edited", func(t *testing.T, dir string) {
 			edit(t, dir, reportFile, "2 objects the same", "9 objects the same")
-		}, `the claims about the path do not follow from the evidence: legs[1].claims[0].detail: the report says "9 objects the same, byte for byte", the evidence "2 objects the same, byte for byte"`},
+		}, `the claims about the path do not follow from the evidence: stages[1].claims[0].detail: the report says "9 objects the same, byte for byte", the evidence "2 objects the same, byte for byte"`},
 		{"a claim's verdict edited", func(t *testing.T, dir string) {
-			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Legs[2].Claims[0].Verdict = verdicts.Failed })
-		}, `legs[2].claims[0].verdict: the report says "failed", the evidence "passed"`},
+			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Stages[2].Claims[0].Verdict = verdicts.Failed })
+		}, `stages[2].claims[0].verdict: the report says "failed", the evidence "passed"`},
 		{"a claim dropped", func(t *testing.T, dir string) {
-			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Legs[2].Claims = r.Path.Legs[2].Claims[:1] })
-		}, "legs[2].claims[1]: the report says nothing"},
+			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Stages[2].Claims = r.Path.Stages[2].Claims[:1] })
+		}, "stages[2].claims[1]: the report says nothing"},
 		{"a count edited", func(t *testing.T, dir string) {
-			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Legs[0].Objects = 99 })
-		}, "legs[0].objects: the report says 99, the evidence 2"},
-		{"a leg deleted", func(t *testing.T, dir string) { removeFile(t, dir, someLeg) }, someLeg + ": is missing"},
-		{"a leg deleted, from the list too", func(t *testing.T, dir string) {
-			removeFile(t, dir, someLeg)
-			rewrite(t, dir, func(r *ConformanceReport) { delete(r.Files, someLeg) })
+			rewrite(t, dir, func(r *ConformanceReport) { r.Path.Stages[0].Objects = 99 })
+		}, "stages[0].objects: the report says 99, the evidence 2"},
+		{"a stage deleted", func(t *testing.T, dir string) { removeFile(t, dir, someStage) }, someStage + ": is missing"},
+		{"a stage deleted, from the list too", func(t *testing.T, dir string) {
+			removeFile(t, dir, someStage)
+			rewrite(t, dir, func(r *ConformanceReport) { delete(r.Files, someStage) })
 		}, "the outcome does not follow from the results"},
-		{"a leg replaced by another's, digest too", func(t *testing.T, dir string) {
-			put(t, dir, someLeg, content(t, dir, "path/1-1.37-gate-off.json"))
-			mend(t, dir, someLeg)
-		}, someLeg + ": is not the evidence of leg 3-1.37-gate-off"},
-		{"a leg broken, digest too", func(t *testing.T, dir string) {
-			put(t, dir, someLeg, "{")
-			mend(t, dir, someLeg)
-		}, someLeg + ": is not the evidence of leg"},
-		{"a leg added", func(t *testing.T, dir string) { put(t, dir, "path/4-moon.json", "{}") }, "path/4-moon.json: is not a file of the report"},
-		{"legs in another order", func(t *testing.T, dir string) {
-			rewrite(t, dir, func(r *ConformanceReport) { l := r.Path.Legs; l[0], l[2] = l[2], l[0] })
+		{"a stage replaced by another's, digest too", func(t *testing.T, dir string) {
+			put(t, dir, someStage, content(t, dir, "path/1-1.37-gate-off.json"))
+			mend(t, dir, someStage)
+		}, someStage + ": is not the evidence of stage 3-1.37-gate-off"},
+		{"a stage broken, digest too", func(t *testing.T, dir string) {
+			put(t, dir, someStage, "{")
+			mend(t, dir, someStage)
+		}, someStage + ": is not the evidence of stage"},
+		{"a stage added", func(t *testing.T, dir string) { put(t, dir, "path/4-moon.json", "{}") }, "path/4-moon.json: is not a file of the report"},
+		{"stages in another order", func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { l := r.Path.Stages; l[0], l[2] = l[2], l[0] })
 		}, "the claims about the path do not follow from the evidence"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -160,17 +160,17 @@ func TestVerifyPathFinds(t *testing.T) {
 	}
 }
 
-// Every byte of a leg's file counts.
+// Every byte of a stage's file counts.
 func TestVerifyFindsAnyEditedByteOfALeg(t *testing.T) {
 	dir := t.TempDir()
 	writtenPath(t, dir, nil)
-	whole := content(t, dir, someLeg)
+	whole := content(t, dir, someStage)
 	for at := 0; at < len(whole); at += 29 {
 		edited := []byte(whole)
 		edited[at] ^= 1
-		put(t, dir, someLeg, string(edited))
+		put(t, dir, someStage, string(edited))
 		v, err := Verify(dir, VerifyOptions{})
-		if err != nil || v.OK() || !strings.HasPrefix(v.Differences[0], someLeg+": was changed") {
+		if err != nil || v.OK() || !strings.HasPrefix(v.Differences[0], someStage+": was changed") {
 			t.Fatalf("byte %d: %v, %+v", at, err, v)
 		}
 	}

@@ -26,7 +26,7 @@ func PRR(v *Verification) (string, error) {
 	b := &strings.Builder{}
 	b.WriteString("###### Were upgrade and rollback tested? Was the upgrade->downgrade->upgrade path tested?\n\n")
 	prrAnswer(b, r)
-	pathLegs(b, r)
+	pathStages(b, r)
 	pathRequests(b, r, v.Evidence, v.Set)
 	pathClaims(b, r)
 	prrReproduce(b, r, v.Digest)
@@ -48,7 +48,7 @@ func prrAnswer(b *strings.Builder, r *ConformanceReport) {
 	}
 	fmt.Fprintf(b, "On %s, [authzconf](https://github.com/authzconf/authzconf) %s took %s and one etcd along %s. "+
 		"Roles, bindings, service accounts and tokens were made once and kept.",
-		r.Started.Format("2006-01-02"), r.SuiteVersion, servers, plural(len(r.Path.Legs), "leg"))
+		r.Started.Format("2006-01-02"), r.SuiteVersion, servers, plural(len(r.Path.Stages), "stage"))
 	if d := strings.TrimSpace(r.Path.Description); d != "" {
 		fmt.Fprintf(b, "\n\n%s", strings.Join(strings.Fields(d), " "))
 	}
@@ -61,11 +61,11 @@ func prrAnswer(b *strings.Builder, r *ConformanceReport) {
 	}
 }
 
-// pathLegs is a row per leg.
-func pathLegs(b *strings.Builder, r *ConformanceReport) {
-	b.WriteString("| leg | kube-apiserver | emulates | ConstrainedImpersonation | on the way here | scenarios passed | access reviews | of them constrained |\n")
+// pathStages is a row per stage.
+func pathStages(b *strings.Builder, r *ConformanceReport) {
+	b.WriteString("| stage | kube-apiserver | emulates | ConstrainedImpersonation | on the way here | scenarios passed | access reviews | of them constrained |\n")
 	b.WriteString("|--:|---|---|---|---|--:|--:|--:|\n")
-	for i, leg := range r.Path.Legs {
+	for i, stage := range r.Path.Stages {
 		c := r.Cells[i]
 		passed := 0
 		for _, result := range c.Results {
@@ -81,25 +81,25 @@ func pathLegs(b *strings.Builder, r *ConformanceReport) {
 			gate += " (default)"
 		}
 		fmt.Fprintf(b, "| %d | %s | %s | %s | %s | %d of %d | %d | %d |\n", i+1, cmp.Or(c.Witness.GitVersion, "not reached"), c.Emulated, gate,
-			strings.ReplaceAll(leg.Fault, "-", " "), passed, len(c.Results), leg.Reviews, leg.ConstrainedReviews)
+			strings.ReplaceAll(stage.Fault, "-", " "), passed, len(c.Results), stage.Reviews, stage.ConstrainedReviews)
 	}
 	b.WriteString("\n")
 }
 
-// pathRequests is a row per setup: what became of its request on each leg.
+// pathRequests is a row per setup: what became of its request on each stage.
 func pathRequests(b *strings.Builder, r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) {
 	b.WriteString("| permissions |")
-	for i := range r.Path.Legs {
-		fmt.Fprintf(b, " leg %d |", i+1)
+	for i := range r.Path.Stages {
+		fmt.Fprintf(b, " stage %d |", i+1)
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Path.Legs)) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Path.Stages)) + "\n")
 	for _, row := range setupRows(r, evidence, set) {
 		fmt.Fprintf(b, "| %s | %s |\n", row.Name, strings.Join(row.Answers, " | "))
 	}
 	b.WriteString("\n")
 }
 
-// setupRows leaves out setups that no leg is for.
+// setupRows leaves out setups that no stage is for.
 func setupRows(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) []setupRow {
 	at := index(evidence)
 	var rows []setupRow
@@ -108,24 +108,24 @@ func setupRows(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenari
 		for _, c := range r.Cells {
 			row.Answers = append(row.Answers, setupAnswer(set, at, &c, setup))
 		}
-		if slices.ContainsFunc(row.Answers, func(answer string) bool { return answer != notForLeg }) {
+		if slices.ContainsFunc(row.Answers, func(answer string) bool { return answer != notForStage }) {
 			rows = append(rows, row)
 		}
 	}
 	return rows
 }
 
-// notForLeg stands where a setup has no scenario for a leg.
-const notForLeg = "–"
+// notForStage stands where a setup has no scenario for a stage.
+const notForStage = "–"
 
-// setupAnswer is what was seen of a setup's last request on a leg.
+// setupAnswer is what was seen of a setup's last request on a stage.
 func setupAnswer(set *scenarios.Set, at map[key]*verdicts.Evidence, c *Cell, setup string) string {
 	i := slices.IndexFunc(c.Results, func(r verdicts.Result) bool {
 		s, ok := set.Get(r.Scenario)
 		return ok && s.Setup == setup
 	})
 	if i < 0 {
-		return notForLeg
+		return notForStage
 	}
 	result := c.Results[i]
 	e := at[key{c.Name, result.Scenario}]
@@ -148,11 +148,11 @@ func setupAnswer(set *scenarios.Set, at map[key]*verdicts.Evidence, c *Cell, set
 	return text
 }
 
-// pathClaims lists what was claimed of each leg.
+// pathClaims lists what was claimed of each stage.
 func pathClaims(b *strings.Builder, r *ConformanceReport) {
-	for i, leg := range r.Path.Legs {
-		for _, claim := range leg.Claims {
-			fmt.Fprintf(b, "- leg %d, %s: %s (%s)\n", i+1, strings.ReplaceAll(claim.Name, "-", " "), claim.Verdict, markdown(claim.Detail))
+	for i, stage := range r.Path.Stages {
+		for _, claim := range stage.Claims {
+			fmt.Fprintf(b, "- stage %d, %s: %s (%s)\n", i+1, strings.ReplaceAll(claim.Name, "-", " "), claim.Verdict, markdown(claim.Detail))
 		}
 	}
 	b.WriteString("\n")

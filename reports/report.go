@@ -50,7 +50,7 @@ type ConformanceReport struct {
 	Scenarios []ScenarioRef `json:"scenarios"`
 	// Cells are the targets and what came out on them (run, but for Summary).
 	Cells []Cell `json:"cells"`
-	// Path is set where the cells are the legs of an upgrade path.
+	// Path is set where the cells are the stages of an upgrade path.
 	Path *PathReport `json:"path,omitempty"`
 	// Findings are the divergences: where a document and the servers differ.
 	Findings []Finding `json:"findings,omitempty"`
@@ -129,7 +129,7 @@ const (
 	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The
 	// report covers less than it could, and says so.
 	CauseUser NotRunCause = "user"
-	// CausePath: a later leg of the upgrade path makes what the scenario needs.
+	// CausePath: a later stage of the upgrade path makes what the scenario needs.
 	CausePath NotRunCause = "path"
 )
 

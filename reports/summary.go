@@ -18,7 +18,7 @@ func renderSummary(r *ConformanceReport, evidence []*verdicts.Evidence, set *sce
 	bullets(b, "Notes", r.Outcome.Notes)
 	if r.Path != nil {
 		fmt.Fprintf(b, "## The path %s\n\n", markdown(r.Path.Name))
-		pathLegs(b, r)
+		pathStages(b, r)
 		pathRequests(b, r, evidence, set)
 		pathClaims(b, r)
 	}

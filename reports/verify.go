@@ -220,40 +220,40 @@ func (v *verifier) recompute() {
 	v.Recomputed = &again
 }
 
-// checkLegs holds the legs to the cells and to the evidence: one for each.
-func (v *verifier) checkLegs() {
+// checkStages holds the stages to the cells and to the evidence: one for each.
+func (v *verifier) checkStages() {
 	var of []string
 	if v.Report.Path != nil {
-		for _, leg := range v.Report.Path.Legs {
-			of = append(of, leg.Cell)
+		for _, stage := range v.Report.Path.Stages {
+			of = append(of, stage.Cell)
 		}
-		if !slices.EqualFunc(of, v.Report.Cells, func(leg string, c Cell) bool { return leg == c.Name }) {
-			v.differ("the legs of the path are not the cells of the report")
+		if !slices.EqualFunc(of, v.Report.Cells, func(stage string, c Cell) bool { return stage == c.Name }) {
+			v.differ("the stages of the path are not the cells of the report")
 		}
 	}
 	for _, name := range sortedKeys(v.files) {
-		if strings.HasPrefix(name, pathDir+"/") && !slices.ContainsFunc(of, func(leg string) bool { return legPath(leg) == name }) {
-			v.differ("%s: the report has no leg for this evidence", name)
+		if strings.HasPrefix(name, pathDir+"/") && !slices.ContainsFunc(of, func(stage string) bool { return stagePath(stage) == name }) {
+			v.differ("%s: the report has no stage for this evidence", name)
 		}
 	}
 }
 
-// recomputePath reads what was seen on the legs of a path.
+// recomputePath reads what was seen on the stages of a path.
 func (v *verifier) recomputePath(again *ConformanceReport) {
-	v.checkLegs()
+	v.checkStages()
 	if v.Report.Path == nil {
 		return
 	}
 	path := *v.Report.Path
-	path.Legs, path.Evidence = slices.Clone(path.Legs), nil
-	for _, leg := range path.Legs {
-		data, ok := v.files[legPath(leg.Cell)]
+	path.Stages, path.Evidence = slices.Clone(path.Stages), nil
+	for _, stage := range path.Stages {
+		data, ok := v.files[stagePath(stage.Cell)]
 		if !ok {
-			continue // derive says that the leg was not reached
+			continue // derive says that the stage was not reached
 		}
-		e := &LegEvidence{}
-		if err := json.Unmarshal(data, e); err != nil || e.Cell != leg.Cell {
-			v.differ("%s: is not the evidence of leg %s", legPath(leg.Cell), leg.Cell)
+		e := &StageEvidence{}
+		if err := json.Unmarshal(data, e); err != nil || e.Cell != stage.Cell {
+			v.differ("%s: is not the evidence of stage %s", stagePath(stage.Cell), stage.Cell)
 			continue
 		}
 		v.rejudge(e)
@@ -264,7 +264,7 @@ func (v *verifier) recomputePath(again *ConformanceReport) {
 
 // rejudge judges the example of each kind of answer anew. The others of its kind
 // are only counted.
-func (v *verifier) rejudge(e *LegEvidence) {
+func (v *verifier) rejudge(e *StageEvidence) {
 	if e.Flow == nil {
 		return
 	}
@@ -273,17 +273,17 @@ func (v *verifier) rejudge(e *LegEvidence) {
 		s, known := v.set.Get(a.Scenario)
 		if !known || a.Example == nil {
 			if a.Verdict != verdicts.Invalid {
-				v.differ("%s: an answer on %s is %s, without a scenario or an example", legPath(e.Cell), a.Cell, a.Verdict)
+				v.differ("%s: an answer on %s is %s, without a scenario or an example", stagePath(e.Cell), a.Cell, a.Verdict)
 			}
 			continue
 		}
 		cell, _ := v.Report.cellNamed(a.Cell)
 		if cell == nil {
-			v.differ("%s: an answer is of the cell %s, which the report does not have", legPath(e.Cell), a.Cell)
+			v.differ("%s: an answer is of the cell %s, which the report does not have", stagePath(e.Cell), a.Cell)
 			continue
 		}
 		if again := JudgeAnswer(s, cell.Cell, a.Suffix, a.Example); again.Verdict != a.Verdict {
-			v.differ("%s: an answer to %s on %s was %s, the report says %s", legPath(e.Cell), a.Scenario, a.Cell, again.Verdict, a.Verdict)
+			v.differ("%s: an answer to %s on %s was %s, the report says %s", stagePath(e.Cell), a.Scenario, a.Cell, again.Verdict, a.Verdict)
 		}
 	}
 }

@@ -54,7 +54,7 @@ type Scenario struct {
 	// Setup names what this scenario shares with others of the same name: they
 	// have the same requestors, objects and grants, and their requests are for
 	// servers of different versions or gates. An upgrade path makes a setup once,
-	// under one name, and replays on each leg the scenario of it that is for it.
+	// under one name, and replays on each stage the scenario of it that is for it.
 	Setup string `json:"setup,omitempty" yaml:"setup,omitempty"`
 
 	// Names are further names to make unique (see Bind). Those of requestors,

@@ -24,7 +24,7 @@ type WalkOptions struct {
 	// Texts are all scenarios that were loaded, and their files. Those without a
 	// setup of the path have no part in it.
 	Texts reports.Texts
-	// Base is what the legs have in common: the provider, node images, programs.
+	// Base is what the stages have in common: the provider, node images, programs.
 	Base matrix.Matrix
 	// Seed makes names unique.
 	Seed int64
@@ -44,8 +44,8 @@ func (o *WalkOptions) Plan() (walk *upgrade.Upgrade, runs int, err error) {
 	if walk, err = upgrade.New(o.Path, o.Texts.Set, o.Base, o.Seed, o.Events); err != nil {
 		return nil, 0, err
 	}
-	for _, leg := range walk.Legs {
-		for _, item := range leg.Items {
+	for _, stage := range walk.Stages {
+		for _, item := range stage.Items {
 			if item.Runs {
 				runs++
 			}
@@ -68,18 +68,18 @@ func Walk(ctx context.Context, o WalkOptions, walk *upgrade.Upgrade) (*Run, erro
 	}
 	run := &Run{Report: &reports.ConformanceReport{
 		SuiteVersion: o.Version, Command: o.Command, Seed: o.Seed, Started: started,
-		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: walk.Legs[0].Target.Cell.Provider},
+		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: walk.Stages[0].Target.Cell.Provider},
 		Path:           &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability},
 	}}
-	for _, leg := range walk.Legs {
-		cell, evidence := reportLeg(leg)
+	for _, stage := range walk.Stages {
+		cell, evidence := reportStage(stage)
 		run.Report.Cells = append(run.Report.Cells, cell)
 		run.Evidence = append(run.Evidence, evidence...)
-		run.Report.Path.Legs = append(run.Report.Path.Legs, reports.PathLeg{
-			Cell: cell.Name, Fault: string(leg.Fault), Made: leg.Made, DownSeconds: leg.Down.Seconds(),
+		run.Report.Path.Stages = append(run.Report.Path.Stages, reports.PathStage{
+			Cell: cell.Name, Fault: string(stage.Fault), Made: stage.Made, DownSeconds: stage.Down.Seconds(),
 		})
-		if leg.Evidence != nil {
-			run.Report.Path.Evidence = append(run.Report.Path.Evidence, leg.Evidence)
+		if stage.Evidence != nil {
+			run.Report.Path.Evidence = append(run.Report.Path.Evidence, stage.Evidence)
 		}
 	}
 	run.Report.Finished = time.Now()
@@ -88,22 +88,22 @@ func Walk(ctx context.Context, o WalkOptions, walk *upgrade.Upgrade) (*Run, erro
 	return run, nil
 }
 
-// reportLeg turns a leg into a cell of the report. What was to be run and was not
+// reportStage turns a stage into a cell of the report. What was to be run and was not
 // is invalid, for the reason that ended the path.
-func reportLeg(leg *upgrade.Leg) (reports.Cell, []*verdicts.Evidence) {
+func reportStage(stage *upgrade.Stage) (reports.Cell, []*verdicts.Evidence) {
 	cell := reports.Cell{
-		Cell: leg.Target.Cell, Facts: reports.Facts(target.ExpectedFacts(leg.Target)), Witness: leg.Witness,
-		ReadySeconds: (leg.Ready + leg.Down).Seconds(), WallSeconds: leg.Took.Seconds(),
+		Cell: stage.Target.Cell, Facts: reports.Facts(target.ExpectedFacts(stage.Target)), Witness: stage.Witness,
+		ReadySeconds: (stage.Ready + stage.Down).Seconds(), WallSeconds: stage.Took.Seconds(),
 	}
-	if leg.Problem != nil {
-		cell.Problem = leg.Problem.Error()
+	if stage.Problem != nil {
+		cell.Problem = stage.Problem.Error()
 	}
 	runs := map[string]upgrade.Run{}
-	for _, r := range leg.Runs {
+	for _, r := range stage.Runs {
 		runs[r.Result.Scenario] = r
 	}
 	var evidence []*verdicts.Evidence
-	for _, item := range leg.Items {
+	for _, item := range stage.Items {
 		s := item.Scenario
 		run, ran := runs[s.ID]
 		switch {

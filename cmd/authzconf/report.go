@@ -55,7 +55,7 @@ func newReportPRR() *cobra.Command {
 		Use:   "prr FOLDER",
 		Short: "Write the answer to \"Were upgrade and rollback tested?\"",
 		Long: `Write, as Markdown, what a KEP's author needs in the production readiness
-questionnaire: what was run, versions, legs and results, how to do it again, and
+questionnaire: what was run, versions, stages and results, how to do it again, and
 the digest of the evidence. The report is verified first; the answer is yes only
 if everything passed.`,
 		Example: `  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir recipe

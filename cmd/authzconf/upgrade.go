@@ -35,9 +35,9 @@ func newUpgrade() *cobra.Command {
 	var flags upgradeFlags
 	c := &cobra.Command{
 		Use:   "upgrade",
-		Short: "Take a cluster along upgrades and downgrades, and judge every leg",
+		Short: "Take a cluster along upgrades and downgrades, and judge every stage",
 		Long: `Bring up a control plane, make permissions and tokens, and replace the API server
-leg by leg by other versions and gates, on the same etcd. On every leg the
+stage by stage by other versions and gates, on the same etcd. On every stage the
 scenarios that share a setup are replayed with the objects and tokens that were
 made once; the objects are compared byte for byte; and where the feature is not
 there no access review may have a verb of it.
@@ -45,7 +45,7 @@ there no access review may have a verb of it.
 A path is written as versions separated by commas. Each may have +gate or -gate
 (ConstrainedImpersonation on or off; without either the version's default), @ and
 a version to emulate, / and an authorizer chain of fixtures/chains. Path files
-(ci/paths) can do more: faults on the way, setups made on a later leg.`,
+(ci/paths) can do more: faults on the way, setups made on a later stage.`,
 		Example: `  authzconf upgrade --path 1.34,1.35+gate,1.36,1.35+gate,1.36 --report-dir report
   authzconf upgrade --path 1.36,1.36-gate,1.36
   authzconf upgrade --path 1.36,1.37@1.36,1.37
@@ -57,13 +57,13 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
 	fl := c.Flags()
-	fl.StringVar(&flags.path, "path", "", "the legs, separated by commas")
+	fl.StringVar(&flags.path, "path", "", "the stages, separated by commas")
 	fl.StringVar(&flags.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")
 	fl.BoolVar(&flags.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
 	flags.cells.registerCommon(c)
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for the report and its evidence")
 	fl.Int64Var(&flags.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
-	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the legs and what would run on each, and stop")
+	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the stages and what would run on each, and stop")
 	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
 	return c
 }
@@ -84,10 +84,10 @@ func (f *upgradeFlags) load() (*path.Path, error) {
 	return path.Load(f.file, data)
 }
 
-// base is what all legs have in common.
+// base is what all stages have in common.
 func (f *upgradeFlags) base(c *cobra.Command, p *path.Path) (matrix.Matrix, error) {
-	for _, leg := range p.Legs {
-		f.cells.matrix.Kubernetes = append(f.cells.matrix.Kubernetes, leg.Kubernetes)
+	for _, stage := range p.Stages {
+		f.cells.matrix.Kubernetes = append(f.cells.matrix.Kubernetes, stage.Kubernetes)
 	}
 	slices.Sort(f.cells.matrix.Kubernetes)
 	f.cells.matrix.Kubernetes = slices.Compact(f.cells.matrix.Kubernetes)
@@ -124,7 +124,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	show.total = runs
 	if f.dryRun {
 		show.end()
-		return describeLegs(c.OutOrStdout(), walk)
+		return describeStages(c.OutOrStdout(), walk)
 	}
 	if f.reportDir != "" {
 		if err := errors.Join(reports.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
@@ -145,7 +145,7 @@ func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *suites.Ru
 	if f.reportDir != "" {
 		unwritten = reports.Write(f.reportDir, run.Report, run.Evidence, texts)
 	}
-	printLegs(out, run.Report)
+	printStages(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
 	if unwritten != nil {
 		return invalid(unwritten)
@@ -159,11 +159,11 @@ func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *suites.Ru
 	return nil
 }
 
-// printLegs prints a row per leg, what did not pass, and the outcome.
-func printLegs(w io.Writer, r *reports.ConformanceReport) {
+// printStages prints a row per stage, what did not pass, and the outcome.
+func printStages(w io.Writer, r *reports.ConformanceReport) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "leg\tserver\tgate\tpassed\tnot passed\treviews\tconstrained\tobjects\tdown")
-	for i, leg := range r.Path.Legs {
+	_, _ = fmt.Fprintln(t, "stage\tserver\tgate\tpassed\tnot passed\treviews\tconstrained\tobjects\tdown")
+	for i, stage := range r.Path.Stages {
 		c := r.Cells[i]
 		passed, others := 0, 0
 		for _, result := range c.Results {
@@ -173,26 +173,26 @@ func printLegs(w io.Writer, r *reports.ConformanceReport) {
 				others++
 			}
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f s\n", leg.Cell, c.Witness.GitVersion, c.Facts.Gate,
-			passed, others, leg.Reviews, leg.ConstrainedReviews, leg.Objects, leg.DownSeconds)
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f s\n", stage.Cell, c.Witness.GitVersion, c.Facts.Gate,
+			passed, others, stage.Reviews, stage.ConstrainedReviews, stage.Objects, stage.DownSeconds)
 	}
 	_ = t.Flush()
-	for _, leg := range r.Path.Legs {
-		for _, claim := range leg.Claims {
-			_, _ = fmt.Fprintf(w, "%s %s: %s: %s\n", claim.Verdict, leg.Cell, claim.Name, claim.Detail)
+	for _, stage := range r.Path.Stages {
+		for _, claim := range stage.Claims {
+			_, _ = fmt.Fprintf(w, "%s %s: %s: %s\n", claim.Verdict, stage.Cell, claim.Name, claim.Detail)
 		}
 	}
 	printOutcome(w, r)
 }
 
-// describeLegs says what a path will do, for --dry-run.
-func describeLegs(w io.Writer, walk *upgrade.Upgrade) error {
-	for _, leg := range walk.Legs {
-		c := leg.Target.Cell
-		if _, err := fmt.Fprintf(w, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(leg.Made, ", "), "nothing")); err != nil {
+// describeStages says what a path will do, for --dry-run.
+func describeStages(w io.Writer, walk *upgrade.Upgrade) error {
+	for _, stage := range walk.Stages {
+		c := stage.Target.Cell
+		if _, err := fmt.Fprintf(w, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing")); err != nil {
 			return err
 		}
-		for _, item := range leg.Items {
+		for _, item := range stage.Items {
 			if item.Runs {
 				if _, err := fmt.Fprintf(w, "  run  %s\n", item.Scenario.ID); err != nil {
 					return err

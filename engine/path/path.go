@@ -1,4 +1,4 @@
-// Package path says what an upgrade path is: the legs that one cluster goes
+// Package path says what an upgrade path is: the stages that one cluster goes
 // through, version by version and gate by gate, with its etcd and everything in
 // it kept. It is pure.
 package path
@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 )
 
-// Fault is what goes wrong on the way to a leg.
+// Fault is what goes wrong on the way to a stage.
 type Fault string
 
 const (
@@ -32,8 +32,8 @@ const (
 // Faults lists all faults.
 func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} }
 
-// Leg is one stay of a path: what the API server is while scenarios run.
-type Leg struct {
+// Stage is one stay of a path: what the API server is while scenarios run.
+type Stage struct {
 	// Kubernetes is the version of the binary, such as "1.37".
 	Kubernetes string `yaml:"kubernetes"`
 	// Emulate is the minor that it emulates; empty is its own.
@@ -45,12 +45,12 @@ type Leg struct {
 	Chain string `yaml:"chain,omitempty"`
 	// Fault goes wrong on the way here.
 	Fault Fault `yaml:"fault,omitempty"`
-	// Make names the setups that are made on this leg. A setup that no leg names
+	// Make names the setups that are made on this stage. A setup that no stage names
 	// is made on the first.
 	Make []string `yaml:"make,omitempty"`
 }
 
-// Path is the legs in order.
+// Path is the stages in order.
 type Path struct {
 	// Name is the file's name without extension, or how it was written on the
 	// command line.
@@ -65,12 +65,12 @@ type Path struct {
 	Direct bool `yaml:"direct,omitempty"`
 	// Setups are the setups that take part; empty is all.
 	Setups []string `yaml:"setups,omitempty"`
-	// Legs are two at least.
-	Legs []Leg `yaml:"legs"`
+	// Stages are two at least.
+	Stages []Stage `yaml:"stages"`
 }
 
-// String is the leg as it is written on the command line: 1.37@1.36+gate/chain.
-func (l Leg) String() string {
+// String is the stage as it is written on the command line: 1.37@1.36+gate/chain.
+func (l Stage) String() string {
 	text := l.Kubernetes
 	if l.Emulate != "" {
 		text += "@" + l.Emulate
@@ -87,7 +87,7 @@ func (l Leg) String() string {
 	return text
 }
 
-// Parse reads a path as it is written on the command line: legs separated by
+// Parse reads a path as it is written on the command line: stages separated by
 // commas, each a version, optionally @ and the version it emulates, +gate or
 // -gate, and / and an authorizer chain.
 func Parse(text string, highAvailability bool) (*Path, error) {
@@ -95,26 +95,26 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 	for i, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
 		if part == "" {
-			return nil, fmt.Errorf("path %q: leg %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate", text, i+1)
+			return nil, fmt.Errorf("path %q: stage %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate", text, i+1)
 		}
 		if strings.HasSuffix(part, "@") || strings.HasSuffix(part, "/") || strings.Contains(part, "@/") {
-			return nil, fmt.Errorf("path %q: leg %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
+			return nil, fmt.Errorf("path %q: stage %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
 		}
-		var leg Leg
-		part, leg.Chain, _ = strings.Cut(part, "/")
+		var stage Stage
+		part, stage.Chain, _ = strings.Cut(part, "/")
 		switch {
 		case strings.HasSuffix(part, "+gate"):
-			part, leg.Gate = strings.TrimSuffix(part, "+gate"), string(target.AskOn)
+			part, stage.Gate = strings.TrimSuffix(part, "+gate"), string(target.AskOn)
 		case strings.HasSuffix(part, "-gate"):
-			part, leg.Gate = strings.TrimSuffix(part, "-gate"), string(target.AskOff)
+			part, stage.Gate = strings.TrimSuffix(part, "-gate"), string(target.AskOff)
 		}
-		leg.Kubernetes, leg.Emulate, _ = strings.Cut(part, "@")
-		p.Legs = append(p.Legs, leg)
+		stage.Kubernetes, stage.Emulate, _ = strings.Cut(part, "@")
+		p.Stages = append(p.Stages, stage)
 	}
-	return p, p.check(fmt.Sprintf("path %q", text), func(leg int) string { return fmt.Sprintf("path %q: leg %d", text, leg+1) })
+	return p, p.check(fmt.Sprintf("path %q", text), func(stage int) string { return fmt.Sprintf("path %q: stage %d", text, stage+1) })
 }
 
-// Targets are the options of every leg, in order. Of base what is not the leg's
+// Targets are the options of every stage, in order. Of base what is not the stage's
 // own counts: the provider, node images, programs. An empty provider is local.
 func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
 	base.Provider = cmp.Or(base.Provider, target.Local)
@@ -124,8 +124,8 @@ func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
 		}
 	}
 	var out []target.Options
-	for i, leg := range p.Legs {
-		o, err := leg.target(i, base)
+	for i, stage := range p.Stages {
+		o, err := stage.target(i, base)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
 	return out, nil
 }
 
-func (l Leg) target(i int, base matrix.Matrix) (target.Options, error) {
+func (l Stage) target(i int, base matrix.Matrix) (target.Options, error) {
 	gate := l.Gate
 	if gate == "" {
 		gate = string(target.AskDefault)
@@ -161,17 +161,17 @@ func (p *Path) onNodes() error {
 	if p.HighAvailability {
 		return errors.New("a cluster of kind has one API server here: highAvailability is for --provider local")
 	}
-	for i, leg := range p.Legs {
-		if leg.Fault != "" {
-			return fmt.Errorf("leg %d: the fault %s is for --provider local", i+1, leg.Fault)
+	for i, stage := range p.Stages {
+		if stage.Fault != "" {
+			return fmt.Errorf("stage %d: the fault %s is for --provider local", i+1, stage.Fault)
 		}
 	}
 	return nil
 }
 
-// MadeOn is the index of the leg that a setup is made on.
+// MadeOn is the index of the stage that a setup is made on.
 func (p *Path) MadeOn(setup string) int {
-	return max(0, slices.IndexFunc(p.Legs, func(l Leg) bool { return slices.Contains(l.Make, setup) }))
+	return max(0, slices.IndexFunc(p.Stages, func(l Stage) bool { return slices.Contains(l.Make, setup) }))
 }
 
 // TakesPart says whether a setup is one of the path's.

@@ -27,7 +27,7 @@ const (
 	grantPatience = 15 * time.Second
 	// grantPoll is the pause between two questions whether they have.
 	grantPoll = 2 * time.Millisecond
-	// tokenSeconds is longer than any upgrade path: its tokens are used on all legs.
+	// tokenSeconds is longer than any upgrade path: its tokens are used on all stages.
 	tokenSeconds = 3600
 )
 

@@ -60,7 +60,7 @@ func Decode(name string, data []byte, v any) (_ *File, err error) {
 	return &File{name: name, root: file.Docs[0].Body}, nil
 }
 
-// At is "file:line:column" of a path such as $.legs[1].gate, or of its nearest
+// At is "file:line:column" of a path such as $.stages[1].gate, or of its nearest
 // parent that is in the file.
 func (f *File) At(path string) string {
 	for path != "$" && path != "" {

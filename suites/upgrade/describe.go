@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Describe adds one container per leg and one spec per scenario to the spec tree.
+// Describe adds one container per stage and one spec per scenario to the spec tree.
 // The walk begins before the first spec and is over after the last one, on
 // failure and interrupt too; it ends with ctx.
 func Describe(ctx context.Context, u *Upgrade) bool {
@@ -23,30 +23,30 @@ func Describe(ctx context.Context, u *Upgrade) bool {
 				u.Finish(background)
 			})
 		})
-		for _, leg := range u.Legs {
-			ginkgo.Context(leg.Target.Cell.Name, func() { describeLeg(leg) })
+		for _, stage := range u.Stages {
+			ginkgo.Context(stage.Target.Cell.Name, func() { describeStage(stage) })
 		}
 	})
 }
 
-func describeLeg(leg *Leg) {
-	for _, item := range leg.Items {
+func describeStage(stage *Stage) {
+	for _, item := range stage.Items {
 		if !item.Runs {
 			continue
 		}
 		ginkgo.It(item.Scenario.ID, ginkgo.Label(string(item.Scenario.Level)), func(ctx ginkgo.SpecContext) {
 			select {
-			case <-leg.done:
+			case <-stage.done:
 			case <-ctx.Done():
 				ginkgo.Fail(ctx.Err().Error())
 			}
-			for _, run := range leg.Runs {
+			for _, run := range stage.Runs {
 				if run.Result.Scenario == item.Scenario.ID {
 					spec.Report(run.Result)
 					return
 				}
 			}
-			ginkgo.Fail(fmt.Sprintf("%s: %v", verdicts.Invalid, leg.Problem))
+			ginkgo.Fail(fmt.Sprintf("%s: %v", verdicts.Invalid, stage.Problem))
 		})
 	}
 }

@@ -22,87 +22,87 @@ const (
 	outage = 200 * time.Millisecond
 )
 
-// enter brings the API server of a leg up: on the first leg anew, then in place of
+// enter brings the API server of a stage up: on the first stage anew, then in place of
 // the one before, with requests flowing where the path asks for it.
-func (u *Upgrade) enter(ctx context.Context, leg *Leg) error {
-	if leg.Index == 0 {
-		return u.begin(ctx, leg)
+func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
+	if stage.Index == 0 {
+		return u.begin(ctx, stage)
 	}
 	for i, t := range u.targets {
 		u.marks[i] = t.Mark()
 	}
-	if !u.Path.HighAvailability && leg.Fault == "" {
-		return u.replace(ctx, leg)
+	if !u.Path.HighAvailability && stage.Fault == "" {
+		return u.replace(ctx, stage)
 	}
 	flow, err := u.flow(ctx)
 	if err != nil {
 		return err
 	}
 	wait(ctx, steady)
-	err = u.disturb(ctx, leg)
+	err = u.disturb(ctx, stage)
 	if err == nil {
 		wait(ctx, steady)
 	}
 	samples := flow.stop()
-	leg.flow = u.judge().evidence(samples)
-	f := leg.flow
-	u.events(session.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", leg.Target.Cell.Name, f.Sent, f.Unanswered)})
+	stage.flow = u.judge().evidence(samples)
+	f := stage.flow
+	u.events(session.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", stage.Target.Cell.Name, f.Sent, f.Unanswered)})
 	return err
 }
 
-// begin starts a server of the first leg.
-func (u *Upgrade) begin(ctx context.Context, leg *Leg) error {
+// begin starts a server of the first stage.
+func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
-	o := leg.Target
-	if leg.Server > 0 {
+	o := stage.Target
+	if stage.Server > 0 {
 		o.Join = u.targets[0]
 	}
 	t, err := target.Start(ctx, o)
 	if err != nil {
 		return err
 	}
-	leg.Ready = time.Since(begin)
+	stage.Ready = time.Since(begin)
 	u.targets, u.marks = append(u.targets, t), append(u.marks, 0)
-	u.histories = append(u.histories, []stay{{leg: leg, ready: time.Now()}})
+	u.histories = append(u.histories, []stay{{stage: stage, ready: time.Now()}})
 	if u.flows() && !u.Path.Direct && len(u.targets) == u.servers() {
 		u.balancer, err = balancer.Start(u.addresses()...)
 	}
 	return err
 }
 
-// replace ends the server's API server and starts that of the leg.
-func (u *Upgrade) replace(ctx context.Context, leg *Leg) error {
+// replace ends the server's API server and starts that of the stage.
+func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
-	err := u.targets[leg.Server].Restart(ctx, leg.Target)
-	leg.Down = time.Since(begin)
-	history := u.histories[leg.Server]
+	err := u.targets[stage.Server].Restart(ctx, stage.Target)
+	stage.Down = time.Since(begin)
+	history := u.histories[stage.Server]
 	if last := &history[len(history)-1]; last.ended.IsZero() {
 		last.ended = time.Now()
 		if err == nil {
-			last.ended = u.targets[leg.Server].Replaced() // it ended in order and answered until then
+			last.ended = u.targets[stage.Server].Replaced() // it ended in order and answered until then
 		}
 	}
 	if err == nil {
-		u.histories[leg.Server] = append(history, stay{leg: leg, ready: time.Now()})
+		u.histories[stage.Server] = append(history, stay{stage: stage, ready: time.Now()})
 	}
 	return err
 }
 
-// disturb replaces the API server in the way that the leg asks for. The balancer
+// disturb replaces the API server in the way that the stage asks for. The balancer
 // has it taken out before it ends and put back when it is ready, as one with
 // health checks does; a killed one is only taken out afterwards.
-func (u *Upgrade) disturb(ctx context.Context, leg *Leg) error {
-	t := u.targets[leg.Server]
-	switch leg.Fault {
+func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
+	t := u.targets[stage.Server]
+	switch stage.Fault {
 	case path.KillAPIServer:
 		begin := time.Now()
 		if err := t.KillAPIServer(); err != nil {
 			return err
 		}
-		history := u.histories[leg.Server]
+		history := u.histories[stage.Server]
 		history[len(history)-1].ended = time.Now()
 		wait(ctx, outage)
-		defer func() { leg.Down = time.Since(begin) }()
+		defer func() { stage.Down = time.Since(begin) }()
 	case path.RestartEtcd:
 		if err := t.RestartEtcd(ctx); err != nil {
 			return err
@@ -115,10 +115,10 @@ func (u *Upgrade) disturb(ctx context.Context, leg *Leg) error {
 	}
 	if u.balancer != nil {
 		addresses := u.addresses()
-		u.balancer.Set(append(addresses[:leg.Server:leg.Server], addresses[leg.Server+1:]...)...)
+		u.balancer.Set(append(addresses[:stage.Server:stage.Server], addresses[stage.Server+1:]...)...)
 		defer func() { u.balancer.Set(u.addresses()...) }()
 	}
-	return u.replace(ctx, leg)
+	return u.replace(ctx, stage)
 }
 
 // flow starts the requests of all setups that have been made for it: to the balancer, or
@@ -166,13 +166,13 @@ func (u *Upgrade) addresses() []string {
 }
 
 // neighbours are the access reviews that reached the recorders of the other
-// servers during a leg, by what these servers are.
-func (u *Upgrade) neighbours(leg *Leg) map[string]map[string]int {
+// servers during a stage, by what these servers are.
+func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for i, t := range u.targets {
-		if i != leg.Server {
+		if i != stage.Server {
 			history := u.histories[i]
-			out[history[len(history)-1].leg.Target.Cell.Name] = t.Verbs(u.marks[i])
+			out[history[len(history)-1].stage.Target.Cell.Name] = t.Verbs(u.marks[i])
 		}
 	}
 	return out

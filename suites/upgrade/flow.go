@@ -112,10 +112,10 @@ type server interface {
 	TakeEvent(auditID string) (json.RawMessage, bool)
 }
 
-// stay is a time in which a server was one leg: from when it was ready until it
+// stay is a time in which a server was one stage: from when it was ready until it
 // had ended. A zero time is open.
 type stay struct {
-	leg          *Leg
+	stage        *Stage
 	ready, ended time.Time
 }
 
@@ -185,7 +185,7 @@ func closeWindows(f *reports.FlowEvidence, open map[string]*reports.Window, at t
 	clear(open)
 }
 
-// answer judges an answer by each leg that may have given it.
+// answer judges an answer by each stage that may have given it.
 func (j judge) answer(s sample) (answers []reports.FlowAnswer, early bool) {
 	if s.err != nil {
 		return nil, false
@@ -196,16 +196,16 @@ func (j judge) answer(s sample) (answers []reports.FlowAnswer, early bool) {
 			continue
 		}
 		s.seen.Audit = raw
-		var next *Leg // the first that was not ready yet
+		var next *Stage // the first that was not ready yet
 		for _, stay := range j.histories[i] {
 			switch {
 			case !stay.ended.IsZero() && s.seen.Sent.After(stay.ended):
 			case s.seen.Answered.Before(stay.ready):
 				if next == nil {
-					next = stay.leg
+					next = stay.stage
 				}
 			default:
-				answers = append(answers, j.judgeBy(stay.leg, s))
+				answers = append(answers, j.judgeBy(stay.stage, s))
 			}
 		}
 		if len(answers) == 0 && next != nil {
@@ -222,19 +222,19 @@ func (j judge) answer(s sample) (answers []reports.FlowAnswer, early bool) {
 	}}, false
 }
 
-// judgeBy judges an answer by the scenario that is for a leg.
-func (j judge) judgeBy(leg *Leg, s sample) reports.FlowAnswer {
-	a := reports.FlowAnswer{Cell: leg.Target.Cell.Name, Count: 1, Example: &s.seen, Verdict: verdicts.Invalid}
-	for _, item := range leg.Items {
+// judgeBy judges an answer by the scenario that is for a stage.
+func (j judge) judgeBy(stage *Stage, s sample) reports.FlowAnswer {
+	a := reports.FlowAnswer{Cell: stage.Target.Cell.Name, Count: 1, Example: &s.seen, Verdict: verdicts.Invalid}
+	for _, item := range stage.Items {
 		if item.Scenario.Setup != s.setup || !item.Runs {
 			continue
 		}
 		a.Suffix = j.suffix[s.setup]
-		result := reports.JudgeAnswer(item.Scenario, leg.Target.Cell, a.Suffix, &s.seen)
+		result := reports.JudgeAnswer(item.Scenario, stage.Target.Cell, a.Suffix, &s.seen)
 		a.Scenario, a.Verdict, a.Reason = item.Scenario.ID, result.Verdict, result.Reason
 		return a
 	}
-	a.Reason = "no scenario of the setup " + s.setup + " is for this leg"
+	a.Reason = "no scenario of the setup " + s.setup + " is for this stage"
 	return a
 }
 

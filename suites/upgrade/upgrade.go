@@ -25,9 +25,9 @@ import (
 
 // Upgrade is one walk along a path.
 type Upgrade struct {
-	// Path is what is walked, Legs its legs with what was seen on them.
-	Path *path.Path
-	Legs []*Leg
+	// Path is what is walked, Stages its stages with what was seen on them.
+	Path   *path.Path
+	Stages []*Stage
 	// Err is set for what the user has to mend: a *local.UsageError.
 	Err error
 
@@ -38,9 +38,9 @@ type Upgrade struct {
 	// the requests that flow, which would otherwise fill the caches of the first.
 	kept, flowing map[string]*replay.Kept
 	start         sync.Once
-	done          chan struct{} // closed when all legs are over
+	done          chan struct{} // closed when all stages are over
 
-	// Of each API server: itself, the mark of its recorder before the leg, and what
+	// Of each API server: itself, the mark of its recorder before the stage, and what
 	// it has been.
 	targets   []*target.Target
 	marks     []uint64
@@ -51,9 +51,9 @@ type Upgrade struct {
 // servers is how many API servers high availability has.
 const servers = 2
 
-// Leg is one stay.
-type Leg struct {
-	// Index is that of the path's leg, Server which of the API servers is replaced:
+// Stage is one stay.
+type Stage struct {
+	// Index is that of the path's stage, Server which of the API servers is replaced:
 	// always 0 without high availability.
 	Index, Server int
 	// Fault is what goes wrong on the way here.
@@ -62,37 +62,37 @@ type Leg struct {
 	Target target.Options
 	// Items are the scenarios of the path's setups, and what becomes of them here.
 	Items []Item
-	// Made are the setups that are made on this leg.
+	// Made are the setups that are made on this stage.
 	Made []string
 	// Down is from when the API server before was told to end until this one was
 	// ready. Ready is how long the first target took to start.
 	Down, Ready time.Duration
 	// Took is how long the scenarios took.
 	Took time.Duration
-	// Problem says why the leg was not reached, or what broke on it.
+	// Problem says why the stage was not reached, or what broke on it.
 	Problem error
 	// Witness is what the API server said of itself.
 	Witness reports.Witness
-	// Evidence is what was seen besides the scenarios; nil if the leg was not
+	// Evidence is what was seen besides the scenarios; nil if the stage was not
 	// reached.
-	Evidence *reports.LegEvidence
+	Evidence *reports.StageEvidence
 	// Runs are the scenarios that ran, in order.
 	Runs []Run
 
 	flow *reports.FlowEvidence
-	done chan struct{} // closed when the leg is over
+	done chan struct{} // closed when the stage is over
 }
 
-// Item is a scenario of one of the path's setups on one leg.
+// Item is a scenario of one of the path's setups on one stage.
 type Item struct {
 	Scenario *scenarios.Scenario
-	// Runs says whether it is for this leg; Cause and Why tell why not.
+	// Runs says whether it is for this stage; Cause and Why tell why not.
 	Runs  bool
 	Cause reports.NotRunCause
 	Why   string
 }
 
-// Run is a scenario that ran on a leg.
+// Run is a scenario that ran on a stage.
 type Run struct {
 	Evidence *verdicts.Evidence
 	Result   verdicts.Result
@@ -109,14 +109,14 @@ func New(p *path.Path, set *scenarios.Set, base matrix.Matrix, seed int64, event
 	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}, done: make(chan struct{})}
 	for i, o := range targets {
 		for server := range u.servers() {
-			leg := &Leg{Index: i, Server: server, Fault: p.Legs[i].Fault, Target: o, done: make(chan struct{})}
+			stage := &Stage{Index: i, Server: server, Fault: p.Stages[i].Fault, Target: o, done: make(chan struct{})}
 			if p.HighAvailability {
-				leg.Target.Cell.Name += "-" + string(rune('a'+server))
+				stage.Target.Cell.Name += "-" + string(rune('a'+server))
 			}
-			if err := u.plan(leg); err != nil {
+			if err := u.plan(stage); err != nil {
 				return nil, err
 			}
-			u.Legs = append(u.Legs, leg)
+			u.Stages = append(u.Stages, stage)
 		}
 	}
 	return u, nil
@@ -133,10 +133,10 @@ func Setups(p *path.Path, all *scenarios.Set) (*scenarios.Set, error) {
 	return all.Only(func(s *scenarios.Scenario) bool { return p.TakesPart(s.Setup) }), nil
 }
 
-// plan decides which scenario of each setup is for a leg: at most one, for a
+// plan decides which scenario of each setup is for a stage: at most one, for a
 // second one would meet what the first left in the caches.
-func (u *Upgrade) plan(leg *Leg) error {
-	facts := target.ExpectedFacts(leg.Target)
+func (u *Upgrade) plan(stage *Stage) error {
+	facts := target.ExpectedFacts(stage.Target)
 	runs := map[string]string{}
 	for _, s := range u.set.All() {
 		item := Item{Scenario: s}
@@ -144,31 +144,31 @@ func (u *Upgrade) plan(leg *Leg) error {
 		switch made := u.Path.MadeOn(s.Setup); {
 		case !ok:
 			item.Cause, item.Why = reports.CauseTarget, why
-		case made > leg.Index:
-			item.Cause, item.Why = reports.CausePath, fmt.Sprintf("the setup %s is made on leg %d", s.Setup, made+1)
+		case made > stage.Index:
+			item.Cause, item.Why = reports.CausePath, fmt.Sprintf("the setup %s is made on stage %d", s.Setup, made+1)
 		default:
 			item.Runs = true
 			if other := runs[s.Setup]; other != "" {
-				return fmt.Errorf("leg %d, %s: both %s and %s of the setup %s are for it", leg.Index+1, leg.Target.Cell.Name, other, s.ID, s.Setup)
+				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", stage.Index+1, stage.Target.Cell.Name, other, s.ID, s.Setup)
 			}
 			runs[s.Setup] = s.ID
 		}
-		leg.Items = append(leg.Items, item)
+		stage.Items = append(stage.Items, item)
 	}
 	if len(runs) == 0 {
-		return fmt.Errorf("path %s: nothing would run on leg %d, %s", u.Path.Name, leg.Index+1, leg.Target.Cell.Name)
+		return fmt.Errorf("path %s: nothing would run on stage %d, %s", u.Path.Name, stage.Index+1, stage.Target.Cell.Name)
 	}
 	for _, name := range u.set.Setups() {
-		if u.Path.MadeOn(name) == leg.Index && leg.Server == 0 {
-			leg.Made = append(leg.Made, name)
+		if u.Path.MadeOn(name) == stage.Index && stage.Server == 0 {
+			stage.Made = append(stage.Made, name)
 		}
 	}
 	return nil
 }
 
-// flows tells whether requests flow on the way to any leg.
+// flows tells whether requests flow on the way to any stage.
 func (u *Upgrade) flows() bool {
-	return u.Path.HighAvailability || slices.ContainsFunc(u.Path.Legs, func(l path.Leg) bool { return l.Fault != "" })
+	return u.Path.HighAvailability || slices.ContainsFunc(u.Path.Stages, func(l path.Stage) bool { return l.Fault != "" })
 }
 
 func (u *Upgrade) servers() int {
@@ -179,7 +179,7 @@ func (u *Upgrade) servers() int {
 }
 
 // Start begins the walk in the background: along the path to its end, to the
-// first leg that cannot be entered, or until ctx ends. Further calls do nothing.
+// first stage that cannot be entered, or until ctx ends. Further calls do nothing.
 func (u *Upgrade) Start(ctx context.Context) {
 	u.start.Do(func() { go u.walk(ctx) })
 }
@@ -194,13 +194,13 @@ func (u *Upgrade) Finish(ctx context.Context) {
 func (u *Upgrade) walk(ctx context.Context) {
 	defer close(u.done)
 	var broken error
-	for _, leg := range u.Legs {
+	for _, stage := range u.Stages {
 		if broken == nil {
-			broken = u.leg(ctx, leg)
+			broken = u.stage(ctx, stage)
 		} else {
-			leg.Problem = fmt.Errorf("not reached: %w", broken)
+			stage.Problem = fmt.Errorf("not reached: %w", broken)
 		}
-		close(leg.done)
+		close(stage.done)
 	}
 	if err := u.stop(); err != nil {
 		u.events(session.Event{Text: "stopping: " + err.Error()})
@@ -219,36 +219,36 @@ func (u *Upgrade) stop() error {
 	return errors.Join(errs...)
 }
 
-// leg enters a leg and stays on it. The error says why the path ends here.
-func (u *Upgrade) leg(ctx context.Context, leg *Leg) error {
-	name := leg.Target.Cell.Name
+// stage enters a stage and stays on it. The error says why the path ends here.
+func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
+	name := stage.Target.Cell.Name
 	begin := time.Now()
-	if err := u.enter(ctx, leg); err != nil {
-		leg.Problem = err
+	if err := u.enter(ctx, stage); err != nil {
+		stage.Problem = err
 		var usage *local.UsageError
 		if errors.As(err, &usage) {
-			u.Err = fmt.Errorf("leg %d, %s: %w", leg.Index+1, name, err)
+			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, name, err)
 		}
 		u.events(session.Event{Text: fmt.Sprintf("%s: could not be entered: %v", name, err)})
-		return fmt.Errorf("the path stopped at leg %d, %s", leg.Index+1, name)
+		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
 	}
-	t := u.targets[leg.Server]
-	leg.Witness = t.Witness
-	u.events(session.Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, leg.Witness.GitVersion, time.Since(begin).Seconds(), t.Facts.Gate)})
+	t := u.targets[stage.Server]
+	stage.Witness = t.Witness
+	u.events(session.Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, stage.Witness.GitVersion, time.Since(begin).Seconds(), t.Facts.Gate)})
 	stay := time.Now()
-	leg.Problem = u.stay(ctx, leg)
-	leg.Took = time.Since(stay)
-	if leg.Problem != nil {
-		u.events(session.Event{Text: fmt.Sprintf("%s: %v", name, leg.Problem)})
-		return fmt.Errorf("the path stopped at leg %d, %s", leg.Index+1, name)
+	stage.Problem = u.stay(ctx, stage)
+	stage.Took = time.Since(stay)
+	if stage.Problem != nil {
+		u.events(session.Event{Text: fmt.Sprintf("%s: %v", name, stage.Problem)})
+		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
 	}
 	return nil
 }
 
-// stay makes the setups of the leg, replays what is for it, and reads what is
+// stay makes the setups of the stage, replays what is for it, and reads what is
 // left.
-func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
-	t := u.targets[leg.Server]
+func (u *Upgrade) stay(ctx context.Context, stage *Stage) error {
+	t := u.targets[stage.Server]
 	if m := t.Witness.Mismatches; len(m) > 0 {
 		return fmt.Errorf("the target is not what was asked for: %s", m[0])
 	}
@@ -260,17 +260,17 @@ func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
 	if err := t.Rebase(ctx); err != nil {
 		return err
 	}
-	for _, item := range leg.Items {
-		if err := u.make(ctx, run, leg, item.Scenario); err != nil {
+	for _, item := range stage.Items {
+		if err := u.make(ctx, run, stage, item.Scenario); err != nil {
 			return err
 		}
 	}
-	for _, item := range leg.Items {
+	for _, item := range stage.Items {
 		if item.Runs {
-			u.replay(ctx, run, leg, item.Scenario)
+			u.replay(ctx, run, stage, item.Scenario)
 		}
 	}
-	evidence := &reports.LegEvidence{Cell: leg.Target.Cell.Name, Verbs: t.Verbs(u.marks[leg.Server]), Neighbours: u.neighbours(leg), Flow: leg.flow}
+	evidence := &reports.StageEvidence{Cell: stage.Target.Cell.Name, Verbs: t.Verbs(u.marks[stage.Server]), Neighbours: u.neighbours(stage), Flow: stage.flow}
 	for _, name := range u.set.Setups() {
 		kept, ok := u.kept[name]
 		if !ok {
@@ -281,13 +281,13 @@ func (u *Upgrade) stay(ctx context.Context, leg *Leg) error {
 			return err
 		}
 		for _, o := range objects {
-			if controlled(leg.Target, o.Path) {
+			if controlled(stage.Target, o.Path) {
 				continue
 			}
 			evidence.Objects = append(evidence.Objects, reports.ObjectState{Path: o.Path, Body: string(o.Body)})
 		}
 	}
-	if leg.Evidence, err = evidence.Redacted(); err != nil {
+	if stage.Evidence, err = evidence.Redacted(); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -300,9 +300,9 @@ func controlled(o target.Options, path string) bool {
 	return o.Cell.Provider == target.Kind && (strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/"))
 }
 
-// make makes the setup of a scenario if this is the leg for it.
-func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, leg *Leg, s *scenarios.Scenario) error {
-	if _, made := u.kept[s.Setup]; made || !slices.Contains(leg.Made, s.Setup) {
+// make makes the setup of a scenario if this is the stage for it.
+func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, s *scenarios.Scenario) error {
+	if _, made := u.kept[s.Setup]; made || !slices.Contains(stage.Made, s.Setup) {
 		return nil
 	}
 	kept, err := run.Keep(ctx, s, scenarios.Suffix(u.seed, "path", s.Setup))
@@ -310,7 +310,7 @@ func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, leg *Leg, s *s
 		return err
 	}
 	u.kept[s.Setup] = kept
-	if u.flows() && s.Requires.Chain == u.Legs[0].Target.Chain && len(s.Steps) == 1 {
+	if u.flows() && s.Requires.Chain == u.Stages[0].Target.Chain && len(s.Steps) == 1 {
 		u.flowing[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, "flow", s.Setup))
 	}
 	return err
@@ -318,10 +318,10 @@ func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, leg *Leg, s *s
 
 // replay runs a scenario with what its setup has, and, if it fails, once more
 // under fresh names: that tells whether the path or the server alone is to blame.
-func (u *Upgrade) replay(ctx context.Context, run *replay.Replayer, leg *Leg, s *scenarios.Scenario) {
+func (u *Upgrade) replay(ctx context.Context, run *replay.Replayer, stage *Stage, s *scenarios.Scenario) {
 	evidence := run.ReplayKept(ctx, s, u.kept[s.Setup])
 	if verdicts.Judge(s, evidence).Verdict == verdicts.Failed {
-		evidence.Control = run.Replay(ctx, s, scenarios.Suffix(u.seed, leg.Target.Cell.Name, s.ID, "control"))
+		evidence.Control = run.Replay(ctx, s, scenarios.Suffix(u.seed, stage.Target.Cell.Name, s.ID, "control"))
 	}
 	if clean, err := reports.RedactEvidence(evidence); err == nil {
 		evidence = clean
@@ -329,13 +329,13 @@ func (u *Upgrade) replay(ctx context.Context, run *replay.Replayer, leg *Leg, s 
 		evidence.Problems = append(evidence.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: "redacting: " + err.Error()})
 	}
 	result := verdicts.Judge(s, evidence)
-	leg.Runs = append(leg.Runs, Run{Evidence: evidence, Result: result})
+	stage.Runs = append(stage.Runs, Run{Evidence: evidence, Result: result})
 	u.events(session.Event{Result: &result, Took: evidence.Ended.Sub(evidence.Started)})
 }
 
 func made(p *path.Path) []string {
 	var out []string
-	for _, l := range p.Legs {
+	for _, l := range p.Stages {
 		out = append(out, l.Make...)
 	}
 	return out

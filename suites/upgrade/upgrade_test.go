@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// plan plans a path with two setups, which is enough to see that a leg works.
+// plan plans a path with two setups, which is enough to see that a stage works.
 func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
 	t.Helper()
 	if testing.Short() {
@@ -49,11 +49,11 @@ func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
 
 // failures lists what did not pass.
 func failures(u *Upgrade) (out []string) {
-	for _, leg := range u.Legs {
-		if leg.Problem != nil {
-			out = append(out, leg.Target.Cell.Name+": "+leg.Problem.Error())
+	for _, stage := range u.Stages {
+		if stage.Problem != nil {
+			out = append(out, stage.Target.Cell.Name+": "+stage.Problem.Error())
 		}
-		for _, r := range leg.Runs {
+		for _, r := range stage.Runs {
 			if r.Result.Verdict != verdicts.Passed {
 				out = append(out, r.Result.Cell+" "+r.Result.Scenario+": "+r.Result.Reason)
 			}
@@ -72,19 +72,19 @@ func TestGateCycle(t *testing.T) {
 	}
 	for i, want := range []bool{true, false, true} {
 		constrained := 0
-		for verb, n := range u.Legs[i].Evidence.Verbs {
+		for verb, n := range u.Stages[i].Evidence.Verbs {
 			if strings.HasPrefix(verb, "impersonate-on:") || strings.HasPrefix(verb, "impersonate:") {
 				constrained += n
 			}
 		}
 		if (constrained > 0) != want {
-			t.Errorf("leg %d: %d constrained reviews", i+1, constrained)
+			t.Errorf("stage %d: %d constrained reviews", i+1, constrained)
 		}
-		if len(u.Legs[i].Runs) != 3 || len(u.Legs[i].Evidence.Objects) == 0 {
-			t.Errorf("leg %d: %d scenarios, %d objects", i+1, len(u.Legs[i].Runs), len(u.Legs[i].Evidence.Objects))
+		if len(u.Stages[i].Runs) != 3 || len(u.Stages[i].Evidence.Objects) == 0 {
+			t.Errorf("stage %d: %d scenarios, %d objects", i+1, len(u.Stages[i].Runs), len(u.Stages[i].Evidence.Objects))
 		}
 	}
-	first, last := u.Legs[0].Evidence.Objects, u.Legs[2].Evidence.Objects
+	first, last := u.Stages[0].Evidence.Objects, u.Stages[2].Evidence.Objects
 	for i := range first {
 		if first[i] != last[i] {
 			t.Errorf("%s changed", first[i].Path)
@@ -92,7 +92,7 @@ func TestGateCycle(t *testing.T) {
 	}
 }
 
-// TestNextVersionDoesNotStart has a second leg whose API server ends at once. What
+// TestNextVersionDoesNotStart has a second stage whose API server ends at once. What
 // was seen on the first has to be kept, the second to say why, with the log, and
 // the third that it was not reached.
 func TestNextVersionDoesNotStart(t *testing.T) {
@@ -101,30 +101,30 @@ func TestNextVersionDoesNotStart(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'the disk is on fire' >&2\nexit 7\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	u.Legs[1].Target.KubeAPIServerPath = program
+	u.Stages[1].Target.KubeAPIServerPath = program
 	u.Finish(t.Context())
-	if len(u.Legs[0].Runs) != 3 || u.Legs[0].Problem != nil {
-		t.Errorf("leg 1: %d scenarios, %v", len(u.Legs[0].Runs), u.Legs[0].Problem)
+	if len(u.Stages[0].Runs) != 3 || u.Stages[0].Problem != nil {
+		t.Errorf("stage 1: %d scenarios, %v", len(u.Stages[0].Runs), u.Stages[0].Problem)
 	}
-	if p := u.Legs[1].Problem; p == nil || !strings.Contains(p.Error(), "the disk is on fire") {
-		t.Errorf("leg 2: %v", p)
+	if p := u.Stages[1].Problem; p == nil || !strings.Contains(p.Error(), "the disk is on fire") {
+		t.Errorf("stage 2: %v", p)
 	}
-	if p := u.Legs[2].Problem; p == nil || !strings.Contains(p.Error(), "not reached: the path stopped at leg 2, 2-1.37-gate-off") {
-		t.Errorf("leg 3: %v", p)
+	if p := u.Stages[2].Problem; p == nil || !strings.Contains(p.Error(), "not reached: the path stopped at stage 2, 2-1.37-gate-off") {
+		t.Errorf("stage 3: %v", p)
 	}
 }
 
-// TestInterrupt ends the walk in the middle of the second leg.
+// TestInterrupt ends the walk in the middle of the second stage.
 func TestInterrupt(t *testing.T) {
 	u := plan(t, "1.37,1.37-gate,1.37", false)
 	ctx, cancel := context.WithCancel(t.Context())
 	u.Start(ctx)
-	<-u.Legs[0].done
+	<-u.Stages[0].done
 	time.Sleep(200 * time.Millisecond)
 	cancel()
 	u.Finish(ctx)
-	if len(u.Legs[0].Runs) != 3 || u.Legs[1].Problem == nil || u.Legs[2].Problem == nil {
-		t.Errorf("leg 1: %d scenarios, leg 2: %v, leg 3: %v", len(u.Legs[0].Runs), u.Legs[1].Problem, u.Legs[2].Problem)
+	if len(u.Stages[0].Runs) != 3 || u.Stages[1].Problem == nil || u.Stages[2].Problem == nil {
+		t.Errorf("stage 1: %d scenarios, stage 2: %v, stage 3: %v", len(u.Stages[0].Runs), u.Stages[1].Problem, u.Stages[2].Problem)
 	}
 }
 
@@ -134,12 +134,12 @@ func TestFaults(t *testing.T) {
 	for _, fault := range path.Faults() {
 		t.Run(string(fault), func(t *testing.T) {
 			u := plan(t, "1.37,1.37-gate", false)
-			u.Path.Legs[1].Fault, u.Legs[1].Fault = fault, fault
+			u.Path.Stages[1].Fault, u.Stages[1].Fault = fault, fault
 			u.Finish(t.Context())
 			if f := failures(u); len(f) > 0 {
 				t.Fatal(strings.Join(f, "\n"))
 			}
-			f := u.Legs[1].Evidence.Flow
+			f := u.Stages[1].Evidence.Flow
 			if f == nil || f.Sent == 0 || len(f.Answers) == 0 || f.Unanswered == 0 {
 				t.Fatalf("flow: %+v", f)
 			}
@@ -159,11 +159,11 @@ func TestHighAvailability(t *testing.T) {
 	if f := failures(u); len(f) > 0 {
 		t.Fatal(strings.Join(f, "\n"))
 	}
-	if len(u.Legs) != 4 {
-		t.Fatalf("%d legs", len(u.Legs))
+	if len(u.Stages) != 4 {
+		t.Fatalf("%d stages", len(u.Stages))
 	}
 	both := map[string]bool{}
-	for _, a := range u.Legs[2].Evidence.Flow.Answers {
+	for _, a := range u.Stages[2].Evidence.Flow.Answers {
 		both[a.Cell] = true
 		if a.Verdict != verdicts.Passed {
 			t.Errorf("%d × %s on %s: %s", a.Count, a.Scenario, a.Cell, a.Reason)
@@ -172,7 +172,7 @@ func TestHighAvailability(t *testing.T) {
 	if !both["1-1.37-b"] || !both["2-1.37-gate-off-a"] {
 		t.Errorf("answers came from %v", both)
 	}
-	if n := u.Legs[2].Evidence.Flow.Unanswered; n > 0 {
+	if n := u.Stages[2].Evidence.Flow.Unanswered; n > 0 {
 		t.Errorf("%d requests without an answer", n)
 	}
 }

@@ -7,28 +7,28 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// A leg that failed cannot be left out, nor one be made up.
-func TestVerifyPathHasEveryLeg(t *testing.T) {
+// A stage that failed cannot be left out, nor one be made up.
+func TestVerifyPathHasEveryStage(t *testing.T) {
 	passed := func(r *ConformanceReport) { r.Outcome = Outcome{Result: RunPassed, Notes: r.Outcome.Notes} }
 	for _, c := range []struct {
 		name   string
 		change func(r *ConformanceReport)
 		want   string
 	}{
-		{"a leg left out", func(r *ConformanceReport) {
-			r.Path.Legs = r.Path.Legs[:2]
+		{"a stage left out", func(r *ConformanceReport) {
+			r.Path.Stages = r.Path.Stages[:2]
 			passed(r)
-		}, "the legs of the path are not the cells of the report"},
-		{"a leg made up", func(r *ConformanceReport) {
-			const why = "the leg was not reached, or broke off"
-			r.Path.Legs = append(r.Path.Legs, PathLeg{Cell: "4-moon", Claims: []Claim{{ClaimObjects, verdicts.Invalid, why}}})
+		}, "the stages of the path are not the cells of the report"},
+		{"a stage made up", func(r *ConformanceReport) {
+			const why = "the stage was not reached, or broke off"
+			r.Path.Stages = append(r.Path.Stages, PathStage{Cell: "4-moon", Claims: []Claim{{ClaimObjects, verdicts.Invalid, why}}})
 			r.Outcome.Result, r.Outcome.ExitCode = RunInvalid, ExitInvalid
 			r.Outcome.Reasons = append([]string{"4-moon: " + ClaimObjects + ": " + why}, r.Outcome.Reasons...)
-		}, "the legs of the path are not the cells of the report"},
+		}, "the stages of the path are not the cells of the report"},
 		{"the path left out", func(r *ConformanceReport) {
 			r.Path = nil
 			passed(r)
-		}, someLeg + ": the report has no leg for this evidence"},
+		}, someStage + ": the report has no stage for this evidence"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -62,13 +62,30 @@ build: ## build _output/authzconf
 MODULE := github.com/authzconf/authzconf
 PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular/runner|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites/impersonation|engine/matrix
 
+# What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
+# .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
+# that take minutes, by name; ci/README.md says what is tested when.
+REPEATED := ci/mutants(/.*)?|suites/impersonation|suites/upgrade
+NIGHTLY  := ^TestRepeatability$$
+
+# $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
+packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
+
 .PHONY: test
-test: build ## vet, and run all tests, those against real programs too
+test: build ## vet, and run all tests that do not take minutes, those against real programs too
 	$(AUTHZCONF) control-planes --kubernetes $(PREVIOUS),$(KUBERNETES)
 	go vet ./...
-	go test $(RACE) -timeout 30m $(TESTFLAGS) $$(go list ./... | grep -vE '^$(MODULE)/($(PLAIN))$$')
-	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m $(TESTFLAGS) $$(go list ./... | grep -E '^$(MODULE)/($(PLAIN))$$')
-	$(MAKE) --no-print-directory engines
+	go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
+	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
+
+.PHONY: test-nightly
+test-nightly: build ## all tests, faulty authorizers all of them, policy engines, and a minute for each fuzz test
+	$(AUTHZCONF) control-planes
+	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites/impersonation")
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites/impersonation")
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all $(MAKE) --no-print-directory engines
+	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
 .PHONY: image
 image: ## write the container image of authzconf for jobs of ci/certify (_output/authzconf-image.tar)

@@ -74,7 +74,7 @@ func TestBundleForms(t *testing.T) {
 		t.Fatalf("levels %v, files %v", c.Levels, slices.Sorted(maps.Keys(bundle)))
 	}
 	folder := t.TempDir()
-	if err := filed.Write(folder, bundle); err != nil {
+	if err := Folder.Write(folder, bundle); err != nil {
 		t.Fatal(err)
 	}
 	paths := []string{folder}
@@ -196,7 +196,7 @@ func TestRegisterPage(t *testing.T) {
 		product.Name += " " + name
 		_, bundle := bundled(t, b, product, Core)
 		change(bundle)
-		if err := filed.Write(filepath.Join(folder, name), bundle); err != nil {
+		if err := Folder.Write(filepath.Join(folder, name), bundle); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestRegisterPage(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	_, bundle := bundled(t, book(t, 5), example, Core)
 	folder := t.TempDir()
-	if err := filed.Write(filepath.Join(folder, "bundle"), bundle); err != nil {
+	if err := Folder.Write(filepath.Join(folder, "bundle"), bundle); err != nil {
 		t.Fatal(err)
 	}
 	for _, problem := range []error{nil, errors.New("no kubeconfig")} {

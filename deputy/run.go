@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports/filing"
 )
@@ -118,21 +116,11 @@ func (r *Report) Failed() bool {
 	return slices.ContainsFunc(r.Parts, func(p *Part) bool { return p.Failed > 0 })
 }
 
-// filed is a report in a folder.
-var filed = filing.Kind{Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""}}
-
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier report, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+// Folder is a report in a folder.
+var Folder = filing.Kind{Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""}}
 
 // Write puts deputy.yaml into a folder.
-func (r *Report) Write(dir string) error {
-	raw, err := yaml.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return filed.Write(dir, map[string][]byte{filed.Marker: raw})
-}
+func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
 
 // Run runs the suite. An error is one of the environment, or the user's to mend;
 // what was found until then is reported with it.

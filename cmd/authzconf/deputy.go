@@ -61,7 +61,7 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.reportDir != "" {
-		if err := deputy.CheckWritable(f.reportDir); err != nil {
+		if err := deputy.Folder.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}

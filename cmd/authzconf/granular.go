@@ -102,7 +102,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	release, err := f.release(runner.CheckWritable)
+	release, err := f.release(runner.Folder.CheckWritable)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ that they have no permission for. The times are those of this machine.`,
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")
 			}
-			release, err := flags.release(runner.CheckWritableCost)
+			release, err := flags.release(runner.CostFolder.CheckWritable)
 			if err != nil {
 				return err
 			}

@@ -196,7 +196,7 @@ func (f *loadFlags) run(c *cobra.Command) error {
 		return storm.Describe(c.OutOrStdout(), o)
 	}
 	if f.reportDir != "" {
-		if err := load.CheckWritable(f.reportDir); err != nil {
+		if err := load.Folder.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}

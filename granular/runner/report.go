@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -83,32 +82,14 @@ func NewReport(kubernetes string, took time.Duration, results []*Result) *Report
 	return &Report{Notice: Notice, Kubernetes: kubernetes, Took: fmt.Sprintf("%.1f s", took.Seconds()), Results: results}
 }
 
-// filed and filedCost are a report and a measurement in a folder.
+// Folder is a report in a folder, CostFolder a measurement.
 var (
-	filed     = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}}
-	filedCost = filing.Kind{Name: "report of granular cost", Marker: "granular-cost.json", Head: map[string]string{"curves": "", "floods": ""}, Files: []string{"granular-cost.svg"}}
+	Folder     = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}}
+	CostFolder = filing.Kind{Name: "report of granular cost", Marker: "granular-cost.json", Head: map[string]string{"curves": "", "floods": ""}, Files: []string{"granular-cost.svg"}}
 )
 
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier report, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
-
-// CheckWritableCost is CheckWritable for a measurement.
-func CheckWritableCost(dir string) error { return filedCost.CheckWritable(dir) }
-
 // Write writes a report as granular.json.
-func (r *Report) Write(dir string) error {
-	raw, err := encode(r)
-	if err != nil {
-		return err
-	}
-	return filed.Write(dir, map[string][]byte{filed.Marker: raw})
-}
-
-func encode(v any) ([]byte, error) {
-	raw, err := json.MarshalIndent(v, "", " ")
-	return append(raw, '\n'), err
-}
+func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
 
 // Print writes the tables of a measurement.
 func (c *Cost) Print(w io.Writer) {
@@ -149,10 +130,6 @@ func (c *Cost) Print(w io.Writer) {
 
 // Write writes a measurement as granular-cost.json, with a plot beside it.
 func (c *Cost) Write(dir string) error {
-	raw, err := encode(c)
-	if err != nil {
-		return err
-	}
 	var curves []load.Curve
 	for _, curve := range c.Curves {
 		line := load.Curve{Name: curve.Actor}
@@ -165,5 +142,5 @@ func (c *Cost) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return filedCost.Write(dir, map[string][]byte{filedCost.Marker: raw, "granular-cost.svg": []byte(image + "\n")})
+	return CostFolder.WriteReport(dir, c, map[string][]byte{"granular-cost.svg": []byte(image + "\n")})
 }

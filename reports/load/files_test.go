@@ -132,7 +132,7 @@ func TestWriteRefusesForeignFolders(t *testing.T) {
 		t.Errorf("%v was written to", entries)
 	}
 	file := filepath.Join(dir, "thesis.txt")
-	if err := CheckWritable(file); err == nil {
+	if err := Folder.CheckWritable(file); err == nil {
 		t.Error("a file can be written to as a folder")
 	}
 }

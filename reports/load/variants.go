@@ -12,46 +12,46 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// armKey is what blocks of one arm have in common.
-type armKey struct {
-	arm, server string
-	agents      int
+// variantKey is what blocks of one variant have in common.
+type variantKey struct {
+	variant, server string
+	agents          int
 }
 
-func keyOf(b *run.Block) armKey { return armKey{b.Arm, b.Server, b.Agents} }
+func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server, b.Agents} }
 
-// name is the arm with its server, and the agents where there are several
+// name is the variant with its server, and the agents where there are several
 // numbers of them.
-func (k armKey) name(severalAgents bool) string {
+func (k variantKey) name(severalAgents bool) string {
 	if severalAgents {
-		return fmt.Sprintf("%s on %s, %d agents", k.arm, k.server, k.agents)
+		return fmt.Sprintf("%s on %s, %d agents", k.variant, k.server, k.agents)
 	}
-	return k.arm + " on " + k.server
+	return k.variant + " on " + k.server
 }
 
-// armBlocks are the blocks of an arm, in the order in which they ran.
-type armBlocks struct {
-	key    armKey
+// variantBlocks are the blocks of a variant, in the order in which they ran.
+type variantBlocks struct {
+	key    variantKey
 	name   string
 	blocks []*run.Block
 }
 
-func groupArms(r *run.Run) []armBlocks {
-	groups := map[armKey][]*run.Block{}
+func groupVariants(r *run.Run) []variantBlocks {
+	groups := map[variantKey][]*run.Block{}
 	agents := map[int]bool{}
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		groups[keyOf(b)] = append(groups[keyOf(b)], b)
 		agents[b.Agents] = true
 	}
-	var arms []armBlocks
+	var variants []variantBlocks
 	for key, blocks := range groups {
-		arms = append(arms, armBlocks{key: key, name: key.name(len(agents) > 1), blocks: blocks})
+		variants = append(variants, variantBlocks{key: key, name: key.name(len(agents) > 1), blocks: blocks})
 	}
-	slices.SortFunc(arms, func(x, y armBlocks) int {
-		return cmp.Or(cmp.Compare(x.key.arm, y.key.arm), cmp.Compare(x.key.agents, y.key.agents), cmp.Compare(x.key.server, y.key.server))
+	slices.SortFunc(variants, func(x, y variantBlocks) int {
+		return cmp.Or(cmp.Compare(x.key.variant, y.key.variant), cmp.Compare(x.key.agents, y.key.agents), cmp.Compare(x.key.server, y.key.server))
 	})
-	return arms
+	return variants
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -59,8 +59,8 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // level is that of the intervals that are shown.
 const level = 0.95
 
-func measureArm(g armBlocks) Arm {
-	a := Arm{Arm: g.key.arm, Server: g.key.server, Agents: g.key.agents, Name: g.name, Blocks: len(g.blocks), Statuses: map[string]int64{}}
+func measureVariant(g variantBlocks) Variant {
+	a := Variant{Variant: g.key.variant, Server: g.key.server, Agents: g.key.agents, Name: g.name, Blocks: len(g.blocks), Statuses: map[string]int64{}}
 	var latency, webhook histogram.Histogram
 	var length, serverCPU, generatorCPU time.Duration
 	var reviews int64
@@ -121,8 +121,8 @@ func reviewsOf(b *run.Block) int64 {
 	return n
 }
 
-// errorsOf counts what is no answer, and answers that the arm does not expect.
-// Answers of 429 and of 500 and above are never what an arm is about.
+// errorsOf counts what is no answer, and answers that the variant does not expect.
+// Answers of 429 and of 500 and above are never what a variant is about.
 func errorsOf(b *run.Block) int64 {
 	wrong := map[string]int64{}
 	for text, n := range b.Wrong {

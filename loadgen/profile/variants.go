@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// As is whom an arm's agents impersonate.
+// As is whom a variant's agents impersonate.
 type As string
 
 const (
@@ -20,7 +20,7 @@ const (
 	User As = "user"
 )
 
-// Cache is what an arm means to find in the API server's cache of impersonation.
+// Cache is what a variant means to find in the API server's cache of impersonation.
 type Cache string
 
 const (
@@ -32,7 +32,7 @@ const (
 	Warm Cache = "warm"
 )
 
-// Grants of an arm. Everybody may read pods; these are about impersonation.
+// Grants of a variant. Everybody may read pods; these are about impersonation.
 const (
 	GrantAssociated = "associated-node"
 	// GrantAssociatedAction is the first half of it: the identity is denied.
@@ -42,17 +42,17 @@ const (
 	GrantLegacy           = "legacy"
 )
 
-// Arm is what agents do in a block.
-type Arm struct {
+// Variant is what agents do in a block.
+type Variant struct {
 	Name string
 	// What is a sentence for people.
 	What   string
 	As     As
 	Grants []string
 	Cache  Cache
-	// Denied arms expect 403.
+	// Denied variants expect 403.
 	Denied bool
-	// Gate is the state of the gate without which the arm makes no sense; empty if
+	// Gate is the state of the gate without which the variant makes no sense; empty if
 	// both do.
 	Gate Server
 }
@@ -66,9 +66,9 @@ const (
 	GateOff Server = "gate-off"
 )
 
-// Arms are all arms.
-func Arms() []Arm {
-	return []Arm{
+// Variants are all variants.
+func Variants() []Variant {
+	return []Variant{
 		{Name: "none", What: "no impersonation", As: Nobody, Cache: Any},
 		{Name: "legacy-gate-off", What: "the verb impersonate, gate off", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOff},
 		{Name: "legacy-gate-on", What: "the verb impersonate, gate on", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOn},
@@ -82,19 +82,19 @@ func Arms() []Arm {
 	}
 }
 
-// ArmNamed finds an arm.
-func ArmNamed(name string) (Arm, error) {
-	all := Arms()
-	i := slices.IndexFunc(all, func(a Arm) bool { return a.Name == name })
+// VariantNamed finds a variant.
+func VariantNamed(name string) (Variant, error) {
+	all := Variants()
+	i := slices.IndexFunc(all, func(a Variant) bool { return a.Name == name })
 	if i < 0 {
-		return Arm{}, fmt.Errorf("arm %q: expected one of %s", name, strings.Join(ArmNames(), ", "))
+		return Variant{}, fmt.Errorf("variant %q: expected one of %s", name, strings.Join(VariantNames(), ", "))
 	}
 	return all[i], nil
 }
 
-// ArmNames are the names of all arms.
-func ArmNames() (names []string) {
-	for _, a := range Arms() {
+// VariantNames are the names of all variants.
+func VariantNames() (names []string) {
+	for _, a := range Variants() {
 		names = append(names, a.Name)
 	}
 	return names

@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/granular/runner"
+	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
@@ -65,8 +65,8 @@ func reportKinds() []reportKind {
 		{&deputy.Folder, nil},
 		{&library.Folder, nil},
 		{&filedExplore, nil},
-		{&runner.Folder, nil},
-		{&runner.CostFolder, nil},
+		{&granular.Folder, nil},
+		{&granular.CostFolder, nil},
 	}
 }
 

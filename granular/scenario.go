@@ -1,7 +1,4 @@
-// Package catalogue holds the scenarios of KEP-3617: what a request changes, what its
-// actor is granted, and what the authorizer is asked. They are data; granular/runner
-// runs them.
-package catalogue
+package granular
 
 import (
 	"embed"
@@ -15,10 +12,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
-// FS holds the scenarios that come with authzconf.
+// Scenarios holds the scenarios that come with authzconf.
 //
 //go:embed kep-3617
-var FS embed.FS
+var Scenarios embed.FS
 
 // Kind is the kind of a scenario's file, so that nobody takes it for one of the other
 // scenarios.

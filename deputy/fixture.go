@@ -10,11 +10,11 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// person is somebody whom the bridge impersonates.
+// person is somebody whom the proxy impersonates.
 type person struct {
 	name   string
 	groups []string
-	// reachable says that the bridge may.
+	// reachable says that the proxy may.
 	reachable bool
 }
 
@@ -58,42 +58,42 @@ type pair struct {
 	name      string
 }
 
-// world is what is granted to whom, made of a seed.
-type world struct {
+// fixture is what is granted to whom, made from a seed.
+type fixture struct {
 	people     []person
 	namespaces []string
-	// grants are those of the people; nobody of the bridge is among them.
+	// grants are those of the people; the proxy's are not among them.
 	grants []scenarios.Grant
 }
 
 const (
-	// peopleCount of which every sixth is out of the bridge's reach.
+	// peopleCount is how many people there are, every sixth of them out of the proxy's reach.
 	peopleCount = 12
 	spaceCount  = 4
 	grantCount  = 60
 )
 
-// newWorld makes one up.
-func newWorld(seed uint64) (*world, *rand.Rand) {
+// newFixture generates one.
+func newFixture(seed uint64) (*fixture, *rand.Rand) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := &world{}
+	f := &fixture{}
 	for i := range spaceCount {
-		w.namespaces = append(w.namespaces, fmt.Sprintf("team-%d", i))
+		f.namespaces = append(f.namespaces, fmt.Sprintf("team-%d", i))
 	}
 	for i := range peopleCount {
 		tier := []string{"read", "triage", "write", "maintain", "admin"}[i%5]
-		w.people = append(w.people, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{"periscope-tier:" + tier}, reachable: i%6 != 5})
+		f.people = append(f.people, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{"periscope-tier:" + tier}, reachable: i%6 != 5})
 	}
 	for range grantCount {
-		w.grants = append(w.grants, w.grant(random))
+		f.grants = append(f.grants, f.grant(random))
 	}
-	return w, random
+	return f, random
 }
 
 // grant is one at random: to a user or a tier, in a namespace or everywhere, for
 // all names or some.
-func (w *world) grant(random *rand.Rand) scenarios.Grant {
-	who := w.people[random.IntN(len(w.people))]
+func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
+	who := f.people[random.IntN(len(f.people))]
 	g := scenarios.Grant{Subject: scenarios.Subject{User: who.name}}
 	if random.IntN(3) == 0 {
 		g.Subject = scenarios.Subject{Group: who.groups[0]}
@@ -107,7 +107,7 @@ func (w *world) grant(random *rand.Rand) scenarios.Grant {
 	k := kinds[random.IntN(len(kinds))]
 	g.APIGroups, g.Resources = []string{k.group}, []string{k.full()}
 	if random.IntN(2) == 0 && !k.cluster {
-		g.Namespace = w.namespaces[random.IntN(len(w.namespaces))]
+		g.Namespace = f.namespaces[random.IntN(len(f.namespaces))]
 	}
 	if random.IntN(4) == 0 {
 		g.Names = []string{objectNames[random.IntN(len(objectNames))]}
@@ -124,11 +124,11 @@ func sortedVerbs() (out []string) {
 }
 
 // pairs are n different ones at random, or all there are.
-func (w *world) pairs(random *rand.Rand, n int) (out []pair) {
-	for _, who := range w.people {
+func (f *fixture) pairs(random *rand.Rand, n int) (out []pair) {
+	for _, who := range f.people {
 		for _, verb := range sortedVerbs() {
 			for _, k := range kinds {
-				spaces := w.namespaces
+				spaces := f.namespaces
 				if k.cluster {
 					spaces = []string{""}
 				}
@@ -175,17 +175,17 @@ func (p pair) attributes() *authorizationv1.ResourceAttributes {
 	}
 }
 
-// granted tells whether a grant of the world is for the pair: what both the
-// pre-flight and the request are held against.
-func (w *world) granted(p pair) bool {
-	return scenarios.Covered(w.grants, authorizationv1.SubjectAccessReviewSpec{
+// granted tells whether a grant of the fixture is for the pair: the pre-flight and the request are both compared with
+// it.
+func (f *fixture) granted(p pair) bool {
+	return scenarios.Covered(f.grants, authorizationv1.SubjectAccessReviewSpec{
 		User: p.who.name, Groups: append([]string{"system:authenticated"}, p.who.groups...), ResourceAttributes: p.attributes(),
 	})
 }
 
-// bridge are the bridge's own grants: for the people in its reach, by legacy
-// impersonation or by constrained, with every action that is tried.
-func bridge(people []person, constrained bool) []scenarios.Grant {
+// proxyGrants are the proxy's own grants: for the people in its reach, by legacy impersonation or by constrained, with
+// every action that is tried.
+func proxyGrants(people []person, constrained bool) []scenarios.Grant {
 	var users, groups []string
 	for _, p := range people {
 		if p.reachable {
@@ -194,7 +194,7 @@ func bridge(people []person, constrained bool) []scenarios.Grant {
 	}
 	slices.Sort(groups)
 	groups = slices.Compact(groups)
-	subject := scenarios.Subject{User: bridgeName}
+	subject := scenarios.Subject{User: proxyName}
 	if !constrained {
 		return []scenarios.Grant{
 			{Subject: subject, Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, Names: users},

@@ -1,11 +1,11 @@
-package runner
+package granular
 
 import (
 	"testing"
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/granular/catalogue"
+	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/granular/enforcer"
 )
 
@@ -14,7 +14,11 @@ func bench(t *testing.T) *Bench {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	b, err := Start(t.Context(), local.Release{}, &local.Binaries{})
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "default", Binaries: &local.Binaries{}}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Start(t.Context(), cells[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +30,9 @@ func bench(t *testing.T) *Bench {
 	return b
 }
 
-func scenarios(t *testing.T) []*catalogue.Scenario {
+func builtIn(t *testing.T) []*Scenario {
 	t.Helper()
-	all, err := catalogue.Load(catalogue.FS)
+	all, err := Load(Scenarios)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +55,7 @@ func TestReference(t *testing.T) {
 func passAll(t *testing.T, b *Bench) {
 	for range 2 { // the second time the actors are there already
 		start := time.Now()
-		results, err := b.Run(t.Context(), enforcer.Reference(), scenarios(t))
+		results, err := b.Run(t.Context(), enforcer.Reference(), builtIn(t))
 		if err != nil {
 			t.Fatal(err)
 		}

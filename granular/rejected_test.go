@@ -1,4 +1,4 @@
-package runner
+package granular
 
 import (
 	"encoding/json"
@@ -10,45 +10,44 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/granular/enforcer"
-	"github.com/authzconf/authzconf/granular/rogue"
 )
 
 var update = flag.Bool("update", false, "write the kill table anew")
 
 const killTable = "testdata/kills.json"
 
-// TestRoguesAreRejected runs rogue enforcers: each has to fail, and in the scenarios
-// of the kill table. Without AUTHZCONF_ROGUES=all it takes a few.
-func TestRoguesAreRejected(t *testing.T) {
-	all := rogue.All()
+// TestFaultyEnforcersAreRejected runs faulty enforcers: each has to fail, and in the scenarios of the kill table. Without
+// AUTHZCONF_ROGUES=all it takes a few.
+func TestFaultyEnforcersAreRejected(t *testing.T) {
+	all := faultyEnforcers()
 	if os.Getenv("AUTHZCONF_ROGUES") != "all" && !*update {
-		all = slices.DeleteFunc(all, func(r rogue.Rogue) bool {
-			return !slices.Contains([]string{"granular-alone", "dry-run", "keys-ignored", "first-success", "no-name"}, r.Name)
+		all = slices.DeleteFunc(all, func(r faultyEnforcer) bool {
+			return !slices.Contains([]string{"granular-alone", "dry-run", "keys-ignored", "first-success", "no-name"}, r.name)
 		})
 	}
 	b := bench(t)
 	kills := map[string][]string{}
 	for _, r := range all {
 		steps := enforcer.Reference()
-		r.Steps(&steps)
-		results, err := b.Run(t.Context(), steps, scenarios(t))
+		r.steps(&steps)
+		results, err := b.Run(t.Context(), steps, builtIn(t))
 		if err != nil {
-			t.Fatalf("%s: %v", r.Name, err)
+			t.Fatalf("%s: %v", r.name, err)
 		}
 		var killers []string
 		for _, result := range results {
 			if result.Invalid != "" {
-				t.Errorf("%s: %s: %s", r.Name, result.Scenario, result.Invalid)
+				t.Errorf("%s: %s: %s", r.name, result.Scenario, result.Invalid)
 			}
 			if len(result.Problems) > 0 {
 				killers = append(killers, strings.TrimPrefix(result.Scenario, "kep-3617/")+" "+result.Attempt)
 			}
 		}
 		if len(killers) == 0 {
-			t.Errorf("%s is not rejected: %s", r.Name, r.Wrong)
+			t.Errorf("%s is not rejected: %s", r.name, r.wrong)
 		}
-		kills[r.Name] = killers
-		t.Logf("%s: %d attempts fail", r.Name, len(killers))
+		kills[r.name] = killers
+		t.Logf("%s: %d attempts fail", r.name, len(killers))
 	}
 	compareKills(t, kills)
 }
@@ -79,10 +78,10 @@ func compareKills(t *testing.T, kills map[string][]string) {
 		}
 	}
 	var known []string
-	for _, r := range rogue.All() {
-		known = append(known, r.Name)
+	for _, r := range faultyEnforcers() {
+		known = append(known, r.name)
 	}
 	if len(known) != len(want) {
-		t.Error(fmt.Errorf("%d rogues, %d in %s", len(known), len(want), killTable))
+		t.Error(fmt.Errorf("%d faulty enforcers, %d in %s", len(known), len(want), killTable))
 	}
 }

@@ -1,4 +1,4 @@
-package runner
+package granular
 
 import (
 	"context"
@@ -114,11 +114,11 @@ var configmaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 // Measure counts the checks of the reference. Requests are dry runs, which cost the
 // same checks and leave the object as it is.
 func (b *Bench) Measure(ctx context.Context, o CostOptions) (*Cost, error) {
-	g, err := b.open(enforcer.Reference())
+	g, err := b.open(ctx, enforcer.Reference())
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = g.server.Close() }()
+	defer func() { _ = g.Close() }()
 	out := &Cost{}
 	for _, p := range payers() {
 		curve := CostCurve{Actor: p.name, Holds: p.holds}
@@ -154,7 +154,7 @@ func (b *Bench) payerClient(ctx context.Context, g *gate, p payer, n int) (actor
 	if err != nil {
 		return a, nil, err
 	}
-	client, err := kubernetes.NewForConfig(g.server.Client(a.token))
+	client, err := kubernetes.NewForConfig(g.config(a.token))
 	return a, client, err
 }
 

@@ -1,4 +1,4 @@
-package runner
+package granular
 
 import (
 	"fmt"
@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/ci/document"
-	"github.com/authzconf/authzconf/granular/catalogue"
 )
 
 // TestDocumentedSections holds the table of docs/granular.md against the scenarios.
 func TestDocumentedSections(t *testing.T) {
 	type row struct{ scenarios, attempts, denied int }
 	rows, all := map[string]*row{}, &row{}
-	for _, s := range scenarios(t) {
+	for _, s := range builtIn(t) {
 		if rows[s.Section] == nil {
 			rows[s.Section] = &row{}
 		}
@@ -23,7 +22,7 @@ func TestDocumentedSections(t *testing.T) {
 			r.scenarios++
 			for _, a := range s.Attempts {
 				r.attempts++
-				if a.Outcome == catalogue.Denied {
+				if a.Outcome == Denied {
 					r.denied++
 				}
 			}
@@ -35,5 +34,5 @@ func TestDocumentedSections(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | %d | %d | %d |\n", name, rows[name].scenarios, rows[name].attempts, rows[name].denied)
 	}
 	fmt.Fprintf(&table, "| all | %d | %d | %d |\n", all.scenarios, all.attempts, all.denied)
-	document.Hold(t, "../../docs/granular.md", "sections", table.String(), *update)
+	document.Hold(t, "../docs/granular.md", "sections", table.String(), *update)
 }

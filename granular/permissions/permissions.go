@@ -1,8 +1,8 @@
-// Package granular describes which permission guards which field of an object, as
+// Package permissions describes which permission guards which field of an object, as
 // KEP-3617 (Fine-Grained Authorization) would have it in the schema. No API server
 // implements that KEP: what is here serves a reference enforcer, which stands before
 // one, and a model to judge it by.
-package granular
+package permissions
 
 import "embed"
 

@@ -1,4 +1,4 @@
-package runner
+package granular
 
 import (
 	"encoding/json"
@@ -47,11 +47,11 @@ func bounded(t *testing.T, b *Bench) {
 // someone is an actor with an object of its own, and a client through a gate.
 func someone(t *testing.T, b *Bench, id string, steps enforcer.Steps, grants ...string) (actor, *rest.Config, *kubernetes.Clientset) {
 	t.Helper()
-	g, err := b.open(steps)
+	g, err := b.open(t.Context(), steps)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = g.server.Close() })
+	t.Cleanup(func() { _ = g.Close() })
 	a, err := b.actor(t.Context(), id, configmaps, grants, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func someone(t *testing.T, b *Bench, id string, steps enforcer.Steps, grants ...
 	if _, err := b.client.CoreV1().ConfigMaps(a.namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	config := g.server.Client(a.token)
+	config := g.config(a.token)
 	return a, config, kubernetes.NewForConfigOrDie(config)
 }
 
@@ -175,12 +175,12 @@ func keepsToTheActor(t *testing.T, b *Bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := b.open(enforcer.Reference())
+	g, err := b.open(t.Context(), enforcer.Reference())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = g.server.Close() })
-	client := kubernetes.NewForConfigOrDie(g.server.Client(a.token))
+	t.Cleanup(func() { _ = g.Close() })
+	client := kubernetes.NewForConfigOrDie(g.config(a.token))
 	_, err = client.RbacV1().Roles(a.namespace).Patch(t.Context(), account, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no use in this API group") {
 		t.Errorf("got %v", err)
@@ -205,7 +205,7 @@ func describesWhatThereIs(t *testing.T, b *Bench) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := enforcer.Undescribable(raw, gv, b.Descriptions, kinds)
+		found, err := undescribable(raw, gv, b.descriptions, kinds)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package runner
+package granular
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,15 +30,6 @@ func poll(ctx context.Context, what string, is func(context.Context) (bool, erro
 	return nil
 }
 
-func (b *Bench) bindExecutors(ctx context.Context) error {
-	_, err := b.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "authzconf-granular-executors"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: executors}},
-	}, metav1.CreateOptions{})
-	return err
-}
-
 var (
 	crds    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	widgets = schema.GroupVersion{Group: "granular.authzconf.dev", Version: "v1"}
@@ -53,7 +43,7 @@ func (b *Bench) installWidgets(ctx context.Context) error {
 	}
 	conversion := map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 		"conversionReviewVersions": []any{"v1"},
-		"clientConfig":             map[string]any{"url": b.webhook.Client("").Host + "/convert", "caBundle": b.webhook.CA()},
+		"clientConfig":             map[string]any{"url": b.webhook.URL + "/convert", "caBundle": b.webhook.CA},
 	}}
 	raw, err := json.Marshal(conversion) // bytes become base64
 	if err != nil {
@@ -105,4 +95,40 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
+}
+
+// converter converts widgets between their versions: what v1 calls nodeName is host in v1beta1.
+func converter() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review struct { // the part of a ConversionReview (apiextensions.k8s.io/v1) that matters
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+			Request    *struct {
+				UID     string           `json:"uid"`
+				Desired string           `json:"desiredAPIVersion"`
+				Objects []map[string]any `json:"objects"`
+			} `json:"request"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+			http.Error(w, "not a ConversionReview", http.StatusBadRequest)
+			return
+		}
+		from, to := "host", "nodeName"
+		if review.Request.Desired == "granular.authzconf.dev/v1beta1" {
+			from, to = to, from
+		}
+		for _, o := range review.Request.Objects {
+			o["apiVersion"] = review.Request.Desired
+			if spec, ok := o["spec"].(map[string]any); ok {
+				if v, ok := spec[from]; ok {
+					spec[to] = v
+					delete(spec, from)
+				}
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review.APIVersion, "kind": review.Kind, "response": map[string]any{
+			"uid": review.Request.UID, "convertedObjects": review.Request.Objects, "result": map[string]any{"status": "Success"},
+		}})
+	})
 }

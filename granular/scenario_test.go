@@ -1,4 +1,4 @@
-package catalogue
+package granular
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestBuiltIn(t *testing.T) {
-	all, err := Load(FS)
+	all, err := Load(Scenarios)
 	if err != nil {
 		t.Fatal(err)
 	}

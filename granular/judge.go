@@ -1,4 +1,4 @@
-package runner
+package granular
 
 import (
 	"cmp"
@@ -8,23 +8,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/granular"
-	"github.com/authzconf/authzconf/granular/catalogue"
 	"github.com/authzconf/authzconf/granular/model"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // judge compares what was seen with what the scenario and the model expect.
-func judge(a *catalogue.Attempt, wanted *catalogue.Request, o *observation) (problems []string) {
+func judge(a *Attempt, wanted *Request, o *observation) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	switch code := map[catalogue.Outcome]int{catalogue.Allowed: 200, catalogue.Denied: 403, catalogue.Rejected: 422}[a.Outcome]; {
+	switch code := map[Outcome]int{Allowed: 200, Denied: 403, Rejected: 422}[a.Outcome]; {
 	case o.code != code:
 		say("code %d, expected %d: %s", o.code, code, cmp.Or(o.message, "carried out"))
-	case a.Outcome == catalogue.Denied:
+	case a.Outcome == Denied:
 		if want := denial(a, wanted, o); o.message != want {
 			say("message %q, expected %q", o.message, want)
 		}
 	}
-	changes := a.Outcome == catalogue.Allowed && !wanted.DryRun
+	changes := a.Outcome == Allowed && !wanted.DryRun
 	if same := reflect.DeepEqual(o.before, o.after); same == changes {
 		say("the stored object: changed %t, expected %t", !same, changes)
 	}
@@ -44,7 +43,7 @@ func judge(a *catalogue.Attempt, wanted *catalogue.Request, o *observation) (pro
 }
 
 // objectName is the name in the request's path.
-func objectName(r *catalogue.Request) string {
+func objectName(r *Request) string {
 	if r.Verb == "create" {
 		return ""
 	}
@@ -52,7 +51,7 @@ func objectName(r *catalogue.Request) string {
 }
 
 // denial is the message of an API server for a missing permission.
-func denial(a *catalogue.Attempt, wanted *catalogue.Request, o *observation) string {
+func denial(a *Attempt, wanted *Request, o *observation) string {
 	resource, what := o.resource.GroupResource().String(), o.resource.Resource
 	if wanted.Subresource != "" {
 		what += "/" + wanted.Subresource
@@ -70,16 +69,15 @@ func denial(a *catalogue.Attempt, wanted *catalogue.Request, o *observation) str
 
 // compareRecords compares what the API server's own authorizer was asked with what is
 // right for the request, and with what the enforcer says that it asked.
-func compareRecords(wanted *catalogue.Request, o *observation) (problems []string) {
+func compareRecords(wanted *Request, o *observation) (problems []string) {
 	type question struct{ verb, group, resource, subresource, namespace, name string }
 	var claimed, seen []question
 	for _, c := range o.decision.Checks {
-		if strings.HasPrefix(c.Verb, granular.GeneralVerb) {
+		if strings.HasPrefix(c.Verb, permissions.GeneralVerb) {
 			claimed = append(claimed, question{c.Verb, o.resource.Group, o.resource.Resource, wanted.Subresource, o.actor.namespace, objectName(wanted)})
 		}
 	}
-	for _, r := range o.asked {
-		a := r.Spec.ResourceAttributes
+	for _, a := range o.asked {
 		seen = append(seen, question{a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name})
 	}
 	if !slices.Equal(claimed, seen) {
@@ -89,8 +87,8 @@ func compareRecords(wanted *catalogue.Request, o *observation) (problems []strin
 }
 
 // compareModel judges the checks by the rules of the model.
-func compareModel(a *catalogue.Attempt, o *observation) (problems []string) {
-	ordinary := len(o.decision.Checks) > 0 && o.decision.Checks[0].Allowed && !strings.HasPrefix(o.decision.Checks[0].Verb, granular.GeneralVerb)
+func compareModel(a *Attempt, o *observation) (problems []string) {
+	ordinary := len(o.decision.Checks) > 0 && o.decision.Checks[0].Allowed && !strings.HasPrefix(o.decision.Checks[0].Verb, permissions.GeneralVerb)
 	if !o.predicted || !ordinary && !o.decision.Granular {
 		return nil
 	}
@@ -100,7 +98,7 @@ func compareModel(a *catalogue.Attempt, o *observation) (problems []string) {
 	}
 	var asked []model.Answer
 	for _, c := range o.decision.Checks {
-		if strings.HasPrefix(c.Verb, granular.GeneralVerb+":") {
+		if strings.HasPrefix(c.Verb, permissions.GeneralVerb+":") {
 			asked = append(asked, model.Answer{Verb: c.Verb, Allowed: c.Allowed})
 		}
 	}
@@ -108,7 +106,7 @@ func compareModel(a *catalogue.Attempt, o *observation) (problems []string) {
 		problems = append(problems, "model: "+wrong)
 	}
 	granted := func(verb string) bool { return slices.Contains(a.Grants, verb) }
-	if allowed := model.Allowed(chains, granted); allowed != (a.Outcome == catalogue.Allowed) {
+	if allowed := model.Allowed(chains, granted); allowed != (a.Outcome == Allowed) {
 		problems = append(problems, fmt.Sprintf("model: allowed %t, and the scenario says %s", allowed, a.Outcome))
 	}
 	return problems

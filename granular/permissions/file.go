@@ -1,4 +1,4 @@
-package granular
+package permissions
 
 import (
 	"fmt"

@@ -1,21 +1,18 @@
-package runner
+package granular
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
-
-	"github.com/authzconf/authzconf/granular/catalogue"
 )
 
 // resources are the plural names of the kinds that scenarios use.
@@ -89,7 +86,7 @@ func stored(ctx context.Context, client dynamic.ResourceInterface) (map[string]a
 
 // sending is a request, ready to be sent.
 type sending struct {
-	*catalogue.Request
+	*Request
 	live      map[string]any
 	namespace string
 }
@@ -105,8 +102,19 @@ func (s *sending) body() (*unstructured.Unstructured, error) {
 	case "create", "apply":
 		return named(s.Change, s.namespace)
 	case "update":
-		merged, _ := merge(runtime.DeepCopyJSON(s.live), s.Change).(map[string]any)
-		return named(merged, s.namespace)
+		live, err := json.Marshal(s.live)
+		if err != nil {
+			return nil, err
+		}
+		change, err := json.Marshal(s.Change)
+		if err != nil {
+			return nil, err
+		}
+		merged, err := jsonpatch.MergePatch(live, change)
+		if err != nil {
+			return nil, fmt.Errorf("merging the change: %w", err)
+		}
+		return named(json.RawMessage(merged), s.namespace)
 	}
 	return nil, nil
 }
@@ -142,25 +150,4 @@ func (s *sending) send(ctx context.Context, client dynamic.ResourceInterface, dr
 		return nil, err
 	}
 	return client.Patch(ctx, subject, patchTypes[s.Verb], raw, o, sub...)
-}
-
-// merge is a merge patch (RFC 7386).
-func merge(into, patch any) any {
-	p, ok := patch.(map[string]any)
-	if !ok {
-		return patch
-	}
-	o, _ := into.(map[string]any)
-	out := maps.Clone(o)
-	if out == nil {
-		out = map[string]any{}
-	}
-	for name, v := range p {
-		if v == nil {
-			delete(out, name)
-		} else {
-			out[name] = merge(out[name], v)
-		}
-	}
-	return out
 }

@@ -1,25 +1,18 @@
-package enforcer
+package granular
 
 import (
-	"encoding/json"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kube-openapi/pkg/spec3"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/enforcer"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
-// Undescribable lists the fields, each as "resource path", that are described and that
-// the schemas of one group and version, an OpenAPI v3 document, do not have. resources
-// are by kind.
-func Undescribable(document []byte, gv schema.GroupVersion, set *granular.Set, resources map[string]string) (out []string, err error) {
-	var d spec3.OpenAPI
-	if err := json.Unmarshal(document, &d); err != nil {
-		return nil, err
-	}
-	kinds, err := parseTypes(&d, gv)
+// undescribable lists the fields, each as "resource path", that are described and that the schemas of one group and
+// version, an OpenAPI v3 document, do not have. resources are by kind.
+func undescribable(document []byte, gv schema.GroupVersion, set *permissions.Set, resources map[string]string) (out []string, err error) {
+	kinds, err := enforcer.Types(document, gv)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +28,7 @@ func Undescribable(document []byte, gv schema.GroupVersion, set *granular.Set, r
 }
 
 // has says whether a type has a field, and its items are told apart as described.
-func has(t typed.ParseableType, f *granular.Field) bool {
+func has(t typed.ParseableType, f *permissions.Field) bool {
 	ref := t.TypeRef
 	for _, segment := range f.Segments() {
 		atom, ok := t.Schema.Resolve(ref)

@@ -1,6 +1,4 @@
-// Package rogue holds enforcers that are wrong in one way each, which the suite of
-// KEP-3617 has to reject.
-package rogue
+package granular
 
 import (
 	"fmt"
@@ -11,32 +9,32 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
-	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
-// Rogue is an enforcer that is wrong in one way.
-type Rogue struct {
-	Name string
-	// Wrong says what it does.
-	Wrong string
-	// Steps makes the reference's steps wrong.
-	Steps func(s *enforcer.Steps)
+// faultyEnforcer is wrong in one way: the suite of KEP-3617 has to reject it.
+type faultyEnforcer struct {
+	name string
+	// wrong says what it does.
+	wrong string
+	// steps makes the reference's steps wrong.
+	steps func(s *enforcer.Steps)
 }
 
-// All are the rogues.
-func All() []Rogue {
+// faultyEnforcers are all of them.
+func faultyEnforcers() []faultyEnforcer {
 	return slices.Concat(bypasses(), diffs(), decisions(), questions())
 }
 
 // bypasses let requests through unchecked.
-func bypasses() []Rogue {
+func bypasses() []faultyEnforcer {
 	unless := func(skip func(*enforcer.Request) bool) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) {
 			s.Checked = func(r *enforcer.Request) bool { return !skip(r) }
 		}
 	}
-	return []Rogue{
+	return []faultyEnforcer{
 		{"granular-alone", "the permission granular alone is enough", unless(func(*enforcer.Request) bool { return true })},
 		{"dry-run", "dry runs are not checked", unless(func(r *enforcer.Request) bool { return r.DryRun })},
 		{"apply", "server-side apply is not checked", unless((*enforcer.Request).Apply)},
@@ -57,7 +55,7 @@ func bypasses() []Rogue {
 // keep filters the fields that change.
 func keep(ok func(f enforcer.Changed) bool) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
-		s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 			fields, err := enforcer.ChangedFields(root, c)
 			return slices.DeleteFunc(fields, func(f enforcer.Changed) bool { return !ok(f) }), err
 		}
@@ -67,7 +65,7 @@ func keep(ok func(f enforcer.Changed) bool) func(*enforcer.Steps) {
 // compared leaves only some of the differences that structured-merge-diff finds.
 func compared(part func(*typed.Comparison) *fieldpath.Set) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
-		s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 			fields, err := enforcer.ChangedFields(root, c)
 			if err != nil || c.Old == nil {
 				return fields, err
@@ -92,9 +90,9 @@ func compared(part func(*typed.Comparison) *fieldpath.Set) func(*enforcer.Steps)
 }
 
 // chained changes the permissions of fields.
-func chained(change func(granular.Chain) granular.Chain) func(*enforcer.Steps) {
+func chained(change func(permissions.Chain) permissions.Chain) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
-		s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 			fields, err := enforcer.ChangedFields(root, c)
 			for i := range fields {
 				fields[i].Chain = change(slices.Clone(fields[i].Chain))
@@ -105,8 +103,8 @@ func chained(change func(granular.Chain) granular.Chain) func(*enforcer.Steps) {
 }
 
 // diffs compute the wrong fields, or the wrong permissions of them.
-func diffs() []Rogue {
-	return []Rogue{
+func diffs() []faultyEnforcer {
+	return []faultyEnforcer{
 		{"removed-ignored", "fields that are removed are no change", compared(func(c *typed.Comparison) *fieldpath.Set { return c.Modified.Union(c.Added) })},
 		{"added-ignored", "fields that are added are no change", compared(func(c *typed.Comparison) *fieldpath.Set { return c.Modified.Union(c.Removed) })},
 		{"order-ignored", "another order of a list is no change", compared(func(c *typed.Comparison) *fieldpath.Set { return c.Modified.Union(c.Removed).Union(c.Added) })},
@@ -114,7 +112,7 @@ func diffs() []Rogue {
 		{"only-metadata", "only fields of metadata are checked", keep(func(f enforcer.Changed) bool { return strings.HasPrefix(f.Path, "metadata") })},
 		{"undescribed-free", "fields without a permission may be changed by everybody", keep(func(f enforcer.Changed) bool { return len(f.Chain) > 0 })},
 		{"before-defaulting", "what was sent is compared with what is stored", func(s *enforcer.Steps) {
-			s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 				if c.Old != nil && c.Sent != nil && c.Sent["kind"] != nil {
 					c.New = c.Sent
 				}
@@ -122,15 +120,15 @@ func diffs() []Rogue {
 			}
 		}},
 		{"defaults-on-creation", "defaults that nobody has sent are changes", func(s *enforcer.Steps) {
-			s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 				if c.Old == nil {
 					c.Sent = c.New
 				}
 				return enforcer.ChangedFields(root, c)
 			}
 		}},
-		{"keys-ignored", "items of a list have no permission by their key", chained(func(c granular.Chain) granular.Chain {
-			return slices.DeleteFunc(c, func(p granular.Permission) bool {
+		{"keys-ignored", "items of a list have no permission by their key", chained(func(c permissions.Chain) permissions.Chain {
+			return slices.DeleteFunc(c, func(p permissions.Permission) bool {
 				return strings.HasPrefix(p.Verb, "granular:part(") || strings.HasPrefix(p.Verb, "granular:condition(") || strings.HasPrefix(p.Verb, "granular:imageOf(")
 			})
 		})},
@@ -147,17 +145,17 @@ func diffs() []Rogue {
 				})
 			}
 		}},
-		{"most-general-only", "only the most general permission of a field counts", chained(func(c granular.Chain) granular.Chain { return c[:min(1, len(c))] })},
-		{"most-specific-only", "only the most specific permission of a field counts", chained(func(c granular.Chain) granular.Chain { return c[max(0, len(c)-1):] })},
+		{"most-general-only", "only the most general permission of a field counts", chained(func(c permissions.Chain) permissions.Chain { return c[:min(1, len(c))] })},
+		{"most-specific-only", "only the most specific permission of a field counts", chained(func(c permissions.Chain) permissions.Chain { return c[max(0, len(c)-1):] })},
 	}
 }
 
 // decisions ask for the right permissions in the wrong way.
-func decisions() []Rogue {
+func decisions() []faultyEnforcer {
 	decide := func(d func([]enforcer.Changed, enforcer.Ask) (*enforcer.Missing, error)) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) { s.Decide = d }
 	}
-	return []Rogue{
+	return []faultyEnforcer{
 		{"first-success", "one covered field is enough", decide(func(fields []enforcer.Changed, ask enforcer.Ask) (*enforcer.Missing, error) {
 			var last *enforcer.Missing
 			for _, f := range fields {
@@ -191,7 +189,7 @@ func decisions() []Rogue {
 			}
 			return missing, nil
 		})},
-		{"specific-first", "the most specific permission is asked for first", chained(func(c granular.Chain) granular.Chain {
+		{"specific-first", "the most specific permission is asked for first", chained(func(c permissions.Chain) permissions.Chain {
 			for i := range c {
 				c[i].Depth = -c[i].Depth
 			}
@@ -206,40 +204,40 @@ func decisions() []Rogue {
 }
 
 // questions ask about something else.
-func questions() []Rogue {
+func questions() []faultyEnforcer {
 	ask := func(change func(*authorizer.AttributesRecord)) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) {
 			s.Attributes = func(r *enforcer.Request, verb string) authorizer.AttributesRecord {
 				a := r.Attributes(verb)
-				if strings.HasPrefix(verb, granular.GeneralVerb) {
+				if strings.HasPrefix(verb, permissions.GeneralVerb) {
 					change(&a)
 				}
 				return a
 			}
 		}
 	}
-	return []Rogue{
+	return []faultyEnforcer{
 		{"no-name", "the authorizer is not told the object's name", ask(func(a *authorizer.AttributesRecord) { a.Name = "" })},
 		{"no-subresource", "the authorizer is not told the subresource", ask(func(a *authorizer.AttributesRecord) { a.Subresource = "" })},
 		{"no-namespace", "the authorizer is not told the namespace", ask(func(a *authorizer.AttributesRecord) { a.Namespace = "" })},
 		{"field-paths", "the verbs are paths of fields", func(s *enforcer.Steps) {
-			s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 				fields, err := enforcer.ChangedFields(root, c)
 				for i, f := range fields {
-					fields[i].Chain = append(slices.Clone(f.Chain), granular.Permission{Verb: granular.GeneralVerb + ":" + f.Path, Depth: 9})
+					fields[i].Chain = append(slices.Clone(f.Chain), permissions.Permission{Verb: permissions.GeneralVerb + ":" + f.Path, Depth: 9})
 				}
 				return fields, err
 			}
 		}},
 		{"treatment-ignored", "parameters are not treated", func(s *enforcer.Steps) {
-			s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 				return enforcer.ChangedFields(untreated(root), c)
 			}
 		}},
 		{"one-version", "the permissions of one version only are known", func(s *enforcer.Steps) {
-			s.Changed = func(root *granular.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
 				if c.New["apiVersion"] == "granular.authzconf.dev/v1beta1" {
-					root = &granular.Node{Children: map[string]*granular.Node{"spec": {Field: root.Children["spec"].Field}}}
+					root = &permissions.Node{Children: map[string]*permissions.Node{"spec": {Field: root.Children["spec"].Field}}}
 				}
 				return enforcer.ChangedFields(root, c)
 			}
@@ -248,13 +246,13 @@ func questions() []Rogue {
 }
 
 // untreated is a tree without treatments.
-func untreated(n *granular.Node) *granular.Node {
-	out := &granular.Node{Children: map[string]*granular.Node{}}
+func untreated(n *permissions.Node) *permissions.Node {
+	out := &permissions.Node{Children: map[string]*permissions.Node{}}
 	if n.Field != nil {
 		f := *n.Field
 		if f.Parameter != nil {
 			p := *f.Parameter
-			p.Treatment, f.Parameter = granular.Verbatim, &p
+			p.Treatment, f.Parameter = permissions.Verbatim, &p
 		}
 		out.Field = &f
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/deputy/reference"
@@ -16,21 +17,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// crowdSpace is where the crowd may list pods.
-const crowdSpace = "crowd"
+// usersNamespace is where the users may list pods.
+const usersNamespace = "users"
 
-// crowd are people who use the deputy at once.
-func crowd(n int) (out []person) {
+// users are people who use the deputy at once.
+func users(n int) (out []person) {
 	for i := range n {
-		out = append(out, person{name: fmt.Sprintf("crowd-%d@corp", i), groups: []string{reference.TierPrefix + reference.Tiers()[i%5]}, reachable: true})
+		out = append(out, person{name: fmt.Sprintf("client-%d@corp", i), groups: []string{reference.TierPrefix + reference.Tiers()[i%5]}, reachable: true})
 	}
 	return out
 }
 
-// crowdGrants let every second one list and watch pods.
-func crowdGrants(people []person) (out []scenarios.Grant) {
+// userGrants let every second one list and watch pods.
+func userGrants(people []person) (out []scenarios.Grant) {
 	for i := 0; i < len(people); i += 2 {
-		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].name}, Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: crowdSpace})
+		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].name}, Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: usersNamespace})
 	}
 	return out
 }
@@ -39,7 +40,7 @@ func crowdGrants(people []person) (out []scenarios.Grant) {
 // browser, and the identity provider's group of that person.
 const sessionHeader = "X-Session"
 
-// front is a running deputy with its trail.
+// front is a running deputy with its audit log.
 type front struct {
 	*target.Loopback
 	client *http.Client
@@ -48,7 +49,7 @@ type front struct {
 	rows map[string]reference.Row
 }
 
-// newFront starts a deputy for a crowd in front of to.
+// newFront starts a deputy for a users in front of to.
 func newFront(ctx context.Context, to *url.URL, rt http.RoundTripper, token string, people []person) (*front, error) {
 	f := &front{rows: map[string]reference.Row{}}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
@@ -80,19 +81,19 @@ func newFront(ctx context.Context, to *url.URL, rt http.RoundTripper, token stri
 	return f, err
 }
 
-// trails lets everybody send requests at once, through a deputy and through a deputy
-// and a tunnel, and compares the two trails row for row.
-func trails(ctx context.Context, p *plane, part *Part, people []person, requests int) (err error) {
-	before := map[string]bool{}
-	for _, e := range p.events.by(bridgeName) {
-		before[e.AuditID] = true
+// auditLogs lets everybody send requests at once, through a deputy and through a deputy and a tunnel, and compares the
+// deputies' audit logs with the API server's row for row.
+func auditLogs(ctx context.Context, p *plane, part *Part, people []person, requests int) (err error) {
+	before, err := p.eventIDs()
+	if err != nil {
+		return err
 	}
-	agent, stop, err := p.agent(ctx, p.target)
+	agent, stop, err := p.agent(ctx, p.url)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stop() }()
-	direct, err := newFront(ctx, p.target, p.transport, p.token, people)
+	direct, err := newFront(ctx, p.url, p.transport, p.token, people)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func trails(ctx context.Context, p *plane, part *Part, people []person, requests
 	return compare(ctx, p, part, before, direct, tunnelled)
 }
 
-var paths = []string{"/api/v1/namespaces/" + crowdSpace + "/pods", "/version"}
+var paths = []string{"/api/v1/namespaces/" + usersNamespace + "/pods", "/version"}
 
 // use sends the requests of one person, who tries to be another one now and then.
 func (f *front) use(ctx context.Context, part *Part, who, other person, requests int, mayList bool) error {
@@ -154,7 +155,7 @@ func (f *front) use(ctx context.Context, part *Part, who, other person, requests
 }
 
 // compare holds the deputies' rows against the API server's events.
-func compare(ctx context.Context, p *plane, part *Part, before map[string]bool, fronts ...*front) error {
+func compare(ctx context.Context, p *plane, part *Part, before map[types.UID]bool, fronts ...*front) error {
 	rows := map[string]reference.Row{}
 	for _, f := range fronts {
 		for id, row := range f.rows {
@@ -162,7 +163,7 @@ func compare(ctx context.Context, p *plane, part *Part, before map[string]bool, 
 		}
 	}
 	for id, row := range rows {
-		e, err := p.events.await(ctx, id)
+		e, err := p.event(ctx, id)
 		part.Checks++
 		switch {
 		case ctx.Err() != nil:
@@ -171,14 +172,18 @@ func compare(ctx context.Context, p *plane, part *Part, before map[string]bool, 
 			part.fail("lost: the deputy's row of %s, %s %s, has no event: %v", row.Actor, row.Method, row.URI, err)
 		case e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != row.Actor:
 			part.fail("misattributed: %s %s of %s is an event as %+v", row.Method, row.URI, row.Actor, e.ImpersonatedUser)
-		case e.RequestURI != row.URI || e.User.Username != bridgeName:
+		case e.RequestURI != row.URI || e.User.Username != proxyName:
 			part.fail("the row of %s is about %s, the event about %s by %s", row.Actor, row.URI, e.RequestURI, e.User.Username)
 		default:
 			part.Outcomes["correlated"]++
 		}
 	}
-	for _, e := range p.events.by(bridgeName) {
-		if _, ok := rows[e.AuditID]; !ok && !before[e.AuditID] {
+	rest, err := p.EventsBy(proxyName)
+	if err != nil {
+		return err
+	}
+	for _, e := range rest {
+		if !before[e.AuditID] {
 			part.fail("the event %s, %s as %+v, has no row of the deputy", e.AuditID, e.RequestURI, e.ImpersonatedUser)
 		}
 	}

@@ -1,4 +1,4 @@
-package faulty
+package certification
 
 import (
 	"encoding/json"
@@ -49,8 +49,8 @@ func lenient(e review.Effect, value bool) func(review.ConditionSet, reference.Tr
 }
 
 // evaluations make the wrong decision of conditions.
-func evaluations() []Rogue {
-	return []Rogue{
+func evaluations() []faulty {
+	return []faulty{
 		concludes("allow-first", "deny-condition-wins", "Allow conditions are evaluated first, and one that is true ends it", inOrder(review.Allow, review.Deny, review.NoOpinion)),
 		concludes("no-opinion-last", "no-opinion-condition-wins", "NoOpinion conditions come behind Allow conditions", inOrder(review.Deny, review.Allow, review.NoOpinion)),
 		concludes("no-opinion-denies", "no-opinion-condition-wins", "a true NoOpinion condition denies", func(set review.ConditionSet, truth reference.Truth) review.Effect {
@@ -96,8 +96,8 @@ func evaluations() []Rogue {
 }
 
 // data are evaluated that were not sent.
-func data() []Rogue {
-	return []Rogue{
+func data() []faulty {
+	return []faulty{
 		sees("old-for-new", "old-object-is-not-object", "the stored object is judged in place of the one that is sent", func(d *review.ConditionData) {
 			if d.OldObject != nil && d.Object != nil {
 				d.Object = d.OldObject
@@ -145,8 +145,8 @@ func firstObjectOnly() func(*reference.Authorizer, *request) response {
 }
 
 // cached answers by a key that is too small.
-func cached(id, finding, description string, key func(spec) any) Rogue {
-	return Rogue{id, description, finding, func(a *reference.Authorizer) http.Handler {
+func cached(id, finding, description string, key func(spec) any) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
 		var seen sync.Map
 		return reference.Handler(phases{Authorizer: a, first: func(s spec) status {
 			k, _ := json.Marshal(key(s))
@@ -163,8 +163,8 @@ func cached(id, finding, description string, key func(spec) any) Rogue {
 }
 
 // states keep what they should not, or look where they should not.
-func states() []Rogue {
-	return []Rogue{
+func states() []faulty {
+	return []faulty{
 		cached("cache-across-users", "users-kept-apart", "conditions are remembered without the user", func(s spec) any {
 			s.User = ""
 			return s

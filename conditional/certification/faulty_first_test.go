@@ -1,4 +1,4 @@
-package faulty
+package certification
 
 import (
 	"bytes"
@@ -29,8 +29,8 @@ func without(e review.Effect, in []review.Condition) []review.Condition {
 }
 
 // decisions are wrong about when there are conditions.
-func decisions() []Rogue {
-	return []Rogue{
+func decisions() []faulty {
+	return []faulty{
 		reviews("unasked-conditions", "conditions-not-asked-for", "conditions are sent to a client that did not ask for any", func(a *reference.Authorizer, s spec) status {
 			s.ConditionalAuthorization = &review.ConditionalAuthorizationConfiguration{Mode: review.HumanReadable}
 			return a.Review(s)
@@ -61,8 +61,8 @@ func decisions() []Rogue {
 }
 
 // strengths get the order of strength wrong, and what a request is about.
-func strengths() []Rogue {
-	return []Rogue{
+func strengths() []faulty {
+	return []faulty{
 		reviews("allow-hides-deny", "conditional-deny-beats-allow", "an Allow without conditions is given although a conditional Deny may come", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			for _, c := range d.Conditions {
@@ -123,7 +123,7 @@ func verb(of, as string) func(*reference.Authorizer, spec) status {
 }
 
 // forms get the form of the answer wrong.
-func forms() []Rogue {
+func forms() []faulty {
 	replace := func(from, to string) func(http.Handler) http.Handler {
 		return func(right http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -134,7 +134,7 @@ func forms() []Rogue {
 			})
 		}
 	}
-	return []Rogue{
+	return []faulty{
 		changes("allowed-and-chain", "allowed-beside-conditions", "a conditional answer is allowed as well, for clients that do not look further", func(_ spec, st *status) {
 			st.Allowed = st.Allowed || st.ConditionsChain != nil
 		}),
@@ -165,8 +165,8 @@ func forms() []Rogue {
 }
 
 // contents get conditions wrong.
-func contents() []Rogue {
-	return []Rogue{
+func contents() []faulty {
+	return []faulty{
 		changes("duplicate-ids", "duplicate-ids", "every condition has the same ID", func(_ spec, st *status) {
 			for _, s := range st.ConditionsChain {
 				for i := range s.Conditions {

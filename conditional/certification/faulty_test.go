@@ -1,7 +1,4 @@
-// Package faulty has authorizers of KEP-5681 (Conditional Authorization) that are
-// wrong on purpose, each in one way that real ones may be. Certification must reject
-// every one of them, for its own reason.
-package faulty
+package certification
 
 import (
 	"net/http"
@@ -11,8 +8,9 @@ import (
 	"github.com/authzconf/authzconf/conditional/review"
 )
 
-// Rogue is one wrong authorizer.
-type Rogue struct {
+// faulty is an authorizer of KEP-5681 that is wrong on purpose, in one way that real
+// ones may be. Certification must reject every one of them, for its own reason.
+type faulty struct {
 	// ID is a short name, Description says what is wrong.
 	ID, Description string
 	// Finding is the reason for which certification must reject it.
@@ -22,10 +20,10 @@ type Rogue struct {
 }
 
 // Handler is the webhook: the authorizer's policies, wrongly used.
-func (r Rogue) Handler(a *reference.Authorizer) http.Handler { return r.make(a) }
+func (r faulty) Handler(a *reference.Authorizer) http.Handler { return r.make(a) }
 
-// All are the rogues, in an order that does not change.
-func All() []Rogue {
+// faultyAuthorizers are all of them, in an order that does not change.
+func faultyAuthorizers() []faulty {
 	return slices.Concat(decisions(), strengths(), forms(), contents(), evaluations(), data(), states())
 }
 
@@ -57,15 +55,15 @@ func (p phases) Evaluate(r *request) response {
 	return p.second(r)
 }
 
-// reviews is a rogue whose first phase is wrong.
-func reviews(id, finding, description string, wrong func(a *reference.Authorizer, s spec) status) Rogue {
-	return Rogue{id, description, finding, func(a *reference.Authorizer) http.Handler {
+// reviews is is one whose first phase is wrong.
+func reviews(id, finding, description string, wrong func(a *reference.Authorizer, s spec) status) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
 		return reference.Handler(phases{Authorizer: a, first: func(s spec) status { return wrong(a, s) }})
 	}}
 }
 
-// changes is a rogue that changes the right answer of the first phase.
-func changes(id, finding, description string, change func(s spec, st *status)) Rogue {
+// changes is a faulty authorizer that changes the right answer of the first phase.
+func changes(id, finding, description string, change func(s spec, st *status)) faulty {
 	return reviews(id, finding, description, func(a *reference.Authorizer, s spec) status {
 		st := a.Review(s)
 		change(s, &st)
@@ -73,8 +71,8 @@ func changes(id, finding, description string, change func(s spec, st *status)) R
 	})
 }
 
-// rewrites is a rogue that changes each condition of the right answer.
-func rewrites(id, finding, description string, change func(s spec, c *review.Condition)) Rogue {
+// rewrites is a faulty authorizer that changes each condition of the right answer.
+func rewrites(id, finding, description string, change func(s spec, c *review.Condition)) faulty {
 	return changes(id, finding, description, func(s spec, st *status) {
 		for i := range st.ConditionsChain {
 			for k := range st.ConditionsChain[i].Conditions {
@@ -84,23 +82,23 @@ func rewrites(id, finding, description string, change func(s spec, c *review.Con
 	})
 }
 
-// sees is a rogue that evaluates other data than it was sent.
-func sees(id, finding, description string, change func(d *review.ConditionData)) Rogue {
+// sees is a faulty authorizer that evaluates other data than it was sent.
+func sees(id, finding, description string, change func(d *review.ConditionData)) faulty {
 	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
 		change(&r.ConditionData)
 		return a.Evaluate(r)
 	})
 }
 
-// evaluates is a rogue whose second phase is wrong.
-func evaluates(id, finding, description string, wrong func(a *reference.Authorizer, r *request) response) Rogue {
-	return Rogue{id, description, finding, func(a *reference.Authorizer) http.Handler {
+// evaluates is is one whose second phase is wrong.
+func evaluates(id, finding, description string, wrong func(a *reference.Authorizer, r *request) response) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
 		return reference.Handler(phases{Authorizer: a, second: func(r *request) response { return wrong(a, r) }})
 	}}
 }
 
-// concludes is a rogue that makes another decision of the truths of a set.
-func concludes(id, finding, description string, wrong func(set review.ConditionSet, truth reference.Truth) review.Effect) Rogue {
+// concludes is a faulty authorizer that makes another decision of the truths of a set.
+func concludes(id, finding, description string, wrong func(set review.ConditionSet, truth reference.Truth) review.Effect) faulty {
 	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
 		data := reference.Data(r.ConditionData)
 		if len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c review.Condition) bool { return c.Type != a.Type }) {
@@ -111,7 +109,7 @@ func concludes(id, finding, description string, wrong func(set review.ConditionS
 	})
 }
 
-// raw is a rogue that changes what goes over the wire.
-func raw(id, finding, description string, wrap func(http.Handler) http.Handler) Rogue {
-	return Rogue{id, description, finding, func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a)) }}
+// raw is a faulty authorizer that changes what goes over the wire.
+func raw(id, finding, description string, wrap func(http.Handler) http.Handler) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a)) }}
 }

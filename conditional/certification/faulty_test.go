@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // faulty is an authorizer of KEP-5681 that is wrong on purpose, in one way that real
@@ -28,10 +28,10 @@ func faultyAuthorizers() []faulty {
 }
 
 type (
-	spec     = review.SubjectAccessReviewSpec
-	status   = review.SubjectAccessReviewStatus
-	request  = review.AuthorizationConditionsRequest
-	response = review.AuthorizationConditionsResponse
+	spec     = vectors.SubjectAccessReviewSpec
+	status   = vectors.SubjectAccessReviewStatus
+	request  = vectors.AuthorizationConditionsRequest
+	response = vectors.AuthorizationConditionsResponse
 )
 
 // phases is an authorizer with either phase replaced.
@@ -72,7 +72,7 @@ func changes(id, finding, description string, change func(s spec, st *status)) f
 }
 
 // rewrites is a faulty authorizer that changes each condition of the right answer.
-func rewrites(id, finding, description string, change func(s spec, c *review.Condition)) faulty {
+func rewrites(id, finding, description string, change func(s spec, c *vectors.Condition)) faulty {
 	return changes(id, finding, description, func(s spec, st *status) {
 		for i := range st.ConditionsChain {
 			for k := range st.ConditionsChain[i].Conditions {
@@ -83,7 +83,7 @@ func rewrites(id, finding, description string, change func(s spec, c *review.Con
 }
 
 // sees is a faulty authorizer that evaluates other data than it was sent.
-func sees(id, finding, description string, change func(d *review.ConditionData)) faulty {
+func sees(id, finding, description string, change func(d *vectors.ConditionData)) faulty {
 	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
 		change(&r.ConditionData)
 		return a.Evaluate(r)
@@ -98,14 +98,14 @@ func evaluates(id, finding, description string, wrong func(a *reference.Authoriz
 }
 
 // concludes is a faulty authorizer that makes another decision of the truths of a set.
-func concludes(id, finding, description string, wrong func(set review.ConditionSet, truth reference.Truth) review.Effect) faulty {
+func concludes(id, finding, description string, wrong func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision) faulty {
 	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
 		data := reference.Data(r.ConditionData)
-		if len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c review.Condition) bool { return c.Type != a.Type }) {
+		if len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c vectors.Condition) bool { return c.Type != a.Type }) {
 			return a.Evaluate(r)
 		}
-		e := wrong(r.ConditionSets[0], func(c review.Condition) (bool, error) { return reference.Holds(c.Condition, data) })
-		return response{Allowed: e == review.Allow, Denied: e == review.Deny}
+		e := wrong(r.ConditionSets[0], func(c vectors.Condition) (bool, error) { return reference.Holds(c.Condition, data) })
+		return response{Allowed: e == vectors.Allow, Denied: e == vectors.Deny}
 	})
 }
 

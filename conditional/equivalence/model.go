@@ -2,7 +2,6 @@ package equivalence
 
 import (
 	"github.com/authzconf/authzconf/conditional/residual"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -10,6 +9,6 @@ import (
 type Model struct{}
 
 // Load implements Subject.
-func (Model) Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error) {
+func (Model) Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
 	return residual.New(policies, mode)
 }

@@ -10,25 +10,24 @@ import (
 	"sync/atomic"
 
 	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // Subject is an authorizer that is held against the requirement.
 type Subject interface {
 	// Load gives it policies, and what a Deny policy in error counts as.
-	Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error)
+	Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
 }
 
 // Loaded is an authorizer with policies. What it is asked has gone through JSON.
 type Loaded interface {
-	Authorize(*review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error)
-	Evaluate(*review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error)
+	Authorize(*vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error)
+	Evaluate(*vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error)
 }
 
 // atOnce is what a Loaded may have beside: one phase of its own.
 type atOnce interface {
-	AtOnce(*review.SubjectAccessReviewSpec, *review.ConditionData) vectors.Decision
+	AtOnce(*vectors.SubjectAccessReviewSpec, *vectors.ConditionData) vectors.Decision
 }
 
 // Options say what is tried.
@@ -37,7 +36,7 @@ type Options struct {
 	Seed  int64
 	// FailureMode is the only one that is tried, for a subject that cannot be told
 	// another. Left out: both.
-	FailureMode review.FailureMode
+	FailureMode vectors.FailureMode
 	// Progress is called now and then, from any goroutine.
 	Progress func(done int)
 }
@@ -123,7 +122,7 @@ func (r *runner) fail(err error) {
 // group tries cases with the same policies: some requests, with some data each.
 func (r *runner) group(n, cases int) error {
 	g := newGenerator(r.options.Seed, n)
-	t := &triple{policies: g.policies(), mode: pick(g, review.FailDeny, review.FailNoOpinion), facts: &facts{}}
+	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
 	if only := r.options.FailureMode; only != "" {
 		t.mode = only
 	}
@@ -133,7 +132,7 @@ func (r *runner) group(n, cases int) error {
 	}
 	answers, decisions := map[vectors.Decision]int{}, map[vectors.Decision]int{}
 	var found []Disagreement
-	var status *review.SubjectAccessReviewStatus
+	var status *vectors.SubjectAccessReviewStatus
 	for i := range cases {
 		if i%objects == 0 {
 			g.request(t.facts)
@@ -163,8 +162,8 @@ func (r *runner) group(n, cases int) error {
 }
 
 // judge says how a case is not as it must be.
-func judge(t *triple, loaded Loaded, status *review.SubjectAccessReviewStatus) string {
-	if wrong := model.CheckStatus(status, review.Optimized); len(wrong) > 0 {
+func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) string {
+	if wrong := model.CheckStatus(status, vectors.Optimized); len(wrong) > 0 {
 		return "the answer breaks a rule: " + wrong[0]
 	}
 	got := answered(status)
@@ -172,7 +171,7 @@ func judge(t *triple, loaded Loaded, status *review.SubjectAccessReviewStatus) s
 		return fmt.Sprintf("the first phase answers %s, want %s", got, want[0])
 	}
 	if got == vectors.Conditional {
-		response, err := throughJSON(loaded.Evaluate, &review.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
+		response, err := throughJSON(loaded.Evaluate, &vectors.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
 		if err != nil {
 			return "the conditions are not evaluated: " + err.Error()
 		}
@@ -192,7 +191,7 @@ func judge(t *triple, loaded Loaded, status *review.SubjectAccessReviewStatus) s
 	return ""
 }
 
-func answered(s *review.SubjectAccessReviewStatus) vectors.Decision {
+func answered(s *vectors.SubjectAccessReviewStatus) vectors.Decision {
 	switch {
 	case s.ConditionsChain != nil:
 		return vectors.Conditional
@@ -204,7 +203,7 @@ func answered(s *review.SubjectAccessReviewStatus) vectors.Decision {
 	return vectors.NoOpinion
 }
 
-func responded(r *review.AuthorizationConditionsResponse) vectors.Decision {
+func responded(r *vectors.AuthorizationConditionsResponse) vectors.Decision {
 	switch {
 	case r.Denied:
 		return vectors.Deny

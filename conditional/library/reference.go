@@ -3,19 +3,18 @@ package library
 import (
 	"github.com/authzconf/authzconf/conditional/equivalence"
 	reference "github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // ReferenceMode is what a Deny policy in error counts as for the reference
 // authorizer: it cannot be told another.
-const ReferenceMode = review.FailDeny
+const ReferenceMode = vectors.FailDeny
 
 // Reference is the reference authorizer as a subject of the equivalence.
 type Reference struct{}
 
 // Load implements equivalence.Subject.
-func (Reference) Load(policies []vectors.Policy, _ review.FailureMode) (equivalence.Loaded, error) {
+func (Reference) Load(policies []vectors.Policy, _ vectors.FailureMode) (equivalence.Loaded, error) {
 	all := make([]reference.Policy, len(policies))
 	for i, p := range policies {
 		all[i] = reference.Policy{ID: p.ID, Effect: p.Effect, Expression: p.Expression}
@@ -29,12 +28,12 @@ func (Reference) Load(policies []vectors.Policy, _ review.FailureMode) (equivale
 
 type loaded struct{ a *reference.Authorizer }
 
-func (l loaded) Authorize(spec *review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error) {
+func (l loaded) Authorize(spec *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
 	status := l.a.Review(*spec)
 	return &status, nil
 }
 
-func (l loaded) Evaluate(req *review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error) {
+func (l loaded) Evaluate(req *vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
 	response := l.a.Evaluate(req)
 	return &response, nil
 }

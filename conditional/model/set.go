@@ -6,15 +6,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // Evaluate is what a set of conditions comes to, each of which is known to be true,
 // false or an error, and whether there is an error to report ("Computing a concrete
 // decision from a ConditionSet").
-func Evaluate(mode review.FailureMode, effects []review.Effect, truths []vectors.Truth) (vectors.Decision, bool) {
-	has := func(e review.Effect, t vectors.Truth) bool {
+func Evaluate(mode vectors.FailureMode, effects []vectors.Decision, truths []vectors.Truth) (vectors.Decision, bool) {
+	has := func(e vectors.Decision, t vectors.Truth) bool {
 		for i := range effects {
 			if effects[i] == e && truths[i] == t {
 				return true
@@ -23,23 +22,23 @@ func Evaluate(mode review.FailureMode, effects []review.Effect, truths []vectors
 		return false
 	}
 	switch {
-	case has(review.Deny, vectors.True):
+	case has(vectors.Deny, vectors.True):
 		return vectors.Deny, false
-	case has(review.Deny, vectors.Error):
+	case has(vectors.Deny, vectors.Error):
 		return failed(mode), true
-	case has(review.NoOpinion, vectors.True):
+	case has(vectors.NoOpinion, vectors.True):
 		return vectors.NoOpinion, false
-	case has(review.NoOpinion, vectors.Error):
+	case has(vectors.NoOpinion, vectors.Error):
 		return vectors.NoOpinion, true
-	case has(review.Allow, vectors.True):
+	case has(vectors.Allow, vectors.True):
 		return vectors.Allow, false
 	}
 	return vectors.NoOpinion, false
 }
 
 // failed is the decision that an error counts as.
-func failed(mode review.FailureMode) vectors.Decision {
-	if mode == review.FailNoOpinion {
+func failed(mode vectors.FailureMode) vectors.Decision {
+	if mode == vectors.FailNoOpinion {
 		return vectors.NoOpinion
 	}
 	return vectors.Deny
@@ -48,7 +47,7 @@ func failed(mode review.FailureMode) vectors.Decision {
 // CheckConditions says what is wrong with the conditions of one set: IDs and types
 // that are no label keys, IDs that are reserved or there twice, unknown effects,
 // and conditions that are too long.
-func CheckConditions(all []review.Condition) (wrong []string) {
+func CheckConditions(all []vectors.Condition) (wrong []string) {
 	seen := map[string]bool{}
 	for _, c := range all {
 		note := func(format string, args ...any) {
@@ -68,12 +67,12 @@ func CheckConditions(all []review.Condition) (wrong []string) {
 			note("the type %.80q is no label key: %s", c.Type, strings.Join(errs, "; "))
 		}
 		switch c.Effect {
-		case review.Allow, review.Deny, review.NoOpinion:
+		case vectors.Allow, vectors.Deny, vectors.NoOpinion:
 		default:
 			note("the effect %.80q is none of Allow, Deny and NoOpinion", c.Effect)
 		}
-		if n := len(c.Condition); n > review.MaxCondition {
-			note("the condition has %d bytes, more than %d", n, review.MaxCondition)
+		if n := len(c.Condition); n > vectors.MaxCondition {
+			note("the condition has %d bytes, more than %d", n, vectors.MaxCondition)
 		}
 	}
 	return wrong
@@ -81,14 +80,14 @@ func CheckConditions(all []review.Condition) (wrong []string) {
 
 // CheckStatus says what is wrong with the answer to a SubjectAccessReview that asked
 // for conditions in a mode ("Changes to (Self)SubjectAccessReview").
-func CheckStatus(s *review.SubjectAccessReviewStatus, mode review.Mode) (wrong []string) {
+func CheckStatus(s *vectors.SubjectAccessReviewStatus, mode vectors.Mode) (wrong []string) {
 	if s.Allowed && s.Denied {
 		wrong = append(wrong, "allowed and denied are both true")
 	}
 	if s.ConditionsChain == nil {
 		return wrong
 	}
-	if mode == review.None {
+	if mode == vectors.None {
 		wrong = append(wrong, "there is a conditionsChain, although no conditions were asked for")
 	}
 	if s.Allowed || s.Denied {

@@ -7,7 +7,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // sample is any request: expressions are checked by it.
@@ -31,7 +31,7 @@ func attributes(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
 }
 
 // impersonated is the variable impersonatedRequest, in the words of request.
-func impersonated(r *review.ImpersonatedRequest) map[string]any {
+func impersonated(r *vectors.ImpersonatedRequest) map[string]any {
 	out := map[string]any{
 		"verb": r.Verb, "apiGroup": r.APIGroup, "apiVersion": r.APIVersion, "resource": r.Resource, "subresource": r.Subresource,
 		"namespace": r.Namespace, "name": r.Name,

@@ -15,13 +15,13 @@ import (
 
 	"github.com/google/cel-go/cel"
 
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
 const (
 	// maxExpression is what a policy's expression may have, in bytes. Its residual
-	// may have review.MaxCondition.
+	// may have vectors.MaxCondition.
 	maxExpression = 16 << 10
 	// maxPolicies is a bound for a file.
 	maxPolicies = 1024
@@ -32,7 +32,7 @@ type Policy struct {
 	// ID is that of the condition which it may become.
 	ID string `yaml:"id" json:"id"`
 	// Effect is Allow, Deny or NoOpinion.
-	Effect review.Effect `yaml:"effect" json:"effect"`
+	Effect vectors.Decision `yaml:"effect" json:"effect"`
 	// Expression is CEL over request, and over operation, object, oldObject,
 	// options and namespaceObject, which are unknown in the first phase.
 	Expression string `yaml:"expression" json:"expression"`
@@ -82,14 +82,14 @@ func newSnapshot(policies []Policy) (_ *Snapshot, at string, err error) {
 	seen, hash := map[string]bool{}, sha256.New()
 	for i, p := range policies {
 		at := fmt.Sprintf("$.policies[%d].", i)
-		if err := review.ValidateID(p.ID); err != nil {
+		if err := vectors.ValidateID(p.ID); err != nil {
 			return nil, at + "id", err
 		}
 		if seen[p.ID] {
 			return nil, at + "id", fmt.Errorf("the ID %q is there already", p.ID)
 		}
 		seen[p.ID] = true
-		if !slices.Contains(review.Effects(), p.Effect) {
+		if !slices.Contains(vectors.Effects(), p.Effect) {
 			return nil, at + "effect", fmt.Errorf("effect %q: expected Allow, Deny or NoOpinion", p.Effect)
 		}
 		if len(p.Expression) > maxExpression {

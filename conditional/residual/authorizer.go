@@ -12,7 +12,6 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -22,7 +21,7 @@ const Type = "authzconf.dev/cel"
 // Authorizer has loaded policies. It can be used by several goroutines.
 type Authorizer struct {
 	env      *environments
-	mode     review.FailureMode
+	mode     vectors.FailureMode
 	policies []policy
 
 	mu       sync.Mutex
@@ -31,14 +30,14 @@ type Authorizer struct {
 
 type policy struct {
 	id     string
-	effect review.Effect
+	effect vectors.Decision
 	// tree has macros as they are written; whole is the policy with all variables.
 	tree  ast.Expr
 	whole cel.Program
 }
 
 // New loads policies. The failure mode is what a Deny policy in error counts as.
-func New(policies []vectors.Policy, mode review.FailureMode) (*Authorizer, error) {
+func New(policies []vectors.Policy, mode vectors.FailureMode) (*Authorizer, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, err
@@ -56,7 +55,7 @@ func New(policies []vectors.Policy, mode review.FailureMode) (*Authorizer, error
 		one := policy{id: p.ID, effect: p.Effect, tree: tree.NativeRep().Expr(), whole: whole}
 		// The fields of request are of known types, which cel-go is not told: a policy
 		// must fit them.
-		text, err := substituted(one.tree, Known(&review.SubjectAccessReviewSpec{}))
+		text, err := substituted(one.tree, Known(&vectors.SubjectAccessReviewSpec{}))
 		if err == nil {
 			_, _, err = compiled(env.rest, text)
 		}
@@ -106,11 +105,11 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 // Authorize is the first phase: the status of the review. The policies' strength
 // decides what is asked for later: Deny before NoOpinion before Allow, and of each
 // what is certain before what is not ("Authorizer requirements").
-func (a *Authorizer) Authorize(spec *review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error) {
+func (a *Authorizer) Authorize(spec *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
 	request := Known(spec)
-	left := map[review.Effect][]review.Condition{}
-	var always []review.Condition
-	certain := map[review.Effect]map[vectors.Truth]bool{review.Deny: {}, review.NoOpinion: {}, review.Allow: {}}
+	left := map[vectors.Decision][]vectors.Condition{}
+	var always []vectors.Condition
+	certain := map[vectors.Decision]map[vectors.Truth]bool{vectors.Deny: {}, vectors.NoOpinion: {}, vectors.Allow: {}}
 	for i := range a.policies {
 		p := &a.policies[i]
 		got, err := a.partially(p, request)
@@ -119,27 +118,27 @@ func (a *Authorizer) Authorize(spec *review.SubjectAccessReviewSpec) (*review.Su
 		}
 		if got.truth != "" {
 			certain[p.effect][got.truth] = true
-			if p.effect == review.Allow && got.truth == vectors.True {
-				always = []review.Condition{{ID: p.id, Effect: p.effect, Type: Type, Condition: "true"}}
+			if p.effect == vectors.Allow && got.truth == vectors.True {
+				always = []vectors.Condition{{ID: p.id, Effect: p.effect, Type: Type, Condition: "true"}}
 			}
 			continue
 		}
-		left[p.effect] = append(left[p.effect], review.Condition{ID: p.id, Effect: p.effect, Type: Type, Condition: got.condition})
+		left[p.effect] = append(left[p.effect], vectors.Condition{ID: p.id, Effect: p.effect, Type: Type, Condition: got.condition})
 	}
 	return a.answer(left, always, certain, spec.Mode()), nil
 }
 
 // answer puts together what is left of all policies; always is an Allow policy that
 // is certain.
-func (a *Authorizer) answer(left map[review.Effect][]review.Condition, always []review.Condition, certain map[review.Effect]map[vectors.Truth]bool, mode review.Mode) *review.SubjectAccessReviewStatus {
-	deny, noOpinion, allow := certain[review.Deny], certain[review.NoOpinion], certain[review.Allow]
-	denyLeft, noOpinionLeft, allowLeft := left[review.Deny], left[review.NoOpinion], left[review.Allow]
+func (a *Authorizer) answer(left map[vectors.Decision][]vectors.Condition, always []vectors.Condition, certain map[vectors.Decision]map[vectors.Truth]bool, mode vectors.Mode) *vectors.SubjectAccessReviewStatus {
+	deny, noOpinion, allow := certain[vectors.Deny], certain[vectors.NoOpinion], certain[vectors.Allow]
+	denyLeft, noOpinionLeft, allowLeft := left[vectors.Deny], left[vectors.NoOpinion], left[vectors.Allow]
 	failed := deny[vectors.Error] || noOpinion[vectors.Error]
-	var conditions []review.Condition
+	var conditions []vectors.Condition
 	switch {
 	case deny[vectors.True]:
 		return status(vectors.Deny, false)
-	case deny[vectors.Error] && a.mode == review.FailDeny:
+	case deny[vectors.Error] && a.mode == vectors.FailDeny:
 		return status(vectors.Deny, true) // a true Deny policy would come to the same
 	case failed || noOpinion[vectors.True]:
 		// Only Deny is stronger.
@@ -160,28 +159,28 @@ func (a *Authorizer) answer(left map[review.Effect][]review.Condition, always []
 	default:
 		conditions = slices.Concat(denyLeft, noOpinionLeft, allowLeft)
 	}
-	tooLong := slices.ContainsFunc(conditions, func(c review.Condition) bool { return len(c.Condition) > review.MaxCondition })
+	tooLong := slices.ContainsFunc(conditions, func(c vectors.Condition) bool { return len(c.Condition) > vectors.MaxCondition })
 	switch {
 	case tooLong:
 		return status(fold(denyLeft), true)
-	case mode == review.None:
+	case mode == vectors.None:
 		return status(fold(denyLeft), false)
 	}
 	s := status(vectors.NoOpinion, failed)
-	s.ConditionsChain = []review.ConditionSet{{AuthorizerName: "model", FailureMode: a.mode, Conditions: conditions}}
+	s.ConditionsChain = []vectors.ConditionSet{{AuthorizerName: "model", FailureMode: a.mode, Conditions: conditions}}
 	return s
 }
 
 // fold is what is answered in the place of conditions that nobody asked for.
-func fold(deny []review.Condition) vectors.Decision {
+func fold(deny []vectors.Condition) vectors.Decision {
 	if len(deny) > 0 {
 		return vectors.Deny
 	}
 	return vectors.NoOpinion
 }
 
-func status(d vectors.Decision, failed bool) *review.SubjectAccessReviewStatus {
-	s := &review.SubjectAccessReviewStatus{}
+func status(d vectors.Decision, failed bool) *vectors.SubjectAccessReviewStatus {
+	s := &vectors.SubjectAccessReviewStatus{}
 	s.Allowed, s.Denied = d == vectors.Allow, d == vectors.Deny
 	if failed {
 		s.EvaluationError = "a policy cannot be evaluated"
@@ -190,11 +189,11 @@ func status(d vectors.Decision, failed bool) *review.SubjectAccessReviewStatus {
 }
 
 // Evaluate is the second phase. It knows no policies, only what it is sent.
-func (a *Authorizer) Evaluate(request *review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error) {
+func (a *Authorizer) Evaluate(request *vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
 	variables := Unknown(&request.ConditionData)
-	out := &review.AuthorizationConditionsResponse{}
+	out := &vectors.AuthorizationConditionsResponse{}
 	for _, set := range request.ConditionSets {
-		var effects []review.Effect
+		var effects []vectors.Decision
 		var truths []vectors.Truth
 		for _, c := range set.Conditions {
 			program, err := a.program(c.Condition)
@@ -230,10 +229,10 @@ func (a *Authorizer) program(text string) (cel.Program, error) {
 }
 
 // AtOnce is the decision of one phase: what the policies say if everything is known.
-func (a *Authorizer) AtOnce(spec *review.SubjectAccessReviewSpec, data *review.ConditionData) vectors.Decision {
+func (a *Authorizer) AtOnce(spec *vectors.SubjectAccessReviewSpec, data *vectors.ConditionData) vectors.Decision {
 	variables := Unknown(data)
 	variables[known] = Known(spec)
-	effects := make([]review.Effect, len(a.policies))
+	effects := make([]vectors.Decision, len(a.policies))
 	truths := make([]vectors.Truth, len(a.policies))
 	for i := range a.policies {
 		v, _, err := a.policies[i].whole.Eval(variables)
@@ -244,7 +243,7 @@ func (a *Authorizer) AtOnce(spec *review.SubjectAccessReviewSpec, data *review.C
 }
 
 // Known is the variable request: every field that vectors.Policy lists.
-func Known(spec *review.SubjectAccessReviewSpec) map[string]any {
+func Known(spec *vectors.SubjectAccessReviewSpec) map[string]any {
 	out := map[string]any{"userInfo": userInfo(spec.User, spec.UID, spec.Groups, spec.Extra), "path": ""}
 	for _, f := range []string{"verb", "apiGroup", "apiVersion", "resource", "subresource", "namespace", "name"} {
 		out[f] = ""
@@ -269,7 +268,7 @@ func userInfo[V ~[]string](name, uid string, groups []string, extra map[string]V
 }
 
 // Unknown are the variables of the second phase; what is not there is null.
-func Unknown(d *review.ConditionData) map[string]any {
+func Unknown(d *vectors.ConditionData) map[string]any {
 	out := map[string]any{}
 	for _, name := range unknown {
 		out[name] = types.NullValue

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -17,7 +16,7 @@ func Check(w *vectors.Webhook) (wrong []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	answers := map[int]*review.SubjectAccessReviewStatus{}
+	answers := map[int]*vectors.SubjectAccessReviewStatus{}
 	for i, s := range w.Steps {
 		var found []string
 		switch {
@@ -41,7 +40,7 @@ func Check(w *vectors.Webhook) (wrong []string, err error) {
 }
 
 // authorized holds the model to what is recommended: the first of several decisions.
-func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStatus) (wrong []string, err error) {
+func authorized(want *vectors.AuthorizeWant, got *vectors.SubjectAccessReviewStatus) (wrong []string, err error) {
 	d := decision(got.Allowed, got.Denied)
 	if got.ConditionsChain != nil {
 		d = vectors.Conditional
@@ -49,7 +48,7 @@ func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStat
 	if d != want.OneOf[0] {
 		wrong = append(wrong, fmt.Sprintf("want %s, got %s", want.OneOf[0], d))
 	}
-	effects, texts := map[review.Effect]bool{}, []string{}
+	effects, texts := map[vectors.Decision]bool{}, []string{}
 	for _, set := range got.ConditionsChain {
 		for _, c := range set.Conditions {
 			effects[c.Effect] = true
@@ -74,10 +73,10 @@ func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStat
 	return wrong, nil
 }
 
-func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *review.SubjectAccessReviewStatus) (wrong []string, err error) {
+func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *vectors.SubjectAccessReviewStatus) (wrong []string, err error) {
 	d, failed := decision(of.Allowed, of.Denied), of.EvaluationError != ""
 	if of.ConditionsChain != nil {
-		response, err := a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: of.ConditionsChain, ConditionData: s.Data})
+		response, err := a.Evaluate(&vectors.AuthorizationConditionsRequest{ConditionSets: of.ConditionsChain, ConditionData: s.Data})
 		if err != nil {
 			return nil, err
 		}

@@ -178,7 +178,7 @@ func states() []faulty {
 			return reference.Handler(phases{Authorizer: a, second: func(r *request) response {
 				for _, s := range r.ConditionSets {
 					for _, c := range s.Conditions {
-						if !slices.ContainsFunc(a.Snapshot().Policies(), func(p reference.Policy) bool { return p.ID == c.ID }) {
+						if !slices.ContainsFunc(a.Snapshot().Policies(), func(p vectors.Policy) bool { return p.ID == c.ID }) {
 							return response{Reason: "the policy is gone"}
 						}
 					}

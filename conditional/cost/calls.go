@@ -54,7 +54,7 @@ const volumesPath = "/api/v1/persistentvolumes?dryRun=All"
 
 // costPolicies let the user create such volumes.
 func costPolicies() (*reference.Snapshot, error) {
-	return reference.NewSnapshot([]reference.Policy{{
+	return reference.NewSnapshot([]vectors.Policy{{
 		ID: "cost", Effect: vectors.Allow,
 		Expression: fmt.Sprintf(`request.userInfo.username == %q && request.resource == "persistentvolumes" && request.verb == "create" && %s`, costUser, allowed),
 	}})

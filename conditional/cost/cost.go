@@ -229,7 +229,7 @@ func timed(n int, run func() (bool, error)) (float64, error) {
 // compiled evaluates a condition as an API server would that has it compiled.
 func (c *Cost) compiled(name, text string) arm {
 	return func(context.Context) error {
-		data := reference.Data(vectors.ConditionData{Operation: "CREATE", Object: volume()})
+		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.Holds(text, data) })
 		c.add(name, armCompiled, us)
 		return err
@@ -239,7 +239,7 @@ func (c *Cost) compiled(name, text string) arm {
 // text compiles it each time.
 func (c *Cost) text(name, text string) arm {
 	return func(context.Context) error {
-		data := reference.Data(vectors.ConditionData{Operation: "CREATE", Object: volume()})
+		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.HoldsFresh(text, data) })
 		c.add(name, armText, us)
 		return err

@@ -84,7 +84,7 @@ func (e *Enforcer) evaluate(ctx context.Context, chain []vectors.ConditionSet, d
 		byEffect[c.Effect] = append(byEffect[c.Effect], authorizer.GenericCondition{ID: c.ID, Condition: c.Condition, Type: c.Type})
 	}
 	decision := authorizer.ConditionsAwareDecisionConditionsMap(byEffect[vectors.Deny], byEffect[vectors.NoOpinion], byEffect[vectors.Allow])
-	known := reference.Data(data)
+	known := data.Variables()
 	got, _, err := decision.ConditionsMap().Evaluate(ctx, nil, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
 		return reference.Holds(c.GetCondition(), known)
 	})

@@ -84,7 +84,7 @@ func conditionsAreNoOpinion(t *testing.T, c *Cluster) {
 // referenceIsNeverConditional: the reference gives an API server of today
 // no condition, for it asks for none; who posts the review that asks gets one.
 func referenceIsNeverConditional(t *testing.T, c *Cluster) {
-	s, err := reference.NewSnapshot([]reference.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && object.data.color == "blue"`}})
+	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && object.data.color == "blue"`}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func text(err error) string {
 
 // Evaluate is the second phase. It looks at what it is handed and at no policy.
 func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
-	data := Data(req.ConditionData)
+	data := req.ConditionData.Variables()
 	var ignored error
 	for i, set := range req.ConditionSets {
 		switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-func snapshot(t *testing.T, policies ...Policy) *Snapshot {
+func snapshot(t *testing.T, policies ...vectors.Policy) *Snapshot {
 	t.Helper()
 	s, err := NewSnapshot(policies)
 	if err != nil {
@@ -27,8 +27,8 @@ func asking() vectors.SubjectAccessReviewSpec {
 // allow on a condition or two deny; no decision mixes them, and the conditions of
 // each come to what their own snapshot says.
 func TestDecisionsAreOfOneSnapshot(t *testing.T) {
-	one := snapshot(t, Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`}, Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`})
-	two := snapshot(t, Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`}, Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`})
+	one := snapshot(t, vectors.Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`}, vectors.Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`})
+	two := snapshot(t, vectors.Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`}, vectors.Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`})
 	a := New(one)
 	stop := make(chan struct{})
 	var changing, asked sync.WaitGroup
@@ -65,7 +65,7 @@ func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 }
 
 func TestFailsClosed(t *testing.T) {
-	a := New(snapshot(t, Policy{ID: "a", Effect: vectors.Allow, Expression: `object.v == 1`, Description: "of version one"}))
+	a := New(snapshot(t, vectors.Policy{ID: "a", Effect: vectors.Allow, Expression: `object.v == 1`, Description: "of version one"}))
 	chain := a.Review(asking()).ConditionsChain
 	if chain[0].Conditions[0].Description == "" {
 		t.Error("a condition for people has no description")

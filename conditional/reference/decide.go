@@ -56,8 +56,8 @@ type group struct {
 
 // partially evaluates the policies of an effect.
 func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
-	request, known := attributes(spec), knownData(spec)
-	all := map[string]any{varOfRequests: request}
+	request, known := vectors.RequestFields(spec), knownData(spec)
+	all := map[string]any{vectors.RequestVariable: request}
 	maps.Copy(all, known)
 	for i, p := range s.policies {
 		if p.Effect != effect {
@@ -73,7 +73,7 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 			if effect != vectors.Allow { // fail closed; an error allows nothing
 				g.applies = p.ID
 			}
-		case out.residual != "" && effect == vectors.Allow && hopeless(out.residual):
+		case out.residual != "" && effect == vectors.Allow && neverTrue(out.residual):
 			// Such a condition "never contributes to an Allow decision" (section
 			// "Computing a concrete decision from a ConditionSet").
 		case out.residual != "":

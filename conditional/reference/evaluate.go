@@ -40,29 +40,6 @@ func compile(condition string) (cel.Program, error) {
 	return p, nil
 }
 
-// Check says whether a text is a condition that Evaluate can evaluate.
-func Check(condition string) error {
-	_, err := program(condition)
-	return err
-}
-
-// Data are the variables of the second phase. What is absent is null.
-func Data(in vectors.ConditionData) map[string]any {
-	out := map[string]any{varOperation: in.Operation, varImpersonated: nil}
-	for name, o := range map[string]map[string]any{
-		varObject: in.Object, varOldObject: in.OldObject, varOptions: in.Options, varNamespace: in.NamespaceObject,
-	} {
-		out[name] = nil
-		if o != nil {
-			out[name] = o
-		}
-	}
-	if r := in.ImpersonatedRequest; r != nil {
-		out[varImpersonated] = impersonated(r)
-	}
-	return out
-}
-
 // Holds is the truth of a condition.
 func Holds(condition string, data map[string]any) (bool, error) {
 	p, err := program(condition)

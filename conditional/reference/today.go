@@ -96,7 +96,7 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 			return errors.New("an object of the AdmissionReview cannot be read")
 		}
 	}
-	known := Data(data)
+	known := data.Variables()
 	s := t.Snapshot()
 	for _, verb := range verbsOf(req) {
 		d := s.Decide(asked(req, verb))

@@ -29,6 +29,8 @@ type Policy struct {
 	ID         string   `json:"id" yaml:"id"`
 	Effect     Decision `json:"effect" yaml:"effect"`
 	Expression string   `json:"expression" yaml:"expression"`
+	// Description is for people.
+	Description string `json:"description,omitempty" yaml:"description,omitempty"`
 }
 
 // Step is one of three things.

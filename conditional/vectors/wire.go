@@ -72,6 +72,25 @@ type SubjectAccessReviewStatus struct {
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
+// Decision is what the answer says. A conditionsChain without sets breaks a rule, and holds nothing that could
+// be evaluated: it is not Conditional.
+func (s *SubjectAccessReviewStatus) Decision() Decision {
+	if len(s.ConditionsChain) > 0 {
+		return Conditional
+	}
+	return decision(s.Allowed, s.Denied)
+}
+
+func decision(allowed, denied bool) Decision {
+	switch {
+	case denied:
+		return Deny
+	case allowed:
+		return Allow
+	}
+	return NoOpinion
+}
+
 // ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
 type ConditionSet struct {
 	// Allowed, Denied and Conditions exclude each other.
@@ -160,6 +179,9 @@ type AuthorizationConditionsResponse struct {
 	Reason          string `json:"reason,omitempty"`
 	EvaluationError string `json:"evaluationError,omitempty"`
 }
+
+// Decision is what the response says.
+func (r *AuthorizationConditionsResponse) Decision() Decision { return decision(r.Allowed, r.Denied) }
 
 // Object is a JSON object, nil if there is none. Whole numbers in it are read as
 // int64, as an API server reads them.

@@ -1,8 +1,7 @@
-package residual
+package model
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,8 +9,8 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -55,7 +54,7 @@ func New(policies []vectors.Policy, mode vectors.FailureMode) (*Authorizer, erro
 		one := policy{id: p.ID, effect: p.Effect, tree: tree.NativeRep().Expr(), whole: whole}
 		// The fields of request are of known types, which cel-go is not told: a policy
 		// must fit them.
-		text, err := substituted(one.tree, Known(&vectors.SubjectAccessReviewSpec{}))
+		text, err := substituted(one.tree, vectors.RequestFields(authorizationv1.SubjectAccessReviewSpec{}))
 		if err == nil {
 			_, _, err = compiled(env.rest, text)
 		}
@@ -87,7 +86,7 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 		}
 		v, details, err := program.Eval(a.env.nothing)
 		if err != nil || !types.IsUnknown(v) {
-			return partial{truth: truth(v, err)}, nil
+			return partial{truth: truthOf(v, err)}, nil
 		}
 		left, err := a.env.rest.ResidualAst(tree, details)
 		if err != nil {
@@ -106,7 +105,7 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 // decides what is asked for later: Deny before NoOpinion before Allow, and of each
 // what is certain before what is not ("Authorizer requirements").
 func (a *Authorizer) Authorize(spec *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
-	request := Known(spec)
+	request := vectors.RequestFields(spec.SubjectAccessReviewSpec)
 	left := map[vectors.Decision][]vectors.Condition{}
 	var always []vectors.Condition
 	certain := map[vectors.Decision]map[vectors.Truth]bool{vectors.Deny: {}, vectors.NoOpinion: {}, vectors.Allow: {}}
@@ -190,7 +189,7 @@ func status(d vectors.Decision, failed bool) *vectors.SubjectAccessReviewStatus 
 
 // Evaluate is the second phase. It knows no policies, only what it is sent.
 func (a *Authorizer) Evaluate(request *vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
-	variables := Unknown(&request.ConditionData)
+	variables := request.Variables()
 	out := &vectors.AuthorizationConditionsResponse{}
 	for _, set := range request.ConditionSets {
 		var effects []vectors.Decision
@@ -201,9 +200,9 @@ func (a *Authorizer) Evaluate(request *vectors.AuthorizationConditionsRequest) (
 				return nil, fmt.Errorf("condition %s: %w", c.ID, err)
 			}
 			v, _, err := program.Eval(variables)
-			effects, truths = append(effects, c.Effect), append(truths, truth(v, err))
+			effects, truths = append(effects, c.Effect), append(truths, truthOf(v, err))
 		}
-		d, failed := model.Evaluate(set.FailureMode, effects, truths)
+		d, failed := Evaluate(set.FailureMode, effects, truths)
 		if failed {
 			out.EvaluationError = "a condition cannot be evaluated"
 		}
@@ -230,64 +229,14 @@ func (a *Authorizer) program(text string) (cel.Program, error) {
 
 // AtOnce is the decision of one phase: what the policies say if everything is known.
 func (a *Authorizer) AtOnce(spec *vectors.SubjectAccessReviewSpec, data *vectors.ConditionData) vectors.Decision {
-	variables := Unknown(data)
-	variables[known] = Known(spec)
+	variables := data.Variables()
+	variables[vectors.RequestVariable] = vectors.RequestFields(spec.SubjectAccessReviewSpec)
 	effects := make([]vectors.Decision, len(a.policies))
 	truths := make([]vectors.Truth, len(a.policies))
 	for i := range a.policies {
 		v, _, err := a.policies[i].whole.Eval(variables)
-		effects[i], truths[i] = a.policies[i].effect, truth(v, err)
+		effects[i], truths[i] = a.policies[i].effect, truthOf(v, err)
 	}
-	d, _ := model.Evaluate(a.mode, effects, truths)
+	d, _ := Evaluate(a.mode, effects, truths)
 	return d
 }
-
-// Known is the variable request: every field that vectors.Policy lists.
-func Known(spec *vectors.SubjectAccessReviewSpec) map[string]any {
-	out := map[string]any{"userInfo": userInfo(spec.User, spec.UID, spec.Groups, spec.Extra), "path": ""}
-	for _, f := range []string{"verb", "apiGroup", "apiVersion", "resource", "subresource", "namespace", "name"} {
-		out[f] = ""
-	}
-	if r := spec.ResourceAttributes; r != nil {
-		maps.Copy(out, map[string]any{"verb": r.Verb, "apiGroup": r.Group, "apiVersion": r.Version, "resource": r.Resource,
-			"subresource": r.Subresource, "namespace": r.Namespace, "name": r.Name})
-	}
-	if n := spec.NonResourceAttributes; n != nil {
-		out["verb"], out["path"] = n.Verb, n.Path
-	}
-	return out
-}
-
-// userInfo is a user in the words of policies.
-func userInfo[V ~[]string](name, uid string, groups []string, extra map[string]V) map[string]any {
-	all := map[string]any{}
-	for k, v := range extra {
-		all[k] = []string(v)
-	}
-	return map[string]any{"username": name, "uid": uid, "groups": append([]string{}, groups...), "extra": all}
-}
-
-// Unknown are the variables of the second phase; what is not there is null.
-func Unknown(d *vectors.ConditionData) map[string]any {
-	out := map[string]any{}
-	for _, name := range unknown {
-		out[name] = types.NullValue
-	}
-	out["operation"] = d.Operation
-	for name, v := range map[string]map[string]any{"options": d.Options, "object": d.Object, "oldObject": d.OldObject, "namespaceObject": d.NamespaceObject} {
-		if v != nil {
-			out[name] = v
-		}
-	}
-	if r := d.ImpersonatedRequest; r != nil {
-		m := map[string]any{"verb": r.Verb, "apiGroup": r.APIGroup, "apiVersion": r.APIVersion, "resource": r.Resource,
-			"subresource": r.Subresource, "namespace": r.Namespace, "name": r.Name}
-		if u := r.UserInfo; u != nil {
-			m["userInfo"] = userInfo(u.Username, u.UID, u.Groups, u.Extra)
-		}
-		out["impersonatedRequest"] = m
-	}
-	return out
-}
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,17 +1,16 @@
-package equivalence
+package model
 
 import (
 	"context"
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/conditional/residual"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // The model's two phases are one.
 func TestModel(t *testing.T) {
-	r, err := Run(context.Background(), Model{}, Options{Cases: 4000, Seed: 1})
+	r, err := Explore(context.Background(), Load, Exploration{Cases: 4000, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +35,7 @@ type broken struct {
 }
 
 type brokenLoaded struct {
-	*residual.Authorizer
+	*Authorizer
 	fault broken
 }
 
@@ -44,7 +43,7 @@ func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (Loade
 	if b.mode != "" {
 		mode = b.mode
 	}
-	a, err := residual.New(policies, mode)
+	a, err := New(policies, mode)
 	return &brokenLoaded{a, b}, err
 }
 
@@ -71,11 +70,11 @@ func (b *brokenLoaded) AtOnce(*vectors.SubjectAccessReviewSpec, *vectors.Conditi
 // hidden has no phase of its own, so that the fault is not judged against itself.
 type hidden struct{ Loaded }
 
-type hide struct{ Subject }
-
-func (h hide) Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
-	l, err := h.Subject.Load(policies, mode)
-	return hidden{l}, err
+func hide(s Subject) Subject {
+	return func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
+		l, err := s(policies, mode)
+		return hidden{l}, err
+	}
 }
 
 // without drops the conditions of an effect, if others are left.
@@ -110,7 +109,7 @@ func TestFaultsAreFound(t *testing.T) {
 		"what is certain is conditional": {authorize: func(s *vectors.SubjectAccessReviewStatus) {
 			if s.Allowed {
 				s.Allowed = false
-				s.ConditionsChain = []vectors.ConditionSet{{Conditions: []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: residual.Type, Condition: "true"}}}}
+				s.ConditionsChain = []vectors.ConditionSet{{AuthorizerName: "model", FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: Type, Condition: "true"}}}}
 			}
 		}},
 		"what is open is no opinion": {authorize: func(s *vectors.SubjectAccessReviewStatus) { s.ConditionsChain = nil }},
@@ -130,7 +129,7 @@ func TestFaultsAreFound(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Run(context.Background(), hide{fault}, Options{Cases: 3000, Seed: 3})
+			r, err := Explore(context.Background(), hide(fault.Load), Exploration{Cases: 3000, Seed: 3})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package equivalence
+package model
 
 import (
 	"fmt"
@@ -6,19 +6,18 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// policy is a policy whose expression is known part by part.
-type policy struct {
+// generatedPolicy is a policy whose expression is known part by part.
+type generatedPolicy struct {
 	effect     vectors.Decision
 	expression *expression
 }
 
 // triple is a case: policies, a request, and the data of the second phase.
 type triple struct {
-	policies []policy
+	policies []generatedPolicy
 	mode     vectors.FailureMode
 	facts    *facts
 }
@@ -79,7 +78,7 @@ func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vector
 		ways = next
 	}
 	for _, w := range ways {
-		d, _ := model.Evaluate(t.mode, effects, w)
+		d, _ := Evaluate(t.mode, effects, w)
 		if first == "" {
 			first = d
 		}
@@ -153,13 +152,13 @@ func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 // also with what is known written out.
 const longest = vectors.MaxCondition / 2
 
-func (g *generator) policies() (out []policy) {
+func (g *generator) policies() (out []generatedPolicy) {
 	for n := 1 + g.IntN(4); len(out) < n; {
 		e := g.expression(3)
 		if len(e.String()) > longest {
 			continue
 		}
-		out = append(out, policy{effect: pick(g, vectors.Allow, vectors.Allow, vectors.Deny, vectors.NoOpinion), expression: e})
+		out = append(out, generatedPolicy{effect: pick(g, vectors.Allow, vectors.Allow, vectors.Deny, vectors.NoOpinion), expression: e})
 	}
 	return out
 }

@@ -69,7 +69,7 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	switch {
 	case !r.conditions():
 		return folded(l)
-	case len(conditions) == 0 || len(CheckConditions(conditions)) > 0:
+	case vectors.ValidateConditions(conditions) != nil:
 		return link{from: a, decision: failed(a.FailureMode), err: true}
 	}
 	return l
@@ -95,7 +95,7 @@ func (r *run) askWebhook(a *vectors.Authorizer) link {
 		mode = vectors.None
 	}
 	switch {
-	case len(CheckStatus(&status, mode)) > 0:
+	case status.Validate(mode) != nil:
 		return link{from: a, decision: failed(a.FailureMode), err: true}
 	case status.Allowed:
 		return link{from: a, decision: vectors.Allow}

@@ -1,4 +1,4 @@
-package review
+package vectors
 
 import (
 	"errors"
@@ -68,8 +68,8 @@ func (s ConditionSet) Validate() error {
 		}
 	}
 	switch {
-	case kinds > 1:
-		return errors.New("allowed, denied and conditions exclude each other")
+	case kinds != 1:
+		return fmt.Errorf("%d of allowed, denied and conditions, which exclude each other", kinds)
 	case s.AuthorizerName == "":
 		return errors.New("authorizerName is missing")
 	case len(s.Conditions) > MaxConditions:
@@ -77,8 +77,13 @@ func (s ConditionSet) Validate() error {
 	case len(s.Conditions) > 0 && s.FailureMode != FailDeny && s.FailureMode != FailNoOpinion:
 		return fmt.Errorf("failureMode %q: expected %s or %s", s.FailureMode, FailDeny, FailNoOpinion)
 	}
+	return ValidateConditions(s.Conditions)
+}
+
+// ValidateConditions says what is wrong with the conditions of one set, however many there are.
+func ValidateConditions(all []Condition) error {
 	seen := map[string]bool{}
-	for _, c := range s.Conditions {
+	for _, c := range all {
 		if seen[c.ID] {
 			return fmt.Errorf("condition ID %q twice", c.ID)
 		}

@@ -1,8 +1,7 @@
-package residual
+package model
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,9 +9,8 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -22,7 +20,7 @@ const Type = "authzconf.dev/cel"
 // Authorizer has loaded policies. It can be used by several goroutines.
 type Authorizer struct {
 	env      *environments
-	mode     review.FailureMode
+	mode     vectors.FailureMode
 	policies []policy
 
 	mu       sync.Mutex
@@ -31,14 +29,14 @@ type Authorizer struct {
 
 type policy struct {
 	id     string
-	effect review.Effect
+	effect vectors.Decision
 	// tree has macros as they are written; whole is the policy with all variables.
 	tree  ast.Expr
 	whole cel.Program
 }
 
 // New loads policies. The failure mode is what a Deny policy in error counts as.
-func New(policies []vectors.Policy, mode review.FailureMode) (*Authorizer, error) {
+func New(policies []vectors.Policy, mode vectors.FailureMode) (*Authorizer, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, err
@@ -56,7 +54,7 @@ func New(policies []vectors.Policy, mode review.FailureMode) (*Authorizer, error
 		one := policy{id: p.ID, effect: p.Effect, tree: tree.NativeRep().Expr(), whole: whole}
 		// The fields of request are of known types, which cel-go is not told: a policy
 		// must fit them.
-		text, err := substituted(one.tree, Known(&review.SubjectAccessReviewSpec{}))
+		text, err := substituted(one.tree, vectors.RequestFields(authorizationv1.SubjectAccessReviewSpec{}))
 		if err == nil {
 			_, _, err = compiled(env.rest, text)
 		}
@@ -88,7 +86,7 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 		}
 		v, details, err := program.Eval(a.env.nothing)
 		if err != nil || !types.IsUnknown(v) {
-			return partial{truth: truth(v, err)}, nil
+			return partial{truth: truthOf(v, err)}, nil
 		}
 		left, err := a.env.rest.ResidualAst(tree, details)
 		if err != nil {
@@ -106,11 +104,11 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 // Authorize is the first phase: the status of the review. The policies' strength
 // decides what is asked for later: Deny before NoOpinion before Allow, and of each
 // what is certain before what is not ("Authorizer requirements").
-func (a *Authorizer) Authorize(spec *review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error) {
-	request := Known(spec)
-	left := map[review.Effect][]review.Condition{}
-	var always []review.Condition
-	certain := map[review.Effect]map[vectors.Truth]bool{review.Deny: {}, review.NoOpinion: {}, review.Allow: {}}
+func (a *Authorizer) Authorize(spec *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
+	request := vectors.RequestFields(spec.SubjectAccessReviewSpec)
+	left := map[vectors.Decision][]vectors.Condition{}
+	var always []vectors.Condition
+	certain := map[vectors.Decision]map[vectors.Truth]bool{vectors.Deny: {}, vectors.NoOpinion: {}, vectors.Allow: {}}
 	for i := range a.policies {
 		p := &a.policies[i]
 		got, err := a.partially(p, request)
@@ -119,27 +117,27 @@ func (a *Authorizer) Authorize(spec *review.SubjectAccessReviewSpec) (*review.Su
 		}
 		if got.truth != "" {
 			certain[p.effect][got.truth] = true
-			if p.effect == review.Allow && got.truth == vectors.True {
-				always = []review.Condition{{ID: p.id, Effect: p.effect, Type: Type, Condition: "true"}}
+			if p.effect == vectors.Allow && got.truth == vectors.True {
+				always = []vectors.Condition{{ID: p.id, Effect: p.effect, Type: Type, Condition: "true"}}
 			}
 			continue
 		}
-		left[p.effect] = append(left[p.effect], review.Condition{ID: p.id, Effect: p.effect, Type: Type, Condition: got.condition})
+		left[p.effect] = append(left[p.effect], vectors.Condition{ID: p.id, Effect: p.effect, Type: Type, Condition: got.condition})
 	}
 	return a.answer(left, always, certain, spec.Mode()), nil
 }
 
 // answer puts together what is left of all policies; always is an Allow policy that
 // is certain.
-func (a *Authorizer) answer(left map[review.Effect][]review.Condition, always []review.Condition, certain map[review.Effect]map[vectors.Truth]bool, mode review.Mode) *review.SubjectAccessReviewStatus {
-	deny, noOpinion, allow := certain[review.Deny], certain[review.NoOpinion], certain[review.Allow]
-	denyLeft, noOpinionLeft, allowLeft := left[review.Deny], left[review.NoOpinion], left[review.Allow]
+func (a *Authorizer) answer(left map[vectors.Decision][]vectors.Condition, always []vectors.Condition, certain map[vectors.Decision]map[vectors.Truth]bool, mode vectors.Mode) *vectors.SubjectAccessReviewStatus {
+	deny, noOpinion, allow := certain[vectors.Deny], certain[vectors.NoOpinion], certain[vectors.Allow]
+	denyLeft, noOpinionLeft, allowLeft := left[vectors.Deny], left[vectors.NoOpinion], left[vectors.Allow]
 	failed := deny[vectors.Error] || noOpinion[vectors.Error]
-	var conditions []review.Condition
+	var conditions []vectors.Condition
 	switch {
 	case deny[vectors.True]:
 		return status(vectors.Deny, false)
-	case deny[vectors.Error] && a.mode == review.FailDeny:
+	case deny[vectors.Error] && a.mode == vectors.FailDeny:
 		return status(vectors.Deny, true) // a true Deny policy would come to the same
 	case failed || noOpinion[vectors.True]:
 		// Only Deny is stronger.
@@ -160,28 +158,28 @@ func (a *Authorizer) answer(left map[review.Effect][]review.Condition, always []
 	default:
 		conditions = slices.Concat(denyLeft, noOpinionLeft, allowLeft)
 	}
-	tooLong := slices.ContainsFunc(conditions, func(c review.Condition) bool { return len(c.Condition) > review.MaxCondition })
+	tooLong := slices.ContainsFunc(conditions, func(c vectors.Condition) bool { return len(c.Condition) > vectors.MaxCondition })
 	switch {
 	case tooLong:
 		return status(fold(denyLeft), true)
-	case mode == review.None:
+	case mode == vectors.None:
 		return status(fold(denyLeft), false)
 	}
 	s := status(vectors.NoOpinion, failed)
-	s.ConditionsChain = []review.ConditionSet{{AuthorizerName: "model", FailureMode: a.mode, Conditions: conditions}}
+	s.ConditionsChain = []vectors.ConditionSet{{AuthorizerName: "model", FailureMode: a.mode, Conditions: conditions}}
 	return s
 }
 
 // fold is what is answered in the place of conditions that nobody asked for.
-func fold(deny []review.Condition) vectors.Decision {
+func fold(deny []vectors.Condition) vectors.Decision {
 	if len(deny) > 0 {
 		return vectors.Deny
 	}
 	return vectors.NoOpinion
 }
 
-func status(d vectors.Decision, failed bool) *review.SubjectAccessReviewStatus {
-	s := &review.SubjectAccessReviewStatus{}
+func status(d vectors.Decision, failed bool) *vectors.SubjectAccessReviewStatus {
+	s := &vectors.SubjectAccessReviewStatus{}
 	s.Allowed, s.Denied = d == vectors.Allow, d == vectors.Deny
 	if failed {
 		s.EvaluationError = "a policy cannot be evaluated"
@@ -190,11 +188,11 @@ func status(d vectors.Decision, failed bool) *review.SubjectAccessReviewStatus {
 }
 
 // Evaluate is the second phase. It knows no policies, only what it is sent.
-func (a *Authorizer) Evaluate(request *review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error) {
-	variables := Unknown(&request.ConditionData)
-	out := &review.AuthorizationConditionsResponse{}
+func (a *Authorizer) Evaluate(request *vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
+	variables := request.Variables()
+	out := &vectors.AuthorizationConditionsResponse{}
 	for _, set := range request.ConditionSets {
-		var effects []review.Effect
+		var effects []vectors.Decision
 		var truths []vectors.Truth
 		for _, c := range set.Conditions {
 			program, err := a.program(c.Condition)
@@ -202,9 +200,9 @@ func (a *Authorizer) Evaluate(request *review.AuthorizationConditionsRequest) (*
 				return nil, fmt.Errorf("condition %s: %w", c.ID, err)
 			}
 			v, _, err := program.Eval(variables)
-			effects, truths = append(effects, c.Effect), append(truths, truth(v, err))
+			effects, truths = append(effects, c.Effect), append(truths, truthOf(v, err))
 		}
-		d, failed := model.Evaluate(set.FailureMode, effects, truths)
+		d, failed := Evaluate(set.FailureMode, effects, truths)
 		if failed {
 			out.EvaluationError = "a condition cannot be evaluated"
 		}
@@ -230,65 +228,15 @@ func (a *Authorizer) program(text string) (cel.Program, error) {
 }
 
 // AtOnce is the decision of one phase: what the policies say if everything is known.
-func (a *Authorizer) AtOnce(spec *review.SubjectAccessReviewSpec, data *review.ConditionData) vectors.Decision {
-	variables := Unknown(data)
-	variables[known] = Known(spec)
-	effects := make([]review.Effect, len(a.policies))
+func (a *Authorizer) AtOnce(spec *vectors.SubjectAccessReviewSpec, data *vectors.ConditionData) vectors.Decision {
+	variables := data.Variables()
+	variables[vectors.RequestVariable] = vectors.RequestFields(spec.SubjectAccessReviewSpec)
+	effects := make([]vectors.Decision, len(a.policies))
 	truths := make([]vectors.Truth, len(a.policies))
 	for i := range a.policies {
 		v, _, err := a.policies[i].whole.Eval(variables)
-		effects[i], truths[i] = a.policies[i].effect, truth(v, err)
+		effects[i], truths[i] = a.policies[i].effect, truthOf(v, err)
 	}
-	d, _ := model.Evaluate(a.mode, effects, truths)
+	d, _ := Evaluate(a.mode, effects, truths)
 	return d
 }
-
-// Known is the variable request: every field that vectors.Policy lists.
-func Known(spec *review.SubjectAccessReviewSpec) map[string]any {
-	out := map[string]any{"userInfo": userInfo(spec.User, spec.UID, spec.Groups, spec.Extra), "path": ""}
-	for _, f := range []string{"verb", "apiGroup", "apiVersion", "resource", "subresource", "namespace", "name"} {
-		out[f] = ""
-	}
-	if r := spec.ResourceAttributes; r != nil {
-		maps.Copy(out, map[string]any{"verb": r.Verb, "apiGroup": r.Group, "apiVersion": r.Version, "resource": r.Resource,
-			"subresource": r.Subresource, "namespace": r.Namespace, "name": r.Name})
-	}
-	if n := spec.NonResourceAttributes; n != nil {
-		out["verb"], out["path"] = n.Verb, n.Path
-	}
-	return out
-}
-
-// userInfo is a user in the words of policies.
-func userInfo[V ~[]string](name, uid string, groups []string, extra map[string]V) map[string]any {
-	all := map[string]any{}
-	for k, v := range extra {
-		all[k] = []string(v)
-	}
-	return map[string]any{"username": name, "uid": uid, "groups": append([]string{}, groups...), "extra": all}
-}
-
-// Unknown are the variables of the second phase; what is not there is null.
-func Unknown(d *review.ConditionData) map[string]any {
-	out := map[string]any{}
-	for _, name := range unknown {
-		out[name] = types.NullValue
-	}
-	out["operation"] = d.Operation
-	for name, v := range map[string]map[string]any{"options": d.Options, "object": d.Object, "oldObject": d.OldObject, "namespaceObject": d.NamespaceObject} {
-		if v != nil {
-			out[name] = v
-		}
-	}
-	if r := d.ImpersonatedRequest; r != nil {
-		m := map[string]any{"verb": r.Verb, "apiGroup": r.APIGroup, "apiVersion": r.APIVersion, "resource": r.Resource,
-			"subresource": r.Subresource, "namespace": r.Namespace, "name": r.Name}
-		if u := r.UserInfo; u != nil {
-			m["userInfo"] = userInfo(u.Username, u.UID, u.Groups, u.Extra)
-		}
-		out["impersonatedRequest"] = m
-	}
-	return out
-}
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,4 +1,4 @@
-package equivalence
+package model
 
 import (
 	"slices"

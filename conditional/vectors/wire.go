@@ -1,13 +1,10 @@
-// Package review has the wire types of KEP-5681 (Conditional Authorization): what
-// a SubjectAccessReview gains, and AuthorizationConditionsReview. No release of
-// Kubernetes has them; names and JSON are those of the KEP's draft, and what the
-// KEP leaves open is marked.
-package review
+package vectors
 
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // What a review calls itself. The KEP writes the path of AuthorizationConditionsReview
@@ -32,18 +29,9 @@ const (
 	Optimized Mode = "Optimized"
 )
 
-// Effect is what becomes of a set if the condition is true.
-type Effect string
-
-// The effects, in the order of their strength.
-const (
-	Deny      Effect = "Deny"
-	NoOpinion Effect = "NoOpinion"
-	Allow     Effect = "Allow"
-)
-
-// Effects are all of them, the strongest first.
-func Effects() []Effect { return []Effect{Deny, NoOpinion, Allow} }
+// Effects are the effects that conditions and policies have, the strongest first. An
+// effect is the decision that a set becomes if the condition is true.
+func Effects() []Decision { return []Decision{Deny, NoOpinion, Allow} }
 
 // SubjectAccessReview is that of authorization.k8s.io/v1 with the KEP's fields.
 type SubjectAccessReview struct {
@@ -84,6 +72,25 @@ type SubjectAccessReviewStatus struct {
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
+// Decision is what the answer says. A conditionsChain without sets breaks a rule, and holds nothing that could
+// be evaluated: it is not Conditional.
+func (s *SubjectAccessReviewStatus) Decision() Decision {
+	if len(s.ConditionsChain) > 0 {
+		return Conditional
+	}
+	return decision(s.Allowed, s.Denied)
+}
+
+func decision(allowed, denied bool) Decision {
+	switch {
+	case denied:
+		return Deny
+	case allowed:
+		return Allow
+	}
+	return NoOpinion
+}
+
 // ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
 type ConditionSet struct {
 	// Allowed, Denied and Conditions exclude each other.
@@ -110,11 +117,11 @@ const (
 // Condition is SubjectAccessReviewCondition.
 type Condition struct {
 	// ID is unique within the authorizer's set.
-	ID          string `json:"id"`
-	Effect      Effect `json:"effect"`
-	Type        string `json:"type"`
-	Condition   string `json:"condition"`
-	Description string `json:"description,omitempty"`
+	ID          string   `json:"id"`
+	Effect      Decision `json:"effect"`
+	Type        string   `json:"type"`
+	Condition   string   `json:"condition"`
+	Description string   `json:"description,omitempty"`
 }
 
 // AuthorizationConditionsReview asks an authorizer to evaluate its own conditions.
@@ -171,4 +178,24 @@ type AuthorizationConditionsResponse struct {
 	Denied          bool   `json:"denied,omitempty"`
 	Reason          string `json:"reason,omitempty"`
 	EvaluationError string `json:"evaluationError,omitempty"`
+}
+
+// Decision is what the response says.
+func (r *AuthorizationConditionsResponse) Decision() Decision { return decision(r.Allowed, r.Denied) }
+
+// Object is a JSON object, nil if there is none. Whole numbers in it are read as
+// int64, as an API server reads them.
+type Object map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *Object) UnmarshalJSON(raw []byte) error {
+	return json.Unmarshal(raw, (*map[string]any)(o))
+}
+
+// ParseObject reads a JSON object; nothing and null are none.
+func ParseObject(raw []byte) (o Object, err error) {
+	if len(raw) > 0 {
+		err = o.UnmarshalJSON(raw)
+	}
+	return o, err
 }

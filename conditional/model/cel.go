@@ -1,7 +1,9 @@
-package residual
+package model
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,12 +15,6 @@ import (
 
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
-
-// known is the variable of what is known in the first phase.
-const known = "request"
-
-// unknown are the variables of the second phase.
-var unknown = []string{"operation", "options", "object", "oldObject", "namespaceObject", "impersonatedRequest"}
 
 // environments are what expressions are compiled in.
 type environments struct {
@@ -33,7 +29,7 @@ type environments struct {
 var environment = sync.OnceValues(func() (*environments, error) {
 	vars := []cel.EnvOption{cel.EnableMacroCallTracking()} // else residuals with macros cannot be written down
 	var patterns []*cel.AttributePatternType
-	for _, name := range unknown {
+	for _, name := range vectors.LateVariables() {
 		vars = append(vars, cel.Variable(name, cel.DynType))
 		patterns = append(patterns, cel.AttributePattern(name))
 	}
@@ -41,7 +37,7 @@ var environment = sync.OnceValues(func() (*environments, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, err := rest.Extend(cel.Variable(known, cel.DynType))
+	whole, err := rest.Extend(cel.Variable(vectors.RequestVariable, cel.DynType))
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +66,8 @@ func compiled(env *cel.Env, text string, opts ...cel.ProgramOption) (*cel.Ast, c
 	return tree, program, err
 }
 
-// truth is what an evaluation came to.
-func truth(v ref.Val, err error) vectors.Truth {
+// truthOf is what an evaluation came to.
+func truthOf(v ref.Val, err error) vectors.Truth {
 	switch {
 	case err != nil || v == nil || types.IsError(v):
 		return vectors.Error
@@ -158,7 +154,7 @@ func (s *substitution) presence(call ast.CallExpr) (there, ok bool) {
 func (s *substitution) lookUp(e ast.Expr) (any, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
-		return s.value, e.AsIdent() == known
+		return s.value, e.AsIdent() == vectors.RequestVariable
 	case ast.SelectKind:
 		of, ok := s.lookUp(e.AsSelect().Operand())
 		if !ok {
@@ -178,7 +174,7 @@ func (s *substitution) literal(v any) ast.Expr {
 	switch t := v.(type) {
 	case map[string]any:
 		var entries []ast.EntryExpr
-		for _, k := range sortedKeys(t) {
+		for _, k := range slices.Sorted(maps.Keys(t)) {
 			entries = append(entries, s.NewMapEntry(s.next(), s.NewLiteral(s.next(), types.String(k)), s.literal(t[k]), false))
 		}
 		return s.NewMap(s.next(), entries)

@@ -1,4 +1,4 @@
-package equivalence
+package model
 
 import (
 	"strings"
@@ -29,7 +29,7 @@ func (r *runner) shrink(t *triple, reason string) (*triple, string) {
 
 // try judges one case alone.
 func (r *runner) try(t *triple) string {
-	loaded, err := r.subject.Load(t.words(), t.mode)
+	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {
 		return "" // another problem than the one that is made small
 	}
@@ -42,7 +42,7 @@ func (r *runner) try(t *triple) string {
 
 func (t *triple) clone() *triple {
 	f := *t.facts
-	return &triple{policies: append([]policy{}, t.policies...), mode: t.mode, facts: &f}
+	return &triple{policies: append([]generatedPolicy{}, t.policies...), mode: t.mode, facts: &f}
 }
 
 // smaller are cases with less in them.

@@ -1,18 +1,16 @@
-package equivalence
+package model
 
 import (
 	"context"
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/conditional/residual"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // The model's two phases are one.
 func TestModel(t *testing.T) {
-	r, err := Run(context.Background(), Model{}, Options{Cases: 4000, Seed: 1})
+	r, err := Explore(context.Background(), Load, Exploration{Cases: 4000, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,25 +29,25 @@ func TestModel(t *testing.T) {
 
 // broken is the model with a fault in it.
 type broken struct {
-	authorize func(*review.SubjectAccessReviewStatus)
-	evaluate  func(*review.AuthorizationConditionsRequest, *review.AuthorizationConditionsResponse)
-	mode      review.FailureMode
+	authorize func(*vectors.SubjectAccessReviewStatus)
+	evaluate  func(*vectors.AuthorizationConditionsRequest, *vectors.AuthorizationConditionsResponse)
+	mode      vectors.FailureMode
 }
 
 type brokenLoaded struct {
-	*residual.Authorizer
+	*Authorizer
 	fault broken
 }
 
-func (b broken) Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error) {
+func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
 	if b.mode != "" {
 		mode = b.mode
 	}
-	a, err := residual.New(policies, mode)
+	a, err := New(policies, mode)
 	return &brokenLoaded{a, b}, err
 }
 
-func (b *brokenLoaded) Authorize(s *review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error) {
+func (b *brokenLoaded) Authorize(s *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
 	status, err := b.Authorizer.Authorize(s)
 	if err == nil && b.fault.authorize != nil {
 		b.fault.authorize(status)
@@ -57,7 +55,7 @@ func (b *brokenLoaded) Authorize(s *review.SubjectAccessReviewSpec) (*review.Sub
 	return status, err
 }
 
-func (b *brokenLoaded) Evaluate(r *review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error) {
+func (b *brokenLoaded) Evaluate(r *vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
 	response, err := b.Authorizer.Evaluate(r)
 	if err == nil && b.fault.evaluate != nil {
 		b.fault.evaluate(r, response)
@@ -65,25 +63,25 @@ func (b *brokenLoaded) Evaluate(r *review.AuthorizationConditionsRequest) (*revi
 	return response, err
 }
 
-func (b *brokenLoaded) AtOnce(*review.SubjectAccessReviewSpec, *review.ConditionData) vectors.Decision {
+func (b *brokenLoaded) AtOnce(*vectors.SubjectAccessReviewSpec, *vectors.ConditionData) vectors.Decision {
 	panic("hidden")
 }
 
 // hidden has no phase of its own, so that the fault is not judged against itself.
 type hidden struct{ Loaded }
 
-type hide struct{ Subject }
-
-func (h hide) Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error) {
-	l, err := h.Subject.Load(policies, mode)
-	return hidden{l}, err
+func hide(s Subject) Subject {
+	return func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
+		l, err := s(policies, mode)
+		return hidden{l}, err
+	}
 }
 
 // without drops the conditions of an effect, if others are left.
-func without(effect review.Effect) func(*review.SubjectAccessReviewStatus) {
-	return func(s *review.SubjectAccessReviewStatus) {
+func without(effect vectors.Decision) func(*vectors.SubjectAccessReviewStatus) {
+	return func(s *vectors.SubjectAccessReviewStatus) {
 		for i := range s.ConditionsChain {
-			var kept []review.Condition
+			var kept []vectors.Condition
 			for _, c := range s.ConditionsChain[i].Conditions {
 				if c.Effect != effect {
 					kept = append(kept, c)
@@ -99,39 +97,39 @@ func without(effect review.Effect) func(*review.SubjectAccessReviewStatus) {
 // Every fault is found, and what is found is made small and can be read as a vector.
 func TestFaultsAreFound(t *testing.T) {
 	for name, fault := range map[string]broken{
-		"Deny conditions are lost":      {authorize: without(review.Deny)},
-		"NoOpinion conditions are lost": {authorize: without(review.NoOpinion)},
-		"Allow conditions are lost":     {authorize: without(review.Allow)},
-		"errors are no errors": {authorize: func(s *review.SubjectAccessReviewStatus) {
+		"Deny conditions are lost":      {authorize: without(vectors.Deny)},
+		"NoOpinion conditions are lost": {authorize: without(vectors.NoOpinion)},
+		"Allow conditions are lost":     {authorize: without(vectors.Allow)},
+		"errors are no errors": {authorize: func(s *vectors.SubjectAccessReviewStatus) {
 			for i := range s.ConditionsChain {
-				s.ConditionsChain[i].FailureMode = review.FailNoOpinion
+				s.ConditionsChain[i].FailureMode = vectors.FailNoOpinion
 			}
 		}},
-		"the failure mode is always Deny": {mode: review.FailDeny},
-		"what is certain is conditional": {authorize: func(s *review.SubjectAccessReviewStatus) {
+		"the failure mode is always Deny": {mode: vectors.FailDeny},
+		"what is certain is conditional": {authorize: func(s *vectors.SubjectAccessReviewStatus) {
 			if s.Allowed {
 				s.Allowed = false
-				s.ConditionsChain = []review.ConditionSet{{Conditions: []review.Condition{{ID: "a", Effect: review.Allow, Type: residual.Type, Condition: "true"}}}}
+				s.ConditionsChain = []vectors.ConditionSet{{AuthorizerName: "model", FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: Type, Condition: "true"}}}}
 			}
 		}},
-		"what is open is no opinion": {authorize: func(s *review.SubjectAccessReviewStatus) { s.ConditionsChain = nil }},
-		"what is open is allowed": {authorize: func(s *review.SubjectAccessReviewStatus) {
+		"what is open is no opinion": {authorize: func(s *vectors.SubjectAccessReviewStatus) { s.ConditionsChain = nil }},
+		"what is open is allowed": {authorize: func(s *vectors.SubjectAccessReviewStatus) {
 			s.Allowed, s.ConditionsChain = s.Allowed || s.ConditionsChain != nil, nil
 		}},
-		"an update is taken for an update": {evaluate: func(r *review.AuthorizationConditionsRequest, out *review.AuthorizationConditionsResponse) {
+		"an update is taken for an update": {evaluate: func(r *vectors.AuthorizationConditionsRequest, out *vectors.AuthorizationConditionsResponse) {
 			if r.Operation == "CREATE" && out.Denied {
 				out.Denied = false
 			}
 		}},
-		"conditions beside allowed": {authorize: func(s *review.SubjectAccessReviewStatus) { s.Allowed = s.Allowed || s.ConditionsChain != nil }},
-		"an ID twice": {authorize: func(s *review.SubjectAccessReviewStatus) {
+		"conditions beside allowed": {authorize: func(s *vectors.SubjectAccessReviewStatus) { s.Allowed = s.Allowed || s.ConditionsChain != nil }},
+		"an ID twice": {authorize: func(s *vectors.SubjectAccessReviewStatus) {
 			for i, set := range s.ConditionsChain {
 				s.ConditionsChain[i].Conditions = append(set.Conditions, set.Conditions[0])
 			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Run(context.Background(), hide{fault}, Options{Cases: 3000, Seed: 3})
+			r, err := Explore(context.Background(), hide(fault.Load), Exploration{Cases: 3000, Seed: 3})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package equivalence
+package model
 
 import (
 	"context"
@@ -9,41 +9,42 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Subject is an authorizer that is held against the requirement.
-type Subject interface {
-	// Load gives it policies, and what a Deny policy in error counts as.
-	Load(policies []vectors.Policy, mode review.FailureMode) (Loaded, error)
+// Subject makes the authorizer that is held against the requirement, with policies and what a Deny policy in
+// error counts as.
+type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
+
+// Load is the Subject of the model itself.
+func Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
+	return New(policies, mode)
 }
 
 // Loaded is an authorizer with policies. What it is asked has gone through JSON.
 type Loaded interface {
-	Authorize(*review.SubjectAccessReviewSpec) (*review.SubjectAccessReviewStatus, error)
-	Evaluate(*review.AuthorizationConditionsRequest) (*review.AuthorizationConditionsResponse, error)
+	Authorize(*vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error)
+	Evaluate(*vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error)
 }
 
 // atOnce is what a Loaded may have beside: one phase of its own.
 type atOnce interface {
-	AtOnce(*review.SubjectAccessReviewSpec, *review.ConditionData) vectors.Decision
+	AtOnce(*vectors.SubjectAccessReviewSpec, *vectors.ConditionData) vectors.Decision
 }
 
-// Options say what is tried.
-type Options struct {
+// Exploration says what is tried.
+type Exploration struct {
 	Cases int
 	Seed  int64
 	// FailureMode is the only one that is tried, for a subject that cannot be told
 	// another. Left out: both.
-	FailureMode review.FailureMode
+	FailureMode vectors.FailureMode
 	// Progress is called now and then, from any goroutine.
 	Progress func(done int)
 }
 
-// Result is what came of it.
-type Result struct {
+// Explored is what came of an Exploration.
+type Explored struct {
 	Cases int `json:"cases"`
 	// ByAnswer counts the answers of the first phase, ByDecision the final ones.
 	ByAnswer   map[vectors.Decision]int `json:"byAnswer"`
@@ -69,10 +70,10 @@ const (
 	maxDisagreements = 10
 )
 
-// Run tries cases until there are too many disagreements or the context ends. The
+// Explore tries cases until there are too many disagreements or the context ends. The
 // same seed gives the same cases.
-func Run(ctx context.Context, subject Subject, o Options) (*Result, error) {
-	r := &runner{subject: subject, options: o, result: Result{ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
+func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
+	r := &runner{subject: subject, options: o, result: Explored{ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
 	var wg sync.WaitGroup
 	var next, done atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
@@ -100,9 +101,9 @@ func Run(ctx context.Context, subject Subject, o Options) (*Result, error) {
 
 type runner struct {
 	subject Subject
-	options Options
+	options Exploration
 	mu      sync.Mutex
-	result  Result
+	result  Explored
 	err     error
 }
 
@@ -123,17 +124,17 @@ func (r *runner) fail(err error) {
 // group tries cases with the same policies: some requests, with some data each.
 func (r *runner) group(n, cases int) error {
 	g := newGenerator(r.options.Seed, n)
-	t := &triple{policies: g.policies(), mode: pick(g, review.FailDeny, review.FailNoOpinion), facts: &facts{}}
+	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
 	if only := r.options.FailureMode; only != "" {
 		t.mode = only
 	}
-	loaded, err := r.subject.Load(t.words(), t.mode)
+	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {
 		return fmt.Errorf("case %d: the policies are not loaded: %w", n*group, err)
 	}
 	answers, decisions := map[vectors.Decision]int{}, map[vectors.Decision]int{}
 	var found []Disagreement
-	var status *review.SubjectAccessReviewStatus
+	var status *vectors.SubjectAccessReviewStatus
 	for i := range cases {
 		if i%objects == 0 {
 			g.request(t.facts)
@@ -142,7 +143,7 @@ func (r *runner) group(n, cases int) error {
 			}
 		}
 		g.late(t.facts)
-		answers[answered(status)]++
+		answers[status.Decision()]++
 		decisions[t.decide(true)]++
 		if reason := judge(t, loaded, status); reason != "" && len(found) == 0 { // one of a group is enough
 			small, reason := r.shrink(t, reason)
@@ -163,23 +164,23 @@ func (r *runner) group(n, cases int) error {
 }
 
 // judge says how a case is not as it must be.
-func judge(t *triple, loaded Loaded, status *review.SubjectAccessReviewStatus) string {
-	if wrong := model.CheckStatus(status, review.Optimized); len(wrong) > 0 {
-		return "the answer breaks a rule: " + wrong[0]
+func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) string {
+	if err := status.Validate(vectors.Optimized); err != nil {
+		return "the answer breaks a rule: " + err.Error()
 	}
-	got := answered(status)
+	got := status.Decision()
 	if want := t.firstPhase(); !slices.Contains(want, got) {
 		return fmt.Sprintf("the first phase answers %s, want %s", got, want[0])
 	}
 	if got == vectors.Conditional {
-		response, err := throughJSON(loaded.Evaluate, &review.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
+		response, err := throughJSON(loaded.Evaluate, &vectors.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
 		if err != nil {
 			return "the conditions are not evaluated: " + err.Error()
 		}
 		if response.Allowed && response.Denied {
 			return "the conditions evaluate to allowed and denied"
 		}
-		got = responded(response)
+		got = response.Decision()
 	}
 	if want := t.decide(true); got != want {
 		return fmt.Sprintf("two phases come to %s, one to %s", got, want)
@@ -190,28 +191,6 @@ func judge(t *triple, loaded Loaded, status *review.SubjectAccessReviewStatus) s
 		}
 	}
 	return ""
-}
-
-func answered(s *review.SubjectAccessReviewStatus) vectors.Decision {
-	switch {
-	case s.ConditionsChain != nil:
-		return vectors.Conditional
-	case s.Allowed:
-		return vectors.Allow
-	case s.Denied:
-		return vectors.Deny
-	}
-	return vectors.NoOpinion
-}
-
-func responded(r *review.AuthorizationConditionsResponse) vectors.Decision {
-	switch {
-	case r.Denied:
-		return vectors.Deny
-	case r.Allowed:
-		return vectors.Allow
-	}
-	return vectors.NoOpinion
 }
 
 // throughJSON asks as a webhook is asked: nothing but JSON goes across.

@@ -1,4 +1,4 @@
-package faulty
+package certification
 
 import (
 	"bytes"
@@ -9,30 +9,30 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // set is a chain of one set.
-func set(a *reference.Authorizer, all ...review.Condition) []review.ConditionSet {
+func set(a *reference.Authorizer, all ...vectors.Condition) []vectors.ConditionSet {
 	for i := range all {
 		all[i].Type = a.Type
 	}
-	return []review.ConditionSet{{AuthorizerName: a.Name, FailureMode: review.FailDeny, Conditions: all}}
+	return []vectors.ConditionSet{{AuthorizerName: a.Name, FailureMode: vectors.FailDeny, Conditions: all}}
 }
 
 // aware says whether the client takes conditions.
-func aware(s spec) bool { return s.Mode() != review.None }
+func aware(s spec) bool { return s.Mode() != vectors.None }
 
 // without are conditions but those of an effect.
-func without(e review.Effect, in []review.Condition) []review.Condition {
-	return slices.DeleteFunc(slices.Clone(in), func(c review.Condition) bool { return c.Effect == e })
+func without(e vectors.Decision, in []vectors.Condition) []vectors.Condition {
+	return slices.DeleteFunc(slices.Clone(in), func(c vectors.Condition) bool { return c.Effect == e })
 }
 
 // decisions are wrong about when there are conditions.
-func decisions() []Rogue {
-	return []Rogue{
+func decisions() []faulty {
+	return []faulty{
 		reviews("unasked-conditions", "conditions-not-asked-for", "conditions are sent to a client that did not ask for any", func(a *reference.Authorizer, s spec) status {
-			s.ConditionalAuthorization = &review.ConditionalAuthorizationConfiguration{Mode: review.HumanReadable}
+			s.ConditionalAuthorization = &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.HumanReadable}
 			return a.Review(s)
 		}),
 		changes("unaware-allowed", "allows-without-conditions", "what depends on conditions is allowed to a client that takes none", func(s spec, st *status) {
@@ -43,14 +43,14 @@ func decisions() []Rogue {
 		reviews("always-conditional", "concrete-allow-stays-concrete", "an Allow is written as a condition that is always true", func(a *reference.Authorizer, s spec) status {
 			st := a.Review(s)
 			if st.Allowed && aware(s) {
-				return status{ConditionsChain: set(a, review.Condition{ID: "always", Effect: review.Allow, Condition: "true"})}
+				return status{ConditionsChain: set(a, vectors.Condition{ID: "always", Effect: vectors.Allow, Condition: "true"})}
 			}
 			return st
 		}),
 		reviews("deny-as-condition", "concrete-deny-stays-concrete", "a Deny is written as a condition that is always true", func(a *reference.Authorizer, s spec) status {
 			st := a.Review(s)
 			if st.Denied && aware(s) {
-				return status{ConditionsChain: set(a, review.Condition{ID: "always", Effect: review.Deny, Condition: "true"})}
+				return status{ConditionsChain: set(a, vectors.Condition{ID: "always", Effect: vectors.Deny, Condition: "true"})}
 			}
 			return st
 		}),
@@ -61,12 +61,12 @@ func decisions() []Rogue {
 }
 
 // strengths get the order of strength wrong, and what a request is about.
-func strengths() []Rogue {
-	return []Rogue{
+func strengths() []faulty {
+	return []faulty{
 		reviews("allow-hides-deny", "conditional-deny-beats-allow", "an Allow without conditions is given although a conditional Deny may come", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			for _, c := range d.Conditions {
-				if c.Effect == review.Allow && c.Condition == "true" {
+				if c.Effect == vectors.Allow && c.Condition == "true" {
 					return status{Allowed: true}
 				}
 			}
@@ -123,7 +123,7 @@ func verb(of, as string) func(*reference.Authorizer, spec) status {
 }
 
 // forms get the form of the answer wrong.
-func forms() []Rogue {
+func forms() []faulty {
 	replace := func(from, to string) func(http.Handler) http.Handler {
 		return func(right http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -134,7 +134,7 @@ func forms() []Rogue {
 			})
 		}
 	}
-	return []Rogue{
+	return []faulty{
 		changes("allowed-and-chain", "allowed-beside-conditions", "a conditional answer is allowed as well, for clients that do not look further", func(_ spec, st *status) {
 			st.Allowed = st.Allowed || st.ConditionsChain != nil
 		}),
@@ -154,7 +154,7 @@ func forms() []Rogue {
 				_, _ = w.Write(out)
 			})
 		}),
-		raw("answers-another-kind", "wrong-kind", "conditions are answered with a SubjectAccessReview", replace(review.ConditionsKind, review.AccessKind)),
+		raw("answers-another-kind", "wrong-kind", "conditions are answered with a SubjectAccessReview", replace(vectors.ConditionsKind, vectors.AccessKind)),
 		raw("nameless", "no-authorizer-name", "the sets have no authorizerName", replace(`"authorizerName":"`+reference.DefaultName+`"`, `"authorizerName":""`)),
 		changes("mixed-set", "set-of-no-kind", "a set has conditions and is denied", func(_ spec, st *status) {
 			for i := range st.ConditionsChain {
@@ -165,8 +165,8 @@ func forms() []Rogue {
 }
 
 // contents get conditions wrong.
-func contents() []Rogue {
-	return []Rogue{
+func contents() []faulty {
+	return []faulty{
 		changes("duplicate-ids", "duplicate-ids", "every condition has the same ID", func(_ spec, st *status) {
 			for _, s := range st.ConditionsChain {
 				for i := range s.Conditions {
@@ -174,14 +174,14 @@ func contents() []Rogue {
 				}
 			}
 		}),
-		rewrites("reserved-ids", "invalid-id", "IDs begin with k8s.io/", func(_ spec, c *review.Condition) { c.ID = "k8s.io/" + c.ID }),
-		rewrites("unknown-effect", "unknown-effect", "NoOpinion is written SoftDeny", func(_ spec, c *review.Condition) {
-			if c.Effect == review.NoOpinion {
+		rewrites("reserved-ids", "invalid-id", "IDs begin with k8s.io/", func(_ spec, c *vectors.Condition) { c.ID = "k8s.io/" + c.ID }),
+		rewrites("unknown-effect", "unknown-effect", "NoOpinion is written SoftDeny", func(_ spec, c *vectors.Condition) {
+			if c.Effect == vectors.NoOpinion {
 				c.Effect = "SoftDeny"
 			}
 		}),
-		rewrites("no-type", "invalid-type", "conditions have no type", func(_ spec, c *review.Condition) { c.Type = "" }),
-		rewrites("random-ids", "not-deterministic", "the same review has other IDs each time", func(_ spec, c *review.Condition) { c.ID = strings.ToLower(rand.Text()) }),
+		rewrites("no-type", "invalid-type", "conditions have no type", func(_ spec, c *vectors.Condition) { c.Type = "" }),
+		rewrites("random-ids", "not-deterministic", "the same review has other IDs each time", func(_ spec, c *vectors.Condition) { c.ID = strings.ToLower(rand.Text()) }),
 		reviews("long-conditions", "condition-too-long", "a condition of more than 1,024 bytes is sent", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			if len(d.Conditions) > 0 && aware(s) {
@@ -192,21 +192,21 @@ func contents() []Rogue {
 		reviews("cuts-conditions", "long-condition-fails-closed", "a condition of more than 1,024 bytes is cut off", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			for i, c := range d.Conditions {
-				d.Conditions[i].Condition = c.Condition[:min(len(c.Condition), review.MaxCondition)]
+				d.Conditions[i].Condition = c.Condition[:min(len(c.Condition), vectors.MaxCondition)]
 			}
 			return a.Status(d, s)
 		}),
 		reviews("forgets-deny", "deny-condition-wins", "Deny conditions are left out where an Allow condition is", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			if d.CanBecomeAllowed() {
-				d.Conditions = without(review.Deny, d.Conditions)
+				d.Conditions = without(vectors.Deny, d.Conditions)
 			}
 			return a.Status(d, s)
 		}),
-		rewrites("not-specialized", "known-data-is-constant", "the user's name stays a variable, which is empty in the second phase", func(s spec, c *review.Condition) {
+		rewrites("not-specialized", "known-data-is-constant", "the user's name stays a variable, which is empty in the second phase", func(s spec, c *vectors.Condition) {
 			c.Condition = strings.ReplaceAll(c.Condition, `"`+s.User+`"`, `""`)
 		}),
-		rewrites("any-for-all", "macros-keep-their-meaning", "a condition about all elements is written as one about any", func(_ spec, c *review.Condition) {
+		rewrites("any-for-all", "macros-keep-their-meaning", "a condition about all elements is written as one about any", func(_ spec, c *vectors.Condition) {
 			c.Condition = strings.ReplaceAll(c.Condition, ".all(", ".exists(")
 		}),
 	}

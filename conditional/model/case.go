@@ -1,4 +1,4 @@
-package equivalence
+package model
 
 import (
 	"fmt"
@@ -6,21 +6,19 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// policy is a policy whose expression is known part by part.
-type policy struct {
-	effect     review.Effect
+// generatedPolicy is a policy whose expression is known part by part.
+type generatedPolicy struct {
+	effect     vectors.Decision
 	expression *expression
 }
 
 // triple is a case: policies, a request, and the data of the second phase.
 type triple struct {
-	policies []policy
-	mode     review.FailureMode
+	policies []generatedPolicy
+	mode     vectors.FailureMode
 	facts    *facts
 }
 
@@ -67,7 +65,7 @@ func (t *triple) firstPhase() []vectors.Decision {
 // outcome is what the policies come to in every way that their truths allow:
 // Conditional if the ways differ.
 func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
-	effects := make([]review.Effect, len(t.policies))
+	effects := make([]vectors.Decision, len(t.policies))
 	ways := [][]vectors.Truth{nil}
 	for i, p := range t.policies {
 		effects[i] = p.effect
@@ -80,7 +78,7 @@ func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vector
 		ways = next
 	}
 	for _, w := range ways {
-		d, _ := model.Evaluate(t.mode, effects, w)
+		d, _ := Evaluate(t.mode, effects, w)
 		if first == "" {
 			first = d
 		}
@@ -92,8 +90,8 @@ func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vector
 }
 
 // spec is the review of the request.
-func (f *facts) spec() *review.SubjectAccessReviewSpec {
-	s := &review.SubjectAccessReviewSpec{ConditionalAuthorization: &review.ConditionalAuthorizationConfiguration{Mode: review.Optimized}}
+func (f *facts) spec() *vectors.SubjectAccessReviewSpec {
+	s := &vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
 	s.User, s.Groups = f.user, f.groups
 	if f.hasTeam {
 		s.Extra = map[string]authorizationv1.ExtraValue{"team": {f.team}}
@@ -103,8 +101,8 @@ func (f *facts) spec() *review.SubjectAccessReviewSpec {
 }
 
 // data is what the second phase is told.
-func (f *facts) data() *review.ConditionData {
-	return &review.ConditionData{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
+func (f *facts) data() *vectors.ConditionData {
+	return &vectors.ConditionData{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
 }
 
 func (o *thing) json() map[string]any {
@@ -152,15 +150,15 @@ func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
 // longest is how long a policy can be, so that what is left of it fits a condition,
 // also with what is known written out.
-const longest = review.MaxCondition / 2
+const longest = vectors.MaxCondition / 2
 
-func (g *generator) policies() (out []policy) {
+func (g *generator) policies() (out []generatedPolicy) {
 	for n := 1 + g.IntN(4); len(out) < n; {
 		e := g.expression(3)
 		if len(e.String()) > longest {
 			continue
 		}
-		out = append(out, policy{effect: pick(g, review.Allow, review.Allow, review.Deny, review.NoOpinion), expression: e})
+		out = append(out, generatedPolicy{effect: pick(g, vectors.Allow, vectors.Allow, vectors.Deny, vectors.NoOpinion), expression: e})
 	}
 	return out
 }

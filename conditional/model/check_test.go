@@ -1,23 +1,23 @@
-package residual
+package model
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+	"testing"
 
 	"github.com/google/cel-go/cel"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Check says in what the model does otherwise than a webhook vector wants.
-func Check(w *vectors.Webhook) (wrong []string, err error) {
+// check says in what the model does otherwise than a webhook vector wants.
+func check(w *vectors.Webhook) (wrong []string, err error) {
 	a, err := New(w.Policies, w.FailureMode)
 	if err != nil {
 		return nil, err
 	}
-	answers := map[int]*review.SubjectAccessReviewStatus{}
+	answers := map[int]*vectors.SubjectAccessReviewStatus{}
 	for i, s := range w.Steps {
 		var found []string
 		switch {
@@ -41,15 +41,12 @@ func Check(w *vectors.Webhook) (wrong []string, err error) {
 }
 
 // authorized holds the model to what is recommended: the first of several decisions.
-func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStatus) (wrong []string, err error) {
-	d := decision(got.Allowed, got.Denied)
-	if got.ConditionsChain != nil {
-		d = vectors.Conditional
-	}
+func authorized(want *vectors.AuthorizeWant, got *vectors.SubjectAccessReviewStatus) (wrong []string, err error) {
+	d := got.Decision()
 	if d != want.OneOf[0] {
 		wrong = append(wrong, fmt.Sprintf("want %s, got %s", want.OneOf[0], d))
 	}
-	effects, texts := map[review.Effect]bool{}, []string{}
+	effects, texts := map[vectors.Decision]bool{}, []string{}
 	for _, set := range got.ConditionsChain {
 		for _, c := range set.Conditions {
 			effects[c.Effect] = true
@@ -60,7 +57,7 @@ func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStat
 		wrong = append(wrong, fmt.Sprintf("want effects %v, got %v", want.Effects, have))
 	}
 	if want.Residuals != nil {
-		same, err := SameExpressions(want.Residuals, texts)
+		same, err := sameExpressions(want.Residuals, texts)
 		if err != nil {
 			return nil, err
 		}
@@ -74,14 +71,14 @@ func authorized(want *vectors.AuthorizeWant, got *review.SubjectAccessReviewStat
 	return wrong, nil
 }
 
-func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *review.SubjectAccessReviewStatus) (wrong []string, err error) {
-	d, failed := decision(of.Allowed, of.Denied), of.EvaluationError != ""
-	if of.ConditionsChain != nil {
-		response, err := a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: of.ConditionsChain, ConditionData: s.Data})
+func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *vectors.SubjectAccessReviewStatus) (wrong []string, err error) {
+	d, failed := of.Decision(), of.EvaluationError != ""
+	if d == vectors.Conditional {
+		response, err := a.Evaluate(&vectors.AuthorizationConditionsRequest{ConditionSets: of.ConditionsChain, ConditionData: s.Data})
 		if err != nil {
 			return nil, err
 		}
-		d, failed = decision(response.Allowed, response.Denied), response.EvaluationError != ""
+		d, failed = response.Decision(), response.EvaluationError != ""
 	}
 	if d != s.Want.OneOf[0] {
 		wrong = append(wrong, fmt.Sprintf("want %s, got %s", s.Want.OneOf[0], d))
@@ -92,19 +89,9 @@ func evaluated(a *Authorizer, s *vectors.EvaluateStep, of *review.SubjectAccessR
 	return wrong, nil
 }
 
-func decision(allowed, denied bool) vectors.Decision {
-	switch {
-	case denied:
-		return vectors.Deny
-	case allowed:
-		return vectors.Allow
-	}
-	return vectors.NoOpinion
-}
-
-// SameExpressions tells whether two lists hold the same CEL expressions, in any
+// sameExpressions tells whether two lists hold the same CEL expressions, in any
 // order; spaces, quotes and needless parentheses mean nothing.
-func SameExpressions(a, b []string) (bool, error) {
+func sameExpressions(a, b []string) (bool, error) {
 	env, err := environment()
 	if err != nil {
 		return false, err
@@ -131,4 +118,29 @@ func SameExpressions(a, b []string) (bool, error) {
 	}
 	y, err := normal(b)
 	return err == nil && slices.Equal(x, y), err
+}
+
+// The model agrees with every webhook vector.
+func TestWebhookVectors(t *testing.T) {
+	all, err := vectors.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, v := range all {
+		if v.Webhook == nil {
+			continue
+		}
+		n++
+		wrong, err := check(v.Webhook)
+		if err != nil {
+			t.Errorf("%s: %v", v.ID, err)
+		}
+		for _, w := range wrong {
+			t.Errorf("%s: %s", v.ID, w)
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d vectors", n)
+	}
 }

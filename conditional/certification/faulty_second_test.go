@@ -1,4 +1,4 @@
-package faulty
+package certification
 
 import (
 	"encoding/json"
@@ -7,37 +7,37 @@ import (
 	"sync"
 
 	"github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // inOrder takes the first effect that has a true condition.
-func inOrder(order ...review.Effect) func(review.ConditionSet, reference.Truth) review.Effect {
-	return func(set review.ConditionSet, truth reference.Truth) review.Effect {
+func inOrder(order ...vectors.Decision) func(vectors.ConditionSet, reference.Truth) vectors.Decision {
+	return func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
 		for _, e := range order {
 			one := set
-			one.Conditions = slices.DeleteFunc(slices.Clone(set.Conditions), func(c review.Condition) bool { return c.Effect != e })
+			one.Conditions = slices.DeleteFunc(slices.Clone(set.Conditions), func(c vectors.Condition) bool { return c.Effect != e })
 			if got, _, _ := reference.EvaluateSet(one, truth); got == e && len(one.Conditions) > 0 {
-				if e != review.NoOpinion || holds(one, truth) {
+				if e != vectors.NoOpinion || holds(one, truth) {
 					return e
 				}
 			}
 		}
-		return review.NoOpinion
+		return vectors.NoOpinion
 	}
 }
 
 // holds says whether any condition is true, or an error.
-func holds(set review.ConditionSet, truth reference.Truth) bool {
-	return slices.ContainsFunc(set.Conditions, func(c review.Condition) bool {
+func holds(set vectors.ConditionSet, truth reference.Truth) bool {
+	return slices.ContainsFunc(set.Conditions, func(c vectors.Condition) bool {
 		is, err := truth(c)
 		return is || err != nil
 	})
 }
 
 // lenient takes an error of conditions of an effect for a value.
-func lenient(e review.Effect, value bool) func(review.ConditionSet, reference.Truth) review.Effect {
-	return func(set review.ConditionSet, truth reference.Truth) review.Effect {
-		got, _, _ := reference.EvaluateSet(set, func(c review.Condition) (bool, error) {
+func lenient(e vectors.Decision, value bool) func(vectors.ConditionSet, reference.Truth) vectors.Decision {
+	return func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
+		got, _, _ := reference.EvaluateSet(set, func(c vectors.Condition) (bool, error) {
 			is, err := truth(c)
 			if err != nil && c.Effect == e {
 				return value, nil
@@ -49,32 +49,32 @@ func lenient(e review.Effect, value bool) func(review.ConditionSet, reference.Tr
 }
 
 // evaluations make the wrong decision of conditions.
-func evaluations() []Rogue {
-	return []Rogue{
-		concludes("allow-first", "deny-condition-wins", "Allow conditions are evaluated first, and one that is true ends it", inOrder(review.Allow, review.Deny, review.NoOpinion)),
-		concludes("no-opinion-last", "no-opinion-condition-wins", "NoOpinion conditions come behind Allow conditions", inOrder(review.Deny, review.Allow, review.NoOpinion)),
-		concludes("no-opinion-denies", "no-opinion-condition-wins", "a true NoOpinion condition denies", func(set review.ConditionSet, truth reference.Truth) review.Effect {
+func evaluations() []faulty {
+	return []faulty{
+		concludes("allow-first", "deny-condition-wins", "Allow conditions are evaluated first, and one that is true ends it", inOrder(vectors.Allow, vectors.Deny, vectors.NoOpinion)),
+		concludes("no-opinion-last", "no-opinion-condition-wins", "NoOpinion conditions come behind Allow conditions", inOrder(vectors.Deny, vectors.Allow, vectors.NoOpinion)),
+		concludes("no-opinion-denies", "no-opinion-condition-wins", "a true NoOpinion condition denies", func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
 			for _, c := range set.Conditions {
-				if is, err := truth(c); is && err == nil && c.Effect == review.NoOpinion {
-					return review.Deny
+				if is, err := truth(c); is && err == nil && c.Effect == vectors.NoOpinion {
+					return vectors.Deny
 				}
 			}
 			got, _, _ := reference.EvaluateSet(set, truth)
 			return got
 		}),
-		concludes("deny-error-ignored", "error-in-deny-denies", "an error in a Deny condition counts as false", lenient(review.Deny, false)),
-		concludes("no-opinion-error-ignored", "error-in-no-opinion", "an error in a NoOpinion condition counts as false", lenient(review.NoOpinion, false)),
-		concludes("allow-error-allows", "error-in-allow-allows-nothing", "an error in an Allow condition counts as true", lenient(review.Allow, true)),
-		concludes("allow-error-denies", "error-in-allow-allows-nothing", "an error in an Allow condition denies", func(set review.ConditionSet, truth reference.Truth) review.Effect {
+		concludes("deny-error-ignored", "error-in-deny-denies", "an error in a Deny condition counts as false", lenient(vectors.Deny, false)),
+		concludes("no-opinion-error-ignored", "error-in-no-opinion", "an error in a NoOpinion condition counts as false", lenient(vectors.NoOpinion, false)),
+		concludes("allow-error-allows", "error-in-allow-allows-nothing", "an error in an Allow condition counts as true", lenient(vectors.Allow, true)),
+		concludes("allow-error-denies", "error-in-allow-allows-nothing", "an error in an Allow condition denies", func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
 			got, _, err := reference.EvaluateSet(set, truth)
-			if err != nil && got == review.NoOpinion {
-				return review.Deny
+			if err != nil && got == vectors.NoOpinion {
+				return vectors.Deny
 			}
 			return got
 		}),
-		concludes("false-denies", "no-match-is-no-opinion", "conditions that are all false deny", func(set review.ConditionSet, truth reference.Truth) review.Effect {
+		concludes("false-denies", "no-match-is-no-opinion", "conditions that are all false deny", func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
 			if !holds(set, truth) {
-				return review.Deny
+				return vectors.Deny
 			}
 			got, _, _ := reference.EvaluateSet(set, truth)
 			return got
@@ -96,25 +96,25 @@ func evaluations() []Rogue {
 }
 
 // data are evaluated that were not sent.
-func data() []Rogue {
-	return []Rogue{
-		sees("old-for-new", "old-object-is-not-object", "the stored object is judged in place of the one that is sent", func(d *review.ConditionData) {
+func data() []faulty {
+	return []faulty{
+		sees("old-for-new", "old-object-is-not-object", "the stored object is judged in place of the one that is sent", func(d *vectors.ConditionData) {
 			if d.OldObject != nil && d.Object != nil {
 				d.Object = d.OldObject
 			}
 		}),
-		sees("new-for-old", "object-is-not-old-object", "the object that is sent is judged in place of the stored one", func(d *review.ConditionData) {
+		sees("new-for-old", "object-is-not-old-object", "the object that is sent is judged in place of the stored one", func(d *vectors.ConditionData) {
 			if d.OldObject != nil && d.Object != nil {
 				d.OldObject = d.Object
 			}
 		}),
-		sees("absent-is-new", "absent-object-matches-nothing", "for a stored object that is not there the sent one is taken", func(d *review.ConditionData) {
+		sees("absent-is-new", "absent-object-matches-nothing", "for a stored object that is not there the sent one is taken", func(d *vectors.ConditionData) {
 			if d.OldObject == nil {
 				d.OldObject = d.Object
 			}
 		}),
-		sees("options-lost", "options-are-data", "the options of the operation are not passed on", func(d *review.ConditionData) { d.Options = nil }),
-		sees("always-update", "operation-is-data", "every operation but a delete is taken for an UPDATE", func(d *review.ConditionData) {
+		sees("options-lost", "options-are-data", "the options of the operation are not passed on", func(d *vectors.ConditionData) { d.Options = nil }),
+		sees("always-update", "operation-is-data", "every operation but a delete is taken for an UPDATE", func(d *vectors.ConditionData) {
 			if d.Operation != "DELETE" {
 				d.Operation = "UPDATE"
 			}
@@ -145,8 +145,8 @@ func firstObjectOnly() func(*reference.Authorizer, *request) response {
 }
 
 // cached answers by a key that is too small.
-func cached(id, finding, description string, key func(spec) any) Rogue {
-	return Rogue{id, description, finding, func(a *reference.Authorizer) http.Handler {
+func cached(id, finding, description string, key func(spec) any) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
 		var seen sync.Map
 		return reference.Handler(phases{Authorizer: a, first: func(s spec) status {
 			k, _ := json.Marshal(key(s))
@@ -163,8 +163,8 @@ func cached(id, finding, description string, key func(spec) any) Rogue {
 }
 
 // states keep what they should not, or look where they should not.
-func states() []Rogue {
-	return []Rogue{
+func states() []faulty {
+	return []faulty{
 		cached("cache-across-users", "users-kept-apart", "conditions are remembered without the user", func(s spec) any {
 			s.User = ""
 			return s
@@ -178,7 +178,7 @@ func states() []Rogue {
 			return reference.Handler(phases{Authorizer: a, second: func(r *request) response {
 				for _, s := range r.ConditionSets {
 					for _, c := range s.Conditions {
-						if !slices.ContainsFunc(a.Snapshot().Policies(), func(p reference.Policy) bool { return p.ID == c.ID }) {
+						if !slices.ContainsFunc(a.Snapshot().Policies(), func(p vectors.Policy) bool { return p.ID == c.ID }) {
 							return response{Reason: "the policy is gone"}
 						}
 					}
@@ -188,7 +188,7 @@ func states() []Rogue {
 		}},
 		{"keeps-last-conditions", "the conditions given last are evaluated, not those that are sent", "interleaved-reviews", func(a *reference.Authorizer) http.Handler {
 			var mu sync.Mutex
-			var last []review.ConditionSet
+			var last []vectors.ConditionSet
 			return reference.Handler(phases{Authorizer: a, first: func(s spec) status {
 				st := a.Review(s)
 				mu.Lock()

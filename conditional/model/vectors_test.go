@@ -1,9 +1,8 @@
-package model_test
+package model
 
 import (
 	"testing"
 
-	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -19,7 +18,7 @@ func TestVectors(t *testing.T) {
 		}
 		for _, r := range []vectors.Reading{vectors.Lazy, vectors.Eager} {
 			want := v.Machinery.Wanted(r)
-			for _, d := range want.Differences(model.Predict(v.Machinery, r)) {
+			for _, d := range want.Differences(predict(v.Machinery, r)) {
 				t.Errorf("%s, %s: %s", v.ID, r, d)
 			}
 		}

@@ -1,4 +1,4 @@
-package review
+package vectors
 
 import (
 	"encoding/json"

@@ -3,7 +3,6 @@ package model
 import (
 	"slices"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -21,8 +20,8 @@ type link struct {
 // set is a ConditionSet, or a concrete decision in the place of one.
 type set struct {
 	concrete vectors.Decision
-	mode     review.FailureMode
-	effects  []review.Effect
+	mode     vectors.FailureMode
+	effects  []vectors.Decision
 	types    []string
 	// truths and builtin are, by object, what the conditions evaluate to for the
 	// authorizer and for the API server's own evaluator.
@@ -33,13 +32,13 @@ type set struct {
 // conditional allow (Glossary).
 func (l *link) canAllow() bool {
 	return slices.ContainsFunc(l.sets, func(s set) bool {
-		return s.concrete == vectors.Allow || slices.Contains(s.effects, review.Allow)
+		return s.concrete == vectors.Allow || slices.Contains(s.effects, vectors.Allow)
 	})
 }
 
 func (l *link) canDeny() bool {
 	return slices.ContainsFunc(l.sets, func(s set) bool {
-		return s.concrete == vectors.Deny || slices.Contains(s.effects, review.Deny)
+		return s.concrete == vectors.Deny || slices.Contains(s.effects, vectors.Deny)
 	})
 }
 
@@ -52,7 +51,7 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	if a.Decision != vectors.Conditional {
 		return l
 	}
-	conditions := make([]review.Condition, 0, len(a.Conditions))
+	conditions := make([]vectors.Condition, 0, len(a.Conditions))
 	s := set{mode: a.FailureMode, truths: make([][]vectors.Truth, r.m.Objects), builtin: make([][]vectors.Truth, r.m.Objects)}
 	for _, c := range a.Conditions {
 		conditions = append(conditions, c.Condition)
@@ -70,7 +69,7 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	switch {
 	case !r.conditions():
 		return folded(l)
-	case len(conditions) == 0 || len(CheckConditions(conditions)) > 0:
+	case vectors.ValidateConditions(conditions) != nil:
 		return link{from: a, decision: failed(a.FailureMode), err: true}
 	}
 	return l
@@ -91,12 +90,12 @@ func (r *run) askWebhook(a *vectors.Authorizer) link {
 	if r.m.Server.Version == "old" || r.m.Server.Gate == "off" {
 		status.ConditionsChain = nil // the field is unknown, and dropped
 	}
-	mode := review.Optimized
+	mode := vectors.Optimized
 	if !r.conditions() && status.ConditionsChain != nil {
-		mode = review.None
+		mode = vectors.None
 	}
 	switch {
-	case len(CheckStatus(&status, mode)) > 0:
+	case status.Validate(mode) != nil:
 		return link{from: a, decision: failed(a.FailureMode), err: true}
 	case status.Allowed:
 		return link{from: a, decision: vectors.Allow}

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/certify/certificates"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -189,7 +188,7 @@ func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
 func (c *Certification) badges() map[string][]byte {
 	out := map[string][]byte{}
 	for _, level := range c.Levels {
-		out[badgePrefix+string(level)+".svg"] = certificates.Badge(string(level),
+		out[badgePrefix+string(level)+".svg"] = badge(string(level),
 			fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
 	}
 	return out

@@ -101,14 +101,18 @@ transcripts: ## hold the vectors of certification to the access reviews in a rep
 engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as certify policy writes it
 	cd ci/engines && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
-.PHONY: rogues
-rogues: ## certify every rogue authorizer, the reference on 20 seeds, RBAC and policy engines, at length
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenRogues|TestReferenceInCluster' ./certify
-	cd ci/engines && AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m ./...
+.PHONY: faulty-authorizers rogues
+faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -run 'TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
+	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
-.PHONY: conditional-rogues
-conditional-rogues: ## certify every rogue conditional authorizer, and the reference on 20 seeds
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./conditional/certification
+rogues: faulty-authorizers # its old name
+
+.PHONY: faulty-conditional-authorizers conditional-rogues
+faulty-conditional-authorizers: ## certify every faulty conditional authorizer, and the reference on 20 seeds
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./conditional/certification
+
+conditional-rogues: faulty-conditional-authorizers # its old name
 
 .PHONY: conditional-cost
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)

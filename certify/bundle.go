@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/certify/certificates"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -185,7 +184,7 @@ var Folder = filing.Kind{
 func (c *Certification) badges() map[string][]byte {
 	out := map[string][]byte{}
 	for _, level := range c.Levels {
-		out[badgePrefix+string(level)+".svg"] = certificates.Badge(string(level),
+		out[badgePrefix+string(level)+".svg"] = badge(string(level),
 			fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
 	}
 	return out

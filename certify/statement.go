@@ -1,9 +1,4 @@
-// Package signature signs the files of a folder, and says which of them are no
-// longer what was signed. A signature is a DSSE envelope
-// (https://github.com/secure-systems-lab/dsse) around an in-toto statement
-// (https://in-toto.io/Statement/v1) by an Ed25519 key, which cosign, in-toto and
-// a few lines of any language can check too.
-package signature
+package certify
 
 import (
 	"bytes"
@@ -21,32 +16,32 @@ import (
 )
 
 const (
-	// PayloadType is the media type of in-toto statements, StatementType the
+	// payloadType is the media type of in-toto statements, statementType the
 	// version of them that is written and read.
-	PayloadType   = "application/vnd.in-toto+json"
-	StatementType = "https://in-toto.io/Statement/v1"
+	payloadType   = "application/vnd.in-toto+json"
+	statementType = "https://in-toto.io/Statement/v1"
 
 	maxEnvelope = 1 << 20
 )
 
-// Statement says which files are meant, by their digests, and what is claimed
+// statement says which files are meant, by their digests, and what is claimed
 // about them (https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md).
-type Statement struct {
+type statement struct {
 	Type          string          `json:"_type"`
-	Subject       []Subject       `json:"subject"`
+	Subject       []fileDigest    `json:"subject"`
 	PredicateType string          `json:"predicateType"`
 	Predicate     json.RawMessage `json:"predicate"`
 }
 
-// Subject is one file.
-type Subject struct {
+// fileDigest is one file.
+type fileDigest struct {
 	Name   string            `json:"name"`
 	Digest map[string]string `json:"digest"`
 }
 
-// Sign makes the envelope for files, by their names. The predicate is what is
+// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, by their names. The predicate is what is
 // claimed about them.
-func Sign(key *Key, files map[string][]byte, predicateType string, predicate any) ([]byte, error) {
+func signFiles(key *Key, files map[string][]byte, predicateType string, predicate any) ([]byte, error) {
 	if !key.private {
 		return nil, errors.New("it is a public key, and signing takes the private one")
 	}
@@ -54,9 +49,9 @@ func Sign(key *Key, files map[string][]byte, predicateType string, predicate any
 	if err != nil {
 		return nil, err
 	}
-	s := Statement{Type: StatementType, PredicateType: predicateType, Predicate: claim}
+	s := statement{Type: statementType, PredicateType: predicateType, Predicate: claim}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		s.Subject = append(s.Subject, Subject{Name: name, Digest: map[string]string{"sha256": digest(files[name])}})
+		s.Subject = append(s.Subject, fileDigest{Name: name, Digest: map[string]string{"sha256": digest(files[name])}})
 	}
 	payload, err := json.Marshal(s)
 	if err != nil {
@@ -66,7 +61,7 @@ func Sign(key *Key, files map[string][]byte, predicateType string, predicate any
 	if err != nil {
 		return nil, err
 	}
-	envelope, err := signer.SignPayload(context.Background(), PayloadType, payload)
+	envelope, err := signer.SignPayload(context.Background(), payloadType, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +74,10 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Verify returns the statement of an envelope that this key has signed. Its
+// openStatement returns the statement of an envelope that this key has signed. Its
 // errors say why it is not one.
-func Verify(key *Key, raw []byte, predicateType string) (*Statement, error) {
-	e, err := parse(raw)
+func openStatement(key *Key, raw []byte, predicateType string) (*statement, error) {
+	e, err := parseEnvelope(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +89,11 @@ func Verify(key *Key, raw []byte, predicateType string) (*Statement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is not signed by key %s", key.ID())
 	}
-	var s Statement
+	var s statement
 	switch {
-	case e.PayloadType != PayloadType:
+	case e.PayloadType != payloadType:
 		return nil, fmt.Errorf("what is signed is %.80q, and no in-toto statement", e.PayloadType)
-	case strict(payload, &s) != nil || s.Type != StatementType:
+	case strict(payload, &s) != nil || s.Type != statementType:
 		return nil, errors.New("what is signed is no in-toto statement v1")
 	case s.PredicateType != predicateType:
 		return nil, fmt.Errorf("what is signed is about %.80q, and not %q", s.PredicateType, predicateType)
@@ -106,10 +101,10 @@ func Verify(key *Key, raw []byte, predicateType string) (*Statement, error) {
 	return &s, nil
 }
 
-// Signers are the beginnings of the IDs of the keys that an envelope names.
+// signersOf are the beginnings of the IDs of the keys that an envelope names.
 // Nothing is checked.
-func Signers(raw []byte) (ids []string, err error) {
-	e, err := parse(raw)
+func signersOf(raw []byte) (ids []string, err error) {
+	e, err := parseEnvelope(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +114,7 @@ func Signers(raw []byte) (ids []string, err error) {
 	return ids, nil
 }
 
-func parse(raw []byte) (*dsse.Envelope, error) {
+func parseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	var e dsse.Envelope
 	if len(raw) > maxEnvelope || strict(raw, &e) != nil || len(e.Signatures) == 0 {
 		return nil, errors.New("it is no DSSE envelope with a signature")
@@ -140,8 +135,8 @@ func strict(raw []byte, into any) error {
 	return nil
 }
 
-// Differences says which files are not what was signed, one line for each.
-func (s *Statement) Differences(files map[string][]byte) (out []string) {
+// differences says which files are not what was signed, one line for each.
+func (s *statement) differences(files map[string][]byte) (out []string) {
 	signed := map[string]bool{}
 	for _, subject := range s.Subject {
 		signed[subject.Name] = true

@@ -1,4 +1,4 @@
-package faulty
+package certify
 
 import (
 	"encoding/json"
@@ -11,21 +11,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Hidden is an authorizer whose fault shows only where an API server asks it, or
+// hiddenFault is an authorizer whose fault shows only where an API server asks it, or
 // where its policy changes.
-type Hidden struct {
-	// ID, Description and Finding are as in Rogue.
+type hiddenFault struct {
+	// ID, Description and Finding are as in faultyAuthorizer.
 	ID, Description, Finding string
 
 	make func(h *policy.Holder) http.Handler
 }
 
 // Handler is the webhook for a policy that can be replaced.
-func (r Hidden) Handler(h *policy.Holder) http.Handler { return r.make(h) }
+func (r hiddenFault) Handler(h *policy.Holder) http.Handler { return r.make(h) }
 
-// InCluster are the rogues that direct mode cannot reject.
-func InCluster() []Hidden {
-	return []Hidden{
+// hiddenFaults are the faulty authorizers that direct mode cannot reject.
+func hiddenFaults() []hiddenFault {
+	return []hiddenFault{
 		{"scales-to-zero", "after two seconds without a review it takes six to answer again", "impersonation-differs", scalesToZero},
 		{"remembers-what-was-allowed", "what was allowed once is allowed for ten minutes more", "revoked-too-late", remembers(scenarios.Allow)},
 		{"remembers-what-was-refused", "what was not allowed once is not allowed for ten minutes more", "granted-too-late", remembers(scenarios.NoOpinion)},

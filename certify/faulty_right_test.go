@@ -1,4 +1,4 @@
-package faulty
+package certify
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestEngineIsRight holds the unchanged engine to the policy: a rogue is wrong in
+// TestEngineIsRight holds the unchanged engine to the policy: a faulty authorizer is wrong in
 // one way only if what it changes is right.
 func TestEngineIsRight(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)

@@ -1,4 +1,4 @@
-package faulty
+package certify
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func cached(key func(review) any) func(reference.Decider) reference.Decider {
 	}
 }
 
-// busy is how many reviews under way are too many for some rogues.
+// busy is how many reviews under way are too many for some faulty authorizers.
 const busy = 100
 
 // inFlight counts the reviews that are under way and gives each some work, so
@@ -50,7 +50,7 @@ func inFlight(wrong func(right reference.Decider, r review, under int64) scenari
 	}
 }
 
-// after is a rogue that changes its mind.
+// after is a faulty authorizer that changes its mind.
 func after(n int64, then func(right reference.Decider, r review) scenarios.Decision) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		var seen atomic.Int64
@@ -63,9 +63,9 @@ func after(n int64, then func(right reference.Decider, r review) scenarios.Decis
 	}
 }
 
-// states get wrong what has to do with more than one review, or with its size.
-func states() []Rogue {
-	return append(faults(),
+// stateFaults get wrong what has to do with more than one review, or with its size.
+func stateFaults() []faultyAuthorizer {
+	return append(oddFaults(),
 		decides("cache-across-users", "leaks-between-users", "decisions are cached without the user", cached(func(r review) any {
 			return []any{r.ResourceAttributes, r.NonResourceAttributes}
 		})),
@@ -113,9 +113,9 @@ func states() []Rogue {
 	)
 }
 
-// faults break at what is not an ordinary review.
-func faults() []Rogue {
-	return []Rogue{
+// oddFaults break at what is not an ordinary review.
+func oddFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		speaks("bad-request-allowed", "bad-request-accepted", "what it cannot read it allows", func(_ http.Handler, p *policy.Policy) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				body, _ := io.ReadAll(io.LimitReader(req.Body, 4<<20))

@@ -1,4 +1,4 @@
-package faulty
+package certify
 
 import (
 	"slices"
@@ -11,9 +11,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-type review = authorizationv1.SubjectAccessReviewSpec
+type review = spec
 
-// engine evaluates a policy part by part, so that a rogue can get one part wrong.
+// engine evaluates a policy part by part, so that a faulty authorizer can get one part wrong.
 // Unchanged it says what policy.Decide says.
 type engine struct {
 	user, verb, group, name, namespace, path func(granted, asked string) bool
@@ -61,7 +61,7 @@ func (e *engine) covers(g *scenarios.Grant, r review) bool {
 		(len(g.Names) == 0 || anyOf(g.Names, a.Name, e.name))
 }
 
-// decider makes an authorizer of the engine. It looks at every grant, as a rogue
+// decider makes an authorizer of the engine. It looks at every grant, as a faulty authorizer
 // may find one where the policy's index would not look.
 func (e *engine) decider(p *policy.Policy) reference.Decider {
 	return func(r review) scenarios.Decision {
@@ -72,32 +72,6 @@ func (e *engine) decider(p *policy.Policy) reference.Decider {
 		}
 		return scenarios.NoOpinion
 	}
-}
-
-// verbOf is the verb that is asked about.
-func verbOf(r review) string {
-	switch {
-	case r.ResourceAttributes != nil:
-		return r.ResourceAttributes.Verb
-	case r.NonResourceAttributes != nil:
-		return r.NonResourceAttributes.Verb
-	}
-	return ""
-}
-
-// withVerb is the review with another verb.
-func withVerb(r review, verb string) review {
-	if a := r.ResourceAttributes; a != nil {
-		b := *a
-		b.Verb = verb
-		r.ResourceAttributes = &b
-	}
-	if a := r.NonResourceAttributes; a != nil {
-		b := *a
-		b.Verb = verb
-		r.NonResourceAttributes = &b
-	}
-	return r
 }
 
 // without is the review with some attributes of its resource taken away.

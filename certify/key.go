@@ -1,4 +1,4 @@
-package signature
+package certify
 
 import (
 	"crypto/ed25519"
@@ -86,19 +86,19 @@ func NewKey(path string) (*Key, error) {
 		return nil, err
 	}
 	raw := pem.EncodeToMemory(&pem.Block{Type: signerverifier.PrivateKeyPEM, Bytes: secret})
-	if err := create(path, raw, 0o600); err != nil {
+	if err := createFile(path, raw, 0o600); err != nil {
 		return nil, err
 	}
-	if err := create(path+".pub", pem.EncodeToMemory(&pem.Block{Type: signerverifier.PublicKeyPEM, Bytes: open}), 0o644); err != nil {
+	if err := createFile(path+".pub", pem.EncodeToMemory(&pem.Block{Type: signerverifier.PublicKeyPEM, Bytes: open}), 0o644); err != nil {
 		_ = os.Remove(path)
 		return nil, err
 	}
 	return ParseKey(raw)
 }
 
-// create writes a file that must not be there yet: a key that is overwritten is
+// createFile writes a file that must not be there yet: a key that is overwritten is
 // gone.
-func create(path string, content []byte, mode os.FileMode) error {
+func createFile(path string, content []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package faulty
+package certify
 
 import (
 	"strings"
@@ -11,9 +11,9 @@ import (
 
 func always(string, string) bool { return true }
 
-// attributes get name and namespace of a review wrong.
-func attributes() []Rogue {
-	return []Rogue{
+// attributeFaults get name and namespace of a review wrong.
+func attributeFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		mutant("ignores-names", "ignores-name", "the names of a grant are not looked at", func(e *engine) { e.name = always }),
 		mutant("empty-name-any", "ignores-name", "a review without a name is allowed to who may do it with one", func(e *engine) {
 			e.name = func(g, a string) bool { return a == "" || g == a }
@@ -34,9 +34,9 @@ func attributes() []Rogue {
 	}
 }
 
-// kinds get the kind of object, or the path, of a review wrong.
-func kinds() []Rogue {
-	return []Rogue{
+// kindFaults get the kind of object, or the path, of a review wrong.
+func kindFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		mutant("ignores-api-group", "ignores-api-group", "API groups are not looked at", func(e *engine) { e.group = always }),
 		mutant("core-group-any", "ignores-api-group", "a grant for the core group covers all groups", func(e *engine) {
 			e.group = func(g, a string) bool { return g == "" || star(g, a) }
@@ -94,9 +94,9 @@ const (
 	nodeKeys = "authentication.kubernetes.io/associated-node-keys"
 )
 
-// identities get who asks wrong.
-func identities() []Rogue {
-	return []Rogue{
+// identityFaults get who asks wrong.
+func identityFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		mutant("user-prefix", "ignores-user", "users are compared by their beginning", func(e *engine) {
 			e.user = func(g, a string) bool { return strings.HasPrefix(a, g) }
 		}),

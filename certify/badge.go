@@ -1,7 +1,4 @@
-// Package certificates shows certifications of authorizers: a badge for a level,
-// and a page of many. It shows what it is given; what may be shown is decided by
-// who has judged.
-package certificates
+package certify
 
 import (
 	"fmt"
@@ -12,9 +9,9 @@ import (
 // label is the left half of every badge.
 const label = "authzconf certified"
 
-// Badge is a picture of a level that is granted, in SVG without anything to
+// badge is a picture of a level that is granted, in SVG without anything to
 // fetch. The title is its text for who cannot see it, and what it is about.
-func Badge(level, title string) []byte {
+func badge(level, title string) []byte {
 	// Widths are those of 11 px Verdana, roughly; textLength makes them exact.
 	width := func(s string) int { return 7*utf8.RuneCountInString(s) + 10 }
 	left, right := width(label), width(level)

@@ -1,4 +1,4 @@
-package faulty
+package certify
 
 import (
 	"bytes"
@@ -56,10 +56,10 @@ func early(see func(w http.ResponseWriter, body []byte) (change []byte, done boo
 	}
 }
 
-// versions get the versions of the API wrong, and what is new in them.
-func versions() []Rogue {
+// versionFaults get the versions of the API wrong, and what is new in them.
+func versionFaults() []faultyAuthorizer {
 	old := []byte(reference.V1beta1)
-	return []Rogue{
+	return []faultyAuthorizer{
 		speaks("v1beta1-groups-lost", "versions-differ", "groups are read under the name that v1 has for them, in v1beta1 too", early(func(_ http.ResponseWriter, body []byte) ([]byte, bool) {
 			if bytes.Contains(body, old) {
 				body = bytes.Replace(body, []byte(`"group":[`), []byte(`"lost":[`), 1)
@@ -88,14 +88,14 @@ func versions() []Rogue {
 	}
 }
 
-// named is a rogue that decides rightly and writes its answer itself.
-func named(id, finding, description string, write func(w http.ResponseWriter, body []byte, version string, d scenarios.Decision)) Rogue {
+// named is a faulty authorizer that decides rightly and writes its answer itself.
+func named(id, finding, description string, write func(w http.ResponseWriter, body []byte, version string, d scenarios.Decision)) faultyAuthorizer {
 	return speaks(id, finding, description, raw(write))
 }
 
-// answers get the form of every answer wrong.
-func answers() []Rogue {
-	return []Rogue{
+// answerFaults get the form of every answer wrong.
+func answerFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		named("both-flags", "allowed-and-denied", "what is not allowed is denied and allowed at once", func(w http.ResponseWriter, b []byte, v string, d scenarios.Decision) {
 			status(`{"allowed":true,"denied":%t}`, d != scenarios.Allow)(w, b, v, d)
 		}),
@@ -124,9 +124,9 @@ func answers() []Rogue {
 	}
 }
 
-// refusals get the answer to what is not allowed wrong.
-func refusals() []Rogue {
-	return []Rogue{
+// refusalFaults get the answer to what is not allowed wrong.
+func refusalFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		named("html-on-refusal", "answers-html", "what is not allowed is answered with a page", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
 			if d != scenarios.Allow {
 				w.Header().Set("Content-Type", "text/html")
@@ -165,10 +165,10 @@ func refusals() []Rogue {
 	}
 }
 
-// clients are wrong only where an API server asks, and right where anybody else
+// clientFaults are wrong only where an API server asks, and right where anybody else
 // does: they reject a harness that can be told from one.
-func clients() []Rogue {
-	return []Rogue{
+func clientFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		toServers("denies-the-api-server", "denies-what-is-not-granted", "what is not granted is denied, but only to clients that send what API servers send", func(d scenarios.Decision) scenarios.Decision {
 			if d == scenarios.NoOpinion {
 				return scenarios.Deny
@@ -180,7 +180,7 @@ func clients() []Rogue {
 }
 
 // toServers changes the decisions for API servers only.
-func toServers(id, finding, description string, change func(scenarios.Decision) scenarios.Decision) Rogue {
+func toServers(id, finding, description string, change func(scenarios.Decision) scenarios.Decision) faultyAuthorizer {
 	return speaks(id, finding, description, func(right http.Handler, p *policy.Policy) http.Handler {
 		wrong := reference.Handler(func(r review) scenarios.Decision { return change(p.Decide(r)) })
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

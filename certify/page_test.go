@@ -1,4 +1,4 @@
-package certificates
+package certify
 
 import (
 	"encoding/xml"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestBadge(t *testing.T) {
-	raw := Badge("core", `Example <script>"&' Ä`)
+	raw := badge("core", `Example <script>"&' Ä`)
 	var svg struct {
 		Width int      `xml:"width,attr"`
 		Title string   `xml:"title"`

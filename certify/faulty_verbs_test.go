@@ -1,4 +1,4 @@
-package faulty
+package certify
 
 import (
 	"slices"
@@ -26,9 +26,9 @@ func also(change func(review) (review, bool)) func(reference.Decider) reference.
 	}
 }
 
-// verbs get verbs wrong.
-func verbs() []Rogue {
-	return []Rogue{
+// verbFaults get verbs wrong.
+func verbFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		mutant("verb-prefix", "verb-near-miss", "a granted verb covers every verb that begins with it", func(e *engine) {
 			e.verb = func(g, a string) bool { return g == "*" || strings.HasPrefix(a, g) }
 		}),
@@ -67,9 +67,9 @@ func verbs() []Rogue {
 	}
 }
 
-// modes get the modes of impersonation wrong.
-func modes() []Rogue {
-	return []Rogue{
+// modeFaults get the modes of impersonation wrong.
+func modeFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
 		decides("unknown-verbs-allowed", "unknown-mode-allowed", "verbs that it does not know are allowed", func(right reference.Decider) reference.Decider {
 			return func(r review) scenarios.Decision {
 				if !slices.Contains(known, verbOf(r)) {

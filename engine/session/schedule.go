@@ -83,7 +83,7 @@ func (s *Session) startAll() error {
 			for group := range queue {
 				for i, c := range group {
 					if i > 0 {
-						c.inherit(group[i-1])
+						s.inherit(c, group[i-1])
 					}
 					s.startCell(c)
 					begin()
@@ -115,8 +115,8 @@ func biggestFirst(cells []*Cell) []*Cell {
 	return slices.SortedStableFunc(slices.Values(cells), func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
 }
 
-// grouped puts cells together that one cluster serves, one after the other: a
-// cluster of kind takes much longer to make than to change its authorizer chain.
+// grouped puts cells together that one cluster serves, one after the other: it takes much longer to make than to
+// change its authorizer chain.
 func grouped(cells []*Cell) (groups [][]*Cell) {
 	for _, c := range cells {
 		i := slices.IndexFunc(groups, func(g []*Cell) bool { return target.Shared(g[0].Plan.Target, c.Plan.Target) })
@@ -129,8 +129,17 @@ func grouped(cells []*Cell) (groups [][]*Cell) {
 	return groups
 }
 
-// inherit takes over the cluster of the cell before.
-func (c *Cell) inherit(before *Cell) { c.Target, before.Target = before.Target, nil }
+// inherit takes over the cluster of the cell before, if that is sound.
+func (s *Session) inherit(c, before *Cell) {
+	if before.Target == nil {
+		return
+	}
+	if before.Err != nil || before.Target.Err() != nil {
+		s.stopTarget(before)
+		return
+	}
+	c.Target, before.Target = before.Target, nil
+}
 
 // findPrograms finds the programs of all cells, or builds them: that takes all
 // processors for minutes, and is no company for scenarios. What cannot be built
@@ -182,7 +191,7 @@ func (s *Session) startCell(c *Cell) {
 	switch {
 	case c.Err != nil:
 	case c.Target != nil:
-		c.Err = c.Target.Restart(s.ctx, c.Plan.Target)
+		c.Err = c.Target.Switch(s.ctx, c.Plan.Target)
 	default:
 		c.Target, c.Err = target.Start(s.ctx, c.Plan.Target)
 	}
@@ -211,13 +220,17 @@ func (s *Session) startCell(c *Cell) {
 
 // leaveCell makes room for the next cell.
 func (s *Session) leaveCell(c *Cell) {
-	if s.Parallel == 0 || c.Target == nil {
-		return
+	if s.Parallel > 0 && c.Target != nil {
+		s.stopTarget(c)
 	}
+}
+
+// stopTarget ends a target with everything that it recorded.
+func (s *Session) stopTarget(c *Cell) {
 	if err := c.Target.Stop(); err != nil {
 		s.events(Event{Text: fmt.Sprintf("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)})
 	}
-	c.Target = nil // with everything that it recorded
+	c.Target = nil
 }
 
 func isUsage(err error) bool {

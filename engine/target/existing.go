@@ -25,7 +25,6 @@ func (t *Target) startExisting(ctx context.Context, o Options) error {
 	if o.Existing == nil {
 		return fmt.Errorf("the provider %s needs a kubeconfig", Existing)
 	}
-	t.started = o
 	if err := t.connect(o.Existing); err != nil {
 		return err
 	}

@@ -59,10 +59,17 @@ func (s *Session) PeakMemory() int64 { return s.memory.peak.Load() }
 
 func (s *Session) startAll() error {
 	if err := s.findPrograms(); err != nil {
-		s.end(err)
 		s.failUsage(err)
 	}
-	groups := grouped(biggestFirst(s.Cells))
+	var cells []*Cell
+	for _, c := range s.Cells {
+		if len(c.jobs) > 0 {
+			cells = append(cells, c)
+		} else {
+			c.Finish(time.Now(), nil, s.events)
+		}
+	}
+	groups := grouped(biggestFirst(cells))
 	queue := make(chan []*Cell, len(groups))
 	for _, g := range groups {
 		queue <- g
@@ -177,6 +184,18 @@ func findPrograms(ctx context.Context, o *target.Options) error {
 	}
 	_, err := o.Binaries.KubeAPIServer(ctx, o.Release)
 	return err
+}
+
+// findKubectl finds kubectl, building it if need be, where a scenario that will
+// run needs it, and only there.
+func (c *Cell) findKubectl(ctx context.Context) (err error) {
+	for _, j := range c.jobs {
+		if j.scenario.RunsKubectl() {
+			c.Plan.Target.Kubectl, err = c.Plan.Target.Binaries.Kubectl(ctx)
+			return err
+		}
+	}
+	return nil
 }
 
 // startCell brings the cell's target up, unless the session has ended.

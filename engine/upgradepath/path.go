@@ -1,7 +1,7 @@
-// Package path says what an upgrade path is: the stages that one cluster goes
+// Package upgradepath says what an upgrade path is: the stages that one cluster goes
 // through, version by version and gate by gate, with its etcd and everything in
 // it kept. It is pure.
-package path
+package upgradepath
 
 import (
 	"cmp"

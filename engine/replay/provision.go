@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/authzconf/authzconf/engine/agent"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -226,7 +226,7 @@ func (run *run) mintTokens(ctx context.Context) error {
 
 // projectedToken is the one that the kubelet put into the running pod.
 func (run *run) projectedToken(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
-	return agent.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
+	return nodes.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
 }
 
 // token binds to the pod, the node, or nothing, as the service account says.

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/authzconf/authzconf/engine/agent"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -66,7 +66,7 @@ func ready(n corev1.Node) bool {
 
 // runPod creates the pod of a requestor whose pod really runs.
 func (p *provisioner) runPod(ctx context.Context, sa *scenarios.ServiceAccount) error {
-	pod, err := agent.Pod(sa.Pod, sa.Name, sa.Node)
+	pod, err := nodes.Pod(sa.Pod, sa.Name, sa.Node)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/engine/pki"
+	"github.com/authzconf/authzconf/engine/recorder"
 )
 
 // Server serves a handler over TLS on the loopback interface.
@@ -74,16 +74,16 @@ func servingCertificate() (tls.Certificate, []byte, error) {
 			KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
 		}
 	}
-	ca, caKey, err := pki.Sign(form("authzconf-granular-ca"), nil, nil)
+	ca, caKey, err := recorder.Sign(form("authzconf-granular-ca"), nil, nil)
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
 	leaf := form("authzconf-granular")
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	serving, key, err := pki.Sign(leaf, ca, caKey)
+	serving, key, err := recorder.Sign(leaf, ca, caKey)
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	return tls.Certificate{Certificate: [][]byte{serving.Raw}, PrivateKey: key, Leaf: serving}, pki.Encode(ca), nil
+	return tls.Certificate{Certificate: [][]byte{serving.Raw}, PrivateKey: key, Leaf: serving}, recorder.EncodeCertificate(ca), nil
 }

@@ -100,6 +100,9 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if p.Note != "" {
+		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note:", p.Note)
+	}
 	base, err := f.base(c, p)
 	if err != nil {
 		return err

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// patience is how long what a cluster does by itself may take.
-	patience = 2 * time.Minute
+	// timeout is how long what a cluster does by itself may take.
+	timeout = 2 * time.Minute
 	// poll is the pause between two looks.
 	poll = 250 * time.Millisecond
 )
@@ -97,13 +97,13 @@ func (a *Agents) ready(ctx context.Context) error {
 		return int(status.NumberReady) == len(a.Nodes) && int(status.DesiredNumberScheduled) == len(a.Nodes)
 	})
 	if err := wait.For(all, a.within(ctx)...); err != nil {
-		return fmt.Errorf("%d of %d agents run after %s: %w", set.Status.NumberReady, len(a.Nodes), patience, err)
+		return fmt.Errorf("%d of %d agents run after %s: %w", set.Status.NumberReady, len(a.Nodes), timeout, err)
 	}
 	return nil
 }
 
 func (a *Agents) within(ctx context.Context) []wait.Option {
-	return []wait.Option{wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(poll), wait.WithImmediate()}
+	return []wait.Option{wait.WithContext(ctx), wait.WithTimeout(timeout), wait.WithInterval(poll), wait.WithImmediate()}
 }
 
 // Remove deletes what Deploy made, and returns when no agent runs any more.

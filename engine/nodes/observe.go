@@ -79,7 +79,7 @@ func parse(raw []byte) ([]Attempt, error) {
 // returns what it wrote since.
 func (a *Agents) rounds(ctx context.Context, node string, after time.Time) (since []Attempt, err error) {
 	want := 2 * len(a.Nodes)
-	err = apiwait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
+	err = apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
 		lines, err := a.Lines(ctx, node)
 		if err != nil {
 			return false, err
@@ -124,7 +124,7 @@ func (h *holder) list(ctx context.Context) (int, error) {
 // long that took since a time.
 func (h *holder) until(ctx context.Context, code int, since time.Time) (time.Duration, error) {
 	last := 0
-	err := apiwait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (done bool, err error) {
+	err := apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (done bool, err error) {
 		last, err = h.list(ctx)
 		return last == code, err
 	})

@@ -53,7 +53,10 @@ func New(plan []CellPlan, seed int64, events func(Event)) *Session {
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	for _, p := range plan {
-		p.Target.Recorder.HTTP1 = true // requests are sent one at a time
+		// Requests are sent one at a time: HTTP/2 has nothing to share a connection between, and memory that is
+		// collected late costs little.
+		p.Target.Recorder.HTTP1 = true
+		p.Target.KubeAPIServerEnv = append([]string{"GOGC=200"}, p.Target.KubeAPIServerEnv...)
 		s.Cells = append(s.Cells, NewCell(p))
 	}
 	return s

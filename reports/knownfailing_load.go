@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
-// KnownFailingKind is the kind of a known-failing file, of APIVersion.
+// KnownFailingKind is the kind of a known-failing file, of FileVersion.
 const KnownFailingKind = "KnownFailingList"
 
 // knownFailingList is a known-failing file.
@@ -28,8 +28,8 @@ func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if list.APIVersion != APIVersion {
-		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", file.At("$.apiVersion"), APIVersion, list.APIVersion)
+	if list.APIVersion != FileVersion {
+		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", file.At("$.apiVersion"), FileVersion, list.APIVersion)
 	}
 	if list.Kind != KnownFailingKind {
 		return nil, fmt.Errorf("%s: kind must be %s, not %q", file.At("$.kind"), KnownFailingKind, list.Kind)

@@ -10,10 +10,17 @@ import (
 
 // The API type of report.yaml.
 const (
-	APIVersion = apiGroup + "/v1alpha1"
+	APIVersion = apiGroup + "/v1alpha2"
 	Kind       = "ConformanceReport"
 
-	apiGroup = "authzconf.dev"
+	// FileVersion is the API version of the files that users write: known-failing
+	// lists and matrices.
+	FileVersion = apiGroup + "/v1alpha1"
+
+	// firstVersion is the version of report.yaml before. It calls the stages of an
+	// upgrade path legs, and is still read.
+	firstVersion = apiGroup + "/v1alpha1"
+	apiGroup     = "authzconf.dev"
 )
 
 // ConformanceReport is what one run found, with all that is needed to judge

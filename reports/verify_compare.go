@@ -42,9 +42,8 @@ func (v *verifier) compare(data []byte) {
 	}
 	again, err := encodeReport(v.Recomputed)
 	if before == len(v.Differences) && (err != nil || !bytes.Equal(again, data)) {
-		// Comments, order, formatting: report.yaml says the same, but not as it
-		// was written.
-		v.note("%s was written again since, without a change of meaning", reportFile)
+		// It was edited in comments, order or formatting only, or is of the first version.
+		v.note("%s says the same, but not as this authzconf writes it", reportFile)
 	}
 }
 

@@ -1,10 +1,8 @@
 package reports
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -92,7 +90,7 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*ver
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, e := range evidence {
 		group.Go(func() (err error) {
-			kept[i], rendered[i], err = renderEvidence(e)
+			kept[i], rendered[i], err = renderRedacted(e, e.Scenario+" on "+e.Cell.Name)
 			return err
 		})
 	}
@@ -109,38 +107,22 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*ver
 	return kept, nil
 }
 
-func renderEvidence(e *verdicts.Evidence) (*verdicts.Evidence, []byte, error) {
-	clean, err := RedactEvidence(e)
-	if err != nil {
-		return nil, nil, fmt.Errorf("redacting the evidence of %s on %s: %w", e.Scenario, e.Cell.Name, err)
+// renderRedacted renders evidence, redacted, and returns it as it is stored.
+func renderRedacted[T any](evidence *T, of string) (*T, []byte, error) {
+	clean := new(T)
+	if err := redactInto(evidence, clean); err != nil {
+		return nil, nil, fmt.Errorf("redacting the evidence of %s: %w", of, err)
 	}
-	raw, err := encodeJSON(clean)
-	if err != nil {
-		return nil, nil, err
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
-		return nil, nil, err
-	}
-	return clean, b.Bytes(), nil
+	raw, err := encodeJSON(clean, "  ")
+	return clean, raw, err
 }
 
-// addStages renders what was seen on the stages of a path, redacted.
-func addStages(files map[string][]byte, stages []*StageEvidence) error {
+// addStages renders what was seen on the stages of an upgrade path, redacted.
+func addStages(files map[string][]byte, stages []*StageEvidence) (err error) {
 	for _, e := range stages {
-		clean, err := e.Redacted()
-		if err != nil {
+		if _, files[stagePath(e.Cell)], err = renderRedacted(e, "stage "+e.Cell); err != nil {
 			return err
 		}
-		raw, err := encodeJSON(clean)
-		if err != nil {
-			return err
-		}
-		var b bytes.Buffer
-		if err := json.Indent(&b, raw, "", "  "); err != nil {
-			return err
-		}
-		files[stagePath(e.Cell)] = b.Bytes()
 	}
 	return nil
 }
@@ -193,18 +175,17 @@ func checkTexts(files map[string][]byte) error {
 // renderPages makes the files that show the report to people and CI systems. It
 // depends on nothing but its arguments, so that Verify can make them again.
 func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) (map[string][]byte, error) {
-	junit, err := renderJUnit(r, evidence)
-	if err != nil {
-		return nil, fmt.Errorf("rendering %s: %w", junitFile, err)
-	}
-	page, err := renderHTML(r, evidence, set)
-	if err != nil {
-		return nil, fmt.Errorf("rendering %s: %w", htmlFile, err)
-	}
-	pages := map[string][]byte{junitFile: junit, htmlFile: page, summaryFile: renderSummary(r, evidence, set)}
-	for name, data := range pages {
-		// All they show was redacted already; this is for what a template might
-		// put together.
+	p, pages := newPage(r, evidence, set), map[string][]byte{}
+	for name, render := range map[string]func() ([]byte, error){
+		junitFile:   func() ([]byte, error) { return renderJUnit(r, evidence) },
+		htmlFile:    func() ([]byte, error) { return renderHTML(p) },
+		summaryFile: func() ([]byte, error) { return renderMarkdown("summary", p) },
+	} {
+		data, err := render()
+		if err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", name, err)
+		}
+		// All they show was redacted already; this is for what a template might put together.
 		pages[name] = []byte(Redact(string(data)))
 	}
 	return pages, nil

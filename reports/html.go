@@ -5,9 +5,6 @@ import (
 	_ "embed"
 	"html/template"
 	"strings"
-
-	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // The page is one file without anything to fetch: style and script are put into
@@ -46,8 +43,8 @@ func transcriptLines(field, text string) string {
 }
 
 // renderHTML is report.html.
-func renderHTML(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) ([]byte, error) {
+func renderHTML(p *page) ([]byte, error) {
 	var b bytes.Buffer
-	err := pageTemplates.Execute(&b, newPage(r, evidence, set))
+	err := pageTemplates.Execute(&b, p)
 	return b.Bytes(), err
 }

@@ -29,18 +29,6 @@ type page struct {
 	Scenarios int
 }
 
-// pathView is an upgrade path: what became of each setup on each stage.
-type pathView struct {
-	*PathReport
-	Setups []setupRow
-}
-
-// setupRow is a setup with its answer on each stage.
-type setupRow struct {
-	Name    string
-	Answers []string
-}
-
 // mark is a verdict as it is shown: by word and symbol, never by colour alone.
 type mark struct{ Class, Symbol, Word string }
 
@@ -177,7 +165,7 @@ func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios
 	p.Facts = facts(r)
 	p.Changes = behaviourTables(r, evidence, set)
 	if r.Path != nil {
-		p.Path = &pathView{r.Path, setupRows(r, evidence, set)}
+		p.Path = newPathView(r, evidence, set)
 	}
 	p.matrix(set, index(evidence))
 	p.findings(set)

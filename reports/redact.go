@@ -85,7 +85,7 @@ func RedactEvidence(e *verdicts.Evidence) (*verdicts.Evidence, error) {
 
 // redactInto passes in through redaction as JSON and decodes it into out.
 func redactInto(in, out any) error {
-	raw, err := encodeJSON(in)
+	raw, err := encodeJSON(in, "")
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
 	if !changed {
 		return raw, false, nil
 	}
-	clean, err = encodeJSON(v)
+	clean, err = encodeJSON(v, "")
 	return clean, true, err
 }
 
@@ -177,11 +177,12 @@ func blank(values map[string]any) (changed bool) {
 }
 
 // encodeJSON is json.Marshal without escaping < and >, which would make message
-// texts hard to read.
-func encodeJSON(v any) ([]byte, error) {
+// texts hard to read, indented unless indent is empty.
+func encodeJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
 	err := enc.Encode(v)
 	return b.Bytes(), err
 }

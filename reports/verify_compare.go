@@ -84,7 +84,7 @@ func change(report, evidence any) string {
 
 // generic is a value as decoded JSON.
 func generic(v any) any {
-	raw, err := encodeJSON(v)
+	raw, err := encodeJSON(v, "")
 	if err != nil {
 		return err.Error()
 	}
@@ -134,7 +134,7 @@ func brief(v any) string {
 	if v == nil {
 		return "nothing"
 	}
-	raw, err := encodeJSON(v)
+	raw, err := encodeJSON(v, "")
 	if err != nil {
 		return err.Error()
 	}

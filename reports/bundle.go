@@ -27,9 +27,8 @@ const (
 	fixturesDir  = "fixtures"
 )
 
-// Texts are the scenarios of a run with the files they were read from. The
-// files become part of the report, so that it can be read and recomputed
-// without authzconf's own copy of them.
+// Texts are the scenarios of a run with the files they were read from. The files become part of the report, so
+// that it can be read and recomputed without authzconf's own copy of them.
 type Texts struct {
 	// Set is what was loaded from Scenarios and Fixtures.
 	Set *scenarios.Set
@@ -44,8 +43,8 @@ func evidencePath(cell, scenario string) string {
 	return path.Join(evidenceDir, cell, scenario+".json")
 }
 
-// bundle renders every file of a report but report.yaml, by path, and returns
-// the report as it is to be stored: redacted, with the digests of the files.
+// bundle renders every file of a report but report.yaml, by path, and returns the report as it is to be stored:
+// redacted, with the digests of the files.
 func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (map[string][]byte, *ConformanceReport, error) {
 	files := map[string][]byte{}
 	clean := &ConformanceReport{}
@@ -82,8 +81,7 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	return files, clean, nil
 }
 
-// addEvidence renders evidence, redacted, on all processors, and returns it as it
-// is stored.
+// addEvidence renders evidence, redacted, on all processors, and returns it as it is stored.
 func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*verdicts.Evidence, error) {
 	kept, rendered := make([]*verdicts.Evidence, len(evidence)), make([][]byte, len(evidence))
 	var group errgroup.Group
@@ -127,8 +125,8 @@ func addStages(files map[string][]byte, stages []*StageEvidence) (err error) {
 	return nil
 }
 
-// addTexts copies the scenarios and the fixtures they name, byte by byte: their
-// digests are what evidence refers to.
+// addTexts copies the scenarios and the fixtures they name, byte by byte: their digests are what evidence refers
+// to.
 func addTexts(files map[string][]byte, texts Texts) error {
 	add := func(from fs.FS, folder, name string) error {
 		data, err := fs.ReadFile(from, name)
@@ -151,9 +149,8 @@ func addTexts(files map[string][]byte, texts Texts) error {
 	return nil
 }
 
-// CheckTexts finds scenarios and fixtures in which something looks like a
-// credential. They go into the report as they are, so it has to be called
-// before a run; Write refuses them.
+// CheckTexts finds scenarios and fixtures in which something looks like a credential. They go into the report as
+// they are, so it has to be called before a run; Write refuses them.
 func CheckTexts(texts Texts) error {
 	files := map[string][]byte{}
 	if err := addTexts(files, texts); err != nil {
@@ -172,8 +169,8 @@ func checkTexts(files map[string][]byte) error {
 	return nil
 }
 
-// renderPages makes the files that show the report to people and CI systems. It
-// depends on nothing but its arguments, so that Verify can make them again.
+// renderPages makes the files that show the report to people and CI systems. It depends on nothing but its
+// arguments, so that Verify can make them again.
 func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) (map[string][]byte, error) {
 	p, pages := newPage(r, evidence, set), map[string][]byte{}
 	for name, render := range map[string]func() ([]byte, error){
@@ -203,8 +200,8 @@ func encodeReport(r *ConformanceReport) ([]byte, error) {
 // reportLimit is the size up to which report.yaml is read.
 const reportLimit = 64 << 20
 
-// DecodeReport reads report.yaml. It is strict: a field that this version of
-// authzconf does not know may be what matters. name is for the messages.
+// DecodeReport reads report.yaml. It is strict: a field that this version of authzconf does not know may be what
+// matters. name is for the messages.
 func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 	if len(data) > reportLimit {
 		return nil, fmt.Errorf("%s: larger than %d bytes", name, reportLimit)

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// The page is one file without anything to fetch: style and script are put into
-// it.
+// The page is one file without anything to fetch: style and script are put into it.
 var (
 	//go:embed report.html.tmpl
 	pageTemplate string
@@ -28,8 +27,8 @@ var (
 	}).Parse(pageTemplate))
 )
 
-// preformatted escapes text between tags. Quotes are left alone there, which
-// makes JSON, the greatest part of the page, a fifth shorter.
+// preformatted escapes text between tags. Quotes are left alone there, which makes JSON, the greatest part of
+// the page, a fifth shorter.
 func preformatted(text string) template.HTML {
 	return template.HTML(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\x00", "\uFFFD").Replace(text))
 }

@@ -19,9 +19,8 @@ type knownFailingList struct {
 	Entries    []KnownFailing `yaml:"entries"`
 }
 
-// LoadKnownFailing reads a known-failing file. It is strict: an unknown field, a
-// missing reason, a bad pattern or an entry that is there twice is an error with
-// file, line and column. name is for the messages.
+// LoadKnownFailing reads a known-failing file. It is strict: an unknown field, a missing reason, a bad pattern
+// or an entry that is there twice is an error with file, line and column. name is for the messages.
 func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	var list knownFailingList
 	file, err := strict.Decode(name, data, &list)

@@ -54,16 +54,15 @@ type cellView struct {
 // askedRow is one property of a target as asked and as read back.
 type askedRow struct{ What, Asked, Seen, Source string }
 
-// levelCounts are the counts of one level as tiles; Share is of what was for
-// the cell.
+// levelCounts are the counts of one level as tiles; Share is of what was for the cell.
 type levelCounts struct {
 	Level scenarios.Level
 	Tiles []tile
 	Total int
 }
 
-// failure is an entry of the list at the top: a scenario that failed alike on
-// some cells. Names are those of the scenario, for the unique ones differ.
+// failure is an entry of the list at the top: a scenario that failed alike on some cells. Names are those of the
+// scenario, for the unique ones differ.
 type failure struct {
 	Scenario string
 	Level    scenarios.Level
@@ -172,8 +171,8 @@ func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios
 	return p
 }
 
-// layout says how rows show cells: as marks with words, as marks, or, where these
-// would not fit, by their number.
+// layout says how rows show cells: as marks with words, as marks, or, where these would not fit, by their
+// number.
 func layout(cells int) string {
 	switch {
 	case cells > 12:

@@ -9,11 +9,10 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// PRR writes what a KEP's author needs under "Were upgrade and rollback tested?"
-// of the production readiness questionnaire: what was run, what came out, how to
-// do it again, and the digest of the evidence. It says yes only if everything
-// passed. An error means that the report is not one of an upgrade path, or does
-// not follow from its evidence.
+// PRR writes what a KEP's author needs under "Were upgrade and rollback tested?" of the production readiness
+// questionnaire: what was run, what came out, how to do it again, and the digest of the evidence. It says yes
+// only if everything passed. An error means that the report is not one of an upgrade path, or does not follow
+// from its evidence.
 func PRR(v *Verification) (string, error) {
 	r := v.Report
 	if r.Path == nil {

@@ -44,8 +44,8 @@ func implementationName(r *ConformanceReport) string {
 	return strings.TrimSpace(i.Name+" "+i.Version) + " (" + i.Provider + ")"
 }
 
-// foldedFrom is from how many cells on a row of a table is a cell, not a level of
-// one: a summary has to fit into a comment.
+// foldedFrom is from how many cells on a row of a table is a cell, not a level of one: a summary has to fit into
+// a comment.
 const foldedFrom = 9
 
 // CountRow is a row of a table of counts.
@@ -55,8 +55,8 @@ type CountRow struct {
 	Counts
 }
 
-// CountRows are the cell's counts as they are shown beside those of so many
-// cells: by level, or of all levels together.
+// CountRows are the cell's counts as they are shown beside those of so many cells: by level, or of all levels
+// together.
 func (c *Cell) CountRows(cells int) []CountRow {
 	var rows []CountRow
 	all := CountRow{Level: "all"}
@@ -73,8 +73,7 @@ func (c *Cell) CountRows(cells int) []CountRow {
 	return rows
 }
 
-// failing is a result that failed or is invalid, and is not known to fail, with the
-// name of its cell.
+// failing is a result that failed or is invalid, and is not known to fail, with the name of its cell.
 type failing struct {
 	verdicts.Result
 	On string
@@ -110,8 +109,8 @@ func (p *page) NotRun() (all []notRunOn) {
 	return all
 }
 
-// furtherReason is what a reason says beyond the first difference, with which
-// that of a failure begins: why the blame is what it is.
+// furtherReason is what a reason says beyond the first difference, with which that of a failure begins: why the
+// blame is what it is.
 func furtherReason(r verdicts.Result) string {
 	if len(r.Differences) == 0 {
 		return r.Reason
@@ -128,8 +127,8 @@ type notRunGroup struct {
 	Scenarios []string
 }
 
-// notRunGroups groups the scenarios that were not run, unsupported ones
-// included, by their reason, in order of appearance.
+// notRunGroups groups the scenarios that were not run, unsupported ones included, by their reason, in order of
+// appearance.
 func notRunGroups(c *Cell) []notRunGroup {
 	var groups []notRunGroup
 	at := map[string]int{}
@@ -153,8 +152,7 @@ func notRunGroups(c *Cell) []notRunGroup {
 	return groups
 }
 
-// markdown escapes what would change the meaning of a text within a table or a
-// list.
+// markdown escapes what would change the meaning of a text within a table or a list.
 func markdown(s string) string {
 	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace(s)
 }

@@ -33,7 +33,7 @@ type selectionFlags struct {
 func (f *selectionFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.dir, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
-	fl.StringSliceVar(&f.suites, "suite", nil, "suites to take: "+strings.Join(suites.Names(), ", ")+" (default all)")
+	fl.StringSliceVar(&f.suites, "suite", nil, "only these suites: "+strings.Join(suites.Names(), ", ")+" (default: all)")
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
@@ -66,8 +66,8 @@ func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 	return all, nil
 }
 
-// located gives the errors of scenario files the paths that they have for the
-// user, each on a line of its own for editors and terminals to link.
+// located gives the errors of scenario files the paths that they have for the user, each on a line of its own
+// for editors and terminals to link.
 func located(dir string, err error) error {
 	var all scenarios.Errors
 	if !errors.As(err, &all) {
@@ -95,7 +95,7 @@ func (f *selectionFlags) selection() (session.Selection, error) {
 	known := []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
 	for _, l := range f.levels {
 		if !slices.Contains(known, scenarios.Level(l)) {
-			return sel, fmt.Errorf("--level %q is none of core, extended, divergence", l)
+			return sel, fmt.Errorf("--level %q is not one of core, extended, divergence", l)
 		}
 		sel.Levels = append(sel.Levels, scenarios.Level(l))
 	}
@@ -159,8 +159,7 @@ func (f *matrixFlags) resolve() (matrix.Matrix, error) {
 	return f.matrix, nil
 }
 
-// resolveImages reads --kind-node-image: an image for every version, or one by
-// minor.
+// resolveImages reads --kind-node-image: an image for every version, or one by minor.
 func (f *matrixFlags) resolveImages() error {
 	f.matrix.NodeImages = map[string]string{}
 	if len(f.images) > 0 && f.matrix.Provider != target.Kind {

@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// printSummary is what a person sees at the end of a run: a row per cell and
-// level, what did not pass, and the outcome.
+// printSummary is what a person sees at the end of a run: a row per cell and level, what did not pass, and the
+// outcome.
 func printSummary(w io.Writer, r *reports.ConformanceReport) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "cell\tlevel\tpassed\tfailed\tknown failing\tinvalid\tnot supported\tskipped\tnot applicable\t")
@@ -38,8 +38,8 @@ func printOutcome(w io.Writer, r *reports.ConformanceReport) {
 	}
 }
 
-// printProblems prints what did not pass on a cell. Results with the same reason
-// are one paragraph: when a target dies, hundreds have it, with its log.
+// printProblems prints what did not pass on a cell. Results with the same reason are one paragraph: when a
+// target dies, hundreds have it, with its log.
 func printProblems(w io.Writer, c reports.Cell) {
 	type paragraph struct{ what, reason string }
 	same := map[paragraph][]verdicts.Result{}

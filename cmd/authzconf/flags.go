@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -185,4 +187,30 @@ func (f *matrixFlags) resolveImages() error {
 		}
 	}
 	return nil
+}
+
+// seedFlag adds --seed, of what the text says.
+func seedFlag[N int64 | uint64](c *cobra.Command, seed *N, of string) {
+	usage := "seed of " + of + " (default: random, printed)"
+	switch p := any(seed).(type) {
+	case *int64:
+		c.Flags().Int64Var(p, "seed", 0, usage)
+	case *uint64:
+		c.Flags().Uint64Var(p, "seed", 0, usage)
+	}
+}
+
+// drawSeed chooses a seed if none was given.
+func drawSeed[N int64 | uint64](c *cobra.Command, seed *N) {
+	if !c.Flags().Changed("seed") {
+		*seed = N(rand.Int64N(1_000_000))
+	}
+}
+
+// writable says before a run whether its report can be written to --report-dir, which may not be given.
+func writable(kind *filing.Kind, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return kind.CheckWritable(dir)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/granular/catalogue"
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/runner"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // granularFlags choose scenarios of KEP-3617 and what they run before.
@@ -83,18 +84,15 @@ func (f *granularFlags) load() ([]*catalogue.Scenario, error) {
 	return all, nil
 }
 
-// release reads what can be wrong before anything is started; writable says whether
-// the report can be written.
-func (f *granularFlags) release(writable func(dir string) error) (release local.Release, err error) {
+// release reads what can be wrong before anything is started, a report of a kind that
+// cannot be written included.
+func (f *granularFlags) release(kind *filing.Kind) (release local.Release, err error) {
 	if f.kubernetes != "" {
 		if release, err = local.ParseRelease(f.kubernetes); err != nil {
 			return release, err
 		}
 	}
-	if f.reportDir != "" {
-		err = writable(f.reportDir)
-	}
-	return release, err
+	return release, writable(kind, f.reportDir)
 }
 
 func (f *granularFlags) run(c *cobra.Command) error {
@@ -102,7 +100,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	release, err := f.release(runner.Folder.CheckWritable)
+	release, err := f.release(&runner.Folder)
 	if err != nil {
 		return err
 	}
@@ -185,7 +183,7 @@ that they have no permission for. The times are those of this machine.`,
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")
 			}
-			release, err := flags.release(runner.CostFolder.CheckWritable)
+			release, err := flags.release(&runner.CostFolder)
 			if err != nil {
 				return err
 			}

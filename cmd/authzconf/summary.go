@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/authzconf/authzconf/reports"
@@ -22,6 +23,21 @@ func printSummary(w io.Writer, r *reports.ConformanceReport) {
 	}
 	_ = t.Flush()
 	printOutcome(w, r)
+}
+
+// concludeRun says where the report is, and turns its outcome into the exit code. unwritten is why there is no
+// report: what a run has found is printed all the same.
+func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritten error) error {
+	switch {
+	case unwritten != nil:
+		return invalid(unwritten)
+	case dir != "":
+		_, _ = fmt.Fprintf(w, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(dir, "report.html"), dir)
+	}
+	if r.Outcome.ExitCode != exitPassed {
+		return &exitError{code: r.Outcome.ExitCode}
+	}
+	return nil
 }
 
 // printOutcome prints what did not pass, and the outcome with its reasons.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +61,7 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
 	fl.BoolVar(&flags.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
 	flags.cells.registerCommon(c)
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for the report and its evidence")
-	fl.Int64Var(&flags.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
+	seedFlag(c, &flags.seed, "the names that are made unique")
 	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the stages and what would run on each, and stop")
 	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
 	return c
@@ -109,9 +108,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 		Path: p, Base: base, Seed: f.seed,
 		Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
 	}
-	if !c.Flags().Changed("seed") {
-		o.Seed = rand.Int64N(1_000_000)
-	}
+	drawSeed(c, &o.Seed)
 	if o.Texts, err = new(selectionFlags).load(); err != nil {
 		return err
 	}
@@ -147,16 +144,7 @@ func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *suites.Ru
 	}
 	printStages(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
-	if unwritten != nil {
-		return invalid(unwritten)
-	}
-	if f.reportDir != "" {
-		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
-	}
-	if code := run.Report.Outcome.ExitCode; code != exitPassed {
-		return &exitError{code: code}
-	}
-	return nil
+	return concludeRun(out, run.Report, f.reportDir, unwritten)
 }
 
 // printStages prints a row per stage, what did not pass, and the outcome.

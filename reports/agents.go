@@ -2,15 +2,14 @@ package reports
 
 import "fmt"
 
-// Agents is what the node agent, the documentation's recipe as a program in a
-// DaemonSet, was allowed on a cluster with nodes, and what became of its tokens
-// when its pod and its node were deleted.
+// Agents is what the node agent, the documentation's recipe as a program in a DaemonSet, was allowed on a
+// cluster with nodes, and what became of its tokens when its pod and its node were deleted.
 type Agents struct {
 	// Problem says why it could not be found out. Any makes the run invalid.
 	Problem string       `json:"problem,omitempty"`
 	Checks  []AgentCheck `json:"checks"`
-	// PodWindowSeconds is how long a token was good after its pod was deleted,
-	// NodeWindowSeconds how long one was seen to be good after the Node of its pod.
+	// PodWindowSeconds is how long a token was good after its pod was deleted, NodeWindowSeconds how long one
+	// was seen to be good after the Node of its pod.
 	PodWindowSeconds  float64 `json:"podWindowSeconds"`
 	NodeWindowSeconds float64 `json:"nodeWindowSeconds"`
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// reviewRow is one expected access review beside the seen one; either side may
-// be missing.
+// reviewRow is one expected access review beside the seen one; either side may be missing.
 type reviewRow struct {
 	Want, Got *reviewSide
 	// State is same, differs, missing, extra or unjudged.
@@ -33,8 +32,7 @@ type reviewAttr struct {
 	Differs     bool
 }
 
-// review is a review of either side in the terms of an expectation, with the
-// name of its subject.
+// review is a review of either side in the terms of an expectation, with the name of its subject.
 type review struct {
 	scenarios.Review
 	user     string
@@ -73,8 +71,8 @@ func extraText(extra map[string][]string) string {
 	return strings.Join(parts, " ")
 }
 
-// distance says how much two reviews differ: what is asked weighs more than of
-// whom, so that the rows of a shifted transcript still meet.
+// distance says how much two reviews differ: what is asked weighs more than of whom, so that the rows of a
+// shifted transcript still meet.
 func distance(a, b review) int {
 	d := 0
 	x, y := a.attrs(), b.attrs()
@@ -121,9 +119,8 @@ func seenReviews(decided []verdicts.Decided) []review {
 	return got
 }
 
-// alignReviews puts expected and seen reviews side by side. Lists of the same
-// length are compared in order, as the judge does; otherwise rows are chosen so
-// that as little as possible differs.
+// alignReviews puts expected and seen reviews side by side. Lists of the same length are compared in order, as
+// the judge does; otherwise rows are chosen so that as little as possible differs.
 func alignReviews(want, got []review) []reviewRow {
 	if len(want) == len(got) {
 		got = matchUnordered(want, got)
@@ -136,8 +133,8 @@ func alignReviews(want, got []review) []reviewRow {
 	return alignByCost(want, got)
 }
 
-// matchUnordered reorders the seen reviews of each unordered group so that they
-// stand beside those they match best.
+// matchUnordered reorders the seen reviews of each unordered group so that they stand beside those they match
+// best.
 func matchUnordered(want, got []review) []review {
 	got = slices.Clone(got)
 	for i := range want {
@@ -155,8 +152,8 @@ func matchUnordered(want, got []review) []review {
 	return got
 }
 
-// gapCost is what a row with one empty side costs: less than two reviews that
-// have nothing in common, more than two that differ in an attribute or two.
+// gapCost is what a row with one empty side costs: less than two reviews that have nothing in common, more than
+// two that differ in an attribute or two.
 const gapCost = 3
 
 func alignByCost(want, got []review) []reviewRow {
@@ -192,8 +189,7 @@ func alignByCost(want, got []review) []reviewRow {
 	return rows
 }
 
-// pairReviews makes a row; attributes that are empty on both sides are left
-// out.
+// pairReviews makes a row; attributes that are empty on both sides are left out.
 func pairReviews(want, got *review) reviewRow {
 	switch {
 	case want == nil:

@@ -35,8 +35,8 @@ func (s seen) plain(text string) string {
 	return plainNames(s.evidence.Names, text)
 }
 
-// equal says whether two cells cannot be told apart by a reader: the same was
-// seen, and the same made of it. What one of them cannot show does not count.
+// equal says whether two cells cannot be told apart by a reader: the same was seen, and the same made of it.
+// What one of them cannot show does not count.
 func (s seen) equal(o seen) bool {
 	a, b := s.result, o.result
 	return markOf(a) == markOf(b) && a.Verdict == b.Verdict && a.Blame == b.Blame && a.KnownFailing == b.KnownFailing &&
@@ -52,8 +52,7 @@ type alike struct {
 	all   []seen
 }
 
-// group puts what was seen on a cell beside its like. Of them the one that shows
-// most is shown.
+// group puts what was seen on a cell beside its like. Of them the one that shows most is shown.
 func group(groups []alike, s seen) []alike {
 	for i := range groups {
 		g := &groups[i]

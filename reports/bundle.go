@@ -1,10 +1,8 @@
 package reports
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -29,9 +27,8 @@ const (
 	fixturesDir  = "fixtures"
 )
 
-// Texts are the scenarios of a run with the files they were read from. The
-// files become part of the report, so that it can be read and recomputed
-// without authzconf's own copy of them.
+// Texts are the scenarios of a run with the files they were read from. The files become part of the report, so
+// that it can be read and recomputed without authzconf's own copy of them.
 type Texts struct {
 	// Set is what was loaded from Scenarios and Fixtures.
 	Set *scenarios.Set
@@ -46,8 +43,8 @@ func evidencePath(cell, scenario string) string {
 	return path.Join(evidenceDir, cell, scenario+".json")
 }
 
-// bundle renders every file of a report but report.yaml, by path, and returns
-// the report as it is to be stored: redacted, with the digests of the files.
+// bundle renders every file of a report but report.yaml, by path, and returns the report as it is to be stored:
+// redacted, with the digests of the files.
 func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (map[string][]byte, *ConformanceReport, error) {
 	files := map[string][]byte{}
 	clean := &ConformanceReport{}
@@ -84,15 +81,14 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	return files, clean, nil
 }
 
-// addEvidence renders evidence, redacted, on all processors, and returns it as it
-// is stored.
+// addEvidence renders evidence, redacted, on all processors, and returns it as it is stored.
 func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*verdicts.Evidence, error) {
 	kept, rendered := make([]*verdicts.Evidence, len(evidence)), make([][]byte, len(evidence))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, e := range evidence {
 		group.Go(func() (err error) {
-			kept[i], rendered[i], err = renderEvidence(e)
+			kept[i], rendered[i], err = renderRedacted(e, e.Scenario+" on "+e.Cell.Name)
 			return err
 		})
 	}
@@ -109,44 +105,28 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*ver
 	return kept, nil
 }
 
-func renderEvidence(e *verdicts.Evidence) (*verdicts.Evidence, []byte, error) {
-	clean, err := RedactEvidence(e)
-	if err != nil {
-		return nil, nil, fmt.Errorf("redacting the evidence of %s on %s: %w", e.Scenario, e.Cell.Name, err)
+// renderRedacted renders evidence, redacted, and returns it as it is stored.
+func renderRedacted[T any](evidence *T, of string) (*T, []byte, error) {
+	clean := new(T)
+	if err := redactInto(evidence, clean); err != nil {
+		return nil, nil, fmt.Errorf("redacting the evidence of %s: %w", of, err)
 	}
-	raw, err := encodeJSON(clean)
-	if err != nil {
-		return nil, nil, err
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
-		return nil, nil, err
-	}
-	return clean, b.Bytes(), nil
+	raw, err := encodeJSON(clean, "  ")
+	return clean, raw, err
 }
 
-// addStages renders what was seen on the stages of a path, redacted.
-func addStages(files map[string][]byte, stages []*StageEvidence) error {
+// addStages renders what was seen on the stages of an upgrade path, redacted.
+func addStages(files map[string][]byte, stages []*StageEvidence) (err error) {
 	for _, e := range stages {
-		clean, err := e.Redacted()
-		if err != nil {
+		if _, files[stagePath(e.Cell)], err = renderRedacted(e, "stage "+e.Cell); err != nil {
 			return err
 		}
-		raw, err := encodeJSON(clean)
-		if err != nil {
-			return err
-		}
-		var b bytes.Buffer
-		if err := json.Indent(&b, raw, "", "  "); err != nil {
-			return err
-		}
-		files[stagePath(e.Cell)] = b.Bytes()
 	}
 	return nil
 }
 
-// addTexts copies the scenarios and the fixtures they name, byte by byte: their
-// digests are what evidence refers to.
+// addTexts copies the scenarios and the fixtures they name, byte by byte: their digests are what evidence refers
+// to.
 func addTexts(files map[string][]byte, texts Texts) error {
 	add := func(from fs.FS, folder, name string) error {
 		data, err := fs.ReadFile(from, name)
@@ -169,9 +149,8 @@ func addTexts(files map[string][]byte, texts Texts) error {
 	return nil
 }
 
-// CheckTexts finds scenarios and fixtures in which something looks like a
-// credential. They go into the report as they are, so it has to be called
-// before a run; Write refuses them.
+// CheckTexts finds scenarios and fixtures in which something looks like a credential. They go into the report as
+// they are, so it has to be called before a run; Write refuses them.
 func CheckTexts(texts Texts) error {
 	files := map[string][]byte{}
 	if err := addTexts(files, texts); err != nil {
@@ -190,21 +169,20 @@ func checkTexts(files map[string][]byte) error {
 	return nil
 }
 
-// renderPages makes the files that show the report to people and CI systems. It
-// depends on nothing but its arguments, so that Verify can make them again.
+// renderPages makes the files that show the report to people and CI systems. It depends on nothing but its
+// arguments, so that Verify can make them again.
 func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) (map[string][]byte, error) {
-	junit, err := renderJUnit(r, evidence)
-	if err != nil {
-		return nil, fmt.Errorf("rendering %s: %w", junitFile, err)
-	}
-	page, err := renderHTML(r, evidence, set)
-	if err != nil {
-		return nil, fmt.Errorf("rendering %s: %w", htmlFile, err)
-	}
-	pages := map[string][]byte{junitFile: junit, htmlFile: page, summaryFile: renderSummary(r, evidence, set)}
-	for name, data := range pages {
-		// All they show was redacted already; this is for what a template might
-		// put together.
+	p, pages := newPage(r, evidence, set), map[string][]byte{}
+	for name, render := range map[string]func() ([]byte, error){
+		junitFile:   func() ([]byte, error) { return renderJUnit(r, evidence) },
+		htmlFile:    func() ([]byte, error) { return renderHTML(p) },
+		summaryFile: func() ([]byte, error) { return renderMarkdown("summary", p) },
+	} {
+		data, err := render()
+		if err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", name, err)
+		}
+		// All they show was redacted already; this is for what a template might put together.
 		pages[name] = []byte(Redact(string(data)))
 	}
 	return pages, nil
@@ -222,8 +200,8 @@ func encodeReport(r *ConformanceReport) ([]byte, error) {
 // reportLimit is the size up to which report.yaml is read.
 const reportLimit = 64 << 20
 
-// DecodeReport reads report.yaml. It is strict: a field that this version of
-// authzconf does not know may be what matters. name is for the messages.
+// DecodeReport reads report.yaml. It is strict: a field that this version of authzconf does not know may be what
+// matters. name is for the messages.
 func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 	if len(data) > reportLimit {
 		return nil, fmt.Errorf("%s: larger than %d bytes", name, reportLimit)
@@ -239,17 +217,34 @@ func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 	if err := yaml.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
 	}
-	if head.Path.Legs != nil {
-		return nil, fmt.Errorf("%s: the stages of this upgrade path are called legs, as earlier versions of authzconf wrote them: read it with the version that wrote it, %s", name, head.SuiteVersion)
-	}
-	if head.APIVersion != APIVersion || head.Kind != Kind {
-		return nil, fmt.Errorf("%s: is %q of %q, not %s of %s", name, head.Kind, head.APIVersion, Kind, APIVersion)
+	switch {
+	case head.Kind != Kind || head.APIVersion != APIVersion && head.APIVersion != firstVersion:
+		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s or %s", name, head.Kind, head.APIVersion, Kind, APIVersion, firstVersion)
+	case head.APIVersion == firstVersion:
+		var err error
+		if data, err = convertFirst(data); err != nil {
+			return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
+		}
 	}
 	r := &ConformanceReport{}
 	if err := yaml.UnmarshalStrict(data, r); err != nil {
 		return nil, fmt.Errorf("%s: %s", name, firstLine(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")))
 	}
 	return r, nil
+}
+
+// convertFirst turns a report of the first version into one of this version.
+func convertFirst(data []byte) ([]byte, error) {
+	var report map[string]any
+	if err := yaml.UnmarshalStrict(data, &report); err != nil {
+		return nil, err
+	}
+	report["apiVersion"] = APIVersion
+	if path, ok := report["path"].(map[string]any); ok && path["legs"] != nil {
+		path["stages"] = path["legs"]
+		delete(path, "legs")
+	}
+	return yaml.Marshal(report)
 }
 
 func sha256Hex(data []byte) string {

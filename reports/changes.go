@@ -13,21 +13,18 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// behaviourTable shows what scenarios did on cells of one authorizer chain. It
-// is derived from the evidence whenever a page is made, so that Verify vouches
-// for it as for the rest of the page.
+// behaviourTable shows what scenarios did on cells of one authorizer chain. It is derived from the evidence
+// whenever a page is made, so that Verify vouches for it as for the rest of the page.
 type behaviourTable struct {
 	// Chain is the authorizer chain; empty is the ordinary one.
 	Chain string
-	// Cells are in the order in which they are compared: by the gate, then by
-	// version.
+	// Cells are in the order in which they are compared: by the gate, then by version.
 	Cells []*Cell
-	// Changed are the scenarios that behaved in more than one way, those that
-	// changed between versions first. Same are the others that ran on more than
-	// one cell.
+	// Changed are the scenarios that behaved in more than one way, those that changed between versions first.
+	// Same are the others that ran on more than one cell.
 	Changed, Same []behaviourRow
-	// Limited are the scenarios that are written for some of the versions only: a
-	// change that somebody has described.
+	// Limited are the scenarios that are written for some of the versions only: a change that somebody has
+	// described.
 	Limited []limitedRow
 }
 
@@ -38,8 +35,8 @@ type behaviourRow struct {
 	Letters []string
 	// Kinds is the number of letters.
 	Kinds int
-	// Chance is set where the scenario itself says that the server may do one of
-	// several things: that it does another then is no change.
+	// Chance is set where the scenario itself says that the server may do one of several things: that it does
+	// another then is no change.
 	Chance bool
 	// Steps are the changes between neighbours of the same gate.
 	Steps []behaviourStep
@@ -58,8 +55,8 @@ type behaviourStep struct {
 // letterInvalid stands for a scenario of which nothing is known.
 const letterInvalid = "!"
 
-// behaviourTables compares the cells of a report, chain by chain. Chains without
-// two cells, or without anything to say of them, have no table.
+// behaviourTables compares the cells of a report, chain by chain. Chains without two cells, or without anything
+// to say of them, have no table.
 func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) []behaviourTable {
 	var tables []behaviourTable
 	for i := range r.Cells {
@@ -88,8 +85,7 @@ func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *s
 	return slices.DeleteFunc(tables, func(t behaviourTable) bool { return len(t.Changed)+len(t.Same)+len(t.Limited) == 0 })
 }
 
-// rank puts what changed from version to version before what depends on the gate
-// alone, and that before chance.
+// rank puts what changed from version to version before what depends on the gate alone, and that before chance.
 func (r behaviourRow) rank() int {
 	switch {
 	case r.Chance:
@@ -111,8 +107,7 @@ func leavesToChance(s *scenarios.Scenario) bool {
 	return s != nil && slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Expect != nil && len(st.Expect.OneOf) > 0 })
 }
 
-// compareCells orders cells by gate, then by the version that they behave as,
-// then by that of the program.
+// compareCells orders cells by gate, then by the version that they behave as, then by that of the program.
 func compareCells(a, b *Cell) int {
 	return cmp.Or(
 		cmp.Compare(a.Facts.Gate, b.Facts.Gate),
@@ -122,7 +117,7 @@ func compareCells(a, b *Cell) int {
 	)
 }
 
-// compareMinors compares versions by their minor; what is none comes first.
+// compareMinors compares versions by their minor; what is not a version comes first.
 func compareMinors(a, b string) int {
 	x, errX := semver.NewVersion(a)
 	y, errY := semver.NewVersion(b)
@@ -197,8 +192,7 @@ func (t *behaviourTable) add(scenario string, chance bool, at map[key]*verdicts.
 	}
 }
 
-// limited says whether a scenario ran on a cell, and was not for another one of
-// the same gate.
+// limited says whether a scenario ran on a cell, and was not for another one of the same gate.
 func (t *behaviourTable) limited(scenario string, at map[key]*verdicts.Evidence) bool {
 	ran := map[scenarios.Gate]bool{}
 	for _, c := range t.Cells {

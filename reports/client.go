@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// clientSteps show a run of a client: the command with what became of it, then
-// each of its requests as a request step is shown.
+// clientSteps show a run of a client: the command with what became of it, then each of its requests as a request
+// step is shown.
 func clientSteps(i int, bound *scenarios.Scenario, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) []stepView {
 	st := &bound.Steps[i]
 	v := stepView{Number: i, Title: stepTitle(st, bound), Request: true}
@@ -37,8 +37,7 @@ func clientSteps(i int, bound *scenarios.Scenario, r verdicts.Result, e *verdict
 	return views
 }
 
-// clientChecks are the expectations about the client itself. Those about its
-// requests stand with each of them.
+// clientChecks are the expectations about the client itself. Those about its requests stand with each of them.
 func clientChecks(step int, want *scenarios.ClientExpect, r verdicts.Result, e *verdicts.Evidence) []checkView {
 	c := checker{result: r, step: step, has: e.Capabilities}
 	if want.ExitCode != nil {
@@ -63,8 +62,7 @@ func clientChecks(step int, want *scenarios.ClientExpect, r verdicts.Result, e *
 	return c.rows
 }
 
-// resultOf is what a result says of one request of a client, in the terms of a
-// request step.
+// resultOf is what a result says of one request of a client, in the terms of a request step.
 func resultOf(r verdicts.Result, n int) verdicts.Result {
 	all := r.Differences
 	r.Differences = nil

@@ -12,9 +12,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Complete derives everything that follows from what the run filled in: the
-// scenarios and their digest, summaries, findings, what became of the
-// known-failing entries, and the outcome. It may be called again.
+// Complete derives everything that follows from what the run filled in: the scenarios and their digest,
+// summaries, findings, what became of the known-failing entries, and the outcome. It may be called again.
 func (r *ConformanceReport) Complete(set *scenarios.Set, evidence []*verdicts.Evidence, known []KnownFailing) Outcome {
 	r.APIVersion, r.Kind = APIVersion, Kind
 	r.Started, r.Finished = r.Started.UTC(), r.Finished.UTC()
@@ -58,7 +57,7 @@ func (c *Cell) summarize(set *scenarios.Set) {
 	for _, n := range c.NotRun {
 		s, ok := set.Get(n.Scenario)
 		if !ok {
-			continue // Conclude says that it is none of the loaded ones.
+			continue // Conclude says that it is not one of the loaded ones.
 		}
 		one := Counts{NotApplicable: 1}
 		if n.Cause == CauseUser {
@@ -98,8 +97,7 @@ func index(evidence []*verdicts.Evidence) map[key]*verdicts.Evidence {
 	return m
 }
 
-// findings lists the divergences that were run: what the text says beside what
-// was seen.
+// findings lists the divergences that were run: what the text says beside what was seen.
 func (r *ConformanceReport) findings(set *scenarios.Set, evidence []*verdicts.Evidence) {
 	r.Findings = nil
 	at := index(evidence)
@@ -122,8 +120,7 @@ func (r *ConformanceReport) findings(set *scenarios.Set, evidence []*verdicts.Ev
 	}
 }
 
-// seenLines says what a server did, a line per request, in the names of the
-// scenario.
+// seenLines says what a server did, a line per request, in the names of the scenario.
 func seenLines(s *scenarios.Scenario, e *verdicts.Evidence, result verdicts.Result) []string {
 	if e == nil || result.Verdict == verdicts.Invalid {
 		return []string{firstLine(result.Reason)}
@@ -141,8 +138,7 @@ func seenLines(s *scenarios.Scenario, e *verdicts.Evidence, result verdicts.Resu
 	return lines
 }
 
-// requestLine is who asked what, for example
-// "deputy as bob: GET /api/v1/pods".
+// requestLine is who asked what, for example "deputy as bob: GET /api/v1/pods".
 func requestLine(o *verdicts.Observation) string {
 	who := o.Request.Requestor
 	if as := o.Request.Headers["Impersonate-User"]; len(as) > 0 {
@@ -155,8 +151,7 @@ func requestLine(o *verdicts.Observation) string {
 	return who + ": " + o.Request.Method + " " + target
 }
 
-// answerLine is the class of an answer, its code, and the resulting user or the
-// refusal.
+// answerLine is the class of an answer, its code, and the resulting user or the refusal.
 func answerLine(o *verdicts.Observation) string {
 	event := verdicts.AuditOf(o)
 	line := fmt.Sprintf("%d", o.Response.Code)
@@ -175,8 +170,8 @@ func answerLine(o *verdicts.Observation) string {
 	return line
 }
 
-// plainNames turns unique names back into those of the scenario. Longer ones go
-// first, for one name may begin another.
+// plainNames turns unique names back into those of the scenario. Longer ones go first, for one name may begin
+// another.
 func plainNames(names map[string]string, text string) string {
 	plain := sortedKeys(names)
 	slices.SortStableFunc(plain, func(a, b string) int { return len(names[b]) - len(names[a]) })

@@ -32,11 +32,10 @@ type Outcome struct {
 	Result OutcomeResult `json:"result"`
 	// ExitCode is that of authzconf run.
 	ExitCode int `json:"exitCode"`
-	// Reasons say why the result is not passed; those that decided it come
-	// first.
+	// Reasons say why the result is not passed; those that decided it come first.
 	Reasons []string `json:"reasons,omitempty"`
-	// Notes say what a reader of "passed" should know: known failures, what the
-	// user left out, what the target could not show.
+	// Notes say what a reader of "passed" should know: known failures, what the user left out, what the target
+	// could not show.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -109,8 +108,8 @@ func (c *conclusion) outcome() Outcome {
 	return o
 }
 
-// cell adds the reasons of one cell. Scenarios are counted by kind, with the
-// first as the example: the results themselves are in the cell.
+// cell adds the reasons of one cell. Scenarios are counted by kind, with the first as the example: the results
+// themselves are in the cell.
 func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	say := func(to *[]string, format string, args ...any) {
 		*to = append(*to, cell.Name+": "+fmt.Sprintf(format, args...))
@@ -167,8 +166,8 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	}
 }
 
-// unaccounted finds scenarios that a cell says nothing, or two things, about,
-// and results of scenarios that nobody loaded.
+// unaccounted finds scenarios that a cell says nothing, or two things, about, and results of scenarios that
+// nobody loaded.
 func unaccounted(all []ScenarioRef, cell *Cell) []string {
 	times := map[string]int{}
 	for _, r := range cell.Results {
@@ -188,13 +187,12 @@ func unaccounted(all []ScenarioRef, cell *Cell) []string {
 		delete(times, s.ID)
 	}
 	for _, id := range sortedKeys(times) {
-		problems = append(problems, id+" is reported but is none of the loaded scenarios")
+		problems = append(problems, id+" is reported but is not one of the loaded scenarios")
 	}
 	return problems
 }
 
-// exampleLength is how much of an example's reason is said: a whole transcript
-// would hide the other reasons.
+// exampleLength is how much of an example's reason is said: a whole transcript would hide the other reasons.
 const exampleLength = 200
 
 // tally counts the results that match, and words the first as an example.

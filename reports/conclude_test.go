@@ -72,7 +72,7 @@ func TestConclude(t *testing.T) {
 		{"twice", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Cells[0].NotRun = []NotRun{{"ok", CauseUser, "--skip"}}
 		}), RunInvalid, 3, "c: ok is reported 2 times", ""},
-		{"a stranger", with(oneCell(ok), func(r *ConformanceReport) { r.Scenarios = nil }), RunInvalid, 3, "c: ok is reported but is none", ""},
+		{"a stranger", with(oneCell(ok), func(r *ConformanceReport) { r.Scenarios = nil }), RunInvalid, 3, "c: ok is reported but is not one", ""},
 		{"two cells of one name", with(oneCell(ok), func(r *ConformanceReport) { r.Cells = append(r.Cells, r.Cells[0]) }), RunInvalid, 3, "c: there are two cells", ""},
 		{"witness mismatch", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Cells[0].Witness.Mismatches = []string{"gate"}

@@ -34,13 +34,12 @@ type BehaviourDiff struct {
 	Compared int
 	// Changed are those of them in which something else was seen, sorted.
 	Changed []ScenarioDiff
-	// OnlyA and OnlyB ran on one of the two, because they are about its version
-	// or gate.
+	// OnlyA and OnlyB ran on one of the two, because they are about its version or gate.
 	OnlyA, OnlyB []string
 }
 
-// ScenarioDiff is a scenario in which two cells differ. What is made up anew in
-// every run (names, IDs, times) does not count.
+// ScenarioDiff is a scenario in which two cells differ. What is made up anew in every run (names, IDs, times)
+// does not count.
 type ScenarioDiff struct {
 	Scenario string
 	// A and B are the verdicts.
@@ -95,8 +94,7 @@ func (s sideData) verdict(scenario string) verdicts.Verdict {
 	return ""
 }
 
-// readSide reads a cell and its evidence. The report is taken as it is: whether
-// it holds is for Verify.
+// readSide reads a cell and its evidence. The report is taken as it is: whether it holds is for Verify.
 func readSide(s Side) (sideData, error) {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -105,7 +103,7 @@ func readSide(s Side) (sideData, error) {
 	defer func() { _ = root.Close() }()
 	data, err := root.ReadFile(reportFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return sideData{}, fmt.Errorf("%s has no %s: it is no report", s.Dir, reportFile)
+		return sideData{}, fmt.Errorf("%s has no %s: it is not a report", s.Dir, reportFile)
 	}
 	if err != nil {
 		return sideData{}, err
@@ -150,8 +148,7 @@ func (r *ConformanceReport) cell(s Side) (Cell, error) {
 	return Cell{}, fmt.Errorf("%s has no cell %q, only %s", s.Dir, s.Cell, strings.Join(names, ", "))
 }
 
-// diffLines is the longest common subsequence of two short texts, with what is
-// on one side only.
+// diffLines is the longest common subsequence of two short texts, with what is on one side only.
 func diffLines(a, b []string) []string {
 	common := make([][]int, len(a)+1) // common[i][j]: of a[i:] and b[j:]
 	for i := range common {

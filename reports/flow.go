@@ -8,19 +8,17 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// FlowEvidence is what became of requests that were sent all the time, while API
-// servers were replaced.
+// FlowEvidence is what became of requests that were sent all the time, while API servers were replaced.
 type FlowEvidence struct {
-	// Sent is how many were sent, Unanswered how many of them got no answer: the
-	// connection was refused or broke.
+	// Sent is how many were sent, Unanswered how many of them got no answer: the connection was refused or
+	// broke.
 	Sent       int `json:"sent"`
 	Unanswered int `json:"unanswered"`
 	// Errors counts the unanswered ones by what the client saw.
 	Errors map[string]int `json:"errors,omitempty"`
-	// Early is how many were answered by an API server that was not ready yet;
-	// clients only get there without a balancer. EarlyWrong of them were answered
-	// wrongly: permissions that have not been read from etcd yet are not there. It
-	// is told, and is no failure.
+	// Early is how many were answered by an API server that was not ready yet; clients only get there without a
+	// balancer. EarlyWrong of them were answered wrongly: permissions that have not been read from etcd yet are
+	// not there. It is reported, and is not a failure.
 	Early      int `json:"early,omitempty"`
 	EarlyWrong int `json:"earlyWrong,omitempty"`
 	// Answers are the kinds of answers.
@@ -35,8 +33,8 @@ type FlowAnswer struct {
 	Cell string `json:"cell"`
 	// Scenario is the one of the request's setup that is for that server.
 	Scenario string `json:"scenario"`
-	// Verdict is by outcome, code, message, resulting user and audit event; not by
-	// access reviews, which depend on what the server has cached.
+	// Verdict is by outcome, code, message, resulting user and audit event; not by access reviews, which depend
+	// on what the server has cached.
 	Verdict verdicts.Verdict `json:"verdict"`
 	Reason  string           `json:"reason,omitempty"`
 	// Suffix made the names of the request unique.
@@ -50,16 +48,16 @@ type FlowAnswer struct {
 type Window struct {
 	// What is unanswered or wrong.
 	What string `json:"what"`
-	// Start is when the first such request was sent, Milliseconds the time from
-	// then until the next request that was answered rightly was sent.
+	// Start is when the first such request was sent, Milliseconds the time from then until the next request that
+	// was answered rightly was sent.
 	Start        time.Time `json:"start"`
 	Milliseconds float64   `json:"milliseconds"`
 	// Requests is how many there were.
 	Requests int `json:"requests"`
 }
 
-// JudgeAnswer judges one answer by the scenario that is for the API server that
-// gave it, which was that of a cell.
+// JudgeAnswer judges one answer by the scenario that is for the API server that gave it, which was that of a
+// cell.
 func JudgeAnswer(s *scenarios.Scenario, cell verdicts.Cell, suffix string, seen *verdicts.Observation) verdicts.Result {
 	_, names := s.Bind(suffix)
 	return verdicts.Judge(s, &verdicts.Evidence{
@@ -91,8 +89,8 @@ func (f *FlowEvidence) answered() int {
 	return n
 }
 
-// verdict is passed if every answer is right. Requests without an answer are no
-// wrong answers; without a single one that was judged nothing is known.
+// verdict is passed if every answer is right. Requests without an answer are not wrong answers; without a single
+// one that was judged nothing is known.
 func (f *FlowEvidence) verdict() verdicts.Verdict {
 	wrong, _ := f.of(verdicts.Failed)
 	unknown, _ := f.of(verdicts.Invalid)

@@ -5,13 +5,9 @@ import (
 	_ "embed"
 	"html/template"
 	"strings"
-
-	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
-// The page is one file without anything to fetch: style and script are put into
-// it.
+// The page is one file without anything to fetch: style and script are put into it.
 var (
 	//go:embed report.html.tmpl
 	pageTemplate string
@@ -31,8 +27,8 @@ var (
 	}).Parse(pageTemplate))
 )
 
-// preformatted escapes text between tags. Quotes are left alone there, which
-// makes JSON, the greatest part of the page, a fifth shorter.
+// preformatted escapes text between tags. Quotes are left alone there, which makes JSON, the greatest part of
+// the page, a fifth shorter.
 func preformatted(text string) template.HTML {
 	return template.HTML(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\x00", "\uFFFD").Replace(text))
 }
@@ -46,8 +42,8 @@ func transcriptLines(field, text string) string {
 }
 
 // renderHTML is report.html.
-func renderHTML(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) ([]byte, error) {
+func renderHTML(p *page) ([]byte, error) {
 	var b bytes.Buffer
-	err := pageTemplates.Execute(&b, newPage(r, evidence, set))
+	err := pageTemplates.Execute(&b, p)
 	return b.Bytes(), err
 }

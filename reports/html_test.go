@@ -15,7 +15,7 @@ import (
 // pageOf renders a run and parses the page.
 func pageOf(t *testing.T, r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (string, *html.Node) {
 	t.Helper()
-	page, err := renderHTML(r, evidence, texts.Set)
+	page, err := renderHTML(newPage(r, evidence, texts.Set))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +156,11 @@ func TestPageEscapes(t *testing.T) {
 	if scripts != 1 {
 		t.Errorf("%d scripts", scripts)
 	}
-	summary := string(renderSummary(r, evidence, texts.Set))
-	if strings.Contains(summary, "<script>") {
+	summary, err := renderMarkdown("summary", newPage(r, evidence, texts.Set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(summary), "<script>") {
 		t.Error("markup got into the summary")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// The JUnit format as Jenkins and Prow read it: there is no standard, so only
-// what the common schemas share is used.
+// The JUnit format as Jenkins and Prow read it: there is no standard, so only what the common schemas share is
+// used.
 type (
 	junitSuites struct {
 		XMLName  xml.Name     `xml:"testsuites"`
@@ -56,10 +56,9 @@ type (
 	}
 )
 
-// renderJUnit makes one testsuite per cell with one testcase per scenario. A
-// further one, for the run, holds the overall outcome: a mismatched witness or
-// an outdated known-failing entry is no scenario's fault, and must not come out
-// green.
+// renderJUnit makes one testsuite per cell with one testcase per scenario. A further one, for the run, holds the
+// overall outcome: a mismatched witness or an outdated known-failing entry is not the fault of any scenario, and must not
+// come out green.
 func renderJUnit(r *ConformanceReport, evidence []*verdicts.Evidence) ([]byte, error) {
 	at := index(evidence)
 	all := junitSuites{Name: "authzconf", Time: seconds(r.Finished.Sub(r.Started))}

@@ -8,17 +8,15 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// KnownFailing states that a scenario is expected to fail, and why. It is a
-// claim like any other: it has to hold.
+// KnownFailing states that a scenario is expected to fail, and why. It is a claim like any other: it has to
+// hold.
 type KnownFailing struct {
-	// Scenario is an exact ID, or a pattern as of path.Match, in which * does not
-	// cross a slash.
+	// Scenario is an exact ID, or a pattern as of path.Match, in which * does not cross a slash.
 	Scenario string `json:"scenario" yaml:"scenario"`
 	// Cell is a pattern for the names of cells; left out it is every cell.
 	Cell string `json:"cell,omitempty" yaml:"cell,omitempty"`
-	// Reason is a part of the failure's reason, or of one of its differences in
-	// the form "field: want …, got …". It must be given: a scenario that begins
-	// to fail otherwise is news.
+	// Reason is a part of the failure's reason, or of one of its differences in the form "field: want …, got …".
+	// It must be given: a scenario that begins to fail otherwise is news.
 	Reason string `json:"reason" yaml:"reason"`
 	// Issue is where the failure is being dealt with.
 	Issue string `json:"issue,omitempty" yaml:"issue,omitempty"`
@@ -28,8 +26,7 @@ type KnownFailing struct {
 type KnownState string
 
 const (
-	// KnownFails: everything it matches failed for the stated reason. Only this
-	// is in order.
+	// KnownFails: everything it matches failed for the stated reason. Only this is in order.
 	KnownFails KnownState = "fails"
 	// KnownPasses: something it matches passed; the entry is out of date.
 	KnownPasses KnownState = "passes"
@@ -41,8 +38,7 @@ const (
 	KnownUnmatched KnownState = "unmatched"
 )
 
-// KnownFailingState is an entry of the known-failing list with what became of
-// it.
+// KnownFailingState is an entry of the known-failing list with what became of it.
 type KnownFailingState struct {
 	KnownFailing `json:",inline"`
 	State        KnownState `json:"state"`
@@ -59,8 +55,8 @@ func (k KnownFailing) describe() string {
 	return k.Scenario + " on " + k.Cell
 }
 
-// matches says whether the entry is about a result. Patterns were checked when
-// the list was loaded; a bad one matches nothing, which is then an error.
+// matches says whether the entry is about a result. Patterns were checked when the list was loaded; a bad one
+// matches nothing, which is then an error.
 func (k KnownFailing) matches(cell string, r verdicts.Result) bool {
 	return executed(r.Verdict) && glob(k.Scenario, r.Scenario) && (k.Cell == "" || glob(k.Cell, cell))
 }
@@ -86,9 +82,8 @@ func (k KnownFailing) explains(r verdicts.Result) bool {
 	return false
 }
 
-// applyKnownFailing marks the results that fail as the entries state, and sets
-// what became of each entry. Marks of before are dropped, so that it can be
-// done again from a report that was read.
+// applyKnownFailing marks the results that fail as the entries state, and sets what became of each entry. Marks
+// of before are dropped, so that it can be done again from a report that was read.
 func (r *ConformanceReport) applyKnownFailing(entries []KnownFailing) {
 	for i := range r.Cells {
 		for j := range r.Cells[i].Results {
@@ -101,8 +96,7 @@ func (r *ConformanceReport) applyKnownFailing(entries []KnownFailing) {
 	}
 }
 
-// state judges one entry by all that it matches; the first thing that is wrong
-// is its state.
+// state judges one entry by all that it matches; the first thing that is wrong is its state.
 func (r *ConformanceReport) state(e KnownFailing) KnownFailingState {
 	k := KnownFailingState{KnownFailing: e, State: KnownFails}
 	wrong := func(s KnownState, format string, args ...any) {

@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
-// KnownFailingKind is the kind of a known-failing file, of APIVersion.
+// KnownFailingKind is the kind of a known-failing file, of FileVersion.
 const KnownFailingKind = "KnownFailingList"
 
 // knownFailingList is a known-failing file.
@@ -19,17 +19,16 @@ type knownFailingList struct {
 	Entries    []KnownFailing `yaml:"entries"`
 }
 
-// LoadKnownFailing reads a known-failing file. It is strict: an unknown field, a
-// missing reason, a bad pattern or an entry that is there twice is an error with
-// file, line and column. name is for the messages.
+// LoadKnownFailing reads a known-failing file. It is strict: an unknown field, a missing reason, a bad pattern
+// or an entry that is there twice is an error with file, line and column. name is for the messages.
 func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	var list knownFailingList
 	file, err := strict.Decode(name, data, &list)
 	if err != nil {
 		return nil, err
 	}
-	if list.APIVersion != APIVersion {
-		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", file.At("$.apiVersion"), APIVersion, list.APIVersion)
+	if list.APIVersion != FileVersion {
+		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", file.At("$.apiVersion"), FileVersion, list.APIVersion)
 	}
 	if list.Kind != KnownFailingKind {
 		return nil, fmt.Errorf("%s: kind must be %s, not %q", file.At("$.kind"), KnownFailingKind, list.Kind)

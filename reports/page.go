@@ -29,18 +29,6 @@ type page struct {
 	Scenarios int
 }
 
-// pathView is an upgrade path: what became of each setup on each stage.
-type pathView struct {
-	*PathReport
-	Setups []setupRow
-}
-
-// setupRow is a setup with its answer on each stage.
-type setupRow struct {
-	Name    string
-	Answers []string
-}
-
 // mark is a verdict as it is shown: by word and symbol, never by colour alone.
 type mark struct{ Class, Symbol, Word string }
 
@@ -66,16 +54,15 @@ type cellView struct {
 // askedRow is one property of a target as asked and as read back.
 type askedRow struct{ What, Asked, Seen, Source string }
 
-// levelCounts are the counts of one level as tiles; Share is of what was for
-// the cell.
+// levelCounts are the counts of one level as tiles; Share is of what was for the cell.
 type levelCounts struct {
 	Level scenarios.Level
 	Tiles []tile
 	Total int
 }
 
-// failure is an entry of the list at the top: a scenario that failed alike on
-// some cells. Names are those of the scenario, for the unique ones differ.
+// failure is an entry of the list at the top: a scenario that failed alike on some cells. Names are those of the
+// scenario, for the unique ones differ.
 type failure struct {
 	Scenario string
 	Level    scenarios.Level
@@ -177,15 +164,15 @@ func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios
 	p.Facts = facts(r)
 	p.Changes = behaviourTables(r, evidence, set)
 	if r.Path != nil {
-		p.Path = &pathView{r.Path, setupRows(r, evidence, set)}
+		p.Path = newPathView(r, evidence, set)
 	}
 	p.matrix(set, index(evidence))
 	p.findings(set)
 	return p
 }
 
-// layout says how rows show cells: as marks with words, as marks, or, where these
-// would not fit, by their number.
+// layout says how rows show cells: as marks with words, as marks, or, where these would not fit, by their
+// number.
 func layout(cells int) string {
 	switch {
 	case cells > 12:

@@ -120,7 +120,7 @@ func TestPageSize(t *testing.T) {
 		texts := manyTexts(t, c.scenarios)
 		r, evidence := testRun(t, texts, manyCells(c.cells), func(e *verdicts.Evidence) { e.Steps[0].Response.Warnings = []string{"w"} })
 		r.Complete(texts.Set, evidence, nil)
-		page, err := renderHTML(r, evidence, texts.Set)
+		page, err := renderHTML(newPage(r, evidence, texts.Set))
 		if err != nil {
 			t.Fatal(err)
 		}

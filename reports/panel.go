@@ -15,8 +15,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// panel is what is shown of one scenario on one cell, and on all others that
-// cannot be told apart from it.
+// panel is what is shown of one scenario on one cell, and on all others that cannot be told apart from it.
 type panel struct {
 	Anchor   string
 	Cells    []panelCell
@@ -166,8 +165,8 @@ func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, r 
 // reviewField is the field of a difference in one review.
 var reviewField = regexp.MustCompile(`^reviews\[(\d+)\]\.(\w+)$`)
 
-// markJudged adds what the judge found in a review beyond the attributes that a
-// row shows, such as the groups of the requestor.
+// markJudged adds what the judge found in a review beyond the attributes that a row shows, such as the groups of
+// the requestor.
 func (v *stepView) markJudged(r verdicts.Result) {
 	for _, d := range r.Differences {
 		m := reviewField.FindStringSubmatch(d.Field)
@@ -204,9 +203,8 @@ func shows(name, field string) bool {
 	return name == field
 }
 
-// checker lists the expectations of one step. What was seen is taken from the
-// result: where it names no difference, the expected was seen. So the page
-// cannot disagree with the judge.
+// checker lists the expectations of one step. What was seen is taken from the result: where it names no
+// difference, the expected was seen. So the page cannot disagree with the judge.
 type checker struct {
 	result verdicts.Result
 	step   int
@@ -273,8 +271,8 @@ func (c *checker) row(field, want, part string) {
 	c.rows = append(c.rows, row)
 }
 
-// others adds the differences that are not of an expectation of their own, but
-// for those of reviews, which have a table.
+// others adds the differences that are not of an expectation of their own, but for those of reviews, which have
+// a table.
 func (c *checker) others() {
 	for _, d := range c.result.Differences {
 		shown := slices.ContainsFunc(c.rows, func(r checkView) bool { return r.Field == d.Field })
@@ -355,8 +353,7 @@ func indent(raw json.RawMessage) string {
 	return b.String()
 }
 
-// excerptLength is how much of an answer is shown that is no Status: the whole
-// is in the evidence.
+// excerptLength is how much of an answer that is not a Status is shown: the whole is in the evidence.
 const excerptLength = 240
 
 func excerpt(body string) string {

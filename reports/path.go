@@ -15,8 +15,8 @@ import (
 // pathDir holds the evidence of the stages.
 const pathDir = "path"
 
-// PathReport is what the report of an upgrade path has besides that of a run: its
-// cells are the stages, in order, on one etcd.
+// PathReport is what the report of an upgrade path has besides that of a run: its cells are the stages, in
+// order, on one etcd.
 type PathReport struct {
 	// Name is that of the path file, or the path as it was written.
 	Name string `json:"name"`
@@ -26,12 +26,11 @@ type PathReport struct {
 	HighAvailability bool `json:"highAvailability,omitempty"`
 	// Stages are in the order of the cells (run, but for what is marked derived).
 	Stages []PathStage `json:"stages"`
-	// Evidence is what was seen on each stage that was reached. It is stored in
-	// files of its own (run).
+	// Evidence is what was seen on each stage that was reached. It is stored in files of its own (run).
 	Evidence []*StageEvidence `json:"-"`
 }
 
-// PathStage is one stay of a path.
+// PathStage is one stage of an upgrade path.
 type PathStage struct {
 	// Cell is the name of the stage's cell.
 	Cell string `json:"cell"`
@@ -39,15 +38,14 @@ type PathStage struct {
 	Fault string `json:"fault,omitempty"`
 	// Made are the setups whose objects and tokens were made on this stage.
 	Made []string `json:"made,omitempty"`
-	// DownSeconds is the time from when the API server of the stage before was told
-	// to end (or killed) until that of this stage was ready; 0 on the first.
+	// DownSeconds is the time from when the API server of the stage before was told to end (or killed) until
+	// that of this stage was ready; 0 on the first.
 	DownSeconds float64 `json:"downSeconds,omitempty"`
 
 	// Objects is how many objects were read at the end of the stage (derived).
 	Objects int `json:"objects"`
-	// Reviews is how many access reviews the API server sent during the stage, those
-	// of the harness apart; ConstrainedReviews those of them whose verb begins with
-	// impersonate: or impersonate-on: (derived).
+	// Reviews is how many access reviews the API server sent during the stage, those of the harness apart;
+	// ConstrainedReviews those of them whose verb begins with impersonate: or impersonate-on: (derived).
 	Reviews            int `json:"reviews"`
 	ConstrainedReviews int `json:"constrainedReviews"`
 	// Claims are what is said about the stage as a whole (derived).
@@ -66,17 +64,14 @@ type Claim struct {
 
 // The claims about a stage.
 const (
-	// ClaimObjects: every object that was made reads byte for byte as on the stage it
-	// was made on.
+	// ClaimObjects: every object that was made reads byte for byte as on the stage it was made on.
 	ClaimObjects = "objects-unchanged"
-	// ClaimTokens: every token that was issued on an earlier stage authenticates, and
-	// is the same one.
+	// ClaimTokens: every token that was issued on an earlier stage authenticates, and is the same one.
 	ClaimTokens = "tokens-work"
-	// ClaimNoConstrained: on a stage without the feature no access review has a verb
-	// of it.
+	// ClaimNoConstrained: on a stage without the feature no access review has a verb of it.
 	ClaimNoConstrained = "no-constrained-review"
-	// ClaimAnswers: every request that flowed while API servers were replaced was
-	// answered as one of the two versions answers it, or not at all.
+	// ClaimAnswers: every request that flowed while API servers were replaced was answered as one of the two
+	// versions answers it, or not at all.
 	ClaimAnswers = "answers-right"
 )
 
@@ -84,17 +79,14 @@ const (
 type StageEvidence struct {
 	// Cell is the stage's.
 	Cell string `json:"cell"`
-	// Objects are those of all setups that were made by then, as the API server
-	// wrote them at the end of the stage.
+	// Objects are those of all setups that were made by then, as the API server wrote them at the end of the
+	// stage.
 	Objects []ObjectState `json:"objects"`
-	// Verbs counts the access reviews that arrived at the front of the chain during
-	// the stage, by verb.
+	// Verbs counts the access reviews that arrived at the front of the chain during the stage, by verb.
 	Verbs map[string]int `json:"verbs"`
-	// Neighbours are the same counts of the other API servers that ran meanwhile, by
-	// the cells that they were.
+	// Neighbours are the same counts of the other API servers that ran meanwhile, by the cells that they were.
 	Neighbours map[string]map[string]int `json:"neighbours,omitempty"`
-	// Flow is what became of the requests that flowed on the way to this stage and on
-	// it; nil where none did.
+	// Flow is what became of the requests that flowed on the way to this stage and on it; nil where none did.
 	Flow *FlowEvidence `json:"flow,omitempty"`
 }
 
@@ -105,8 +97,7 @@ type ObjectState struct {
 	Body string `json:"body"`
 }
 
-// Redacted is a copy without credentials, as it is stored: claims have to follow
-// from what a reader has.
+// Redacted is a copy without credentials, as it is stored: claims have to follow from what a reader has.
 func (e *StageEvidence) Redacted() (*StageEvidence, error) {
 	clean := &StageEvidence{}
 	if err := redactInto(e, clean); err != nil {
@@ -211,7 +202,7 @@ func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 func jsonChange(before, after string) string {
 	var a, b any
 	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil {
-		return "it is no JSON any more"
+		return "it is not JSON any more"
 	}
 	at, x, y := firstChange("", a, b)
 	return fmt.Sprintf("%s was %s, is %s", cmp.Or(at, "the order of fields"), brief(x), brief(y))
@@ -220,9 +211,9 @@ func jsonChange(before, after string) string {
 // credentialKey is the extra of a requestor that names its token.
 const credentialKey = "authentication.kubernetes.io/credential-id"
 
-// tokens compares the IDs of the tokens that requestors had with those they had
-// on the stage they were first seen on. A token that does not authenticate has
-// failed its scenario already: here is told that it was not another one.
+// tokens compares the IDs of the tokens that requestors had with those they had on the stage they were first
+// seen on. A token that does not authenticate has failed its scenario already: here is told that it was not
+// another one.
 func (l *PathStage) tokens(first map[string]string, evidence []*verdicts.Evidence, set *scenarios.Set) {
 	same := 0
 	var others []string
@@ -266,8 +257,7 @@ func credentials(e *verdicts.Evidence) map[string]string {
 	return out
 }
 
-// noConstrained is about one API server without the feature, which was that of a
-// cell.
+// noConstrained is about one API server without the feature, which was that of a cell.
 func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 	where, total := "", 0
 	if cell != l.Cell {

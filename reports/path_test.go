@@ -78,7 +78,7 @@ func TestPathClaims(t *testing.T) {
 		},
 		{
 			"two objects changed", func(l []*StageEvidence) { l[2].Objects[0].Body, l[2].Objects[1].Body = "<", "<" }, 3, ClaimObjects,
-			verdicts.Failed, "2 objects changed; the first: /api/v1/x: it is no JSON any more",
+			verdicts.Failed, "2 objects changed; the first: /api/v1/x: it is not JSON any more",
 		},
 		{
 			"an object is gone", func(l []*StageEvidence) { l[2].Objects = l[2].Objects[:1] }, 3, ClaimObjects,

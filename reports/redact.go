@@ -14,19 +14,16 @@ import (
 // redacted stands where a secret was.
 const redacted = "[redacted]"
 
-// Secrets as they look wherever they turn up: in an answer's text, an audit
-// event, a log line within an error.
+// Secrets as they look wherever they turn up: in an answer's text, an audit event, a log line within an error.
 var (
-	// bearer is a credential after its scheme. "Bearer token" in a sentence is
-	// none, see looksRandom.
+	// bearer is a credential after its scheme. "Bearer token" in a sentence is not one, see looksRandom.
 	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+|%20|\.authorization\.k8s\.io\.)([A-Za-z0-9._~+/=-]{8,})`)
-	// jwt begins with the base64 of {" and so does every token of the API server,
-	// even one that was cut off before its first dot.
+	// jwt begins with the base64 of {" and so does every token of the API server, even one that was cut off
+	// before its first dot.
 	jwt = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(\.[A-Za-z0-9_-]*){0,4}`)
 	// jwtData is the same once more in base64, as in a Secret's data.
 	jwtData = regexp.MustCompile(`\bZXlK[A-Za-z0-9+/]{12,}={0,2}`)
-	// pemKey ends at its last line or where base64 text and (escaped) line ends
-	// do.
+	// pemKey ends at its last line or where base64 text and (escaped) line ends do.
 	pemKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]|\\[nr])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
 	// pemData is PEM in base64; what it holds is looked at before it goes.
 	pemData = regexp.MustCompile(`\bLS0tLS1CRUdJTi[A-Za-z0-9+/]+={0,2}`)
@@ -39,12 +36,10 @@ var (
 // secretFields hold a secret whatever it looks like.
 var secretFields = []string{"authorization", "proxy-authorization", "cookie", "set-cookie", "token", "access_token", "id-token", "id_token", "refresh-token", "refresh_token", "password", "client-key-data", "clientkeydata", "bearertoken"}
 
-// secretItem stands for the field of a Secret in a list, which has no kind of
-// its own.
+// secretItem stands for the field of a Secret in a list, which has no kind of its own.
 const secretItem = "item of a SecretList"
 
-// Redact returns text with everything that looks like a credential replaced.
-// It is idempotent.
+// Redact returns text with everything that looks like a credential replaced. It is idempotent.
 func Redact(text string) string {
 	text = pemKey.ReplaceAllString(text, redacted)
 	text = keyData.ReplaceAllString(text, "${1}${2}"+redacted)
@@ -75,9 +70,8 @@ func looksRandom(s string) bool {
 	return len(word) >= 24 || !plain && !capital
 }
 
-// RedactEvidence returns evidence in which no credential is left. Structure is
-// kept, and evidence that holds none comes back equal. A runner calls it before
-// judging, so that the verdict is that of what is stored.
+// RedactEvidence returns evidence in which no credential is left. Structure is kept, and evidence that holds
+// none comes back equal. A runner calls it before judging, so that the verdict is that of what is stored.
 func RedactEvidence(e *verdicts.Evidence) (*verdicts.Evidence, error) {
 	clean := &verdicts.Evidence{}
 	return clean, redactInto(e, clean)
@@ -85,7 +79,7 @@ func RedactEvidence(e *verdicts.Evidence) (*verdicts.Evidence, error) {
 
 // redactInto passes in through redaction as JSON and decodes it into out.
 func redactInto(in, out any) error {
-	raw, err := encodeJSON(in)
+	raw, err := encodeJSON(in, "")
 	if err != nil {
 		return err
 	}
@@ -96,8 +90,8 @@ func redactInto(in, out any) error {
 	return json.Unmarshal(clean, out)
 }
 
-// redactJSON redacts every string of a JSON value, and the fields that are
-// secret by name. If nothing was, raw itself is returned.
+// redactJSON redacts every string of a JSON value, and the fields that are secret by name. If nothing was, raw
+// itself is returned.
 func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -109,7 +103,7 @@ func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
 	if !changed {
 		return raw, false, nil
 	}
-	clean, err = encodeJSON(v)
+	clean, err = encodeJSON(v, "")
 	return clean, true, err
 }
 
@@ -147,8 +141,8 @@ func redactValue(field string, v any) (any, bool) {
 	return v, false
 }
 
-// redactString redacts one string. One that is itself JSON, such as the body of
-// an answer, is redacted as such and otherwise left as it was, byte by byte.
+// redactString redacts one string. One that is itself JSON, such as the body of an answer, is redacted as such
+// and otherwise left as it was, byte by byte.
 func redactString(field, s string) string {
 	if s != "" && s != redacted && slices.Contains(secretFields, strings.ToLower(field)) {
 		return redacted
@@ -176,12 +170,13 @@ func blank(values map[string]any) (changed bool) {
 	return changed
 }
 
-// encodeJSON is json.Marshal without escaping < and >, which would make message
-// texts hard to read.
-func encodeJSON(v any) ([]byte, error) {
+// encodeJSON is json.Marshal without escaping < and >, which would make message texts hard to read, indented
+// unless indent is empty.
+func encodeJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
 	err := enc.Encode(v)
 	return b.Bytes(), err
 }

@@ -90,7 +90,7 @@ func TestRedactEvidence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, _ := encodeJSON(clean)
+	raw, _ := encodeJSON(clean, "")
 	for _, s := range secretParts() {
 		if strings.Contains(string(raw), s) {
 			t.Errorf("%q is left", s)

@@ -10,31 +10,36 @@ import (
 
 // The API type of report.yaml.
 const (
-	APIVersion = apiGroup + "/v1alpha1"
+	APIVersion = apiGroup + "/v1alpha2"
 	Kind       = "ConformanceReport"
 
-	apiGroup = "authzconf.dev"
+	// FileVersion is the API version of the files that users write: known-failing lists and matrices.
+	FileVersion = apiGroup + "/v1alpha1"
+
+	// firstVersion is the version of report.yaml before. It calls the stages of an upgrade path legs, and is
+	// still read.
+	firstVersion = apiGroup + "/v1alpha1"
+	apiGroup     = "authzconf.dev"
 )
 
-// ConformanceReport is what one run found, with all that is needed to judge
-// whether to believe it. Whoever runs scenarios fills in what is marked "run";
-// Complete derives the rest.
+// ConformanceReport is what one run found, with all that is needed to judge whether to believe it. Whoever runs
+// scenarios fills in what is marked "run"; Complete derives the rest.
 type ConformanceReport struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
 	// SuiteVersion is the version of authzconf (run).
 	SuiteVersion string `json:"suiteVersion"`
-	// ScenariosDigest is the SHA-256 over the IDs and digests of all Scenarios:
-	// two reports with the same one were held to the same text.
+	// ScenariosDigest is the SHA-256 over the IDs and digests of all Scenarios: two reports with the same one
+	// were held to the same text.
 	ScenariosDigest string `json:"scenariosDigest"`
 	// Seed is what names were made unique from (run).
 	Seed int64 `json:"seed"`
 	// Started and Finished are when the run began and ended (run).
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
-	// Parallel is how many cells ran at once, PeakMemoryBytes the most memory that
-	// authzconf and its control planes held together, 0 if not known (run).
+	// Parallel is how many cells ran at once, PeakMemoryBytes the most memory that authzconf and its control
+	// planes held together, 0 if not known (run).
 	Parallel        int   `json:"parallel,omitempty"`
 	PeakMemoryBytes int64 `json:"peakMemoryBytes,omitempty"`
 	// Command is the command line that was given, program name included (run).
@@ -44,9 +49,8 @@ type ConformanceReport struct {
 
 	// Outcome is the overall judgement.
 	Outcome Outcome `json:"outcome"`
-	// Scenarios lists every scenario that was loaded. Each has to turn up on
-	// every cell, as a result or with the reason why it was not run, so that
-	// nothing can be left out unnoticed.
+	// Scenarios lists every scenario that was loaded. Each has to turn up on every cell, as a result or with the
+	// reason why it was not run, so that nothing can be left out in silence.
 	Scenarios []ScenarioRef `json:"scenarios"`
 	// Cells are the targets and what came out on them (run, but for Summary).
 	Cells []Cell `json:"cells"`
@@ -54,12 +58,10 @@ type ConformanceReport struct {
 	Path *PathReport `json:"path,omitempty"`
 	// Findings are the divergences: where a document and the servers differ.
 	Findings []Finding `json:"findings,omitempty"`
-	// KnownFailing are the entries of the known-failing list with what became of
-	// them.
+	// KnownFailing are the entries of the known-failing list with what became of them.
 	KnownFailing []KnownFailingState `json:"knownFailing,omitempty"`
-	// Files maps every other file of the folder, by its slash-separated path, to
-	// its SHA-256: evidence, scenarios, fixtures, and the pages made from them.
-	// It is set by Write.
+	// Files maps every other file of the folder, by its slash-separated path, to its SHA-256: evidence,
+	// scenarios, fixtures, and the pages made from them. It is set by Write.
 	Files map[string]string `json:"files,omitempty"`
 }
 
@@ -67,8 +69,7 @@ type ConformanceReport struct {
 type Implementation struct {
 	// Name is, for example, kube-apiserver, or the vendor's name of the product.
 	Name string `json:"name"`
-	// Version is the vendor's version, where there is one besides the Kubernetes
-	// version of each cell.
+	// Version is the vendor's version, where there is one besides the Kubernetes version of each cell.
 	Version string `json:"version,omitempty"`
 	// Provider is what brought the targets up: local, kind or existing.
 	Provider string `json:"provider"`
@@ -82,8 +83,7 @@ type ScenarioRef struct {
 	Digest string `json:"digest"`
 }
 
-// Cell is one target with what was asked of it, what it said of itself, and
-// what was found on it.
+// Cell is one target with what was asked of it, what it said of itself, and what was found on it.
 type Cell struct {
 	verdicts.Cell `json:",inline"`
 
@@ -91,20 +91,19 @@ type Cell struct {
 	Facts Facts `json:"facts"`
 	// Witness is what the target said of itself.
 	Witness Witness `json:"witness"`
-	// Problem says why the target could not be used at all, for example that it
-	// did not start, with the last lines of its log. Any makes the run invalid.
+	// Problem says why the target could not be used at all, for example that it did not start, with the last
+	// lines of its log. Any makes the run invalid.
 	Problem string `json:"problem,omitempty"`
-	// ReadySeconds is how long the target took to start, WallSeconds how long the
-	// scenarios took on it, waits included.
+	// ReadySeconds is how long the target took to start, WallSeconds how long the scenarios took on it, waits
+	// included.
 	ReadySeconds float64 `json:"readySeconds"`
 	WallSeconds  float64 `json:"wallSeconds"`
-	// Results are the verdicts of the scenarios that were to be run here,
-	// notSupported ones included.
+	// Results are the verdicts of the scenarios that were to be run here, notSupported ones included.
 	Results []verdicts.Result `json:"results"`
 	// NotRun are the scenarios that were not to be run here, and why.
 	NotRun []NotRun `json:"notRun,omitempty"`
-	// Agents is what the node agent was allowed as a program in pods of real nodes;
-	// nil where that was not looked at.
+	// Agents is what the node agent was allowed as a program in pods of real nodes; nil where that was not
+	// looked at.
 	Agents *Agents `json:"agents,omitempty"`
 	// Summary counts verdicts by level; a level without scenarios is absent.
 	Summary map[scenarios.Level]Counts `json:"summary"`
@@ -123,11 +122,10 @@ type Facts struct {
 type NotRunCause string
 
 const (
-	// CauseTarget: the scenario is for another version or gate state. Nothing is
-	// missing.
+	// CauseTarget: the scenario is for another version or gate state. Nothing is missing.
 	CauseTarget NotRunCause = "target"
-	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The
-	// report covers less than it could, and says so.
+	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The report covers less than it could,
+	// and says so.
 	CauseUser NotRunCause = "user"
 	// CausePath: a later stage of the upgrade path makes what the scenario needs.
 	CausePath NotRunCause = "path"
@@ -137,8 +135,7 @@ const (
 type NotRun struct {
 	Scenario string      `json:"scenario"`
 	Cause    NotRunCause `json:"cause"`
-	// Why says it in words, for example "requires Kubernetes >=1.36, this is
-	// 1.35".
+	// Why says it in words, for example "requires Kubernetes >=1.36, this is 1.35".
 	Why string `json:"why"`
 }
 
@@ -169,8 +166,7 @@ func (c Counts) add(o Counts) Counts {
 	}
 }
 
-// Finding is a divergence scenario on one cell: what the document says beside
-// what was seen.
+// Finding is a divergence scenario on one cell: what the document says beside what was seen.
 type Finding struct {
 	Scenario string `json:"scenario"`
 	Cell     string `json:"cell"`
@@ -180,8 +176,7 @@ type Finding struct {
 	Documented string `json:"documented"`
 	// Seen is what the server did, a line per request.
 	Seen []string `json:"seen"`
-	// Verdict is passed where the server diverges as the scenario says, failed
-	// where it does something else.
+	// Verdict is passed where the server diverges as the scenario says, failed where it does something else.
 	Verdict verdicts.Verdict `json:"verdict"`
 }
 

@@ -131,7 +131,7 @@ func TestReportRoundTrip(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown field", string(data) + "verdict: passed\n", `unknown field "verdict"`},
 		{"another kind", strings.Replace(string(data), "kind: ConformanceReport", "kind: Report", 1), `is "Report"`},
-		{"another version", strings.Replace(string(data), "v1alpha1", "v2", 1), "authzconf.dev/v2"},
+		{"another version", strings.Replace(string(data), "v1alpha2", "v2", 1), "authzconf.dev/v2"},
 		{"no YAML", "a: [", "r.yaml: "},
 		{"empty", "", "r.yaml: is"},
 	} {

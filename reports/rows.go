@@ -39,9 +39,8 @@ type cellMark struct {
 	Count        int
 }
 
-// notRunHere is on how many cells a scenario was not run for one kind of reason.
-// Those of the selection are in report.yaml, cell by cell: they follow from what
-// the scenario requires.
+// notRunHere is on how many cells a scenario was not run for one kind of reason. Those of the selection are in
+// report.yaml, cell by cell: they follow from what the scenario requires.
 type notRunHere struct {
 	Count int
 	Why   string
@@ -106,8 +105,7 @@ func (p *page) row(s *scenarios.Scenario, at map[key]*verdicts.Evidence, results
 	return row
 }
 
-// count notes which verdicts there are, and where marks would not fit puts their
-// number in place of them.
+// count notes which verdicts there are, and where marks would not fit puts their number in place of them.
 func (row *matrixRow) count(many bool) {
 	var kinds []cellMark
 	var classes []string

@@ -17,29 +17,26 @@ import (
 
 // VerifyOptions say what a report is compared with besides itself.
 type VerifyOptions struct {
-	// Builtin are the scenarios of this authzconf. That a report was made with
-	// others is noted; it is no difference, for its own text is in it. Nil
-	// compares nothing.
+	// Builtin are the scenarios of this authzconf. That a report was made with others is noted; it is not a
+	// difference, for its own text is in it. Nil compares nothing.
 	Builtin *scenarios.Set
-	// SuiteVersion is the version of this authzconf. Pages are only expected to
-	// come out the same again if the report is of the same one.
+	// SuiteVersion is the version of this authzconf. Pages are only expected to come out the same again if the
+	// report is of the same one.
 	SuiteVersion string
 }
 
 // Verification is what became of recomputing a report.
 type Verification struct {
-	// Report is what was read, Recomputed the same as it follows from the
-	// evidence.
+	// Report is what was read, Recomputed the same as it follows from the evidence.
 	Report, Recomputed *ConformanceReport
-	// Set are the scenarios of the report, Evidence what was seen of them, Digest
-	// the SHA-256 of report.yaml, which holds those of all other files.
+	// Set are the scenarios of the report, Evidence what was seen of them, Digest the SHA-256 of report.yaml,
+	// which holds those of all other files.
 	Set      *scenarios.Set
 	Evidence []*verdicts.Evidence
 	Digest   string
 	// Verdicts is how many were recomputed.
 	Verdicts int
-	// Differences are where the folder is not whole, or does not say what its
-	// evidence says.
+	// Differences are where the folder is not whole, or does not say what its evidence says.
 	Differences []string
 	// Notes are worth knowing but no difference.
 	Notes []string
@@ -48,11 +45,9 @@ type Verification struct {
 // OK says whether the report holds.
 func (v *Verification) OK() bool { return len(v.Differences) == 0 }
 
-// Verify recomputes the report in folder dir: the digest of each file, every
-// verdict, the selection of scenarios, summaries, findings, known-failing
-// states, the outcome and the pages. What the run itself filled in (witness,
-// times, command) it can only take as it is. An error means that there is no
-// report to be verified.
+// Verify recomputes the report in folder dir: the digest of each file, every verdict, the selection of
+// scenarios, summaries, findings, known-failing states, the outcome and the pages. What the run itself filled in
+// (witness, times, command) it can only take as it is. An error means that there is no report to be verified.
 func Verify(dir string, o VerifyOptions) (*Verification, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -154,8 +149,7 @@ func (v *verifier) loadScenarios(builtin *scenarios.Set) bool {
 	return true
 }
 
-// compareBuiltin notes how the report's scenarios differ from the built-in
-// ones.
+// compareBuiltin notes how the report's scenarios differ from the built-in ones.
 func (v *verifier) compareBuiltin(builtin *scenarios.Set) {
 	theirs := map[string]string{}
 	for _, s := range v.set.All() {
@@ -262,8 +256,7 @@ func (v *verifier) recomputePath(again *ConformanceReport) {
 	again.Path = &path
 }
 
-// rejudge judges the example of each kind of answer anew. The others of its kind
-// are only counted.
+// rejudge judges the example of each kind of answer anew. The others of its kind are only counted.
 func (v *verifier) rejudge(e *StageEvidence) {
 	if e.Flow == nil {
 		return
@@ -288,8 +281,7 @@ func (v *verifier) rejudge(e *StageEvidence) {
 	}
 }
 
-// checkSelection holds a cell to its facts: what was run had to be, what was not
-// had not to be.
+// checkSelection holds a cell to its facts: what was run had to be, what was not had not to be.
 func (v *verifier) checkSelection(c *Cell) {
 	facts := scenarios.Facts(c.Facts)
 	selected := func(id string) (ok bool, missing int) {
@@ -338,8 +330,7 @@ func (v *verifier) cellResults(cell string) []verdicts.Result {
 	return nil
 }
 
-// readEvidence decodes the evidence files; each has to be where its content
-// says.
+// readEvidence decodes the evidence files; each has to be where its content says.
 func (v *verifier) readEvidence() map[key]*verdicts.Evidence {
 	at := map[key]*verdicts.Evidence{}
 	for _, name := range sortedKeys(v.files) {

@@ -42,9 +42,8 @@ func (v *verifier) compare(data []byte) {
 	}
 	again, err := encodeReport(v.Recomputed)
 	if before == len(v.Differences) && (err != nil || !bytes.Equal(again, data)) {
-		// Comments, order, formatting: report.yaml says the same, but not as it
-		// was written.
-		v.note("%s was written again since, without a change of meaning", reportFile)
+		// It was edited in comments, order or formatting only, or is of the first version.
+		v.note("%s says the same, but not as this authzconf writes it", reportFile)
 	}
 }
 
@@ -76,8 +75,8 @@ func because(r verdicts.Result) string {
 // same compares what two values say: an empty list is as good as none.
 func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 
-// change words the first place at which two values differ, for example
-// "reason: the report says x, the evidence y".
+// change words the first place at which two values differ, for example "reason: the report says x, the evidence
+// y".
 func change(report, evidence any) string {
 	where, a, b := firstChange("", generic(report), generic(evidence))
 	return fmt.Sprintf("%s: the report says %s, the evidence %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
@@ -85,7 +84,7 @@ func change(report, evidence any) string {
 
 // generic is a value as decoded JSON.
 func generic(v any) any {
-	raw, err := encodeJSON(v)
+	raw, err := encodeJSON(v, "")
 	if err != nil {
 		return err.Error()
 	}
@@ -135,21 +134,20 @@ func brief(v any) string {
 	if v == nil {
 		return "nothing"
 	}
-	raw, err := encodeJSON(v)
+	raw, err := encodeJSON(v, "")
 	if err != nil {
 		return err.Error()
 	}
 	return ellipsis(strings.TrimSpace(string(raw)), 200)
 }
 
-// released says whether a version names one source text: builds of a changed
-// checkout all have the same one.
+// released says whether a version names one source text: builds of a changed checkout all have the same one.
 func released(version string) bool {
 	return strings.HasPrefix(version, "v") && !strings.Contains(version, "dirty")
 }
 
-// comparePages makes the pages again. Another version of authzconf may make
-// others, so then a change is only noted: their digests still hold.
+// comparePages makes the pages again. Another version of authzconf may make others, so then a change is only
+// noted: their digests still hold.
 func (v *verifier) comparePages(suiteVersion string) {
 	if !v.OK() {
 		return // They would differ for the reasons that were found already.

@@ -210,7 +210,7 @@ func TestVerifyNotes(t *testing.T) {
 	if err != nil || !v.OK() {
 		t.Fatalf("%v %+v", err, v)
 	}
-	if got := strings.Join(v.Notes, "\n"); got != "notes.md: is not a file of the report\nreport.yaml was written again since, without a change of meaning" {
+	if got := strings.Join(v.Notes, "\n"); got != "notes.md: is not a file of the report\nreport.yaml says the same, but not as this authzconf writes it" {
 		t.Errorf("notes: %s", got)
 	}
 }

@@ -1,44 +1,38 @@
 package reports
 
-// Witness is what a target said of itself after it had started, beside what was
-// asked of it. A flag that was passed proves nothing: a gate may be locked, an
-// old binary may lie about, a chain may have been loaded from another file. So
-// each property is read back from the server, by more than one way where there
-// is one, and Mismatches lists where the answers are not what was asked. Any
-// mismatch makes the run invalid: whatever passed was not the thing to be
-// judged.
+// Witness is what a target said of itself after it had started, beside what was asked of it. A flag that was
+// passed proves nothing: a gate may be locked, an old binary may lie about, a chain may have been loaded from
+// another file. So each property is read back from the server, by more than one way where there is one, and
+// Mismatches lists where the answers are not what was asked. Any mismatch makes the run invalid: whatever passed
+// was not the thing to be judged.
 //
-// What was asked of the version, the emulation and the gate is in Cell, beside
-// the witness.
+// What was asked of the version, the emulation and the gate is in Cell, beside the witness.
 type Witness struct {
 	// GitVersion is gitVersion of GET /version, for example v1.37.1.
 	GitVersion string `json:"gitVersion,omitempty"`
 	// Platform is platform of GET /version, for example linux/amd64.
 	Platform string `json:"platform,omitempty"`
-	// EmulatedVersion is emulationMajor.emulationMinor of GET /version, for
-	// example 1.35. Without emulation it is the minor of the binary; empty where
-	// the server does not tell (before 1.33).
+	// EmulatedVersion is emulationMajor.emulationMinor of GET /version, for example 1.35. Without emulation it
+	// is the minor of the binary; empty where the server does not tell (before 1.33).
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 
-	// ExpectedGate is the state, on or off, that the gate must have: as asked, or
-	// as the effective version has it by default.
+	// ExpectedGate is the state, on or off, that the gate must have: as asked, or as the effective version has
+	// it by default.
 	ExpectedGate string `json:"expectedGate,omitempty"`
-	// GateMetric is the sample
-	// kubernetes_feature_enabled{name="ConstrainedImpersonation"} of GET /metrics:
-	// on (1), off (0), or absent (the version has no such gate, which counts as
-	// off). Empty where metrics cannot be read.
+	// GateMetric is the sample kubernetes_feature_enabled{name="ConstrainedImpersonation"} of GET /metrics: on
+	// (1), off (0), or absent (the version has no such gate, which counts as off). Empty where metrics cannot be
+	// read.
 	GateMetric string `json:"gateMetric,omitempty"`
-	// GateProbe is the answer to a request with Impersonate-Group and no
-	// Impersonate-User. It needs no permission, so it works on every cluster: the
-	// text of the refusal differs between the constrained handler and the old
-	// one.
+	// GateProbe is the answer to a request with Impersonate-Group and no Impersonate-User. It needs no
+	// permission, so it works on every cluster: the text of the refusal differs between the constrained handler
+	// and the old one.
 	GateProbe *GateProbe `json:"gateProbe,omitempty"`
 
 	// AskedAuthorizers is the authorizer chain that was asked for, in order.
 	AskedAuthorizers []Authorizer `json:"askedAuthorizers,omitempty"`
-	// SeenAuthorizers is what proves each of them: for a webhook the review that
-	// reached it, for the others what apiserver_authorization_* metrics of GET
-	// /metrics or a probe request say. One that nothing proved is not listed.
+	// SeenAuthorizers is what proves each of them: for a webhook the review that reached it, for the others what
+	// apiserver_authorization_* metrics of GET /metrics or a probe request say. One that nothing proved is not
+	// listed.
 	SeenAuthorizers []AuthorizerEvidence `json:"seenAuthorizers,omitempty"`
 
 	// Mismatches say, one line each, what was asked and what is there instead.
@@ -50,8 +44,7 @@ type GateProbe struct {
 	// Code and Message are of the answered Status.
 	Code    int    `json:"code"`
 	Message string `json:"message"`
-	// Gate is what follows from them: on, off, or unknown where the text is
-	// neither of the known ones.
+	// Gate is what follows from them: on, off, or unknown where the text is neither of the known ones.
 	Gate string `json:"gate"`
 }
 

@@ -28,13 +28,11 @@ var Folder = filing.Kind{
 	Reserved: []string{evidenceDir, pathDir, scenariosDir, fixturesDir, junitFile, htmlFile, summaryFile},
 }
 
-// Write writes the report folder dir: report.yaml, junit.xml, report.html,
-// summary.md, evidence/, scenarios/ and fixtures/. Complete has to have been
-// called. No credential is written: everything passes through Redact.
+// Write writes the report folder dir: report.yaml, junit.xml, report.html, summary.md, evidence/, scenarios/ and
+// fixtures/. Complete has to have been called. No credential is written: everything passes through Redact.
 //
-// dir has to be missing, empty, or hold an earlier report, which is replaced;
-// files of others in it are left alone. report.yaml comes last, so that a folder
-// with a report.yaml is whole. r.Files is set.
+// dir has to be missing, empty, or hold an earlier report, which is replaced; files of others in it are left
+// alone. report.yaml comes last, so that a folder with a report.yaml is whole. r.Files is set.
 func Write(dir string, r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) error {
 	files, clean, err := bundle(r, evidence, texts)
 	if err != nil {
@@ -50,8 +48,8 @@ func Write(dir string, r *ConformanceReport, evidence []*verdicts.Evidence, text
 	return Folder.Write(dir, files)
 }
 
-// ofReport says whether a path is one that a report has. Its list of files is
-// only text that somebody may have edited.
+// ofReport says whether a path is one that a report has. Its list of files is only text that somebody may have
+// edited.
 func ofReport(name string) bool {
 	top, _, nested := strings.Cut(name, "/")
 	if nested {

@@ -14,13 +14,16 @@ func newClean() *cobra.Command {
 	var kubeconfig string
 	c := &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what earlier runs left: clusters of kind, objects in an existing cluster",
-		Long: `Find clusters of kind that authzconf made and whose run is over, because they were
-kept (--keep) or their process was killed, and remove them with their folders.
-Clusters in use, and everything else on the container engine, stay.
+		Short: "Remove what earlier runs left behind: kind clusters, objects in an existing cluster",
+		Long: `Find kind clusters that authzconf created and whose run is over (they were kept with
+--keep, or the process was killed), and remove them with their folders.
+Clusters in use, and everything else on the container engine, are left alone.
 
 With --kubeconfig, remove what runs with --provider existing left in that cluster:
-namespaces and roles with the label authzconf.dev/run. No such run may be under way.`,
+namespaces and roles with the label authzconf.dev/run. No such run may be in progress.
+
+Exit codes: 0 everything was removed, 2 bad usage, 3 the container engine or the
+cluster cannot be reached, or something could not be removed.`,
 		Example: `  authzconf clean --dry-run
   authzconf clean`,
 		Args: cobra.NoArgs,
@@ -49,7 +52,7 @@ namespaces and roles with the label authzconf.dev/run. No such run may be under 
 				_, _ = fmt.Fprintf(out, "removed %s\n", name)
 			}
 			if len(names) == 0 {
-				_, _ = fmt.Fprintln(out, "nothing is left over")
+				_, _ = fmt.Fprintln(out, "nothing is left behind")
 			}
 			if err := errors.Join(errs...); err != nil {
 				return invalid(err)
@@ -57,7 +60,7 @@ namespaces and roles with the label authzconf.dev/run. No such run may be under 
 			return nil
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "a cluster that runs with --provider existing were made on")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and stop")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be removed")
 	return c
 }

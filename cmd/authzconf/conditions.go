@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -89,10 +88,8 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 		Example: "  authzconf conditions library --report-dir out",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if dir != "" {
-				if err := library.Folder.CheckWritable(dir); err != nil {
-					return err
-				}
+			if err := writable(&library.Folder, dir); err != nil {
+				return err
 			}
 			all, err := vectors.Builtin()
 			if err != nil {
@@ -151,7 +148,7 @@ Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
-	c.Flags().Int64Var(&flags.seed, "seed", 0, "seed of the cases (default: random, printed)")
+	seedFlag(c, &flags.seed, "the cases")
 	c.Flags().StringVar(&flags.subject, "subject", "model", "who answers: model or reference")
 	c.Flags().StringVar(&flags.dir, "report-dir", "", "folder for explore.yaml and the vector files of disagreements")
 	return c
@@ -169,14 +166,10 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	case f.subject == "reference":
 		o.FailureMode = reference.FailureMode
 	}
-	if !c.Flags().Changed("seed") {
-		f.seed = rand.Int64N(1_000_000)
-	}
+	drawSeed(c, &f.seed)
 	o.Seed = f.seed
-	if f.dir != "" {
-		if err := filedExplore.CheckWritable(f.dir); err != nil {
-			return err
-		}
+	if err := writable(&filedExplore, f.dir); err != nil {
+		return err
 	}
 	begin, show, mu := time.Now(), newProgress(c.ErrOrStderr(), 0, false), sync.Mutex{}
 	o.Progress = func(done int) {

@@ -14,9 +14,11 @@ func newControlPlanes() *cobra.Command {
 		Use:   "control-planes",
 		Short: "Find or build etcd and kube-apiserver, and print where they are",
 		Long: `Find or build etcd and the kube-apiserver of every version (or of those given),
-so that later runs start at once. In this order: TEST_ASSET_KUBE_APISERVER and
+so that later runs start at once. They are looked for in this order: TEST_ASSET_KUBE_APISERVER and
 TEST_ASSET_ETCD, KUBEBUILDER_ASSETS, the cache, a build from pinned Go modules
-(3 to 5 minutes a version on 2 cores, the first time).`,
+(3 to 5 minutes per version on 2 cores, the first time).
+
+Exit codes: 0 all are there, 2 bad usage, 3 one could not be found or built.`,
 		Example: `  authzconf control-planes                   # all versions
   authzconf control-planes --kubernetes 1.36,1.37`,
 		Args: cobra.NoArgs,
@@ -35,7 +37,7 @@ TEST_ASSET_ETCD, KUBEBUILDER_ASSETS, the cache, a build from pinned Go modules
 			return buildAll(c, releases)
 		},
 	}
-	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions (default all)")
+	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions (default: all)")
 	return c
 }
 

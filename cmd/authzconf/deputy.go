@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 
@@ -47,7 +46,7 @@ broke.`,
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
 	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
-	fl.Uint64Var(&flags.options.Seed, "seed", 0, "seed of grants and questions (default: random, printed)")
+	seedFlag(c, &flags.options.Seed, "grants and questions")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for deputy.yaml")
 	return c
 }
@@ -60,17 +59,13 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 	if err := f.options.Check(); err != nil {
 		return err
 	}
-	if !c.Flags().Changed("seed") {
-		f.options.Seed = rand.Uint64N(1_000_000)
-	}
+	drawSeed(c, &f.options.Seed)
 	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()}}.Cells()
 	if err != nil {
 		return err
 	}
-	if f.reportDir != "" {
-		if err := deputy.Folder.CheckWritable(f.reportDir); err != nil {
-			return err
-		}
+	if err := writable(&deputy.Folder, f.reportDir); err != nil {
+		return err
 	}
 	f.options.Target = cells[0]
 	f.options.Progress = func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }

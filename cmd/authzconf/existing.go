@@ -24,8 +24,8 @@ type existingFlags struct {
 }
 
 func (f *existingFlags) register(fl *pflag.FlagSet) {
-	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster of --provider existing, which runs already: version and gate are read from it")
-	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it looks as if it were there for more than tests")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
+	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
 }
 
 // unused refuses flags that are for another provider.
@@ -43,7 +43,7 @@ func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
 	}
 	for _, flag := range []string{"kubernetes", "gate", "emulate", "feature-gate", "keep"} {
 		if c.Flags().Changed(flag) {
-			return nil, fmt.Errorf("--%s cannot be asked of a cluster that runs already", flag)
+			return nil, fmt.Errorf("--%s cannot be chosen for a cluster that is already running", flag)
 		}
 	}
 	cluster, err := existing.Open(f.kubeconfig, fmt.Sprintf("%012x", rand.Uint64()>>16))
@@ -55,7 +55,7 @@ func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
 		return nil, invalid(err)
 	}
 	if len(facts.Risks) > 0 && !f.iUnderstand {
-		return nil, fmt.Errorf("this cluster looks as if it were there for more than tests: %s; nothing was made in it (--i-understand uses it all the same)", strings.Join(facts.Risks, "; "))
+		return nil, fmt.Errorf("this cluster seems to be there for more than tests: %s; nothing was created in it (--i-understand uses it all the same)", strings.Join(facts.Risks, "; "))
 	}
 	version, _, _ := strings.Cut(strings.TrimPrefix(facts.GitVersion, "v"), "+")
 	release, err := local.ParseRelease(minorOf(version))
@@ -84,14 +84,14 @@ func minorOf(version string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// sayWhatIsMade lists what a run makes in a cluster that is somebody else's.
+// sayWhatIsMade lists what a run creates in a cluster that is somebody else's.
 func sayWhatIsMade(out io.Writer, plan []session.CellPlan) {
 	for _, p := range plan {
 		if p.Target.Cell.Provider != target.Existing {
 			continue
 		}
 		m := p.Makes()
-		_, _ = fmt.Fprintf(out, "%s: %s run; they make %s, %s, %s and %s with their bindings, labelled %s, and remove them; %s not supported\n",
+		_, _ = fmt.Fprintf(out, "%s: %s run; they create %s, %s, %s and %s with their bindings, labelled %s, and remove them; %s not supported\n",
 			p.Target.Cell.Name, count(p.Count(session.Run), "scenario"), count(m.Namespaces, "namespace"), count(m.Accounts, "service account"),
 			count(m.Roles, "role"), count(m.ClusterRoles, "cluster role"), existing.Label, count(p.Count(session.Unsupported), "scenario"))
 	}
@@ -112,7 +112,7 @@ func cleanExisting(c *cobra.Command, kubeconfig string, dryRun bool) error {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, path)
 	}
 	if len(found) == 0 && err == nil {
-		_, _ = fmt.Fprintln(c.OutOrStdout(), "nothing is left over")
+		_, _ = fmt.Fprintln(c.OutOrStdout(), "nothing is left behind")
 	}
 	if err != nil {
 		return invalid(err)

@@ -21,15 +21,18 @@ func newExplain() *cobra.Command {
 		Use:   "explain [SCENARIO]",
 		Short: "Say which access checks an impersonated request makes, and what is missing",
 		Long: `Say, for a request that impersonates somebody, which access checks the API
-server makes, in which order, what each is answered and why; the message that
-the client sees; and which grant would be missing.
+server makes, in which order, how each is answered and why; the message that the
+client sees; and which grant is missing.
 
 It works offline, by a model of the API server: permissions come from --grants,
 a file of RBAC objects ("kubectl get clusterroles,clusterrolebindings,roles,
 rolebindings -A -o yaml") or of grants as scenarios have them. With --kubeconfig
 the authorizer of that cluster is asked instead, by SubjectAccessReviews.
 
-With the ID of a scenario the requests of that scenario are explained.`,
+With the ID of a scenario the requests of that scenario are explained.
+
+Exit codes: 0 explained, whether the request is allowed or not, 2 bad usage or input,
+3 the cluster of --kubeconfig does not answer.`,
 		Example: `  authzconf explain --by alice --as bob --verb list --resource pods --namespace shop --grants rbac.yaml
   authzconf explain --by system:serviceaccount:kube-system:agent --node node1 \
     --as system:node:node1 --verb list --resource pods --field-selector spec.nodeName=node1
@@ -117,7 +120,7 @@ func (f *explainFlags) config() (config oracle.Config, notes []string, err error
 	case f.grants != "":
 		config.Grants, config.Objects, err = readGrants(f.grants)
 	case f.kubeconfig == "":
-		notes = []string{"Nothing is granted but what every cluster grants to everybody: give --grants or --kubeconfig."}
+		notes = []string{"Only what every cluster grants to everybody is granted: give --grants or --kubeconfig for more."}
 	}
 	return config, notes, err
 }
@@ -125,7 +128,7 @@ func (f *explainFlags) config() (config oracle.Config, notes []string, err error
 // scenario explains the requests of a scenario, step by step.
 func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	if given := f.questionFlags(c); len(given) > 0 {
-		return fmt.Errorf("a scenario says itself who asks for what: it goes with --scenarios, --kubernetes and --gate, not with --%s", given[0])
+		return fmt.Errorf("a scenario already says who asks for what: only --scenarios, --kubernetes and --gate go with it, not --%s", given[0])
 	}
 	texts, err := f.selection.load()
 	if err != nil {
@@ -133,7 +136,7 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	}
 	s, ok := texts.Set.Get(strings.TrimSuffix(id, ".yaml"))
 	if !ok {
-		return fmt.Errorf("there is no scenario %q (authzconf list shows those that there are)", id)
+		return fmt.Errorf("there is no scenario %q (authzconf list shows them all)", id)
 	}
 	config, _, err := f.config()
 	if err != nil {

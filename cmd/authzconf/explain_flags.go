@@ -42,11 +42,11 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringArrayVar(&f.asExtra, "as-user-extra", nil, "KEY=VALUE of extra to impersonate")
 	fl.StringVar(&f.verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
 	fl.StringVar(&f.resource, "resource", "", "RESOURCE[.GROUP][/SUBRESOURCE], such as pods/exec or deployments.apps")
-	fl.StringVar(&f.namespace, "namespace", "", "the namespace of the request; none is cluster-wide")
+	fl.StringVar(&f.namespace, "namespace", "", "the namespace of the request (default: cluster-wide)")
 	fl.StringVar(&f.name, "name", "", "the object's name")
-	fl.StringVar(&f.fieldSelector, "field-selector", "", "of list, watch and deletecollection")
-	fl.StringVar(&f.labelSelector, "label-selector", "", "of list, watch and deletecollection")
-	fl.StringVar(&f.path, "path", "", "a path that is no resource, such as /apis, instead of --resource")
+	fl.StringVar(&f.fieldSelector, "field-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.labelSelector, "label-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.path, "path", "", "a path that is not a resource, such as /apis, instead of --resource")
 	fl.StringVar(&f.grants, "grants", "", "file of RBAC objects, or of grants as scenarios have them")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "ask the authorizer of this cluster instead")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default the newest known; with --kubeconfig the cluster's)")
@@ -71,9 +71,9 @@ func (f *explainFlags) check() error {
 	case f.selection.dir != "":
 		return errors.New("--scenarios goes with the ID of a scenario")
 	case f.by == "":
-		return errors.New("--by says who authenticates: it is missing (or give the ID of a scenario)")
+		return errors.New("--by is missing: it says who authenticates (or give the ID of a scenario)")
 	case f.as == "" && f.asUID == "" && len(f.asGroups) == 0 && len(f.asExtra) == 0:
-		return errors.New("--as says who is impersonated: it is missing")
+		return errors.New("--as is missing: it says who is impersonated")
 	case f.node != "" && !strings.HasPrefix(f.by, "system:serviceaccount:"):
 		return fmt.Errorf("--node %s: only a service account's token is bound to a node, and --by is %q", f.node, f.by)
 	case len(f.byGroups) > 0 && strings.HasPrefix(f.by, "system:serviceaccount:"):
@@ -83,11 +83,11 @@ func (f *explainFlags) check() error {
 	case asExtra != nil:
 		return asExtra
 	case f.gate != "on" && f.gate != "off" && f.gate != "default":
-		return fmt.Errorf("--gate %q is none of on, off, default", f.gate)
+		return fmt.Errorf("--gate %q is not one of on, off, default", f.gate)
 	case f.path != "":
 		return f.checkPath()
 	case f.resource == "":
-		return errors.New("--resource or --path says what is asked for: both are missing")
+		return errors.New("--resource and --path are missing: one of them says what is requested")
 	}
 	return f.checkResource()
 }
@@ -100,7 +100,7 @@ func (f *explainFlags) checkPath() error {
 	case !strings.HasPrefix(f.path, "/"):
 		return fmt.Errorf("--path %q does not begin with a slash", f.path)
 	case !slices.Contains(verbs, f.verb):
-		return fmt.Errorf("--verb %q is none of %s, which go with --path", f.verb, strings.Join(verbs, ", "))
+		return fmt.Errorf("--verb %q is not one of %s, which go with --path", f.verb, strings.Join(verbs, ", "))
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (f *explainFlags) checkResource() error {
 	many := slices.Contains([]string{"list", "watch", "deletecollection"}, f.verb)
 	switch {
 	case !slices.Contains(verbs, f.verb):
-		return fmt.Errorf("--verb %q is none of %s", f.verb, strings.Join(verbs, ", "))
+		return fmt.Errorf("--verb %q is not one of %s", f.verb, strings.Join(verbs, ", "))
 	case hasSub && (subresource == "" || strings.Contains(subresource, "/")), strings.HasPrefix(f.resource, "/"), strings.HasPrefix(f.resource, "."):
 		return fmt.Errorf("--resource %q is not of the form RESOURCE[.GROUP][/SUBRESOURCE]", f.resource)
 	case hasSub && f.name == "":
@@ -146,8 +146,7 @@ func (f *explainFlags) impersonate() *scenarios.Impersonate {
 	return &scenarios.Impersonate{User: f.as, UID: f.asUID, Groups: f.asGroups, Extra: maps.Clone(extra)}
 }
 
-// requestor is who authenticates; a token that is bound to a node is one of a
-// pod there.
+// requestor is who authenticates; a token that is bound to a node is one of a pod there.
 func (f *explainFlags) requestor() scenarios.User {
 	if rest, ok := strings.CutPrefix(f.by, "system:serviceaccount:"); ok {
 		if namespace, name, ok := strings.Cut(rest, ":"); ok {

@@ -22,9 +22,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// readGrants reads a file of RBAC objects and of grants: documents that are
-// Kubernetes objects (a List of them too), and documents that are a list of
-// grants or have one under "grants".
+// readGrants reads a file of RBAC objects and of grants: documents that are Kubernetes objects (a List of them
+// too), and documents that are a list of grants or have one under "grants".
 func readGrants(path string) (grants []scenarios.Grant, objects []map[string]any, err error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -102,8 +101,7 @@ func addGrants(raw []byte, grants *[]scenarios.Grant) error {
 	return nil
 }
 
-// liveCluster answers reviews by those of a cluster. The first failure ends the
-// questions.
+// liveCluster answers reviews by those of a cluster. The first failure ends the questions.
 type liveCluster struct {
 	ctx    context.Context
 	client kubernetes.Interface
@@ -136,8 +134,8 @@ func (l *liveCluster) version() (string, error) {
 	return v.Major + "." + strings.TrimRight(v.Minor, "+"), nil
 }
 
-// authorize asks a SubjectAccessReview. IDs that stand for the real ones are in
-// the extra of a service account; no ordinary authorizer looks at them.
+// authorize asks a SubjectAccessReview. IDs that stand for the real ones are in the extra of a service account;
+// no ordinary authorizer looks at them.
 func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
 	none := oracle.Answer{Decision: scenarios.NoOpinion}
 	raw, err := json.Marshal(spec)

@@ -14,8 +14,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// cluster is an API server that allows user-info impersonation, but not the
-// request itself. Without a version it is none.
+// cluster is an API server that allows user-info impersonation, but not the request itself. Without a version it
+// is none.
 func cluster(t *testing.T, version string) (kubeconfig string, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}
@@ -50,8 +50,7 @@ func cluster(t *testing.T, version string) (kubeconfig string, asked *[]string) 
 
 var liveArgs = []string{"explain", "--by", "alice", "--as", "bob", "--verb", "list", "--resource", "pods", "--kubeconfig"}
 
-// TestExplainLive asks a cluster's authorizer, each question once, and takes the
-// version from it.
+// TestExplainLive asks a cluster's authorizer, each question once, and takes the version from it.
 func TestExplainLive(t *testing.T) {
 	kubeconfig, asked := cluster(t, "36+")
 	var out, errs bytes.Buffer

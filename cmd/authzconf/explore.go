@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -39,7 +38,7 @@ environment broke or the run was interrupted.`,
 	}
 	fl := c.Flags()
 	fl.IntVar(&flags.cases, "cases", 1000, "how many cases each version and gate gets")
-	fl.Int64Var(&flags.seed, "seed", 0, "seed of the cases (default: random, printed)")
+	seedFlag(c, &flags.seed, "the cases")
 	fl.StringSliceVar(&flags.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
 	fl.StringVar(&flags.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for explore.yaml and the scenario files of disagreements")
@@ -50,19 +49,15 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	if !c.Flags().Changed("seed") {
-		f.seed = rand.Int64N(1_000_000)
-	}
+	drawSeed(c, &f.seed)
 	f.matrix.Provider = "local"
 	f.matrix.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
 	cells, err := f.matrix.Cells()
 	if err != nil {
 		return err
 	}
-	if f.reportDir != "" {
-		if err := explore.Folder.CheckWritable(f.reportDir); err != nil {
-			return err
-		}
+	if err := writable(&explore.Folder, f.reportDir); err != nil {
+		return err
 	}
 	show := exploreProgress{progress: newProgress(c.ErrOrStderr(), 0, false)}
 	report, err := explore.Run(c.Context(), explore.Options{Cells: cells, Cases: f.cases, Seed: f.seed, Events: show.event})

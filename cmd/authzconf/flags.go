@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -33,7 +35,7 @@ type selectionFlags struct {
 func (f *selectionFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.dir, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
-	fl.StringSliceVar(&f.suites, "suite", nil, "suites to take: "+strings.Join(suites.Names(), ", ")+" (default all)")
+	fl.StringSliceVar(&f.suites, "suite", nil, "only these suites: "+strings.Join(suites.Names(), ", ")+" (default: all)")
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
@@ -67,8 +69,8 @@ func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 	return all, nil
 }
 
-// located gives the errors of scenario files the paths that they have for the
-// user, each on a line of its own for editors and terminals to link.
+// located gives the errors of scenario files the paths that they have for the user, each on a line of its own
+// for editors and terminals to link.
 func located(dir string, err error) error {
 	var all scenarios.Errors
 	if !errors.As(err, &all) {
@@ -96,7 +98,7 @@ func (f *selectionFlags) selection() (session.Selection, error) {
 	known := []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
 	for _, l := range f.levels {
 		if !slices.Contains(known, scenarios.Level(l)) {
-			return sel, fmt.Errorf("--level %q is none of core, extended, divergence", l)
+			return sel, fmt.Errorf("--level %q is not one of core, extended, divergence", l)
 		}
 		sel.Levels = append(sel.Levels, scenarios.Level(l))
 	}
@@ -165,8 +167,7 @@ func (f *matrixFlags) resolve() (matrix.Matrix, error) {
 	return f.matrix, nil
 }
 
-// resolveImages reads --kind-node-image: an image for every version, or one by
-// minor.
+// resolveImages reads --kind-node-image: an image for every version, or one by minor.
 func (f *matrixFlags) resolveImages() error {
 	f.matrix.NodeImages = map[string]string{}
 	if len(f.images) > 0 && f.matrix.Provider != target.Kind {
@@ -192,4 +193,30 @@ func (f *matrixFlags) resolveImages() error {
 		}
 	}
 	return nil
+}
+
+// seedFlag adds --seed, of what the text says.
+func seedFlag[N int64 | uint64](c *cobra.Command, seed *N, of string) {
+	usage := "seed of " + of + " (default: random, printed)"
+	switch p := any(seed).(type) {
+	case *int64:
+		c.Flags().Int64Var(p, "seed", 0, usage)
+	case *uint64:
+		c.Flags().Uint64Var(p, "seed", 0, usage)
+	}
+}
+
+// drawSeed chooses a seed if none was given.
+func drawSeed[N int64 | uint64](c *cobra.Command, seed *N) {
+	if !c.Flags().Changed("seed") {
+		*seed = N(rand.Int64N(1_000_000))
+	}
+}
+
+// writable says before a run whether its report can be written to --report-dir, which may not be given.
+func writable(kind *filing.Kind, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return kind.CheckWritable(dir)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // granularFlags choose scenarios of KEP-3617 and what they run before.
@@ -84,8 +85,9 @@ func (f *granularFlags) load() ([]*granular.Scenario, error) {
 	return all, nil
 }
 
-// target reads what can be wrong before anything is started; writable says whether the report can be written.
-func (f *granularFlags) target(c *cobra.Command, writable func(dir string) error) (o target.Options, err error) {
+// target reads what can be wrong before anything is started; a report of a kind that
+// cannot be written included.
+func (f *granularFlags) target(c *cobra.Command, kind *filing.Kind) (o target.Options, err error) {
 	cells, err := matrix.Matrix{
 		Provider: target.Local, Kubernetes: []string{f.kubernetes}, Gate: string(target.AskDefault),
 		Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
@@ -93,10 +95,7 @@ func (f *granularFlags) target(c *cobra.Command, writable func(dir string) error
 	if err != nil {
 		return o, err
 	}
-	if f.reportDir != "" {
-		err = writable(f.reportDir)
-	}
-	return cells[0], err
+	return cells[0], writable(kind, f.reportDir)
 }
 
 func (f *granularFlags) run(c *cobra.Command) error {
@@ -104,7 +103,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	o, err := f.target(c, granular.Folder.CheckWritable)
+	o, err := f.target(c, &granular.Folder)
 	if err != nil {
 		return err
 	}
@@ -187,7 +186,7 @@ that they have no permission for. The times are those of this machine.`,
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")
 			}
-			on, err := flags.target(c, granular.CostFolder.CheckWritable)
+			on, err := flags.target(c, &granular.CostFolder)
 			if err != nil {
 				return err
 			}

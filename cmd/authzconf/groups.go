@@ -11,8 +11,7 @@ type commandGroup struct {
 	commands  []*cobra.Command
 }
 
-// commandGroups have every command, in the order of the help text: cobra sorts
-// them within a group.
+// commandGroups have every command, in the order of the help text: cobra sorts them within a group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
 		{"judge", "Judge API servers", []*cobra.Command{newRun(), newMatrix(), newUpgrade(), newExplore(), newDeputy()}},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,7 +84,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd) or kind (a cluster each)")
 	fl.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
-	fl.Int64Var(&f.seed, "seed", 0, "seed of the schedule and the order of blocks (default: random, printed)")
+	seedFlag(c, &f.seed, "the schedule and the order of blocks")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
 	c.AddCommand(newLoadShard(), newLoadCompare(), newLoadVerify(), newLoadCost())
@@ -148,9 +147,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	if !given("seed") {
-		f.seed = rand.Int64N(1_000_000)
-	}
+	drawSeed(c, &f.seed)
 	return storm.Options{
 		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,
@@ -195,10 +192,8 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	if f.dryRun {
 		return storm.Describe(c.OutOrStdout(), o)
 	}
-	if f.reportDir != "" {
-		if err := load.Folder.CheckWritable(f.reportDir); err != nil {
-			return err
-		}
+	if err := writable(&load.Folder, f.reportDir); err != nil {
+		return err
 	}
 	show := newLoadProgress(c.ErrOrStderr())
 	o.Said, o.Progress, o.Created = show.said, show.progress, show.created

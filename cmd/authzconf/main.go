@@ -44,8 +44,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// invalid marks an error of the environment, unless it is one that the user can
-// mend, as every other error is.
+// invalid marks an error of the environment, unless it is one that the user can mend, as every other error is.
 func invalid(err error) error {
 	var usage *local.UsageError
 	if errors.As(err, &usage) {
@@ -55,8 +54,8 @@ func invalid(err error) error {
 }
 
 func run(args []string, stdout, stderr io.Writer) (code int) {
-	// A panic is nobody's bad usage, which Go's own exit code would say. What a
-	// command has started is stopped by its own deferred calls.
+	// A panic is nobody's bad usage, which Go's own exit code would say. What a command has started is stopped
+	// by its own deferred calls.
 	defer func() {
 		if p := recover(); p != nil {
 			_, _ = fmt.Fprintf(stderr, "error: authzconf broke: %v\n%s", p, debug.Stack())
@@ -65,7 +64,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	klog.SetLogger(logr.Discard()) // client-go's remarks are no output of this program
+	klog.SetLogger(logr.Discard()) // client-go's remarks are not output of this program
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -14,8 +14,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// progress shows a run: on a terminal one line that is rewritten, otherwise a
-// plain line every so often, so that a log stays short.
+// progress shows a run: on a terminal one line that is rewritten, otherwise a plain line every so often, so that
+// a log stays short.
 type progress struct {
 	out     io.Writer
 	live    bool
@@ -54,8 +54,7 @@ func (p *progress) event(e session.Event) {
 	if bad {
 		p.failed++
 	}
-	// When a target dies all that is left has the same reason, with its log: it is
-	// shown once.
+	// When a target dies all that is left has the same reason, with its log: it is shown once.
 	again := bad && strings.HasSuffix(p.said, e.Result.Reason)
 	if p.verbose || bad && !again {
 		p.line(fmt.Sprintf("%-8s %s  %s (%d ms)", e.Result.Verdict, e.Result.Cell, e.Result.Scenario, e.Took.Milliseconds()))

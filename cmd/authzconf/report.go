@@ -13,7 +13,7 @@ import (
 func newReport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report",
-		Short: "Work with report folders",
+		Short: "Compare report folders, and quote them",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -27,10 +27,10 @@ func newReportDiff() *cobra.Command {
 		Use:   "diff FOLDER[:CELL] FOLDER[:CELL]",
 		Short: "Show what two cells do differently",
 		Long: `Compare what was seen on two cells, of one report or of two, scenario by scenario:
-answers, messages, access reviews, audit fields and counters. What is made up anew
-in every run (names, IDs, times) does not count.
+answers, messages, access reviews, audit fields and counters. What differs in
+every run (names, IDs, times) does not count.
 
-Exit codes: 0 no difference, 1 some, 2 bad usage.`,
+Exit codes: 0 no difference, 1 the cells differ, 2 bad usage or no report.`,
 		Example: `  authzconf run --kubernetes 1.36,1.37 --gate on --report-dir out
   authzconf report diff out:1.36-gate-on out:1.37-gate-on`,
 		Args: cobra.ExactArgs(2),
@@ -46,7 +46,7 @@ Exit codes: 0 no difference, 1 some, 2 bad usage.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&whole, "whole", false, "print the lines that are the same, too")
+	c.Flags().BoolVar(&whole, "whole", false, "also print the lines that are the same")
 	return c
 }
 
@@ -57,7 +57,10 @@ func newReportPRR() *cobra.Command {
 		Long: `Write, as Markdown, what a KEP's author needs in the production readiness
 questionnaire: what was run, versions, stages and results, how to do it again, and
 the digest of the evidence. The report is verified first; the answer is yes only
-if everything passed.`,
+if everything passed.
+
+Exit codes: 0 written, whatever the answer, 2 there is no report of an upgrade path, or
+it does not follow from its evidence.`,
 		Example: `  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir recipe
   authzconf report prr recipe`,
 		Args: cobra.ExactArgs(1),

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 
@@ -30,7 +28,7 @@ func (f *conformanceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
 	fl.StringVar(&f.knownFailing, "known-failing", "", "file of scenarios that must fail, each with its reason")
-	fl.Int64Var(&f.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
+	seedFlag(c, &f.seed, "the names that are made unique")
 	fl.IntVar(&f.parallel, "parallel", 0, "how many control planes run at once (default: as many as there are processors and memory for)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run, and stop")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
@@ -111,9 +109,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 // options reads everything that can be wrong before anything is started.
 func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Options, error)) (o session.Options, err error) {
 	o = session.Options{Common: common(f.seed), Parallel: f.parallel}
-	if !c.Flags().Changed("seed") {
-		o.Seed = rand.Int64N(1_000_000)
-	}
+	drawSeed(c, &o.Seed)
 	if c.Flags().Changed("parallel") && f.parallel < 1 {
 		return o, fmt.Errorf("--parallel %d: the number of control planes is at least 1", f.parallel)
 	}
@@ -157,19 +153,5 @@ func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *sess
 	printSummary(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all, %s\n",
 		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds(), run.Report.Load())
-	return ended(out, f.reportDir, unwritten, run.Report)
-}
-
-// ended says where the report is, and turns the outcome into the exit code.
-func ended(out io.Writer, reportDir string, unwritten error, r *reports.ConformanceReport) error {
-	if unwritten != nil {
-		return invalid(unwritten)
-	}
-	if reportDir != "" {
-		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(reportDir, "report.html"), reportDir)
-	}
-	if code := r.Outcome.ExitCode; code != exitPassed {
-		return &exitError{code: code}
-	}
-	return nil
+	return concludeRun(out, run.Report, f.reportDir, unwritten)
 }

@@ -3,14 +3,15 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// printSummary is what a person sees at the end of a run: a row per cell and
-// level, what did not pass, and the outcome.
+// printSummary is what a person sees at the end of a run: a row per cell and level, what did not pass, and the
+// outcome.
 func printSummary(w io.Writer, r *reports.ConformanceReport) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "cell\tlevel\tpassed\tfailed\tknown failing\tinvalid\tnot supported\tskipped\tnot applicable\t")
@@ -22,6 +23,21 @@ func printSummary(w io.Writer, r *reports.ConformanceReport) {
 	}
 	_ = t.Flush()
 	printOutcome(w, r)
+}
+
+// concludeRun says where the report is, and turns its outcome into the exit code. unwritten is why there is no
+// report: what a run has found is printed all the same.
+func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritten error) error {
+	switch {
+	case unwritten != nil:
+		return invalid(unwritten)
+	case dir != "":
+		_, _ = fmt.Fprintf(w, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(dir, "report.html"), dir)
+	}
+	if r.Outcome.ExitCode != exitPassed {
+		return &exitError{code: r.Outcome.ExitCode}
+	}
+	return nil
 }
 
 // printOutcome prints what did not pass, and the outcome with its reasons.
@@ -38,8 +54,8 @@ func printOutcome(w io.Writer, r *reports.ConformanceReport) {
 	}
 }
 
-// printProblems prints what did not pass on a cell. Results with the same reason
-// are one paragraph: when a target dies, hundreds have it, with its log.
+// printProblems prints what did not pass on a cell. Results with the same reason are one paragraph: when a
+// target dies, hundreds have it, with its log.
 func printProblems(w io.Writer, c reports.Cell) {
 	type paragraph struct{ what, reason string }
 	same := map[paragraph][]verdicts.Result{}

@@ -17,8 +17,10 @@ func newUp() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start one control plane to explore, until Ctrl-C",
-		Long: `Start etcd and a kube-apiserver (authorized by Node and RBAC), print the path of
-an administrator's kubeconfig, and stop and remove everything on Ctrl-C.`,
+		Long: `Start etcd and a kube-apiserver (authorizers: Node and RBAC), print the path of an
+administrator's kubeconfig, and stop and remove everything on Ctrl-C.
+
+Exit codes: 0 stopped by Ctrl-C, 2 bad usage, 3 the control plane did not start, or died.`,
 		Example: `  authzconf up --gate on
   authzconf up --kubernetes 1.35 > path &    # the path is the only line on stdout`,
 		Args: cobra.NoArgs,
@@ -45,7 +47,7 @@ func up(c *cobra.Command, m matrix.Matrix, port int) error {
 		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", target.Local, m.Provider)
 	}
 	if len(cells) != 1 {
-		return fmt.Errorf("up starts one control plane; --kubernetes and --gate name %d", len(cells))
+		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
 	}
 	ctx := c.Context()
 	plane, err := local.Start(ctx, cells[0].LocalOptions(port))
@@ -59,8 +61,7 @@ func up(c *cobra.Command, m matrix.Matrix, port int) error {
 	return nil
 }
 
-// serve says where the control plane is, and waits for Ctrl-C. An error is why
-// it does not serve any more.
+// serve says where the control plane is, and waits for Ctrl-C. An error is why it does not serve any more.
 func serve(c *cobra.Command, kubernetes string, plane *local.ControlPlane) error {
 	if _, err := fmt.Fprintln(c.OutOrStdout(), plane.KubeconfigPath()); err != nil {
 		return fmt.Errorf("printing the path of the kubeconfig: %w", err)

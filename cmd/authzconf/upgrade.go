@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -61,7 +60,7 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
 	fl.BoolVar(&flags.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
 	flags.cells.registerCommon(c)
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for the report and its evidence")
-	fl.Int64Var(&flags.seed, "seed", 0, "seed of the names that are made unique (default: random, printed)")
+	seedFlag(c, &flags.seed, "the names that are made unique")
 	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the stages and what would run on each, and stop")
 	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
 	return c
@@ -108,9 +107,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 		return err
 	}
 	o := upgrade.Options{Common: common(f.seed), Path: p, Base: base}
-	if !c.Flags().Changed("seed") {
-		o.Seed = rand.Int64N(1_000_000)
-	}
+	drawSeed(c, &o.Seed)
 	if o.Texts, err = new(selectionFlags).load(); err != nil {
 		return err
 	}
@@ -146,7 +143,7 @@ func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.R
 	}
 	printStages(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
-	return ended(out, f.reportDir, unwritten, run.Report)
+	return concludeRun(out, run.Report, f.reportDir, unwritten)
 }
 
 // printStages prints a row per stage, what did not pass, and the outcome.

@@ -53,8 +53,7 @@ type reportKind struct {
 	verify func(c *cobra.Command, path string) error
 }
 
-// reportKinds are all of them. Where two have the same marker file, its head tells
-// them apart.
+// reportKinds are all of them. Where two have the same marker file, its head tells them apart.
 func reportKinds() []reportKind {
 	return []reportKind{
 		{&reports.Folder, verifyConformance},

@@ -28,7 +28,7 @@ func newVersion() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of authzconf and the Kubernetes versions it runs",
 		Long: `Print the version of authzconf, which reports carry, and the Kubernetes versions
-that --kubernetes takes.`,
+that --kubernetes accepts. The exit code is 0.`,
 		Example: `  authzconf version`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
-// FileKind is the kind of a matrix file, of reports.APIVersion.
+// FileKind is the kind of a matrix file, of reports.FileVersion.
 const FileKind = "Matrix"
 
 // file is a matrix file: the cells are those of all entries.
@@ -37,8 +37,8 @@ func Load(name string, data []byte, base Matrix) ([]target.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.APIVersion != reports.APIVersion {
-		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", doc.At("$.apiVersion"), reports.APIVersion, f.APIVersion)
+	if f.APIVersion != reports.FileVersion {
+		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", doc.At("$.apiVersion"), reports.FileVersion, f.APIVersion)
 	}
 	if f.Kind != FileKind {
 		return nil, fmt.Errorf("%s: kind must be %s, not %q", doc.At("$.kind"), FileKind, f.Kind)

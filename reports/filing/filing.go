@@ -1,5 +1,5 @@
-// Package filing puts reports into folders. A report takes the place of an earlier
-// one of its kind, of which nothing stays; files of anybody else are never touched.
+// Package filing puts reports into folders. A report takes the place of an earlier one of its kind, of which
+// nothing stays; files of anybody else are never touched.
 package filing
 
 import (
@@ -20,31 +20,30 @@ import (
 type Kind struct {
 	// Name is what an error calls it, such as "load report".
 	Name string
-	// Marker is the file by which a report is known. It is written last, so that a
-	// folder with a marker is whole.
+	// Marker is the file by which a report is known. It is written last, so that a folder with a marker is
+	// whole.
 	Marker string
-	// Head are fields at the top of the marker: path.Match patterns of what they say,
-	// or "" for any value. Another version of authzconf may have written the rest.
+	// Head are fields at the top of the marker: path.Match patterns of what they say, or "" for any value.
+	// Another version of authzconf may have written the rest.
 	Head map[string]string
 	// Files are path.Match patterns of the other files.
 	Files []string
-	// Listed, if given, says which of the files the marker lists, and only those are
-	// of the report. Reserved are the places where nothing else may be then.
+	// Listed, if given, says which of the files the marker lists, and only those are of the report. Reserved are
+	// the places where nothing else may be then.
 	Listed   func(marker []byte) []string
 	Reserved []string
 }
 
 const (
-	// stagingDir is where a report is written before it takes the place of an earlier
-	// one. It holds that one's marker as previousFile while that goes on.
+	// stagingDir is where a report is written before it takes the place of an earlier one. It holds that one's
+	// marker as previousFile while that goes on.
 	stagingDir   = ".authzconf-new"
 	previousFile = "previous"
 	probeFile    = ".authzconf-probe"
 )
 
-// CheckWritable says whether Write could write to dir, and creates dir where it
-// is missing. It is to be called before a run, so that no run ends without a
-// place for its report.
+// CheckWritable says whether Write could write to dir, and creates dir where it is missing. It is to be called
+// before a run, so that no run ends without a place for its report.
 func (k *Kind) CheckWritable(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("the report folder cannot be made: %w", err)
@@ -63,15 +62,15 @@ func (k *Kind) CheckWritable(dir string) error {
 	return root.Remove(probeFile)
 }
 
-// Write writes the files of a report, by their slash-separated names, in the place
-// of an earlier one of the same kind.
+// Write writes the files of a report, by their slash-separated names, in the place of an earlier one of the same
+// kind.
 func (k *Kind) Write(dir string, files map[string][]byte) error {
 	if files[k.Marker] == nil {
 		return fmt.Errorf("a %s without %s", k.Name, k.Marker)
 	}
 	for name := range files {
 		if name != k.Marker && (!fs.ValidPath(name) || k.Listed == nil && !matches(k.Files, name)) {
-			return fmt.Errorf("%s is no file of a %s", name, k.Name)
+			return fmt.Errorf("%s is not a file of a %s", name, k.Name)
 		}
 	}
 	if err := k.CheckWritable(dir); err != nil {
@@ -88,8 +87,8 @@ func (k *Kind) Write(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// WriteReport writes a report whose marker is the report itself, as YAML or JSON by
-// the marker's name, with its other files.
+// WriteReport writes a report whose marker is the report itself, as YAML or JSON by the marker's name, with its
+// other files.
 func (k *Kind) WriteReport(dir string, report any, others map[string][]byte) error {
 	encode := yaml.Marshal
 	if path.Ext(k.Marker) == ".json" {
@@ -116,8 +115,8 @@ func (k *Kind) In(dir string) bool {
 	return err == nil && k.known(data)
 }
 
-// replaceable says why a folder may not be written to: it is neither empty nor
-// an earlier report, or has a file of somebody else's where the report goes.
+// replaceable says why a folder may not be written to: it is neither empty nor an earlier report, or has a file
+// of somebody else's where the report goes.
 func (k *Kind) replaceable(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -148,8 +147,8 @@ func (k *Kind) replaceable(root *os.Root) error {
 	return nil
 }
 
-// owned are the files of a report in the folder, by its marker, or by one in the
-// staging folder if an earlier replacement was cut short.
+// owned are the files of a report in the folder, by its marker, or by one in the staging folder if an earlier
+// replacement was cut short.
 func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
 	owned := map[string]bool{}
 	for _, name := range []string{k.Marker, path.Join(stagingDir, k.Marker), path.Join(stagingDir, previousFile)} {

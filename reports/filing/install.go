@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// install writes files beside the earlier report, if there is one, then puts
-// them in its place. Cut short at any point it leaves no marker that does not fit
-// the other files, and a later Write mends the folder.
+// install writes files beside the earlier report, if there is one, then puts them in its place. Cut short at any
+// point it leaves no marker that does not fit the other files, and a later Write mends the folder.
 func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 	old, err := k.owned(root)
 	if err != nil {
@@ -19,8 +18,8 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 	}
 	previous := path.Join(stagingDir, previousFile)
 	if exists(root, previous) {
-		// A replacement was cut short: what it was to install is not wanted any
-		// more, but its lists say what to remove.
+		// A replacement was cut short: what it was to install is not wanted any more, but its lists say what to
+		// remove.
 		if err := remove(root, old); err != nil {
 			return err
 		}
@@ -63,8 +62,7 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 	return root.RemoveAll(stagingDir)
 }
 
-// remove removes the files of an earlier report, and the folders that this
-// empties.
+// remove removes the files of an earlier report, and the folders that this empties.
 func remove(root *os.Root, owned map[string]bool) error {
 	for _, name := range slices.Sorted(maps.Keys(owned)) {
 		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Hold compares the part of a file between the lines <!-- name --> and
-// <!-- end of name --> with what it should be, or writes it if update is set.
+// Hold compares the part of a file between the lines <!-- name --> and <!-- end of name --> with what it should
+// be, or writes it if update is set.
 func Hold(t testing.TB, file, name, want string, update bool) {
 	t.Helper()
 	raw, err := os.ReadFile(file)

@@ -160,3 +160,29 @@ func TestResults(t *testing.T) {
 		t.Errorf("contradictions %v, want the known gap that was caught too", got)
 	}
 }
+
+// TestCoveragePage shows what was reached, what cannot be, and what could.
+func TestCoveragePage(t *testing.T) {
+	block := program.Block{File: "a.go", Function: "f", From: 3, To: 4, Code: "if a || b {", Statements: 1}
+	r := &coverageResults{
+		release: local.Release{Version: "1.37.1"}, scenarios: 7,
+		report: &program.Report{
+			Functions: []program.Function{{File: "a.go", Name: "f", Statements: 4, Covered: 3}},
+			Missed:    []program.Block{block},
+		},
+		argued: map[program.Block]program.Argument{block: {Reason: "never"}},
+	}
+	page := r.markdown()
+	for _, want := range []string{
+		"7 runs", "3 of 4 statements (75.0 %); of the 3 that a client can reach, 100.0 %", "| file | function | statements | reached | share |\n| --- | --- | --: | --: | --: |",
+		"| a.go | `f` | 4 | 3 | 75.0 % |", "| a.go:3, `f` | `if a \\|\\| b {` | never |", "## Not reached yet\n\nNothing.\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	r.argued, r.missing = nil, []program.Block{block}
+	if page := r.markdown(); !strings.Contains(page, "## Not reached yet\n\n| where | statement |") {
+		t.Errorf("the page lacks what could be reached:\n%s", page)
+	}
+}

@@ -64,16 +64,16 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular/run
 
 # What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
-# that take minutes, by name; ci/README.md says what is tested when.
+# that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants(/.*)?|suites/impersonation|suites/upgrade
-NIGHTLY  := ^TestRepeatability$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestBuildEtcd)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
 
 .PHONY: test
-test: build ## vet, and run all tests that do not take minutes, those against real programs too
-	$(AUTHZCONF) control-planes --kubernetes $(PREVIOUS),$(KUBERNETES)
+test: build ## vet, and run all tests that are not for the night, those against real programs too
+	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
 	go vet ./...
 	go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")

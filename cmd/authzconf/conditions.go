@@ -12,8 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/conditional/equivalence"
 	"github.com/authzconf/authzconf/conditional/library"
+	"github.com/authzconf/authzconf/conditional/model"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/reports/filing"
 )
@@ -89,7 +90,7 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if dir != "" {
-				if err := library.CheckWritable(dir); err != nil {
+				if err := library.Folder.CheckWritable(dir); err != nil {
 					return err
 				}
 			}
@@ -160,13 +161,13 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	subjects := map[string]equivalence.Subject{"model": equivalence.Model{}, "reference": library.Reference{}}
-	o := equivalence.Options{Cases: f.cases}
+	subjects := map[string]model.Subject{"model": model.Load, "reference": reference.Subject}
+	o := model.Exploration{Cases: f.cases}
 	switch {
 	case subjects[f.subject] == nil:
 		return fmt.Errorf("--subject %q: expected model or reference", f.subject)
 	case f.subject == "reference":
-		o.FailureMode = library.ReferenceMode
+		o.FailureMode = reference.FailureMode
 	}
 	if !c.Flags().Changed("seed") {
 		f.seed = rand.Int64N(1_000_000)
@@ -186,7 +187,7 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 			show.line(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
 		}
 	}
-	r, err := equivalence.Run(c.Context(), subjects[f.subject], o)
+	r, err := model.Explore(c.Context(), subjects[f.subject], o)
 	show.end()
 	if err != nil {
 		return invalid(err)
@@ -195,7 +196,7 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 }
 
 // finish prints what was found, even if it cannot be written.
-func (f *conditionsExploreFlags) finish(c *cobra.Command, r *equivalence.Result, took time.Duration) error {
+func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, took time.Duration) error {
 	out := c.OutOrStdout()
 	for _, d := range r.Disagreements {
 		_, _ = fmt.Fprintf(out, "case %d: %s\n%s", d.Case, d.Reason, d.Vector)
@@ -221,7 +222,7 @@ var filedExplore = filing.Kind{
 	Files: []string{"case-*" + vectors.Suffix},
 }
 
-func (f *conditionsExploreFlags) write(r *equivalence.Result) error {
+func (f *conditionsExploreFlags) write(r *model.Explored) error {
 	if f.dir == "" {
 		return nil
 	}

@@ -60,7 +60,7 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.reportDir != "" {
-		if err := explore.CheckWritable(f.reportDir); err != nil {
+		if err := explore.Folder.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}

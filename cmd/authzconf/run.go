@@ -89,7 +89,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 		return suites.Describe(c.OutOrStdout(), o.Plan)
 	}
 	if f.reportDir != "" {
-		if err := errors.Join(reports.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
+		if err := errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
 			return err
 		}
 	}

@@ -127,7 +127,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 		return describeStages(c.OutOrStdout(), walk)
 	}
 	if f.reportDir != "" {
-		if err := errors.Join(reports.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
+		if err := errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
 			return err
 		}
 	}

@@ -59,19 +59,12 @@ func run(t testing.TB, b *Book, h http.Handler, load Loader) ([]Finding, []Resul
 // into loads policies into an authorizer of this process.
 func into(a *reference.Authorizer) Loader {
 	return func(_ context.Context, all []vectors.Policy) error {
-		s, err := reference.NewSnapshot(policies(all))
+		s, err := reference.NewSnapshot(all)
 		if err == nil {
 			a.Use(s)
 		}
 		return err
 	}
-}
-
-func policies(all []vectors.Policy) (out []reference.Policy) {
-	for _, p := range all {
-		out = append(out, reference.Policy{ID: p.ID, Effect: p.Effect, Expression: p.Expression})
-	}
-	return out
 }
 
 func newReference(t testing.TB) *reference.Authorizer {

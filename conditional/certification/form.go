@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	reference "github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // form judges the form of a status by the rules of the KEP, whatever it says. wrong
 // is true if it contradicts itself.
-func (j *judge) form(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, mode review.Mode) (wrong bool) {
+func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, mode vectors.Mode) (wrong bool) {
 	note := func(is bool, reason, format string, args ...any) {
 		if is {
 			wrong = true
@@ -22,7 +22,7 @@ func (j *judge) form(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, 
 		}
 	}
 	note(s.Allowed && s.Denied, "allowed-and-denied", "allowed and denied at once")
-	note(s.ConditionsChain != nil && mode == review.None, "conditions-not-asked-for", "there is a conditionsChain")
+	note(s.ConditionsChain != nil && mode == vectors.None, "conditions-not-asked-for", "there is a conditionsChain")
 	note(s.ConditionsChain != nil && (s.Allowed || s.Denied), "allowed-beside-conditions", "conditionsChain beside allowed or denied")
 	note(s.ConditionsChain != nil && len(s.ConditionsChain) == 0, "empty-chain", "a conditionsChain without sets")
 	for _, set := range s.ConditionsChain {
@@ -34,22 +34,22 @@ func (j *judge) form(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, 
 		}
 		note(kinds != 1, "set-of-no-kind", "a set has %d of allowed, denied and conditions, want 1", kinds)
 		note(set.AuthorizerName == "", "no-authorizer-name", "a set has no authorizerName")
-		note(len(set.Conditions) > review.MaxConditions, "too-many-conditions", "%d conditions", len(set.Conditions))
+		note(len(set.Conditions) > vectors.MaxConditions, "too-many-conditions", "%d conditions", len(set.Conditions))
 		seen := map[string]bool{}
 		for _, c := range set.Conditions {
 			note(seen[c.ID], "duplicate-ids", "the ID %.80q twice", c.ID)
 			seen[c.ID] = true
-			note(review.ValidateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
-			note(!slices.Contains(review.Effects(), c.Effect), "unknown-effect", "the effect %.80q", c.Effect)
+			note(vectors.ValidateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
+			note(!slices.Contains(vectors.Effects(), c.Effect), "unknown-effect", "the effect %.80q", c.Effect)
 			note(len(content.IsLabelKey(c.Type)) > 0, "invalid-type", "the type %.80q is no label key", c.Type)
-			note(len(c.Condition) > review.MaxCondition, "condition-too-long", "a condition of %d bytes", len(c.Condition))
+			note(len(c.Condition) > vectors.MaxCondition, "condition-too-long", "a condition of %d bytes", len(c.Condition))
 		}
 	}
 	return wrong
 }
 
 // effectsOf are the effects of the conditions, each once, sorted.
-func effectsOf(s *review.SubjectAccessReviewStatus) (out []review.Effect) {
+func effectsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Decision) {
 	for _, set := range s.ConditionsChain {
 		for _, c := range set.Conditions {
 			out = append(out, c.Effect)
@@ -60,7 +60,7 @@ func effectsOf(s *review.SubjectAccessReviewStatus) (out []review.Effect) {
 }
 
 // residualsOf are the conditions as expressions, if all are CEL.
-func residualsOf(s *review.SubjectAccessReviewStatus) ([]string, bool) {
+func residualsOf(s *vectors.SubjectAccessReviewStatus) ([]string, bool) {
 	var out []string
 	for _, set := range s.ConditionsChain {
 		for _, c := range set.Conditions {
@@ -95,11 +95,11 @@ func sortedExpressions(in []string) []string {
 }
 
 // canonical is a status for comparison: conditions have no order.
-func canonical(s *review.SubjectAccessReviewStatus) string {
-	sets := make([]review.ConditionSet, len(s.ConditionsChain))
+func canonical(s *vectors.SubjectAccessReviewStatus) string {
+	sets := make([]vectors.ConditionSet, len(s.ConditionsChain))
 	for i, set := range s.ConditionsChain {
 		sets[i] = set
-		sets[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b review.Condition) int { return strings.Compare(a.ID, b.ID) })
+		sets[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b vectors.Condition) int { return strings.Compare(a.ID, b.ID) })
 	}
 	raw, _ := json.Marshal([]any{s.Allowed, s.Denied, sets}) // of strings and booleans: it cannot fail
 	return string(raw)

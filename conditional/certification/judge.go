@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -41,12 +40,12 @@ type judge struct {
 	book  *Book
 	found map[string]*Finding
 	// asked are the answers to the steps themselves.
-	asked map[string]*review.SubjectAccessReviewStatus
+	asked map[string]*vectors.SubjectAccessReviewStatus
 }
 
 // Judge says what is wrong, from the answers alone.
 func (b *Book) Judge(all []Exchange) ([]Finding, []Result, error) {
-	j := &judge{book: b, found: map[string]*Finding{}, asked: map[string]*review.SubjectAccessReviewStatus{}}
+	j := &judge{book: b, found: map[string]*Finding{}, asked: map[string]*vectors.SubjectAccessReviewStatus{}}
 	vectorsSeen, exchanges := map[Level]map[string]bool{Phases: {}, Atomic: {}}, map[Level]int{}
 	for _, x := range all {
 		e := b.byID[x.Vector]
@@ -124,7 +123,7 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string, into any) b
 }
 
 // decision is what a status says.
-func decision(s *review.SubjectAccessReviewStatus) vectors.Decision {
+func decision(s *vectors.SubjectAccessReviewStatus) vectors.Decision {
 	switch {
 	case len(s.ConditionsChain) > 0:
 		return vectors.Conditional
@@ -138,13 +137,13 @@ func decision(s *review.SubjectAccessReviewStatus) vectors.Decision {
 
 // review judges an answer of the first phase.
 func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
-	var in review.SubjectAccessReview
-	if !j.readable(e, x, review.AccessVersion, review.AccessKind, &in) {
+	var in vectors.SubjectAccessReview
+	if !j.readable(e, x, vectors.AccessVersion, vectors.AccessKind, &in) {
 		return
 	}
 	s, mode := &in.Status, step.Spec.Mode()
 	if x.Variant == Unaware {
-		mode = review.None
+		mode = vectors.None
 	}
 	if j.form(e, x, s, mode) {
 		return // what it means cannot be said
@@ -164,7 +163,7 @@ func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 }
 
 // decided compares a decision with what is wanted.
-func (j *judge) decided(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
+func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
 	got := decision(s)
 	if !slices.Contains(want.OneOf, got) {
 		j.note(e, x, e.should, e.reason(), "%s, want %v", got, want.OneOf)
@@ -188,14 +187,14 @@ func (j *judge) decided(e *entry, x Exchange, s *review.SubjectAccessReviewStatu
 }
 
 // unaware judges what a client gets that takes no conditions.
-func (j *judge) unaware(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
+func (j *judge) unaware(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
 	got := decision(s)
 	switch {
 	case slices.Contains(want.OneOf, vectors.Conditional):
 		if got == vectors.Allow && !slices.Contains(want.OneOf, vectors.Allow) {
 			j.note(e, x, false, "allows-without-conditions", "what depends on conditions is allowed to a client that takes none")
 		}
-		if got == vectors.NoOpinion && slices.Contains(want.Effects, review.Deny) {
+		if got == vectors.NoOpinion && slices.Contains(want.Effects, vectors.Deny) {
 			j.note(e, x, true, "deny-not-folded", "NoOpinion, want Deny: a condition might deny")
 		}
 	case !slices.Contains(want.OneOf, got) && got != vectors.Conditional:
@@ -208,8 +207,8 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 	if x.Variant == Foreign && x.Fault == "" && x.HTTP >= 400 && x.HTTP < 500 {
 		return // a refusal
 	}
-	var in review.AuthorizationConditionsReview
-	if !j.readable(e, x, review.ConditionsVersion, review.ConditionsKind, &in) {
+	var in vectors.AuthorizationConditionsReview
+	if !j.readable(e, x, vectors.ConditionsVersion, vectors.ConditionsKind, &in) {
 		return
 	}
 	r := in.Response

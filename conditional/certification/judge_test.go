@@ -5,16 +5,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // TestForm: each rule of the form of an answer has one that breaks it.
 func TestForm(t *testing.T) {
 	b, err := NewBook([]*vectors.Vector{{ID: "v", Level: vectors.Must, Webhook: &vectors.Webhook{
-		Policies: []vectors.Policy{{ID: "a", Effect: review.Allow, Expression: "object.a"}},
+		Policies: []vectors.Policy{{ID: "a", Effect: vectors.Allow, Expression: "object.a"}},
 		Steps: []vectors.Step{
-			{Authorize: &vectors.AuthorizeStep{Spec: review.SubjectAccessReviewSpec{ConditionalAuthorization: &review.ConditionalAuthorizationConfiguration{Mode: review.Optimized}}, Want: vectors.AuthorizeWant{OneOf: []vectors.Decision{vectors.Conditional}}}},
+			{Authorize: &vectors.AuthorizeStep{Spec: vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}, Want: vectors.AuthorizeWant{OneOf: []vectors.Decision{vectors.Conditional}}}},
 			{Evaluate: &vectors.EvaluateStep{Want: vectors.EvaluateWant{OneOf: []vectors.Decision{vectors.Allow}}}},
 		},
 	}}}, 1)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/ci/document"
-	"github.com/authzconf/authzconf/conditional/faulty"
 )
 
 var update = flag.Bool("update", false, "write the kill table")
@@ -17,7 +16,7 @@ var update = flag.Bool("update", false, "write the kill table")
 func TestRoguesAreRejected(t *testing.T) {
 	b := book(t, 1)
 	ids := map[string]bool{}
-	all := faulty.All()
+	all := faultyAuthorizers()
 	if len(all) < 20 {
 		t.Errorf("there are %d rogues", len(all))
 	}
@@ -56,8 +55,8 @@ const (
 
 // TestKillTable holds the table in docs/conditional-authorizers.md to the rogues.
 func TestKillTable(t *testing.T) {
-	table := "| rogue | what is wrong | rejected for |\n|---|---|---|\n"
-	for _, r := range faulty.All() {
+	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
+	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
 	document.Hold(t, "../../docs/conditional-authorizers.md", "kill table", table, *update)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -109,7 +108,7 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	if e.level == Atomic {
 		defer func() { err = errors.Join(err, r.Load(ctx, r.Book.Policies())) }()
 	}
-	chains := map[int][]review.ConditionSet{}
+	chains := map[int][]vectors.ConditionSet{}
 	for i, s := range e.Steps {
 		switch {
 		case s.SetPolicies != nil:
@@ -126,20 +125,20 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 }
 
 // review asks the first phase, and returns the conditions.
-func (r *runner) review(ctx context.Context, e *entry, step int, spec review.SubjectAccessReviewSpec) []review.ConditionSet {
+func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.SubjectAccessReviewSpec) []vectors.ConditionSet {
 	ask := func(variant Variant) []byte {
 		sent := spec
 		if variant == Unaware {
 			sent.ConditionalAuthorization = nil
 		}
 		return r.post(ctx, r.authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, map[string]any{
-			"apiVersion": review.AccessVersion, "kind": review.AccessKind, "metadata": map[string]any{}, "spec": sent,
+			"apiVersion": vectors.AccessVersion, "kind": vectors.AccessKind, "metadata": map[string]any{}, "spec": sent,
 		})
 	}
 	answer := ask(Asked)
 	ask(Again)
 	ask(Unaware)
-	var in review.SubjectAccessReview
+	var in vectors.SubjectAccessReview
 	if json.Unmarshal(answer, &in) != nil || len(in.Status.ConditionsChain) == 0 {
 		return nil
 	}
@@ -147,8 +146,8 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec review.Sub
 }
 
 // evaluate asks the second.
-func (r *runner) evaluate(ctx context.Context, e *entry, step int, data review.ConditionData, chain []review.ConditionSet) {
-	foreign := make([]review.ConditionSet, len(chain))
+func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
+	foreign := make([]vectors.ConditionSet, len(chain))
 	for i, set := range chain {
 		foreign[i] = set
 		foreign[i].Conditions = nil
@@ -159,10 +158,10 @@ func (r *runner) evaluate(ctx context.Context, e *entry, step int, data review.C
 	}
 	for _, v := range []struct {
 		variant Variant
-		sets    []review.ConditionSet
+		sets    []vectors.ConditionSet
 	}{{Asked, chain}, {Foreign, foreign}} {
 		r.post(ctx, r.conditions, Exchange{Vector: e.id, Step: step, Variant: v.variant}, map[string]any{
-			"apiVersion": review.ConditionsVersion, "kind": review.ConditionsKind, "request": review.AuthorizationConditionsRequest{ConditionSets: v.sets, ConditionData: data},
+			"apiVersion": vectors.ConditionsVersion, "kind": vectors.ConditionsKind, "request": vectors.AuthorizationConditionsRequest{ConditionSets: v.sets, ConditionData: data},
 		})
 	}
 }

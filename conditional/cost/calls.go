@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	reference "github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // Calls are the webhooks called for one request, on average.
@@ -54,8 +54,8 @@ const volumesPath = "/api/v1/persistentvolumes?dryRun=All"
 
 // costPolicies let the user create such volumes.
 func costPolicies() (*reference.Snapshot, error) {
-	return reference.NewSnapshot([]reference.Policy{{
-		ID: "cost", Effect: review.Allow,
+	return reference.NewSnapshot([]vectors.Policy{{
+		ID: "cost", Effect: vectors.Allow,
 		Expression: fmt.Sprintf(`request.userInfo.username == %q && request.resource == "persistentvolumes" && request.verb == "create" && %s`, costUser, allowed),
 	}})
 }
@@ -83,8 +83,8 @@ func KEPCalls(ctx context.Context, n int) (out []Calls, err error) {
 				if i == 1 {
 					reviews, conditions = c.reviews.Load(), c.conditions.Load()
 				}
-				got, err := e.Request(ctx, specOf(costUser, "create", "persistentvolumes"), review.ConditionData{Operation: "CREATE", Object: volume()})
-				if err == nil && got != review.Allow {
+				got, err := e.Request(ctx, specOf(costUser, "create", "persistentvolumes"), vectors.ConditionData{Operation: "CREATE", Object: volume()})
+				if err == nil && got != vectors.Allow {
 					err = fmt.Errorf("the request comes to %s", got)
 				}
 				if err != nil {

@@ -15,6 +15,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
@@ -29,7 +30,7 @@ type Case struct {
 	Description string `yaml:"description"`
 	Section     string `yaml:"section"`
 	// Policies are those of the authorizer.
-	Policies []reference.Policy `yaml:"policies"`
+	Policies []vectors.Policy `yaml:"policies"`
 	// Behind are what the authorizer behind ours grants, as RBAC manifests, and
 	// Objects what is there before, both made by the admin.
 	Behind  []Made `yaml:"behind"`
@@ -62,10 +63,10 @@ type Request struct {
 	Patch string         `yaml:"patch"`
 	Body  map[string]any `yaml:"body"`
 	// Policies replace the authorizer's before the request.
-	Policies []reference.Policy `yaml:"policies"`
+	Policies []vectors.Policy `yaml:"policies"`
 	// During replace them between the two phases: when the mutating webhook is
 	// called.
-	During []reference.Policy `yaml:"during"`
+	During []vectors.Policy `yaml:"during"`
 	// Unregistered says that the API server calls no admission webhook.
 	Unregistered bool   `yaml:"unregistered"`
 	Expect       Expect `yaml:"expect"`
@@ -144,7 +145,7 @@ func (c Case) check() (at, problem string) {
 		case (r.Expect.Review == nil) != (r.Expect.Allowed == nil):
 			return at, "expect.review and expect.allowed go together"
 		}
-		for field, policies := range map[string][]reference.Policy{"policies": r.Policies, "during": r.During} {
+		for field, policies := range map[string][]vectors.Policy{"policies": r.Policies, "during": r.During} {
 			if _, err := reference.NewSnapshot(policies); err != nil {
 				return at + "." + field, err.Error()
 			}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	reference "github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // CostOptions say how much is measured.
@@ -229,7 +229,7 @@ func timed(n int, run func() (bool, error)) (float64, error) {
 // compiled evaluates a condition as an API server would that has it compiled.
 func (c *Cost) compiled(name, text string) arm {
 	return func(context.Context) error {
-		data := reference.Data(review.ConditionData{Operation: "CREATE", Object: volume()})
+		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.Holds(text, data) })
 		c.add(name, armCompiled, us)
 		return err
@@ -239,7 +239,7 @@ func (c *Cost) compiled(name, text string) arm {
 // text compiles it each time.
 func (c *Cost) text(name, text string) arm {
 	return func(context.Context) error {
-		data := reference.Data(review.ConditionData{Operation: "CREATE", Object: volume()})
+		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.HoldsFresh(text, data) })
 		c.add(name, armText, us)
 		return err
@@ -249,12 +249,12 @@ func (c *Cost) text(name, text string) arm {
 // byWebhook has the authorizer evaluate it.
 func (c *Cost) byWebhook(w *counted, name, text string) arm {
 	e := &Enforcer{access: w.access, conditions: w.second}
-	chain := []review.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: review.FailDeny, Conditions: []review.Condition{{ID: name, Effect: review.Allow, Type: reference.TypeCEL, Condition: text}}}}
+	chain := []vectors.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{{ID: name, Effect: vectors.Allow, Type: reference.TypeCEL, Condition: text}}}}
 	return func(ctx context.Context) error {
 		object := volume()
 		us, err := timed(c.Options.Requests, func() (bool, error) {
-			got, err := e.ask(ctx, chain, review.ConditionData{Operation: "CREATE", Object: object})
-			return got == review.Allow, err
+			got, err := e.ask(ctx, chain, vectors.ConditionData{Operation: "CREATE", Object: object})
+			return got == vectors.Allow, err
 		})
 		c.add(name, armWebhook, us)
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	reference "github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // Enforcer is the part of an API server that KEP-5681 adds, as a client: it asks a
@@ -27,29 +27,29 @@ type Enforcer struct {
 	Cached, Builtin bool
 
 	access, conditions *certify.Poster
-	remembered         map[string]review.SubjectAccessReviewStatus
+	remembered         map[string]vectors.SubjectAccessReviewStatus
 }
 
 // Request sends a request through both phases.
-func (e *Enforcer) Request(ctx context.Context, spec review.SubjectAccessReviewSpec, data review.ConditionData) (review.Effect, error) {
+func (e *Enforcer) Request(ctx context.Context, spec vectors.SubjectAccessReviewSpec, data vectors.ConditionData) (vectors.Decision, error) {
 	status, err := e.authorize(ctx, spec)
 	switch {
 	case err != nil:
-		return review.NoOpinion, err
+		return vectors.NoOpinion, err
 	case status.Allowed:
-		return review.Allow, nil
+		return vectors.Allow, nil
 	case status.Denied:
-		return review.Deny, nil
+		return vectors.Deny, nil
 	case len(status.ConditionsChain) == 0:
-		return review.NoOpinion, nil
+		return vectors.NoOpinion, nil
 	case len(status.ConditionsChain) > 1 || len(status.ConditionsChain[0].Conditions) == 0:
-		return review.NoOpinion, errors.New("this client knows one set with conditions")
+		return vectors.NoOpinion, errors.New("this client knows one set with conditions")
 	}
 	return e.evaluate(ctx, status.ConditionsChain, data)
 }
 
 // authorize is the first phase.
-func (e *Enforcer) authorize(ctx context.Context, spec review.SubjectAccessReviewSpec) (out review.SubjectAccessReviewStatus, err error) {
+func (e *Enforcer) authorize(ctx context.Context, spec vectors.SubjectAccessReviewSpec) (out vectors.SubjectAccessReviewStatus, err error) {
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return out, err
@@ -57,8 +57,8 @@ func (e *Enforcer) authorize(ctx context.Context, spec review.SubjectAccessRevie
 	if s, ok := e.remembered[string(key)]; ok && e.Cached {
 		return s, nil
 	}
-	var in review.SubjectAccessReview
-	in.APIVersion, in.Kind, in.Spec = review.AccessVersion, review.AccessKind, spec
+	var in vectors.SubjectAccessReview
+	in.APIVersion, in.Kind, in.Spec = vectors.AccessVersion, vectors.AccessKind, spec
 	if err := post(ctx, e.access, &in); err != nil {
 		return out, err
 	}
@@ -66,53 +66,53 @@ func (e *Enforcer) authorize(ctx context.Context, spec review.SubjectAccessRevie
 		return out, err
 	}
 	if e.remembered == nil {
-		e.remembered = map[string]review.SubjectAccessReviewStatus{}
+		e.remembered = map[string]vectors.SubjectAccessReviewStatus{}
 	}
 	e.remembered[string(key)] = in.Status
 	return in.Status, nil
 }
 
 // evaluate is the second phase.
-func (e *Enforcer) evaluate(ctx context.Context, chain []review.ConditionSet, data review.ConditionData) (review.Effect, error) {
+func (e *Enforcer) evaluate(ctx context.Context, chain []vectors.ConditionSet, data vectors.ConditionData) (vectors.Decision, error) {
 	for _, c := range chain[0].Conditions {
 		if !e.Builtin || c.Type != reference.TypeCEL {
 			return e.ask(ctx, chain, data)
 		}
 	}
-	byEffect := map[review.Effect][]authorizer.Condition{}
+	byEffect := map[vectors.Decision][]authorizer.Condition{}
 	for _, c := range chain[0].Conditions {
 		byEffect[c.Effect] = append(byEffect[c.Effect], authorizer.GenericCondition{ID: c.ID, Condition: c.Condition, Type: c.Type})
 	}
-	decision := authorizer.ConditionsAwareDecisionConditionsMap(byEffect[review.Deny], byEffect[review.NoOpinion], byEffect[review.Allow])
-	known := reference.Data(data)
+	decision := authorizer.ConditionsAwareDecisionConditionsMap(byEffect[vectors.Deny], byEffect[vectors.NoOpinion], byEffect[vectors.Allow])
+	known := data.Variables()
 	got, _, err := decision.ConditionsMap().Evaluate(ctx, nil, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
 		return reference.Holds(c.GetCondition(), known)
 	})
 	switch got {
 	case authorizer.DecisionAllow:
-		return review.Allow, err
+		return vectors.Allow, err
 	case authorizer.DecisionDeny:
-		return review.Deny, err
+		return vectors.Deny, err
 	}
-	return review.NoOpinion, err
+	return vectors.NoOpinion, err
 }
 
 // ask has the webhook evaluate its conditions.
-func (e *Enforcer) ask(ctx context.Context, chain []review.ConditionSet, data review.ConditionData) (review.Effect, error) {
-	in := review.AuthorizationConditionsReview{Request: &review.AuthorizationConditionsRequest{ConditionSets: chain, ConditionData: data}}
-	in.APIVersion, in.Kind = review.ConditionsVersion, review.ConditionsKind
+func (e *Enforcer) ask(ctx context.Context, chain []vectors.ConditionSet, data vectors.ConditionData) (vectors.Decision, error) {
+	in := vectors.AuthorizationConditionsReview{Request: &vectors.AuthorizationConditionsRequest{ConditionSets: chain, ConditionData: data}}
+	in.APIVersion, in.Kind = vectors.ConditionsVersion, vectors.ConditionsKind
 	if err := post(ctx, e.conditions, &in); err != nil {
-		return review.NoOpinion, err
+		return vectors.NoOpinion, err
 	}
 	switch r := in.Response; {
 	case r == nil || r.Validate() != nil:
-		return review.NoOpinion, errors.New("the response is not valid")
+		return vectors.NoOpinion, errors.New("the response is not valid")
 	case r.Allowed:
-		return review.Allow, nil
+		return vectors.Allow, nil
 	case r.Denied:
-		return review.Deny, nil
+		return vectors.Deny, nil
 	}
-	return review.NoOpinion, nil
+	return vectors.NoOpinion, nil
 }
 
 // post replaces a review by its answer.
@@ -172,8 +172,8 @@ func (c *counted) close() error {
 }
 
 // specOf is a review of a user who may get conditions.
-func specOf(user, verb, resource string) review.SubjectAccessReviewSpec {
-	s := review.SubjectAccessReviewSpec{ConditionalAuthorization: &review.ConditionalAuthorizationConfiguration{Mode: review.Optimized}}
+func specOf(user, verb, resource string) vectors.SubjectAccessReviewSpec {
+	s := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
 	s.User, s.Groups = user, []string{Group}
 	s.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: resource}
 	return s

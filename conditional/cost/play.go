@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 const (
@@ -184,7 +185,7 @@ func (c *Cluster) prepared(ctx context.Context, r Request) (wrong []string, err 
 	return c.play(ctx, r)
 }
 
-func (c *Cluster) use(policies []reference.Policy) error {
+func (c *Cluster) use(policies []vectors.Policy) error {
 	s, err := reference.NewSnapshot(policies)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	reference "github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // answers is a webhook that says the same to everybody, and keeps what it was asked.
@@ -84,7 +84,7 @@ func conditionsAreNoOpinion(t *testing.T, c *Cluster) {
 // referenceIsNeverConditional: the reference gives an API server of today
 // no condition, for it asks for none; who posts the review that asks gets one.
 func referenceIsNeverConditional(t *testing.T, c *Cluster) {
-	s, err := reference.NewSnapshot([]reference.Policy{{ID: "blue", Effect: review.Allow, Expression: `request.userInfo.username == "ann" && object.data.color == "blue"`}})
+	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && object.data.color == "blue"`}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func referenceIsNeverConditional(t *testing.T, c *Cluster) {
 	if err != nil || r.Code != http.StatusForbidden || c.Reviewed.Load() != before+1 {
 		t.Errorf("code %d, %d reviews, %v; want 403 and 1", r.Code, c.Reviewed.Load()-before, err)
 	}
-	asked := review.SubjectAccessReviewSpec{ConditionalAuthorization: &review.ConditionalAuthorizationConfiguration{Mode: review.Optimized}}
+	asked := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
 	asked.User, asked.ResourceAttributes = "ann", &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "configmaps", Namespace: "default"}
 	if got := c.Authorizer.Review(asked); len(got.ConditionsChain) != 1 {
 		t.Errorf("control: who asks for conditions gets %+v", got)

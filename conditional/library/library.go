@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/union"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -128,11 +127,11 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 	case vectors.NoOpinion:
 		return authorizer.ConditionsAwareDecisionNoOpinion("", err)
 	}
-	by := map[review.Effect][]authorizer.Condition{}
+	by := map[vectors.Decision][]authorizer.Condition{}
 	for _, c := range l.a.Conditions {
 		by[c.Effect] = append(by[c.Effect], condition{c})
 	}
-	return authorizer.ConditionsAwareDecisionConditionsMap(by[review.Deny], by[review.NoOpinion], by[review.Allow])
+	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
 }
 
 // EvaluateConditions implements authorizer.Authorizer.

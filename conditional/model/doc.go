@@ -1,12 +1,26 @@
-// Package model is a model of what an API server makes of the answers of its
-// authorizers, as KEP-5681 describes it: the union of a chain, the authorization
-// filter, what a SubjectAccessReview shows, and the evaluation of conditions during
-// admission, in the lazy reading that the KEP proposes and in the eager one.
+// Package model models conditional authorization as KEP-5681 describes it. It is pure, written from the text, and
+// shares no code with k8s.io/apiserver.
 //
-// It is written from the text and shares no code with k8s.io/apiserver. Where the
-// text is silent:
-//   - an authorizer's malformed answer counts as its failure mode, with an error,
-//     which is what the text says of malformed conditions;
-//   - in the eager reading a chain of which only one outcome is possible is concrete;
-//     the text says so of a conditional deny followed by Deny.
+//   - Evaluate is what a set of conditions amounts to. The tests have the API server around it (the union of a
+//     chain, the authorization filter, what a SubjectAccessReview shows, and evaluation during admission, in the
+//     lazy reading that the KEP proposes and in the eager one) and hold it to every API-server vector.
+//   - Authorizer is an authorizer with policies in CEL: it evaluates them as far as a SubjectAccessReview lets it,
+//     answers with what is left of them as conditions, and evaluates those when the rest is known ("What is partial
+//     evaluation?", "Authorizer requirements"). The tests hold it to every webhook vector.
+//   - Explore generates policies, requests and objects, and holds an authorizer to the first technical requirement
+//     of the KEP: two phases amount to the decision that one phase with everything known amounts to.
+//
+// Where the text is silent: an authorizer's malformed answer counts as its failure mode, with an error, which is
+// what the text says of malformed conditions; and in the eager reading a chain of which only one outcome is possible
+// is concrete, which the text says of a conditional deny followed by Deny.
+//
+// CEL's && and || give the same whichever side is an error: error && false is false. The KEP says that they do not
+// commute, and so keeps <residual> && false as a Deny condition; in CEL that condition is false, and nothing is lost
+// by leaving it out. And cel-go alone does not do what the KEP asks: PruneAst keeps variables that are known in the
+// branches of a conditional, in macros such as all(), and behind the first unknown of a list or of arguments. So the
+// model writes what is known into the expression first, and cel-go folds the rest.
+//
+// Explore computes the one phase without CEL: the generated expressions are made of parts of which is known, from
+// the data, whether they are true, false or an error. So is what the first phase must answer: with what is not known
+// yet as a fourth value, an answer may be conditional only if no concrete one is certain.
 package model

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 const (
@@ -42,33 +42,33 @@ func (a *Authorizer) Use(s *Snapshot) { a.snapshot.Store(s) }
 func (a *Authorizer) Snapshot() *Snapshot { return a.snapshot.Load() }
 
 // Review is the first phase, in the form that the client asked for.
-func (a *Authorizer) Review(spec review.SubjectAccessReviewSpec) review.SubjectAccessReviewStatus {
+func (a *Authorizer) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	return a.Status(a.Snapshot().Decide(spec.SubjectAccessReviewSpec), spec)
 }
 
 // Status writes a decision down.
-func (a *Authorizer) Status(d Decision, spec review.SubjectAccessReviewSpec) review.SubjectAccessReviewStatus {
+func (a *Authorizer) Status(d Decision, spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	asked := spec.Mode()
-	if len(d.Conditions) == 0 || asked == review.None || !exact(spec.SubjectAccessReviewSpec) {
+	if len(d.Conditions) == 0 || asked == vectors.None || !exact(spec.SubjectAccessReviewSpec) {
 		return concrete(d.Fold(), cmp.Or(d.Reason, "it depends on conditions"), d.Err)
 	}
-	set := review.ConditionSet{AuthorizerName: a.Name, FailureMode: review.FailDeny}
+	set := vectors.ConditionSet{AuthorizerName: a.Name, FailureMode: vectors.FailDeny}
 	for _, c := range d.Conditions {
 		c.Type = a.Type
-		if asked == review.Optimized {
+		if asked == vectors.Optimized {
 			c.Description = ""
 		}
 		set.Conditions = append(set.Conditions, c)
 	}
-	status := review.SubjectAccessReviewStatus{ConditionsChain: []review.ConditionSet{set}, EvaluationError: text(d.Err)}
+	status := vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{set}, EvaluationError: text(d.Err)}
 	if err := status.Validate(asked); err != nil {
 		return concrete(d.Fold(), "it depends on conditions that cannot be written down", err)
 	}
 	return status
 }
 
-func concrete(e review.Effect, reason string, err error) review.SubjectAccessReviewStatus {
-	return review.SubjectAccessReviewStatus{Allowed: e == review.Allow, Denied: e == review.Deny, Reason: reason, EvaluationError: text(err)}
+func concrete(e vectors.Decision, reason string, err error) vectors.SubjectAccessReviewStatus {
+	return vectors.SubjectAccessReviewStatus{Allowed: e == vectors.Allow, Denied: e == vectors.Deny, Reason: reason, EvaluationError: text(err)}
 }
 
 func text(err error) string {
@@ -79,32 +79,32 @@ func text(err error) string {
 }
 
 // Evaluate is the second phase. It looks at what it is handed and at no policy.
-func (a *Authorizer) Evaluate(req *review.AuthorizationConditionsRequest) review.AuthorizationConditionsResponse {
-	data := Data(req.ConditionData)
+func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
+	data := req.ConditionData.Variables()
 	var ignored error
 	for i, set := range req.ConditionSets {
 		switch {
 		case set.Validate() != nil:
-			return response(review.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, set.Validate()))
+			return response(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, set.Validate()))
 		case set.AuthorizerName != a.Name:
-			return response(review.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.Name))
+			return response(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.Name))
 		case set.Allowed:
-			return response(review.Allow, "allowed without conditions", ignored)
+			return response(vectors.Allow, "allowed without conditions", ignored)
 		case set.Denied:
-			return response(review.Deny, "denied without conditions", ignored)
+			return response(vectors.Deny, "denied without conditions", ignored)
 		}
 		effect, reason, err := EvaluateSet(set, a.truth(data))
 		ignored = errors.Join(ignored, err)
-		if effect != review.NoOpinion || i+1 == len(req.ConditionSets) {
+		if effect != vectors.NoOpinion || i+1 == len(req.ConditionSets) {
 			return response(effect, reason, ignored)
 		}
 	}
-	return response(review.NoOpinion, "there are no conditions", ignored)
+	return response(vectors.NoOpinion, "there are no conditions", ignored)
 }
 
 // truth evaluates conditions of the authorizer's own type.
 func (a *Authorizer) truth(data map[string]any) Truth {
-	return func(c review.Condition) (bool, error) {
+	return func(c vectors.Condition) (bool, error) {
 		if c.Type != a.Type {
 			return false, fmt.Errorf("type %q: this authorizer evaluates %q", c.Type, a.Type)
 		}
@@ -112,6 +112,6 @@ func (a *Authorizer) truth(data map[string]any) Truth {
 	}
 }
 
-func response(e review.Effect, reason string, err error) review.AuthorizationConditionsResponse {
-	return review.AuthorizationConditionsResponse{Allowed: e == review.Allow, Denied: e == review.Deny, Reason: reason, EvaluationError: text(err)}
+func response(e vectors.Decision, reason string, err error) vectors.AuthorizationConditionsResponse {
+	return vectors.AuthorizationConditionsResponse{Allowed: e == vectors.Allow, Denied: e == vectors.Deny, Reason: reason, EvaluationError: text(err)}
 }

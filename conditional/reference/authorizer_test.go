@@ -4,10 +4,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-func snapshot(t *testing.T, policies ...Policy) *Snapshot {
+func snapshot(t *testing.T, policies ...vectors.Policy) *Snapshot {
 	t.Helper()
 	s, err := NewSnapshot(policies)
 	if err != nil {
@@ -16,10 +16,10 @@ func snapshot(t *testing.T, policies ...Policy) *Snapshot {
 	return s
 }
 
-func asking() review.SubjectAccessReviewSpec {
-	return review.SubjectAccessReviewSpec{
+func asking() vectors.SubjectAccessReviewSpec {
+	return vectors.SubjectAccessReviewSpec{
 		SubjectAccessReviewSpec:  update("alice"),
-		ConditionalAuthorization: &review.ConditionalAuthorizationConfiguration{Mode: review.HumanReadable},
+		ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.HumanReadable},
 	}
 }
 
@@ -27,8 +27,8 @@ func asking() review.SubjectAccessReviewSpec {
 // allow on a condition or two deny; no decision mixes them, and the conditions of
 // each come to what their own snapshot says.
 func TestDecisionsAreOfOneSnapshot(t *testing.T) {
-	one := snapshot(t, Policy{ID: "a1", Effect: review.Allow, Expression: `object.v == 1`}, Policy{ID: "a2", Effect: review.Allow, Expression: `object.v == 2`})
-	two := snapshot(t, Policy{ID: "d1", Effect: review.Deny, Expression: `object.v == 1`}, Policy{ID: "d2", Effect: review.Deny, Expression: `object.v == 2`})
+	one := snapshot(t, vectors.Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`}, vectors.Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`})
+	two := snapshot(t, vectors.Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`}, vectors.Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`})
 	a := New(one)
 	stop := make(chan struct{})
 	var changing, asked sync.WaitGroup
@@ -51,8 +51,8 @@ func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 					return
 				}
 				set := st.ConditionsChain[0]
-				got := a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: st.ConditionsChain, ConditionData: review.ConditionData{Object: review.Object{"v": int64(2)}}})
-				if set.Conditions[0].Effect != set.Conditions[1].Effect || got.Allowed != (set.Conditions[0].Effect == review.Allow) || got.Denied == got.Allowed {
+				got := a.Evaluate(&vectors.AuthorizationConditionsRequest{ConditionSets: st.ConditionsChain, ConditionData: vectors.ConditionData{Object: vectors.Object{"v": int64(2)}}})
+				if set.Conditions[0].Effect != set.Conditions[1].Effect || got.Allowed != (set.Conditions[0].Effect == vectors.Allow) || got.Denied == got.Allowed {
 					t.Errorf("%+v of %+v", got, set)
 					return
 				}
@@ -65,13 +65,13 @@ func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 }
 
 func TestFailsClosed(t *testing.T) {
-	a := New(snapshot(t, Policy{ID: "a", Effect: review.Allow, Expression: `object.v == 1`, Description: "of version one"}))
+	a := New(snapshot(t, vectors.Policy{ID: "a", Effect: vectors.Allow, Expression: `object.v == 1`, Description: "of version one"}))
 	chain := a.Review(asking()).ConditionsChain
 	if chain[0].Conditions[0].Description == "" {
 		t.Error("a condition for people has no description")
 	}
 	optimized := asking()
-	optimized.ConditionalAuthorization.Mode = review.Optimized
+	optimized.ConditionalAuthorization.Mode = vectors.Optimized
 	if c := a.Review(optimized).ConditionsChain; c[0].Conditions[0].Description != "" {
 		t.Error("a condition for programs has a description")
 	}
@@ -81,22 +81,22 @@ func TestFailsClosed(t *testing.T) {
 	if st := a.Review(wild); st.ConditionsChain != nil || st.Allowed {
 		t.Errorf("a wildcard: %+v", st)
 	}
-	evaluate := func(change func(*review.ConditionSet)) review.AuthorizationConditionsResponse {
+	evaluate := func(change func(*vectors.ConditionSet)) vectors.AuthorizationConditionsResponse {
 		set := chain[0]
-		set.Conditions = append([]review.Condition{}, set.Conditions...)
+		set.Conditions = append([]vectors.Condition{}, set.Conditions...)
 		change(&set)
-		return a.Evaluate(&review.AuthorizationConditionsRequest{ConditionSets: []review.ConditionSet{set}, ConditionData: review.ConditionData{Object: review.Object{"v": int64(1)}}})
+		return a.Evaluate(&vectors.AuthorizationConditionsRequest{ConditionSets: []vectors.ConditionSet{set}, ConditionData: vectors.ConditionData{Object: vectors.Object{"v": int64(1)}}})
 	}
-	if !evaluate(func(*review.ConditionSet) {}).Allowed {
+	if !evaluate(func(*vectors.ConditionSet) {}).Allowed {
 		t.Error("control: it is not allowed")
 	}
-	for name, change := range map[string]func(*review.ConditionSet){
-		"another authorizer's": func(s *review.ConditionSet) { s.AuthorizerName = "other" },
-		"unknown type":         func(s *review.ConditionSet) { s.Conditions[0].Type = "example.com/other" },
-		"unknown effect":       func(s *review.ConditionSet) { s.Conditions[0].Effect = "Maybe" },
-		"an ID twice":          func(s *review.ConditionSet) { s.Conditions = append(s.Conditions, s.Conditions[0]) },
-		"no CEL":               func(s *review.ConditionSet) { s.Conditions[0].Condition = "object ==" },
-		"denied as well":       func(s *review.ConditionSet) { s.Denied = true },
+	for name, change := range map[string]func(*vectors.ConditionSet){
+		"another authorizer's": func(s *vectors.ConditionSet) { s.AuthorizerName = "other" },
+		"unknown type":         func(s *vectors.ConditionSet) { s.Conditions[0].Type = "example.com/other" },
+		"unknown effect":       func(s *vectors.ConditionSet) { s.Conditions[0].Effect = "Maybe" },
+		"an ID twice":          func(s *vectors.ConditionSet) { s.Conditions = append(s.Conditions, s.Conditions[0]) },
+		"no CEL":               func(s *vectors.ConditionSet) { s.Conditions[0].Condition = "object ==" },
+		"denied as well":       func(s *vectors.ConditionSet) { s.Denied = true },
 	} {
 		if got := evaluate(change); got.Allowed || got.EvaluationError == "" {
 			t.Errorf("%s: %+v", name, got)

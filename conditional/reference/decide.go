@@ -6,15 +6,15 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // Decision is what the first phase comes to: a concrete one, or conditions.
 type Decision struct {
 	// Concrete is the decision if there are no conditions.
-	Concrete review.Effect
+	Concrete vectors.Decision
 	// Conditions are without a type, which is up to who writes them.
-	Conditions []review.Condition
+	Conditions []vectors.Condition
 	// Reason says which policy decided.
 	Reason string
 	// Err is about policies that could not be evaluated.
@@ -23,10 +23,10 @@ type Decision struct {
 
 // CanBecomeAllowed says whether the request may still be allowed.
 func (d Decision) CanBecomeAllowed() bool {
-	return d.Concrete == review.Allow || d.has(review.Allow)
+	return d.Concrete == vectors.Allow || d.has(vectors.Allow)
 }
 
-func (d Decision) has(e review.Effect) bool {
+func (d Decision) has(e vectors.Decision) bool {
 	for _, c := range d.Conditions {
 		if c.Effect == e {
 			return true
@@ -37,27 +37,27 @@ func (d Decision) has(e review.Effect) bool {
 
 // Fold is the concrete decision for a client that takes no conditions: Deny if any
 // condition might deny, else no opinion (section "Authorizer requirements").
-func (d Decision) Fold() review.Effect {
+func (d Decision) Fold() vectors.Decision {
 	switch {
 	case len(d.Conditions) == 0:
 		return d.Concrete
-	case d.has(review.Deny):
-		return review.Deny
+	case d.has(vectors.Deny):
+		return vectors.Deny
 	}
-	return review.NoOpinion
+	return vectors.NoOpinion
 }
 
 // group is what the policies of one effect come to.
 type group struct {
 	applies    string // the policy that is true, or cannot be evaluated
 	err        error
-	conditions []review.Condition
+	conditions []vectors.Condition
 }
 
 // partially evaluates the policies of an effect.
-func (s *Snapshot) partially(effect review.Effect, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
-	request, known := attributes(spec), knownData(spec)
-	all := map[string]any{varOfRequests: request}
+func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
+	request, known := vectors.RequestFields(spec), knownData(spec)
+	all := map[string]any{vectors.RequestVariable: request}
 	maps.Copy(all, known)
 	for i, p := range s.policies {
 		if p.Effect != effect {
@@ -70,14 +70,14 @@ func (s *Snapshot) partially(effect review.Effect, spec authorizationv1.SubjectA
 		switch {
 		case out.err != nil:
 			g.err = fmt.Errorf("policy %s: %w", p.ID, out.err)
-			if effect != review.Allow { // fail closed; an error allows nothing
+			if effect != vectors.Allow { // fail closed; an error allows nothing
 				g.applies = p.ID
 			}
-		case out.residual != "" && effect == review.Allow && hopeless(out.residual):
+		case out.residual != "" && effect == vectors.Allow && neverTrue(out.residual):
 			// Such a condition "never contributes to an Allow decision" (section
 			// "Computing a concrete decision from a ConditionSet").
 		case out.residual != "":
-			g.conditions = append(g.conditions, review.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
+			g.conditions = append(g.conditions, vectors.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
 		case out.value:
 			return group{applies: p.ID}
 		}
@@ -89,23 +89,23 @@ func (s *Snapshot) partially(effect review.Effect, spec authorizationv1.SubjectA
 // conditional NoOpinion, Allow, conditional Allow (section "Authorizer
 // requirements"), and there are conditions only if they can matter.
 func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) Decision {
-	deny := s.partially(review.Deny, spec)
+	deny := s.partially(vectors.Deny, spec)
 	if deny.applies != "" {
-		return Decision{Concrete: review.Deny, Reason: "policy " + deny.applies, Err: deny.err}
+		return Decision{Concrete: vectors.Deny, Reason: "policy " + deny.applies, Err: deny.err}
 	}
-	soft := s.partially(review.NoOpinion, spec)
+	soft := s.partially(vectors.NoOpinion, spec)
 	if soft.applies != "" { // it overrides the authorizer's own Allow
-		return conditions(Decision{Concrete: review.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
+		return conditions(Decision{Concrete: vectors.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
 	}
-	allow := s.partially(review.Allow, spec)
+	allow := s.partially(vectors.Allow, spec)
 	if allow.applies != "" {
-		d := Decision{Concrete: review.Allow, Reason: "policy " + allow.applies}
+		d := Decision{Concrete: vectors.Allow, Reason: "policy " + allow.applies}
 		if len(deny.conditions)+len(soft.conditions) == 0 {
 			return d
 		}
-		allow.conditions = []review.Condition{{ID: allow.applies, Effect: review.Allow, Condition: "true", Description: "allowed unless something else applies"}}
+		allow.conditions = []vectors.Condition{{ID: allow.applies, Effect: vectors.Allow, Condition: "true", Description: "allowed unless something else applies"}}
 	}
-	d := Decision{Concrete: review.NoOpinion, Reason: "no policy applies", Err: allow.err}
+	d := Decision{Concrete: vectors.NoOpinion, Reason: "no policy applies", Err: allow.err}
 	if len(allow.conditions) == 0 { // a condition of no opinion has nothing to override
 		return conditions(d, deny.conditions)
 	}
@@ -113,7 +113,7 @@ func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) Decision
 }
 
 // conditions is a decision with conditions, if there are any.
-func conditions(d Decision, groups ...[]review.Condition) Decision {
+func conditions(d Decision, groups ...[]vectors.Condition) Decision {
 	for _, g := range groups {
 		d.Conditions = append(d.Conditions, g...)
 	}

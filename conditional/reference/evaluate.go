@@ -8,7 +8,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/utils/lru"
 
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // programs keeps compiled conditions: the same ones come again and again.
@@ -38,29 +38,6 @@ func compile(condition string) (cel.Program, error) {
 		return nil, celError(err)
 	}
 	return p, nil
-}
-
-// Check says whether a text is a condition that Evaluate can evaluate.
-func Check(condition string) error {
-	_, err := program(condition)
-	return err
-}
-
-// Data are the variables of the second phase. What is absent is null.
-func Data(in review.ConditionData) map[string]any {
-	out := map[string]any{varOperation: in.Operation, varImpersonated: nil}
-	for name, o := range map[string]map[string]any{
-		varObject: in.Object, varOldObject: in.OldObject, varOptions: in.Options, varNamespace: in.NamespaceObject,
-	} {
-		out[name] = nil
-		if o != nil {
-			out[name] = o
-		}
-	}
-	if r := in.ImpersonatedRequest; r != nil {
-		out[varImpersonated] = impersonated(r)
-	}
-	return out
 }
 
 // Holds is the truth of a condition.
@@ -94,15 +71,15 @@ func holds(p cel.Program, data map[string]any) (bool, error) {
 }
 
 // Truth says whether a condition holds.
-type Truth func(review.Condition) (bool, error)
+type Truth func(vectors.Condition) (bool, error)
 
 // EvaluateSet is what a set comes to (section "Computing a concrete decision from a
 // ConditionSet"): Deny before NoOpinion before Allow, in each a true one before an
 // error. An error in a Deny condition is what the failure mode says, in a
 // NoOpinion condition no opinion, in an Allow condition nothing.
-func EvaluateSet(set review.ConditionSet, truth Truth) (effect review.Effect, reason string, err error) {
+func EvaluateSet(set vectors.ConditionSet, truth Truth) (effect vectors.Decision, reason string, err error) {
 	var ignored error
-	for _, effect := range review.Effects() {
+	for _, effect := range vectors.Effects() {
 		var failed error
 		for _, c := range set.Conditions {
 			if c.Effect != effect {
@@ -116,13 +93,13 @@ func EvaluateSet(set review.ConditionSet, truth Truth) (effect review.Effect, re
 			}
 		}
 		switch {
-		case failed != nil && effect == review.Deny && set.FailureMode != review.FailNoOpinion:
-			return review.Deny, "a condition cannot be evaluated", failed
-		case failed != nil && effect != review.Allow:
-			return review.NoOpinion, "a condition cannot be evaluated", failed
+		case failed != nil && effect == vectors.Deny && set.FailureMode != vectors.FailNoOpinion:
+			return vectors.Deny, "a condition cannot be evaluated", failed
+		case failed != nil && effect != vectors.Allow:
+			return vectors.NoOpinion, "a condition cannot be evaluated", failed
 		case failed != nil:
 			ignored = failed
 		}
 	}
-	return review.NoOpinion, "no condition applies", ignored
+	return vectors.NoOpinion, "no condition applies", ignored
 }

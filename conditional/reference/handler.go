@@ -8,7 +8,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // Where a server answers. The two paths may be any: a kubeconfig names them.
@@ -25,8 +25,8 @@ const (
 
 // Reviewer answers both reviews.
 type Reviewer interface {
-	Review(review.SubjectAccessReviewSpec) review.SubjectAccessReviewStatus
-	Evaluate(*review.AuthorizationConditionsRequest) review.AuthorizationConditionsResponse
+	Review(vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus
+	Evaluate(*vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse
 }
 
 // Handler serves a reviewer: AuthorizationConditionsReview at ConditionsPath,
@@ -34,18 +34,18 @@ type Reviewer interface {
 func Handler(r Reviewer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ConditionsPath, reference.Posted(func(body []byte) ([]byte, error) {
-		req, err := review.DecodeConditions(body)
+		req, err := vectors.DecodeConditions(body)
 		if err != nil {
 			return nil, err
 		}
-		return review.AnswerConditions(r.Evaluate(req))
+		return vectors.AnswerConditions(r.Evaluate(req))
 	}))
 	mux.Handle("/", reference.Posted(func(body []byte) ([]byte, error) {
-		spec, err := review.DecodeAccess(body)
+		spec, err := vectors.DecodeAccess(body)
 		if err != nil {
 			return nil, err
 		}
-		return review.AnswerAccess(r.Review(spec))
+		return vectors.AnswerAccess(r.Review(spec))
 	}))
 	return mux
 }

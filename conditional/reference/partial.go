@@ -3,7 +3,9 @@ package reference
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -15,23 +17,16 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/utils/lru"
-)
 
-// The variables that are unknown in the first phase.
-const (
-	varOperation, varObject, varOldObject   = "operation", "object", "oldObject"
-	varOptions, varNamespace, varOfRequests = "options", "namespaceObject", "request"
-	varImpersonated                         = "impersonatedRequest"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
-
-var unknowns = []string{varOperation, varObject, varOldObject, varOptions, varNamespace, varImpersonated}
 
 // environments are those of conditions, which is that of ValidatingAdmissionPolicy
 // with other variables, and of expressions before macros are expanded.
 var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
 	// Without the calls of macros a residual with one cannot be written down.
-	declared := []cel.EnvOption{cel.EnableMacroCallTracking(), cel.Variable(varOperation, cel.StringType)}
-	for _, name := range unknowns[1:] {
+	declared := []cel.EnvOption{cel.EnableMacroCallTracking(), cel.Variable("operation", cel.StringType)}
+	for _, name := range vectors.LateVariables()[1:] {
 		declared = append(declared, cel.Variable(name, cel.DynType))
 	}
 	base := version.MajorMinor(1, 37)
@@ -54,7 +49,7 @@ func specialize(expression string, request map[string]any) (*cel.Ast, error) {
 	if issues.Err() != nil {
 		return nil, celError(issues.Err())
 	}
-	s := substitution{ast.NewExprFactory(), map[string]any{varOfRequests: request}}
+	s := substitution{ast.NewExprFactory(), map[string]any{vectors.RequestVariable: request}}
 	s.in(parsed.NativeRep().Expr())
 	text, err := cel.AstToString(parsed)
 	if err != nil {
@@ -72,14 +67,8 @@ func specialize(expression string, request map[string]any) (*cel.Ast, error) {
 
 // celError is the first line of an error, without the source below it.
 func celError(err error) error {
-	text := err.Error()
-	for i, r := range text {
-		if r == '\n' {
-			text = text[:i]
-			break
-		}
-	}
-	return errors.New(text)
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(first)
 }
 
 // substitution replaces known values.
@@ -143,7 +132,7 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 		return nil, false
 	}
 	sel := e.AsSelect()
-	operand, ok := s.known[varOfRequests], sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == varOfRequests
+	operand, ok := s.known[vectors.RequestVariable], sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == vectors.RequestVariable
 	if !ok {
 		if operand, ok = s.value(sel.Operand()); !ok {
 			return nil, false
@@ -157,7 +146,7 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 	return v, ok
 }
 
-// literal writes down what attributes has.
+// literal writes down what vectors.RequestFields has.
 func (s substitution) literal(v any) ast.Expr {
 	switch v := v.(type) {
 	case []string:
@@ -166,15 +155,9 @@ func (s substitution) literal(v any) ast.Expr {
 			elements[i] = s.literal(e)
 		}
 		return s.NewList(0, elements, nil)
-	case map[string][]string:
-		var entries []ast.EntryExpr
-		for _, k := range sortedKeys(v) {
-			entries = append(entries, s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false))
-		}
-		return s.NewMap(0, entries)
 	case map[string]any:
 		var entries []ast.EntryExpr
-		for _, k := range sortedKeys(v) {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			entries = append(entries, s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false))
 		}
 		return s.NewMap(0, entries)
@@ -195,23 +178,23 @@ type partial struct {
 // policyEnvironment is that of conditions, with the request.
 var policyEnvironment = sync.OnceValue(func() *cel.Env {
 	conditions, _ := environments()
-	env, err := conditions.Extend(cel.Variable(varOfRequests, cel.DynType))
+	env, err := conditions.Extend(cel.Variable(vectors.RequestVariable, cel.DynType))
 	if err != nil {
 		panic(err) // The declaration is a constant of this package.
 	}
 	return env
 })
 
-// wholes keeps compiled policies: of those that are loaded, most were there before.
-var wholes = lru.New(4 * maxPolicies)
+// policyPrograms keeps compiled policies: of those that are loaded, most were there before.
+var policyPrograms = lru.New(4 * maxPolicies)
 
-// whole checks a policy and compiles it as it is, to find out fast what needs no
+// policyProgram checks a policy and compiles it as it is, to find out fast what needs no
 // residual.
-func whole(expression string) (cel.Program, error) {
-	if p, ok := wholes.Get(expression); ok {
+func policyProgram(expression string) (cel.Program, error) {
+	if p, ok := policyPrograms.Get(expression); ok {
 		return p.(cel.Program), nil
 	}
-	if _, err := specialize(expression, attributes(sample)); err != nil {
+	if _, err := specialize(expression, vectors.RequestFields(sample)); err != nil {
 		return nil, err
 	}
 	env := policyEnvironment()
@@ -223,14 +206,14 @@ func whole(expression string) (cel.Program, error) {
 	if err != nil {
 		return nil, celError(err)
 	}
-	wholes.Add(expression, p)
+	policyPrograms.Add(expression, p)
 	return p, nil
 }
 
 // variables are what is known, with the rest unknown.
 func variables(known map[string]any) (cel.PartialActivation, error) {
 	var patterns []*interpreter.AttributePattern
-	for _, name := range unknowns {
+	for _, name := range vectors.LateVariables() {
 		if _, ok := known[name]; !ok {
 			patterns = append(patterns, cel.AttributePattern(name))
 		}
@@ -309,9 +292,9 @@ func prune(compiled *cel.Ast, known map[string]any) partial {
 	return partial{residual: text}
 }
 
-// hopeless says whether an expression can never be true because a part of what it
+// neverTrue says whether an expression can never be true because a part of what it
 // has to satisfy fails already: it is false or an error whatever comes.
-func hopeless(residual string) bool {
+func neverTrue(residual string) bool {
 	_, plain := environments()
 	parsed, issues := plain.Parse(residual)
 	if issues.Err() != nil {

@@ -15,35 +15,22 @@ import (
 
 	"github.com/google/cel-go/cel"
 
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
 const (
 	// maxExpression is what a policy's expression may have, in bytes. Its residual
-	// may have review.MaxCondition.
+	// may have vectors.MaxCondition.
 	maxExpression = 16 << 10
 	// maxPolicies is a bound for a file.
 	maxPolicies = 1024
 )
 
-// Policy is one rule: if the expression is true, the effect applies.
-type Policy struct {
-	// ID is that of the condition which it may become.
-	ID string `yaml:"id" json:"id"`
-	// Effect is Allow, Deny or NoOpinion.
-	Effect review.Effect `yaml:"effect" json:"effect"`
-	// Expression is CEL over request, and over operation, object, oldObject,
-	// options and namespaceObject, which are unknown in the first phase.
-	Expression string `yaml:"expression" json:"expression"`
-	// Description is for people.
-	Description string `yaml:"description" json:"description,omitempty"`
-}
-
 // Snapshot is a set of policies that does not change. One decision is made of one
 // snapshot.
 type Snapshot struct {
-	policies []Policy
+	policies []vectors.Policy
 	programs []cel.Program // of the policies
 	revision string
 }
@@ -51,7 +38,7 @@ type Snapshot struct {
 // Load reads a file of policies.
 func Load(name string, data []byte) (*Snapshot, error) {
 	var file struct {
-		Policies []Policy `yaml:"policies"`
+		Policies []vectors.Policy `yaml:"policies"`
 	}
 	doc, err := strict.Decode(name, data, &file)
 	if err != nil {
@@ -65,7 +52,7 @@ func Load(name string, data []byte) (*Snapshot, error) {
 }
 
 // NewSnapshot checks policies.
-func NewSnapshot(policies []Policy) (*Snapshot, error) {
+func NewSnapshot(policies []vectors.Policy) (*Snapshot, error) {
 	s, at, err := newSnapshot(policies)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
@@ -74,7 +61,7 @@ func NewSnapshot(policies []Policy) (*Snapshot, error) {
 }
 
 // newSnapshot also says where the error is.
-func newSnapshot(policies []Policy) (_ *Snapshot, at string, err error) {
+func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) {
 	if len(policies) > maxPolicies {
 		return nil, "$.policies", fmt.Errorf("%d policies, at most %d", len(policies), maxPolicies)
 	}
@@ -82,20 +69,20 @@ func newSnapshot(policies []Policy) (_ *Snapshot, at string, err error) {
 	seen, hash := map[string]bool{}, sha256.New()
 	for i, p := range policies {
 		at := fmt.Sprintf("$.policies[%d].", i)
-		if err := review.ValidateID(p.ID); err != nil {
+		if err := vectors.ValidateID(p.ID); err != nil {
 			return nil, at + "id", err
 		}
 		if seen[p.ID] {
 			return nil, at + "id", fmt.Errorf("the ID %q is there already", p.ID)
 		}
 		seen[p.ID] = true
-		if !slices.Contains(review.Effects(), p.Effect) {
+		if !slices.Contains(vectors.Effects(), p.Effect) {
 			return nil, at + "effect", fmt.Errorf("effect %q: expected Allow, Deny or NoOpinion", p.Effect)
 		}
 		if len(p.Expression) > maxExpression {
 			return nil, at + "expression", fmt.Errorf("%d bytes, at most %d", len(p.Expression), maxExpression)
 		}
-		program, err := whole(p.Expression)
+		program, err := policyProgram(p.Expression)
 		if err != nil {
 			return nil, at + "expression", err
 		}
@@ -109,4 +96,4 @@ func newSnapshot(policies []Policy) (_ *Snapshot, at string, err error) {
 func (s *Snapshot) Revision() string { return s.revision }
 
 // Policies are a copy of the policies.
-func (s *Snapshot) Policies() []Policy { return slices.Clone(s.policies) }
+func (s *Snapshot) Policies() []vectors.Policy { return slices.Clone(s.policies) }

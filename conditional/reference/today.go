@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/conditional/review"
+	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // Today is how the policies are enforced by API servers that know no conditions
@@ -27,15 +27,15 @@ type Today struct {
 
 // Review allows what can become allowed. What can only become denied has no
 // opinion: an Allow would ask nobody behind, a Deny would refuse too much.
-func (t Today) Review(spec review.SubjectAccessReviewSpec) review.SubjectAccessReviewStatus {
+func (t Today) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	d := t.Snapshot().Decide(spec.SubjectAccessReviewSpec)
 	switch {
 	case len(d.Conditions) == 0:
 		return concrete(d.Concrete, d.Reason, d.Err)
 	case d.CanBecomeAllowed() && (t.Careless != nil && t.Careless() || seen(spec.ResourceAttributes)):
-		return concrete(review.Allow, "over-granted: admission decides", d.Err)
+		return concrete(vectors.Allow, "over-granted: admission decides", d.Err)
 	}
-	return concrete(review.NoOpinion, "admission decides", d.Err)
+	return concrete(vectors.NoOpinion, "admission decides", d.Err)
 }
 
 // seen says whether admission sees a request: writes, and what connects. Who asks is
@@ -81,8 +81,8 @@ func (t Today) Admission(namespaces Namespaces) http.Handler {
 
 // admit refuses what an over-grant may have let through.
 func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) error {
-	data := review.ConditionData{Operation: string(req.Operation)}
-	sent := map[*review.Object][]byte{&data.Options: req.Options.Raw, &data.Object: req.Object.Raw, &data.OldObject: req.OldObject.Raw}
+	data := vectors.ConditionData{Operation: string(req.Operation)}
+	sent := map[*vectors.Object][]byte{&data.Options: req.Options.Raw, &data.Object: req.Object.Raw, &data.OldObject: req.OldObject.Raw}
 	if req.Namespace != "" && namespaces != nil {
 		raw, err := namespaces(req.Namespace)
 		if err != nil {
@@ -92,21 +92,21 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 	}
 	for into, raw := range sent {
 		var err error
-		if *into, err = review.ParseObject(raw); err != nil {
+		if *into, err = vectors.ParseObject(raw); err != nil {
 			return errors.New("an object of the AdmissionReview cannot be read")
 		}
 	}
-	known := Data(data)
+	known := data.Variables()
 	s := t.Snapshot()
 	for _, verb := range verbsOf(req) {
 		d := s.Decide(asked(req, verb))
 		if len(d.Conditions) == 0 {
 			continue
 		}
-		set := review.ConditionSet{AuthorizerName: t.Name, FailureMode: review.FailDeny, Conditions: d.Conditions}
-		effect, reason, err := EvaluateSet(set, func(c review.Condition) (bool, error) { return Holds(c.Condition, known) })
+		set := vectors.ConditionSet{AuthorizerName: t.Name, FailureMode: vectors.FailDeny, Conditions: d.Conditions}
+		effect, reason, err := EvaluateSet(set, func(c vectors.Condition) (bool, error) { return Holds(c.Condition, known) })
 		switch {
-		case effect == review.Deny, effect == review.NoOpinion && d.CanBecomeAllowed():
+		case effect == vectors.Deny, effect == vectors.NoOpinion && d.CanBecomeAllowed():
 			return errors.Join(fmt.Errorf("%s: %s", t.Name, reason), err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
 
@@ -86,7 +85,7 @@ func (c *checker) machinery(m *Machinery, path string) {
 	oneOf(c, path+".server.gate", m.Server.Gate, "", "on", "off")
 	oneOf(c, path+".server.plugin", m.Server.Plugin, "", "on", "off")
 	oneOf(c, path+".request.served", m.Request.Served, "", "self", "aggregated", "nobody")
-	oneOf(c, path+".request.mode", m.Request.Mode, "", "None", string(review.Optimized), string(review.HumanReadable))
+	oneOf(c, path+".request.mode", m.Request.Mode, "", "None", string(Optimized), string(HumanReadable))
 	c.must(m.Objects >= 0 && m.Objects <= 100, path+".objects", "objects is %d (expected 1 to 100)", m.Objects)
 	if c.err != nil {
 		return
@@ -118,7 +117,7 @@ func (c *checker) chain(chain []Authorizer, path string, objects int) {
 }
 
 func (c *checker) authorizer(a *Authorizer, path string, objects int) {
-	oneOf(c, path+".failureMode", a.FailureMode, "", review.FailDeny, review.FailNoOpinion)
+	oneOf(c, path+".failureMode", a.FailureMode, "", FailDeny, FailNoOpinion)
 	if a.Status != nil {
 		c.must(a.Decision == "" && len(a.Conditions) == 0, path, "the authorizer has a status and more (expected decision and conditions left out)")
 	} else {
@@ -157,18 +156,18 @@ func (c *checker) want(w *Want, path string) {
 
 func (c *checker) webhook(w *Webhook) {
 	c.policies(w.Policies, "$.webhook.policies")
-	oneOf(c, "$.webhook.failureMode", w.FailureMode, "", review.FailDeny, review.FailNoOpinion)
+	oneOf(c, "$.webhook.failureMode", w.FailureMode, "", FailDeny, FailNoOpinion)
 	c.must(len(w.Steps) > 0, "$.webhook", "there are no steps (expected at least one)")
 	for i, s := range w.Steps {
 		path := fmt.Sprintf("$.webhook.steps[%d]", i)
 		switch {
 		case s.Authorize != nil && s.Evaluate == nil && s.SetPolicies == nil:
-			oneOf(c, path+".authorize.spec.conditionalAuthorization.mode", s.Authorize.Spec.Mode(), review.None, review.HumanReadable, review.Optimized)
+			oneOf(c, path+".authorize.spec.conditionalAuthorization.mode", s.Authorize.Spec.Mode(), None, HumanReadable, Optimized)
 			spec := s.Authorize.Spec
 			c.must((spec.ResourceAttributes != nil) != (spec.NonResourceAttributes != nil), path+".authorize.spec", "the spec has both or neither of resourceAttributes and nonResourceAttributes (expected one)")
 			c.decisions(s.Authorize.Want.OneOf, path+".authorize.want", Allow, Deny, NoOpinion, Conditional)
 			for _, e := range s.Authorize.Want.Effects {
-				oneOf(c, path+".authorize.want.effects", e, review.Allow, review.Deny, review.NoOpinion)
+				oneOf(c, path+".authorize.want.effects", e, Allow, Deny, NoOpinion)
 			}
 		case s.Evaluate != nil && s.Authorize == nil && s.SetPolicies == nil:
 			of := s.Evaluate.Of
@@ -190,7 +189,7 @@ func (c *checker) policies(all []Policy, path string) {
 		c.must(p.ID != "" && p.Expression != "", at, "the policy is not complete (expected id, effect and expression)")
 		c.must(!ids[p.ID], at, "the ID %q is there twice", p.ID)
 		ids[p.ID] = true
-		oneOf(c, at+".effect", p.Effect, review.Allow, review.Deny, review.NoOpinion)
+		oneOf(c, at+".effect", p.Effect, Allow, Deny, NoOpinion)
 	}
 }
 

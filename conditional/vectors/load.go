@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/conditional/review"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
@@ -111,10 +110,10 @@ func (t *Table) expand(v *Vector) []*Vector {
 // complete fills in what may be left out, so that nobody else has to know.
 func complete(v *Vector) {
 	if v.Webhook != nil {
-		v.Webhook.FailureMode = or(v.Webhook.FailureMode, review.FailDeny)
+		v.Webhook.FailureMode = or(v.Webhook.FailureMode, FailDeny)
 		for i := range v.Webhook.Steps {
 			if e := v.Webhook.Steps[i].Evaluate; e != nil {
-				for _, o := range []*review.Object{&e.Data.Options, &e.Data.Object, &e.Data.OldObject, &e.Data.NamespaceObject} {
+				for _, o := range []*Object{&e.Data.Options, &e.Data.Object, &e.Data.OldObject, &e.Data.NamespaceObject} {
 					*o = object(*o)
 				}
 			}
@@ -126,7 +125,7 @@ func complete(v *Vector) {
 	if m.Request.Verb == "" && m.Request.Resource == "" {
 		m.Request.Verb, m.Request.APIVersion, m.Request.Resource = "create", "v1", "configmaps"
 	}
-	m.Request.Served, m.Request.Mode = or(m.Request.Served, "self"), or(m.Request.Mode, string(review.Optimized))
+	m.Request.Served, m.Request.Mode = or(m.Request.Served, "self"), or(m.Request.Mode, string(Optimized))
 	m.Objects = max(m.Objects, 1)
 	completeChain(m.Chain, m.Objects)
 	completeChain(m.Compound, m.Objects)
@@ -135,7 +134,7 @@ func complete(v *Vector) {
 func completeChain(chain []Authorizer, objects int) {
 	for i := range chain {
 		a := &chain[i]
-		a.Name, a.FailureMode = or(a.Name, fmt.Sprintf("a%d", i)), or(a.FailureMode, review.FailDeny)
+		a.Name, a.FailureMode = or(a.Name, fmt.Sprintf("a%d", i)), or(a.FailureMode, FailDeny)
 		var all []MachineryCondition
 		for _, c := range a.Conditions {
 			if c.Length > 0 {
@@ -165,7 +164,7 @@ func or[T ~string](value, otherwise T) T {
 }
 
 // object gives numbers the types that they have after JSON: int64 or float64.
-func object(in review.Object) review.Object {
+func object(in Object) Object {
 	if in == nil {
 		return nil
 	}

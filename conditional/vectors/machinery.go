@@ -1,7 +1,5 @@
 package vectors
 
-import "github.com/authzconf/authzconf/conditional/review"
-
 // Machinery is a request, what the authorizers of a chain say to it, and what the
 // API server makes of that.
 type Machinery struct {
@@ -66,12 +64,12 @@ type Authorizer struct {
 	// Error says that an error comes with the decision.
 	Error bool `json:"error,omitempty" yaml:"error,omitempty"`
 	// FailureMode is Deny or NoOpinion. Left out: Deny.
-	FailureMode review.FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
+	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Conditions are those of the ConditionSet, in the order of the answer.
 	Conditions []MachineryCondition `json:"conditions,omitempty" yaml:"conditions,omitempty"`
 	// Status is the answer of a webhook as it stands, instead of Decision and
 	// Conditions: for answers that break the rules, or hold more than one set.
-	Status *review.SubjectAccessReviewStatus `json:"status,omitempty" yaml:"status,omitempty"`
+	Status *SubjectAccessReviewStatus `json:"status,omitempty" yaml:"status,omitempty"`
 	// Truths are what conditions in Status evaluate to, by their ID.
 	Truths map[string]Truth `json:"truths,omitempty" yaml:"truths,omitempty"`
 	// Cached says that the answer comes from the API server's cache of a webhook's
@@ -84,7 +82,7 @@ type Authorizer struct {
 
 // MachineryCondition is a condition of which is known what it evaluates to.
 type MachineryCondition struct {
-	review.Condition `yaml:",inline"`
+	Condition `yaml:",inline"`
 	// Is is what it evaluates to. For each of several objects, PerObject.
 	Is        Truth   `json:"is,omitempty" yaml:"is,omitempty"`
 	PerObject []Truth `json:"perObject,omitempty" yaml:"perObject,omitempty"`

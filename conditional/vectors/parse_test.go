@@ -3,8 +3,6 @@ package vectors
 import (
 	"strings"
 	"testing"
-
-	"github.com/authzconf/authzconf/conditional/review"
 )
 
 const head = "description: A chain.\nsource: {document: KEP-5681, section: Proposal}\nlevel: must\n"
@@ -49,7 +47,7 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := vs[0].Machinery
-	if a := m.Chain[0]; a.Name != "a0" || a.FailureMode != review.FailDeny || len(a.Conditions) != 3 || a.Conditions[2].ID != "a-2" || len(a.Conditions[0].Condition.Condition) != 7 || a.Conditions[0].PerObject[0] != True {
+	if a := m.Chain[0]; a.Name != "a0" || a.FailureMode != FailDeny || len(a.Conditions) != 3 || a.Conditions[2].ID != "a-2" || len(a.Conditions[0].Condition.Condition) != 7 || a.Conditions[0].PerObject[0] != True {
 		t.Errorf("%+v", a)
 	}
 	if m.Server.Gate != "on" || m.Request.Verb != "create" || m.Objects != 1 {

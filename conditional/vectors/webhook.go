@@ -1,14 +1,12 @@
 package vectors
 
-import "github.com/authzconf/authzconf/conditional/review"
-
 // Webhook is a conversation with an authorizer that has loaded policies.
 type Webhook struct {
 	// Policies are those of the authorizer, as the KEP writes them.
 	Policies []Policy `json:"policies" yaml:"policies"`
 	// FailureMode is what a Deny policy in error counts as, where an authorizer can be
 	// told. Left out: Deny.
-	FailureMode review.FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
+	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Steps follow one another.
 	Steps []Step `json:"steps" yaml:"steps"`
 }
@@ -28,9 +26,11 @@ type Webhook struct {
 // All of request's fields are there always, empty where the review has none.
 type Policy struct {
 	// ID may become the ID of a condition.
-	ID         string        `json:"id" yaml:"id"`
-	Effect     review.Effect `json:"effect" yaml:"effect"`
-	Expression string        `json:"expression" yaml:"expression"`
+	ID         string   `json:"id" yaml:"id"`
+	Effect     Decision `json:"effect" yaml:"effect"`
+	Expression string   `json:"expression" yaml:"expression"`
+	// Description is for people.
+	Description string `json:"description,omitempty" yaml:"description,omitempty"`
 }
 
 // Step is one of three things.
@@ -45,8 +45,8 @@ type Step struct {
 
 // AuthorizeStep is the first phase.
 type AuthorizeStep struct {
-	Spec review.SubjectAccessReviewSpec `json:"spec" yaml:"spec"`
-	Want AuthorizeWant                  `json:"want" yaml:"want"`
+	Spec SubjectAccessReviewSpec `json:"spec" yaml:"spec"`
+	Want AuthorizeWant           `json:"want" yaml:"want"`
 }
 
 // AuthorizeWant is what the answer to a SubjectAccessReview is. Whatever it is, it
@@ -56,7 +56,7 @@ type AuthorizeWant struct {
 	// Most vectors have one. The first is what the text recommends.
 	OneOf []Decision `json:"oneOf" yaml:"oneOf"`
 	// Effects are those that the conditions have, each once, in any order.
-	Effects []review.Effect `json:"effects,omitempty" yaml:"effects,omitempty"`
+	Effects []Decision `json:"effects,omitempty" yaml:"effects,omitempty"`
 	// Residuals are the conditions in CEL, in any order. They are judged only of
 	// authorizers that answer in CEL, and as expressions: spaces mean nothing.
 	Residuals []string `json:"residuals,omitempty" yaml:"residuals,omitempty"`
@@ -69,9 +69,9 @@ type EvaluateStep struct {
 	// Of is the index of the authorize step whose conditions are sent back, as they
 	// were answered. If that answer was not conditional the step asks nothing: the
 	// decision stands.
-	Of   int                  `json:"of" yaml:"of"`
-	Data review.ConditionData `json:"data" yaml:"data"`
-	Want EvaluateWant         `json:"want" yaml:"want"`
+	Of   int           `json:"of" yaml:"of"`
+	Data ConditionData `json:"data" yaml:"data"`
+	Want EvaluateWant  `json:"want" yaml:"want"`
 }
 
 // EvaluateWant is what the answer to an AuthorizationConditionsReview is.

@@ -1,0 +1,214 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+// generatedPolicy is a policy whose expression is known part by part.
+type generatedPolicy struct {
+	effect     vectors.Decision
+	expression *expression
+}
+
+// triple is a case: policies, a request, and the data of the second phase.
+type triple struct {
+	policies []generatedPolicy
+	mode     vectors.FailureMode
+	facts    *facts
+}
+
+// words are the policies as an authorizer loads them.
+func (t *triple) words() []vectors.Policy {
+	out := make([]vectors.Policy, 0, len(t.policies))
+	for i, p := range t.policies {
+		out = append(out, vectors.Policy{ID: fmt.Sprintf("p%d", i), Effect: p.effect, Expression: p.expression.String()})
+	}
+	return out
+}
+
+// decide is the decision with everything known, or of what the request alone tells;
+// that is Conditional if it takes more.
+func (t *triple) decide(all bool) vectors.Decision {
+	return t.outcome(func(e *expression) []vectors.Truth {
+		truth := e.value(t.facts, all)
+		if truth == unknown {
+			return anything
+		}
+		return []vectors.Truth{truth}
+	})
+}
+
+// certain is the decision that an authorizer may be sure of before the second phase,
+// at best: it also knows what the verb tells of the objects, and that what is joined
+// to an error can still be decided one way only.
+func (t *triple) certain() vectors.Decision {
+	return t.outcome(func(e *expression) []vectors.Truth { return e.possible(t.facts) })
+}
+
+// firstPhase are the answers of the first phase that are right: what follows from the
+// request alone, and if that is Conditional, what is certain nevertheless.
+func (t *triple) firstPhase() []vectors.Decision {
+	out := []vectors.Decision{t.decide(false)}
+	if out[0] == vectors.Conditional {
+		if d := t.certain(); d != out[0] {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// outcome is what the policies come to in every way that their truths allow:
+// Conditional if the ways differ.
+func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
+	effects := make([]vectors.Decision, len(t.policies))
+	ways := [][]vectors.Truth{nil}
+	for i, p := range t.policies {
+		effects[i] = p.effect
+		var next [][]vectors.Truth
+		for _, w := range ways {
+			for _, truth := range truths(p.expression) {
+				next = append(next, append(w[:len(w):len(w)], truth))
+			}
+		}
+		ways = next
+	}
+	for _, w := range ways {
+		d, _ := Evaluate(t.mode, effects, w)
+		if first == "" {
+			first = d
+		}
+		if d != first {
+			return vectors.Conditional
+		}
+	}
+	return first
+}
+
+// spec is the review of the request.
+func (f *facts) spec() *vectors.SubjectAccessReviewSpec {
+	s := &vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
+	s.User, s.Groups = f.user, f.groups
+	if f.hasTeam {
+		s.Extra = map[string]authorizationv1.ExtraValue{"team": {f.team}}
+	}
+	s.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: f.verb, Group: "example.com", Version: "v1", Resource: "things", Name: f.name}
+	return s
+}
+
+// data is what the second phase is told.
+func (f *facts) data() *vectors.ConditionData {
+	return &vectors.ConditionData{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
+}
+
+func (o *thing) json() map[string]any {
+	if o == nil {
+		return nil
+	}
+	metadata := map[string]any{"name": o.name}
+	if o.labels != nil {
+		labels := map[string]any{}
+		for k, v := range o.labels {
+			labels[k] = v
+		}
+		metadata["labels"] = labels
+	}
+	if o.finalizers != nil {
+		list := []any{}
+		for _, f := range o.finalizers {
+			list = append(list, f)
+		}
+		metadata["finalizers"] = list
+	}
+	out := map[string]any{"metadata": metadata}
+	if o.noSpec {
+		return out
+	}
+	spec := map[string]any{}
+	if o.class != nil {
+		spec["class"] = *o.class
+	}
+	if o.replicas != nil {
+		spec["replicas"] = o.replicas
+	}
+	out["spec"] = spec
+	return out
+}
+
+// generator makes parts of cases.
+type generator struct{ *rand.Rand }
+
+func newGenerator(seed int64, group int) *generator {
+	return &generator{rand.New(rand.NewPCG(uint64(seed), uint64(group)))}
+}
+
+func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
+
+// longest is how long a policy can be, so that what is left of it fits a condition,
+// also with what is known written out.
+const longest = vectors.MaxCondition / 2
+
+func (g *generator) policies() (out []generatedPolicy) {
+	for n := 1 + g.IntN(4); len(out) < n; {
+		e := g.expression(3)
+		if len(e.String()) > longest {
+			continue
+		}
+		out = append(out, generatedPolicy{effect: pick(g, vectors.Allow, vectors.Allow, vectors.Deny, vectors.NoOpinion), expression: e})
+	}
+	return out
+}
+
+func (g *generator) expression(depth int) *expression {
+	if depth == 0 || g.IntN(5) == 0 {
+		if g.IntN(2) == 0 {
+			return leaf(pick(g, sureAtoms...))
+		}
+		return leaf(pick(g, openAtoms...))
+	}
+	op := pick(g, "&&", "&&", "&&", "||", "||", "!", "?:")
+	n := map[string]int{"!": 1, "?:": 3, "&&": 2 + g.IntN(2), "||": 2}[op]
+	e := &expression{op: op}
+	for range n {
+		e.args = append(e.args, g.expression(depth-1))
+	}
+	return e
+}
+
+// request fills in what is known early.
+func (g *generator) request(f *facts) {
+	f.user, f.verb = pick(g, "alice", "bob", "eve"), pick(g, "create", "update", "delete")
+	f.name = pick(g, "", "gold", "alice")
+	f.groups = pick(g, nil, []string{"dev"}, []string{"ops", "dev"}, []string{"ops"})
+	f.hasTeam = g.IntN(2) == 0
+	f.team = pick(g, "blue", "red")
+}
+
+// late fills in the rest, as the verb has it: also an update that becomes a create.
+func (g *generator) late(f *facts) {
+	f.object, f.old = nil, nil
+	switch f.operation = map[string]string{"create": "CREATE", "update": pick(g, "UPDATE", "UPDATE", "CREATE"), "delete": "DELETE"}[f.verb]; f.operation {
+	case "CREATE":
+		f.object = g.thing()
+	case "UPDATE":
+		f.object, f.old = g.thing(), g.thing()
+	case "DELETE":
+		f.old = g.thing()
+	}
+}
+
+func (g *generator) thing() *thing {
+	o := &thing{name: pick(g, "gold", "alice", "bob", "x"), noSpec: g.IntN(10) == 0}
+	if g.IntN(4) > 0 {
+		class := pick(g, "dev", "ops", "gold")
+		o.class = &class
+	}
+	o.replicas = pick[any](g, nil, int64(1), int64(5), "many")
+	o.labels = pick(g, nil, map[string]string{}, map[string]string{"env": "dev"}, map[string]string{"env": "prod", "alice": "owner"}, map[string]string{"bob": "owner"})
+	o.finalizers = pick(g, nil, []string{}, []string{"alice"}, []string{"other", "bob"})
+	return o
+}

@@ -1,0 +1,215 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/authzconf/authzconf/conditional/vectors"
+)
+
+// Subject makes the authorizer that is held against the requirement, with policies and what a Deny policy in
+// error counts as.
+type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
+
+// Load is the Subject of the model itself.
+func Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
+	return New(policies, mode)
+}
+
+// Loaded is an authorizer with policies. What it is asked has gone through JSON.
+type Loaded interface {
+	Authorize(*vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error)
+	Evaluate(*vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error)
+}
+
+// atOnce is what a Loaded may have beside: one phase of its own.
+type atOnce interface {
+	AtOnce(*vectors.SubjectAccessReviewSpec, *vectors.ConditionData) vectors.Decision
+}
+
+// Exploration says what is tried.
+type Exploration struct {
+	Cases int
+	Seed  int64
+	// FailureMode is the only one that is tried, for a subject that cannot be told
+	// another. Left out: both.
+	FailureMode vectors.FailureMode
+	// Progress is called now and then, from any goroutine.
+	Progress func(done int)
+}
+
+// Explored is what came of an Exploration.
+type Explored struct {
+	Cases int `json:"cases"`
+	// ByAnswer counts the answers of the first phase, ByDecision the final ones.
+	ByAnswer   map[vectors.Decision]int `json:"byAnswer"`
+	ByDecision map[vectors.Decision]int `json:"byDecision"`
+	// Disagreements are in the order of their cases, at most maxDisagreements.
+	Disagreements []Disagreement `json:"disagreements,omitempty"`
+	// Stopped says that there were too many to go on, or that it was interrupted.
+	Stopped bool `json:"stopped,omitempty"`
+}
+
+// Disagreement is a case in which two phases are not one, made small.
+type Disagreement struct {
+	Case   int    `json:"case"`
+	Reason string `json:"reason"`
+	// Vector is the smallest case as a vector file, with what is right.
+	Vector string `json:"-"`
+}
+
+const (
+	requests         = 8 // of a group of cases with the same policies
+	objects          = 8 // of a request
+	group            = requests * objects
+	maxDisagreements = 10
+)
+
+// Explore tries cases until there are too many disagreements or the context ends. The
+// same seed gives the same cases.
+func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
+	r := &runner{subject: subject, options: o, result: Explored{ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
+	var wg sync.WaitGroup
+	var next, done atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for ctx.Err() == nil && !r.full() {
+				n := int(next.Add(1) - 1)
+				if n*group >= o.Cases {
+					return
+				}
+				cases := min(group, o.Cases-n*group)
+				if err := r.group(n, cases); err != nil {
+					r.fail(err)
+					return
+				}
+				if total := int(done.Add(int64(cases))); o.Progress != nil {
+					o.Progress(total)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r.result.Stopped = r.result.Cases < o.Cases
+	return &r.result, r.err
+}
+
+type runner struct {
+	subject Subject
+	options Exploration
+	mu      sync.Mutex
+	result  Explored
+	err     error
+}
+
+func (r *runner) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err != nil || len(r.result.Disagreements) >= maxDisagreements
+}
+
+func (r *runner) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// group tries cases with the same policies: some requests, with some data each.
+func (r *runner) group(n, cases int) error {
+	g := newGenerator(r.options.Seed, n)
+	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
+	if only := r.options.FailureMode; only != "" {
+		t.mode = only
+	}
+	loaded, err := r.subject(t.words(), t.mode)
+	if err != nil {
+		return fmt.Errorf("case %d: the policies are not loaded: %w", n*group, err)
+	}
+	answers, decisions := map[vectors.Decision]int{}, map[vectors.Decision]int{}
+	var found []Disagreement
+	var status *vectors.SubjectAccessReviewStatus
+	for i := range cases {
+		if i%objects == 0 {
+			g.request(t.facts)
+			if status, err = throughJSON(loaded.Authorize, t.facts.spec()); err != nil {
+				return fmt.Errorf("case %d: %w", n*group+i, err)
+			}
+		}
+		g.late(t.facts)
+		answers[status.Decision()]++
+		decisions[t.decide(true)]++
+		if reason := judge(t, loaded, status); reason != "" && len(found) == 0 { // one of a group is enough
+			small, reason := r.shrink(t, reason)
+			found = append(found, Disagreement{Case: n*group + i, Reason: reason, Vector: small.vector(reason)})
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Cases += cases
+	for d, c := range answers {
+		r.result.ByAnswer[d] += c
+	}
+	for d, c := range decisions {
+		r.result.ByDecision[d] += c
+	}
+	r.result.Disagreements = append(r.result.Disagreements, found...)
+	return nil
+}
+
+// judge says how a case is not as it must be.
+func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) string {
+	if err := status.Validate(vectors.Optimized); err != nil {
+		return "the answer breaks a rule: " + err.Error()
+	}
+	got := status.Decision()
+	if want := t.firstPhase(); !slices.Contains(want, got) {
+		return fmt.Sprintf("the first phase answers %s, want %s", got, want[0])
+	}
+	if got == vectors.Conditional {
+		response, err := throughJSON(loaded.Evaluate, &vectors.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
+		if err != nil {
+			return "the conditions are not evaluated: " + err.Error()
+		}
+		if response.Allowed && response.Denied {
+			return "the conditions evaluate to allowed and denied"
+		}
+		got = response.Decision()
+	}
+	if want := t.decide(true); got != want {
+		return fmt.Sprintf("two phases come to %s, one to %s", got, want)
+	}
+	if own, ok := loaded.(atOnce); ok {
+		if d := own.AtOnce(t.facts.spec(), t.facts.data()); d != got {
+			return fmt.Sprintf("two phases come to %s, the authorizer's own one to %s", got, d)
+		}
+	}
+	return ""
+}
+
+// throughJSON asks as a webhook is asked: nothing but JSON goes across.
+func throughJSON[Q, A any](ask func(*Q) (*A, error), question *Q) (*A, error) {
+	raw, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	var q Q
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return nil, err
+	}
+	answer, err := ask(&q)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = json.Marshal(answer); err != nil {
+		return nil, err
+	}
+	var out A
+	return &out, json.Unmarshal(raw, &out)
+}

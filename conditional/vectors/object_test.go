@@ -1,0 +1,30 @@
+package vectors
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// TestData: what goes through JSON comes out as it was, with whole numbers whole, an
+// empty object there, and null absent.
+func TestData(t *testing.T) {
+	var d ConditionData
+	if err := json.Unmarshal([]byte(`{"object":{"n":5},"oldObject":null,"options":{},"impersonatedRequest":{"verb":"get","userInfo":{"username":"u"},"user":{"username":"other"}}}`), &d); err != nil {
+		t.Fatal(err)
+	}
+	if n, ok := d.Object["n"].(int64); !ok || n != 5 || d.OldObject != nil || d.Options == nil {
+		t.Errorf("%#v", d)
+	}
+	const want = `{"options":{},"object":{"n":5},"impersonatedRequest":{"verb":"get","apiGroup":"","apiVersion":"","resource":"","subresource":"","namespace":"","name":"","userInfo":{"username":"u"}}}`
+	if raw, err := json.Marshal(d); err != nil || string(raw) != want {
+		t.Errorf("%v\ngot  %s\nwant %s", err, raw, want)
+	}
+	for text, there := range map[string]bool{"": false, "null": false, "{}": true, `{"a":1}`: true} {
+		if o, err := ParseObject([]byte(text)); err != nil || (o != nil) != there {
+			t.Errorf("%q: %v, %v", text, o, err)
+		}
+	}
+	if _, err := ParseObject([]byte(`[1]`)); err == nil {
+		t.Error("a list is an object")
+	}
+}

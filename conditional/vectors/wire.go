@@ -1,0 +1,201 @@
+package vectors
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// What a review calls itself. The KEP writes the path of AuthorizationConditionsReview
+// as authorization.k8s.io/v1alpha1.
+const (
+	AccessVersion     = "authorization.k8s.io/v1"
+	AccessKind        = "SubjectAccessReview"
+	ConditionsVersion = "authorization.k8s.io/v1alpha1"
+	ConditionsKind    = "AuthorizationConditionsReview"
+)
+
+// Mode is ConditionsMode: whether a client wants conditions, and in which form.
+type Mode string
+
+// The modes (section "Core interface changes").
+const (
+	// None: the client does not support conditions and never gets any.
+	None Mode = ""
+	// HumanReadable: condition and description for people.
+	HumanReadable Mode = "HumanReadable"
+	// Optimized: an encoding for programs, without description.
+	Optimized Mode = "Optimized"
+)
+
+// Effects are the effects that conditions and policies have, the strongest first. An
+// effect is the decision that a set becomes if the condition is true.
+func Effects() []Decision { return []Decision{Deny, NoOpinion, Allow} }
+
+// SubjectAccessReview is that of authorization.k8s.io/v1 with the KEP's fields.
+type SubjectAccessReview struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        metav1.ObjectMeta         `json:"metadata,omitzero"`
+	Spec            SubjectAccessReviewSpec   `json:"spec"`
+	Status          SubjectAccessReviewStatus `json:"status,omitzero"`
+}
+
+// SubjectAccessReviewSpec is what is asked.
+type SubjectAccessReviewSpec struct {
+	authorizationv1.SubjectAccessReviewSpec `json:",inline"`
+	// ConditionalAuthorization is nil if the client does not support conditions.
+	ConditionalAuthorization *ConditionalAuthorizationConfiguration `json:"conditionalAuthorization,omitempty"`
+}
+
+// ConditionalAuthorizationConfiguration is what the client says about conditions.
+type ConditionalAuthorizationConfiguration struct {
+	Mode Mode `json:"mode,omitempty"`
+}
+
+// Mode is the one that the client asks for.
+func (s SubjectAccessReviewSpec) Mode() Mode {
+	if s.ConditionalAuthorization == nil {
+		return None
+	}
+	return s.ConditionalAuthorization.Mode
+}
+
+// SubjectAccessReviewStatus is the answer.
+type SubjectAccessReviewStatus struct {
+	Allowed         bool   `json:"allowed"`
+	Denied          bool   `json:"denied,omitempty"`
+	Reason          string `json:"reason,omitempty"`
+	EvaluationError string `json:"evaluationError,omitempty"`
+	// ConditionsChain has a set for each authorizer, in their order. If it is not
+	// nil, Allowed and Denied are false.
+	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
+}
+
+// Decision is what the answer says. A conditionsChain without sets breaks a rule, and holds nothing that could
+// be evaluated: it is not Conditional.
+func (s *SubjectAccessReviewStatus) Decision() Decision {
+	if len(s.ConditionsChain) > 0 {
+		return Conditional
+	}
+	return decision(s.Allowed, s.Denied)
+}
+
+func decision(allowed, denied bool) Decision {
+	switch {
+	case denied:
+		return Deny
+	case allowed:
+		return Allow
+	}
+	return NoOpinion
+}
+
+// ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
+type ConditionSet struct {
+	// Allowed, Denied and Conditions exclude each other.
+	Allowed bool `json:"allowed,omitempty"`
+	Denied  bool `json:"denied,omitempty"`
+	// FailureMode is what becomes of an error in a Deny condition.
+	FailureMode FailureMode `json:"failureMode,omitempty"`
+	// AuthorizerName is unique within the server.
+	AuthorizerName string `json:"authorizerName"`
+	// Conditions have no order.
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// FailureMode says what an error in a Deny condition becomes. The KEP names the
+// type and the two outcomes, not the values.
+type FailureMode string
+
+// The two failure modes.
+const (
+	FailDeny      FailureMode = "Deny"
+	FailNoOpinion FailureMode = "NoOpinion"
+)
+
+// Condition is SubjectAccessReviewCondition.
+type Condition struct {
+	// ID is unique within the authorizer's set.
+	ID          string   `json:"id"`
+	Effect      Decision `json:"effect"`
+	Type        string   `json:"type"`
+	Condition   string   `json:"condition"`
+	Description string   `json:"description,omitempty"`
+}
+
+// AuthorizationConditionsReview asks an authorizer to evaluate its own conditions.
+type AuthorizationConditionsReview struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *AuthorizationConditionsRequest  `json:"request,omitempty"`
+	Response        *AuthorizationConditionsResponse `json:"response,omitempty"`
+}
+
+// AuthorizationConditionsRequest has the sets as the authorizer gave them, and
+// what was unknown then.
+type AuthorizationConditionsRequest struct {
+	ConditionSets []ConditionSet `json:"conditionSets,omitempty"`
+	ConditionData `json:",inline"`
+}
+
+// ConditionData is what is known in admission and not before. The KEP has these as
+// the methods of the interface ConditionData ("Core interface changes") and does not
+// list their JSON: the names are those of AdmissionReview.
+type ConditionData struct {
+	// Operation is CREATE, UPDATE, DELETE or CONNECT.
+	Operation string `json:"operation,omitempty"`
+	// Options are the operation's, for example CreateOptions.
+	Options Object `json:"options,omitzero"`
+	// Object is there for CREATE, UPDATE and CONNECT, OldObject for UPDATE and DELETE.
+	Object    Object `json:"object,omitzero"`
+	OldObject Object `json:"oldObject,omitzero"`
+	// NamespaceObject is an open question of the KEP, and needed by its DRA example.
+	NamespaceObject Object `json:"namespaceObject,omitzero"`
+	// ImpersonatedRequest is what is unknown when impersonation is authorized.
+	ImpersonatedRequest *ImpersonatedRequest `json:"impersonatedRequest,omitempty"`
+}
+
+// ImpersonatedRequest is the request that somebody wants to make as another user
+// (section "Constrained Impersonation through Conditional Authorization"). The
+// KEP's expressions have its verb, apiGroup and resource, named as in request; so
+// are the others here, with the user as userInfo.
+type ImpersonatedRequest struct {
+	Verb        string `json:"verb"`
+	APIGroup    string `json:"apiGroup"`
+	APIVersion  string `json:"apiVersion"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource"`
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	// UserInfo is who is impersonated, whole.
+	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
+}
+
+// AuthorizationConditionsResponse is what the conditions came to. Neither allowed
+// nor denied is no opinion.
+type AuthorizationConditionsResponse struct {
+	Allowed         bool   `json:"allowed"`
+	Denied          bool   `json:"denied,omitempty"`
+	Reason          string `json:"reason,omitempty"`
+	EvaluationError string `json:"evaluationError,omitempty"`
+}
+
+// Decision is what the response says.
+func (r *AuthorizationConditionsResponse) Decision() Decision { return decision(r.Allowed, r.Denied) }
+
+// Object is a JSON object, nil if there is none. Whole numbers in it are read as
+// int64, as an API server reads them.
+type Object map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *Object) UnmarshalJSON(raw []byte) error {
+	return json.Unmarshal(raw, (*map[string]any)(o))
+}
+
+// ParseObject reads a JSON object; nothing and null are none.
+func ParseObject(raw []byte) (o Object, err error) {
+	if len(raw) > 0 {
+		err = o.UnmarshalJSON(raw)
+	}
+	return o, err
+}

@@ -118,9 +118,11 @@ conditional-rogues: faulty-conditional-authorizers # its old name
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
 	$(AUTHZCONF) conditions cost $(COSTFLAGS)
 
-.PHONY: granular-rogues
-granular-rogues: ## run every faulty enforcer of granular verbs (KEP-3617)
+.PHONY: faulty-enforcers granular-rogues
+faulty-enforcers: ## run every faulty enforcer of granular verbs (KEP-3617)
 	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestFaultyEnforcersAreRejected ./granular
+
+granular-rogues: faulty-enforcers # its old name
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -137,7 +137,7 @@ load-results: build ## measure what docs/results reports, about an hour (PARTS="
 	ci/load-results $(PARTS)
 
 .PHONY: bench-advise
-bench-advise: build ## measure authzconf advise on made-up audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
+bench-advise: build ## measure authzconf advise on generated audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
 	go run ./ci/advisebench $(BENCHFLAGS)
 
 .PHONY: fuzz

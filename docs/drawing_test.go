@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/authzconf/authzconf/ci/document"
 )
 
 const module = "github.com/authzconf/authzconf"
@@ -142,5 +140,5 @@ func TestArrowsGoDown(t *testing.T) {
 }
 
 func TestDrawing(t *testing.T) {
-	document.Hold(t, "architecture.md", "drawn by go test ./docs -update", "```text\n"+drawing(imports(t))+"```\n", *update)
+	Hold(t, "architecture.md", "drawn by go test ./docs -update", "```text\n"+drawing(imports(t))+"```\n", *update)
 }

@@ -23,7 +23,7 @@ import (
 var standard = sync.OnceValues(func() (*token.FileSet, types.Importer) {
 	fset := token.NewFileSet()
 	if build.Default.GOROOT == "" { // with -trimpath a program does not know it
-		root, err := exec.Command("go", "env", "GOROOT").Output() //nolint:noctx // once, for all tests
+		root, err := exec.Command("go", "env", "GOROOT").Output()
 		if err != nil {
 			panic(err)
 		}

@@ -307,6 +307,19 @@ func TestNightlyNames(t *testing.T) {
 			t.Errorf("REPEATED: %v", err)
 		}
 	}
+	nightly, err := os.ReadFile("nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^step \S+ target (\S+)`).FindAllSubmatch(nightly, -1)
+	for _, target := range targets {
+		if !regexp.MustCompile(`(?m)^` + string(target[1]) + `:`).Match(makefile) {
+			t.Errorf("the Makefile has no target %s", target[1])
+		}
+	}
+	if len(targets) == 0 {
+		t.Error("the nightly pipeline makes nothing")
+	}
 	if len(names) < 2 {
 		t.Errorf("NIGHTLY names only %v", names)
 	}

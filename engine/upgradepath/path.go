@@ -1,7 +1,7 @@
-// Package path says what an upgrade path is: the stages that one cluster goes
+// Package upgradepath says what an upgrade path is: the stages that one cluster goes
 // through, version by version and gate by gate, with its etcd and everything in
 // it kept. It is pure.
-package path
+package upgradepath
 
 import (
 	"cmp"
@@ -67,6 +67,10 @@ type Path struct {
 	Setups []string `yaml:"setups,omitempty"`
 	// Stages are two at least.
 	Stages []Stage `yaml:"stages"`
+	// Legs is what Stages were called: Load takes them for the stages, and says so in Note.
+	Legs []Stage `yaml:"legs,omitempty"`
+	// Note is what whoever wrote the path should know.
+	Note string `yaml:"-"`
 }
 
 // String is the stage as it is written on the command line: 1.37@1.36+gate/chain.

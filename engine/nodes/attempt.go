@@ -1,10 +1,9 @@
-// Package attempt is what the node agent writes about itself, and others read.
-package attempt
+package nodes
 
 import "time"
 
-// Line is one attempt, a line of JSON on the agent's standard output.
-type Line struct {
+// Attempt is one attempt of the node agent, a line of JSON on its standard output.
+type Attempt struct {
 	Time time.Time `json:"time"`
 	// Node is where the agent runs, As the user that it wants to be.
 	Node string `json:"node"`

@@ -1,4 +1,4 @@
-package impersonation_test
+package suites_test
 
 import (
 	"cmp"
@@ -16,14 +16,13 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/impersonation"
+	"github.com/authzconf/authzconf/suites"
 )
 
-// TestImpersonation runs the suite under go test and ginkgo. What to run on
-// comes from the environment: AUTHZCONF_KUBERNETES (a list of versions),
-// AUTHZCONF_GATE (on, off, default, both) and AUTHZCONF_SEED. Ginkgo's own
-// --focus and --label-filter choose specs.
-func TestImpersonation(t *testing.T) {
+// TestConformance runs the suites under go test and ginkgo. What to run on comes from the environment:
+// AUTHZCONF_SUITE (a list of names), AUTHZCONF_KUBERNETES (a list of versions), AUTHZCONF_GATE (on, off, default, both)
+// and AUTHZCONF_SEED. Ginkgo's own --focus, --skip and --label-filter choose what is run.
+func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
@@ -45,11 +44,18 @@ func TestImpersonation(t *testing.T) {
 	if err != nil {
 		t.Fatalf("AUTHZCONF_SEED: %v", err)
 	}
-	plan, err := session.Plan(set, cells, session.Selection{Folders: impersonation.Folders()})
+	folders, err := suites.Folders(strings.Split(cmp.Or(os.Getenv("AUTHZCONF_SUITE"), "impersonation"), ",")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := session.Plan(set, cells, session.Selection{Folders: folders})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Scenarios are loaded before the spec tree is built: each is a spec.
-	impersonation.Describe(context.Background(), session.New(plan, seed, func(session.Event) {}))
-	ginkgo.RunSpecs(t, "impersonation")
+	run := session.New(plan, seed, func(session.Event) {})
+	run.Parallel = session.Fitting(cells[0].Cell.Provider)
+	suites.Describe(context.Background(), "conformance", run)
+	suites.Choose("conformance", run)
+	ginkgo.RunSpecs(t, "conformance")
 }

@@ -1,4 +1,4 @@
-package agent
+package nodes
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func Token(ctx context.Context, config *rest.Config, namespace, pod string) (str
 		return "", err
 	}
 	request := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: []string{Path, "token"}, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+		VersionedParams(&corev1.PodExecOptions{Command: []string{agentPath, "token"}, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", request.URL().String())
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package path
+package upgradepath
 
 import (
 	"cmp"
@@ -26,8 +26,16 @@ func Load(name string, data []byte) (*Path, error) {
 	if strings.TrimSpace(p.Description) == "" {
 		return nil, fmt.Errorf("%s: description is missing (expected what the path shows)", file.At("$.description"))
 	}
-	return p, p.check(file.At("$.stages"), func(stage int) string {
-		return file.At(fmt.Sprintf("$.stages[%d]", stage)) + fmt.Sprintf(": stage %d", stage+1)
+	list := "$.stages"
+	if len(p.Legs) > 0 {
+		if list = "$.legs"; len(p.Stages) > 0 {
+			return nil, fmt.Errorf("%s: legs are stages by their earlier name: write stages only", file.At(list))
+		}
+		p.Stages, p.Legs = p.Legs, nil
+		p.Note = fmt.Sprintf("%s: legs are called stages now; the next release does not read legs", file.At(list))
+	}
+	return p, p.check(file.At(list), func(stage int) string {
+		return file.At(fmt.Sprintf("%s[%d]", list, stage)) + fmt.Sprintf(": stage %d", stage+1)
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package upgrade is the Ginkgo suite of upgrade paths: one cluster, whose API
-// server is replaced by other versions and gates while everything in etcd stays.
+// Package upgrade takes a cluster along an upgrade path: its API server is replaced by other versions and gates while
+// everything in etcd stays.
 package upgrade
 
 import (
@@ -14,19 +14,18 @@ import (
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/path"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Upgrade is one walk along a path.
 type Upgrade struct {
 	// Path is what is walked, Stages its stages with what was seen on them.
-	Path   *path.Path
+	Path   *upgradepath.Path
 	Stages []*Stage
 	// Err is set for what the user has to mend: a *local.UsageError.
 	Err error
@@ -51,57 +50,27 @@ type Upgrade struct {
 // servers is how many API servers high availability has.
 const servers = 2
 
-// Stage is one stay.
+// Stage is one stay, a cell of the report. Its Err says why the stage was not reached, or what broke on it.
 type Stage struct {
-	// Index is that of the path's stage, Server which of the API servers is replaced:
-	// always 0 without high availability.
+	*session.Cell
+	// Index is that of the path's stage, Server which of the API servers is replaced: always 0 without high
+	// availability.
 	Index, Server int
 	// Fault is what goes wrong on the way here.
-	Fault path.Fault
-	// Target is what was asked for.
-	Target target.Options
-	// Items are the scenarios of the path's setups, and what becomes of them here.
-	Items []Item
+	Fault upgradepath.Fault
 	// Made are the setups that are made on this stage.
 	Made []string
-	// Down is from when the API server before was told to end until this one was
-	// ready. Ready is how long the first target took to start.
-	Down, Ready time.Duration
-	// Took is how long the scenarios took.
-	Took time.Duration
-	// Problem says why the stage was not reached, or what broke on it.
-	Problem error
-	// Witness is what the API server said of itself.
-	Witness reports.Witness
-	// Evidence is what was seen besides the scenarios; nil if the stage was not
-	// reached.
+	// Down is from when the API server before was told to end until this one was ready.
+	Down time.Duration
+	// Evidence is what was seen besides the scenarios; nil if the stage was not reached.
 	Evidence *reports.StageEvidence
-	// Runs are the scenarios that ran, in order.
-	Runs []Run
 
 	flow *reports.FlowEvidence
-	done chan struct{} // closed when the stage is over
 }
 
-// Item is a scenario of one of the path's setups on one stage.
-type Item struct {
-	Scenario *scenarios.Scenario
-	// Runs says whether it is for this stage; Cause and Why tell why not.
-	Runs  bool
-	Cause reports.NotRunCause
-	Why   string
-}
-
-// Run is a scenario that ran on a stage.
-type Run struct {
-	Evidence *verdicts.Evidence
-	Result   verdicts.Result
-}
-
-// New plans a walk. The set must hold the scenarios of the path's setups and no
-// others. base is as for Path.Targets. events may be called from another goroutine. An error is the user's to
-// mend.
-func New(p *path.Path, set *scenarios.Set, base matrix.Matrix, seed int64, events func(session.Event)) (*Upgrade, error) {
+// New plans a walk. The set must hold the scenarios of the path's setups and no others. base is as for Path.Targets.
+// events may be called from another goroutine. An error is the user's to mend.
+func New(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix, seed int64, events func(session.Event)) (*Upgrade, error) {
 	targets, err := p.Targets(base)
 	if err != nil {
 		return nil, err
@@ -109,11 +78,12 @@ func New(p *path.Path, set *scenarios.Set, base matrix.Matrix, seed int64, event
 	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}, done: make(chan struct{})}
 	for i, o := range targets {
 		for server := range u.servers() {
-			stage := &Stage{Index: i, Server: server, Fault: p.Stages[i].Fault, Target: o, done: make(chan struct{})}
+			stage := &Stage{Index: i, Server: server, Fault: p.Stages[i].Fault}
+			asked := o
 			if p.HighAvailability {
-				stage.Target.Cell.Name += "-" + string(rune('a'+server))
+				asked.Cell.Name += "-" + string(rune('a'+server))
 			}
-			if err := u.plan(stage); err != nil {
+			if err := u.plan(stage, asked); err != nil {
 				return nil, err
 			}
 			u.Stages = append(u.Stages, stage)
@@ -123,7 +93,7 @@ func New(p *path.Path, set *scenarios.Set, base matrix.Matrix, seed int64, event
 }
 
 // Setups returns the scenarios of the setups that take part in a path.
-func Setups(p *path.Path, all *scenarios.Set) (*scenarios.Set, error) {
+func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
 	known := all.Setups()
 	for _, name := range append(p.Setups, made(p)...) {
 		if !slices.Contains(known, name) {
@@ -135,29 +105,31 @@ func Setups(p *path.Path, all *scenarios.Set) (*scenarios.Set, error) {
 
 // plan decides which scenario of each setup is for a stage: at most one, for a
 // second one would meet what the first left in the caches.
-func (u *Upgrade) plan(stage *Stage) error {
-	facts := target.ExpectedFacts(stage.Target)
+func (u *Upgrade) plan(stage *Stage, asked target.Options) error {
+	facts := target.ExpectedFacts(asked)
+	plan := session.CellPlan{Target: asked}
 	runs := map[string]string{}
 	for _, s := range u.set.All() {
-		item := Item{Scenario: s}
+		item := session.Item{Scenario: s}
 		ok, _, why := s.Selected(facts)
 		switch made := u.Path.MadeOn(s.Setup); {
 		case !ok:
-			item.Cause, item.Why = reports.CauseTarget, why
+			item.Fate, item.Why = session.NotSelected, why
 		case made > stage.Index:
-			item.Cause, item.Why = reports.CausePath, fmt.Sprintf("the setup %s is made on stage %d", s.Setup, made+1)
+			item.Fate, item.Why = session.NotMade, fmt.Sprintf("the setup %s is made on stage %d", s.Setup, made+1)
 		default:
-			item.Runs = true
+			item.Fate = session.Run
 			if other := runs[s.Setup]; other != "" {
-				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", stage.Index+1, stage.Target.Cell.Name, other, s.ID, s.Setup)
+				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", stage.Index+1, asked.Cell.Name, other, s.ID, s.Setup)
 			}
 			runs[s.Setup] = s.ID
 		}
-		stage.Items = append(stage.Items, item)
+		plan.Items = append(plan.Items, item)
 	}
 	if len(runs) == 0 {
-		return fmt.Errorf("path %s: nothing would run on stage %d, %s", u.Path.Name, stage.Index+1, stage.Target.Cell.Name)
+		return fmt.Errorf("path %s: nothing would run on stage %d, %s", u.Path.Name, stage.Index+1, asked.Cell.Name)
 	}
+	stage.Cell = session.NewCell(plan)
 	for _, name := range u.set.Setups() {
 		if u.Path.MadeOn(name) == stage.Index && stage.Server == 0 {
 			stage.Made = append(stage.Made, name)
@@ -168,7 +140,7 @@ func (u *Upgrade) plan(stage *Stage) error {
 
 // flows tells whether requests flow on the way to any stage.
 func (u *Upgrade) flows() bool {
-	return u.Path.HighAvailability || slices.ContainsFunc(u.Path.Stages, func(l path.Stage) bool { return l.Fault != "" })
+	return u.Path.HighAvailability || slices.ContainsFunc(u.Path.Stages, func(l upgradepath.Stage) bool { return l.Fault != "" })
 }
 
 func (u *Upgrade) servers() int {
@@ -197,10 +169,10 @@ func (u *Upgrade) walk(ctx context.Context) {
 	for _, stage := range u.Stages {
 		if broken == nil {
 			broken = u.stage(ctx, stage)
-		} else {
-			stage.Problem = fmt.Errorf("not reached: %w", broken)
+			continue
 		}
-		close(stage.done)
+		stage.Err = fmt.Errorf("not reached: %w", broken)
+		u.finish(time.Now(), stage)
 	}
 	if err := u.stop(); err != nil {
 		u.events(session.Event{Text: "stopping: " + err.Error()})
@@ -219,35 +191,39 @@ func (u *Upgrade) stop() error {
 	return errors.Join(errs...)
 }
 
+// finish ends a stage, whose scenarios have run since a time.
+func (u *Upgrade) finish(since time.Time, stage *Stage) { stage.Finish(since, stage.Err, u.events) }
+
 // stage enters a stage and stays on it. The error says why the path ends here.
 func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
-	name := stage.Target.Cell.Name
+	name := stage.Plan.Target.Cell.Name
 	begin := time.Now()
+	ends := func(what string, err error) error {
+		stage.Err = err
+		u.events(session.Event{Text: fmt.Sprintf("%s: %s%v", name, what, err)})
+		u.finish(begin, stage)
+		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
+	}
 	if err := u.enter(ctx, stage); err != nil {
-		stage.Problem = err
 		var usage *local.UsageError
 		if errors.As(err, &usage) {
 			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, name, err)
 		}
-		u.events(session.Event{Text: fmt.Sprintf("%s: could not be entered: %v", name, err)})
-		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
+		return ends("could not be entered: ", err)
 	}
 	t := u.targets[stage.Server]
 	stage.Witness = t.Witness
 	u.events(session.Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, stage.Witness.GitVersion, time.Since(begin).Seconds(), t.Facts.Gate)})
-	stay := time.Now()
-	stage.Problem = u.stay(ctx, stage)
-	stage.Took = time.Since(stay)
-	if stage.Problem != nil {
-		u.events(session.Event{Text: fmt.Sprintf("%s: %v", name, stage.Problem)})
-		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
+	begin = time.Now()
+	if err := u.stay(ctx, stage); err != nil {
+		return ends("", err)
 	}
+	u.finish(begin, stage)
 	return nil
 }
 
-// stay makes the setups of the stage, replays what is for it, and reads what is
-// left.
-func (u *Upgrade) stay(ctx context.Context, stage *Stage) error {
+// stay makes the setups of the stage, replays what is for it, and reads what is left.
+func (u *Upgrade) stay(ctx context.Context, stage *Stage) (err error) {
 	t := u.targets[stage.Server]
 	if m := t.Witness.Mismatches; len(m) > 0 {
 		return fmt.Errorf("the target is not what was asked for: %s", m[0])
@@ -260,17 +236,26 @@ func (u *Upgrade) stay(ctx context.Context, stage *Stage) error {
 	if err := t.Rebase(ctx); err != nil {
 		return err
 	}
-	for _, item := range stage.Items {
+	for _, item := range stage.Plan.Items {
 		if err := u.make(ctx, run, stage, item.Scenario); err != nil {
 			return err
 		}
 	}
-	for _, item := range stage.Items {
-		if item.Runs {
-			u.replay(ctx, run, stage, item.Scenario)
-		}
+	for _, s := range stage.Plan.Runs() {
+		stage.Run(ctx, run, s, u.kept[s.Setup], u.seed, u.events)
 	}
-	evidence := &reports.StageEvidence{Cell: stage.Target.Cell.Name, Verbs: t.Verbs(u.marks[stage.Server]), Neighbours: u.neighbours(stage), Flow: stage.flow}
+	evidence := &reports.StageEvidence{Cell: t.Cell.Name, Verbs: t.Verbs(u.marks[stage.Server]), Neighbours: u.neighbours(stage), Flow: stage.flow}
+	if evidence.Objects, err = u.objects(ctx, run, stage); err != nil {
+		return err
+	}
+	if stage.Evidence, err = evidence.Redacted(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// objects reads what the setups have, as the API server of the stage writes it.
+func (u *Upgrade) objects(ctx context.Context, run *replay.Replayer, stage *Stage) (states []reports.ObjectState, err error) {
 	for _, name := range u.set.Setups() {
 		kept, ok := u.kept[name]
 		if !ok {
@@ -278,19 +263,15 @@ func (u *Upgrade) stay(ctx context.Context, stage *Stage) error {
 		}
 		objects, err := run.Read(ctx, kept)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, o := range objects {
-			if controlled(stage.Target, o.Path) {
-				continue
+			if !controlled(stage.Plan.Target, o.Path) {
+				states = append(states, reports.ObjectState{Path: o.Path, Body: string(o.Body)})
 			}
-			evidence.Objects = append(evidence.Objects, reports.ObjectState{Path: o.Path, Body: string(o.Body)})
 		}
 	}
-	if stage.Evidence, err = evidence.Redacted(); err != nil {
-		return err
-	}
-	return ctx.Err()
+	return states, nil
 }
 
 // controlled says whether the controllers of a cluster with nodes write to an
@@ -310,30 +291,13 @@ func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, 
 		return err
 	}
 	u.kept[s.Setup] = kept
-	if u.flows() && s.Requires.Chain == u.Stages[0].Target.Chain && len(s.Steps) == 1 {
+	if u.flows() && s.Requires.Chain == u.Stages[0].Plan.Target.Chain && len(s.Steps) == 1 {
 		u.flowing[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, "flow", s.Setup))
 	}
 	return err
 }
 
-// replay runs a scenario with what its setup has, and, if it fails, once more
-// under fresh names: that tells whether the path or the server alone is to blame.
-func (u *Upgrade) replay(ctx context.Context, run *replay.Replayer, stage *Stage, s *scenarios.Scenario) {
-	evidence := run.ReplayKept(ctx, s, u.kept[s.Setup])
-	if verdicts.Judge(s, evidence).Verdict == verdicts.Failed {
-		evidence.Control = run.Replay(ctx, s, scenarios.Suffix(u.seed, stage.Target.Cell.Name, s.ID, "control"))
-	}
-	if clean, err := reports.RedactEvidence(evidence); err == nil {
-		evidence = clean
-	} else {
-		evidence.Problems = append(evidence.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: "redacting: " + err.Error()})
-	}
-	result := verdicts.Judge(s, evidence)
-	stage.Runs = append(stage.Runs, Run{Evidence: evidence, Result: result})
-	u.events(session.Event{Result: &result, Took: evidence.Ended.Sub(evidence.Started)})
-}
-
-func made(p *path.Path) []string {
+func made(p *upgradepath.Path) []string {
 	var out []string
 	for _, l := range p.Stages {
 		out = append(out, l.Make...)

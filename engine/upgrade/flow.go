@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -224,13 +225,13 @@ func (j judge) answer(s sample) (answers []reports.FlowAnswer, early bool) {
 
 // judgeBy judges an answer by the scenario that is for a stage.
 func (j judge) judgeBy(stage *Stage, s sample) reports.FlowAnswer {
-	a := reports.FlowAnswer{Cell: stage.Target.Cell.Name, Count: 1, Example: &s.seen, Verdict: verdicts.Invalid}
-	for _, item := range stage.Items {
-		if item.Scenario.Setup != s.setup || !item.Runs {
+	a := reports.FlowAnswer{Cell: stage.Plan.Target.Cell.Name, Count: 1, Example: &s.seen, Verdict: verdicts.Invalid}
+	for _, item := range stage.Plan.Items {
+		if item.Scenario.Setup != s.setup || item.Fate != session.Run {
 			continue
 		}
 		a.Suffix = j.suffix[s.setup]
-		result := reports.JudgeAnswer(item.Scenario, stage.Target.Cell, a.Suffix, &s.seen)
+		result := reports.JudgeAnswer(item.Scenario, stage.Plan.Target.Cell, a.Suffix, &s.seen)
 		a.Scenario, a.Verdict, a.Reason = item.Scenario.ID, result.Verdict, result.Reason
 		return a
 	}

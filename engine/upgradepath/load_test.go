@@ -1,4 +1,4 @@
-package path
+package upgradepath
 
 import (
 	"reflect"
@@ -35,6 +35,21 @@ stages:
 	}
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("got  %+v\nwant %+v", p, want)
+	}
+}
+
+// TestLegs reads a file of an earlier version, with a note, and no file with both names.
+func TestLegs(t *testing.T) {
+	const legs = described + "legs:\n- {kubernetes: \"1.36\"}\n- {kubernetes: \"1.37\"}\n"
+	p, err := Load("f.yaml", []byte(legs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Stages) != 2 || p.Legs != nil || !strings.HasPrefix(p.Note, "f.yaml:3:1: legs are called stages now") {
+		t.Errorf("%+v", p)
+	}
+	if _, err := Load("f.yaml", []byte(legs+"stages:\n- {kubernetes: \"1.36\"}\n")); err == nil || !strings.Contains(err.Error(), "write stages only") {
+		t.Errorf("both: %v", err)
 	}
 }
 

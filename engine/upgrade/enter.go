@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/balancer"
-	"github.com/authzconf/authzconf/engine/path"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/upgradepath"
 )
 
 const (
@@ -46,14 +46,14 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	samples := flow.stop()
 	stage.flow = u.judge().evidence(samples)
 	f := stage.flow
-	u.events(session.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", stage.Target.Cell.Name, f.Sent, f.Unanswered)})
+	u.events(session.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", stage.Plan.Target.Cell.Name, f.Sent, f.Unanswered)})
 	return err
 }
 
 // begin starts a server of the first stage.
 func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
-	o := stage.Target
+	o := stage.Plan.Target
 	if stage.Server > 0 {
 		o.Join = u.targets[0]
 	}
@@ -73,7 +73,7 @@ func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 // replace ends the server's API server and starts that of the stage.
 func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
-	err := u.targets[stage.Server].Restart(ctx, stage.Target)
+	err := u.targets[stage.Server].Restart(ctx, stage.Plan.Target)
 	stage.Down = time.Since(begin)
 	history := u.histories[stage.Server]
 	if last := &history[len(history)-1]; last.ended.IsZero() {
@@ -94,7 +94,7 @@ func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 	t := u.targets[stage.Server]
 	switch stage.Fault {
-	case path.KillAPIServer:
+	case upgradepath.KillAPIServer:
 		begin := time.Now()
 		if err := t.KillAPIServer(); err != nil {
 			return err
@@ -103,12 +103,12 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 		history[len(history)-1].ended = time.Now()
 		wait(ctx, outage)
 		defer func() { stage.Down = time.Since(begin) }()
-	case path.RestartEtcd:
+	case upgradepath.RestartEtcd:
 		if err := t.RestartEtcd(ctx); err != nil {
 			return err
 		}
 		wait(ctx, steady)
-	case path.WebhookDown:
+	case upgradepath.WebhookDown:
 		t.SetWebhookDown(true)
 		defer t.SetWebhookDown(false)
 		wait(ctx, steady)
@@ -172,7 +172,7 @@ func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 	for i, t := range u.targets {
 		if i != stage.Server {
 			history := u.histories[i]
-			out[history[len(history)-1].stage.Target.Cell.Name] = t.Verbs(u.marks[i])
+			out[history[len(history)-1].stage.Plan.Target.Cell.Name] = t.Verbs(u.marks[i])
 		}
 	}
 	return out

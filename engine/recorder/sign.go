@@ -1,6 +1,4 @@
-// Package pki signs the short-lived certificates by which authorizers of this
-// module and their clients trust each other and nobody else.
-package pki
+package recorder
 
 import (
 	"crypto/ecdsa"
@@ -12,13 +10,14 @@ import (
 	"math/big"
 )
 
-// Sign makes a key and a certificate for it, signed by parent, or an authority
+// Sign makes, for the short-lived certificates by which authorizers of this module and their clients trust each other
+// and nobody else, a key and a certificate for it, signed by parent, or an authority
 // signed by itself if there is no parent. The serial number is random, the rest is
 // as in c.
 func Sign(c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pki: making a key: %w", err)
+		return nil, nil, fmt.Errorf("making a key: %w", err)
 	}
 	if parent == nil {
 		c.IsCA = true
@@ -26,20 +25,20 @@ func Sign(c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certi
 		parent, parentKey = c, key
 	}
 	if c.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
-		return nil, nil, fmt.Errorf("pki: making a serial number: %w", err)
+		return nil, nil, fmt.Errorf("making a serial number: %w", err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), parentKey)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pki: signing the certificate of %s: %w", c.Subject.CommonName, err)
+		return nil, nil, fmt.Errorf("signing the certificate of %s: %w", c.Subject.CommonName, err)
 	}
 	signed, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pki: reading the certificate of %s: %w", c.Subject.CommonName, err)
+		return nil, nil, fmt.Errorf("reading the certificate of %s: %w", c.Subject.CommonName, err)
 	}
 	return signed, key, nil
 }
 
-// Encode is a certificate in PEM.
-func Encode(c *x509.Certificate) []byte {
+// EncodeCertificate is a certificate in PEM.
+func EncodeCertificate(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/path"
 	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -23,7 +23,7 @@ func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	p, err := path.Parse(text, highAvailability)
+	p, err := upgradepath.Parse(text, highAvailability)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,16 +50,28 @@ func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
 // failures lists what did not pass.
 func failures(u *Upgrade) (out []string) {
 	for _, stage := range u.Stages {
-		if stage.Problem != nil {
-			out = append(out, stage.Target.Cell.Name+": "+stage.Problem.Error())
+		if stage.Err != nil {
+			out = append(out, stage.Plan.Target.Cell.Name+": "+stage.Err.Error())
 		}
-		for _, r := range stage.Runs {
-			if r.Result.Verdict != verdicts.Passed {
-				out = append(out, r.Result.Cell+" "+r.Result.Scenario+": "+r.Result.Reason)
+		_, results := stage.Outcomes()
+		for _, r := range results {
+			if r.Verdict != verdicts.Passed {
+				out = append(out, r.Cell+" "+r.Scenario+": "+r.Reason)
 			}
 		}
 	}
 	return out
+}
+
+// ran counts the scenarios of a stage that ran.
+func ran(stage *Stage) (n int) {
+	evidence, _ := stage.Outcomes()
+	for _, e := range evidence {
+		if len(e.Steps) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // TestGateCycle turns the gate off and on again: the permissions that were made
@@ -80,8 +92,8 @@ func TestGateCycle(t *testing.T) {
 		if (constrained > 0) != want {
 			t.Errorf("stage %d: %d constrained reviews", i+1, constrained)
 		}
-		if len(u.Stages[i].Runs) != 3 || len(u.Stages[i].Evidence.Objects) == 0 {
-			t.Errorf("stage %d: %d scenarios, %d objects", i+1, len(u.Stages[i].Runs), len(u.Stages[i].Evidence.Objects))
+		if ran(u.Stages[i]) != 3 || len(u.Stages[i].Evidence.Objects) == 0 {
+			t.Errorf("stage %d: %d scenarios, %d objects", i+1, ran(u.Stages[i]), len(u.Stages[i].Evidence.Objects))
 		}
 	}
 	first, last := u.Stages[0].Evidence.Objects, u.Stages[2].Evidence.Objects
@@ -101,15 +113,15 @@ func TestNextVersionDoesNotStart(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'the disk is on fire' >&2\nexit 7\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	u.Stages[1].Target.KubeAPIServerPath = program
+	u.Stages[1].Plan.Target.KubeAPIServerPath = program
 	u.Finish(t.Context())
-	if len(u.Stages[0].Runs) != 3 || u.Stages[0].Problem != nil {
-		t.Errorf("stage 1: %d scenarios, %v", len(u.Stages[0].Runs), u.Stages[0].Problem)
+	if ran(u.Stages[0]) != 3 || u.Stages[0].Err != nil {
+		t.Errorf("stage 1: %d scenarios, %v", ran(u.Stages[0]), u.Stages[0].Err)
 	}
-	if p := u.Stages[1].Problem; p == nil || !strings.Contains(p.Error(), "the disk is on fire") {
+	if p := u.Stages[1].Err; p == nil || !strings.Contains(p.Error(), "the disk is on fire") {
 		t.Errorf("stage 2: %v", p)
 	}
-	if p := u.Stages[2].Problem; p == nil || !strings.Contains(p.Error(), "not reached: the path stopped at stage 2, 2-1.37-gate-off") {
+	if p := u.Stages[2].Err; p == nil || !strings.Contains(p.Error(), "not reached: the path stopped at stage 2, 2-1.37-gate-off") {
 		t.Errorf("stage 3: %v", p)
 	}
 }
@@ -119,19 +131,19 @@ func TestInterrupt(t *testing.T) {
 	u := plan(t, "1.37,1.37-gate,1.37", false)
 	ctx, cancel := context.WithCancel(t.Context())
 	u.Start(ctx)
-	<-u.Stages[0].done
+	u.Stages[0].Outcomes()
 	time.Sleep(200 * time.Millisecond)
 	cancel()
 	u.Finish(ctx)
-	if len(u.Stages[0].Runs) != 3 || u.Stages[1].Problem == nil || u.Stages[2].Problem == nil {
-		t.Errorf("stage 1: %d scenarios, stage 2: %v, stage 3: %v", len(u.Stages[0].Runs), u.Stages[1].Problem, u.Stages[2].Problem)
+	if ran(u.Stages[0]) != 3 || u.Stages[1].Err == nil || u.Stages[2].Err == nil {
+		t.Errorf("stage 1: %d scenarios, stage 2: %v, stage 3: %v", ran(u.Stages[0]), u.Stages[1].Err, u.Stages[2].Err)
 	}
 }
 
 // TestFaults goes a path with each fault: what flows meanwhile is never answered
 // wrongly, and the objects and permissions survive.
 func TestFaults(t *testing.T) {
-	for _, fault := range path.Faults() {
+	for _, fault := range upgradepath.Faults() {
 		t.Run(string(fault), func(t *testing.T) {
 			u := plan(t, "1.37,1.37-gate", false)
 			u.Path.Stages[1].Fault, u.Stages[1].Fault = fault, fault

@@ -1,6 +1,4 @@
-// Package agent brings the node agent (engine/nodes/agent) to a cluster: its image, the
-// objects that run it, and the way into its pods.
-package agent
+package nodes
 
 import (
 	"bytes"
@@ -11,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -22,18 +21,18 @@ import (
 const (
 	// program is the agent's package, built from the module that this is.
 	program = "github.com/authzconf/authzconf/engine/nodes/agent"
-	// Path is the agent within its image.
-	Path = "/agent"
-	// PathVariable names an agent that is built already, where there are no sources
+	// agentPath is the agent within its image.
+	agentPath = "/agent"
+	// AgentVariable names an agent that is built already, where there are no sources
 	// or no Go: a static executable for the nodes' architecture.
-	PathVariable = "AUTHZCONF_NODE_AGENT"
+	AgentVariable = "AUTHZCONF_NODE_AGENT"
 	// manifest is the fixture with the objects that run the agent.
 	manifest = "nodes/agent.yaml"
 )
 
-// Image builds the agent and wraps it into its image.
-func Image(ctx context.Context) (image.Image, error) {
-	content, err := image.Program(ctx, PathVariable, program)
+// agentImage builds the agent and wraps it into its image.
+func agentImage(ctx context.Context) (image.Image, error) {
+	content, err := image.Program(ctx, AgentVariable, program)
 	if err != nil {
 		return image.Image{}, fmt.Errorf("the node agent: %w", err)
 	}
@@ -44,13 +43,13 @@ func Image(ctx context.Context) (image.Image, error) {
 	spec := set.Spec.Template.Spec
 	return image.Image{
 		Name: spec.Containers[0].Image, Architecture: runtime.GOARCH,
-		Program: content, Path: Path, User: int(*spec.SecurityContext.RunAsUser),
+		Program: content, Path: agentPath, User: int(*spec.SecurityContext.RunAsUser),
 	}, nil
 }
 
-// Load builds the image and puts it on the nodes.
-func Load(ctx context.Context, nodes image.Loader) error {
-	agent, err := Image(ctx)
+// LoadAgent builds the image and puts it on the nodes.
+func LoadAgent(ctx context.Context, nodes image.Loader) error {
+	agent, err := agentImage(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,8 +60,8 @@ func Load(ctx context.Context, nodes image.Loader) error {
 	return nodes.LoadImage(ctx, archive.Bytes())
 }
 
-// Object is what both typed objects and their metadata are.
-type Object interface {
+// object is what both typed objects and their metadata are.
+type object interface {
 	metav1.Object
 	GetObjectKind() schema.ObjectKind
 }
@@ -76,25 +75,25 @@ func documents() ([]string, error) {
 	return strings.Split(string(raw), "\n---\n"), nil
 }
 
-// Objects are what runs the agent on every node, in the order in which they are
+// objects are what runs the agent on every node, in the order in which they are
 // created. All names of the manifest, which are one, become name.
-func Objects(name string) ([]Object, error) {
+func objects(name string) ([]object, error) {
 	parts, err := documents()
 	if err != nil {
 		return nil, err
 	}
-	var all []Object
+	var all []object
 	for _, text := range parts {
 		o, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", manifest, err)
 		}
-		object, ok := o.(Object)
+		named, ok := o.(object)
 		if !ok {
 			return nil, fmt.Errorf("%s has a %T", manifest, o)
 		}
-		rename(object, name)
-		all = append(all, object)
+		rename(named, name)
+		all = append(all, named)
 	}
 	return all, nil
 }
@@ -123,4 +122,29 @@ func Pod(name, account, node string) (*corev1.Pod, error) {
 	pod.Spec.NodeName, pod.Spec.ServiceAccountName = node, account
 	pod.Spec.Containers[0].Args = []string{"idle"}
 	return pod, nil
+}
+
+// rename puts name in place of every name that an object of the manifest has or
+// refers to.
+func rename(o object, name string) {
+	o.SetName(name)
+	if o.GetNamespace() != "" {
+		o.SetNamespace(name)
+	}
+	switch o := o.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		o.RoleRef.Name = name
+		for i := range o.Subjects {
+			o.Subjects[i].Name, o.Subjects[i].Namespace = name, name
+		}
+	case *appsv1.DaemonSet:
+		o.Spec.Template.Spec.ServiceAccountName = name
+	}
+}
+
+// others tells the agents of a DaemonSet the names of all nodes, so that each tries
+// to be the others too.
+func others(set *appsv1.DaemonSet, nodes []string) {
+	container := &set.Spec.Template.Spec.Containers[0]
+	container.Env = append(container.Env, corev1.EnvVar{Name: "OTHER_NODE_NAMES", Value: strings.Join(nodes, ",")})
 }

@@ -1,4 +1,4 @@
-package agent_test
+package nodes
 
 import (
 	"strings"
@@ -8,19 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/authzconf/authzconf/engine/agent"
 )
 
 // TestObjects checks that no name of the manifest is left: two runs on one
 // cluster must not meet.
 func TestObjects(t *testing.T) {
-	objects, err := agent.Objects("run-x1")
+	all, err := objects("run-x1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kinds := map[string]bool{}
-	for _, o := range objects {
+	for _, o := range all {
 		kinds[o.GetObjectKind().GroupVersionKind().Kind] = true
 		if o.GetName() != "run-x1" || o.GetNamespace() != "" && o.GetNamespace() != "run-x1" {
 			t.Errorf("%T is called %s/%s", o, o.GetNamespace(), o.GetName())
@@ -36,14 +34,14 @@ func TestObjects(t *testing.T) {
 			}
 		}
 	}
-	if len(objects) != 5 || len(kinds) != 5 {
-		t.Errorf("%d objects of %d kinds", len(objects), len(kinds))
+	if len(all) != 5 || len(kinds) != 5 {
+		t.Errorf("%d objects of %d kinds", len(all), len(kinds))
 	}
 }
 
 // TestPod holds what a token of a real pod depends on.
 func TestPod(t *testing.T) {
-	pod, err := agent.Pod("agent-0", "agent", "node7")
+	pod, err := Pod("agent-0", "agent", "node7")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +53,7 @@ func TestPod(t *testing.T) {
 	if spec.Volumes[0].Projected == nil || spec.Volumes[0].Projected.Sources[0].ServiceAccountToken == nil {
 		t.Error("no token is projected")
 	}
-	other, err := agent.Pod("agent-1", "agent", "node8")
+	other, err := Pod("agent-1", "agent", "node8")
 	if err != nil || other.Spec.NodeName == pod.Spec.NodeName {
 		t.Errorf("the second pod is on %s: %v", other.Spec.NodeName, err)
 	}
@@ -66,18 +64,18 @@ func TestImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the agent")
 	}
-	got, err := agent.Image(t.Context())
+	got, err := agentImage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(got.Program), "\x7fELF") || got.Path != agent.Path || got.User != 65532 || !strings.Contains(got.Name, "node-agent:") {
+	if !strings.HasPrefix(string(got.Program), "\x7fELF") || got.Path != agentPath || got.User != 65532 || !strings.Contains(got.Name, "node-agent:") {
 		t.Errorf("%s: %d bytes at %s as user %d", got.Name, len(got.Program), got.Path, got.User)
 	}
 }
 
 func TestImageNeedsTheProgram(t *testing.T) {
-	t.Setenv(agent.PathVariable, t.TempDir()+"/none")
-	if _, err := agent.Image(t.Context()); err == nil {
+	t.Setenv(AgentVariable, t.TempDir()+"/none")
+	if _, err := agentImage(t.Context()); err == nil {
 		t.Error("an agent that is not there was taken")
 	}
 }

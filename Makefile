@@ -60,12 +60,12 @@ build: ## build _output/authzconf
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
 # detector, which makes it four times as slow: PLAIN.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites/impersonation|engine/matrix
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites|engine/matrix
 
 # What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
-REPEATED := ci/mutants(/.*)?|suites/impersonation|suites/upgrade
+REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
 NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestBuildEtcd)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
@@ -82,8 +82,8 @@ test: build ## vet, and run all tests that are not for the night, those against 
 .PHONY: test-nightly
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
-	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites/impersonation")
-	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites/impersonation")
+	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
 	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 

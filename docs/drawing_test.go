@@ -23,7 +23,7 @@ type room struct{ name, what string }
 var house = []floor{
 	{"command line", []room{{"cmd", "authzconf: parse, call, print, exit code"}}},
 	{"products: what a user comes for", []room{
-		{"suites", "conformance: a plan becomes Ginkgo specs; explore"},
+		{"suites", "conformance: a plan as Ginkgo specs; explore"},
 		{"certify", "authorizers: policy, questions, judge, register"},
 		{"conditional", "KEP-5681: wire, vectors, model, reference"},
 		{"loadgen", "storms: profiles, agents, pacer, shards"},

@@ -60,20 +60,20 @@ build: ## build _output/authzconf
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
 # detector, which makes it four times as slow: PLAIN.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites/impersonation|engine/matrix
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites|engine/matrix
 
 # What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
-# that take minutes, by name; ci/README.md says what is tested when.
-REPEATED := ci/mutants(/.*)?|suites/impersonation|suites/upgrade
-NIGHTLY  := ^TestRepeatability$$
+# that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
+REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestBuildEtcd)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
 
 .PHONY: test
-test: build ## vet, and run all tests that do not take minutes, those against real programs too
-	$(AUTHZCONF) control-planes --kubernetes $(PREVIOUS),$(KUBERNETES)
+test: build ## vet, and run all tests that are not for the night, those against real programs too
+	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
 	go vet ./...
 	go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
@@ -82,8 +82,8 @@ test: build ## vet, and run all tests that do not take minutes, those against re
 .PHONY: test-nightly
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
-	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites/impersonation")
-	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites/impersonation")
+	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
 	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
@@ -118,9 +118,11 @@ conditional-rogues: faulty-conditional-authorizers # its old name
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
 	$(AUTHZCONF) conditions cost $(COSTFLAGS)
 
-.PHONY: granular-rogues
-granular-rogues: ## run every faulty enforcer of granular verbs (KEP-3617)
+.PHONY: faulty-enforcers granular-rogues
+faulty-enforcers: ## run every faulty enforcer of granular verbs (KEP-3617)
 	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestFaultyEnforcersAreRejected ./granular
+
+granular-rogues: faulty-enforcers # its old name
 
 .PHONY: bench
 bench: ## run the benchmarks
@@ -135,7 +137,7 @@ load-results: build ## measure what docs/results reports, about an hour (PARTS="
 	ci/load-results $(PARTS)
 
 .PHONY: bench-advise
-bench-advise: build ## measure authzconf advise on made-up audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
+bench-advise: build ## measure authzconf advise on generated audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
 	go run ./ci/advisebench $(BENCHFLAGS)
 
 .PHONY: fuzz

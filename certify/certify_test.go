@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/ci/document"
+	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -81,7 +81,7 @@ func TestKillTable(t *testing.T) {
 	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
-	document.Hold(t, "../docs/certify.md", "kill table", table, *update)
+	docs.Hold(t, "../docs/certify.md", "kill table", table, *update)
 }
 
 var update = flag.Bool("update", false, "write golden files")

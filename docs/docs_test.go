@@ -1,9 +1,3 @@
-// Package docs holds the documentation to the code: the drawing of the house is made from the imports, every
-// link leads somewhere, and a figure that is quoted in several places is the same in all of them.
-//
-//	go test ./docs -update
-//
-// writes the drawing and the figures anew.
 package docs
 
 import (

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/authzconf/authzconf/ci/document"
 )
 
 const module = "github.com/authzconf/authzconf"
@@ -25,7 +23,7 @@ type room struct{ name, what string }
 var house = []floor{
 	{"command line", []room{{"cmd", "authzconf: parse, call, print, exit code"}}},
 	{"products: what a user comes for", []room{
-		{"suites", "conformance: a plan becomes Ginkgo specs; explore"},
+		{"suites", "conformance: a plan as Ginkgo specs; explore"},
 		{"certify", "authorizers: policy, questions, judge, register"},
 		{"conditional", "KEP-5681: wire, vectors, model, reference"},
 		{"loadgen", "storms: profiles, agents, pacer, shards"},
@@ -142,5 +140,5 @@ func TestArrowsGoDown(t *testing.T) {
 }
 
 func TestDrawing(t *testing.T) {
-	document.Hold(t, "architecture.md", "drawn by go test ./docs -update", "```text\n"+drawing(imports(t))+"```\n", *update)
+	Hold(t, "architecture.md", "drawn by go test ./docs -update", "```text\n"+drawing(imports(t))+"```\n", *update)
 }

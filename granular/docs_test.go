@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/ci/document"
+	"github.com/authzconf/authzconf/docs"
 )
 
 // TestDocumentedSections holds the table of docs/granular.md against the scenarios.
@@ -34,5 +34,5 @@ func TestDocumentedSections(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | %d | %d | %d |\n", name, rows[name].scenarios, rows[name].attempts, rows[name].denied)
 	}
 	fmt.Fprintf(&table, "| all | %d | %d | %d |\n", all.scenarios, all.attempts, all.denied)
-	document.Hold(t, "../docs/granular.md", "sections", table.String(), *update)
+	docs.Hold(t, "../docs/granular.md", "sections", table.String(), *update)
 }

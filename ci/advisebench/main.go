@@ -1,6 +1,5 @@
-// Advisebench measures what authzconf advise needs for a large audit log: it makes
-// logs of the asked size, has the program read them, and prints MB/s and peak
-// memory of the child process.
+// Advisebench measures what authzconf advise needs for a large audit log: it makes logs of the asked size, has the
+// program read them, and prints MB/s and peak memory of the child process.
 package main
 
 import (

@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 
-	"github.com/authzconf/authzconf/ci/mutants/coverage"
 	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
@@ -24,18 +22,28 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
+// coverageResults are what a coverage run found, held to the arguments.
+type coverageResults struct {
+	release   local.Release
+	scenarios int
+	report    *program.Report
+	argued    map[program.Block]program.Argument
+	missing   []program.Block
+	wrong     []program.Argument
+}
+
 type coverageFlags struct{ folder, output, docs, scenarios string }
 
 func newCoverage() *cobra.Command {
 	var f coverageFlags
 	c := &cobra.Command{
 		Use:   "coverage",
-		Short: "Count which statements of the impersonation package the suite comes by",
+		Short: "Count which statements of the impersonation package the suite reaches",
 		Long: `Build the newest kube-apiserver such that it counts the statements of its
-impersonation package that it comes by, run the whole suite on it, gate on and
+impersonation package that are reached, run the whole suite on it, gate on and
 gate off, and print the counts of each function.
 
-Exit codes: 0 every statement was come by, or is argued to be unreachable; 1 one
+Exit codes: 0 every statement was reached, or is argued to be unreachable; 1 one
 is not, or an argument is wrong; 2 bad usage or input; 3 the environment broke.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
@@ -52,7 +60,7 @@ func (f *coverageFlags) run(c *cobra.Command) error {
 	if info, err := os.Stat(f.folder); err != nil || !info.IsDir() {
 		return fmt.Errorf("--folder %s: there is no such folder", f.folder)
 	}
-	plan, err := wholeSuite(f.scenarios)
+	plan, err := completeSuite(f.scenarios)
 	if err != nil {
 		return err
 	}
@@ -62,7 +70,7 @@ func (f *coverageFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	arguments, err := coverage.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), sources.FileSet, sources.Files)
+	arguments, err := program.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), sources.FileSet, sources.Files)
 	if err != nil {
 		return err
 	}
@@ -90,7 +98,8 @@ func (f *coverageFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	return f.finish(c, &coverageBook{release: release, scenarios: ran, report: report, arguments: arguments})
+	argued, missing, wrong := report.Argue(arguments)
+	return f.finish(c, &coverageResults{release, ran, report, argued, missing, wrong})
 }
 
 // runSuite runs the plan, and returns how many scenarios passed. All have to.
@@ -135,9 +144,8 @@ func runSuite(ctx context.Context, plan []session.CellPlan, progress io.Writer) 
 	return passed, nil
 }
 
-// verbose runs the cell's first scenarios once more while the server writes a
-// detailed log, as whoever may PUT /debug/flags/v can have it: some statements
-// only write to that log.
+// verbose runs the cell's first scenarios once more while the server writes a detailed log, as whoever may PUT
+// /debug/flags/v can have it: some statements only write to that log.
 func verbose(ctx context.Context, cell *session.Cell) error {
 	const few, loud, quiet = 5, "5", "0"
 	if err := setLogLevel(ctx, cell.Target, loud); err != nil {
@@ -162,27 +170,15 @@ func verbose(ctx context.Context, cell *session.Cell) error {
 }
 
 func setLogLevel(ctx context.Context, t *target.Target, level string) error {
-	client, err := rest.HTTPClientFor(t.Admin())
+	client, err := kubernetes.NewForConfig(t.Admin())
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, t.Host()+"/debug/flags/v", strings.NewReader(level))
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("PUT /debug/flags/v: %s", resp.Status)
-	}
-	return nil
+	return client.RESTClient().Put().AbsPath("/debug/flags/v").Body([]byte(level)).Do(ctx).Error()
 }
 
 // read turns the counts into a profile, a page, and the report.
-func (f *coverageFlags) read(ctx context.Context, b *local.Binaries, s *program.Sources, counts string) (*coverage.Report, error) {
+func (f *coverageFlags) read(ctx context.Context, b *local.Binaries, s *program.Sources, counts string) (*program.Report, error) {
 	output, err := filepath.Abs(f.output)
 	if err != nil {
 		return nil, err
@@ -208,23 +204,25 @@ func (f *coverageFlags) read(ctx context.Context, b *local.Binaries, s *program.
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	return coverage.Read(file, program.Package, s.FileSet, s.Files, program.OnlyTests())
+	return program.ReadProfile(file, program.Package, s.FileSet, s.Files, program.OnlyTests())
 }
 
-// finish prints the table and writes it to docs.
-func (f *coverageFlags) finish(c *cobra.Command, book *coverageBook) error {
-	if err := os.WriteFile(f.docs, []byte(book.markdown()), 0o644); err != nil {
+// finish prints the counts of each function and writes the page to docs.
+func (f *coverageFlags) finish(c *cobra.Command, r *coverageResults) error {
+	if err := os.WriteFile(f.docs, []byte(r.markdown()), 0o644); err != nil {
 		return invalid(err)
 	}
-	_, _ = fmt.Fprint(c.OutOrStdout(), book.table())
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "page: %s\n", filepath.Join(f.output, "index.html"))
-	_, missing, wrong := book.report.Argue(book.arguments)
-	var errs []error
-	for _, b := range missing {
-		errs = append(errs, fmt.Errorf("%s:%d, %s: not come by, and no argument why: %s", b.File, b.From, b.Function, b.Code))
+	out := c.OutOrStdout()
+	for _, fn := range r.report.Functions {
+		_, _ = fmt.Fprintf(out, "%-30s %-55s %4d of %4d  %8s\n", fn.File, fn.Name, fn.Covered, fn.Statements, percent(fn.Covered, fn.Statements))
 	}
-	for _, a := range wrong {
-		errs = append(errs, fmt.Errorf("%s:%d, %s: argued to be unreachable, but come by: %s", a.File, a.From, a.Function, a.Code))
+	_, _ = fmt.Fprintf(out, "%s\npage: %s\n", r.total(), filepath.Join(f.output, "index.html"))
+	var errs []error
+	for _, b := range r.missing {
+		errs = append(errs, fmt.Errorf("%s:%d, %s: not reached, and no argument why: %s", b.File, b.From, b.Function, b.Code))
+	}
+	for _, a := range r.wrong {
+		errs = append(errs, fmt.Errorf("%s:%d, %s: argued to be unreachable, but reached: %s", a.File, a.From, a.Function, a.Code))
 	}
 	if len(errs) > 0 {
 		return failed(errors.Join(errs...))

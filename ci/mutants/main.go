@@ -1,6 +1,5 @@
-// Command mutants measures the suite itself: how much of the API server's
-// impersonation package it comes by, and how many deliberately broken API
-// servers it notices.
+// Command mutants measures the suite itself: how much of the API server's impersonation package it reaches, and
+// how many deliberately broken API servers it catches.
 package main
 
 import (
@@ -40,8 +39,8 @@ func (e *exitError) Error() string { return e.err.Error() }
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// failed is for a result that is not good enough, invalid for an environment
-// that broke; every other error is the user's.
+// failed is for a result that is not good enough, invalid for an environment that broke; every other error is the
+// user's.
 func failed(err error) error { return &exitError{exitFailed, err} }
 
 func invalid(err error) error {
@@ -55,10 +54,10 @@ func invalid(err error) error {
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	klog.SetLogger(logr.Discard()) // client-go's remarks are no output of this program
+	klog.SetLogger(logr.Discard()) // client-go's remarks are not output of this program
 	root := &cobra.Command{
 		Use:           "mutants",
-		Short:         "Measure what the suite notices of the API server's impersonation package",
+		Short:         "Measure what the suite catches and reaches of the API server's impersonation package",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,

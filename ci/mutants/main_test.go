@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/ci/mutants/campaign"
-	"github.com/authzconf/authzconf/ci/mutants/coverage"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
@@ -115,37 +114,37 @@ func TestLoadArguments(t *testing.T) {
 	}
 }
 
-// TestBook counts, resumes, and publishes.
-func TestBook(t *testing.T) {
+// TestResults counts, resumes, and publishes.
+func TestResults(t *testing.T) {
 	folder := t.TempDir()
 	all := mutants()
 	sources := &program.Sources{Mutants: all}
-	argued := arguments{equivalent: map[string]argument{}, gaps: map[string]argument{all[1].Key: {Reason: "too far"}}}
-	addUnreachable(argued.equivalent, []coverage.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
-	first := newBook(local.Release{Version: "1.37.1"}, sources, argued)
+	argued := arguments{equivalent: map[string]string{}, gaps: map[string]string{all[1].Key: "too far"}}
+	argued.addUnreachable([]program.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
+	first := newResults(local.Release{Version: "1.37.1"}, sources, argued)
 	first.add(campaign.Result{Mutant: all[0], Status: campaign.Killed, Scenario: "s/a", Cell: "on", Difference: "step 0: code: want 403, got 200"})
 	first.add(campaign.Result{Mutant: all[1], Status: campaign.Survived})
 	if err := first.write(folder); err != nil {
 		t.Fatal(err)
 	}
-	if got := first.score(); got != 0.5 {
+	if got := first.Results.score(); got != 0.5 {
 		t.Errorf("score %v, want 0.5: one of the two that are not equivalent", got)
 	}
 	page := first.markdown()
 	for _, want := range []string{"score 50.0 %", "| a.go:f:call-removed:1 | 10 | `x()` | left out | killed | s/a (on), step 0: code |", "No client reaches it. never",
-		"| `y()` | left out | survived | too far |", "| a.go | `f` | 3 | 1 | 0 | 0 | 1 | 1 |"} {
+		"| `y()` | left out | survived | too far |", "| a.go, `f` | 3 | 1 | 0 | 0 | 1 | 0 | 1 |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	second := newBook(local.Release{Version: "1.37.1"}, sources, argued)
+	second := newResults(local.Release{Version: "1.37.1"}, sources, argued)
 	if err := second.resume(folder); err != nil {
 		t.Fatal(err)
 	}
 	if !second.caught(all[0].Key) || second.caught(all[1].Key) {
 		t.Error("resuming has to keep what was caught, and nothing else")
 	}
-	other := newBook(local.Release{Version: "1.38.0"}, sources, argued)
+	other := newResults(local.Release{Version: "1.38.0"}, sources, argued)
 	if err := other.resume(folder); err == nil {
 		t.Error("the results of another release were resumed")
 	}
@@ -159,5 +158,31 @@ func TestBook(t *testing.T) {
 	second.add(campaign.Result{Mutant: all[1], Status: campaign.Killed})
 	if got := second.contradictions(); len(got) != 2 {
 		t.Errorf("contradictions %v, want the known gap that was caught too", got)
+	}
+}
+
+// TestCoveragePage shows what was reached, what cannot be, and what could.
+func TestCoveragePage(t *testing.T) {
+	block := program.Block{File: "a.go", Function: "f", From: 3, To: 4, Code: "if a || b {", Statements: 1}
+	r := &coverageResults{
+		release: local.Release{Version: "1.37.1"}, scenarios: 7,
+		report: &program.Report{
+			Functions: []program.Function{{File: "a.go", Name: "f", Statements: 4, Covered: 3}},
+			Missed:    []program.Block{block},
+		},
+		argued: map[program.Block]program.Argument{block: {Reason: "never"}},
+	}
+	page := r.markdown()
+	for _, want := range []string{
+		"7 runs", "3 of 4 statements (75.0 %); of the 3 that a client can reach, 100.0 %", "| file | function | statements | reached | share |\n| --- | --- | --: | --: | --: |",
+		"| a.go | `f` | 4 | 3 | 75.0 % |", "| a.go:3, `f` | `if a \\|\\| b {` | never |", "## Not reached yet\n\nNothing.\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	r.argued, r.missing = nil, []program.Block{block}
+	if page := r.markdown(); !strings.Contains(page, "## Not reached yet\n\n| where | statement |") {
+		t.Errorf("the page lacks what could be reached:\n%s", page)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/ci/mutants/campaign"
-	"github.com/authzconf/authzconf/ci/mutants/coverage"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
@@ -31,10 +30,10 @@ import (
 const wantedScore = 0.98
 
 type runFlags struct {
-	folder, output, docs, only, scenarios string
-	sample, workers                       int
-	seed                                  int64
-	resume, equivalents                   bool
+	folder, output, only, scenarios string
+	sample, workers                 int
+	seed                            int64
+	resume, equivalents             bool
 }
 
 func newRun() *cobra.Command {
@@ -50,7 +49,7 @@ scenario that catches it.
 Exit codes: 0 the score is reached, or all of a sample were caught; 1 not so, or
 a mutant was caught that is argued to be equivalent or a known gap; 2 bad usage or
 input; 3 the environment broke.`,
-		Example: `  mutants run                                  # all; writes docs/mutants.md
+		Example: `  mutants run                                  # all; writes the whole table too
   mutants run --sample 25 --seed 7             # 25 of them, always the same
   mutants run --only '^cache.go:' --workers 1  # those of one file`,
 		Args: cobra.NoArgs,
@@ -58,8 +57,7 @@ input; 3 the environment broke.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.folder, "folder", filepath.Join("ci", "mutants"), "folder with equivalent.yaml")
-	fl.StringVar(&f.output, "output", filepath.Join("_output", "mutants"), "folder for results.json")
-	fl.StringVar(&f.docs, "docs", filepath.Join("docs", "mutants.md"), "the published table, written by a whole run")
+	fl.StringVar(&f.output, "output", filepath.Join("_output", "mutants"), "folder for results.json, and for mutants.md where all are run")
 	fl.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
 	fl.StringVar(&f.only, "only", "", "only mutants whose key matches this regular expression")
 	fl.IntVar(&f.sample, "sample", 0, "only so many mutants, chosen by --seed")
@@ -98,7 +96,7 @@ func (f *runFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--only: %w", err)
 	}
-	plan, err := wholeSuite(f.scenarios)
+	plan, err := completeSuite(f.scenarios)
 	if err != nil {
 		return err
 	}
@@ -114,13 +112,13 @@ func (f *runFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	book := newBook(release, sources, argued)
+	found := newResults(release, sources, argued)
 	if f.resume {
-		if err := book.resume(f.output); err != nil {
+		if err := found.resume(f.output); err != nil {
 			return err
 		}
 	}
-	mutants := f.choose(sources.Mutants, only, book)
+	mutants := f.choose(sources.Mutants, only, found)
 	path, err := sources.BuildMutants(c.Context(), binaries, release)
 	if err != nil {
 		return invalid(err)
@@ -130,10 +128,9 @@ func (f *runFlags) run(c *cobra.Command) error {
 	if err := run.Measure(c.Context()); err != nil {
 		return invalid(err)
 	}
-	err = f.each(c.Context(), run, mutants, book, say)
-	book.Seconds += time.Since(begin).Seconds()
-	whole := f.sample == 0 && f.only == ""
-	return f.finish(c, book, whole && err == nil, err)
+	err = f.each(c.Context(), run, mutants, found, say)
+	found.Seconds += time.Since(begin).Seconds()
+	return f.finish(c, found, err)
 }
 
 // arguments are the reviewed ones, those for unreachable statements included.
@@ -142,69 +139,64 @@ func (f *runFlags) arguments(s *program.Sources) (arguments, error) {
 	if err != nil {
 		return argued, err
 	}
-	unreachable, err := coverage.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), s.FileSet, s.Files)
+	unreachable, err := program.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), s.FileSet, s.Files)
 	if err != nil {
 		return argued, err
 	}
-	addUnreachable(argued.equivalent, unreachable, s.Mutants)
+	argued.addUnreachable(unreachable, s.Mutants)
 	return argued, nil
 }
 
-// saveEvery is after how many mutants the results are written, so that even a
-// killed run can be resumed.
+// saveEvery is after how many mutants the results are written, so that even a killed run can be resumed.
 const saveEvery = 25
 
 // each runs the mutants, one line a mutant.
-func (f *runFlags) each(ctx context.Context, run *campaign.Campaign, mutants []mutate.Mutant, book *book, say func(string)) error {
+func (f *runFlags) each(ctx context.Context, run *campaign.Campaign, mutants []mutate.Mutant, found *results, say func(string)) error {
 	done := 0
 	return run.Run(ctx, mutants, func(r campaign.Result) {
 		done++
-		if _, ok := book.equivalent[r.Key]; ok && !r.Status.Caught() {
+		if _, ok := found.equivalent[r.Key]; ok && !r.Status.Caught() {
 			r.Status = campaign.Equivalent
 		}
-		book.add(r)
+		found.add(r)
 		if done%saveEvery == 0 {
-			_ = book.write(f.output) // the last write tells what is wrong
+			_ = found.write(f.output) // the last write tells what is wrong
 		}
 		by := ""
 		if r.Scenario != "" {
 			by = " by " + r.Scenario
 		}
-		say(fmt.Sprintf("[%d/%d] %-9s %s%s (%d tried, %.1f s)", done, len(mutants), r.Status, r.Key, by, r.Tried, r.Took))
+		say(fmt.Sprintf("[%d/%d] %-18s %s%s (%d tried, %.1f s)", done, len(mutants), r.Status, r.Key, by, r.Tried, r.Took))
 	})
 }
 
-// finish writes the results; an interrupted run keeps what it has.
-func (f *runFlags) finish(c *cobra.Command, book *book, whole bool, err error) error {
-	if writeErr := book.write(f.output); writeErr != nil {
-		return invalid(errors.Join(err, writeErr))
+// finish writes the results, and the table where all were run; an interrupted run keeps what it has.
+func (f *runFlags) finish(c *cobra.Command, found *results, err error) error {
+	err = errors.Join(err, found.write(f.output))
+	shown := resultsFile
+	if err == nil && f.sample == 0 && f.only == "" {
+		shown = tableFile
+		err = os.WriteFile(filepath.Join(f.output, tableFile), []byte(found.markdown()), 0o644)
 	}
 	if err != nil {
 		return invalid(err)
 	}
-	if whole {
-		if err := os.WriteFile(f.docs, []byte(book.markdown()), 0o644); err != nil {
-			return invalid(err)
-		}
-	}
-	out := c.OutOrStdout()
-	_, _ = fmt.Fprintln(out, book.summary())
-	_, _ = fmt.Fprintf(out, "results: %s\n", filepath.Join(f.output, resultsFile))
-	if wrong := book.contradictions(); len(wrong) > 0 {
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s\nresults: %s\n", found.summary(), filepath.Join(f.output, shown))
+	if wrong := found.contradictions(); len(wrong) > 0 {
 		return failed(fmt.Errorf("argued not to be caught, but caught: %s", strings.Join(wrong, " ")))
 	}
-	if left := book.unexplained(); f.sample > 0 && len(left) > 0 {
+	if left := found.unexplained(); f.sample > 0 && len(left) > 0 {
 		return failed(fmt.Errorf("not caught: %s", strings.Join(left, " ")))
 	}
-	if score := book.score(); f.sample == 0 && score < wantedScore {
+	if score := found.Results.score(); f.sample == 0 && score < wantedScore {
 		return failed(fmt.Errorf("%.1f %% of the mutants were caught; %.0f %% are wanted", 100*score, 100*wantedScore))
 	}
 	return nil
 }
 
-// wholeSuite is the suite on the newest release, gate on and gate off. folder
-// stands in for the built-in scenarios; "" for none.
-func wholeSuite(folder string) ([]session.CellPlan, error) {
+// completeSuite is the suite on the newest release, gate on and gate off. folder replaces the built-in scenarios,
+// unless it is "".
+func completeSuite(folder string) ([]session.CellPlan, error) {
 	var files fs.FS = scenarios.FS
 	if folder != "" {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
@@ -234,17 +226,16 @@ func newest() local.Release {
 	return releases[len(releases)-1]
 }
 
-// choose takes the mutants to run, in the order of the source, so that a
-// function's mutants learn from each other. Known gaps are not in a sample: they
-// are run by every scenario, to no end.
-func (f *runFlags) choose(all []mutate.Mutant, only *regexp.Regexp, book *book) []mutate.Mutant {
+// choose takes the mutants to run, in the order of the source, so that a function's mutants learn from each other.
+// Known gaps are not in a sample: they are run by every scenario, to no end.
+func (f *runFlags) choose(all []mutate.Mutant, only *regexp.Regexp, found *results) []mutate.Mutant {
 	var chosen []mutate.Mutant
 	for _, m := range all {
-		_, equivalent := book.equivalent[m.Key]
-		if _, gap := book.gaps[m.Key]; gap && f.sample > 0 {
+		_, equivalent := found.equivalent[m.Key]
+		if _, gap := found.gaps[m.Key]; gap && f.sample > 0 {
 			continue
 		}
-		if only.MatchString(m.Key) && (!equivalent || f.equivalents) && !book.caught(m.Key) {
+		if only.MatchString(m.Key) && (!equivalent || f.equivalents) && !found.caught(m.Key) {
 			chosen = append(chosen, m)
 		}
 	}

@@ -268,3 +268,59 @@ func TestActionlintSees(t *testing.T) {
 		}
 	}
 }
+
+// TestNightlyNames wants every name that the Makefile leaves to the night to be that of a test or a package: after
+// a renaming the gate would run it again, and nobody would know why it takes longer.
+func TestNightlyNames(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	err = filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		tests.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := func(name string) string {
+		found := regexp.MustCompile(`(?m)^` + name + ` *:= (.*)$`).FindSubmatch(makefile)
+		if found == nil {
+			t.Fatalf("the Makefile has no %s", name)
+		}
+		return string(found[1])
+	}
+	names := regexp.MustCompile(`[a-zA-Z-]+`).FindAllString(variable("NIGHTLY"), -1)
+	for _, name := range names {
+		_, noScript := os.Stat(filepath.Join("../../cmd/authzconf/testdata", name+".txt"))
+		if !strings.Contains(tests.String(), "func "+name+"(") && noScript != nil {
+			t.Errorf("NIGHTLY: there is neither a test nor a script %s", name)
+		}
+	}
+	for _, folder := range regexp.MustCompile(`[a-z/]+[a-z]`).FindAllString(variable("REPEATED"), -1) {
+		if _, err := os.Stat(filepath.Join("../..", folder)); err != nil {
+			t.Errorf("REPEATED: %v", err)
+		}
+	}
+	nightly, err := os.ReadFile("nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^step \S+ target (\S+)`).FindAllSubmatch(nightly, -1)
+	for _, target := range targets {
+		if !regexp.MustCompile(`(?m)^` + string(target[1]) + `:`).Match(makefile) {
+			t.Errorf("the Makefile has no target %s", target[1])
+		}
+	}
+	if len(targets) == 0 {
+		t.Error("the nightly pipeline makes nothing")
+	}
+	if len(names) < 2 {
+		t.Errorf("NIGHTLY names only %v", names)
+	}
+}

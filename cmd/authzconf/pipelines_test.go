@@ -34,7 +34,7 @@ func calls(t *testing.T, pipeline string) (all [][]string) {
 		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), "./"+pipeline, filepath.Join(dir, "artifacts"))
-	c.Env = append(os.Environ(), "AUTHZCONF="+program, "CALLS="+log)
+	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE=true", "CALLS="+log)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", pipeline, err, out)
 	}
@@ -87,6 +87,7 @@ func TestPipelinesCall(t *testing.T) {
 	}
 	for pipeline, want := range map[string][]string{
 		"ci/pipelines/pull-request": {"run", "verify", "upgrade"},
+		"ci/pipelines/nightly":      {"explore"},
 		"ci/pipelines/release":      {"matrix", "verify", "upgrade", "report"},
 	} {
 		var seen []string

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/authzconf/authzconf/ci/document"
+	"github.com/authzconf/authzconf/docs"
 )
 
 var update = flag.Bool("update", false, "write the kill table")
@@ -59,5 +59,5 @@ func TestKillTable(t *testing.T) {
 	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
-	document.Hold(t, "../../docs/conditional-authorizers.md", "kill table", table, *update)
+	docs.Hold(t, "../../docs/conditional-authorizers.md", "kill table", table, *update)
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/ci/document"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/docs"
 )
 
 func judged(t *testing.T, change func(*List)) *Report {
@@ -78,7 +78,7 @@ func TestList(t *testing.T) {
 // TestDocs holds the tables of docs/conditional.md to what the library does. With
 // -update they are written.
 func TestDocs(t *testing.T) {
-	document.Hold(t, "../../docs/conditional.md", "library", judged(t, nil).Markdown(), *update)
+	docs.Hold(t, "../../docs/conditional.md", "library", judged(t, nil).Markdown(), *update)
 }
 
 var update = flag.Bool("update", false, "write golden files")

@@ -1,6 +1,5 @@
-// Package sample makes up audit logs: what a busy cluster's API server writes at
-// level Metadata, with a share of requests that impersonate. It is for tests and
-// measurements.
+// Package sample makes up audit logs: what a busy cluster's API server writes at level Metadata, with a share of
+// requests that impersonate. It is for tests and measurements.
 package sample
 
 import (

@@ -1,5 +1,5 @@
-// Command image writes the container image of authzconf, as `docker save` does,
-// for clusters in which it certifies authorizers:
+// Command image writes the container image of authzconf, as `docker save` does, for clusters in which it certifies
+// authorizers:
 //
 //	go run ./ci/certify/image TAG FILE
 package main

@@ -1,5 +1,5 @@
-// Command pause is the process that holds a pod's namespaces: it waits until it is told to end, and
-// reaps the processes that others in the pod left to it.
+// Command pause is the process that holds a pod's namespaces: it waits until it is told to end, and reaps the
+// processes that others in the pod left to it.
 package main
 
 import (

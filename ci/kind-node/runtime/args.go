@@ -17,8 +17,8 @@ const (
 // globalWithValue are runc's flags before the command that take the next argument as their value.
 var globalWithValue = map[string]bool{"root": true, "log": true, "log-format": true, "criu": true, "rootless": true}
 
-// fileToRewrite names the file in which runc, started with these arguments, will read which
-// capabilities a process is to have.
+// fileToRewrite names the file in which runc, started with these arguments, will read which capabilities a process
+// is to have.
 func fileToRewrite(args []string) (string, fileKind) {
 	command, rest := split(args)
 	switch command {

@@ -33,8 +33,8 @@ func boundingSet(status string) (uint64, error) {
 	return 0, errors.New("/proc/self/status has no line CapBnd")
 }
 
-// available says whether a process may have the capability. A name that is not known here is left for
-// runc to judge.
+// available says whether a process may have the capability. A name that is not known here is left for runc to
+// judge.
 func available(name string, bounding uint64) bool {
 	number := slices.Index(capabilities, name)
 	return number < 0 || bounding&(1<<number) != 0
@@ -43,8 +43,8 @@ func available(name string, bounding uint64) bool {
 // object is JSON of which a part is changed, and everything else stays as it was written.
 type object = map[string]json.RawMessage
 
-// rewriteFile drops unavailable capabilities from the file. It is replaced in one step, and left alone if
-// nothing has to be dropped.
+// rewriteFile drops unavailable capabilities from the file. It is replaced in one step, and left alone if nothing
+// has to be dropped.
 func rewriteFile(file string, kind fileKind, bounding uint64) error {
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -102,8 +102,7 @@ func dropFromSets(data []byte, bounding uint64) ([]byte, error) {
 	return json.Marshal(sets)
 }
 
-// replaceMember changes one member of an object; without it, or if it stays as it is, the data is
-// returned itself.
+// replaceMember changes one member of an object; without it, or if it stays as it is, the data is returned itself.
 func replaceMember(data []byte, name string, change func([]byte) ([]byte, error)) ([]byte, error) {
 	var parent object
 	if err := json.Unmarshal(data, &parent); err != nil {

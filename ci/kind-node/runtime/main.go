@@ -1,9 +1,9 @@
-// Command runtime stands in for runc where the machine withholds capabilities even from root.
+// Command runtime replaces runc where the machine withholds capabilities even from root.
 //
-// A privileged container asks for all capabilities there are. Where one of them is missing from the
-// bounding set, as in some virtual machines, runc refuses ("unable to apply caps: operation not
-// permitted"), and kind's nodes are privileged containers. This command removes what cannot be had from
-// what the engine asks for, and then becomes runc. It is given to dockerd with --add-runtime.
+// A privileged container asks for all capabilities there are. Where one of them is missing from the bounding set,
+// as in some virtual machines, runc refuses ("unable to apply caps: operation not permitted"), and kind's nodes
+// are privileged containers. This command removes what cannot be had from what the engine asks for, and then
+// becomes runc. It is given to dockerd with --add-runtime.
 package main
 
 import (

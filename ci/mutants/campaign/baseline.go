@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
@@ -15,82 +17,58 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Baseline is what the unmutated program did in each cell.
-type Baseline struct {
-	Cells []*CellBaseline
-}
-
-// CellBaseline is one cell: which scenarios come by which mutants.
-type CellBaseline struct {
-	Target target.Options
-	// All are the cell's scenarios, the quick ones first.
-	All []*scenarios.Scenario
-	// Took is how long each took.
-	Took map[string]time.Duration
-	// reached are the scenarios that come by each mutant, quick ones first.
+// cellBaseline is what the unmutated program did in one cell: which scenarios reach which mutants.
+type cellBaseline struct {
+	target target.Options
+	// all are the cell's scenarios, those that wait last, and took is how long each took.
+	all  []*scenarios.Scenario
+	took map[string]time.Duration
+	// reached are the scenarios that reach each mutant, in the same order.
 	reached map[int][]*scenarios.Scenario
-	// atStart are the mutants the program comes by before the first scenario.
+	// atStart are the mutants that the program reaches before the first scenario.
 	atStart map[int]bool
 }
 
-// Candidates are the scenarios that can notice a mutant: those that come by its
-// place; or all, if the program comes by it only while it starts.
-func (c *CellBaseline) Candidates(number int) []*scenarios.Scenario {
-	if reached := c.reached[number]; len(reached) > 0 {
+// candidates are the scenarios that can detect a mutant: those that reach its place; or all, if the program
+// reaches it only while it starts.
+func (c *cellBaseline) candidates(number int) []*scenarios.Scenario {
+	if reached := c.reached[number]; len(reached) > 0 || !c.atStart[number] {
 		return reached
 	}
-	if c.atStart[number] {
-		return c.All
-	}
-	return nil
+	return c.all
 }
 
-// needsStart says whether a mutant has to be the chosen one from the start: the
-// program comes by it only then, or it changes what the server keeps in its
-// caches, where it could meet what another mutant left.
-func (c *CellBaseline) needsStart(m mutate.Mutant) bool {
+// needsStart says whether a mutant has to be the chosen one from the start: the program reaches it only then, or
+// it changes what the server keeps in its caches, where it could meet what another mutant left.
+func (c *cellBaseline) needsStart(m mutate.Mutant) bool {
 	return len(c.reached[m.Number]) == 0 || m.File == "cache.go"
 }
 
-// measure runs all scenarios of a cell against the program with no mutant
-// chosen, which they have to pass, and finds what each comes by. Scenarios that
-// wait run side by side, and are taken to come by the same.
-func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (*CellBaseline, error) {
-	base := &CellBaseline{
-		Target: plan.Target, Took: map[string]time.Duration{},
+// measure runs all scenarios of a cell against the program with no mutant chosen, which they have to pass, and
+// finds what each reaches. Scenarios that wait run side by side, and are taken to reach the same.
+func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (_ *cellBaseline, err error) {
+	base := &cellBaseline{
+		target: plan.Target, took: map[string]time.Duration{},
 		reached: map[int][]*scenarios.Scenario{}, atStart: map[int]bool{},
 	}
-	var waiting []*scenarios.Scenario
 	for _, item := range plan.Items {
-		switch {
-		case item.Fate != session.Run:
-		case item.Scenario.Waits() > 0:
-			waiting = append(waiting, item.Scenario)
-		default:
-			base.All = append(base.All, item.Scenario)
+		if item.Fate == session.Run {
+			base.all = append(base.all, item.Scenario)
 		}
 	}
-	quick := len(base.All)
-	base.All = append(base.All, waiting...)
-	if err := base.findKubectl(ctx); err != nil {
-		return nil, err
+	if slices.ContainsFunc(base.all, (*scenarios.Scenario).RunsKubectl) {
+		if base.target.Kubectl, err = base.target.Binaries.Kubectl(ctx); err != nil {
+			return nil, err
+		}
 	}
-	s, err := c.start(ctx, base.Target, 0)
+	s, err := c.start(ctx, base.target, 0)
 	if err != nil {
 		return nil, err
 	}
-	return base, errors.Join(base.run(ctx, s, quick), s.stop())
+	return base, errors.Join(base.run(ctx, s), s.stop())
 }
 
-// findKubectl finds the program that some of the scenarios run.
-func (c *CellBaseline) findKubectl(ctx context.Context) (err error) {
-	if slices.ContainsFunc(c.All, (*scenarios.Scenario).RunsKubectl) {
-		c.Target.Kubectl, err = c.Target.Binaries.Kubectl(ctx)
-	}
-	return err
-}
-
-func (c *CellBaseline) run(ctx context.Context, s *server, quick int) error {
+func (c *cellBaseline) run(ctx context.Context, s *server) error {
 	started, err := s.shared.take()
 	if err != nil {
 		return err
@@ -98,49 +76,48 @@ func (c *CellBaseline) run(ctx context.Context, s *server, quick int) error {
 	for _, n := range started {
 		c.atStart[n] = true
 	}
-	note := func(which []*scenarios.Scenario) error {
+	quick, waiting := split(c.all)
+	c.all = slices.Concat(quick, waiting)
+	var mu sync.Mutex
+	// pass runs scenarios side by side that have to pass, and notes what they reach.
+	pass := func(which ...*scenarios.Scenario) error {
+		var group errgroup.Group
+		for _, scenario := range which {
+			group.Go(func() error {
+				result := s.try(ctx, scenario)
+				mu.Lock()
+				defer mu.Unlock()
+				c.took[scenario.ID] = result.took
+				return unmutated(ctx, scenario, result)
+			})
+		}
+		if err := causeOr(ctx, group.Wait()); err != nil {
+			return err
+		}
 		numbers, err := s.shared.take()
 		for _, n := range numbers {
 			c.reached[n] = append(c.reached[n], which...)
 		}
 		return err
 	}
-	for i, scenario := range c.All[:quick] {
-		if err := c.pass(ctx, s, scenario); err != nil {
-			return err
-		}
-		if err := note(c.All[i : i+1]); err != nil {
+	for _, scenario := range quick {
+		if err := pass(scenario); err != nil {
 			return err
 		}
 	}
-	var wg sync.WaitGroup
-	errs := make(chan error, len(c.All))
-	var mu sync.Mutex
-	for _, scenario := range c.All[quick:] {
-		wg.Go(func() {
-			result := s.try(ctx, scenario)
-			mu.Lock()
-			defer mu.Unlock()
-			c.Took[scenario.ID] = result.took
-			if err := unmutated(ctx, scenario, result); err != nil {
-				errs <- err
-			}
-		})
-	}
-	wg.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return note(c.All[quick:])
-	}
+	return pass(waiting...)
 }
 
-// pass runs a scenario that has to pass.
-func (c *CellBaseline) pass(ctx context.Context, s *server, scenario *scenarios.Scenario) error {
-	result := s.try(ctx, scenario)
-	c.Took[scenario.ID] = result.took
-	return unmutated(ctx, scenario, result)
+// split parts scenarios that wait from the others.
+func split(all []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
+	for _, s := range all {
+		if s.Waits() > 0 {
+			waiting = append(waiting, s)
+		} else {
+			quick = append(quick, s)
+		}
+	}
+	return quick, waiting
 }
 
 // unmutated is an error if a result is not that of a sound program.

@@ -2,11 +2,14 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
@@ -29,46 +32,46 @@ type Campaign struct {
 	// Progress is called with a line for people, from one goroutine at a time.
 	Progress func(line string)
 
-	baseline Baseline
-	killers  *killers
+	baseline []*cellBaseline
+	killers  killers
 	servers  atomic.Int64 // started so far
 	mu       sync.Mutex
 }
 
-// Measure runs the suite against the unmutated program, which has to pass, and
-// finds out which scenarios come by which mutants.
+// Measure runs the suite against the unmutated program, which has to pass, and finds out which scenarios reach
+// which mutants.
 func (c *Campaign) Measure(ctx context.Context) error {
-	c.killers = newKillers()
 	begin := time.Now()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	cells := make([]*CellBaseline, len(c.Plan))
-	places := make(chan struct{}, c.Workers)
-	var wg sync.WaitGroup
+	cells := make([]*cellBaseline, len(c.Plan))
+	group, inGroup := errgroup.WithContext(ctx)
+	group.SetLimit(c.Workers)
 	for i, plan := range c.Plan {
 		if plan.Count(session.Run) == 0 {
 			continue
 		}
-		wg.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			base, err := c.measure(ctx, plan)
-			if err != nil {
-				cancel(fmt.Errorf("%s: %w", plan.Target.Cell.Name, err))
-				return
+		group.Go(func() (err error) {
+			if cells[i], err = c.measure(inGroup, plan); err != nil {
+				return fmt.Errorf("%s: %w", plan.Target.Cell.Name, err)
 			}
-			cells[i] = base
-			c.say("%s: the unmutated program passes %d scenarios, which come by %d mutants",
-				plan.Target.Cell.Name, len(base.All), len(base.reached))
+			c.say("%s: the unmutated program passes %d scenarios, which reach %d mutants",
+				plan.Target.Cell.Name, len(cells[i].all), len(cells[i].reached))
+			return nil
 		})
 	}
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := causeOr(ctx, group.Wait()); err != nil {
 		return err
 	}
-	c.baseline.Cells = slices.DeleteFunc(cells, func(b *CellBaseline) bool { return b == nil })
+	c.baseline = slices.DeleteFunc(cells, func(b *cellBaseline) bool { return b == nil })
 	c.say("measured in %.0f s", time.Since(begin).Seconds())
 	return nil
+}
+
+// causeOr is why ctx has ended, if it has, and otherwise err.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 func (c *Campaign) say(format string, args ...any) {
@@ -77,47 +80,44 @@ func (c *Campaign) say(format string, args ...any) {
 	c.Progress(fmt.Sprintf(format, args...))
 }
 
-// Run runs the suite against each mutant and calls done with each result, from
-// one goroutine at a time. An error means that the run is not complete.
+// Run runs the suite against each mutant and calls done with each result, from one goroutine at a time. An error
+// means that the run is not complete.
 func (c *Campaign) Run(ctx context.Context, mutants []mutate.Mutant, done func(Result)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	group, inGroup := errgroup.WithContext(ctx)
 	queue := make(chan mutate.Mutant)
-	var wg sync.WaitGroup
+	group.Go(func() error {
+		defer close(queue)
+		for _, m := range mutants {
+			select {
+			case queue <- m:
+			case <-inGroup.Done():
+				return nil
+			}
+		}
+		return nil
+	})
 	for range c.Workers {
-		wg.Go(func() {
+		group.Go(func() (err error) {
 			w := &worker{campaign: c, servers: map[string]*server{}}
-			defer func() {
-				if err := w.stop(); err != nil {
-					cancel(err)
-				}
-			}()
+			defer func() { err = errors.Join(err, w.stop()) }()
 			for m := range queue {
-				result, err := w.mutant(ctx, m)
+				result, err := w.mutant(inGroup, m)
 				if err != nil {
-					cancel(fmt.Errorf("mutant %s: %w", m.Key, err))
-					continue
+					return fmt.Errorf("mutant %s: %w", m.Key, err)
 				}
 				c.mu.Lock()
 				done(result)
 				c.mu.Unlock()
 			}
+			return nil
 		})
 	}
-	for _, m := range mutants {
-		if ctx.Err() != nil {
-			break
-		}
-		queue <- m
-	}
-	close(queue)
-	wg.Wait()
-	return context.Cause(ctx)
+	return causeOr(ctx, group.Wait())
 }
 
-// patience is how many further scenarios may kill a mutant that was noticed: a
-// difference says more than results that cannot be judged.
-const patience = 5
+// furtherScenarios is how many more may kill a mutant that was detected: a difference says more than results that
+// cannot be judged.
+const furtherScenarios = 5
 
 // quick runs scenarios that do not wait until one kills the mutant.
 func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, result *Result) {
@@ -126,15 +126,14 @@ func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scen
 		if ctx.Err() != nil || left == 0 {
 			return
 		}
+		left--
 		before := result.Status
 		c.note(result, scenario, s.try(ctx, scenario))
-		switch {
-		case result.Status == Killed:
+		if result.Status == Killed {
 			return
-		case result.Status == Noticed && before != Noticed:
-			left = patience
-		default:
-			left--
+		}
+		if result.Status != before {
+			left = furtherScenarios
 		}
 	}
 }
@@ -169,10 +168,10 @@ func (c *Campaign) note(result *Result, scenario *scenarios.Scenario, o outcome)
 		return false
 	case o.Verdict == verdicts.Failed:
 		result.Status = Killed
-	case result.Status == Noticed:
+	case result.Status == Detected:
 		return true
 	default:
-		result.Status = Noticed
+		result.Status = Detected
 	}
 	result.Scenario, result.Blame = scenario.ID, string(o.Blame)
 	result.Difference = firstLine(o.Reason)

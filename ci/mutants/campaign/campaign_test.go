@@ -23,10 +23,10 @@ func scenario(id string, wait time.Duration) *scenarios.Scenario {
 // same matter, then any killer, then the quick ones; those that wait apart.
 func TestOrder(t *testing.T) {
 	m := mutate.Mutant{File: "cache.go", Function: "buildKey"}
-	k := newKillers()
+	k := &killers{}
 	k.killed(m, "k/neighbour")
 	k.killed(mutate.Mutant{File: "mode.go", Function: "other"}, "k/killer")
-	base := &CellBaseline{Took: map[string]time.Duration{"k/slow": 2, "k/quick": 1}}
+	base := &cellBaseline{took: map[string]time.Duration{"k/slow": 2, "k/quick": 1}}
 	candidates := []*scenarios.Scenario{
 		scenario("k/slow", 0), scenario("k/waits", time.Second), scenario("k/quick", 0),
 		scenario("k/killer", 0), scenario("k/caches/x", 0), scenario("k/neighbour", 0),
@@ -42,21 +42,21 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestCandidates wants what comes by a mutant, or all for what only starts it.
+// TestCandidates wants what reaches a mutant, or all for what only starts it.
 func TestCandidates(t *testing.T) {
 	a, b := scenario("a", 0), scenario("b", 0)
-	base := &CellBaseline{
-		All:     []*scenarios.Scenario{a, b},
+	base := &cellBaseline{
+		all:     []*scenarios.Scenario{a, b},
 		reached: map[int][]*scenarios.Scenario{1: {b}},
 		atStart: map[int]bool{1: true, 2: true},
 	}
 	for number, want := range map[int]int{1: 1, 2: 2, 3: 0} {
-		if got := len(base.Candidates(number)); got != want {
+		if got := len(base.candidates(number)); got != want {
 			t.Errorf("mutant %d has %d candidates, want %d", number, got, want)
 		}
 	}
 	if base.needsStart(mutate.Mutant{Number: 1, File: "mode.go"}) {
-		t.Error("a mutant that scenarios come by needs no server of its own")
+		t.Error("a mutant that scenarios reach needs no server of its own")
 	}
 	if !base.needsStart(mutate.Mutant{Number: 2, File: "mode.go"}) || !base.needsStart(mutate.Mutant{Number: 1, File: "cache.go"}) {
 		t.Error("a mutant of the start, or of a cache, needs a server of its own")
@@ -64,9 +64,9 @@ func TestCandidates(t *testing.T) {
 }
 
 // TestNote wants a difference to be a kill, an unsteady one nothing, and what
-// cannot be judged to be noticed, until something kills.
+// cannot be judged to be detected, until something kills.
 func TestNote(t *testing.T) {
-	c := &Campaign{killers: newKillers()}
+	c := &Campaign{}
 	s := scenario("a", 0)
 	r := Result{Status: Survived}
 	outcomeOf := func(v verdicts.Verdict) outcome {
@@ -77,7 +77,7 @@ func TestNote(t *testing.T) {
 	if c.note(&r, s, outcomeOf(verdicts.Passed)) || c.note(&r, s, unsteady) || r.Status != Survived {
 		t.Fatalf("status %s", r.Status)
 	}
-	if !c.note(&r, s, outcomeOf(verdicts.Invalid)) || r.Status != Noticed || r.Difference != "why" {
+	if !c.note(&r, s, outcomeOf(verdicts.Invalid)) || r.Status != Detected || r.Difference != "why" {
 		t.Fatalf("status %s, difference %q", r.Status, r.Difference)
 	}
 	if !c.note(&r, s, outcomeOf(verdicts.Failed)) || r.Status != Killed {

@@ -35,13 +35,13 @@ func TestInterrupted(t *testing.T) {
 	phases := map[string]func(context.Context) error{
 		"measuring": c.Measure,
 		"running": func(ctx context.Context) error {
-			base := &CellBaseline{Target: c.Plan[0].Target, atStart: map[int]bool{1: true, 2: true}}
+			base := &cellBaseline{target: c.Plan[0].Target, atStart: map[int]bool{1: true, 2: true}}
 			for _, item := range c.Plan[0].Items {
 				if item.Fate == session.Run {
-					base.All = append(base.All, item.Scenario)
+					base.all = append(base.all, item.Scenario)
 				}
 			}
-			c.killers, c.baseline = newKillers(), Baseline{Cells: []*CellBaseline{base}}
+			c.baseline = []*cellBaseline{base}
 			return c.Run(ctx, c.Sources.Mutants, func(Result) {})
 		},
 	}
@@ -134,7 +134,7 @@ func waitFor(t *testing.T, condition func() bool) {
 	}
 }
 
-// leftIn are the entries of a folder, but for what is meant to stay: locks.
+// leftIn are the entries of a folder, except for what is meant to stay: locks.
 func leftIn(t *testing.T, dir string) (left []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -2,10 +2,13 @@
 package campaign
 
 import (
+	"cmp"
+	"slices"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Status is what became of a mutant.
@@ -14,23 +17,32 @@ type Status string
 const (
 	// Killed: a scenario failed, every time it was run.
 	Killed Status = "killed"
-	// Noticed: a scenario could not be judged, any time it was run: the recorder and
-	// the API server's own counts disagree, an audit event is missing, an answer
-	// broke off.
-	Noticed Status = "noticed"
-	// Refused: the API server did not start, or the witness found it to be another
-	// one than was asked for.
+	// Detected: a scenario could not be judged, any time it was run: the recorder and the API server's own counts
+	// disagree, an audit event is missing, an answer broke off.
+	Detected Status = "detected (invalid)"
+	// Refused: the API server did not start, or the witness found it to be another one than was asked for.
 	Refused Status = "refused"
-	// Survived: every scenario that comes by the change passed.
+	// Survived: every scenario that reaches the change passed.
 	Survived Status = "survived"
-	// Unreached: no scenario comes by the change.
-	Unreached Status = "unreached"
+	// NotCovered: no scenario reaches the change.
+	NotCovered Status = "not covered"
 	// Equivalent: argued to be no change that a client can see.
 	Equivalent Status = "equivalent"
 )
 
-// Caught says whether the suite noticed the mutant.
-func (s Status) Caught() bool { return s == Killed || s == Noticed || s == Refused }
+// Caught says whether the suite told the mutant from the original.
+func (s Status) Caught() bool { return s == Killed || s == Detected || s == Refused }
+
+// UnmarshalText reads the status of earlier results too, which had other words.
+func (s *Status) UnmarshalText(text []byte) error {
+	switch *s = Status(text); *s {
+	case "noticed":
+		*s = Detected
+	case "unreached":
+		*s = NotCovered
+	}
+	return nil
+}
 
 // Result is what became of one mutant.
 type Result struct {
@@ -39,10 +51,9 @@ type Result struct {
 	// Cell and Scenario are where it was caught.
 	Cell     string `json:"cell,omitempty"`
 	Scenario string `json:"scenario,omitempty"`
-	// Difference is the first one that was seen, or what broke.
+	// Difference is the first one that was seen, or what broke; Blame is the blame of the failure.
 	Difference string `json:"difference,omitempty"`
-	// Blame is the blame of the failure.
-	Blame string `json:"blame,omitempty"`
+	Blame      string `json:"blame,omitempty"`
 	// Unsteady are scenarios that did not pass, and then did. They do not count.
 	Unsteady []string `json:"unsteady,omitempty"`
 	// Tried is the number of scenarios that were run.
@@ -52,8 +63,6 @@ type Result struct {
 	// Reason is why the mutant is equivalent.
 	Reason string `json:"reason,omitempty"`
 }
-
-func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
 // lineLimit is how much is kept of what was seen.
 const lineLimit = 300
@@ -65,4 +74,49 @@ func firstLine(text string) string {
 		return string(runes[:lineLimit]) + "…"
 	}
 	return line
+}
+
+// killers learns which scenarios kill, so that they run first.
+type killers struct {
+	mu   sync.Mutex
+	kill map[[2]string]int // function, or "" for all; scenario
+}
+
+func (k *killers) killed(m mutate.Mutant, scenario string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kill == nil {
+		k.kill = map[[2]string]int{}
+	}
+	k.kill[[2]string{m.File + m.Function, scenario}]++
+	k.kill[[2]string{"", scenario}]++
+}
+
+// affinity counts the words of a scenario's ID that are in the name of the mutant's file or function: scenarios
+// about caches belong to cache.go.
+func affinity(id, place string) int {
+	n := 0
+	for _, word := range strings.FieldsFunc(id, func(r rune) bool { return r == '/' || r == '-' }) {
+		if word = strings.TrimSuffix(word, "s"); len(word) >= 4 && strings.Contains(place, word) {
+			n++
+		}
+	}
+	return n
+}
+
+// order sorts candidates: those that killed mutants of the same function, then those about the same matter, then
+// those that killed others, then those that take the shortest. Scenarios that wait come last, apart.
+func (k *killers) order(m mutate.Mutant, base *cellBaseline, candidates []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	quick, waiting = split(candidates)
+	place := strings.ToLower(m.File + " " + m.Function)
+	slices.SortStableFunc(quick, func(a, b *scenarios.Scenario) int {
+		more := func(place string) int {
+			return k.kill[[2]string{place, b.ID}] - k.kill[[2]string{place, a.ID}]
+		}
+		return cmp.Or(more(m.File+m.Function), affinity(b.ID, place)-affinity(a.ID, place), more(""),
+			cmp.Compare(base.took[a.ID], base.took[b.ID]))
+	})
+	return quick, waiting
 }

@@ -30,8 +30,7 @@ type server struct {
 	stopErr error
 }
 
-// errWitness is wrapped by the error of a server that runs but is another one
-// than was asked for.
+// errWitness is wrapped by the error of a server that runs but is another one than was asked for.
 var errWitness = errors.New("the server is not what was asked for")
 
 // start brings up a control plane with a mutant; 0 is the unmutated program.
@@ -60,8 +59,7 @@ func (c *Campaign) start(ctx context.Context, o target.Options, mutant int) (_ *
 	return s, err
 }
 
-// startTwice tries once more: a busy machine must not pass for a server that
-// does not start.
+// startTwice tries once more: a busy machine must not pass for a server that does not start.
 func (c *Campaign) startTwice(ctx context.Context, o target.Options, mutant int) (*server, error) {
 	s, err := c.start(ctx, o, mutant)
 	if err != nil && ctx.Err() == nil {
@@ -88,8 +86,8 @@ type outcome struct {
 	took     time.Duration
 }
 
-// repeats is how often a scenario that does not pass is run again, under other
-// names: a busy machine must not pass for a broken server.
+// repeats is how often a scenario that does not pass is run again, under other names: a busy machine must not pass
+// for a broken server.
 const repeats = 2
 
 // try runs a scenario, and if it does not pass, again.

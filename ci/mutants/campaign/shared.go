@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 )
 
-// sharedFile is the file through which a running program is told which mutant to
-// be, and notes the mutants it comes by.
+// sharedFile is the file through which a running program is told which mutant to be, and notes the mutants it
+// comes by.
 type sharedFile struct {
 	file *os.File
 	path string // by which the program opens it
@@ -23,8 +23,8 @@ func newSharedFile(n, chosen int) (*sharedFile, error) {
 		return nil, err
 	}
 	s := &sharedFile{file: f, path: f.Name(), size: n + 1}
-	// Where programs can open each other's files, it needs no name: so nothing is
-	// left of it, even if this program is killed.
+	// Where programs can open each other's files, it needs no name: so nothing is left of it, even if this program
+	// is killed.
 	if open := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()); isFile(open) {
 		s.path = open
 		if err := os.Remove(f.Name()); err != nil {

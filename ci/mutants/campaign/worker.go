@@ -3,7 +3,7 @@ package campaign
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// mutantsPerServer is how many mutants one server is before another takes its
-// place: what scenarios leave behind makes a server slower.
+// mutantsPerServer is how many mutants one server is before another takes its place: what scenarios leave behind
+// makes a server slower.
 const mutantsPerServer = 40
 
 // worker tries one mutant after the other, and keeps a server for each cell.
@@ -30,41 +30,39 @@ func (w *worker) stop() error {
 	return errors.Join(errs...)
 }
 
-// drop ends the server of a cell.
-func (w *worker) drop(base *CellBaseline) error {
-	s := w.servers[base.Target.Cell.Name]
+// drop ends the server of a cell, if there is one.
+func (w *worker) drop(base *cellBaseline) error {
+	name := base.target.Cell.Name
+	s := w.servers[name]
+	delete(w.servers, name)
 	if s == nil {
 		return nil
 	}
-	delete(w.servers, base.Target.Cell.Name)
 	return s.stop()
 }
 
 // server is the unmutated server of a cell, started if there is none.
-func (w *worker) server(ctx context.Context, base *CellBaseline) (*server, error) {
-	name := base.Target.Cell.Name
-	if s := w.servers[name]; s != nil {
-		if s.served < mutantsPerServer && s.target.Err() == nil {
-			return s, nil
-		}
-		if err := w.drop(base); err != nil {
-			return nil, err
-		}
+func (w *worker) server(ctx context.Context, base *cellBaseline) (*server, error) {
+	name := base.target.Cell.Name
+	if s := w.servers[name]; s != nil && s.served < mutantsPerServer && s.target.Err() == nil {
+		return s, nil
 	}
-	s, err := w.campaign.startTwice(ctx, base.Target, 0)
-	if err != nil {
+	if err := w.drop(base); err != nil {
 		return nil, err
 	}
-	w.servers[name] = s
-	return s, nil
+	s, err := w.campaign.startTwice(ctx, base.target, 0)
+	if err == nil {
+		w.servers[name] = s
+	}
+	return s, err
 }
 
-// mutant tries the cells in which the mutant is come by until one catches it.
+// mutant tries the cells in which the mutant is reached until one catches it.
 func (w *worker) mutant(ctx context.Context, m mutate.Mutant) (Result, error) {
 	begin := time.Now()
-	result := Result{Mutant: m, Status: Unreached}
-	for _, base := range w.campaign.baseline.Cells {
-		candidates := base.Candidates(m.Number)
+	result := Result{Mutant: m, Status: NotCovered}
+	for _, base := range w.campaign.baseline {
+		candidates := base.candidates(m.Number)
 		if len(candidates) == 0 {
 			continue
 		}
@@ -73,17 +71,17 @@ func (w *worker) mutant(ctx context.Context, m mutate.Mutant) (Result, error) {
 			return result, err
 		}
 		if result.Status.Caught() {
-			result.Cell = base.Target.Cell.Name
+			result.Cell = base.target.Cell.Name
 			break
 		}
 	}
-	result.Took = seconds(time.Since(begin))
+	result.Took = float64(time.Since(begin).Milliseconds()) / 1000
 	return result, nil
 }
 
-// cell tries the candidates of one cell, on a server that was other mutants
-// before, or on one that is this mutant from its start.
-func (w *worker) cell(ctx context.Context, base *CellBaseline, candidates []*scenarios.Scenario, result *Result) error {
+// cell tries the candidates of one cell, on a server that was other mutants before, or on one that is this mutant
+// from its start.
+func (w *worker) cell(ctx context.Context, base *cellBaseline, candidates []*scenarios.Scenario, result *Result) error {
 	if base.needsStart(result.Mutant) {
 		return w.fresh(ctx, base, candidates, result)
 	}
@@ -99,20 +97,15 @@ func (w *worker) cell(ctx context.Context, base *CellBaseline, candidates []*sce
 	if err := s.shared.choose(0); err != nil {
 		return err
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil || !result.Status.Caught() {
 		return context.Cause(ctx)
-	case !result.Status.Caught():
-		return nil
 	}
 	// What catches the mutant has to pass on the same server without it.
-	o := s.try(ctx, find(candidates, result.Scenario))
+	i := slices.IndexFunc(candidates, func(c *scenarios.Scenario) bool { return c.ID == result.Scenario })
+	o := s.try(ctx, candidates[i])
 	sound := o.Verdict == verdicts.Passed || o.unsteady
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || sound && result.Status == Killed {
 		return context.Cause(ctx)
-	}
-	if sound && result.Status == Killed {
-		return nil
 	}
 	if err := w.drop(base); err != nil || sound {
 		return err
@@ -121,21 +114,12 @@ func (w *worker) cell(ctx context.Context, base *CellBaseline, candidates []*sce
 	return w.fresh(ctx, base, candidates, result)
 }
 
-func find(candidates []*scenarios.Scenario, id string) *scenarios.Scenario {
-	for _, s := range candidates {
-		if s.ID == id {
-			return s
-		}
-	}
-	panic(fmt.Sprintf("scenario %s caught a mutant but is no candidate", id))
-}
-
 // fresh tries the candidates on a server that is the mutant from its start.
-func (w *worker) fresh(ctx context.Context, base *CellBaseline, candidates []*scenarios.Scenario, result *Result) error {
-	s, err := w.campaign.startTwice(ctx, base.Target, result.Number)
+func (w *worker) fresh(ctx context.Context, base *cellBaseline, candidates []*scenarios.Scenario, result *Result) error {
+	s, err := w.campaign.startTwice(ctx, base.target, result.Number)
 	var usage *local.UsageError
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &usage):
 		return err
@@ -144,14 +128,11 @@ func (w *worker) fresh(ctx context.Context, base *CellBaseline, candidates []*sc
 		return nil
 	}
 	w.campaign.scenarios(ctx, s, base, candidates, result)
-	if ctx.Err() != nil {
-		return errors.Join(context.Cause(ctx), s.stop())
-	}
-	return s.stop()
+	return errors.Join(context.Cause(ctx), s.stop())
 }
 
 // scenarios runs candidates until one kills the mutant: those that wait last.
-func (c *Campaign) scenarios(ctx context.Context, s *server, base *CellBaseline, candidates []*scenarios.Scenario, result *Result) {
+func (c *Campaign) scenarios(ctx context.Context, s *server, base *cellBaseline, candidates []*scenarios.Scenario, result *Result) {
 	quick, waiting := c.killers.order(result.Mutant, base, candidates)
 	c.quick(ctx, s, quick, result)
 	if !result.Status.Caught() && ctx.Err() == nil {

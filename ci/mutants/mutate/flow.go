@@ -39,9 +39,8 @@ func (d *deriver) force(operator string, e ast.Expr, value bool) {
 	}
 }
 
-// condition is that of an if statement or of a case. A simple one is forced both
-// ways, which whoever notices notices its negation too; one with && or || is
-// negated, and its operands are dropped one by one.
+// condition is that of an if statement or of a case. A simple one is forced both ways: what detects these
+// detects its negation too. One with && or || is negated, and its operands are dropped one by one.
 func (d *deriver) condition(e ast.Expr) {
 	if b, ok := ast.Unparen(e).(*ast.BinaryExpr); ok && (b.Op == token.LAND || b.Op == token.LOR) {
 		d.negate("condition-negated", e)
@@ -64,8 +63,8 @@ func (d *deriver) cases(s *ast.SwitchStmt) {
 	}
 }
 
-// shifts are the ordered comparisons: the other operator, and what is added to
-// the left operand to have its effect.
+// shifts are the ordered comparisons: the other operator, and what is added to the left operand to have its
+// effect.
 var shifts = map[token.Token]struct{ other, add string }{
 	token.GEQ: {">", "-"},
 	token.GTR: {">=", "+"},
@@ -73,8 +72,7 @@ var shifts = map[token.Token]struct{ other, add string }{
 	token.LEQ: {"<", "+"},
 }
 
-// binary drops operands of && and ||, shifts comparisons, and empties operands
-// of a concatenation.
+// binary drops operands of && and ||, shifts comparisons, and empties operands of a concatenation.
 func (d *deriver) binary(b *ast.BinaryExpr) {
 	switch b.Op {
 	case token.LAND, token.LOR:
@@ -99,8 +97,7 @@ func (d *deriver) binary(b *ast.BinaryExpr) {
 	}
 }
 
-// zero replaces an expression by the zero value of type t, or of its own type
-// if t cannot be written in this file.
+// zero replaces an expression by the zero value of type t, or of its own type if t cannot be written in this file.
 func (d *deriver) zero(operator string, e ast.Expr, t types.Type) {
 	name, ok := d.typeName(t)
 	if !ok {
@@ -153,8 +150,7 @@ func (d *deriver) returnZeros(r *ast.ReturnStmt, results *types.Tuple) {
 	d.wrapStmt(r, "if "+on(n)+" { return "+strings.Join(zeros, ", ")+" }; ", "")
 }
 
-// loop makes a range loop do nothing, end after its first turn, or leave the
-// first element out.
+// loop makes a range loop do nothing, end after its first turn, or leave the first element out.
 func (d *deriver) loop(r *ast.RangeStmt) {
 	d.zero("loop-skipped", r.X, d.Info.TypeOf(r.X))
 	if _, ok := d.Info.TypeOf(r.X).Underlying().(*types.Slice); ok {
@@ -182,8 +178,7 @@ func (d *deriver) branch(b *ast.BranchStmt) {
 	}
 }
 
-// inLoop says whether the innermost statement that can be broken out of is a
-// loop.
+// inLoop says whether the innermost statement that can be broken out of is a loop.
 func (d *deriver) inLoop() bool {
 	for i := 1; ; i++ {
 		switch d.parent(i).(type) {
@@ -195,8 +190,8 @@ func (d *deriver) inLoop() bool {
 	}
 }
 
-// literalBody makes a function literal without results do nothing. If it has one
-// statement, that one is left out instead.
+// literalBody makes a function literal without results do nothing. If it has one statement, that one is left out
+// instead.
 func (d *deriver) literalBody(f *ast.FuncLit) {
 	if f.Type.Results != nil || len(f.Body.List) < 2 {
 		return

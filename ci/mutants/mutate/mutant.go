@@ -13,8 +13,7 @@ import (
 type Mutant struct {
 	// Number chooses the mutant in the program; it depends on all of the source.
 	Number int `json:"number"`
-	// Key names the mutant as long as its function is not changed:
-	// file:function:operator:ordinal.
+	// Key names the mutant as long as its function is not changed: file:function:operator:ordinal.
 	Key string `json:"key"`
 	// File is the file's name, as it was given; Line is the line in it.
 	File string `json:"file"`
@@ -44,19 +43,17 @@ type Source struct {
 type Options struct {
 	// HelperPath is the import path under which Helpers will be found.
 	HelperPath string
-	// SkipFunctions are functions and methods without mutants, by bare name:
-	// those that only tests call.
+	// SkipFunctions are functions and methods without mutants, by bare name: those that only tests call.
 	SkipFunctions []string
-	// Quiet are calls that only write to a log: the call is removed, but nothing
-	// within it is changed. Each is the beginning of a call's source.
+	// Quiet are calls that only write to a log: the call is removed, but nothing within it is changed. Each is the
+	// beginning of a call's source.
 	Quiet []string
-	// Prose are fields of composite literals that only describe something to
-	// people, and are left alone.
+	// Prose are fields of composite literals that only describe something to people, and are left alone.
 	Prose []string
 }
 
-// Derive finds all mutants of the sources and returns the sources' new texts by
-// name. The sources have to be in a fixed order.
+// Derive finds all mutants of the sources and returns the sources' new texts by name. The sources have to be in a
+// fixed order.
 func Derive(fset *token.FileSet, sources []Source, o Options) ([]Mutant, map[string][]byte, error) {
 	var all []Mutant
 	texts := map[string][]byte{}

@@ -3,6 +3,7 @@ package mutate
 import (
 	"encoding/binary"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -21,6 +22,13 @@ import (
 // seconds, so all tests share one.
 var standard = sync.OnceValues(func() (*token.FileSet, types.Importer) {
 	fset := token.NewFileSet()
+	if build.Default.GOROOT == "" { // with -trimpath a program does not know it
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			panic(err)
+		}
+		build.Default.GOROOT = strings.TrimSpace(string(root))
+	}
 	return fset, importer.ForCompiler(fset, "source", nil)
 })
 
@@ -178,7 +186,7 @@ func main() {
 
 // TestProgram builds a whole program with its mutants: with none chosen it does
 // what the original does, most mutants do something else, and those that are
-// come by are noted.
+// reached are noted.
 func TestProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")

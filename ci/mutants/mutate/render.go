@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// wrap puts open before and close behind a piece of source. Pieces are nodes of
-// the syntax tree or bodies of them, so two of them nest or are apart.
+// wrap puts open before and close behind a piece of source. Pieces are nodes of the syntax tree or bodies of them,
+// so two of them nest or are apart.
 type wrap struct {
 	start, end  int // offsets
 	open, close string
@@ -31,8 +31,7 @@ func (d *deriver) wrapStmt(node ast.Node, before, after string) {
 	d.wraps = append(d.wraps, wrap{d.offset(node.Pos()), d.offset(node.End()), before, after, levelStmt})
 }
 
-// wrapBody puts before behind the body's opening brace and after before the
-// closing one.
+// wrapBody puts before behind the body's opening brace and after before the closing one.
 func (d *deriver) wrapBody(body *ast.BlockStmt, before, after string) {
 	d.wraps = append(d.wraps, wrap{d.offset(body.Lbrace) + 1, d.offset(body.Rbrace), before, after, levelStmt})
 }
@@ -43,8 +42,8 @@ type insertion struct {
 	text string
 }
 
-// render writes the source with all wraps, the import of the helpers, and const
-// declarations turned into var where a value of theirs is mutated.
+// render writes the source with all wraps, the import of the helpers, and const declarations turned into var where
+// a value of theirs is mutated.
 func (d *deriver) render() []byte {
 	if len(d.mutants) == 0 {
 		return d.Text
@@ -67,9 +66,8 @@ func (d *deriver) render() []byte {
 	return out.Bytes()
 }
 
-// insertions are the wraps' texts such that, at one offset, they stand in the
-// right order: what closes before what opens, the inner closes first, the outer
-// opens first.
+// insertions are the wraps' texts such that, at one offset, they stand in the right order: what closes before what
+// opens, the inner closes first, the outer opens first.
 func (d *deriver) insertions() []insertion {
 	type numbered struct {
 		wrap

@@ -6,11 +6,10 @@ const HelperName = "zzmutants"
 // Variable names the environment variable that chooses a mutant by its number.
 const Variable = "AUTHZCONF_MUTANT"
 
-// SharedVariable names the environment variable with the path of a file that the
-// program shares with whoever started it: SharedHeader bytes with the number of
-// the chosen mutant, in little-endian order, which wins over Variable and may
-// change at any time; and a byte for each number from 0, which the program sets
-// to 1 when it comes by the place of that mutant's change.
+// SharedVariable names the environment variable with the path of a file that the program shares with whoever
+// started it: SharedHeader bytes with the number of the chosen mutant, in little-endian order, which wins over
+// Variable and may change at any time; and a byte for each number from 0, which the program sets to 1 when it
+// comes by the place of that mutant's change.
 const SharedVariable = "AUTHZCONF_MUTANTS_SHARED"
 
 // SharedHeader is the length of the number in the shared file.

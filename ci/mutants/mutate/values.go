@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// assignment leaves out an assignment, or zeroes what a new variable begins
-// with: without the definition the program would not compile.
+// assignment leaves out an assignment, or zeroes what a new variable begins with: without the definition the
+// program would not compile.
 func (d *deriver) assignment(a *ast.AssignStmt) {
 	if a.Tok != token.DEFINE {
 		if id, ok := a.Lhs[0].(*ast.Ident); !ok || id.Name != "_" {
@@ -37,8 +37,8 @@ func isEmptyComposite(e ast.Expr) bool {
 	return ok && len(lit.Elts) == 0
 }
 
-// isValue says whether a type's zero value is an ordinary value, with which
-// the program goes on. A nil pointer would only end the request.
+// isValue says whether a type's zero value is an ordinary value, with which the program goes on. A nil pointer
+// would only end the request.
 func (d *deriver) isValue(t types.Type) bool {
 	if t == nil {
 		return false
@@ -52,8 +52,7 @@ func (d *deriver) isValue(t types.Type) bool {
 	return false
 }
 
-// call zeroes the arguments that are values, and leaves out functions that
-// return what they are given, changed.
+// call zeroes the arguments that are values, and leaves out functions that return what they are given, changed.
 func (d *deriver) call(c *ast.CallExpr) {
 	kind := d.Info.Types[c.Fun]
 	if kind.IsType() {
@@ -75,8 +74,7 @@ func (d *deriver) call(c *ast.CallExpr) {
 	d.bypass(c)
 }
 
-// isConcatenation says whether the operands of an expression are emptied one
-// by one.
+// isConcatenation says whether the operands of an expression are emptied one by one.
 func (d *deriver) isConcatenation(e ast.Expr) bool {
 	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
 	return ok && b.Op == token.ADD
@@ -99,8 +97,7 @@ func (d *deriver) bypass(c *ast.CallExpr) {
 	d.wrapExpr(c.Fun, fmt.Sprintf("%s.%s(%d, ", HelperName, helper, n), ")")
 }
 
-// keyValue zeroes a field of a composite literal, and says whether to go on
-// inside.
+// keyValue zeroes a field of a composite literal, and says whether to go on inside.
 func (d *deriver) keyValue(kv *ast.KeyValueExpr) bool {
 	lit, ok := d.parent(1).(*ast.CompositeLit)
 	if !ok {
@@ -151,8 +148,8 @@ func (d *deriver) isBoolLiteral(e ast.Expr) bool {
 	return d.isConstant(e) && d.Info.Types[e].Value.Kind() == constant.Bool
 }
 
-// constant changes a literal, true, false, or a named constant of another
-// package. Those of this package are changed where they are declared.
+// constant changes a literal, true, false, or a named constant of another package. Those of this package are
+// changed where they are declared.
 func (d *deriver) constant(e ast.Expr) {
 	tv := d.Info.Types[e]
 	if tv.Value == nil || d.isName(e) {
@@ -177,8 +174,8 @@ func (d *deriver) constant(e ast.Expr) {
 	d.replaceConstant(e, tv)
 }
 
-// isName says whether a node is no expression of its own: the selector of a
-// selector expression, a field's key, or a method's name.
+// isName says whether a node is not an expression of its own: the selector of a selector expression, a field's key, or
+// a method's name.
 func (d *deriver) isName(e ast.Expr) bool {
 	switch p := d.parent(1).(type) {
 	case *ast.SelectorExpr:
@@ -194,8 +191,8 @@ func (d *deriver) isName(e ast.Expr) bool {
 	return false
 }
 
-// isCapacity says whether a node belongs to the capacity that make is asked for,
-// which changes nothing but the use of memory.
+// isCapacity says whether a node belongs to the capacity that make is asked for, which changes nothing but the use
+// of memory.
 func (d *deriver) isCapacity(e ast.Expr) bool {
 	var child ast.Node = e
 	for i := 1; ; i++ {
@@ -221,8 +218,7 @@ func (d *deriver) constDecl() (*ast.GenDecl, bool) {
 	return nil, false
 }
 
-// declaredConstant changes the value of a const declaration, which becomes a
-// var declaration.
+// declaredConstant changes the value of a const declaration, which becomes a var declaration.
 func (d *deriver) declaredConstant(e ast.Expr, decl *ast.GenDecl) {
 	before := len(d.mutants)
 	d.replaceConstant(e, d.Info.Types[e])

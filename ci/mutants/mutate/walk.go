@@ -15,7 +15,7 @@ func (d *deriver) file() {
 			if slices.Contains(d.options.SkipFunctions, decl.Name.Name) || decl.Body == nil {
 				continue
 			}
-			d.function = functionName(decl)
+			d.function = FunctionName(decl)
 			d.walkFunction(d.Info.Defs[decl.Name].Type().(*types.Signature), decl.Body)
 		case *ast.GenDecl:
 			d.function = "(package)"
@@ -26,8 +26,8 @@ func (d *deriver) file() {
 	}
 }
 
-// functionName is "Type.method" or "function".
-func functionName(decl *ast.FuncDecl) string {
+// FunctionName is "Type.method" or "function".
+func FunctionName(decl *ast.FuncDecl) string {
 	if decl.Recv == nil || len(decl.Recv.List) == 0 {
 		return decl.Name.Name
 	}
@@ -57,8 +57,7 @@ func onlyBlank(decl *ast.GenDecl) bool {
 	return true
 }
 
-// walkFunction walks a body whose return statements have the signature's
-// results.
+// walkFunction walks a body whose return statements have the signature's results.
 func (d *deriver) walkFunction(sig *types.Signature, body *ast.BlockStmt) {
 	d.results = append(d.results, sig.Results())
 	d.walk(body)

@@ -24,8 +24,7 @@ func LoadPinned(ctx context.Context, b *local.Binaries, r local.Release) (*Sourc
 	})
 }
 
-// Digest stands for the mutated sources: mutants have the same numbers where it
-// is the same.
+// Digest stands for the mutated sources: mutants have the same numbers where it is the same.
 func (s *Sources) Digest() string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(s.Texts)) {
@@ -34,8 +33,7 @@ func (s *Sources) Digest() string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// BuildMutants builds the kube-apiserver with all mutants in it, or finds it in
-// the cache.
+// BuildMutants builds the kube-apiserver with all mutants in it, or finds it in the cache.
 func (s *Sources) BuildMutants(ctx context.Context, b *local.Binaries, r local.Release) (string, error) {
 	return b.KubeAPIServerVariant(ctx, r, local.Variant{
 		Name: "mutants", Module: Module, Key: s.Digest(),
@@ -43,9 +41,8 @@ func (s *Sources) BuildMutants(ctx context.Context, b *local.Binaries, r local.R
 	})
 }
 
-// BuildCoverage builds the kube-apiserver that counts what it comes by of the
-// package under test, or finds it in the cache. The main package is counted too,
-// for without it the program writes no counts when it ends.
+// BuildCoverage builds the kube-apiserver that counts what it reaches of the package under test, or finds it in
+// the cache. The main package is counted too, for without it the program writes no counts when it ends.
 func BuildCoverage(ctx context.Context, b *local.Binaries, r local.Release) (string, error) {
 	return b.KubeAPIServerVariant(ctx, r, local.Variant{
 		Name: "coverage",

@@ -1,6 +1,5 @@
-// Package program makes the two kube-apiservers that show how much of the
-// impersonation package the suite notices: one with all mutants in it, and one
-// that counts the statements it comes by.
+// Package program makes the two kube-apiservers that show how much of the impersonation package the suite sees:
+// one with all mutants in it, and one that counts the statements it reaches.
 package program
 
 import (
@@ -19,7 +18,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/ci/mutants/coverage"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 )
 
@@ -45,7 +43,7 @@ type Sources struct {
 	Texts map[string][]byte
 	// Files are the original files, by their path below the package under test.
 	FileSet *token.FileSet
-	Files   []coverage.File
+	Files   []mutate.Source
 }
 
 // OnlyTests are the functions under test that only unit tests call.
@@ -57,8 +55,7 @@ func Descriptions() []string { return slices.Clone(options.Prose) }
 // Go runs a go command in the folder of a module and returns its output.
 type Go func(ctx context.Context, args ...string) (string, error)
 
-// Load parses and type-checks the packages under test, as the module knows
-// them, and derives their mutants.
+// Load parses and type-checks the packages under test, as the module knows them, and derives their mutants.
 func Load(ctx context.Context, run Go) (*Sources, error) {
 	listed, err := list(ctx, run)
 	if err != nil {
@@ -86,10 +83,7 @@ func derive(listed map[string]listedPackage) (*Sources, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Sources{Mutants: mutants, Texts: map[string][]byte{}, FileSet: fset}
-	for _, s := range sources {
-		out.Files = append(out.Files, coverage.File{Name: s.Name, Text: s.Text, Tree: s.Tree})
-	}
+	out := &Sources{Mutants: mutants, Texts: map[string][]byte{}, FileSet: fset, Files: sources}
 	folder := strings.TrimPrefix(Package, Module+"/")
 	for name, text := range texts {
 		out.Texts[filepath.Join(folder, filepath.FromSlash(name))] = text
@@ -124,8 +118,7 @@ func list(ctx context.Context, run Go) (map[string]listedPackage, error) {
 	}
 }
 
-// check parses and type-checks one package. Files are named by their path below
-// the package under test.
+// check parses and type-checks one package. Files are named by their path below the package under test.
 func check(fset *token.FileSet, p listedPackage, listed map[string]listedPackage) ([]mutate.Source, error) {
 	var trees []*ast.File
 	var sources []mutate.Source

@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that the Corefile of kubeadm names, and no others: all of
-// them together would compile the client libraries of every large cloud.
+// Command coredns is CoreDNS with the plugins that the Corefile of kubeadm names, and no others: all of them
+// together would compile the client libraries of every large cloud.
 package main
 
 import (

@@ -1,5 +1,11 @@
-// Package document holds parts of documents to what tests find out.
-package document
+// Package docs holds the documentation to what tests find out: the drawing of the house is made from the imports,
+// every link leads somewhere, a figure that is quoted in several places is the same in all of them, and tests of
+// other packages hold their tables to what they see.
+//
+//	go test ./docs -update
+//
+// writes the drawing and the figures anew.
+package docs
 
 import (
 	"os"
@@ -7,8 +13,8 @@ import (
 	"testing"
 )
 
-// Hold compares the part of a file between the lines <!-- name --> and
-// <!-- end of name --> with what it should be, or writes it if update is set.
+// Hold compares the part of a file between the lines <!-- name --> and <!-- end of name --> with what it should
+// be, or writes it if update is set.
 func Hold(t testing.TB, file, name, want string, update bool) {
 	t.Helper()
 	raw, err := os.ReadFile(file)

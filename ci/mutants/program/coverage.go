@@ -1,6 +1,4 @@
-// Package coverage reads which statements a program came by, and sorts those it
-// did not come by into argued and missing ones. It is pure.
-package coverage
+package program
 
 import (
 	"cmp"
@@ -13,15 +11,9 @@ import (
 	"strings"
 
 	"golang.org/x/tools/cover"
-)
 
-// File is a source file with its syntax tree.
-type File struct {
-	// Name is unique; the names in a profile end with it.
-	Name string
-	Text []byte
-	Tree *ast.File
-}
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
+)
 
 // Function is one function with its statements.
 type Function struct {
@@ -31,11 +23,11 @@ type Function struct {
 	Covered    int
 }
 
-// Block is a run of statements that was not come by.
+// Block is a run of statements that was not reached.
 type Block struct {
 	File, Function string
-	// From and To are the lines of its statements; Code is the line that opens
-	// the block, and that of the first statement.
+	// From and To are the lines of its statements; Code is the line that opens the block, and that of the first
+	// statement.
 	From, To   int
 	Code       string
 	Statements int
@@ -48,9 +40,9 @@ type Report struct {
 	Missed []Block
 }
 
-// Read reads a profile in the text format of go tool covdata. Files that are
-// not given, and functions that are to be skipped, do not count.
-func Read(profile io.Reader, prefix string, fset *token.FileSet, files []File, skip []string) (*Report, error) {
+// ReadProfile reads a profile in the text format of go tool covdata. Files that are not given, and functions that
+// are to be skipped, do not count.
+func ReadProfile(profile io.Reader, prefix string, fset *token.FileSet, files []mutate.Source, skip []string) (*Report, error) {
 	profiles, err := cover.ParseProfilesFromReader(profile)
 	if err != nil {
 		return nil, err
@@ -66,7 +58,7 @@ func Read(profile io.Reader, prefix string, fset *token.FileSet, files []File, s
 	return report, nil
 }
 
-func (r *Report) file(fset *token.FileSet, f File, p *cover.Profile, skip []string) {
+func (r *Report) file(fset *token.FileSet, f mutate.Source, p *cover.Profile, skip []string) {
 	lines := strings.Split(string(f.Text), "\n")
 	for _, decl := range f.Tree.Decls {
 		fn, ok := decl.(*ast.FuncDecl)
@@ -74,7 +66,7 @@ func (r *Report) file(fset *token.FileSet, f File, p *cover.Profile, skip []stri
 			continue
 		}
 		from, to := fset.Position(fn.Body.Pos()), fset.Position(fn.Body.End())
-		out := Function{File: f.Name, Name: Name(fn), Line: fset.Position(fn.Pos()).Line}
+		out := Function{File: f.Name, Name: mutate.FunctionName(fn), Line: fset.Position(fn.Pos()).Line}
 		for _, b := range p.Blocks {
 			if before(b.StartLine, b.StartCol, from.Line, from.Column) || before(to.Line, to.Column, b.EndLine, b.EndCol) || b.NumStmt == 0 {
 				continue
@@ -118,22 +110,7 @@ func firstStatement(fset *token.FileSet, fn *ast.FuncDecl, b cover.ProfileBlock)
 	return line
 }
 
-// Name is "Type.method" or "function".
-func Name(fn *ast.FuncDecl) string {
-	if fn.Recv == nil || len(fn.Recv.List) == 0 {
-		return fn.Name.Name
-	}
-	t := fn.Recv.List[0].Type
-	if star, ok := t.(*ast.StarExpr); ok {
-		t = star.X
-	}
-	if id, ok := t.(*ast.Ident); ok {
-		return id.Name + "." + fn.Name.Name
-	}
-	return fn.Name.Name
-}
-
-// Total is the number of statements, and how many of them were come by.
+// Total is the number of statements, and how many of them were reached.
 func (r *Report) Total() (statements, covered int) {
 	for _, f := range r.Functions {
 		statements += f.Statements

@@ -1,4 +1,4 @@
-package coverage
+package program
 
 import (
 	"go/parser"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
 )
 
 const text = `package a
@@ -34,15 +36,15 @@ example.com/a/a.go:8.2,9.10 2 1
 example.com/a/a.go:14.22,16.2 1 0
 `
 
-func read(t *testing.T) (*token.FileSet, []File, *Report) {
+func read(t *testing.T) (*token.FileSet, []mutate.Source, *Report) {
 	t.Helper()
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, "a.go", text, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := []File{{Name: "a.go", Text: []byte(text), Tree: tree}}
-	report, err := Read(strings.NewReader(profile), "example.com/a", fset, files, []string{"onlyTests"})
+	files := []mutate.Source{{Name: "a.go", Text: []byte(text), Tree: tree}}
+	report, err := ReadProfile(strings.NewReader(profile), "example.com/a", fset, files, []string{"onlyTests"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func TestArgue(t *testing.T) {
 	if len(argued) != 1 || len(missing) != 0 || len(wrong) != 0 {
 		t.Errorf("argued %v, missing %v, wrong %v", argued, missing, wrong)
 	}
-	arguments, err = load("g()") // the tail that begins in line 8, which was come by
+	arguments, err = load("g()") // the tail that begins in line 8, which was reached
 	if err != nil {
 		t.Fatal(err)
 	}

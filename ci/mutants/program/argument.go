@@ -1,4 +1,4 @@
-package coverage
+package program
 
 import (
 	"errors"
@@ -6,16 +6,18 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
 )
 
 // Argument says why no client reaches some statements.
 type Argument struct {
-	// File, Function and Code say which: the line that opens the list of
-	// statements, such as "if err != nil {", and the line of its first statement;
-	// the latter alone where the list is the end of a longer one.
+	// File, Function and Code say which: the line that opens the list of statements, such as "if err != nil {",
+	// and the line of its first statement; the latter alone where the list is the end of a longer one.
 	File     string `json:"file"`
 	Function string `json:"function"`
 	Code     string `json:"code"`
@@ -26,9 +28,9 @@ type Argument struct {
 	To   int `json:"-"`
 }
 
-// LoadArguments reads the reviewed arguments, and finds their statements in the
-// files. One whose statements are not there any more is an error.
-func LoadArguments(name string, fset *token.FileSet, files []File) ([]Argument, error) {
+// LoadArguments reads the reviewed arguments, and finds their statements in the files. One whose statements are
+// not there any more is an error.
+func LoadArguments(name string, fset *token.FileSet, files []mutate.Source) ([]Argument, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("the arguments for unreachable statements: %w", err)
@@ -52,27 +54,26 @@ func LoadArguments(name string, fset *token.FileSet, files []File) ([]Argument, 
 	return file.Unreachable, errors.Join(errs...)
 }
 
-// locate finds the list of statements that begins with the code.
-func (a *Argument) locate(fset *token.FileSet, files []File) bool {
+// locate finds the list of statements that begins with the code: a block or a case, or the end of one, as what
+// follows a return that is always taken is unreachable too.
+func (a *Argument) locate(fset *token.FileSet, files []mutate.Source) bool {
+	line := func(p token.Pos) int { return fset.Position(p).Line }
 	for _, f := range files {
-		if f.Name != a.File {
-			continue
-		}
 		lines := strings.Split(string(f.Text), "\n")
 		for _, decl := range f.Tree.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
-			if !ok || fn.Body == nil || Name(fn) != a.Function {
+			if !ok || f.Name != a.File || mutate.FunctionName(fn) != a.Function {
 				continue
 			}
-			ast.Inspect(fn.Body, func(n ast.Node) bool {
-				for _, l := range lists(n) {
-					from := fset.Position(l.stmts[0].Pos()).Line
-					code := strings.TrimSpace(lines[from-1])
-					if l.opened.IsValid() {
-						code = opening(lines, fset.Position(l.opened).Line, from)
+			ast.Inspect(fn, func(n ast.Node) bool {
+				list, opened := statements(n)
+				for i, stmt := range slices.Backward(list) {
+					code := strings.TrimSpace(lines[line(stmt.Pos())-1])
+					if i == 0 {
+						code = opening(lines, line(opened), line(stmt.Pos()))
 					}
 					if code == a.Code {
-						a.From, a.To = from, fset.Position(l.stmts[len(l.stmts)-1].End()).Line
+						a.From, a.To = line(stmt.Pos()), line(list[len(list)-1].End())
 					}
 				}
 				return true
@@ -92,32 +93,15 @@ func opening(lines []string, opened, first int) string {
 	return strings.TrimSpace(header) + " " + code
 }
 
-// list are consecutive statements; opened is where the brace or the colon
-// before the first one is, if it is the first of its block.
-type list struct {
-	stmts  []ast.Stmt
-	opened token.Pos
-}
-
-// lists are the statements of a node, and all tails of them: what follows a
-// return that is always taken is unreachable too.
-func lists(n ast.Node) []list {
-	var all list
+// statements are those of a block or a case; opened is where the brace or the colon before the first one is.
+func statements(n ast.Node) (stmts []ast.Stmt, opened token.Pos) {
 	switch n := n.(type) {
 	case *ast.BlockStmt:
-		all = list{n.List, n.Lbrace}
+		return n.List, n.Lbrace
 	case *ast.CaseClause:
-		all = list{n.Body, n.Colon}
+		return n.Body, n.Colon
 	}
-	var out []list
-	for i := len(all.stmts) - 1; i >= 0; i-- {
-		tail := list{stmts: all.stmts[i:]}
-		if i == 0 {
-			tail.opened = all.opened
-		}
-		out = append(out, tail)
-	}
-	return out
+	return nil, token.NoPos
 }
 
 // Covers says whether a line of a file is argued to be unreachable.
@@ -125,21 +109,18 @@ func (a Argument) Covers(file string, line int) bool {
 	return a.File == file && a.From <= line && line <= a.To
 }
 
-// Argue splits what was missed into what is argued and what is not, and returns
-// the arguments that are wrong: nothing of theirs was missed.
+// Argue splits what was missed into what is argued and what is not, and returns the arguments that are wrong:
+// nothing of theirs was missed.
 func (r *Report) Argue(arguments []Argument) (argued map[Block]Argument, missing []Block, wrong []Argument) {
 	argued = map[Block]Argument{}
 	used := map[int]bool{}
 	for _, b := range r.Missed {
-		found := false
-		for i, a := range arguments {
-			if !found && a.Covers(b.File, b.From) {
-				argued[b], used[i], found = a, true, true
-			}
-		}
-		if !found {
+		i := slices.IndexFunc(arguments, func(a Argument) bool { return a.Covers(b.File, b.From) })
+		if i < 0 {
 			missing = append(missing, b)
+			continue
 		}
+		argued[b], used[i] = arguments[i], true
 	}
 	for i, a := range arguments {
 		if !used[i] {

@@ -30,23 +30,20 @@ type object interface {
 	runtime.Object
 }
 
-// copies are many objects that differ from one in their names, and in little
-// else.
+// copies are many objects that differ from one in their names, and in little else.
 type copies struct {
 	n int
 	// create makes object i through the API.
 	create func(ctx context.Context, i int) error
 	// key is where the API server stores object i, below /registry.
 	key func(i int) string
-	// alter makes object i of object 0: its name, and what follows from it. Its UID
-	// is seen to.
+	// alter makes object i of object 0: its name, and what follows from it. Its UID is seen to.
 	alter func(o object, i int)
 }
 
-// all creates the objects: through the API, or, where the storage can be reached,
-// the first through the API, and the others as copies of what the API server
-// stored. kube-apiserver takes a millisecond of processor time for each object,
-// which for the 150,000 pods of 5,000 nodes is minutes.
+// all creates the objects: through the API, or, where the storage can be reached, the first through the API, and
+// the others as copies of what the API server stored. kube-apiserver takes a millisecond of processor time for
+// each object, which for the 150,000 pods of 5,000 nodes is minutes.
 func (b *builder) all(ctx context.Context, c copies) error {
 	if b.storage == nil || c.n < 2 {
 		return b.each(ctx, c.n, c.create)

@@ -29,8 +29,8 @@ type Population struct {
 }
 
 const (
-	// atOnce is how many objects are created at the same time: enough to keep an
-	// API server busy that waits for its storage.
+	// atOnce is how many objects are created at the same time: enough to keep an API server busy that waits for
+	// its storage.
 	atOnce = 32
 	// tokenLife is how long tokens are good for at least.
 	tokenLife = 24 * time.Hour
@@ -48,9 +48,8 @@ type builder struct {
 	done     int64
 }
 
-// Create creates everything. The client's own limit of requests should be off.
-// With storage most objects are written there. progress, if given, is called by one
-// goroutine at a time, with numbers that grow.
+// Create creates everything. The client's own limit of requests should be off. With storage most objects are
+// written there. progress, if given, is called by one goroutine at a time, with numbers that grow.
 func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage Storage, progress func(done, total int64)) (*Population, error) {
 	admin = rest.CopyConfig(admin)
 	admin.ContentType, admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -192,8 +191,8 @@ func (b *builder) pods(ctx context.Context, nodes int) error {
 	})
 }
 
-// pod creates one that is on a node, which no kubelet has to know. On a cluster
-// whose controllers find out that the node is not alive it stays all the same.
+// pod creates one that is on a node, which no kubelet has to know. On a cluster whose controllers find out that
+// the node is not alive it stays all the same.
 func (b *builder) pod(ctx context.Context, namespace, name string, node int, account string) error {
 	noToken := false
 	_, err := b.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{

@@ -16,19 +16,18 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// settlePatience is how long permissions may take to get around.
-const settlePatience = 30 * time.Second
+// settleTimeout is how long permissions may take to get around.
+const settleTimeout = 30 * time.Second
 
-// Settle waits until a server answers all variants that are used on it as they
-// expect. It asks as an agent that takes no part, so that no part-taker is known
-// afterwards.
+// Settle waits until a server answers all variants that are used on it as they expect. It asks as an agent that
+// takes no part, so that no part-taker is known afterwards.
 func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *profile.Profile, server profile.Server) error {
 	client, err := rest.HTTPClientFor(anonymous)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	deadline := time.Now().Add(settlePatience)
+	deadline := time.Now().Add(settleTimeout)
 	for _, c := range p.Comparisons {
 		for _, side := range []profile.Side{c.A, c.B} {
 			if side.Server != server {
@@ -65,7 +64,7 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settlePatience, text)
+				return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settleTimeout, text)
 			}
 			select {
 			case <-ctx.Done():

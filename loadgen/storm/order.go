@@ -16,10 +16,9 @@ type planned struct {
 	seed       uint64 // the same for both sides of a pair
 }
 
-// order is the order of all blocks. The sides of a pair follow each other, so
-// that what drifts meets both alike; of two pairs of a comparison one begins with
-// A and one with B, which of them is drawn; and comparisons take turns in an order
-// that is drawn for each pair.
+// order is the order of all blocks. The sides of a pair follow each other, so that what drifts meets both alike;
+// of two pairs of a comparison one begins with A and one with B, which of them is drawn; and comparisons take
+// turns in an order that is drawn for each pair.
 func order(p *profile.Profile, seed int64) (blocks []planned) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0x5704)) // another stream than the agents'
 	firstB := make([]bool, len(p.Comparisons))

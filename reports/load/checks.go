@@ -12,21 +12,21 @@ import (
 
 // What the measuring itself has to keep.
 const (
-	// lateLimit is the part of requests that may be sent late. A p99 is about one
-	// request in a hundred, so that this must be well below it.
+	// lateLimit is the part of requests that may be sent late. A p99 is about one request in a hundred, so that
+	// this must be well below it.
 	lateLimit = 0.005
 	// droppedLimit is the part of the intended requests that may never be sent.
 	droppedLimit = 0.001
-	// unansweredLimit is the part of the requests sent that may have no answer at
-	// the end of the block: they are the longest, and missing in the latencies.
+	// unansweredLimit is the part of the requests sent that may have no answer at the end of the block: they are
+	// the longest, and missing in the latencies.
 	unansweredLimit = 0.005
-	// displacedLimit is the part of the arrivals that may come in another second
-	// than those of the other side of the pair.
+	// displacedLimit is the part of the arrivals that may come in another second than those of the other side of
+	// the pair.
 	displacedLimit = 0.02
 	// alpha is the level of tests of the measuring.
 	alpha = 0.05
-	// trendLimit is the change of a p50 over the run, as a part, that a trend needs
-	// to count: with enough blocks a trend of no importance is significant, too.
+	// trendLimit is the change of a p50 over the run, as a part, that a trend needs to count: with enough blocks a
+	// trend of no importance is significant, too.
 	trendLimit = 0.05
 )
 
@@ -140,8 +140,7 @@ func checkServers(r *run.Run) Check {
 	return c.result()
 }
 
-// checkCounters holds the counters of a block against one another, and the
-// recorder's against the API server's.
+// checkCounters holds the counters of a block against one another, and the recorder's against the API server's.
 func checkCounters(r *run.Run) Check {
 	c := checker{name: "counters", held: "the counters agree, and recorder and API server with one another"}
 	if !slices.ContainsFunc(r.Blocks, func(b run.Block) bool { return len(b.Attempts) > 0 }) {
@@ -200,8 +199,7 @@ func checkGenerator(r *run.Run) Check {
 	return c.result()
 }
 
-// checkArrivals holds the two sides of pairs to have had the same arrivals,
-// second by second.
+// checkArrivals holds the two sides of pairs to have had the same arrivals, second by second.
 func checkArrivals(groups []comparisonPairs) Check {
 	c := checker{name: "arrivals fit the plan", held: "both sides of each pair had the same arrivals"}
 	for _, g := range groups {
@@ -234,8 +232,7 @@ func sentBySecond(b *run.Block) []int64 {
 	return sent
 }
 
-// checkPairs holds comparisons to have the pairs that a claim needs, and those
-// that were asked for.
+// checkPairs holds comparisons to have the pairs that a claim needs, and those that were asked for.
 func checkPairs(groups []comparisonPairs, t Thresholds, asked int) Check {
 	c := checker{name: checkPairsName, held: "there is no comparison"}
 	for _, g := range groups {
@@ -251,8 +248,7 @@ func checkPairs(groups []comparisonPairs, t Thresholds, asked int) Check {
 	return c.result()
 }
 
-// checkTrends looks for a p50 that rises or falls over the run, in a variant or in
-// a comparison.
+// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison.
 func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
 	c := checker{name: "no trend"}
 	var names []string
@@ -282,8 +278,7 @@ func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
 	return c.result()
 }
 
-// checkAA looks at the pairs whose two sides are the same. They differ if the
-// harness does.
+// checkAA looks at the pairs whose two sides are the same. They differ if the harness does.
 func checkAA(comparisons []Comparison, seed int64) Check {
 	c := checker{name: "A/A"}
 	var names []string

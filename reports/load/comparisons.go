@@ -33,8 +33,7 @@ type comparisonPairs struct {
 	problems []string
 }
 
-// groupPairs pairs the blocks of a run. A block without the name of a comparison
-// belongs to none.
+// groupPairs pairs the blocks of a run. A block without the name of a comparison belongs to none.
 func groupPairs(r *run.Run) []comparisonPairs {
 	type numbered struct {
 		key    comparisonKey
@@ -91,8 +90,8 @@ func groupPairs(r *run.Run) []comparisonPairs {
 	return all
 }
 
-// seedOf makes a seed of that of the run and of what is drawn for, so that a
-// comparison has the same figures whatever others there are.
+// seedOf makes a seed of that of the run and of what is drawn for, so that a comparison has the same figures
+// whatever others there are.
 func seedOf(seed int64, what string) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s", seed, what)
@@ -126,8 +125,8 @@ func meanReviews(blocks []*run.Block) float64 {
 	return reviewRate(blocks, 0).PerRequest.Estimate
 }
 
-// errorsCompared is the part of a block's answers that may be errors for its
-// latencies to be compared: an error is often faster than an answer.
+// errorsCompared is the part of a block's answers that may be errors for its latencies to be compared: an error is
+// often faster than an answer.
 const errorsCompared = 0.01
 
 // effect is the difference of a quantile over pairs, and the log-ratios.
@@ -199,8 +198,7 @@ func adjust(comparisons []Comparison) {
 	}
 }
 
-// spread are the residuals of the log-ratios of all comparisons but A/A, with
-// their degrees of freedom.
+// spread are the residuals of the log-ratios of all comparisons but A/A, with their degrees of freedom.
 func spread(comparisons []Comparison, of func(*Comparison) []float64) (residuals []float64, degrees int) {
 	for i := range comparisons {
 		if x := of(&comparisons[i]); !comparisons[i].AA && len(x) > 1 {

@@ -149,9 +149,9 @@ func judgeErrors(r *Result, a Variant, limit float64) {
 }
 
 // objectives are those of Kubernetes for the p99 of a request kind, from
-// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md.
-// A watch has none there. The server's own indicator leaves the network out, so
-// that one measured by a client holds the more surely.
+// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md. A watch has none
+// there. The server's own indicator leaves the network out, so that one measured by a client holds the more
+// surely.
 var objectives = map[string]time.Duration{
 	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
 	"list": 30 * time.Second,
@@ -195,8 +195,8 @@ func judgeComparisons(r *Result) {
 	}
 }
 
-// noteClocks says how far the clocks of shards were apart. Whether that was too far
-// was for the run to say, which has it among its problems.
+// noteClocks says how far the clocks of shards were apart. Whether that was too far was for the run to say, which
+// has it among its problems.
 func noteClocks(r *Result, clocks []run.Clock) {
 	if len(clocks) == 0 {
 		return
@@ -211,8 +211,7 @@ func noteClocks(r *Result, clocks []run.Clock) {
 		len(clocks), time.Duration(most.Offset), time.Duration(most.Uncertainty), most.Shard))
 }
 
-// judgeMissing shows the comparisons of the profile that never ran: a report that
-// left them out would look whole.
+// judgeMissing shows the comparisons of the profile that never ran: a report that left them out would look whole.
 func judgeMissing(r *Result, groups []comparisonPairs) {
 	var missing []string
 	for name := range r.Thresholds.Comparisons {

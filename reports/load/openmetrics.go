@@ -14,9 +14,8 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// The buckets in metrics are every 32nd bound of the histograms, four to an
-// octave, from 65 µs to 69 s. They are bounds of the fixed layout, so that the
-// counts are exact.
+// The buckets in metrics are every 32nd bound of the histograms, four to an octave, from 65 µs to 69 s. They are
+// bounds of the fixed layout, so that the counts are exact.
 const (
 	firstBound = 10 * 128 // index of 2^16 ns
 	lastBound  = 30 * 128 // index of 2^36 ns
@@ -33,10 +32,10 @@ func openMetrics(r *run.Run) ([]byte, error) {
 		}
 		families = append(families, f)
 	}
-	histograms("authzconf_load_latency_seconds", "From the intended send of a request to the end of its answer.", func(b *run.Block) *histogram.Histogram { return &b.Latency })
+	histograms("authzconf_load_latency_seconds", "From the intended send of a request to the end of its answer.", latencyOf)
 	histograms("authzconf_load_service_seconds", "From the actual send of a request to the end of its answer.", func(b *run.Block) *histogram.Histogram { return &b.Service })
 	histograms("authzconf_load_lag_seconds", "From the intended to the actual send of a request.", func(b *run.Block) *histogram.Histogram { return &b.Lag })
-	histograms("authzconf_load_webhook_seconds", "Latency of the authorization webhook, from receipt to answer.", func(b *run.Block) *histogram.Histogram { return &b.WebhookLatency })
+	histograms("authzconf_load_webhook_seconds", "Latency of the authorization webhook, from receipt to answer.", webhookOf)
 	families = append(families, answersFamily(r), reviewsFamily(r))
 
 	var out bytes.Buffer
@@ -67,11 +66,11 @@ func histogramOf(h *histogram.Histogram) *dto.Histogram {
 	for i := 1; i < len(below); i++ {
 		below[i] += below[i-1]
 	}
-	d := &dto.Histogram{SampleCount: new(uint64(h.Count())), SampleSum: new(seconds(h.Sum()))}
+	d := &dto.Histogram{SampleCount: new(uint64(h.Count())), SampleSum: new((h.Sum()).Seconds())}
 	for i := firstBound; i <= lastBound; i += boundStep {
 		// Durations are whole nanoseconds: below this bound is up to the last of them.
 		from, _ := histogram.Bounds(i)
-		d.Bucket = append(d.Bucket, &dto.Bucket{UpperBound: new(seconds(from - 1)), CumulativeCount: new(below[i-1])})
+		d.Bucket = append(d.Bucket, &dto.Bucket{UpperBound: new((from - 1).Seconds()), CumulativeCount: new(below[i-1])})
 	}
 	return d
 }

@@ -20,8 +20,7 @@ type variantKey struct {
 
 func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server, b.Agents} }
 
-// name is the variant with its server, and the agents where there are several
-// numbers of them.
+// name is the variant with its server, and the agents where there are several numbers of them.
 func (k variantKey) name(severalAgents bool) string {
 	if severalAgents {
 		return fmt.Sprintf("%s on %s, %d agents", k.variant, k.server, k.agents)
@@ -103,8 +102,8 @@ func measureVariant(g variantBlocks) Variant {
 	return a
 }
 
-// quantileBound is a quantile with the bounds that hold whatever the
-// distribution, if there are enough samples for them.
+// quantileBound is a quantile with the bounds that hold whatever the distribution, if there are enough samples for
+// them.
 func quantileBound(h *histogram.Histogram, q float64) QuantileBound {
 	b := QuantileBound{Milliseconds: milliseconds(h.Quantile(q)), Samples: h.Count()}
 	if low, high, ok := statistics.QuantileRanks(h.Count(), q, level); ok {
@@ -121,8 +120,8 @@ func reviewsOf(b *run.Block) int64 {
 	return n
 }
 
-// errorsOf counts what is no answer, and answers that the variant does not expect.
-// Answers of 429 and of 500 and above are never what a variant is about.
+// errorsOf counts what is no answer, and answers that the variant does not expect. Answers of 429 and of 500 and
+// above are never what a variant is about.
 func errorsOf(b *run.Block) int64 {
 	wrong := map[string]int64{}
 	for text, n := range b.Wrong {
@@ -148,8 +147,8 @@ func isStatus(s string) bool {
 	return len(s) == 3 && s[0] >= '1' && s[0] <= '5' && s[1] >= '0' && s[1] <= '9' && s[2] >= '0' && s[2] <= '9'
 }
 
-// rounding is by how much a mean may lie beyond a prediction: reviews of requests
-// that cross a block's edge are counted in the other block.
+// rounding is by how much a mean may lie beyond a prediction: reviews of requests that cross a block's edge are
+// counted in the other block.
 const rounding = 0.005
 
 func reviewRate(blocks []*run.Block, errors int64) ReviewRate {

@@ -231,6 +231,11 @@ func (p *Profile) Used() (variants []string) {
 	return variants
 }
 
+// UsedOn says whether a variant is compared on a server.
+func (p *Profile) UsedOn(variant string, server Server) bool {
+	return slices.Contains(p.sides(), Side{Variant: variant, Server: server})
+}
+
 // Servers are those that are used.
 func (p *Profile) Servers() []Server {
 	return slices.DeleteFunc([]Server{GateOn, GateOff}, func(server Server) bool {

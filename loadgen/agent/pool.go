@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 )
 
@@ -83,23 +84,15 @@ func (p *Pool) Len() int { return len(p.conns) }
 
 // Open opens all connections, some at a time. Those that are open stay.
 func (p *Pool) Open(ctx context.Context) error {
-	const atOnce = 16
-	var group sync.WaitGroup
-	var next atomic.Int64
-	errs := make([]error, atOnce)
-	for w := range atOnce {
-		group.Go(func() {
-			for errs[w] == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(p.conns) {
-					return
-				}
-				_, errs[w] = p.open(ctx, &p.conns[i])
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range p.conns {
+		group.Go(func() error {
+			_, err := p.open(ctx, &p.conns[i])
+			return err
 		})
 	}
-	group.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
 // Close closes all connections. The pool can be used again.

@@ -47,8 +47,8 @@ type Profile struct {
 	Pairs int `yaml:"pairs"`
 	// WebhookDelay is what the authorizer adds to each answer.
 	WebhookDelay time.Duration `yaml:"webhookDelay"`
-	// LateTolerance is how long after its time a request may leave and not be late, and MaxLate the part of all
-	// requests that may be: more, and the generator was the bottleneck.
+	// LateTolerance is how long after its time a request may leave and not be late. MaxLate was the part that may be
+	// late; it is read and not used, for reports judge that by a fixed limit, which is lower.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
 	MaxLate       float64       `yaml:"maxLate"`
 	// Timeout is how long an agent waits for an answer.

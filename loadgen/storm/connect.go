@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // MaxShards is how many shards there may be.
@@ -59,15 +61,11 @@ func (o *Options) checkFiles() error {
 // connect makes the agents, here or elsewhere, opens their connections, and compares clocks. Servers that share
 // their storage share the agents.
 func (r *runner) connect(ctx context.Context) error {
-	names := r.Profile.Servers()
-	groups := [][]profile.Server{names}
-	if !r.sharedStorage() {
-		groups = nil
-		for _, name := range names {
-			groups = append(groups, []profile.Server{name})
-		}
+	names, each := r.Profile.Servers(), 1
+	if r.sharedStorage() {
+		each = len(names)
 	}
-	for _, group := range groups {
+	for group := range slices.Chunk(names, each) {
 		g, err := r.generator(ctx, group)
 		if g != nil {
 			r.generators = append(r.generators, g)
@@ -150,11 +148,11 @@ func inside(ctx context.Context, admin *rest.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
 		return "", fmt.Errorf("where pods reach the API server: %w", err)
 	}
-	for _, s := range slices.Items {
+	for _, s := range endpoints.Items {
 		for _, e := range s.Endpoints {
 			for _, p := range s.Ports {
 				if len(e.Addresses) > 0 && p.Port != nil {
@@ -174,17 +172,11 @@ func (r *runner) clocks(ctx context.Context, g shard.Generator, block int) {
 		r.problem(block, "%v", err)
 	}
 	for _, c := range all {
-		known := false
-		for i := range r.out.Clocks {
-			if k := &r.out.Clocks[i]; k.Shard == c.Shard {
-				known = true
-				if time.Duration(c.Offset).Abs() > time.Duration(k.Offset).Abs() {
-					*k = c
-				}
-			}
-		}
-		if !known {
+		i := slices.IndexFunc(r.out.Clocks, func(k run.Clock) bool { return k.Shard == c.Shard })
+		if i < 0 {
 			r.out.Clocks = append(r.out.Clocks, c)
+		} else if time.Duration(c.Offset).Abs() > time.Duration(r.out.Clocks[i].Offset).Abs() {
+			r.out.Clocks[i] = c
 		}
 	}
 }

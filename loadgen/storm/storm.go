@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -152,9 +153,8 @@ func (r *runner) stop() error {
 	for _, g := range r.generators {
 		errs = append(errs, g.Close())
 	}
-	names := r.Profile.Servers()
-	for i := len(names) - 1; i >= 0; i-- {
-		if s := r.servers[names[i]]; s != nil {
+	for _, name := range slices.Backward(r.Profile.Servers()) {
+		if s := r.servers[name]; s != nil {
 			errs = append(errs, s.target.Stop())
 		}
 	}
@@ -195,13 +195,12 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	if err != nil {
 		return err
 	}
-	if storage == nil {
-		s.population, err = population.Create(ctx, admin, r.Profile, nil, r.Created)
-	} else {
+	var direct population.Storage // nil where everything goes through the API
+	if storage != nil {
 		defer func() { _ = storage.Close() }()
-		s.population, err = population.Create(ctx, admin, r.Profile, storage, r.Created)
+		direct = storage
 	}
-	if err != nil {
+	if s.population, err = population.Create(ctx, admin, r.Profile, direct, r.Created); err != nil {
 		return fmt.Errorf("creating the agents: %w", err)
 	}
 	took := time.Since(begin).Seconds()
@@ -232,13 +231,10 @@ func (r *runner) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", name, err)
 		}
-		s := &server{name: name, target: t}
+		s := &server{name: name, target: t, attempts: slices.Contains(t.Facts.Capabilities, "metrics")}
 		r.servers[name] = s
 		if first == nil && r.sharedStorage() {
 			first = t
-		}
-		for _, c := range t.Facts.Capabilities {
-			s.attempts = s.attempts || c == "metrics"
 		}
 		w := t.Witness
 		r.out.Servers = append(r.out.Servers, run.Server{

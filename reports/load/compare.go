@@ -19,11 +19,7 @@ func Compare(a, b run.Run, t Thresholds) (Result, error) {
 	if len(groups) == 0 {
 		return Result{}, errors.New("the two runs have no variant in common, on a server of the same name and with as many agents")
 	}
-	result := Result{
-		APIVersion: APIVersion, Kind: Kind,
-		Profile: b.Profile, Seed: b.Seed, Tool: b.Tool, Started: b.Started, Thresholds: t,
-		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
-	}
+	result := newResult(&b, t)
 	for _, g := range groups {
 		c := compare(g, false, t, b.Seed)
 		c.A, c.B = "earlier run", "later run"

@@ -19,11 +19,7 @@ import (
 //
 // That reviews per request are as predicted is a limit of its own, always.
 func Judge(r run.Run, t Thresholds) Result {
-	result := Result{
-		APIVersion: APIVersion, Kind: Kind,
-		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
-		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
-	}
+	result := newResult(&r, t)
 	variants, groups := groupVariants(&r), groupPairs(&r)
 	for _, g := range variants {
 		result.Variants = append(result.Variants, measureVariant(g))
@@ -41,6 +37,14 @@ func Judge(r run.Run, t Thresholds) Result {
 	noteOdd(&result, r.Blocks)
 	result.conclude()
 	return result
+}
+
+func newResult(r *run.Run, t Thresholds) Result {
+	return Result{
+		APIVersion: APIVersion, Kind: Kind,
+		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
+		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
+	}
 }
 
 // noteOdd shows what errors without a class of their own said.

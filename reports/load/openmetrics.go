@@ -2,7 +2,6 @@ package load
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -89,18 +88,8 @@ func answersFamily(r *run.Run) *dto.MetricFamily {
 func reviewsFamily(r *run.Run) *dto.MetricFamily {
 	f := counterFamily("authzconf_load_access_reviews", "Access reviews that the authorizer received.")
 	for _, g := range groupVariants(r) {
-		type series struct{ mode, verb, decision string }
-		counts := map[series]int64{}
-		for _, b := range g.blocks {
-			for _, c := range b.Reviews {
-				counts[series{c.Mode, c.Verb, c.Decision}] += c.Count
-			}
-		}
-		ordered := slices.SortedFunc(maps.Keys(counts), func(x, y series) int {
-			return cmp.Or(cmp.Compare(x.mode, y.mode), cmp.Compare(x.verb, y.verb), cmp.Compare(x.decision, y.decision))
-		})
-		for _, s := range ordered {
-			f.Metric = append(f.Metric, counter(labelsOf(g, label("mode", s.mode), label("verb", s.verb), label("decision", s.decision)), counts[s]))
+		for _, c := range checkCounts(g.blocks) {
+			f.Metric = append(f.Metric, counter(labelsOf(g, label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision)), c.Count))
 		}
 	}
 	return f

@@ -102,15 +102,13 @@ const DefaultMinPairs = 20
 // Validate says which threshold makes no sense, by the path that it has in a file. One that is below 0 would not
 // be judged, and nobody would notice.
 func (t Thresholds) Validate() error {
-	if !(t.Margin >= 0 && t.Margin < 1) {
-		return fmt.Errorf("margin: %g is no part from 0 to below 1", t.Margin)
+	parts := map[string]float64{"margin": t.Margin, "marginP99": t.MarginP99}
+	for name, m := range t.Comparisons {
+		parts["comparisons."+name+".p50"], parts["comparisons."+name+".p99"] = m.P50, m.P99
 	}
-	if !(t.MarginP99 >= 0 && t.MarginP99 < 1) {
-		return fmt.Errorf("marginP99: %g is no part from 0 to below 1", t.MarginP99)
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.Comparisons)) {
-		if m := t.Comparisons[name]; !(m.P50 >= 0 && m.P50 < 1 && m.P99 >= 0 && m.P99 < 1) {
-			return fmt.Errorf("comparisons.%s: %g and %g are no parts from 0 to below 1", name, m.P50, m.P99)
+	for _, path := range slices.Sorted(maps.Keys(parts)) {
+		if part := parts[path]; !(part >= 0 && part < 1) {
+			return fmt.Errorf("%s: %g is not a part from 0 to below 1", path, part)
 		}
 	}
 	if t.MinPairs < 0 {
@@ -129,13 +127,13 @@ func (t Thresholds) Validate() error {
 
 func (l Limits) validate(path string) error {
 	if !(l.ReviewsPerRequest >= 0) || math.IsInf(l.ReviewsPerRequest, 0) {
-		return fmt.Errorf("%sreviewsPerRequest: %g is no number of reviews", path, l.ReviewsPerRequest)
+		return fmt.Errorf("%sreviewsPerRequest: %g is not a number of reviews", path, l.ReviewsPerRequest)
 	}
 	if l.P99 < 0 {
 		return fmt.Errorf("%sp99: %s is below 0", path, text(l.P99))
 	}
 	if l.ErrorRate != nil && !(*l.ErrorRate >= 0 && *l.ErrorRate <= 1) {
-		return fmt.Errorf("%serrorRate: %g is no part from 0 to 1", path, *l.ErrorRate)
+		return fmt.Errorf("%serrorRate: %g is not a part from 0 to 1", path, *l.ErrorRate)
 	}
 	return nil
 }

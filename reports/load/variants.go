@@ -153,9 +153,9 @@ const rounding = 0.005
 
 func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 	var rates []float64
+	var counted []*run.Block
 	var sent int64
 	r := ReviewRate{}
-	checks := map[CheckRate]int64{}
 	for i, b := range blocks {
 		if i == 0 {
 			r.Predicted = b.Predicted
@@ -166,17 +166,17 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 			continue
 		}
 		sent += b.Sent
+		counted = append(counted, b)
 		rates = append(rates, float64(reviewsOf(b))/float64(b.Sent))
-		for _, c := range b.Reviews {
-			checks[CheckRate{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}] += c.Count
-		}
 	}
 	if len(rates) == 0 {
 		r.Verdict = "nothing was sent"
 		return r
 	}
 	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
-	r.Checks = checkRates(checks, sent)
+	for _, c := range checkCounts(counted) {
+		r.Checks = append(r.Checks, CheckRate{c.Mode, c.Verb, c.Decision, float64(c.Count) / float64(sent)})
+	}
 	if r.Predicted == nil {
 		r.Verdict = "not predicted"
 		return r
@@ -195,16 +195,24 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 	return r
 }
 
-// checkRates are in the order of mode, verb and decision.
-func checkRates(counts map[CheckRate]int64, sent int64) (rates []CheckRate) {
-	for c, n := range counts {
-		c.PerRequest = float64(n) / float64(sent)
-		rates = append(rates, c)
+// checkCounts are the reviews of blocks by mode, verb and decision, in that order.
+func checkCounts(blocks []*run.Block) (counts []run.ReviewCount) {
+	sums := map[run.ReviewCount]int64{}
+	for _, b := range blocks {
+		for _, c := range b.Reviews {
+			n := c.Count
+			c.Count = 0
+			sums[c] += n
+		}
 	}
-	slices.SortFunc(rates, func(x, y CheckRate) int {
+	for c, n := range sums {
+		c.Count = n
+		counts = append(counts, c)
+	}
+	slices.SortFunc(counts, func(x, y run.ReviewCount) int {
 		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
 	})
-	return rates
+	return counts
 }
 
 // Verdicts on reviews per request.

@@ -2,6 +2,7 @@ package statistics
 
 import (
 	"math"
+	"sort"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -30,25 +31,12 @@ func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
 	below := distuv.Binomial{N: float64(n), P: q} // How many values are below the quantile.
 	// The lower bound is too high if fewer than low values are below the quantile, the upper one too low if at
 	// least high are.
-	low = search(n, func(k int64) bool { return below.CDF(float64(k)) > tail })
-	high = search(n, func(k int64) bool { return 1-below.CDF(float64(k)) <= tail }) + 1
+	low = int64(sort.Search(int(n), func(k int) bool { return below.CDF(float64(k)) > tail }))
+	high = int64(sort.Search(int(n), func(k int) bool { return 1-below.CDF(float64(k)) <= tail })) + 1
 	if low < 1 || high > n {
 		return 0, 0, false
 	}
 	return low, high, true
-}
-
-// search is the smallest k of 0 to n for which a monotone condition holds, n if it holds for none.
-func search(n int64, holds func(int64) bool) int64 {
-	from, to := int64(0), n
-	for from < to {
-		if middle := (from + to) / 2; holds(middle) {
-			to = middle
-		} else {
-			from = middle + 1
-		}
-	}
-	return from
 }
 
 // SamplesNeeded is the smallest n for which QuantileRanks has both bounds: for fewer the chance that all values

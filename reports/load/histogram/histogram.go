@@ -110,14 +110,6 @@ func (h *Histogram) Min() time.Duration { return time.Duration(h.min) }
 // Max is the longest duration.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.max) }
 
-// Mean is exact but for the rounding to a nanosecond; 0 if nothing was counted.
-func (h *Histogram) Mean() time.Duration {
-	if h.count == 0 {
-		return 0
-	}
-	return time.Duration(h.sum / h.count)
-}
-
 // Quantile is the smallest value that at least a part q (0 to 1) of the durations does not exceed, to within half
 // a bucket; 0 if nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {

@@ -7,13 +7,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"runtime/debug"
 	"syscall"
 	"time"
 
-	"golang.org/x/net/http2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -104,48 +102,36 @@ func agents(idle bool) error {
 	return writeResult(r)
 }
 
-// bareConnections measures connections of golang.org/x/net/http2 over crypto/tls and nothing else, each of which
-// has asked once.
-//
-//nolint:staticcheck // deprecated in favour of net/http's, which is what is compared with it
+// bareConnections measures connections of net/http and nothing else, each of which has asked once.
 func bareConnections() error {
 	w, err := readWork()
 	if err != nil {
 		return err
 	}
-	host, err := url.Parse(w.URL)
+	r := Result{Before: resident()}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(w.CA)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP2(true)
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, w.URL, nil)
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(w.CA)
-	config := &tls.Config{RootCAs: roots, NextProtos: []string{http2.NextProtoTLS}, MinVersion: tls.VersionTLS12}
-	before := resident()
-	transport := &http2.Transport{}
-	conns := make([]*http2.ClientConn, w.Connections)
-	for i := range conns {
-		raw, err := (&tls.Dialer{Config: config}).DialContext(context.Background(), "tcp", host.Host)
+	for range w.Connections {
+		c, err := transport.NewClientConn(req.Context(), "https", req.URL.Host)
 		if err != nil {
 			return err
 		}
-		if conns[i], err = transport.NewClientConn(raw); err != nil {
-			return err
-		}
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, w.URL, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := conns[i].RoundTrip(req)
+		defer func() { _ = c.Close() }()
+		resp, err := c.RoundTrip(req)
 		if err != nil {
 			return err
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
+		r.Requests++
 	}
-	r := Result{Requests: int64(len(conns)), Before: before, After: resident(), Peak: peak()}
-	for _, c := range conns {
-		_ = c.Close()
-	}
+	r.After, r.Peak = resident(), peak()
 	return writeResult(r)
 }
 

@@ -206,7 +206,7 @@ func (p Plan) clock() func(position float64) time.Duration {
 	}
 }
 
-// Expected is how many requests the plan comes to: exactly for constant arrivals and bursts, on average for the
+// Expected is how many requests the plan amounts to: exactly for constant arrivals and bursts, on average for the
 // others.
 func (p Plan) Expected() float64 {
 	if p.Arrivals == Burst {

@@ -80,7 +80,7 @@ func (b *builder) all(ctx context.Context, n int, prefix string, build func(i in
 	})
 }
 
-// alter makes a copy the wanted object, which the API server has not filled in.
+// alter turns a copy of the first object into the wanted one, whose defaults the API server has not set.
 func alter(o, wanted object) {
 	o.SetName(wanted.GetName())
 	if p, ok := o.(*corev1.Pod); ok {

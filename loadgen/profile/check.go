@@ -115,8 +115,8 @@ func (p *Profile) checkArrivals(c *checker) {
 	c.ok(burst || !p.Reconnect, "$.reconnect", "reconnect is for bursts: expected kind: burst beside it")
 	if c.err == nil && !a.Closed {
 		n := p.Plan(0).Expected()
-		c.ok(n <= maxRequests, "$.block", "a block comes to %.0f requests: expected at most %d", n, maxRequests)
-		c.ok(n >= 1, "$.block", "a block comes to %.2f requests: expected at least one", n)
+		c.ok(n <= maxRequests, "$.block", "a block amounts to %.0f requests: expected at most %d", n, maxRequests)
+		c.ok(n >= 1, "$.block", "a block amounts to %.2f requests: expected at least one", n)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestRefused(t *testing.T) {
 		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
 		{"another format", "v1alpha1", "v2", "p.yaml:1:13: apiVersion"},
 		{"a delay of a minute", "pairs: 2", "webhookDelay: 1m", "p.yaml:8:15: webhookDelay 1m0s: expected 0s to 5s"},
-		{"more requests than memory", "{kind: poisson, rate: 20}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, rate: 1e5}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block comes to"},
+		{"more requests than memory", "{kind: poisson, rate: 20}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, rate: 1e5}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block amounts to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)

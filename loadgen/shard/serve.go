@@ -28,7 +28,7 @@ type reply struct {
 // IndexVariable is where an Indexed Job says which of its pods this is (k8s.io/api/batch/v1, CompletionMode).
 const IndexVariable = "JOB_COMPLETION_INDEX"
 
-// checkIndex holds a pod to be the shard that it is taken for. Elsewhere there is no such variable.
+// checkIndex checks that a pod is the shard that it is taken for. Elsewhere there is no such variable.
 func checkIndex(said string, index int) error {
 	if said != "" && said != strconv.Itoa(index) {
 		return fmt.Errorf("%s is %q, and the job is that of shard %d", IndexVariable, said, index)

@@ -132,7 +132,7 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	p, tokens := &w.job.Profile, w.job.Tokens[variant.Name]
 	storm := &agent.Storm{
 		Pool: pool, Plan: p.Plan(o.Seed), Shard: w.job.Index, Shards: w.job.Count,
-		// With this process's steady clock, which the time of another has not.
+		// By this process's monotonic clock: a time from another process has only a wall clock.
 		Start:   time.Now().Add(time.Until(o.Start)),
 		Kinds:   profile.Kinds(),
 		Request: population.Asker(p, variant, func(identity int) []string { return tokens[identity] }),

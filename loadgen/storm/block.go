@@ -133,7 +133,7 @@ func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	}
 }
 
-// read reads the counters of a server. It does not end with the run, so that the last block is whole.
+// read reads the counters of a server. It does not end with the run, so that the last block is complete.
 func (r *runner) read(s *server) (counters, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

@@ -98,7 +98,10 @@ type runner struct {
 // Execute runs a profile. An error means that nothing could be measured; what goes wrong later is in Run.Problems.
 // Nothing is left running.
 func Execute(ctx context.Context, o Options) (*run.Run, error) {
-	if err := errors.Join(o.Check(), o.checkFiles()); err != nil {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if err := o.checkFiles(); err != nil {
 		return nil, err
 	}
 	return newRunner(o).execute(ctx)

@@ -299,7 +299,7 @@ func checkAA(comparisons []Comparison, seed int64) Check {
 			x := q.of(cmp)
 			value, ok := statistics.AA(x, residuals, degrees, seedOf(seed, cmp.Name+" A/A "+q.name))
 			if ok {
-				names = append(names, fmt.Sprintf("%s of %s differs by %+.1f %%", q.name, cmp.Name, 100*math.Expm1(mean(x))))
+				names = append(names, fmt.Sprintf("%s of %s differs by %+.1f %%", q.name, cmp.Name, 100*math.Expm1(statistics.Mean(x))))
 				p = append(p, value)
 			} else if q.name == "p50" {
 				c.unknown = append(c.unknown, fmt.Sprintf("%s cannot be judged: %d usable pairs, and too few others to hold them against", cmp.Name, len(x)))

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/stat"
-
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -209,11 +207,4 @@ func spread(comparisons []Comparison, of func(*Comparison) []float64) (residuals
 		}
 	}
 	return residuals, degrees
-}
-
-func mean(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	return stat.Mean(x, nil)
 }

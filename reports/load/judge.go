@@ -215,7 +215,7 @@ func noteClocks(r *Result, clocks []run.Clock) {
 		len(clocks), time.Duration(most.Offset), time.Duration(most.Uncertainty), most.Shard))
 }
 
-// judgeMissing shows the comparisons of the profile that never ran: a report that left them out would look whole.
+// judgeMissing shows the comparisons of the profile that never ran: a report that left them out would look complete.
 func judgeMissing(r *Result, groups []comparisonPairs) {
 	var missing []string
 	for name := range r.Thresholds.Comparisons {
@@ -235,7 +235,7 @@ func judgeEffect(r *Result, c Comparison, name string, e Effect) {
 	case "":
 		return
 	case statistics.Equivalent, statistics.Below:
-		// A margin is a limit to what something may cost: less is no failure.
+		// A margin limits what something may cost: less is not a failure.
 		state = Held
 	case statistics.Above:
 		state = Broken

@@ -120,7 +120,7 @@ func reviewsOf(b *run.Block) int64 {
 	return n
 }
 
-// errorsOf counts what is no answer, and answers that the variant does not expect. Answers of 429 and of 500 and
+// errorsOf counts requests without an answer, and answers that the variant does not expect. Answers of 429 and of 500 and
 // above are never what a variant is about.
 func errorsOf(b *run.Block) int64 {
 	wrong := map[string]int64{}

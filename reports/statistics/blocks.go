@@ -172,6 +172,14 @@ func AA(x, residuals []float64, degrees int, seed uint64) (p float64, ok bool) {
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(degrees)}.Survival(t), true
 }
 
+// Mean is the mean of values; 0 of none.
+func Mean(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return stat.Mean(x, nil)
+}
+
 // Residuals are the distances of values from their mean.
 func Residuals(x []float64) []float64 {
 	mean := stat.Mean(x, nil)

@@ -190,7 +190,7 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 	last := int64(-1)
 	for _, c := range e.Counts {
 		if len(c) != 2 || c[0] <= last || c[0] >= Buckets || c[1] < 1 || c[1] > math.MaxInt64-read.count {
-			return fmt.Errorf("histogram: %v is no bucket and count, expected ascending buckets below %d with positive counts", c, Buckets)
+			return fmt.Errorf("histogram: %v is not a bucket and a count, expected ascending buckets below %d with positive counts", c, Buckets)
 		}
 		last = c[0]
 		read.counts[c[0]] = c[1]

@@ -26,7 +26,8 @@ const MaxShards = 64
 
 // Check says what cannot be, by the flags that say it.
 func (o *Options) Check() error {
-	provider, engine, problem := cmp.Or(o.Provider, target.Local), cmp.Or(o.Engine, Processes), ""
+	provider, engine := cmp.Or(o.Provider, target.Local), cmp.Or(o.Engine, Processes)
+	var problem string
 	switch {
 	case o.Shards < 1 || o.Shards > min(o.Profile.Agents, MaxShards):
 		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents)

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -82,15 +83,10 @@ func judgeVariants(r *Result, groups []variantBlocks) {
 			judgeSLO(r, groups[i])
 		}
 	}
-	var missing []string
-	for variant := range r.Thresholds.Variants {
+	for _, variant := range slices.Sorted(maps.Keys(r.Thresholds.Variants)) {
 		if !named[variant] {
-			missing = append(missing, variant)
+			r.limit(variant, "thresholds", Unknown, "there are thresholds for the variant, and it did not run")
 		}
-	}
-	slices.Sort(missing)
-	for _, variant := range missing {
-		r.limit(variant, "thresholds", Unknown, "there are thresholds for the variant, and it did not run")
 	}
 }
 
@@ -217,15 +213,10 @@ func noteClocks(r *Result, clocks []run.Clock) {
 
 // judgeMissing shows the comparisons of the profile that never ran: a report that left them out would look complete.
 func judgeMissing(r *Result, groups []comparisonPairs) {
-	var missing []string
-	for name := range r.Thresholds.Comparisons {
+	for _, name := range slices.Sorted(maps.Keys(r.Thresholds.Comparisons)) {
 		if !slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.name == name }) {
-			missing = append(missing, name)
+			r.limit(name, "comparison", Unknown, "not judged: the profile has the comparison, and no block of it ran")
 		}
-	}
-	slices.Sort(missing)
-	for _, name := range missing {
-		r.limit(name, "comparison", Unknown, "not judged: the profile has the comparison, and no block of it ran")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/reports/load"
+	"github.com/authzconf/authzconf/reports/statistics"
 )
 
 // Notice says what the results are not.
@@ -130,15 +130,18 @@ func (c *Cost) Print(w io.Writer) {
 
 // Write writes a measurement as granular-cost.json, with a plot beside it.
 func (c *Cost) Write(dir string) error {
-	var curves []load.Curve
-	for _, curve := range c.Curves {
-		line := load.Curve{Name: curve.Actor}
-		for _, p := range curve.Points {
-			line.X, line.Y = append(line.X, float64(p.Fields)), append(line.Y, float64(p.Checks))
-		}
-		curves = append(curves, line)
+	chart := statistics.Chart{
+		Label: "checks per request by fields that a request changes", Height: 360, Legend: true,
+		X: statistics.Axis{Label: "fields that a request changes", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
 	}
-	image, err := load.Curves("fields that a request changes", "checks per request", curves)
+	for _, curve := range c.Curves {
+		line := statistics.Curve{Name: curve.Actor}
+		for _, p := range curve.Points {
+			line.Points = append(line.Points, statistics.Point{X: float64(p.Fields), Y: float64(p.Checks)})
+		}
+		chart.Curves = append(chart.Curves, line)
+	}
+	image, err := chart.SVG()
 	if err != nil {
 		return err
 	}

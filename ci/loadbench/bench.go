@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/authzconf/authzconf/loadgen/process"
+	"github.com/prometheus/procfs"
 )
 
 // bench runs everything in turns, and keeps what each run said.
@@ -21,9 +21,9 @@ type bench struct {
 	list []generator
 }
 
-// stallSeconds is the length of a run with a stall. What a stall of 1 s has held
-// up is not answered at once: with 1,000 requests/s it takes two processors some
-// 100 ms, the first 1 % of the run a part of it. A short run has fewer of them.
+// stallSeconds is the length of a run with a stall. What a stall of 1 s has held up is not answered at once: with
+// 1,000 requests/s it takes two processors some 100 ms, the first 1 % of the run a part of it. A short run has
+// fewer of them.
 const stallSeconds = 3
 
 // burst is the number of agents that send at the same moment.
@@ -37,14 +37,24 @@ func (b *bench) all(out io.Writer) error {
 		b.say("%s is not installed: left out", title)
 	}
 	b.print("%d requests/s, %d connections, runs of %d s, %d processors, %s, %s; medians of %d runs in turns; load average %.1f at the beginning.",
-		b.work.Rate, b.work.Connections, b.work.Seconds, runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.repeats, process.Load())
+		b.work.Rate, b.work.Connections, b.work.Seconds, runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.repeats, loadAverage())
 	for _, part := range []func() error{b.cost, b.stall, b.bursts, b.rates, b.memory} {
 		if err := part(); err != nil {
 			return err
 		}
 	}
-	b.print("Load average %.1f at the end.", process.Load())
+	b.print("Load average %.1f at the end.", loadAverage())
 	return nil
+}
+
+// loadAverage is that of the last minute.
+func loadAverage() float64 {
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := proc.LoadAvg(); err == nil {
+			return load.Load1
+		}
+	}
+	return 0
 }
 
 // say reports progress.
@@ -61,8 +71,8 @@ func (s series) add(title string, value float64) { s[title] = append(s[title], v
 
 func (s series) median(title string) float64 { return median(s[title]) }
 
-// ratio is the median over runs of one generator's value by another's: those of a
-// turn were measured close to one another.
+// ratio is the median over runs of one generator's value by another's: those of a turn were measured close to one
+// another.
 func (s series) ratio(title, by string) string {
 	var list []float64
 	for i, v := range s[title] {
@@ -108,8 +118,8 @@ func (b *bench) cost() error {
 	return nil
 }
 
-// stall compares what is reported of a stall of one second. At a constant rate the
-// slowest hundredth of a run's requests are those that began it.
+// stall compares what is reported of a stall of one second. At a constant rate the slowest hundredth of a run's
+// requests are those that began it.
 func (b *bench) stall() error {
 	folder, err := os.MkdirTemp("", "loadbench")
 	if err != nil {
@@ -190,8 +200,7 @@ func (b *bench) rates() error {
 	return nil
 }
 
-// memory measures what an idle agent keeps, beside a connection of nothing but
-// crypto/tls and HTTP/2.
+// memory measures what an idle agent keeps, beside a connection of nothing but crypto/tls and HTTP/2.
 func (b *bench) memory() error {
 	const repeats = 3
 	const kib = 1024.0

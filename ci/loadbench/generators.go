@@ -38,8 +38,8 @@ func fortio(title string, flags ...string) generator {
 	}}
 }
 
-// generators are what is compared. By default, fortio's and h2load's connections
-// all send at the same moment, which costs less than a constant rate does.
+// generators are what is compared. By default, fortio's and h2load's connections all send at the same moment,
+// which costs less than a constant rate does.
 func generators() []generator {
 	one := own("authzconf, GOMAXPROCS=1", asAgents, false)
 	one.env = []string{"GOMAXPROCS=1"}
@@ -49,9 +49,6 @@ func generators() []generator {
 		own("authzconf, at once", asAgents, true),
 		fortio("fortio -uniform", "-uniform"),
 		fortio("fortio"),
-		{title: "vegeta", program: "vegeta", parse: parseVegeta, args: func(w Work) []string {
-			return []string{"-c", fmt.Sprintf(`echo "GET %s/" | vegeta attack -insecure -http2 -rate %d/1s -duration %ds | vegeta report -type json`, w.URL, w.Rate, w.Seconds)}
-		}},
 		{title: "h2load", program: "h2load", together: true, parse: parseH2load, args: func(w Work) []string {
 			list := []string{"-c", strconv.Itoa(w.Connections), "--rps", strconv.Itoa(w.Rate / w.Connections), "-D", strconv.Itoa(w.Seconds)}
 			if w.Log != "" {
@@ -102,8 +99,8 @@ func withStub(w Work, f func(w Work) error) error {
 	return errors.Join(err, server.Wait())
 }
 
-// once runs a generator against a stub of its own. A third into a run with a
-// stall, the stub stands still for a second.
+// once runs a generator against a stub of its own. A third into a run with a stall, the stub stands still for a
+// second.
 func once(g generator, w Work, stall bool) (r Result, err error) {
 	w.Together = g.together
 	err = withStub(w, func(w Work) error {
@@ -140,8 +137,6 @@ func start(g generator, w Work) (r Result, err error) {
 		if program, err = os.Executable(); err != nil {
 			return r, err
 		}
-	case g.program == "vegeta":
-		program, args = "/bin/sh", g.args(w) // a pipe of two
 	default:
 		args = g.args(w)
 	}

@@ -1,7 +1,6 @@
-// Command loadbench measures what authzconf's load generator itself costs and how
-// exact it is, beside fortio, vegeta and h2load on the same TLS HTTP/2 stub, in
-// turns, and prints tables in Markdown. Peers that are not installed are left out;
-// ci/bench-loadgen installs them.
+// Command loadbench measures what authzconf's load generator itself costs and how exact it is, beside fortio and
+// h2load on the same TLS HTTP/2 stub, in turns, and prints tables in Markdown. Peers that are not
+// installed are left out; ci/bench-loadgen installs them.
 package main
 
 import (
@@ -20,8 +19,7 @@ type Work struct {
 	Rate        int
 	Connections int
 	Seconds     int
-	// Together has all connections send at the same moment, Rate/Connections times a
-	// second.
+	// Together has all connections send at the same moment, Rate/Connections times a second.
 	Together bool
 	// Log is a file for what h2load says of single requests.
 	Log string
@@ -50,9 +48,9 @@ func main() {
 	case asStub:
 		err = stub()
 	case asAgents:
-		err = agents()
+		err = agents(false)
 	case asIdle:
-		err = idleAgents()
+		err = agents(true)
 	case asBare:
 		err = bareConnections()
 	default:

@@ -28,7 +28,6 @@ func TestParse(t *testing.T) {
 		fails    bool
 	}{
 		{name: "fortio", parse: parseFortio, out: `{"DurationHistogram":{"Count":7,"Percentiles":[{"Percentile":50,"Value":0.1},{"Percentile":99,"Value":0.25}]}}`, requests: 7, p99: 250 * time.Millisecond},
-		{name: "vegeta", parse: parseVegeta, out: `{"requests":9,"latencies":{"99th":1500}}`, requests: 9, p99: 1500},
 		{name: "h2load", parse: parseH2load, out: "requests: 5 total, 5 started, 5 done, 4 succeeded, 1 failed", requests: 4},
 		{name: "h2load with a log", parse: parseH2load, work: write("1 200 30\n2 200 10\n3 200 20\n"), out: "3 succeeded", requests: 3, p99: 30 * time.Microsecond},
 		{name: "h2load without a number", parse: parseH2load, out: "nothing", fails: true},

@@ -31,23 +31,10 @@ func parseFortio(_ Work, out []byte) (r Result, err error) {
 	return r, nil
 }
 
-func parseVegeta(_ Work, out []byte) (r Result, err error) {
-	var report struct {
-		Requests  int64 `json:"requests"`
-		Latencies struct {
-			P99 int64 `json:"99th"`
-		} `json:"latencies"`
-	}
-	if err := json.Unmarshal(out, &report); err != nil {
-		return r, err
-	}
-	return Result{Requests: report.Requests, P99: time.Duration(report.Latencies.P99)}, nil
-}
-
 var h2loadDone = regexp.MustCompile(`(\d+) succeeded`)
 
-// parseH2load reads how many requests there were. h2load has no percentiles: the
-// p99 is computed from its log, a line for each request with its duration in µs.
+// parseH2load reads how many requests there were. h2load has no percentiles: the p99 is computed from its log, a
+// line for each request with its duration in µs.
 func parseH2load(w Work, out []byte) (r Result, err error) {
 	m := h2loadDone.FindSubmatch(out)
 	if m == nil {

@@ -15,10 +15,9 @@ import (
 	"time"
 )
 
-// A stub answers every GET with two bytes. /stall makes it stand still for a
-// second from then on: whoever asks in the meantime is answered at its end, the
-// first who asked first. /p99 is the p99 that the stub saw itself, from the
-// beginning to the end of its handler.
+// A stub answers every GET with two bytes. /stall makes it stand still for a second from then on: whoever asks in
+// the meantime is answered at its end, the first who asked first. /p99 is the p99 that the stub saw itself, from
+// the beginning to the end of its handler.
 type stubServer struct {
 	mu      sync.Mutex
 	stalled bool
@@ -60,8 +59,8 @@ func (s *stubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 }
 
-// release ends a stall. It lets one run before it releases the next, for a
-// scheduler that gets a thousand at once keeps no order.
+// release ends a stall. It lets one run before it releases the next, for a scheduler that gets a thousand at once
+// keeps no order.
 func (s *stubServer) release() {
 	s.mu.Lock()
 	s.stalled = false

@@ -13,7 +13,6 @@ import (
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/loadgen/profiles"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports/load"
@@ -54,7 +53,7 @@ A profile compares variants (what agents do) on servers, in pairs of blocks:
 One comparison has the same variant on both sides: it shows what no difference looks
 like. 20 pairs or more are needed for a claim.
 
-Built-in profiles: ` + strings.Join(profiles.Names(), ", ") + `.
+Built-in profiles: ` + strings.Join(profile.Names(), ", ") + `.
 
 The agents can be spread over shards: processes, or pods of an Indexed Job in the
 cluster that is under load (--provider kind --engine kubernetes). The schedule is the
@@ -74,6 +73,8 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl := c.Flags()
 	fl.StringVar(&f.profile, "profile", "", "a built-in profile, or a file")
 	fl.StringSliceVar(&f.variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
+	fl.StringSliceVar(&f.variants, "arms", nil, "the old name of --variants")
+	_ = fl.MarkHidden("arms")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
 	fl.IntVar(&f.agents, "agents", 0, "number of agents (default: the profile's)")
 	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
@@ -107,36 +108,22 @@ func newLoadShard() *cobra.Command {
 // options reads everything that can be wrong before anything is started.
 func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if f.profile == "" {
-		return o, fmt.Errorf("--profile is missing: name a file, or one of %s", strings.Join(profiles.Names(), ", "))
+		return o, fmt.Errorf("--profile is missing: name a file, or one of %s", strings.Join(profile.Names(), ", "))
 	}
-	p, text, err := loadProfile(f.profile)
+	p, text, notes, err := profile.Load(f.profile)
 	if err != nil {
 		return o, err
 	}
-	adjust := profile.Adjust{Variants: f.variants}
-	given := c.Flags().Changed
-	if given("pairs") {
-		adjust.Pairs = &f.pairs
+	if c.Flags().Changed("arms") {
+		notes = append(notes, "the flag --arms is now called --variants; the next version will not know the old name")
 	}
-	if given("agents") {
-		adjust.Agents = &f.agents
+	for _, note := range notes {
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", note)
 	}
-	if given("rate") {
-		adjust.Rate = &f.rate
-	}
-	if given("duration") {
-		adjust.Block = &f.duration
-	}
-	if given("webhook-delay") {
-		adjust.WebhookDelay = &f.delay
-	}
-	if p, err = p.Adjusted(adjust); err != nil {
-		return o, err
-	}
-	if f.shards < 1 || f.shards > p.Agents || f.shards > 64 {
-		return o, fmt.Errorf("--shards %d: expected 1 to 64, and no more than the %d agents", f.shards, p.Agents)
-	}
-	if err := f.checkWhere(); err != nil {
+	if p, err = p.Adjusted(profile.Adjust{
+		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Agents: given(c, "agents", &f.agents), Rate: given(c, "rate", &f.rate),
+		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
+	}); err != nil {
 		return o, err
 	}
 	release, err := local.ParseRelease(f.kubernetes)
@@ -148,40 +135,21 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		return o, err
 	}
 	drawSeed(c, &f.seed)
-	return storm.Options{
+	o = storm.Options{
 		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,
 		Shards: f.shards, Command: []string{self, "load", "shard"},
 		Tool: suiteVersion(), Called: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
-	}, nil
+	}
+	return o, o.Check()
 }
 
-// checkWhere holds together what says where servers and shards are.
-func (f *loadFlags) checkWhere() error {
-	switch {
-	case f.provider != target.Local && f.provider != target.Kind:
-		return fmt.Errorf("--provider %q: expected %s or %s", f.provider, target.Local, target.Kind)
-	case f.engine != storm.Processes && f.engine != storm.Pods:
-		return fmt.Errorf("--engine %q: expected %s or %s", f.engine, storm.Processes, storm.Pods)
-	case f.engine == storm.Pods && f.provider != target.Kind:
-		return fmt.Errorf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it", storm.Pods, target.Kind)
-	case f.nodeImage != "" && f.provider != target.Kind:
-		return fmt.Errorf("--kind-node-image is for --provider %s", target.Kind)
+// given is the value of a flag that was given, nil otherwise.
+func given[T any](c *cobra.Command, flag string, value *T) *T {
+	if c.Flags().Changed(flag) {
+		return value
 	}
 	return nil
-}
-
-// loadProfile reads a file if the name looks like one, or a built-in profile.
-func loadProfile(name string) (*profile.Profile, []byte, error) {
-	if !strings.ContainsAny(name, `./\`) {
-		return profiles.Load(name)
-	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := profile.Parse(name, data)
-	return p, data, err
 }
 
 func (f *loadFlags) run(c *cobra.Command) error {
@@ -205,12 +173,12 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	return f.finish(c, o.Profile, out)
 }
 
-// finish judges what was measured, writes it, and turns the judgement into the
-// exit code. What was measured is printed even if it cannot be written.
+// finish judges what was measured, writes it, and turns the judgement into the exit code. What was measured is
+// printed even if it cannot be written.
 func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, measured *loadrun.Run) error {
 	out := c.OutOrStdout()
-	result := load.Judge(*measured, loadThresholds(p))
-	storm.Summarize(out, measured)
+	result := load.Judge(*measured, storm.Thresholds(p))
+	load.Summarize(out, measured, &result)
 	_, _ = fmt.Fprintf(out, "seed %d\noutcome: %s\n", measured.Seed, result.Outcome)
 	for _, reason := range result.Reasons {
 		_, _ = fmt.Fprintf(out, "  because %s\n", reason)
@@ -228,25 +196,4 @@ func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, measured *loadr
 		return &exitError{code: code}
 	}
 	return nil
-}
-
-// loadThresholds are the profile's. Its own number of pairs counts, whatever the
-// user asked for: with fewer no claim about latency can be made.
-func loadThresholds(p *profile.Profile) load.Thresholds {
-	t := load.Thresholds{Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
-	for _, limit := range p.Thresholds {
-		l := load.Limits{ErrorRate: limit.ErrorRate}
-		if limit.ReviewsPerRequest != nil {
-			l.ReviewsPerRequest = *limit.ReviewsPerRequest
-		}
-		if limit.P99 != nil {
-			l.P99 = loadrun.Duration(*limit.P99)
-		}
-		l.SLOHeld = limit.SLOHeld != nil && *limit.SLOHeld
-		t.Variants[limit.Variant] = l
-	}
-	for _, c := range p.Comparisons {
-		t.Comparisons[c.Name] = load.Margins{P50: c.Margins.P50, P99: c.Margins.P99}
-	}
-	return t
 }

@@ -13,7 +13,8 @@ import (
 
 // newLoadCompare is "load compare".
 func newLoadCompare() *cobra.Command {
-	var t load.Thresholds
+	var margin, marginP99 float64
+	var minPairs int
 	var output string
 	c := &cobra.Command{
 		Use:   "compare A B",
@@ -23,7 +24,7 @@ much longer requests take in B than in A, with intervals, and whether that is
 within the margin. Blocks of the same comparison, variant and server are paired. The
 runs were not interleaved: what changed around them is part of the difference.
 
-Exit codes: 0 all within the margin, 1 some variant is slower by more than it, 2 bad
+Exit codes: 0 all within the margin, 1 some variant is slower by more than the margin, 2 bad
 usage or input, 3 inconclusive: too few pairs, an interval that crosses the
 margin, or a run that was disturbed.`,
 		Example: `  authzconf load --profile node-agent-steady --report-dir before
@@ -31,8 +32,12 @@ margin, or a run that was disturbed.`,
   authzconf load compare before after --margin 0.05`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkCompareFlags(t, output); err != nil {
+			t, err := load.ComparisonThresholds(margin, marginP99, minPairs)
+			if err != nil {
 				return err
+			}
+			if output != "text" && output != "markdown" && output != "json" {
+				return fmt.Errorf("--output %q: expected text, markdown or json", output)
 			}
 			a, err := load.Load(args[0])
 			if err != nil {
@@ -55,30 +60,11 @@ margin, or a run that was disturbed.`,
 			return nil
 		},
 	}
-	c.Flags().Float64Var(&t.Margin, "margin", 0.05, "part within which each p50 has to be the same, such as 0.05")
-	c.Flags().Float64Var(&t.MarginP99, "margin-p99", 0, "the same for the p99; 0: not judged")
-	c.Flags().IntVar(&t.MinPairs, "min-pairs", load.DefaultMinPairs, "pairs of blocks that a statement needs, at least 6")
+	c.Flags().Float64Var(&margin, "margin", 0.05, "part within which each p50 has to be the same, such as 0.05")
+	c.Flags().Float64Var(&marginP99, "margin-p99", 0, "the same for the p99; 0: not judged")
+	c.Flags().IntVar(&minPairs, "min-pairs", load.DefaultMinPairs, "pairs of blocks that a statement needs, at least 6")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text, markdown or json")
 	return c
-}
-
-func checkCompareFlags(t load.Thresholds, output string) error {
-	if !(t.Margin >= 0 && t.Margin < 1) {
-		return fmt.Errorf("--margin %g: expected a part from 0 to below 1", t.Margin)
-	}
-	if !(t.MarginP99 >= 0 && t.MarginP99 < 1) {
-		return fmt.Errorf("--margin-p99 %g: expected a part from 0 to below 1", t.MarginP99)
-	}
-	if t.Margin == 0 && t.MarginP99 == 0 {
-		return fmt.Errorf("--margin and --margin-p99 are both 0: there is nothing to judge by")
-	}
-	if t.MinPairs < 6 {
-		return fmt.Errorf("--min-pairs %d: no statement is made on fewer than 6", t.MinPairs)
-	}
-	if output != "text" && output != "markdown" && output != "json" {
-		return fmt.Errorf("--output %q: expected text, markdown or json", output)
-	}
-	return nil
 }
 
 func printComparison(w io.Writer, r *load.Result, output string) error {

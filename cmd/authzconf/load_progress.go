@@ -14,8 +14,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/storm"
 )
 
-// loadProgress shows a storm: on a terminal one line that is rewritten every
-// second, otherwise a plain line every so often.
+// loadProgress shows a storm: on a terminal one line that is rewritten every second, otherwise a plain line every
+// so often.
 type loadProgress struct {
 	out  io.Writer
 	live bool
@@ -43,8 +43,7 @@ func (p *loadProgress) clear() {
 	}
 }
 
-// progress shows rates over the time since the last call, latencies over the
-// block.
+// progress shows rates over the time since the last call, latencies over the block.
 func (p *loadProgress) progress(now storm.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,8 +55,8 @@ func (p *loadProgress) progress(now storm.Progress) {
 	p.status(loadLine(before, now))
 }
 
-// created counts the objects that are there before the first block. On a terminal
-// that is often enough a few times a second.
+// created counts the objects that are there before the first block. On a terminal that is often enough a few times
+// a second.
 func (p *loadProgress) created(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -56,7 +56,7 @@ func TestLoadDryRun(t *testing.T) {
 	if code := run([]string{"load", "--profile", "denied-flood", "--pairs", "3", "--dry-run"}, &stdout, &stderr); code != exitPassed {
 		t.Fatalf("%d: %s", code, stderr.String())
 	}
-	for _, want := range []string{"denied-flood: 100 agents on 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each: 12 blocks, at least 4m0s", "denied  gate-on   3"} {
+	for _, want := range []string{"denied-flood: 100 agents on 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each: 12 blocks, at least 4m0s", "denied   gate-on   3"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("does not say %q:\n%s", want, stdout.String())
 		}
@@ -77,5 +77,19 @@ func TestLoadLine(t *testing.T) {
 	const want = "block 2/8 denied on gate-on: 20.0 of 20.0 requests/s, p50 5.0 ms, p99 5.0 ms, 60.0 reviews/s, 1 errors, 1m30s left"
 	if got := loadLine(before, now); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestLoadOldNames expects the names of the version before to be taken for now, each with a note.
+func TestLoadOldNames(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	args := strings.Fields("load --profile every-arm --arms none,legacy-gate-off --dry-run")
+	if code := run(args, &stdout, &stderr); code != exitPassed || !strings.HasPrefix(stdout.String(), "every-variant: ") || !strings.Contains(stdout.String(), "2 comparisons") {
+		t.Errorf("%d: %s%s", code, stdout.String(), stderr.String())
+	}
+	for _, want := range []string{"note: the profile every-arm is now called every-variant;", "note: the flag --arms is now called --variants;"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("does not say %q: %s", want, stderr.String())
+		}
 	}
 }

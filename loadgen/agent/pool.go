@@ -1,7 +1,6 @@
-// Package agent sends the requests of a schedule as many agents at once: each
-// with its own token, its own connection and its own intended times. It decodes
-// nothing. A latency begins when a request was meant to be sent, so that a server
-// that stalls cannot hide what waited.
+// Package agent sends the requests of a schedule as many agents at once: each with its own token, its own
+// connection and its own intended times. It decodes nothing. A latency begins when a request was meant to be sent,
+// so that a server that stalls cannot hide what waited.
 package agent
 
 import (
@@ -17,11 +16,12 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 )
 
-// Pool is the connections of the agents to one server. Each speaks HTTP/2, with
-// the trust of a client-go configuration; several agents may share one.
+// Pool is the connections of the agents to one server. Each speaks HTTP/2, with the trust of a client-go
+// configuration; several agents may share one.
 type Pool struct {
 	transport *http.Transport
 	host      *url.URL
@@ -36,8 +36,7 @@ type conn struct {
 	cc *http.ClientConn
 }
 
-// Files is how many file descriptors this process needs beside those of its
-// agents' connections.
+// Files is how many file descriptors this process needs beside those of its agents' connections.
 const Files = 200
 
 // CheckFiles says whether this process may open so many connections.
@@ -53,8 +52,7 @@ func CheckFiles(connections int) error {
 	return nil
 }
 
-// NewPool makes the pool of one shard's agents, shard and shards as in
-// pacer.Plan.Stripe. Nothing is opened yet.
+// NewPool makes the pool of one shard's agents, shard and shards as in pacer.Plan.Stripe. Nothing is opened yet.
 func NewPool(c *rest.Config, agents, perConn, shard, shards int) (*Pool, error) {
 	config, err := rest.TLSConfigFor(c)
 	if err != nil {
@@ -86,23 +84,15 @@ func (p *Pool) Len() int { return len(p.conns) }
 
 // Open opens all connections, some at a time. Those that are open stay.
 func (p *Pool) Open(ctx context.Context) error {
-	const atOnce = 16
-	var group sync.WaitGroup
-	var next atomic.Int64
-	errs := make([]error, atOnce)
-	for w := range atOnce {
-		group.Go(func() {
-			for errs[w] == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(p.conns) {
-					return
-				}
-				_, errs[w] = p.open(ctx, &p.conns[i])
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range p.conns {
+		group.Go(func() error {
+			_, err := p.open(ctx, &p.conns[i])
+			return err
 		})
 	}
-	group.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
 // Close closes all connections. The pool can be used again.
@@ -123,8 +113,8 @@ func (p *Pool) of(ctx context.Context, agent int) (*http.ClientConn, error) {
 	return p.open(ctx, &p.conns[agent/p.shards/p.perConn])
 }
 
-// open returns the connection, and opens it if it is not, or is broken. Agents
-// that share it wait for the one that does.
+// open returns the connection, and opens it if it is not, or is broken. Agents that share it wait for the one that
+// does.
 func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +134,8 @@ func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	return cc, nil
 }
 
-// renewed is a new connection of an agent in place of one that takes no more
-// requests. That one is not closed: answers may still come on it.
+// renewed is a new connection of an agent in place of one that takes no more requests. That one is not closed:
+// answers may still come on it.
 func (p *Pool) renewed(ctx context.Context, agent int, old *http.ClientConn) (*http.ClientConn, error) {
 	c := &p.conns[agent/p.shards/p.perConn]
 	c.mu.Lock()

@@ -32,20 +32,18 @@ type Storm struct {
 	Shard, Shards int
 	// Start is time 0 of the schedule.
 	Start time.Time
-	// Kinds name the kinds of requests. Request makes one; turn counts those of the
-	// agent. It is called from several goroutines.
+	// Kinds name the kinds of requests. Request makes one; turn counts those of the agent. It is called from
+	// several goroutines.
 	Kinds   []string
 	Request func(agent, kind, turn int) Request
 	// Expect is the status that all answers should have.
 	Expect int
-	// Tolerance is how late a request may leave, Timeout how long its answer may
-	// take.
+	// Tolerance is how late a request may leave, Timeout how long its answer may take.
 	Tolerance, Timeout time.Duration
-	// Reconnect closes all connections before the block, so that each agent opens
-	// its own with its first request.
+	// Reconnect closes all connections before the block, so that each agent opens its own with its first request.
 	Reconnect bool
-	// Room is how many requests may be under way at once; one that has no room is
-	// dropped. The default is 4 for each agent, and at least 4096.
+	// Room is how many requests may be under way at once; one that has no room is dropped. The default is 4 for
+	// each agent, and at least 4096.
 	Room int
 
 	tally *tally
@@ -54,8 +52,8 @@ type Storm struct {
 	group sync.WaitGroup
 }
 
-// task is one request: turn counts those of its agent in the schedule, so that
-// what is asked follows from the schedule alone.
+// task is one request: turn counts those of its agent in the schedule, so that what is asked follows from the
+// schedule alone.
 type task struct {
 	pacer.Send
 	turn int
@@ -88,9 +86,8 @@ func (s *Storm) Prepare() ([]pacer.Send, error) {
 // Live is how it is going. It may be called while Run runs.
 func (s *Storm) Live() Live { return s.tally.live() }
 
-// Run sends a schedule that Prepare made, and returns when every request has its
-// answer or its error: at most Timeout after the end. When ctx ends it stops
-// early, and what is under way is counted as canceled.
+// Run sends a schedule that Prepare made, and returns when every request has its answer or its error: at most
+// Timeout after the end. When ctx ends it stops early, and what is under way is counted as canceled.
 func (s *Storm) Run(ctx context.Context, schedule []pacer.Send) *run.Block {
 	opened := s.Pool.opened.Load()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -117,9 +114,8 @@ func (s *Storm) Run(ctx context.Context, schedule []pacer.Send) *run.Block {
 	return b
 }
 
-// open sends at the times of the schedule, whatever the server does. One goroutine
-// lets all requests go: each more that a request needs is another turn of the
-// scheduler.
+// open sends at the times of the schedule, whatever the server does. One goroutine lets all requests go: each more
+// that a request needs is another turn of the scheduler.
 func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 	defer s.alarm.close()
 	stop := context.AfterFunc(ctx, s.alarm.stop)
@@ -211,8 +207,7 @@ func (s *Storm) wait(ctx context.Context, after time.Duration) bool {
 	}
 }
 
-// send sends once. The answer's body is read and thrown away; that of a watch is
-// returned.
+// send sends once. The answer's body is read and thrown away; that of a watch is returned.
 func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int, after time.Duration, watch *following, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.Timeout, func() { cancel(context.DeadlineExceeded) })
@@ -234,8 +229,7 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 		Proto: "HTTP/2.0", ProtoMajor: 2,
 	}).WithContext(ctx)
 	resp, err := cc.RoundTrip(r)
-	// As http.Transport does, which client-go uses: API servers close connections that
-	// were idle for 90 s.
+	// As http.Transport does, which client-go uses: API servers close connections that were idle for 90 s.
 	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
 		if cc, err = s.Pool.renewed(ctx, agent, cc); err == nil {
 			resp, err = cc.RoundTrip(r) //nolint:bodyclose // closed below; one with an error has none

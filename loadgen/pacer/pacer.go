@@ -1,7 +1,6 @@
-// Package pacer says when which agent sends: the schedule of a storm. It is pure:
-// a schedule follows from its Plan alone. Every agent draws from a generator of
-// its own, so a shard computes the stripe of its agents and nothing else, and all
-// stripes together are the schedule of a single process, to the nanosecond.
+// Package pacer says when which agent sends: the schedule of a storm. It is pure: a schedule follows from its Plan
+// alone. Every agent draws from a generator of its own, so a shard computes the stripe of its agents and nothing
+// else, and all stripes together are the schedule of a single process, to the nanosecond.
 package pacer
 
 import (
@@ -19,8 +18,7 @@ type Arrivals string
 const (
 	// Constant has the same pause between any two requests; agents take turns.
 	Constant Arrivals = "constant"
-	// Poisson has agents that know nothing of each other: the pauses are
-	// exponential.
+	// Poisson has agents that know nothing of each other: the pauses are exponential.
 	Poisson Arrivals = "poisson"
 	// Periodic has agents with a period and a phase of their own, and jitter.
 	Periodic Arrivals = "periodic"
@@ -41,21 +39,21 @@ type Stage struct {
 type Plan struct {
 	Arrivals Arrivals
 	Agents   int
-	// Rate is how many requests per second all agents send. Stages, if there are
-	// any, replace it; the last one goes on to the end. A burst has neither.
+	// Rate is how many requests per second all agents send. Stages, if there are any, replace it; the last one
+	// goes on to the end. A burst has neither.
 	Rate   float64
 	Stages []Stage
 	// Length is where the schedule ends.
 	Length time.Duration
-	// Jitter is by how much of its period a periodic request is early or late at
-	// most: 0 to less than 0.5, so that requests of an agent keep their order.
+	// Jitter is by how much of its period a periodic request is early or late at most: 0 to less than 0.5, so that
+	// requests of an agent keep their order.
 	Jitter float64
 	// Every is the time between two bursts; 0 is a single one.
 	Every time.Duration
 	// Mix are the weights of the kinds of requests.
 	Mix []int
-	// Closed makes every agent wait for the answer and then think. A schedule has
-	// then each agent's first request only; see Thinker.
+	// Closed makes every agent wait for the answer and then think. A schedule has then each agent's first request
+	// only; see Thinker.
 	Closed bool
 	// Think is the mean pause of a closed loop.
 	Think time.Duration
@@ -95,8 +93,7 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// Stripe is the part of the schedule of the agents a with a ≡ shard mod shards,
-// in order of time, then of agents.
+// Stripe is the part of the schedule of the agents a with a ≡ shard mod shards, in order of time, then of agents.
 func (p Plan) Stripe(shard, shards int) []Send {
 	var all []Send
 	for a := shard; a < p.Agents; a += shards {
@@ -113,8 +110,7 @@ func Sort(all []Send) {
 	})
 }
 
-// Streams of an agent's random numbers: what is drawn for one purpose does not
-// shift what is drawn for another.
+// Streams of an agent's random numbers: what is drawn for one purpose does not shift what is drawn for another.
 const (
 	streamTimes uint64 = iota
 	streamKinds
@@ -154,10 +150,9 @@ func (p Plan) agent(all []Send, agent int) []Send {
 	return all
 }
 
-// positions returns where the agent's requests are in the order of all requests:
-// position 7.5 is where 7.5 requests are expected to have been sent by everybody.
-// The explicit conversions keep compilers from fusing operations, which would
-// give another schedule on another processor.
+// positions returns where the agent's requests are in the order of all requests: position 7.5 is where 7.5
+// requests are expected to have been sent by everybody. The explicit conversions keep compilers from fusing
+// operations, which would give another schedule on another processor.
 func (p Plan) positions(agent int) func() float64 {
 	n, random := float64(p.Agents), p.random(agent, streamTimes)
 	switch p.Arrivals {
@@ -211,8 +206,8 @@ func (p Plan) clock() func(position float64) time.Duration {
 	}
 }
 
-// Expected is how many requests the plan comes to: exactly for constant arrivals
-// and bursts, on average for the others.
+// Expected is how many requests the plan amounts to: exactly for constant arrivals and bursts, on average for the
+// others.
 func (p Plan) Expected() float64 {
 	if p.Arrivals == Burst {
 		bursts := 1.0
@@ -269,9 +264,8 @@ func (d kindDrawer) next() int32 {
 	return 0
 }
 
-// Thinker gives an agent's pauses and kinds in a closed loop. They are the same
-// however many shards there are; only the times of requests follow from the
-// server.
+// Thinker gives an agent's pauses and kinds in a closed loop. They are the same however many shards there are;
+// only the times of requests follow from the server.
 type Thinker struct {
 	think time.Duration
 	pause *rand.Rand
@@ -285,8 +279,7 @@ func (p Plan) Thinker(agent int) *Thinker {
 	return t
 }
 
-// Next is the pause after an answer, half to one and a half of the mean, and what
-// is asked then.
+// Next is the pause after an answer, half to one and a half of the mean, and what is asked then.
 func (t *Thinker) Next() (pause time.Duration, kind int32) {
 	return time.Duration((0.5 + t.pause.Float64()) * float64(t.think)), t.kinds.next()
 }

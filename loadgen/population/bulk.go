@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -30,65 +31,63 @@ type object interface {
 	runtime.Object
 }
 
-// copies are many objects that differ from one in their names, and in little
-// else.
-type copies struct {
-	n int
-	// create makes object i through the API.
-	create func(ctx context.Context, i int) error
-	// key is where the API server stores object i, below /registry.
-	key func(i int) string
-	// alter makes object i of object 0: its name, and what follows from it. Its UID
-	// is seen to.
-	alter func(o object, i int)
-}
-
-// all creates the objects: through the API, or, where the storage can be reached,
-// the first through the API, and the others as copies of what the API server
-// stored. kube-apiserver takes a millisecond of processor time for each object,
-// which for the 150,000 pods of 5,000 nodes is minutes.
-func (b *builder) all(ctx context.Context, c copies) error {
-	if b.storage == nil || c.n < 2 {
-		return b.each(ctx, c.n, c.create)
+// all creates n objects that differ from the first in their names and in little else: through the API, or, where the
+// storage can be reached, the first through the API, and the others as copies of what the API server stored, below
+// /registry/prefix. kube-apiserver takes a millisecond of processor time for each object, which for the 150,000 pods
+// of 5,000 nodes is minutes.
+func (b *builder) all(ctx context.Context, n int, prefix string, build func(i int) object) error {
+	if b.storage == nil || n < 2 {
+		return b.each(ctx, n, func(ctx context.Context, i int) error { return b.create(ctx, build(i)) })
 	}
-	if err := c.create(ctx, 0); err != nil {
+	if err := b.create(ctx, build(0)); err != nil {
 		return err
 	}
 	b.count(1)
-	stored, err := b.storage.Get(ctx, "/registry/"+c.key(0))
+	key := "/registry/" + prefix + build(0).GetName()
+	stored, err := b.storage.Get(ctx, key)
 	if err != nil {
 		return err
 	}
 	codec := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	decoded, kind, err := codec.Decode(stored, nil, nil)
 	if err != nil {
-		return fmt.Errorf("what the API server stored as %s: %w", c.key(0), err)
+		return fmt.Errorf("what the API server stored as %s: %w", key, err)
 	}
 	first, ok := decoded.(object)
 	if !ok {
-		return fmt.Errorf("what the API server stored as %s is a %T", c.key(0), decoded)
+		return fmt.Errorf("what the API server stored as %s is a %T", key, decoded)
 	}
-	batches := (c.n - 1 + batch - 1) / batch
-	return b.parallel(ctx, batches, func(ctx context.Context, i int) error {
-		from := 1 + i*batch
-		to := min(from+batch, c.n)
-		pairs := make([]local.Pair, 0, to-from)
-		for n := from; n < to; n++ {
+	batches := (n - 1 + batch - 1) / batch
+	return parallel(ctx, batches, func(ctx context.Context, i int) error {
+		var pairs []local.Pair
+		for at := 1 + i*batch; at < min(1+(i+1)*batch, n); at++ {
 			o := first.DeepCopyObject().(object)
 			o.GetObjectKind().SetGroupVersionKind(*kind)
 			o.SetUID(uuid.NewUUID())
 			o.SetCreationTimestamp(metav1.NewTime(time.Now()))
-			c.alter(o, n)
+			alter(o, build(at))
 			var value bytes.Buffer
 			if err := codec.Encode(o, &value); err != nil {
 				return err
 			}
-			pairs = append(pairs, local.Pair{Key: "/registry/" + c.key(n), Value: value.Bytes()})
+			pairs = append(pairs, local.Pair{Key: "/registry/" + prefix + o.GetName(), Value: value.Bytes()})
 		}
 		if err := b.storage.Add(ctx, pairs); err != nil {
 			return err
 		}
-		b.count(int64(to - from))
+		b.count(int64(len(pairs)))
 		return nil
 	})
+}
+
+// alter turns a copy of the first object into the wanted one, whose defaults the API server has not set.
+func alter(o, wanted object) {
+	o.SetName(wanted.GetName())
+	if p, ok := o.(*corev1.Pod); ok {
+		spec := wanted.(*corev1.Pod).Spec
+		p.Spec.NodeName = spec.NodeName
+		if account := spec.ServiceAccountName; account != "" {
+			p.Spec.ServiceAccountName, p.Spec.DeprecatedServiceAccount = account, account
+		}
+	}
 }

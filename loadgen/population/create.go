@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Population is what was created. It holds tokens: it is not for printing.
@@ -29,8 +30,8 @@ type Population struct {
 }
 
 const (
-	// atOnce is how many objects are created at the same time: enough to keep an
-	// API server busy that waits for its storage.
+	// atOnce is how many objects are created at the same time: enough to keep an API server busy that waits for
+	// its storage.
 	atOnce = 32
 	// tokenLife is how long tokens are good for at least.
 	tokenLife = 24 * time.Hour
@@ -48,9 +49,8 @@ type builder struct {
 	done     int64
 }
 
-// Create creates everything. The client's own limit of requests should be off.
-// With storage most objects are written there. progress, if given, is called by one
-// goroutine at a time, with numbers that grow.
+// Create creates everything. The client's own limit of requests should be off. With storage most objects are
+// written there. progress, if given, is called by one goroutine at a time, with numbers that grow.
 func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage Storage, progress func(done, total int64)) (*Population, error) {
 	admin = rest.CopyConfig(admin)
 	admin.ContentType, admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -70,31 +70,28 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 		variants = append(variants, variant)
 		b.total += 3 * int64(p.Identities(variant)+1)
 	}
-	if err := b.namespace(ctx, podSpace); err != nil {
+	if err := b.create(ctx, namespace(podSpace)); err != nil {
 		return nil, err
 	}
 	for _, variant := range variants {
-		if err := errors.Join(b.namespace(ctx, space(variant)), b.grant(ctx, variant)); err != nil {
+		if err := errors.Join(b.create(ctx, namespace(space(variant))), b.grant(ctx, variant)); err != nil {
 			return nil, err
 		}
 	}
-	// Nodes first: a token has the UID of its node only if that is there.
-	if err := b.nodes(ctx, nodes); err != nil {
+	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load.md.
+	if err := b.all(ctx, nodes, "minions/", func(i int) object { return &corev1.Node{ObjectMeta: meta("", nodeName(i))} }); err != nil {
 		return nil, err
 	}
-	if err := b.pods(ctx, nodes); err != nil {
+	each := p.PodsPerNode
+	if err := b.all(ctx, nodes*each, "pods/"+podSpace+"/", func(i int) object {
+		return pod(podSpace, podName(i/each, i%each), i/each, "")
+	}); err != nil {
 		return nil, err
 	}
 	out := &Population{Tokens: map[string][][]string{}, settle: map[string]string{}}
 	for _, variant := range variants {
-		tokens := make([][]string, p.Identities(variant)+1)
-		if err := b.agents(ctx, variant, len(tokens)); err != nil {
-			return nil, err
-		}
-		if err := b.each(ctx, len(tokens), func(ctx context.Context, i int) (err error) {
-			tokens[i], err = b.tokens(ctx, variant, i)
-			return err
-		}); err != nil {
+		tokens, err := b.agents(ctx, variant, p.Identities(variant)+1)
+		if err != nil {
 			return nil, err
 		}
 		last := len(tokens) - 1
@@ -103,14 +100,32 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 	return out, nil
 }
 
+// agents creates the accounts of a variant's agents, their pods and their tokens.
+func (b *builder) agents(ctx context.Context, variant profile.Variant, n int) ([][]string, error) {
+	ns := space(variant)
+	if err := b.all(ctx, n, "serviceaccounts/"+ns+"/", func(i int) object {
+		return &corev1.ServiceAccount{ObjectMeta: meta(ns, agentName(i))}
+	}); err != nil {
+		return nil, err
+	}
+	if err := b.all(ctx, n, "pods/"+ns+"/", func(i int) object { return pod(ns, agentName(i), i, agentName(i)) }); err != nil {
+		return nil, err
+	}
+	tokens := make([][]string, n)
+	return tokens, b.each(ctx, n, func(ctx context.Context, i int) (err error) {
+		tokens[i], err = b.tokens(ctx, variant, i)
+		return err
+	})
+}
+
 // each calls f with 0 to n-1, several at a time, until one fails, and counts them.
 func (b *builder) each(ctx context.Context, n int, f func(context.Context, int) error) error {
-	return b.parallel(ctx, n, func(ctx context.Context, i int) error {
-		if err := f(ctx, i); err != nil {
-			return err
+	return parallel(ctx, n, func(ctx context.Context, i int) error {
+		err := f(ctx, i)
+		if err == nil {
+			b.count(1)
 		}
-		b.count(1)
-		return nil
+		return err
 	})
 }
 
@@ -124,26 +139,15 @@ func (b *builder) count(n int64) {
 }
 
 // parallel calls f with 0 to n-1, several at a time, until one fails.
-func (b *builder) parallel(ctx context.Context, n int, f func(context.Context, int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(atOnce, n) {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(ctx, i); err != nil {
-					cancel(err)
-					return
-				}
-			}
-		})
+func parallel(ctx context.Context, n int, f func(context.Context, int) error) error {
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := 0; i < n && inner.Err() == nil; i++ {
+		group.Go(func() error { return f(inner, i) })
 	}
-	group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
 	return context.Cause(ctx)
 }
 
@@ -151,86 +155,46 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{labelKey: "true"}}
 }
 
-// made passes what was there already: a run may take up where another was killed.
-func made(err error, what string, args ...any) error {
-	if err == nil || apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return fmt.Errorf("creating "+what+": %w", append(args, err)...)
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: meta("", name)}
 }
 
-func (b *builder) namespace(ctx context.Context, name string) error {
-	_, err := b.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta("", name)}, metav1.CreateOptions{})
-	return made(err, "namespace %s", name)
-}
-
-// nodes creates all nodes. No kubelet has to know them: see docs/load.md.
-func (b *builder) nodes(ctx context.Context, n int) error {
-	return b.all(ctx, copies{
-		n: n,
-		create: func(ctx context.Context, i int) error {
-			_, err := b.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: meta("", nodeName(i))}, metav1.CreateOptions{})
-			return made(err, "node %s", nodeName(i))
-		},
-		key:   func(i int) string { return "minions/" + nodeName(i) },
-		alter: func(o object, i int) { o.SetName(nodeName(i)) },
-	})
-}
-
-// pods creates those that agents ask for.
-func (b *builder) pods(ctx context.Context, nodes int) error {
-	each := b.profile.PodsPerNode
-	name := func(i int) string { return podName(i/each, i%each) }
-	return b.all(ctx, copies{
-		n:      nodes * each,
-		create: func(ctx context.Context, i int) error { return b.pod(ctx, podSpace, name(i), i/each, "") },
-		key:    func(i int) string { return "pods/" + podSpace + "/" + name(i) },
-		alter: func(o object, i int) {
-			o.SetName(name(i))
-			o.(*corev1.Pod).Spec.NodeName = nodeName(i / each)
-		},
-	})
-}
-
-// pod creates one that is on a node, which no kubelet has to know. On a cluster
-// whose controllers find out that the node is not alive it stays all the same.
-func (b *builder) pod(ctx context.Context, namespace, name string, node int, account string) error {
-	noToken := false
-	_, err := b.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+// pod is one that is on a node, which no kubelet has to know. On a cluster whose controllers find out that the node is
+// not alive it stays all the same.
+func pod(namespace, name string, node int, account string) *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: meta(namespace, name),
 		Spec: corev1.PodSpec{
-			NodeName: nodeName(node), ServiceAccountName: account, AutomountServiceAccountToken: &noToken,
+			NodeName: nodeName(node), ServiceAccountName: account, AutomountServiceAccountToken: new(false),
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers:  []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
 		},
-	}, metav1.CreateOptions{})
-	return made(err, "pod %s/%s", namespace, name)
+	}
 }
 
-// agents creates the accounts of a variant's agents, and their pods.
-func (b *builder) agents(ctx context.Context, variant profile.Variant, n int) error {
-	ns := space(variant)
-	if err := b.all(ctx, copies{
-		n: n,
-		create: func(ctx context.Context, i int) error {
-			_, err := b.client.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(ns, agentName(i))}, metav1.CreateOptions{})
-			return made(err, "service account %s/%s", ns, agentName(i))
-		},
-		key:   func(i int) string { return "serviceaccounts/" + ns + "/" + agentName(i) },
-		alter: func(o object, i int) { o.SetName(agentName(i)) },
-	}); err != nil {
-		return err
+// create creates an object. What is there already is passed: a run may take up where another was killed.
+func (b *builder) create(ctx context.Context, o object) (err error) {
+	core, rbac, none := b.client.CoreV1(), b.client.RbacV1(), metav1.CreateOptions{}
+	switch o := o.(type) {
+	case *corev1.Namespace:
+		_, err = core.Namespaces().Create(ctx, o, none)
+	case *corev1.Node:
+		_, err = core.Nodes().Create(ctx, o, none)
+	case *corev1.Pod:
+		_, err = core.Pods(o.Namespace).Create(ctx, o, none)
+	case *corev1.ServiceAccount:
+		_, err = core.ServiceAccounts(o.Namespace).Create(ctx, o, none)
+	case *rbacv1.ClusterRole:
+		_, err = rbac.ClusterRoles().Create(ctx, o, none)
+	case *rbacv1.ClusterRoleBinding:
+		_, err = rbac.ClusterRoleBindings().Create(ctx, o, none)
+	default:
+		err = errors.New("it is of no kind that agents need")
 	}
-	return b.all(ctx, copies{
-		n:      n,
-		create: func(ctx context.Context, i int) error { return b.pod(ctx, ns, agentName(i), i, agentName(i)) },
-		key:    func(i int) string { return "pods/" + ns + "/" + agentName(i) },
-		alter: func(o object, i int) {
-			o.SetName(agentName(i))
-			spec := &o.(*corev1.Pod).Spec
-			spec.NodeName, spec.ServiceAccountName, spec.DeprecatedServiceAccount = nodeName(i), agentName(i), agentName(i)
-		},
-	})
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return fmt.Errorf("creating the %s %s: %w", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName(), err)
 }
 
 // tokens asks for those of an agent.
@@ -262,25 +226,16 @@ func (b *builder) grant(ctx context.Context, variant profile.Variant) error {
 		if g.ID == "read" {
 			name = "storm:read"
 		}
-		_, err := b.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		if err := errors.Join(b.create(ctx, &rbacv1.ClusterRole{
 			ObjectMeta: meta("", name),
 			Rules:      []rbacv1.PolicyRule{{Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources}},
-		}, metav1.CreateOptions{})
-		if err := made(err, "role %s", name); err != nil {
-			return err
-		}
-		_, err = b.client.RbacV1().ClusterRoleBindings().Create(ctx, binding(name, g), metav1.CreateOptions{})
-		if err := made(err, "binding %s", name); err != nil {
+		}), b.create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta("", name),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: g.Subject.Group}},
+		})); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func binding(name string, g scenarios.Grant) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta("", name),
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: g.Subject.Group}},
-	}
 }

@@ -3,7 +3,6 @@ package population
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -11,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -84,8 +85,8 @@ func plain[T metav1.Object](o T) T {
 	return o
 }
 
-// Through the API and through etcd comes the same population, which agents can
-// work with; a second creation changes nothing; and Delete leaves nothing of it.
+// Through the API and through etcd comes the same population, which agents can work with; a second creation changes
+// nothing; and everything of it is found by its label.
 func TestCreateAndDelete(t *testing.T) {
 	c := plane(t)
 	client, err := kubernetes.NewForConfig(c.Admin())
@@ -131,7 +132,7 @@ func TestCreateAndDelete(t *testing.T) {
 				t.Error("a second creation changed what was there")
 			}
 			for range 2 { // the second finds nothing
-				if err := Delete(t.Context(), c.Admin(), p); err != nil {
+				if err := remove(t.Context(), c.Admin(), p); err != nil {
 					t.Errorf("deleting: %v", err)
 				}
 			}
@@ -180,13 +181,38 @@ func (b brokenStorage) Get(context.Context, string) ([]byte, error) {
 func (b brokenStorage) Add(context.Context, []local.Pair) error { return b.add }
 
 func TestBrokenStorage(t *testing.T) {
-	c := copies{n: 3, create: func(context.Context, int) error { return nil }, key: func(i int) string { return fmt.Sprint("pods/", i) }}
-	b := &builder{storage: brokenStorage{get: errors.New("gone")}}
-	if err := b.all(t.Context(), c); err == nil || err.Error() != "gone" {
+	node := func(i int) object { return &corev1.Node{ObjectMeta: meta("", nodeName(i))} }
+	b := &builder{client: fake.NewClientset(), storage: brokenStorage{get: errors.New("gone")}}
+	if err := b.all(t.Context(), 3, "minions/", node); err == nil || err.Error() != "gone" {
 		t.Errorf("a storage that cannot be read: %v", err)
 	}
 	b.storage = brokenStorage{}
-	if err := b.all(t.Context(), c); err == nil {
+	if err := b.all(t.Context(), 3, "minions/", node); err == nil {
 		t.Error("what is no object was copied")
 	}
+}
+
+// remove removes all that Create has created, by its label.
+func remove(ctx context.Context, admin *rest.Config, p *profile.Profile) error {
+	client, err := kubernetes.NewForConfig(admin)
+	if err != nil {
+		return err
+	}
+	marked, now := metav1.ListOptions{LabelSelector: labelKey}, int64(0)
+	at := metav1.DeleteOptions{GracePeriodSeconds: &now}
+	errs := []error{
+		client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, at, marked),
+		client.RbacV1().ClusterRoles().DeleteCollection(ctx, at, marked),
+	}
+	spaces := []string{podSpace}
+	for _, name := range p.Used() {
+		spaces = append(spaces, "storm-"+name)
+	}
+	for _, ns := range spaces {
+		errs = append(errs,
+			client.CoreV1().Pods(ns).DeleteCollection(ctx, at, marked),
+			client.CoreV1().ServiceAccounts(ns).DeleteCollection(ctx, at, marked),
+			client.CoreV1().Namespaces().Delete(ctx, ns, at))
+	}
+	return errors.Join(append(errs, client.CoreV1().Nodes().DeleteCollection(ctx, at, marked))...)
 }

@@ -12,8 +12,8 @@ import (
 
 const authenticationGroup = "authentication.k8s.io"
 
-// Grants are the permissions of a variant's agents, and first what everybody has:
-// to read pods. Impersonated nodes and users read as themselves.
+// Grants are the permissions of a variant's agents, and first what everybody has: to read pods. Impersonated nodes
+// and users read as themselves.
 func Grants(variant profile.Variant) []scenarios.Grant {
 	agents := scenarios.Subject{Group: "system:serviceaccounts:" + space(variant)}
 	list := []scenarios.Grant{{
@@ -45,9 +45,9 @@ func Grants(variant profile.Variant) []scenarios.Grant {
 	return list
 }
 
-// Predict asks the oracle what requests of a variant cost: the mean number of
-// reviews over the mix, of an agent that the server does not know, and of the
-// same request again at once. kubernetes is the server's effective version.
+// Predict asks the oracle what requests of a variant cost: the mean number of reviews over the mix, of an agent
+// that the server does not know, and of the same request again at once. kubernetes is the server's effective
+// version.
 func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Prediction, error) {
 	variant, err := profile.VariantNamed(side.Variant)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package population is who takes part in a storm: nodes with pods, and for every
-// variant its agents with their tokens and permissions. It creates them, says what
-// each of them asks, and predicts what that costs the authorizer.
+// Package population is who takes part in a storm: nodes with pods, and for every variant its agents with their
+// tokens and permissions. It creates them, says what each of them asks, and predicts what that costs the
+// authorizer.
 package population
 
 import (
@@ -29,8 +29,7 @@ func podName(node, i int) string           { return fmt.Sprintf("pod-%06d-%03d",
 func agentName(i int) string               { return fmt.Sprintf("agent-%06d", i) }
 func space(variant profile.Variant) string { return "storm-" + variant.Name }
 
-// ask is what one agent of a variant asks: who it is, whom it impersonates, and
-// about which node.
+// ask is what one agent of a variant asks: who it is, whom it impersonates, and about which node.
 type ask struct {
 	identity, node int
 	imp            *scenarios.Impersonate
@@ -57,8 +56,7 @@ func asking(variant profile.Variant, identities, a int) ask {
 	return q
 }
 
-// target is the path and query of a request about a node. kind is an index of
-// profile.Kinds.
+// target is the path and query of a request about a node. kind is an index of profile.Kinds.
 func target(kind, node, pods, turn int) (path, query string) {
 	selector := "fieldSelector=spec.nodeName%3D" + nodeName(node)
 	switch profile.Kinds()[kind] {
@@ -78,8 +76,7 @@ var (
 	userAgent   = []string{"authzconf-load"}
 )
 
-// Asker makes the requests of a variant. tokens are those of each identity, used in
-// turn.
+// Asker makes the requests of a variant. tokens are those of each identity, used in turn.
 func Asker(p *profile.Profile, variant profile.Variant, tokens func(identity int) []string) func(agent, kind, turn int) agent.Request {
 	identities := p.Identities(variant)
 	return func(a, kind, turn int) agent.Request {

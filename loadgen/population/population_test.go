@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/loadgen/profiles"
 )
 
 // The numbers are those of the table in impersonation.md, and one more for the
 // request itself where it gets that far.
 func TestPredict(t *testing.T) {
-	p, _, err := profiles.Load("node-agent-steady")
+	p, _, _, err := profile.Load("node-agent-steady")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func TestPredict(t *testing.T) {
 }
 
 func TestAsker(t *testing.T) {
-	p, _, err := profiles.Load("node-agent-steady")
+	p, _, _, err := profile.Load("node-agent-steady")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,45 +2,40 @@ package population
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// settlePatience is how long permissions may take to get around.
-const settlePatience = 30 * time.Second
+// settleTimeout is how long permissions may take to get around.
+const settleTimeout = 30 * time.Second
 
-// Settle waits until a server answers all variants that are used on it as they
-// expect. It asks as an agent that takes no part, so that no part-taker is known
-// afterwards.
+// Settle waits until a server answers all variants that are used on it as they expect. It asks as an agent that
+// takes no part, so that no part-taker is known afterwards.
 func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *profile.Profile, server profile.Server) error {
 	client, err := rest.HTTPClientFor(anonymous)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	deadline := time.Now().Add(settlePatience)
-	for _, c := range p.Comparisons {
-		for _, side := range []profile.Side{c.A, c.B} {
-			if side.Server != server {
-				continue
-			}
-			variant, err := profile.VariantNamed(side.Variant)
-			if err != nil {
-				return err
-			}
-			if err := o.settleVariant(ctx, client, anonymous.Host, p, variant, deadline); err != nil {
-				return err
-			}
+	deadline := time.Now().Add(settleTimeout)
+	for _, name := range p.Used() {
+		if !p.UsedOn(name, server) {
+			continue
+		}
+		variant, err := profile.VariantNamed(name)
+		if err != nil {
+			return err
+		}
+		if err := o.settleVariant(ctx, client, anonymous.Host, p, variant, deadline); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -56,8 +51,9 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 		if weight == 0 || profile.Kinds()[kind] == "watch" {
 			continue
 		}
+		asked := request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} })
 		for {
-			status, text, err := o.try(ctx, client, host, request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} }).Header, q, kind, p)
+			status, text, err := try(ctx, client, host, asked)
 			if err != nil {
 				return err
 			}
@@ -65,7 +61,7 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settlePatience, text)
+				return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settleTimeout, text)
 			}
 			select {
 			case <-ctx.Done():
@@ -78,13 +74,12 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 }
 
 // try asks once.
-func (o *Population) try(ctx context.Context, client *http.Client, host string, h http.Header, q ask, kind int, p *profile.Profile) (int, string, error) {
-	path, query := target(kind, q.node, p.PodsPerNode, 0)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, host+path+"?"+query, nil)
+func try(ctx context.Context, client *http.Client, host string, asked agent.Request) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, host+asked.Path+"?"+asked.Query, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	r.Header = h
+	r.Header = asked.Header
 	resp, err := client.Do(r)
 	if err != nil {
 		return 0, "", err
@@ -100,29 +95,4 @@ func Expected(variant profile.Variant) int {
 		return http.StatusForbidden
 	}
 	return http.StatusOK
-}
-
-// Delete removes all that Create has created, by its label.
-func Delete(ctx context.Context, admin *rest.Config, p *profile.Profile) error {
-	client, err := kubernetes.NewForConfig(admin)
-	if err != nil {
-		return err
-	}
-	marked, now := metav1.ListOptions{LabelSelector: labelKey}, int64(0)
-	at := metav1.DeleteOptions{GracePeriodSeconds: &now}
-	errs := []error{
-		client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, at, marked),
-		client.RbacV1().ClusterRoles().DeleteCollection(ctx, at, marked),
-	}
-	spaces := []string{podSpace}
-	for _, name := range p.Used() {
-		spaces = append(spaces, "storm-"+name)
-	}
-	for _, ns := range spaces {
-		errs = append(errs,
-			client.CoreV1().Pods(ns).DeleteCollection(ctx, at, marked),
-			client.CoreV1().ServiceAccounts(ns).DeleteCollection(ctx, at, marked),
-			client.CoreV1().Namespaces().Delete(ctx, ns, at))
-	}
-	return errors.Join(append(errs, client.CoreV1().Nodes().DeleteCollection(ctx, at, marked))...)
 }

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,31 +20,27 @@ type Adjust struct {
 	WebhookDelay *time.Duration
 }
 
-// Adjusted is the profile with the changes, checked again: a rate that makes a
-// cold variant warm is an error here too.
+// change sets a field that is to be changed, and remembers the flag that does.
+func change[T any](flags map[string]string, flag, path string, field, to *T) {
+	if to != nil {
+		*field, flags[path] = *to, flag
+	}
+}
+
+// Adjusted is the profile with the changes, checked again: a rate that makes a cold variant warm is an error here
+// too.
 func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
-	out := *p
-	flags := map[string]string{}
-	if a.Pairs != nil {
-		out.Pairs, flags["$.pairs"] = *a.Pairs, "--pairs"
+	out, flags := *p, map[string]string{}
+	change(flags, "--pairs", "$.pairs", &out.Pairs, a.Pairs)
+	change(flags, "--agents", "$.agents", &out.Agents, a.Agents)
+	change(flags, "--duration", "$.block", &out.Block, a.Block)
+	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
+	if a.Rate != nil && (p.Arrivals.Kind == pacer.Burst || p.Arrivals.Closed || len(p.Arrivals.Stages) > 0) {
+		return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts, stages or a closed loop)", *a.Rate, p.Name)
 	}
+	change(flags, "--rate", "$.arrivals.rate", &out.Arrivals.Rate, a.Rate)
 	if a.Agents != nil {
-		out.Agents, flags["$.agents"] = *a.Agents, "--agents"
-	}
-	if a.Block != nil {
-		out.Block, flags["$.block"] = *a.Block, "--duration"
-	}
-	if a.WebhookDelay != nil {
-		out.WebhookDelay, flags["$.webhookDelay"] = *a.WebhookDelay, "--webhook-delay"
-	}
-	if a.Rate != nil {
-		if p.Arrivals.Kind == pacer.Burst || p.Arrivals.Closed || len(p.Arrivals.Stages) > 0 {
-			return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts, stages or a closed loop)", *a.Rate, p.Name)
-		}
-		out.Arrivals.Rate, flags["$.arrivals.rate"] = *a.Rate, "--rate"
-	}
-	if out.Requestors > out.Agents && a.Agents != nil {
-		out.Requestors = out.Agents
+		out.Requestors = min(out.Requestors, out.Agents)
 	}
 	if len(a.Variants) > 0 {
 		if err := out.keep(a.Variants); err != nil {
@@ -51,10 +48,7 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 		}
 	}
 	at := func(path string) string {
-		if flag, ok := flags[path]; ok {
-			return flag
-		}
-		return "profile " + p.Name + " with the given flags"
+		return cmp.Or(flags[path], "profile "+p.Name+" with the given flags")
 	}
 	if err := out.Check(at); err != nil {
 		return nil, err
@@ -62,37 +56,33 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	return &out, nil
 }
 
-// keep leaves the comparisons between the named variants, and gives the A/A pair to
-// the first of them if it had another.
+// keep leaves the comparisons between the named variants, and gives the A/A pair to the first of them if it had
+// another.
 func (p *Profile) keep(variants []string) error {
 	used := p.Used()
+	named := func(s Side) bool { return slices.Contains(variants, s.Variant) }
 	for _, name := range variants {
 		if !slices.Contains(used, name) {
-			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, quoted(used))
+			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, strings.Join(used, ", "))
 		}
 	}
-	kept, aa := []Comparison(nil), Comparison{}
-	var first *Side
+	sides := p.sides()
+	first := sides[slices.IndexFunc(sides, named)]
+	var kept []Comparison
 	for _, c := range p.Comparisons {
-		if c.AA() {
-			aa = c
-		} else if slices.Contains(variants, c.A.Variant) && slices.Contains(variants, c.B.Variant) {
+		switch {
+		case c.AA() && !named(c.A):
+			c.A, c.B = first, first
+			kept = slices.Insert(kept, 0, c)
+		case c.AA():
+			kept = slices.Insert(kept, 0, c)
+		case named(c.A) && named(c.B):
 			kept = append(kept, c)
-			if first == nil {
-				first = &c.A
-			}
-		} else if slices.Contains(variants, c.A.Variant) && first == nil {
-			first = &c.A
-		} else if slices.Contains(variants, c.B.Variant) && first == nil {
-			first = &c.B
 		}
 	}
-	if !slices.Contains(variants, aa.A.Variant) && first != nil {
-		aa.A, aa.B = *first, *first
-	}
-	p.Comparisons = append([]Comparison{aa}, kept...)
+	p.Comparisons = kept
 	p.Thresholds = slices.DeleteFunc(slices.Clone(p.Thresholds), func(t Threshold) bool { return !slices.Contains(p.Used(), t.Variant) })
-	if len(kept) == 0 && len(variants) > 1 {
+	if len(kept) == 1 && len(variants) > 1 {
 		return fmt.Errorf("--variants %s: the profile %s does not compare them with each other", strings.Join(variants, ","), p.Name)
 	}
 	return nil

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
-// Bounds of what can be asked for. They are far from what one machine can do, and
-// keep a slip of the pen from filling its memory.
+// Bounds of what can be asked for. They are far from what one machine can do, and keep a slip of the pen from
+// filling its memory.
 const (
 	maxAgents   = 100_000
 	minRate     = 0.01
@@ -36,8 +37,8 @@ func (c *checker) ok(holds bool, path, format string, args ...any) {
 	}
 }
 
-// Check says the first thing that is wrong with a profile. at says where a path
-// such as $.arrivals.rate comes from: a place in a file, or a flag.
+// Check says the first thing that is wrong with a profile. at says where a path such as $.arrivals.rate comes
+// from: a place in a file, or a flag.
 func (p *Profile) Check(at func(path string) string) error {
 	c := &checker{at: at}
 	c.ok(p.APIVersion == APIVersion, "$.apiVersion", "apiVersion %q: expected %s", p.APIVersion, APIVersion)
@@ -114,8 +115,8 @@ func (p *Profile) checkArrivals(c *checker) {
 	c.ok(burst || !p.Reconnect, "$.reconnect", "reconnect is for bursts: expected kind: burst beside it")
 	if c.err == nil && !a.Closed {
 		n := p.Plan(0).Expected()
-		c.ok(n <= maxRequests, "$.block", "a block comes to %.0f requests: expected at most %d", n, maxRequests)
-		c.ok(n >= 1, "$.block", "a block comes to %.2f requests: expected at least one", n)
+		c.ok(n <= maxRequests, "$.block", "a block amounts to %.0f requests: expected at most %d", n, maxRequests)
+		c.ok(n >= 1, "$.block", "a block amounts to %.2f requests: expected at least one", n)
 	}
 }
 
@@ -165,7 +166,7 @@ func (p *Profile) checkThresholds(c *checker) {
 	used, seen := p.Used(), map[string]bool{}
 	for i, t := range p.Thresholds {
 		path := fmt.Sprintf("$.thresholds[%d]", i)
-		c.ok(slices.Contains(used, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, quoted(used))
+		c.ok(slices.Contains(used, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, strings.Join(used, ", "))
 		c.ok(!seen[t.Variant], path+".variant", "thresholds of the variant %q are there twice: expected once", t.Variant)
 		seen[t.Variant] = true
 		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.SLOHeld != nil || t.ErrorRate != nil, path,

@@ -1,9 +1,10 @@
-// Package profile reads load profiles: small strict files that say what a storm
-// is made of, what is compared in it, and what must hold.
+// Package profile reads load profiles: small strict files that say what a storm is made of, what is compared in
+// it, and what must hold.
 package profile
 
 import (
-	"strings"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
@@ -32,11 +33,9 @@ type Profile struct {
 	PodsPerNode int `yaml:"podsPerNode"`
 	// AgentsPerConnection share one connection.
 	AgentsPerConnection int `yaml:"agentsPerConnection"`
-	// Requestors, if given, is how many service accounts all agents share; without
-	// it each has its own.
+	// Requestors, if given, is how many service accounts all agents share; without it each has its own.
 	Requestors int `yaml:"requestors"`
-	// TokensPerAgent are used in turn: every request with another token than the
-	// one before, if there are several.
+	// TokensPerAgent are used in turn: every request with another token than the one before, if there are several.
 	TokensPerAgent int      `yaml:"tokensPerAgent"`
 	Arrivals       Arrivals `yaml:"arrivals"`
 	Mix            Mix      `yaml:"mix"`
@@ -48,9 +47,8 @@ type Profile struct {
 	Pairs int `yaml:"pairs"`
 	// WebhookDelay is what the authorizer adds to each answer.
 	WebhookDelay time.Duration `yaml:"webhookDelay"`
-	// LateTolerance is how long after its time a request may leave and not be late,
-	// and MaxLate the part of all requests that may be: more, and the generator was
-	// the bottleneck.
+	// LateTolerance is how long after its time a request may leave and not be late. MaxLate was the part that may be
+	// late; it is read and not used, for reports judge that by a fixed limit, which is lower.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
 	MaxLate       float64       `yaml:"maxLate"`
 	// Timeout is how long an agent waits for an answer.
@@ -100,10 +98,11 @@ type Comparison struct {
 type Side struct {
 	Variant string `yaml:"variant"`
 	Server  Server `yaml:"server"`
+	// Arm is what Variant was called before; Parse empties it.
+	Arm string `yaml:"arm" json:"-"`
 }
 
-// AA tells whether both sides are the same: such a comparison shows what a
-// difference of nothing looks like.
+// AA tells whether both sides are the same: such a comparison shows what a difference of nothing looks like.
 func (c Comparison) AA() bool { return c.A == c.B }
 
 // Margins are parts of the baseline: 0.1 is 10 %. 0 declares none.
@@ -112,16 +111,16 @@ type Margins struct {
 	P99 float64 `yaml:"p99"`
 }
 
-// Threshold is what must hold for a variant over all its blocks. What is left out is
-// not judged.
+// Threshold is what must hold for a variant over all its blocks. What is left out is not judged.
 type Threshold struct {
 	Variant string `yaml:"variant"`
+	// Arm is what Variant was called before; Parse empties it.
+	Arm string `yaml:"arm" json:"-"`
 	// ReviewsPerRequest is the highest mean, the review of the request included.
 	ReviewsPerRequest *float64 `yaml:"reviewsPerRequest"`
 	// P99 is from the intended send to the end of the answer.
 	P99 *time.Duration `yaml:"p99"`
-	// SLOHeld says that 99 % of single objects come within 1 s, and of lists within
-	// 30 s.
+	// SLOHeld says that 99 % of single objects come within 1 s, and of lists within 30 s.
 	SLOHeld *bool `yaml:"sloHeld"`
 	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
@@ -135,18 +134,42 @@ func Defaults() Profile {
 	}
 }
 
-// Parse reads a profile. name is for messages: every one begins with a place in
-// the file.
-func Parse(name string, data []byte) (*Profile, error) {
-	p := Defaults()
-	file, err := strict.Decode(name, data, &p)
+// Parse reads a profile. name is for messages: every one begins with a place in the file. notes say which names
+// in the file are those of an earlier version, and will not be read by the next.
+func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
+	p = new(Defaults())
+	file, err := strict.Decode(name, data, p)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := p.Check(file.At); err != nil {
-		return nil, err
+	rename := func(path string, arm, variant *string) {
+		if *arm == "" {
+			return
+		}
+		if len(notes) == 0 {
+			notes = append(notes, file.At(path+".arm")+": the field arm is now called variant; the next version will not read it")
+		}
+		if *variant == "" {
+			*variant, *arm = *arm, ""
+		} else if err == nil {
+			err = fmt.Errorf("%s: arm beside variant, its new name: expected variant alone", file.At(path+".arm"))
+		}
 	}
-	return &p, nil
+	for i := range p.Comparisons {
+		c := &p.Comparisons[i]
+		rename(fmt.Sprintf("$.comparisons[%d].a", i), &c.A.Arm, &c.A.Variant)
+		rename(fmt.Sprintf("$.comparisons[%d].b", i), &c.B.Arm, &c.B.Variant)
+	}
+	for i := range p.Thresholds {
+		rename(fmt.Sprintf("$.thresholds[%d]", i), &p.Thresholds[i].Arm, &p.Thresholds[i].Variant)
+	}
+	if err == nil {
+		err = p.Check(file.At)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, notes, nil
 }
 
 // Kinds are the kinds of requests, in the order of Plan.Mix.
@@ -179,8 +202,7 @@ func (p *Profile) period() time.Duration {
 	return time.Duration(float64(p.Agents) / p.Plan(0).Highest() * float64(time.Second))
 }
 
-// Identities is how many service accounts the agents of a variant are. Agent a is
-// number a mod that.
+// Identities is how many service accounts the agents of a variant are. Agent a is number a mod that.
 func (p *Profile) Identities(a Variant) int {
 	switch {
 	case p.Requestors > 0:
@@ -191,31 +213,34 @@ func (p *Profile) Identities(a Variant) int {
 	return p.Agents
 }
 
+// sides are those of all comparisons.
+func (p *Profile) sides() (sides []Side) {
+	for _, c := range p.Comparisons {
+		sides = append(sides, c.A, c.B)
+	}
+	return sides
+}
+
 // Used are the names of the variants that are compared, in order of first use.
 func (p *Profile) Used() (variants []string) {
-	seen := map[string]bool{}
-	for _, c := range p.Comparisons {
-		for _, s := range []Side{c.A, c.B} {
-			if !seen[s.Variant] {
-				seen[s.Variant] = true
-				variants = append(variants, s.Variant)
-			}
+	for _, s := range p.sides() {
+		if !slices.Contains(variants, s.Variant) {
+			variants = append(variants, s.Variant)
 		}
 	}
 	return variants
 }
 
+// UsedOn says whether a variant is compared on a server.
+func (p *Profile) UsedOn(variant string, server Server) bool {
+	return slices.Contains(p.sides(), Side{Variant: variant, Server: server})
+}
+
 // Servers are those that are used.
-func (p *Profile) Servers() (servers []Server) {
-	for _, server := range []Server{GateOn, GateOff} {
-		for _, c := range p.Comparisons {
-			if c.A.Server == server || c.B.Server == server {
-				servers = append(servers, server)
-				break
-			}
-		}
-	}
-	return servers
+func (p *Profile) Servers() []Server {
+	return slices.DeleteFunc([]Server{GateOn, GateOff}, func(server Server) bool {
+		return !slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Server == server })
+	})
 }
 
 // Connections is how many connections the agents have to one server.
@@ -227,5 +252,3 @@ func (p *Profile) Connections() int {
 func (p *Profile) Length() time.Duration {
 	return time.Duration(2*p.Pairs*len(p.Comparisons)) * p.Block
 }
-
-func quoted(names []string) string { return strings.Join(names, ", ") }

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ thresholds:
 `
 
 func TestParse(t *testing.T) {
-	p, err := Parse("p.yaml", []byte(good))
+	p, _, err := Parse("p.yaml", []byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,25 +70,25 @@ func TestRefused(t *testing.T) {
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
 		{"no agents", "agents: 240", "agents: 0", "p.yaml:4:9: agents 0: expected 1 to 100000"},
 		{"no requests", "{list: 1}", "{list: 0}", "p.yaml:6:7: the mix has no requests"},
-		{"a cold variant that is warm", "agents: 240", "agents: 100", "p.yaml:15:12: the variant associated-node-cold asks every 5s per agent"},
-		{"a cold variant with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:12: the variant associated-node-cold with 3 requestors"},
-		{"a variant on the wrong server", "server: gate-off}\n  b: {variant: associated-node-cold", "server: gate-on}\n  b: {variant: associated-node-cold", "p.yaml:14:37: the variant legacy-gate-off on server gate-on: expected server gate-off"},
-		{"an unknown variant", "variant: none, server: gate-on}\n  b", "variant: nine, server: gate-on}\n  b", `p.yaml:11:12: variant "nine": expected one of none,`},
-		{"an unknown server", "{variant: none, server: gate-on}\n  b", "{variant: none, server: on}\n  b", `p.yaml:11:26: server "on": expected gate-on or gate-off`},
+		{"a cold variant that is warm", "agents: 240", "agents: 100", "p.yaml:15:16: the variant associated-node-cold asks every 5s per agent"},
+		{"a cold variant with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:16: the variant associated-node-cold with 3 requestors"},
+		{"a variant on the wrong server", "server: gate-off}\n  b: {variant: associated-node-cold", "server: gate-on}\n  b: {variant: associated-node-cold", "p.yaml:14:41: the variant legacy-gate-off on server gate-on: expected server gate-off"},
+		{"an unknown variant", "variant: none, server: gate-on}\n  b", "variant: nine, server: gate-on}\n  b", `p.yaml:11:16: variant "nine": expected one of none,`},
+		{"an unknown server", "{variant: none, server: gate-on}\n  b", "{variant: none, server: on}\n  b", `p.yaml:11:30: server "on": expected gate-on or gate-off`},
 		{"no A/A pair", "b: {variant: none, server: gate-on}", "b: {variant: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same variant"},
 		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
-		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:9: variant "denied": expected one that is compared`},
+		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:13: variant "denied": expected one that is compared`},
 		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
 		{"another format", "v1alpha1", "v2", "p.yaml:1:13: apiVersion"},
 		{"a delay of a minute", "pairs: 2", "webhookDelay: 1m", "p.yaml:8:15: webhookDelay 1m0s: expected 0s to 5s"},
-		{"more requests than memory", "{kind: poisson, rate: 20}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, rate: 1e5}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block comes to"},
+		{"more requests than memory", "{kind: poisson, rate: 20}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, rate: 1e5}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block amounts to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)
 			if text == good {
 				t.Fatal("nothing was replaced")
 			}
-			_, err := Parse("p.yaml", []byte(text))
+			_, _, err := Parse("p.yaml", []byte(text))
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 				t.Fatalf("got  %v\nwant %s", err, c.want)
 			}
@@ -98,8 +99,27 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestOldNames expects the names of the version before to be read for now, with a note.
+func TestOldNames(t *testing.T) {
+	want, notes, err := Parse("p.yaml", []byte(good))
+	if err != nil || len(notes) > 0 {
+		t.Fatal(err, notes)
+	}
+	got, notes, err := Parse("p.yaml", []byte(strings.ReplaceAll(good, "variant:", "arm:")))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, read %+v", err, got)
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "p.yaml:11:12: the field arm is now called variant") {
+		t.Errorf("notes %q", notes)
+	}
+	_, _, err = Parse("p.yaml", []byte(strings.Replace(good, "{variant: none", "{arm: none, variant: none", 1)))
+	if err == nil || !strings.HasPrefix(err.Error(), "p.yaml:11:12: arm beside variant") {
+		t.Errorf("both names: %v", err)
+	}
+}
+
 func TestAdjusted(t *testing.T) {
-	p, err := Parse("p.yaml", []byte(good))
+	p, _, err := Parse("p.yaml", []byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +154,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(strings.Replace(good, change[0], change[1], 1)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := Parse("p.yaml", data)
+		p, _, err := Parse("p.yaml", data)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "p.yaml:") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("no place, or more than a line: %q", err)

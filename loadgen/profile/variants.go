@@ -2,7 +2,6 @@ package profile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -52,8 +51,7 @@ type Variant struct {
 	Cache  Cache
 	// Denied variants expect 403.
 	Denied bool
-	// Gate is the state of the gate without which the variant makes no sense; empty if
-	// both do.
+	// Gate is the state of the gate without which the variant makes no sense; empty if both do.
 	Gate Server
 }
 
@@ -84,18 +82,12 @@ func Variants() []Variant {
 
 // VariantNamed finds a variant.
 func VariantNamed(name string) (Variant, error) {
-	all := Variants()
-	i := slices.IndexFunc(all, func(a Variant) bool { return a.Name == name })
-	if i < 0 {
-		return Variant{}, fmt.Errorf("variant %q: expected one of %s", name, strings.Join(VariantNames(), ", "))
+	var names []string
+	for _, v := range Variants() {
+		if v.Name == name {
+			return v, nil
+		}
+		names = append(names, v.Name)
 	}
-	return all[i], nil
-}
-
-// VariantNames are the names of all variants.
-func VariantNames() (names []string) {
-	for _, a := range Variants() {
-		names = append(names, a.Name)
-	}
-	return names
+	return Variant{}, fmt.Errorf("variant %q: expected one of %s", name, strings.Join(names, ", "))
 }

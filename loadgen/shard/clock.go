@@ -9,23 +9,22 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// MaxOffset is by how much the clock of a shard may differ from the
-// coordinator's, beside what the round trip leaves uncertain: all shards begin a
-// block at one time, and half a LateTolerance (10 ms by default) of difference
-// would begin to show in the lag.
+// MaxOffset is by how much the clock of a shard may differ from the coordinator's, beside what the round trip
+// leaves uncertain: all shards begin a block at one time, and half a LateTolerance (10 ms by default) of
+// difference would begin to show in the lag.
 const MaxOffset = 5 * time.Millisecond
 
-// MaxUncertainty is how uncertain the measurement may be: half of the shortest
-// round trip. A check that could not see 50 ms would be none.
+// MaxUncertainty is how uncertain the measurement may be: half of the shortest round trip. A check that could not
+// see 50 ms would be none.
 const MaxUncertainty = 50 * time.Millisecond
 
 const (
-	// questions is how often a shard is asked for its time: the shortest round trip
-	// counts, for it leaves least uncertain.
+	// questions is how often a shard is asked for its time: the shortest round trip counts, for it leaves least
+	// uncertain.
 	questions = 8
 	// moreQuestions are asked while all round trips were long.
-	moreQuestions  = 32
-	answerPatience = 5 * time.Second
+	moreQuestions = 32
+	answerTimeout = 5 * time.Second
 )
 
 // reading is a shard's answer to the question for its time.
@@ -59,8 +58,8 @@ func Judge(c run.Clock) error {
 	return nil
 }
 
-// clock asks for the time, again and again, and takes what the shortest round
-// trip says: the shard read its clock somewhere between question and answer.
+// clock asks for the time, again and again, and takes what the shortest round trip says: the shard read its clock
+// somewhere between question and answer.
 func (m *member) clock(ctx context.Context) (run.Clock, error) {
 	best := run.Clock{Shard: m.name, Uncertainty: run.Duration(time.Hour)}
 	for i := range moreQuestions {
@@ -85,7 +84,7 @@ func (m *member) clock(ctx context.Context) (run.Clock, error) {
 }
 
 func (m *member) answer(ctx context.Context, question int) (time.Time, error) {
-	timer := time.NewTimer(answerPatience)
+	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	for {
 		select {
@@ -97,7 +96,7 @@ func (m *member) answer(ctx context.Context, question int) (time.Time, error) {
 				return r.Now, nil
 			}
 		case <-timer.C:
-			return time.Time{}, fmt.Errorf("%s does not say its time within %s", m.name, answerPatience)
+			return time.Time{}, fmt.Errorf("%s does not say its time within %s", m.name, answerTimeout)
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
 		}

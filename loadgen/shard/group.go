@@ -19,8 +19,8 @@ type Group struct {
 	members  []*member
 	// length is how long a block may take, its last answers included.
 	length time.Duration
-	// patience is how long after that a shard may take to hand over its block.
-	patience time.Duration
+	// timeout is how long after that a shard may take to hand over its block.
+	timeout time.Duration
 }
 
 // member is one shard.
@@ -40,20 +40,18 @@ type member struct {
 }
 
 const (
-	// openPatience is how long shards may take to open their connections.
-	openPatience = 5 * time.Minute
-	// blockPatience is a Group's: a shard that is stopped, or cut off, never hands
-	// over anything.
-	blockPatience = 30 * time.Second
-	// closePatience is how long a shard may take to end by itself.
-	closePatience = 10 * time.Second
+	// openTimeout is how long shards may take to open their connections.
+	openTimeout = 5 * time.Minute
+	// blockTimeout is a Group's: a shard that is stopped, or cut off, never hands over anything.
+	blockTimeout = 30 * time.Second
+	// closeTimeout is how long a shard may take to end by itself.
+	closeTimeout = 10 * time.Second
 )
 
-// Start starts a shard for each of jobs, and returns when all have opened their
-// connections. When ctx ends nothing happens to them: Block and Close end what
-// runs, in order.
+// Start starts a shard for each of jobs, and returns when all have opened their connections. When ctx ends nothing
+// happens to them: Block and Close end what runs, in order.
 func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err error) {
-	g := &Group{launcher: launcher, patience: blockPatience}
+	g := &Group{launcher: launcher, timeout: blockTimeout}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
@@ -73,7 +71,7 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 		go m.read()
 		go func() { _ = m.send(job) }() // one that does not take it is not ready below
 	}
-	timer := time.NewTimer(openPatience)
+	timer := time.NewTimer(openTimeout)
 	defer timer.Stop()
 	for _, m := range g.members {
 		select {
@@ -85,7 +83,7 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 				return nil, fmt.Errorf("%s: %s", m.name, r.Error)
 			}
 		case <-timer.C:
-			return nil, fmt.Errorf("%s has not opened its connections after %s", m.name, openPatience)
+			return nil, fmt.Errorf("%s has not opened its connections after %s", m.name, openTimeout)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -140,8 +138,7 @@ func (m *member) lost() error {
 	return fmt.Errorf("%s %w", m.name, errLost)
 }
 
-// Block implements Generator. If a shard is lost, the block has what the others
-// counted.
+// Block implements Generator. If a shard is lost, the block has what the others counted.
 func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 	for _, m := range g.members {
 		m.mu.Lock()
@@ -155,7 +152,7 @@ func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 		}
 	})
 	defer stop()
-	timer := time.NewTimer(time.Until(o.Start) + g.length + g.patience)
+	timer := time.NewTimer(time.Until(o.Start) + g.length + g.timeout)
 	defer timer.Stop()
 	var whole *run.Block
 	var errs []error
@@ -174,7 +171,7 @@ func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 			}
 		case <-timer.C:
 			timer.Reset(0) // the others have had the same time
-			errs = append(errs, fmt.Errorf("%s %w: it has not handed over its block %s after the last answer was due", m.name, errLost, g.patience))
+			errs = append(errs, fmt.Errorf("%s %w: it has not handed over its block %s after the last answer was due", m.name, errLost, g.timeout))
 		}
 	}
 	return whole, errors.Join(errs...)
@@ -206,7 +203,7 @@ func (g *Group) Close() error {
 }
 
 func (m *member) close() error {
-	kill := time.AfterFunc(closePatience, m.link.Kill)
+	kill := time.AfterFunc(closeTimeout, m.link.Kill)
 	defer kill.Stop()
 	go func() { _ = m.link.In.Close() }() // which may wait for what is being written
 	for range m.replies {                 // what it still says

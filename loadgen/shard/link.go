@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// Link is the way to a running shard: what Serve reads and writes, wherever it
-// runs.
+// Link is the way to a running shard: what Serve reads and writes, wherever it runs.
 type Link struct {
 	In  io.WriteCloser
 	Out io.Reader
-	// Kill ends the shard at once. Wait returns when it has ended and Out is at its
-	// end, and says why, if it did not end by itself.
+	// Kill ends the shard at once. Wait returns when it has ended and Out is at its end, and says why, if it did
+	// not end by itself.
 	Kill func()
 	Wait func() error
 
@@ -26,15 +25,13 @@ type Link struct {
 
 // Launcher starts shards.
 type Launcher interface {
-	// Launch starts shard i of count, or finds the way to one that runs. The shard
-	// goes on when ctx ends.
+	// Launch starts shard i of count, or finds the way to one that runs. The shard goes on when ctx ends.
 	Launch(ctx context.Context, i, count int) (*Link, error)
 	// Close removes what is left when all links have ended.
 	Close() error
 }
 
-// Processes starts shards as processes of this machine, by a command that calls
-// Serve.
+// Processes starts shards as processes of this machine, by a command that calls Serve.
 type Processes []string
 
 // Launch implements Launcher.

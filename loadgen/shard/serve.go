@@ -12,12 +12,11 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
-	"github.com/authzconf/authzconf/loadgen/process"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// reply is a line that a shard writes: ready, how it is going, what time it is, a
-// block's end, or why there is none.
+// reply is a line that a shard writes: ready, how it is going, what time it is, a block's end, or why there is
+// none.
 type reply struct {
 	Ready bool        `json:"ready,omitempty"`
 	Live  *agent.Live `json:"live,omitempty"`
@@ -26,12 +25,10 @@ type reply struct {
 	Error string      `json:"error,omitempty"`
 }
 
-// IndexVariable is where an Indexed Job says which of its pods this is
-// (k8s.io/api/batch/v1, CompletionMode).
+// IndexVariable is where an Indexed Job says which of its pods this is (k8s.io/api/batch/v1, CompletionMode).
 const IndexVariable = "JOB_COMPLETION_INDEX"
 
-// checkIndex holds a pod to be the shard that it is taken for. Elsewhere there is
-// no such variable.
+// checkIndex checks that a pod is the shard that it is taken for. Elsewhere there is no such variable.
 func checkIndex(said string, index int) error {
 	if said != "" && said != strconv.Itoa(index) {
 		return fmt.Errorf("%s is %q, and the job is that of shard %d", IndexVariable, said, index)
@@ -42,8 +39,8 @@ func checkIndex(said string, index int) error {
 // liveEvery is how often a shard says how it is going.
 const liveEvery = time.Second
 
-// Serve is a shard as a process: a job and then orders come in, replies go out,
-// until in ends. Then what runs is given up.
+// Serve is a shard as a process: a job and then orders come in, replies go out, until in ends. Then what runs is
+// given up.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,7 +130,7 @@ func (w *Worker) serve(life context.Context, o Order, stop <-chan struct{}, line
 		// Not by an order: what is here is not the block that was asked for.
 		return reply{Error: "it was told to end while the block ran"}
 	}
-	block.GeneratorRSS = process.RSS(os.Getpid())
+	_, block.GeneratorRSS = Used(os.Getpid())
 	return reply{Block: block}
 }
 

@@ -167,7 +167,7 @@ func TestSilentShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.patience, g.length = time.Second, time.Second
+	g.timeout, g.length = time.Second, time.Second
 	silent := g.members[1].link.process
 	time.AfterFunc(500*time.Millisecond, func() { _ = silent.Signal(syscall.SIGSTOP) })
 	begin := time.Now()
@@ -178,7 +178,7 @@ func TestSilentShard(t *testing.T) {
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	_ = silent.Kill() // what Close does after its patience
+	_ = silent.Kill() // what Close does after its timeout
 	_ = g.Close()
 }
 

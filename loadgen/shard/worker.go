@@ -1,7 +1,6 @@
-// Package shard runs the agents of a storm, in this process or in several: each
-// shard has its stripe of the agents, and what shards count merges to exactly what
-// one would have counted. Shards open their connections first; then all get the
-// same time to start at.
+// Package shard runs the agents of a storm, in this process or in several: each shard has its stripe of the
+// agents, and what shards count merges to exactly what one would have counted. Shards open their connections
+// first; then all get the same time to start at.
 package shard
 
 import (
@@ -15,14 +14,12 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/population"
-	"github.com/authzconf/authzconf/loadgen/process"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// Job is what a shard has to know. It holds tokens: it goes through a pipe, and is
-// not for printing.
+// Job is what a shard has to know. It holds tokens: it goes through a pipe, and is not for printing.
 type Job struct {
 	Index, Count int
 	Profile      profile.Profile
@@ -51,8 +48,7 @@ type Order struct {
 
 // Generator runs blocks, one at a time.
 type Generator interface {
-	// Block returns what the agents counted. With an error the block is what there
-	// is of it, or nil.
+	// Block returns what the agents counted. With an error the block is what there is of it, or nil.
 	Block(ctx context.Context, o Order) (*run.Block, error)
 	// Live is how the block is going.
 	Live() agent.Live
@@ -61,8 +57,7 @@ type Generator interface {
 	Close() error
 }
 
-// Lead is how long before its start a block is ordered: a schedule has to be made
-// first.
+// Lead is how long before its start a block is ordered: a schedule has to be made first.
 func Lead(p *profile.Profile) time.Duration {
 	return 200*time.Millisecond + time.Duration(p.Plan(0).Expected())*2*time.Microsecond
 }
@@ -137,7 +132,7 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	p, tokens := &w.job.Profile, w.job.Tokens[variant.Name]
 	storm := &agent.Storm{
 		Pool: pool, Plan: p.Plan(o.Seed), Shard: w.job.Index, Shards: w.job.Count,
-		// With this process's steady clock, which the time of another has not.
+		// By this process's monotonic clock: a time from another process has only a wall clock.
 		Start:   time.Now().Add(time.Until(o.Start)),
 		Kinds:   profile.Kinds(),
 		Request: population.Asker(p, variant, func(identity int) []string { return tokens[identity] }),
@@ -151,9 +146,10 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	w.storm = storm
 	w.mu.Unlock()
 	self := os.Getpid()
-	before := process.CPU(self)
+	before, _ := Used(self)
 	b := storm.Run(ctx, schedule)
-	b.GeneratorCPU = run.Duration(process.CPU(self) - before)
+	after, _ := Used(self)
+	b.GeneratorCPU = run.Duration(after - before)
 	b.Variant, b.Server = variant.Name, string(o.Side.Server)
 	return b, nil
 }

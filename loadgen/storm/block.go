@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/population"
-	"github.com/authzconf/authzconf/loadgen/process"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -41,7 +40,8 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	start := time.Now().Add(shard.Lead(r.Profile))
 	counted := newReviews(start)
 	s.target.Count(counted.counting(r.Profile.WebhookDelay, s.others()))
-	serverCPU, ownCPU := process.CPU(pid), process.CPU(self)
+	serverBefore, _ := shard.Used(pid)
+	ownBefore, _ := shard.Used(self)
 	stop := r.report(i, p, start, counted)
 	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
 	stop()
@@ -56,18 +56,20 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	}
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents
-	b.ServerCPU, b.ServerRSS = run.Duration(process.CPU(pid)-serverCPU), process.RSS(pid)
-	own := run.Duration(process.CPU(self) - ownCPU)
-	if r.Shards > 1 || r.Engine == Pods {
-		own += b.GeneratorCPU
+	serverAfter, serverRSS := shard.Used(pid)
+	ownAfter, ownRSS := shard.Used(self)
+	b.ServerCPU, b.ServerRSS = run.Duration(serverAfter-serverBefore), serverRSS
+	if r.Shards == 1 && r.Engine != Pods {
+		b.GeneratorCPU = 0 // that of this process, which is all of it
 	}
-	b.GeneratorCPU, b.GeneratorRSS = own, b.GeneratorRSS+process.RSS(self)
+	b.GeneratorCPU += run.Duration(ownAfter - ownBefore)
+	b.GeneratorRSS += ownRSS
 	r.out.Blocks = append(r.out.Blocks, *b)
 	return r.complete(i, s, p.side, before, counted, err)
 }
 
-// complete adds what the authorizer and the server say of a block, and tells
-// whether the run can go on. lost is why part of the generator is gone.
+// complete adds what the authorizer and the server say of a block, and tells whether the run can go on. lost is
+// why part of the generator is gone.
 func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted *reviews, lost error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
@@ -102,8 +104,8 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	return lost == nil
 }
 
-// unaccepted says which credentials were not accepted in a block: no variant means to
-// be without, so that the block does not show what it is for.
+// unaccepted says which credentials were not accepted in a block: no variant means to be without, so that the
+// block does not show what it is for.
 func unaccepted(b *run.Block) (list []string) {
 	if n := b.Answers["401"]; n > 0 {
 		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))
@@ -114,8 +116,7 @@ func unaccepted(b *run.Block) (list []string) {
 	return list
 }
 
-// forget waits until a server has forgotten what it learned in the last block of
-// a side.
+// forget waits until a server has forgotten what it learned in the last block of a side.
 func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	last, before := r.last[side]
 	if !before {
@@ -132,8 +133,7 @@ func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	}
 }
 
-// read reads the counters of a server. It does not end with the run, so that the
-// last block is whole.
+// read reads the counters of a server. It does not end with the run, so that the last block is complete.
 func (r *runner) read(s *server) (counters, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

@@ -1,9 +1,11 @@
 package storm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,44 +16,57 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/loadgen/agent"
-	"github.com/authzconf/authzconf/loadgen/job"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// check says what cannot be before anything is started.
-func (o *Options) check() error {
+// MaxShards is how many shards there may be.
+const MaxShards = 64
+
+// Check says what cannot be, by the flags that say it.
+func (o *Options) Check() error {
+	provider, engine := cmp.Or(o.Provider, target.Local), cmp.Or(o.Engine, Processes)
+	var problem string
 	switch {
-	case o.Engine == Pods && o.Provider != target.Kind:
-		return &local.UsageError{
-			Problem: "a local control plane runs no pods, and pods do not reach it",
-			Hint:    "--engine " + Pods + " goes with --provider " + target.Kind,
-		}
-	case o.Engine == Pods:
+	case o.Shards < 1 || o.Shards > min(o.Profile.Agents, MaxShards):
+		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents)
+	case provider != target.Local && provider != target.Kind:
+		problem = fmt.Sprintf("--provider %q: expected %s or %s", provider, target.Local, target.Kind)
+	case engine != Processes && engine != Pods:
+		problem = fmt.Sprintf("--engine %q: expected %s or %s", engine, Processes, Pods)
+	case engine == Pods && provider != target.Kind:
+		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it", Pods, target.Kind)
+	case o.NodeImage != "" && provider != target.Kind:
+		problem = "--kind-node-image is for --provider " + target.Kind
+	default:
+		return nil
+	}
+	return &local.UsageError{Problem: problem}
+}
+
+// checkFiles says whether this machine can have all the connections.
+func (o *Options) checkFiles() error {
+	if o.Engine == Pods {
 		return nil // a pod has a limit of its own, and looks at it
 	}
-	// Every shard has its part of the connections to each server, a server has all
-	// that are made to it.
+	// Every shard has its part of the connections to each server, a server has all that are made to it.
 	servers := len(o.Profile.Servers())
-	mine := (o.Profile.Connections() + o.Shards - 1) / max(o.Shards, 1) * servers
+	mine := (o.Profile.Connections() + o.Shards - 1) / o.Shards * servers
 	if err := agent.CheckFiles(max(mine, o.Profile.Connections())); err != nil {
 		return &local.UsageError{Problem: err.Error()}
 	}
 	return nil
 }
 
-// connect makes the agents, here or elsewhere, opens their connections, and
-// compares clocks. Servers that share their storage share the agents.
+// connect makes the agents, here or elsewhere, opens their connections, and compares clocks. Servers that share
+// their storage share the agents.
 func (r *runner) connect(ctx context.Context) error {
-	names := r.Profile.Servers()
-	groups := [][]profile.Server{names}
-	if !r.sharedStorage() {
-		groups = nil
-		for _, name := range names {
-			groups = append(groups, []profile.Server{name})
-		}
+	names, each := r.Profile.Servers(), 1
+	if r.sharedStorage() {
+		each = len(names)
 	}
-	for _, group := range groups {
+	for group := range slices.Chunk(names, each) {
 		g, err := r.generator(ctx, group)
 		if g != nil {
 			r.generators = append(r.generators, g)
@@ -102,15 +117,15 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	return worker, worker.Open(ctx)
 }
 
-// pods runs the shards in the cluster that they storm: what it costs the machine
-// to run them is then the same for all servers.
+// pods runs the shards in the cluster that they storm: what it costs the machine to run them is then the same for
+// all servers.
 func (r *runner) pods(ctx context.Context, s *server, jobs []shard.Job) (shard.Generator, error) {
-	if err := job.Load(ctx, s.target); err != nil {
+	if err := shard.LoadImage(ctx, s.target); err != nil {
 		return nil, err
 	}
 	admin, _ := s.target.Credentials()
 	begin := time.Now()
-	launcher, err := job.Create(ctx, admin, len(jobs), jobLife(r.Profile))
+	launcher, err := shard.CreatePods(ctx, admin, len(jobs), jobLife(r.Profile))
 	if err != nil {
 		return nil, err
 	}
@@ -127,18 +142,18 @@ func jobLife(p *profile.Profile) time.Duration {
 	return 2*p.Length() + time.Duration(2*p.Pairs*len(p.Comparisons))*profile.CacheLife + time.Hour
 }
 
-// inside is where pods reach the API server: the endpoint of the Service
-// kubernetes, without a proxy that would be in the way.
+// inside is where pods reach the API server: the endpoint of the Service kubernetes, without a proxy that would be
+// in the way.
 func inside(ctx context.Context, admin *rest.Config) (string, error) {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return "", err
 	}
-	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
 		return "", fmt.Errorf("where pods reach the API server: %w", err)
 	}
-	for _, s := range slices.Items {
+	for _, s := range endpoints.Items {
 		for _, e := range s.Endpoints {
 			for _, p := range s.Ports {
 				if len(e.Addresses) > 0 && p.Port != nil {
@@ -150,25 +165,19 @@ func inside(ctx context.Context, admin *rest.Config) (string, error) {
 	return "", fmt.Errorf("where pods reach the API server: the Service kubernetes has no endpoint")
 }
 
-// clocks compares the clocks of shards with this process's, and keeps for each
-// what differs most. block is where a problem belongs, -1 for the whole run.
+// clocks compares the clocks of shards with this process's, and keeps for each what differs most. block is where a
+// problem belongs, -1 for the whole run.
 func (r *runner) clocks(ctx context.Context, g shard.Generator, block int) {
 	all, err := g.Clocks(ctx)
 	if err != nil && ctx.Err() == nil {
 		r.problem(block, "%v", err)
 	}
 	for _, c := range all {
-		known := false
-		for i := range r.out.Clocks {
-			if k := &r.out.Clocks[i]; k.Shard == c.Shard {
-				known = true
-				if time.Duration(c.Offset).Abs() > time.Duration(k.Offset).Abs() {
-					*k = c
-				}
-			}
-		}
-		if !known {
+		i := slices.IndexFunc(r.out.Clocks, func(k run.Clock) bool { return k.Shard == c.Shard })
+		if i < 0 {
 			r.out.Clocks = append(r.out.Clocks, c)
+		} else if time.Duration(c.Offset).Abs() > time.Duration(r.out.Clocks[i].Offset).Abs() {
+			r.out.Clocks[i] = c
 		}
 	}
 }

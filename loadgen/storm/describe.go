@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
@@ -41,59 +42,25 @@ func row(table io.Writer, o Options, name, role string, side profile.Side) error
 	return err
 }
 
-// sums are what all blocks of a variant on a server come to.
-type sums struct {
-	variant, server string
-	blocks          int
-	block           run.Block
-	reviews         int64
-	predicted       *run.Prediction
-	serverCPU       time.Duration
+// Thresholds are those of a profile. Its own number of pairs counts, whatever the user asked for: with fewer no
+// claim about latency can be made.
+func Thresholds(p *profile.Profile) load.Thresholds {
+	t := load.Thresholds{Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
+	value := func(v *float64) float64 {
+		if v == nil {
+			return 0
+		}
+		return *v
+	}
+	for _, limit := range p.Thresholds {
+		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: limit.SLOHeld != nil && *limit.SLOHeld}
+		if limit.P99 != nil {
+			l.P99 = run.Duration(*limit.P99)
+		}
+		t.Variants[limit.Variant] = l
+	}
+	for _, c := range p.Comparisons {
+		t.Comparisons[c.Name] = load.Margins(c.Margins)
+	}
+	return t
 }
-
-// Summarize writes one line for each variant on each server: what was measured, and
-// not what follows from it.
-func Summarize(w io.Writer, r *run.Run) {
-	var list []*sums
-	for i := range r.Blocks {
-		b := &r.Blocks[i]
-		var s *sums
-		for _, known := range list {
-			if known.variant == b.Variant && known.server == b.Server {
-				s = known
-			}
-		}
-		if s == nil {
-			s = &sums{variant: b.Variant, server: b.Server}
-			list = append(list, s)
-		}
-		s.blocks++
-		s.block.Merge(b)
-		s.predicted = b.Predicted
-		s.serverCPU += time.Duration(b.ServerCPU)
-		for _, n := range b.Reviews {
-			s.reviews += n.Count
-		}
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tWRONG\tLATE\tDROPPED\t")
-	for _, s := range list {
-		b, wrong := &s.block, int64(0)
-		for _, n := range b.Wrong {
-			wrong += n
-		}
-		predicted := "-"
-		if s.predicted != nil {
-			predicted = fmt.Sprintf("%.3g to %.3g", s.predicted.Warm, s.predicted.Cold)
-		}
-		per := max(float64(b.Sent), 1)
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%.2f\t%.2f\t%.2f\t%d\t%d\t%d\t\n", s.variant, s.server, s.blocks, b.Sent, float64(s.reviews)/per, predicted,
-			ms(b.Latency.Quantile(0.5)), ms(b.Latency.Quantile(0.99)), ms(s.serverCPU)/per, wrong, b.Late, b.Dropped)
-	}
-	_ = table.Flush()
-	for _, p := range r.Problems {
-		_, _ = fmt.Fprintf(w, "problem: %s\n", p.Text)
-	}
-}
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -10,16 +10,15 @@ import (
 // planned is a block that is to run.
 type planned struct {
 	comparison profile.Comparison
-	pair       int // of its comparison
+	pair       int // numbered over all comparisons
 	role       string
 	side       profile.Side
 	seed       uint64 // the same for both sides of a pair
 }
 
-// order is the order of all blocks. The sides of a pair follow each other, so
-// that what drifts meets both alike; of two pairs of a comparison one begins with
-// A and one with B, which of them is drawn; and comparisons take turns in an order
-// that is drawn for each pair.
+// order is the order of all blocks. The sides of a pair follow each other, so that what drifts meets both alike;
+// of two pairs of a comparison one begins with A and one with B, which of them is drawn; and comparisons take
+// turns in an order that is drawn for each pair.
 func order(p *profile.Profile, seed int64) (blocks []planned) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0x5704)) // another stream than the agents'
 	firstB := make([]bool, len(p.Comparisons))
@@ -33,20 +32,12 @@ func order(p *profile.Profile, seed int64) (blocks []planned) {
 				firstB[i] = !firstB[i]
 			}
 			arrivals := uint64(seed)<<20 + uint64(pair)<<6 + uint64(i)
-			two := []planned{{c, pair, "A", c.A, arrivals}, {c, pair, "B", c.B, arrivals}}
+			number := pair*len(p.Comparisons) + i
+			two := []planned{{c, number, "A", c.A, arrivals}, {c, number, "B", c.B, arrivals}}
 			if firstB[i] {
 				slices.Reverse(two)
 			}
 			blocks = append(blocks, two...)
-		}
-	}
-	// Pairs have numbers of their own over all comparisons.
-	for i := range blocks {
-		b := &blocks[i]
-		for at := range p.Comparisons {
-			if p.Comparisons[at].Name == b.comparison.Name {
-				b.pair = b.pair*len(p.Comparisons) + at
-			}
 		}
 	}
 	return blocks

@@ -83,9 +83,8 @@ func (r *reviews) soFar() int64 {
 	return r.total
 }
 
-// counts are the reviews by verb and decision. One that also arrived at the back
-// got no opinion from the authorizers between; the others were allowed, for RBAC
-// and the Node authorizer deny nothing.
+// counts are the reviews by verb and decision. One that also arrived at the back got no opinion from the
+// authorizers between; the others were allowed, for RBAC and the Node authorizer deny nothing.
 func (r *reviews) counts() (list []run.ReviewCount) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,8 +105,7 @@ func (r *reviews) counts() (list []run.ReviewCount) {
 	return list
 }
 
-// modeOf is the impersonation mode that a review's verb belongs to: request if it
-// is of no impersonation.
+// modeOf is the impersonation mode that a review's verb belongs to: request if it is of no impersonation.
 func modeOf(verb string) string {
 	if verb == "impersonate" {
 		return "legacy"
@@ -187,9 +185,8 @@ func (c counters) since(before counters) (list []sample) {
 	return list
 }
 
-// metrics puts what the API server counted into the block, and says where it
-// contradicts the recorder. hasAttempts says whether the server counts checks of
-// impersonation at all, components whether others than the agents ask it.
+// metrics puts what the API server counted into the block, and says where it contradicts the recorder. hasAttempts
+// says whether the server counts checks of impersonation at all, components whether others than the agents ask it.
 func metrics(b *run.Block, increased []sample, hasAttempts, components bool) {
 	evaluations := 0.0
 	for _, s := range increased {
@@ -213,8 +210,8 @@ func metrics(b *run.Block, increased []sample, hasAttempts, components bool) {
 	b.Unreconciled = unreconciled(b, int64(evaluations), hasAttempts, components)
 }
 
-// flowName is a series of priority and fairness as it is shown: what was rejected
-// and dispatched, and how long it waited.
+// flowName is a series of priority and fairness as it is shown: what was rejected and dispatched, and how long it
+// waited.
 func flowName(s sample) string {
 	what := strings.TrimPrefix(s.family, flowControl)
 	switch what {
@@ -228,9 +225,9 @@ func flowName(s sample) string {
 	return ""
 }
 
-// unreconciled compares the recorder with the server's metrics: all reviews with
-// the calls of the webhook, those of each mode with the attempts. Where components
-// ask too, whose reviews were left out, the calls can only be more.
+// unreconciled compares the recorder with the server's metrics: all reviews with the calls of the webhook, those
+// of each mode with the attempts. Where components ask too, whose reviews were left out, the calls can only be
+// more.
 func unreconciled(b *run.Block, evaluations int64, hasAttempts, components bool) (list []string) {
 	type cell struct{ mode, decision string }
 	seen, said := map[cell]int64{}, map[cell]int64{}

@@ -1,20 +1,22 @@
-// Package storm runs load: it starts the control planes of a profile, gate on and
-// gate off, with the recorder in their chains, creates who takes part, and runs
-// pairs of blocks. What it measures it leaves in a run.Run; it judges nothing, but
-// says what went wrong with the measuring.
+// Package storm runs load: it starts the control planes of a profile, gate on and gate off, with the recorder in
+// their chains, creates who takes part, and runs pairs of blocks. What it measures it leaves in a run.Run; it
+// judges nothing, but says what went wrong with the measuring.
 package storm
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/population"
-	"github.com/authzconf/authzconf/loadgen/process"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -29,22 +31,21 @@ type Options struct {
 	Release     local.Release
 	Binaries    *local.Binaries
 	Seed        int64
-	// Provider is where servers come from, target.Local (the default) or target.Kind:
-	// then each is a cluster of its own, of NodeImage if that is given.
+	// Provider is where servers come from, target.Local (the default) or target.Kind: then each is a cluster of
+	// its own, of NodeImage if that is given.
 	Provider, NodeImage string
-	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job
-	// in the cluster that is under load.
+	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job in the cluster that is under
+	// load.
 	Engine string
-	// Shards is how many shards send. A single one is this process, unless it is a
-	// pod. Command is how another process is started that calls shard.Serve.
+	// Shards is how many shards send. A single one is this process, unless it is a pod. Command is how another
+	// process is started that calls shard.Serve.
 	Shards  int
 	Command []string
 	// Tool and Called are authzconf's version, and how it was called.
 	Tool   string
 	Called []string
-	// Said is told what happens besides blocks, Progress how a block is going, and
-	// Created, from several goroutines, how many objects of the agents are there; each
-	// may be nil.
+	// Said is told what happens besides blocks, Progress how a block is going, and Created, from several
+	// goroutines, how many objects of the agents are there; each may be nil.
 	Said     func(text string)
 	Progress func(Progress)
 	Created  func(done, total int64)
@@ -73,8 +74,7 @@ type server struct {
 	target *target.Target
 	// attempts says whether it counts checks of impersonation.
 	attempts bool
-	// population is who is there, and generator who sends: both may be those of the
-	// other server, too.
+	// population is who is there, and generator who sends: both may be those of the other server, too.
 	population *population.Population
 	generator  shard.Generator
 }
@@ -95,10 +95,13 @@ type runner struct {
 	plan       []planned
 }
 
-// Execute runs a profile. An error means that nothing could be measured; what
-// goes wrong later is in Run.Problems. Nothing is left running.
+// Execute runs a profile. An error means that nothing could be measured; what goes wrong later is in Run.Problems.
+// Nothing is left running.
 func Execute(ctx context.Context, o Options) (*run.Run, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if err := o.checkFiles(); err != nil {
 		return nil, err
 	}
 	return newRunner(o).execute(ctx)
@@ -115,7 +118,7 @@ func newRunner(o Options) *runner {
 	r.out = &run.Run{
 		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: process.Machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
+		Machine: machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
 	return r
 }
@@ -129,14 +132,14 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
-	r.out.Machine.LoadBefore = process.Load()
+	r.out.Machine.LoadBefore = loadAverage()
 	for i := range r.plan {
 		if !r.block(ctx, i) {
 			break
 		}
 	}
 	r.out.Interrupted = ctx.Err() != nil
-	r.out.Machine.LoadAfter = process.Load()
+	r.out.Machine.LoadAfter = loadAverage()
 	r.out.Finished = time.Now().UTC()
 	return r.out, nil
 }
@@ -147,16 +150,14 @@ func (r *runner) problem(block int, format string, args ...any) {
 	r.Said("problem: " + p.Text)
 }
 
-// stop ends the shards, then the servers: first the one that uses the other's
-// etcd.
+// stop ends the shards, then the servers: first the one that uses the other's etcd.
 func (r *runner) stop() error {
 	var errs []error
 	for _, g := range r.generators {
 		errs = append(errs, g.Close())
 	}
-	names := r.Profile.Servers()
-	for i := len(names) - 1; i >= 0; i-- {
-		if s := r.servers[names[i]]; s != nil {
+	for _, name := range slices.Backward(r.Profile.Servers()) {
+		if s := r.servers[name]; s != nil {
 			errs = append(errs, s.target.Stop())
 		}
 	}
@@ -197,13 +198,12 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	if err != nil {
 		return err
 	}
-	if storage == nil {
-		s.population, err = population.Create(ctx, admin, r.Profile, nil, r.Created)
-	} else {
+	var direct population.Storage // nil where everything goes through the API
+	if storage != nil {
 		defer func() { _ = storage.Close() }()
-		s.population, err = population.Create(ctx, admin, r.Profile, storage, r.Created)
+		direct = storage
 	}
-	if err != nil {
+	if s.population, err = population.Create(ctx, admin, r.Profile, direct, r.Created); err != nil {
 		return fmt.Errorf("creating the agents: %w", err)
 	}
 	took := time.Since(begin).Seconds()
@@ -215,8 +215,8 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 // sharedStorage says whether the servers have one etcd.
 func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
 
-// start brings up the servers. Local ones share one etcd, so that they hold the
-// same objects and accept the same tokens; only one is under load at a time.
+// start brings up the servers. Local ones share one etcd, so that they hold the same objects and accept the same
+// tokens; only one is under load at a time.
 func (r *runner) start(ctx context.Context) error {
 	var first *target.Target
 	for _, name := range r.Profile.Servers() {
@@ -234,13 +234,10 @@ func (r *runner) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", name, err)
 		}
-		s := &server{name: name, target: t}
+		s := &server{name: name, target: t, attempts: slices.Contains(t.Facts.Capabilities, "metrics")}
 		r.servers[name] = s
 		if first == nil && r.sharedStorage() {
 			first = t
-		}
-		for _, c := range t.Facts.Capabilities {
-			s.attempts = s.attempts || c == "metrics"
 		}
 		w := t.Witness
 		r.out.Servers = append(r.out.Servers, run.Server{
@@ -252,4 +249,25 @@ func (r *runner) start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// machine says where this process runs.
+func machine() run.Machine {
+	m := run.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if memory, err := proc.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+			m.MemoryBytes = int64(*memory.MemTotalBytes)
+		}
+	}
+	return m
+}
+
+// loadAverage is that of the last minute; 0 where the kernel does not say it in /proc.
+func loadAverage() float64 {
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := proc.LoadAvg(); err == nil {
+			return load.Load1
+		}
+	}
+	return 0
 }

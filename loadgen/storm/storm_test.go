@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -197,11 +198,11 @@ func TestUnaccepted(t *testing.T) {
 func TestCheck(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
 	var usage *local.UsageError
-	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: target.Local}).check(); !errors.As(err, &usage) {
+	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: target.Local}).Check(); !errors.As(err, &usage) {
 		t.Errorf("pods of a local control plane: %v", err)
 	}
 	p.Agents = 1 << 30
-	err := (&Options{Profile: p, Shards: 1 << 20}).check()
+	err := (&Options{Profile: p, Shards: 1 << 20}).checkFiles()
 	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "1073742024 open files, and this process may have") {
 		t.Errorf("more agents than files, however many shards: %v", err)
 	}
@@ -285,5 +286,14 @@ func TestUnreconciled(t *testing.T) {
 	b.Attempts = nil
 	if got := unreconciled(b, 8, false, false); len(got) != 0 {
 		t.Errorf("a server that does not count: %v", got)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	if m := machine(); m.CPUs < 1 || m.MemoryBytes < 1<<20 || m.Go == "" {
+		t.Errorf("machine %+v", m)
 	}
 }

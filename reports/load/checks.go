@@ -12,21 +12,21 @@ import (
 
 // What the measuring itself has to keep.
 const (
-	// lateLimit is the part of requests that may be sent late. A p99 is about one
-	// request in a hundred, so that this must be well below it.
+	// lateLimit is the part of requests that may be sent late. A p99 is about one request in a hundred, so that
+	// this must be well below it.
 	lateLimit = 0.005
 	// droppedLimit is the part of the intended requests that may never be sent.
 	droppedLimit = 0.001
-	// unansweredLimit is the part of the requests sent that may have no answer at
-	// the end of the block: they are the longest, and missing in the latencies.
+	// unansweredLimit is the part of the requests sent that may have no answer at the end of the block: they are
+	// the longest, and missing in the latencies.
 	unansweredLimit = 0.005
-	// displacedLimit is the part of the arrivals that may come in another second
-	// than those of the other side of the pair.
+	// displacedLimit is the part of the arrivals that may come in another second than those of the other side of
+	// the pair.
 	displacedLimit = 0.02
 	// alpha is the level of tests of the measuring.
 	alpha = 0.05
-	// trendLimit is the change of a p50 over the run, as a part, that a trend needs
-	// to count: with enough blocks a trend of no importance is significant, too.
+	// trendLimit is the change of a p50 over the run, as a part, that a trend needs to count: with enough blocks a
+	// trend of no importance is significant, too.
 	trendLimit = 0.05
 )
 
@@ -130,18 +130,16 @@ func checkServers(r *run.Run) Check {
 			c.wrongf("%s: version %q and gate %q were not read back", s.Name, s.GitVersion, s.Gate)
 		}
 	}
-	unknown := map[string]bool{}
 	for _, b := range r.Blocks {
-		if !known[b.Server] && !unknown[b.Server] {
-			unknown[b.Server] = true
+		if !known[b.Server] {
+			known[b.Server] = true // said once
 			c.wrongf("blocks ran on %q, of which nothing is known", b.Server)
 		}
 	}
 	return c.result()
 }
 
-// checkCounters holds the counters of a block against one another, and the
-// recorder's against the API server's.
+// checkCounters holds the counters of a block against one another, and the recorder's against the API server's.
 func checkCounters(r *run.Run) Check {
 	c := checker{name: "counters", held: "the counters agree, and recorder and API server with one another"}
 	if !slices.ContainsFunc(r.Blocks, func(b run.Block) bool { return len(b.Attempts) > 0 }) {
@@ -200,8 +198,7 @@ func checkGenerator(r *run.Run) Check {
 	return c.result()
 }
 
-// checkArrivals holds the two sides of pairs to have had the same arrivals,
-// second by second.
+// checkArrivals holds the two sides of pairs to have had the same arrivals, second by second.
 func checkArrivals(groups []comparisonPairs) Check {
 	c := checker{name: "arrivals fit the plan", held: "both sides of each pair had the same arrivals"}
 	for _, g := range groups {
@@ -234,8 +231,7 @@ func sentBySecond(b *run.Block) []int64 {
 	return sent
 }
 
-// checkPairs holds comparisons to have the pairs that a claim needs, and those
-// that were asked for.
+// checkPairs holds comparisons to have the pairs that a claim needs, and those that were asked for.
 func checkPairs(groups []comparisonPairs, t Thresholds, asked int) Check {
 	c := checker{name: checkPairsName, held: "there is no comparison"}
 	for _, g := range groups {
@@ -251,8 +247,7 @@ func checkPairs(groups []comparisonPairs, t Thresholds, asked int) Check {
 	return c.result()
 }
 
-// checkTrends looks for a p50 that rises or falls over the run, in a variant or in
-// a comparison.
+// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison.
 func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
 	c := checker{name: "no trend"}
 	var names []string
@@ -282,8 +277,7 @@ func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
 	return c.result()
 }
 
-// checkAA looks at the pairs whose two sides are the same. They differ if the
-// harness does.
+// checkAA looks at the pairs whose two sides are the same. They differ if the harness does.
 func checkAA(comparisons []Comparison, seed int64) Check {
 	c := checker{name: "A/A"}
 	var names []string
@@ -304,7 +298,7 @@ func checkAA(comparisons []Comparison, seed int64) Check {
 			x := q.of(cmp)
 			value, ok := statistics.AA(x, residuals, degrees, seedOf(seed, cmp.Name+" A/A "+q.name))
 			if ok {
-				names = append(names, fmt.Sprintf("%s of %s differs by %+.1f %%", q.name, cmp.Name, 100*math.Expm1(mean(x))))
+				names = append(names, fmt.Sprintf("%s of %s differs by %+.1f %%", q.name, cmp.Name, 100*math.Expm1(statistics.Mean(x))))
 				p = append(p, value)
 			} else if q.name == "p50" {
 				c.unknown = append(c.unknown, fmt.Sprintf("%s cannot be judged: %d usable pairs, and too few others to hold them against", cmp.Name, len(x)))

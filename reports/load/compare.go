@@ -5,26 +5,21 @@ import (
 	"fmt"
 
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// Compare says how run b differs from run a: blocks of the same comparison, side,
-// variant, server and agents are paired in the order of their pairs. The result is
-// like that of Judge: Comparisons has one per variant, with a as side A, and the
-// margins of the thresholds apply to them; their other limits apply to b alone.
+// Compare says how run b differs from run a: blocks of the same comparison, side, variant, server and agents are
+// paired in the order of their pairs. The result is like that of Judge: Comparisons has one per variant, with a as
+// side A, and the margins of the thresholds apply to them; their other limits apply to b alone.
 //
-// The two runs were not interleaved, so that a difference is one between the two
-// runs with everything around them, the machine included. A note says so. An
-// error means that the two have nothing in common that could be compared.
+// The two runs were not interleaved, so that a difference is one between the two runs with everything around them,
+// the machine included. A note says so. An error means that the two have nothing in common that could be compared.
 func Compare(a, b run.Run, t Thresholds) (Result, error) {
 	groups := pairRuns(&a, &b)
 	if len(groups) == 0 {
 		return Result{}, errors.New("the two runs have no variant in common, on a server of the same name and with as many agents")
 	}
-	result := Result{
-		APIVersion: APIVersion, Kind: Kind,
-		Profile: b.Profile, Seed: b.Seed, Tool: b.Tool, Started: b.Started, Thresholds: t,
-		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
-	}
+	result := newResult(&b, t)
 	for _, g := range groups {
 		c := compare(g, false, t, b.Seed)
 		c.A, c.B = "earlier run", "later run"
@@ -59,8 +54,23 @@ func Compare(a, b run.Run, t Thresholds) (Result, error) {
 	return result, nil
 }
 
-// pairRuns pairs the blocks of two runs. Blocks whose counterpart is missing are
-// a problem of their variant.
+// ComparisonThresholds are those of Compare, by the flags of load compare.
+func ComparisonThresholds(margin, marginP99 float64, minPairs int) (Thresholds, error) {
+	t := Thresholds{Margin: margin, MarginP99: marginP99, MinPairs: minPairs}
+	switch {
+	case !(margin >= 0 && margin < 1):
+		return t, fmt.Errorf("--margin %g: expected a part from 0 to below 1", margin)
+	case !(marginP99 >= 0 && marginP99 < 1):
+		return t, fmt.Errorf("--margin-p99 %g: expected a part from 0 to below 1", marginP99)
+	case margin == 0 && marginP99 == 0:
+		return t, errors.New("--margin and --margin-p99 are both 0: there is nothing to judge by")
+	case minPairs < statistics.MinPairsForSigns:
+		return t, fmt.Errorf("--min-pairs %d: no statement is made on fewer than %d", minPairs, statistics.MinPairsForSigns)
+	}
+	return t, nil
+}
+
+// pairRuns pairs the blocks of two runs. Blocks whose counterpart is missing are a problem of their variant.
 func pairRuns(a, b *run.Run) []comparisonPairs {
 	type blockKey struct {
 		comparison, role string
@@ -71,8 +81,7 @@ func pairRuns(a, b *run.Run) []comparisonPairs {
 	keyOfBlock := func(b *run.Block) blockKey {
 		return blockKey{b.Comparison, b.Role, b.AA, b.Pair, keyOf(b)}
 	}
-	// Blocks that have no pair of their own are matched in the order of their
-	// running.
+	// Blocks that have no pair of their own are matched in the order of their running.
 	counterparts := map[blockKey][]*run.Block{}
 	left := map[variantKey]int{}
 	for i := range b.Blocks {

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/stat"
-
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -33,8 +31,7 @@ type comparisonPairs struct {
 	problems []string
 }
 
-// groupPairs pairs the blocks of a run. A block without the name of a comparison
-// belongs to none.
+// groupPairs pairs the blocks of a run. A block without the name of a comparison belongs to none.
 func groupPairs(r *run.Run) []comparisonPairs {
 	type numbered struct {
 		key    comparisonKey
@@ -80,19 +77,16 @@ func groupPairs(r *run.Run) []comparisonPairs {
 		all = append(all, *g)
 	}
 	slices.SortFunc(all, func(x, y comparisonPairs) int {
-		aa := func(k comparisonKey) int {
-			if k.aa {
-				return 1
-			}
-			return 0
+		if x.key.aa != y.key.aa {
+			return map[bool]int{true: 1, false: -1}[x.key.aa] // A/A last
 		}
-		return cmp.Or(cmp.Compare(aa(x.key), aa(y.key)), cmp.Compare(x.key.name, y.key.name), cmp.Compare(x.key.agents, y.key.agents))
+		return cmp.Or(cmp.Compare(x.key.name, y.key.name), cmp.Compare(x.key.agents, y.key.agents))
 	})
 	return all
 }
 
-// seedOf makes a seed of that of the run and of what is drawn for, so that a
-// comparison has the same figures whatever others there are.
+// seedOf makes a seed of that of the run and of what is drawn for, so that a comparison has the same figures
+// whatever others there are.
 func seedOf(seed int64, what string) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s", seed, what)
@@ -126,24 +120,29 @@ func meanReviews(blocks []*run.Block) float64 {
 	return reviewRate(blocks, 0).PerRequest.Estimate
 }
 
-// errorsCompared is the part of a block's answers that may be errors for its
-// latencies to be compared: an error is often faster than an answer.
+// errorsCompared is the part of a block's answers that may be errors for its latencies to be compared: an error is
+// often faster than an answer.
 const errorsCompared = 0.01
+
+// unmeasured is an effect of which nothing can be said.
+func unmeasured(format string, args ...any) Effect {
+	return Effect{Why: fmt.Sprintf(format, args...), P: 1, PHolm: 1}
+}
 
 // effect is the difference of a quantile over pairs, and the log-ratios.
 func effect(pairs []pair, q float64, minPairs int, seed uint64) (Effect, []float64) {
 	if len(pairs) == 0 {
-		return Effect{Why: "there is no pair", P: 1, PHolm: 1}, nil
+		return unmeasured("there is no pair"), nil
 	}
 	needed := statistics.SamplesNeeded(q, level)
 	var a, b, difference []float64
 	for _, p := range pairs {
 		for _, block := range []*run.Block{p.a, p.b} {
 			if n, done := errorsOf(block), answered(block); float64(n) > errorsCompared*float64(done) {
-				return Effect{Why: fmt.Sprintf("pair %d has a block with %d errors in %d answers: it would compare failures", p.number, n, done), P: 1, PHolm: 1}, nil
+				return unmeasured("pair %d has a block with %d errors in %d answers: it would compare failures", p.number, n, done), nil
 			}
 			if n := block.Latency.Count(); n < needed {
-				return Effect{Why: fmt.Sprintf("pair %d has a block of %d answers; a p%g needs %d", p.number, n, 100*q, needed), P: 1, PHolm: 1}, nil
+				return unmeasured("pair %d has a block of %d answers; a p%g needs %d", p.number, n, 100*q, needed), nil
 			}
 		}
 		x, y := milliseconds(p.a.Latency.Quantile(q)), milliseconds(p.b.Latency.Quantile(q))
@@ -151,10 +150,10 @@ func effect(pairs []pair, q float64, minPairs int, seed uint64) (Effect, []float
 	}
 	logs, err := statistics.LogRatios(a, b)
 	if err != nil {
-		return Effect{Why: err.Error(), P: 1, PHolm: 1}, nil
+		return unmeasured("%s", err), nil
 	}
 	if len(pairs) < 2 {
-		return Effect{Why: "one pair has no interval", P: 1, PHolm: 1}, logs
+		return unmeasured("one pair has no interval"), logs
 	}
 	ratio := statistics.Bootstrap(logs, seed)
 	e := Effect{
@@ -199,8 +198,7 @@ func adjust(comparisons []Comparison) {
 	}
 }
 
-// spread are the residuals of the log-ratios of all comparisons but A/A, with
-// their degrees of freedom.
+// spread are the residuals of the log-ratios of all comparisons but A/A, with their degrees of freedom.
 func spread(comparisons []Comparison, of func(*Comparison) []float64) (residuals []float64, degrees int) {
 	for i := range comparisons {
 		if x := of(&comparisons[i]); !comparisons[i].AA && len(x) > 1 {
@@ -209,11 +207,4 @@ func spread(comparisons []Comparison, of func(*Comparison) []float64) (residuals
 		}
 	}
 	return residuals, degrees
-}
-
-func mean(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	return stat.Mean(x, nil)
 }

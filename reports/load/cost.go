@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,43 +15,47 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// Cost is several runs side by side: what each variant costs at each number of agents
-// and each delay of the webhook.
+// Cost is several runs side by side: what each variant costs at each number of agents and each delay of the webhook.
 type Cost struct {
 	columns []column
-	// variants are the rows: every variant on its server, in the order of the profile.
+	// variants are the rows: every variant on its server.
 	variants []curveOf
-	// The curves, drawn once; empty if no variant ran with several numbers of agents.
-	reviews, cpu string
-	names        []string
+	plots    costPlots
 }
 
 // column is one run.
 type column struct {
-	run    *run.Run
-	result Result
-	delay  time.Duration
-	title  string
+	run     *run.Run
+	result  Result
+	outcome string
+	delay   time.Duration
+	title   string
 }
 
-// NewCost judges the runs without their thresholds: it is about what was measured,
-// and whether that was sound. Runs are put in order of agents, then of delay.
-func NewCost(runs ...*run.Run) (*Cost, error) {
+// NewCost judges each run by its own thresholds. Runs are put in order of agents, then of delay.
+func NewCost(runs ...Saved) (*Cost, error) {
 	if len(runs) < 2 {
 		return nil, errors.New("one run has no curve: expected two or more")
 	}
 	c := &Cost{}
 	delays, profiles := map[time.Duration]bool{}, map[string]bool{}
-	for _, r := range runs {
-		col := column{run: r, result: Judge(*r, Thresholds{MinPairs: max(r.Pairs, 1)})}
-		if len(r.Servers) > 0 {
-			col.delay = time.Duration(r.Servers[0].WebhookDelay)
+	for _, s := range runs {
+		col := column{run: &s.Run}
+		if s.Thresholds != nil {
+			col.result = Judge(s.Run, *s.Thresholds)
+			col.outcome = string(col.result.Outcome)
+		} else {
+			col.result = Judge(s.Run, Thresholds{MinPairs: max(s.Run.Pairs, 1)})
+			col.outcome = "not judged: its thresholds are not known without its " + reportFile
 		}
-		delays[col.delay], profiles[r.Profile] = true, true
+		if len(s.Run.Servers) > 0 {
+			col.delay = time.Duration(s.Run.Servers[0].WebhookDelay)
+		}
+		delays[col.delay], profiles[s.Run.Profile] = true, true
 		c.columns = append(c.columns, col)
-		for _, b := range r.Blocks {
-			if variant := (curveOf{b.Variant, b.Server}); !slices.Contains(c.variants, variant) {
-				c.variants = append(c.variants, variant)
+		for _, b := range s.Run.Blocks {
+			if row := (curveOf{b.Variant, b.Server}); !slices.Contains(c.variants, row) {
+				c.variants = append(c.variants, row)
 			}
 		}
 	}
@@ -59,8 +65,10 @@ func NewCost(runs ...*run.Run) (*Cost, error) {
 	slices.SortFunc(c.variants, func(x, y curveOf) int {
 		return cmp.Or(cmp.Compare(x.variant, y.variant), cmp.Compare(x.server, y.server))
 	})
+	var results []*Result
 	for i := range c.columns {
 		col := &c.columns[i]
+		results = append(results, &col.result)
 		col.title = counted(col.run.Agents, "agent")
 		if len(delays) > 1 {
 			col.title += ", webhook " + col.delay.String()
@@ -70,13 +78,41 @@ func NewCost(runs ...*run.Run) (*Cost, error) {
 		}
 	}
 	var err error
-	c.reviews, c.cpu, c.names, err = CostPlots(c.results()...)
+	c.plots, err = plotCost(results...)
 	return c, err
 }
 
-// Markdown has a table for each thing that was measured, with a variant in each row
-// and a run in each column, then the comparisons, and whether the runs were
-// sound. plots are the names of picture files to show, if any.
+// Files are README.md and, where the numbers of agents differ, the curves: cost.html and SVG files.
+func (c *Cost) Files() (map[string][]byte, error) {
+	if len(c.plots.Names) == 0 {
+		return map[string][]byte{"README.md": c.Markdown()}, nil
+	}
+	var b bytes.Buffer
+	p := page{Plots: map[string]template.HTML{}}
+	p.addCost(c.plots)
+	if err := pageTemplates.ExecuteTemplate(&b, "cost", p); err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		"README.md": c.Markdown("cpu.svg", "reviews.svg"), "cost.html": b.Bytes(),
+		"reviews.svg": []byte(c.plots.Reviews), "cpu.svg": []byte(c.plots.CPU),
+	}, nil
+}
+
+// Write writes Files to a folder.
+func (c *Cost) Write(dir string) error {
+	files, err := c.Files()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	for name, data := range files {
+		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+	}
+	return err
+}
+
+// Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then
+// the comparisons, and whether the runs were sound. plots are the names of picture files to show, if any.
 func (c *Cost) Markdown(plots ...string) []byte {
 	b := &strings.Builder{}
 	b.WriteString("# What each variant costs\n\n")
@@ -113,8 +149,7 @@ func (c *Cost) Markdown(plots ...string) []byte {
 	return []byte(b.String())
 }
 
-// flowControlOf sums over priority levels: seconds waited, requests dispatched and
-// rejected.
+// flowControlOf sums over priority levels: seconds waited, requests dispatched and rejected.
 func flowControlOf(a Variant) (waited, dispatched, rejected float64) {
 	for name, n := range a.FlowControl {
 		switch {
@@ -142,7 +177,7 @@ func (c *Cost) circumstances(b *strings.Builder) {
 			length = time.Duration(r.Blocks[0].Length)
 		}
 		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s | %.1f, %.1f | %s |\n", md(col.title), md(version), r.Machine.CPUs, r.Seed, len(r.Blocks), length,
-			r.Machine.LoadBefore, r.Machine.LoadAfter, col.result.Outcome)
+			r.Machine.LoadBefore, r.Machine.LoadAfter, col.outcome)
 	}
 	b.WriteString("\n")
 }
@@ -201,33 +236,4 @@ func (c *Cost) soundness(b *strings.Builder) {
 		}
 	}
 	b.WriteString("- Every check that is not named here held.\n")
-}
-
-// Pictures are the curves of cost against the number of agents, as SVG files by
-// name. There are none if no variant ran with several numbers.
-func (c *Cost) Pictures() map[string][]byte {
-	if len(c.names) == 0 {
-		return nil
-	}
-	return map[string][]byte{"reviews.svg": []byte(c.reviews), "cpu.svg": []byte(c.cpu)}
-}
-
-// HTML is a page of its own with the curves. An error says that there is no variant
-// with several numbers of agents.
-func (c *Cost) HTML() ([]byte, error) {
-	if len(c.names) == 0 {
-		return nil, errors.New("no variant ran with several numbers of agents")
-	}
-	var b bytes.Buffer
-	err := pageTemplates.ExecuteTemplate(&b, "cost", page{CostNames: c.names, Plots: map[string]template.HTML{
-		"costReviews": template.HTML(c.reviews), "costCPU": template.HTML(c.cpu),
-	}})
-	return b.Bytes(), err
-}
-
-func (c *Cost) results() (results []*Result) {
-	for i := range c.columns {
-		results = append(results, &c.columns[i].result)
-	}
-	return results
 }

@@ -143,8 +143,8 @@ func TestLoadIsStrict(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, text, why string }{
-		{"no JSON", "apiVersion: v1", "is no JSON that authzconf wrote"},
-		{"empty", "", "is no JSON that authzconf wrote"},
+		{"no JSON", "apiVersion: v1", "is not JSON that authzconf wrote"},
+		{"empty", "", "is not JSON that authzconf wrote"},
 		{"cut short", string(data[:len(data)/2]), "unexpected end"},
 		{"another kind", `{"apiVersion":"authzconf.dev/v1alpha1","kind":"LoadReport"}`, `is a "LoadReport"`},
 		{"another version", `{"apiVersion":"authzconf.dev/v9","kind":"LoadRun"}`, `of "authzconf.dev/v9"`},

@@ -3,16 +3,17 @@ package load
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// The page is one file without anything to fetch: style and plots are put into
-// it.
+// The page is one file without anything to fetch: style and plots are put into it.
 var (
 	//go:embed load.html.tmpl
 	pageTemplate string
@@ -21,8 +22,8 @@ var (
 
 	pageTemplates = template.Must(template.New("load").Funcs(template.FuncMap{
 		"style":     func() template.CSS { return template.CSS(pageStyle) },
-		"colour":    func(i int) template.CSS { return template.CSS(hexColour(i)) },
-		"dashed":    func(i int) bool { return i >= len(palette) },
+		"colour":    func(i int) template.CSS { return template.CSS(statistics.Colour(i)) },
+		"dashed":    statistics.Dashed,
 		"bound":     boundText,
 		"reviews":   func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
 		"predict":   predictedText,
@@ -53,16 +54,27 @@ type page struct {
 	CostNames []string
 }
 
+// addCost adds the curves of cost.
+func (p *page) addCost(c costPlots) {
+	p.CostNames = c.Names
+	p.Plots["costReviews"], p.Plots["costCPU"] = template.HTML(c.Reviews), template.HTML(c.CPU)
+}
+
 // HTML is report.html.
 func HTML(r *run.Run, result *Result) ([]byte, error) {
-	drawn, names, err := drawPlots(r, result)
-	if err != nil {
+	groups := groupVariants(r)
+	reviews, err := plotReviews(result.Variants)
+	latencies, err2 := plotLatencies(groups)
+	timeline, err3 := plotTimeline(groups)
+	costs, err4 := plotCost(result)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
 		return nil, err
 	}
+	p := page{Run: r, Result: result, Plots: map[string]template.HTML{
+		"reviews": template.HTML(reviews), "latencies": template.HTML(latencies), "timeline": template.HTML(timeline),
+	}}
+	p.addCost(costs)
 	var b bytes.Buffer
-	err = pageTemplates.Execute(&b, page{Run: r, Result: result, CostNames: names, Plots: map[string]template.HTML{
-		"reviews": template.HTML(drawn.Reviews), "latencies": template.HTML(drawn.Latencies), "timeline": template.HTML(drawn.Timeline),
-		"costReviews": template.HTML(drawn.CostReviews), "costCPU": template.HTML(drawn.CostCPU),
-	}})
+	err = pageTemplates.Execute(&b, p)
 	return b.Bytes(), err
 }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,11 +20,7 @@ import (
 //
 // That reviews per request are as predicted is a limit of its own, always.
 func Judge(r run.Run, t Thresholds) Result {
-	result := Result{
-		APIVersion: APIVersion, Kind: Kind,
-		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
-		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
-	}
+	result := newResult(&r, t)
 	variants, groups := groupVariants(&r), groupPairs(&r)
 	for _, g := range variants {
 		result.Variants = append(result.Variants, measureVariant(g))
@@ -41,6 +38,14 @@ func Judge(r run.Run, t Thresholds) Result {
 	noteOdd(&result, r.Blocks)
 	result.conclude()
 	return result
+}
+
+func newResult(r *run.Run, t Thresholds) Result {
+	return Result{
+		APIVersion: APIVersion, Kind: Kind,
+		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
+		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
+	}
 }
 
 // noteOdd shows what errors without a class of their own said.
@@ -78,15 +83,10 @@ func judgeVariants(r *Result, groups []variantBlocks) {
 			judgeSLO(r, groups[i])
 		}
 	}
-	var missing []string
-	for variant := range r.Thresholds.Variants {
+	for _, variant := range slices.Sorted(maps.Keys(r.Thresholds.Variants)) {
 		if !named[variant] {
-			missing = append(missing, variant)
+			r.limit(variant, "thresholds", Unknown, "there are thresholds for the variant, and it did not run")
 		}
-	}
-	slices.Sort(missing)
-	for _, variant := range missing {
-		r.limit(variant, "thresholds", Unknown, "there are thresholds for the variant, and it did not run")
 	}
 }
 
@@ -149,9 +149,9 @@ func judgeErrors(r *Result, a Variant, limit float64) {
 }
 
 // objectives are those of Kubernetes for the p99 of a request kind, from
-// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md.
-// A watch has none there. The server's own indicator leaves the network out, so
-// that one measured by a client holds the more surely.
+// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md. A watch has none
+// there. The server's own indicator leaves the network out, so that one measured by a client holds the more
+// surely.
 var objectives = map[string]time.Duration{
 	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
 	"list": 30 * time.Second,
@@ -195,8 +195,8 @@ func judgeComparisons(r *Result) {
 	}
 }
 
-// noteClocks says how far the clocks of shards were apart. Whether that was too far
-// was for the run to say, which has it among its problems.
+// noteClocks says how far the clocks of shards were apart. Whether that was too far was for the run to say, which
+// has it among its problems.
 func noteClocks(r *Result, clocks []run.Clock) {
 	if len(clocks) == 0 {
 		return
@@ -211,18 +211,12 @@ func noteClocks(r *Result, clocks []run.Clock) {
 		len(clocks), time.Duration(most.Offset), time.Duration(most.Uncertainty), most.Shard))
 }
 
-// judgeMissing shows the comparisons of the profile that never ran: a report that
-// left them out would look whole.
+// judgeMissing shows the comparisons of the profile that never ran: a report that left them out would look complete.
 func judgeMissing(r *Result, groups []comparisonPairs) {
-	var missing []string
-	for name := range r.Thresholds.Comparisons {
+	for _, name := range slices.Sorted(maps.Keys(r.Thresholds.Comparisons)) {
 		if !slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.name == name }) {
-			missing = append(missing, name)
+			r.limit(name, "comparison", Unknown, "not judged: the profile has the comparison, and no block of it ran")
 		}
-	}
-	slices.Sort(missing)
-	for _, name := range missing {
-		r.limit(name, "comparison", Unknown, "not judged: the profile has the comparison, and no block of it ran")
 	}
 }
 
@@ -232,7 +226,7 @@ func judgeEffect(r *Result, c Comparison, name string, e Effect) {
 	case "":
 		return
 	case statistics.Equivalent, statistics.Below:
-		// A margin is a limit to what something may cost: less is no failure.
+		// A margin limits what something may cost: less is not a failure.
 		state = Held
 	case statistics.Above:
 		state = Broken

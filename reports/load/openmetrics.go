@@ -2,7 +2,6 @@ package load
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,9 +13,8 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// The buckets in metrics are every 32nd bound of the histograms, four to an
-// octave, from 65 µs to 69 s. They are bounds of the fixed layout, so that the
-// counts are exact.
+// The buckets in metrics are every 32nd bound of the histograms, four to an octave, from 65 µs to 69 s. They are
+// bounds of the fixed layout, so that the counts are exact.
 const (
 	firstBound = 10 * 128 // index of 2^16 ns
 	lastBound  = 30 * 128 // index of 2^36 ns
@@ -33,10 +31,10 @@ func openMetrics(r *run.Run) ([]byte, error) {
 		}
 		families = append(families, f)
 	}
-	histograms("authzconf_load_latency_seconds", "From the intended send of a request to the end of its answer.", func(b *run.Block) *histogram.Histogram { return &b.Latency })
+	histograms("authzconf_load_latency_seconds", "From the intended send of a request to the end of its answer.", latencyOf)
 	histograms("authzconf_load_service_seconds", "From the actual send of a request to the end of its answer.", func(b *run.Block) *histogram.Histogram { return &b.Service })
 	histograms("authzconf_load_lag_seconds", "From the intended to the actual send of a request.", func(b *run.Block) *histogram.Histogram { return &b.Lag })
-	histograms("authzconf_load_webhook_seconds", "Latency of the authorization webhook, from receipt to answer.", func(b *run.Block) *histogram.Histogram { return &b.WebhookLatency })
+	histograms("authzconf_load_webhook_seconds", "Latency of the authorization webhook, from receipt to answer.", webhookOf)
 	families = append(families, answersFamily(r), reviewsFamily(r))
 
 	var out bytes.Buffer
@@ -67,11 +65,11 @@ func histogramOf(h *histogram.Histogram) *dto.Histogram {
 	for i := 1; i < len(below); i++ {
 		below[i] += below[i-1]
 	}
-	d := &dto.Histogram{SampleCount: new(uint64(h.Count())), SampleSum: new(seconds(h.Sum()))}
+	d := &dto.Histogram{SampleCount: new(uint64(h.Count())), SampleSum: new((h.Sum()).Seconds())}
 	for i := firstBound; i <= lastBound; i += boundStep {
 		// Durations are whole nanoseconds: below this bound is up to the last of them.
 		from, _ := histogram.Bounds(i)
-		d.Bucket = append(d.Bucket, &dto.Bucket{UpperBound: new(seconds(from - 1)), CumulativeCount: new(below[i-1])})
+		d.Bucket = append(d.Bucket, &dto.Bucket{UpperBound: new((from - 1).Seconds()), CumulativeCount: new(below[i-1])})
 	}
 	return d
 }
@@ -90,18 +88,8 @@ func answersFamily(r *run.Run) *dto.MetricFamily {
 func reviewsFamily(r *run.Run) *dto.MetricFamily {
 	f := counterFamily("authzconf_load_access_reviews", "Access reviews that the authorizer received.")
 	for _, g := range groupVariants(r) {
-		type series struct{ mode, verb, decision string }
-		counts := map[series]int64{}
-		for _, b := range g.blocks {
-			for _, c := range b.Reviews {
-				counts[series{c.Mode, c.Verb, c.Decision}] += c.Count
-			}
-		}
-		ordered := slices.SortedFunc(maps.Keys(counts), func(x, y series) int {
-			return cmp.Or(cmp.Compare(x.mode, y.mode), cmp.Compare(x.verb, y.verb), cmp.Compare(x.decision, y.decision))
-		})
-		for _, s := range ordered {
-			f.Metric = append(f.Metric, counter(labelsOf(g, label("mode", s.mode), label("verb", s.verb), label("decision", s.decision)), counts[s]))
+		for _, c := range checkCounts(g.blocks) {
+			f.Metric = append(f.Metric, counter(labelsOf(g, label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision)), c.Count))
 		}
 	}
 	return f

@@ -2,7 +2,6 @@ package load
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -42,7 +41,7 @@ func perfData(r *run.Run) PerfData {
 			}
 			p.DataItems = append(p.DataItems, item)
 		}
-		all, webhook := mergedLatency(g.blocks), mergedWebhook(g.blocks)
+		all, webhook := merged(g.blocks, latencyOf), merged(g.blocks, webhookOf)
 		latencies("request_latency", "all", &all)
 		for _, kind := range kindsOf(g.blocks) {
 			h := mergedKind(g.blocks, kind)
@@ -67,12 +66,4 @@ func merged(blocks []*run.Block, of func(*run.Block) *histogram.Histogram) histo
 	return m
 }
 
-func mergedLatency(blocks []*run.Block) histogram.Histogram {
-	return merged(blocks, func(b *run.Block) *histogram.Histogram { return &b.Latency })
-}
-
-func mergedWebhook(blocks []*run.Block) histogram.Histogram {
-	return merged(blocks, func(b *run.Block) *histogram.Histogram { return &b.WebhookLatency })
-}
-
-func seconds(d time.Duration) float64 { return d.Seconds() }
+func webhookOf(b *run.Block) *histogram.Histogram { return &b.WebhookLatency }

@@ -1,7 +1,6 @@
-// Package load judges load runs: it makes statements with intervals, and an
-// outcome, of the counters and histograms that a run left behind, and renders
-// them. Everything is recomputed from the run alone, and comes out the same each
-// time.
+// Package load judges load runs: it makes statements with intervals, and an outcome, of the counters and
+// histograms that a run left behind, and renders them. Everything is recomputed from the run alone, and comes out
+// the same each time.
 package load
 
 import (
@@ -17,7 +16,7 @@ import (
 
 // Version of the file format.
 const (
-	APIVersion = "authzconf.dev/v1alpha1"
+	APIVersion = run.APIVersion
 	Kind       = "LoadReport"
 )
 
@@ -47,13 +46,11 @@ func (o Outcome) ExitCode() int {
 
 // Limits are what a variant has to keep. What is left out is not judged.
 type Limits struct {
-	// ReviewsPerRequest is the most access reviews that a request may cost in the
-	// mean.
+	// ReviewsPerRequest is the most access reviews that a request may cost in the mean.
 	ReviewsPerRequest float64 `json:"reviewsPerRequest,omitempty"`
 	// P99 of the latency from the intended send, at most.
 	P99 run.Duration `json:"p99,omitempty,omitzero"`
-	// SLOHeld asks for the latency objectives of Kubernetes: a p99 of 1 s for a
-	// single object, 30 s for a list.
+	// SLOHeld asks for the latency objectives of Kubernetes: a p99 of 1 s for a single object, 30 s for a list.
 	SLOHeld bool `json:"sloHeld,omitempty"`
 	// ErrorRate is the largest part of the answers, 0 to 1, that may be errors.
 	ErrorRate *float64 `json:"errorRate,omitempty"`
@@ -65,19 +62,17 @@ type Thresholds struct {
 	Limits
 	// Variants have limits of their own, in place of the others, by name.
 	Variants map[string]Limits `json:"variants,omitempty"`
-	// Margin is the part, such as 0.05, within which the p50 of the two sides of a
-	// comparison has to be the same, MarginP99 that for the p99. 0: not judged.
+	// Margin is the part, such as 0.05, within which the p50 of the two sides of a comparison has to be the same,
+	// MarginP99 that for the p99. 0: not judged.
 	Margin    float64 `json:"margin,omitempty"`
 	MarginP99 float64 `json:"marginP99,omitempty"`
 	// Comparisons have margins of their own, in place of these, by name.
 	Comparisons map[string]Margins `json:"comparisons,omitempty"`
-	// MinPairs is how many pairs a comparison needs: 20 if it is 0. A verdict on a
-	// margin needs 6 in any case.
+	// MinPairs is how many pairs a comparison needs: 20 if it is 0. A verdict on a margin needs 6 in any case.
 	MinPairs int `json:"minPairs,omitempty"`
 }
 
-// Margins are the parts within which the two sides of a comparison have to be the
-// same. 0: not judged.
+// Margins are the parts within which the two sides of a comparison have to be the same. 0: not judged.
 type Margins struct {
 	P50 float64 `json:"p50,omitempty"`
 	P99 float64 `json:"p99,omitempty"`
@@ -104,18 +99,16 @@ func (t Thresholds) declareMargins() bool {
 // DefaultMinPairs is how many pairs a claim needs if nothing else was declared.
 const DefaultMinPairs = 20
 
-// Validate says which threshold makes no sense, by the path that it has in a
-// file. One that is below 0 would not be judged, and nobody would notice.
+// Validate says which threshold makes no sense, by the path that it has in a file. One that is below 0 would not
+// be judged, and nobody would notice.
 func (t Thresholds) Validate() error {
-	if !(t.Margin >= 0 && t.Margin < 1) {
-		return fmt.Errorf("margin: %g is no part from 0 to below 1", t.Margin)
+	parts := map[string]float64{"margin": t.Margin, "marginP99": t.MarginP99}
+	for name, m := range t.Comparisons {
+		parts["comparisons."+name+".p50"], parts["comparisons."+name+".p99"] = m.P50, m.P99
 	}
-	if !(t.MarginP99 >= 0 && t.MarginP99 < 1) {
-		return fmt.Errorf("marginP99: %g is no part from 0 to below 1", t.MarginP99)
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.Comparisons)) {
-		if m := t.Comparisons[name]; !(m.P50 >= 0 && m.P50 < 1 && m.P99 >= 0 && m.P99 < 1) {
-			return fmt.Errorf("comparisons.%s: %g and %g are no parts from 0 to below 1", name, m.P50, m.P99)
+	for _, path := range slices.Sorted(maps.Keys(parts)) {
+		if part := parts[path]; !(part >= 0 && part < 1) {
+			return fmt.Errorf("%s: %g is not a part from 0 to below 1", path, part)
 		}
 	}
 	if t.MinPairs < 0 {
@@ -134,13 +127,13 @@ func (t Thresholds) Validate() error {
 
 func (l Limits) validate(path string) error {
 	if !(l.ReviewsPerRequest >= 0) || math.IsInf(l.ReviewsPerRequest, 0) {
-		return fmt.Errorf("%sreviewsPerRequest: %g is no number of reviews", path, l.ReviewsPerRequest)
+		return fmt.Errorf("%sreviewsPerRequest: %g is not a number of reviews", path, l.ReviewsPerRequest)
 	}
 	if l.P99 < 0 {
 		return fmt.Errorf("%sp99: %s is below 0", path, text(l.P99))
 	}
 	if l.ErrorRate != nil && !(*l.ErrorRate >= 0 && *l.ErrorRate <= 1) {
-		return fmt.Errorf("%serrorRate: %g is no part from 0 to 1", path, *l.ErrorRate)
+		return fmt.Errorf("%serrorRate: %g is not a part from 0 to 1", path, *l.ErrorRate)
 	}
 	return nil
 }
@@ -152,8 +145,8 @@ func (t Thresholds) minPairs() int {
 	return DefaultMinPairs
 }
 
-// pairsForClaim is how many pairs a verdict needs, whatever was declared: the
-// intervals of fewer are too narrow, and no test of them can reach 5 %.
+// pairsForClaim is how many pairs a verdict needs, whatever was declared: the intervals of fewer are too narrow,
+// and no test of them can reach 5 %.
 func (t Thresholds) pairsForClaim() int { return max(t.minPairs(), statistics.MinPairsForSigns) }
 
 func (t Thresholds) of(variant string) Limits {
@@ -182,8 +175,7 @@ type Result struct {
 
 	Variants    []Variant    `json:"variants"`
 	Comparisons []Comparison `json:"comparisons"`
-	// Checks are about the measuring itself. If one does not hold, or could not be
-	// made, nothing else counts.
+	// Checks are about the measuring itself. If one does not hold, or could not be made, nothing else counts.
 	Checks []Check `json:"checks"`
 	// Limits are the judgements of the thresholds.
 	Limits []LimitResult `json:"limits"`
@@ -233,9 +225,8 @@ type Variant struct {
 	// Statuses are the answers by status, or class of error.
 	Statuses map[string]int64 `json:"statuses,omitempty"`
 
-	// P50 and P99 are of all blocks together, from the intended send, with the
-	// order-statistic bounds of a level of 95 %. They take requests for independent:
-	// the bounds of a comparison do not.
+	// P50 and P99 are of all blocks together, from the intended send, with the order-statistic bounds of a level
+	// of 95 %. They take requests for independent: the bounds of a comparison do not.
 	P50  QuantileBound `json:"p50"`
 	P99  QuantileBound `json:"p99"`
 	P999 float64       `json:"p999Milliseconds"`
@@ -250,9 +241,8 @@ type Variant struct {
 	// ServerRSS and GeneratorRSS are the most resident bytes at a block's end.
 	ServerRSS    int64 `json:"serverRSSBytes"`
 	GeneratorRSS int64 `json:"generatorRSSBytes"`
-	// FlowControl is what priority and fairness did in all blocks, by what it is and
-	// the priority level: requests dispatched and rejected, seconds waited by all
-	// requests together.
+	// FlowControl is what priority and fairness did in all blocks, by what it is and the priority level: requests
+	// dispatched and rejected, seconds waited by all requests together.
 	FlowControl map[string]float64 `json:"flowControl,omitempty"`
 	// WebhookP99 is the p99 in ms of the webhook's own latency.
 	WebhookP99 float64 `json:"webhookP99Milliseconds"`
@@ -270,17 +260,15 @@ type QuantileBound struct {
 
 // ReviewRate is access reviews per request.
 type ReviewRate struct {
-	// PerRequest is the mean of blocks, with its 95 % interval if Bounded: one block
-	// has none.
+	// PerRequest is the mean of blocks, with its 95 % interval if Bounded: one block has none.
 	PerRequest statistics.Interval `json:"perRequest"`
 	Bounded    bool                `json:"bounded"`
 	// Checks are the means by mode, verb and decision.
 	Checks []CheckRate `json:"checks,omitempty"`
-	// Predicted are the oracle's bounds: a mean must lie between them where nothing
-	// fails. Nil if there is no prediction, or blocks have several.
+	// Predicted are the oracle's bounds: a mean must lie between them where nothing fails. Nil if there is no
+	// prediction, or blocks have several.
 	Predicted *run.Prediction `json:"predicted,omitempty"`
-	// Verdict is "as predicted", "more than predicted", "less than predicted", or
-	// why it is not judged.
+	// Verdict is "as predicted", "more than predicted", "less than predicted", or why it is not judged.
 	Verdict string `json:"verdict"`
 }
 
@@ -318,18 +306,17 @@ type Effect struct {
 	// Measured is false if nothing can be said; Why says why.
 	Measured bool   `json:"measured"`
 	Why      string `json:"why,omitempty"`
-	// Change is B/A-1 (0.03 is 3 % longer) with its 95 % interval, Ninety the 90 %
-	// interval, which the verdict is about.
+	// Change is B/A-1 (0.03 is 3 % longer) with its 95 % interval, Ninety the 90 % interval, which the verdict is
+	// about.
 	Change statistics.Interval `json:"change"`
 	Ninety statistics.Interval `json:"change90"`
 	// Milliseconds is the mean difference with its 95 % interval.
 	Milliseconds statistics.Interval `json:"milliseconds"`
-	// P is that of the sign-flip test, PHolm adjusted for all that are made in the
-	// report.
+	// P is that of the sign-flip test, PHolm adjusted for all that are made in the report.
 	P     float64 `json:"p"`
 	PHolm float64 `json:"pHolm"`
-	// Margin is what was declared, 0 if nothing was, and Verdict where the 90 %
-	// interval lies: equivalent, above, below or undecided; empty without a margin.
+	// Margin is what was declared, 0 if nothing was, and Verdict where the 90 % interval lies: equivalent, above,
+	// below or undecided; empty without a margin.
 	Margin  float64                `json:"margin,omitempty"`
 	Verdict statistics.Equivalence `json:"verdict,omitempty"`
 }

@@ -2,10 +2,12 @@ package load
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/authzconf/authzconf/reports/load/histogram"
@@ -90,8 +92,7 @@ func pText(e Effect) string {
 	return fmt.Sprintf("%.3f", e.PHolm)
 }
 
-// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19]
-// ms, p 0.003; equivalent: …".
+// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19] ms, p 0.003; equivalent: …".
 func (e Effect) String() string {
 	s := changeText(e)
 	if e.Measured {
@@ -101,4 +102,22 @@ func (e Effect) String() string {
 		s += "; " + marginText(e)
 	}
 	return s
+}
+
+// Summarize writes one line for each variant on each server: what was measured, and not what follows from it.
+func Summarize(w io.Writer, r *run.Run, result *Result) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tERRORS\tLATE\tDROPPED\t")
+	for _, v := range result.Variants {
+		predicted := "-"
+		if p := v.Reviews.Predicted; p != nil {
+			predicted = fmt.Sprintf("%.3g to %.3g", p.Warm, p.Cold)
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%.2f\t%.2f\t%.2f\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
+			predicted, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, v.Errors, v.Late, v.Dropped)
+	}
+	_ = table.Flush()
+	for _, p := range r.Problems {
+		_, _ = fmt.Fprintf(w, "problem: %s\n", p.Text)
+	}
 }

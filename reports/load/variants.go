@@ -20,8 +20,7 @@ type variantKey struct {
 
 func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server, b.Agents} }
 
-// name is the variant with its server, and the agents where there are several
-// numbers of them.
+// name is the variant with its server, and the agents where there are several numbers of them.
 func (k variantKey) name(severalAgents bool) string {
 	if severalAgents {
 		return fmt.Sprintf("%s on %s, %d agents", k.variant, k.server, k.agents)
@@ -103,8 +102,8 @@ func measureVariant(g variantBlocks) Variant {
 	return a
 }
 
-// quantileBound is a quantile with the bounds that hold whatever the
-// distribution, if there are enough samples for them.
+// quantileBound is a quantile with the bounds that hold whatever the distribution, if there are enough samples for
+// them.
 func quantileBound(h *histogram.Histogram, q float64) QuantileBound {
 	b := QuantileBound{Milliseconds: milliseconds(h.Quantile(q)), Samples: h.Count()}
 	if low, high, ok := statistics.QuantileRanks(h.Count(), q, level); ok {
@@ -121,8 +120,8 @@ func reviewsOf(b *run.Block) int64 {
 	return n
 }
 
-// errorsOf counts what is no answer, and answers that the variant does not expect.
-// Answers of 429 and of 500 and above are never what a variant is about.
+// errorsOf counts requests without an answer, and answers that the variant does not expect. Answers of 429 and of 500 and
+// above are never what a variant is about.
 func errorsOf(b *run.Block) int64 {
 	wrong := map[string]int64{}
 	for text, n := range b.Wrong {
@@ -148,15 +147,15 @@ func isStatus(s string) bool {
 	return len(s) == 3 && s[0] >= '1' && s[0] <= '5' && s[1] >= '0' && s[1] <= '9' && s[2] >= '0' && s[2] <= '9'
 }
 
-// rounding is by how much a mean may lie beyond a prediction: reviews of requests
-// that cross a block's edge are counted in the other block.
+// rounding is by how much a mean may lie beyond a prediction: reviews of requests that cross a block's edge are
+// counted in the other block.
 const rounding = 0.005
 
 func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 	var rates []float64
+	var counted []*run.Block
 	var sent int64
 	r := ReviewRate{}
-	checks := map[CheckRate]int64{}
 	for i, b := range blocks {
 		if i == 0 {
 			r.Predicted = b.Predicted
@@ -167,17 +166,17 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 			continue
 		}
 		sent += b.Sent
+		counted = append(counted, b)
 		rates = append(rates, float64(reviewsOf(b))/float64(b.Sent))
-		for _, c := range b.Reviews {
-			checks[CheckRate{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}] += c.Count
-		}
 	}
 	if len(rates) == 0 {
 		r.Verdict = "nothing was sent"
 		return r
 	}
 	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
-	r.Checks = checkRates(checks, sent)
+	for _, c := range checkCounts(counted) {
+		r.Checks = append(r.Checks, CheckRate{c.Mode, c.Verb, c.Decision, float64(c.Count) / float64(sent)})
+	}
 	if r.Predicted == nil {
 		r.Verdict = "not predicted"
 		return r
@@ -196,16 +195,24 @@ func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
 	return r
 }
 
-// checkRates are in the order of mode, verb and decision.
-func checkRates(counts map[CheckRate]int64, sent int64) (rates []CheckRate) {
-	for c, n := range counts {
-		c.PerRequest = float64(n) / float64(sent)
-		rates = append(rates, c)
+// checkCounts are the reviews of blocks by mode, verb and decision, in that order.
+func checkCounts(blocks []*run.Block) (counts []run.ReviewCount) {
+	sums := map[run.ReviewCount]int64{}
+	for _, b := range blocks {
+		for _, c := range b.Reviews {
+			n := c.Count
+			c.Count = 0
+			sums[c] += n
+		}
 	}
-	slices.SortFunc(rates, func(x, y CheckRate) int {
+	for c, n := range sums {
+		c.Count = n
+		counts = append(counts, c)
+	}
+	slices.SortFunc(counts, func(x, y run.ReviewCount) int {
 		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
 	})
-	return rates
+	return counts
 }
 
 // Verdicts on reviews per request.

@@ -2,13 +2,14 @@ package statistics
 
 import (
 	"math"
+	"sort"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// MeanInterval is the mean of blocks with its interval by Student's t at a level
-// such as 0.95. With fewer than two values there is no interval, and ok is false.
+// MeanInterval is the mean of blocks with its interval by Student's t at a level such as 0.95. With fewer than two
+// values there is no interval, and ok is false.
 func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
 	if len(x) == 0 {
 		return Interval{}, false
@@ -22,48 +23,31 @@ func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
 	return Interval{Estimate: mean, Low: mean - half, High: mean + half}, true
 }
 
-// QuantileRanks are the ranks (1 is the smallest of n) whose values bound the
-// quantile q of what the n values were drawn from, at a two-sided level such as
-// 0.95, whatever the distribution. ok is false if n is too small for both bounds:
-// a p99 needs 368.
+// QuantileRanks are the ranks (1 is the smallest of n) whose values bound the quantile q of what the n values were
+// drawn from, at a two-sided level such as 0.95, whatever the distribution. ok is false if n is too small for both
+// bounds: a p99 needs 368.
 func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
 	tail := (1 - level) / 2
 	below := distuv.Binomial{N: float64(n), P: q} // How many values are below the quantile.
-	// The lower bound is too high if fewer than low values are below the quantile,
-	// the upper one too low if at least high are.
-	low = search(n, func(k int64) bool { return below.CDF(float64(k)) > tail })
-	high = search(n, func(k int64) bool { return 1-below.CDF(float64(k)) <= tail }) + 1
+	// The lower bound is too high if fewer than low values are below the quantile, the upper one too low if at
+	// least high are.
+	low = int64(sort.Search(int(n), func(k int) bool { return below.CDF(float64(k)) > tail }))
+	high = int64(sort.Search(int(n), func(k int) bool { return 1-below.CDF(float64(k)) <= tail })) + 1
 	if low < 1 || high > n {
 		return 0, 0, false
 	}
 	return low, high, true
 }
 
-// search is the smallest k of 0 to n for which a monotone condition holds, n if
-// it holds for none.
-func search(n int64, holds func(int64) bool) int64 {
-	from, to := int64(0), n
-	for from < to {
-		if middle := (from + to) / 2; holds(middle) {
-			to = middle
-		} else {
-			from = middle + 1
-		}
-	}
-	return from
-}
-
-// SamplesNeeded is the smallest n for which QuantileRanks has both bounds: for
-// fewer the chance that all values lie on one side of the quantile is above the
-// tail.
+// SamplesNeeded is the smallest n for which QuantileRanks has both bounds: for fewer the chance that all values
+// lie on one side of the quantile is above the tail.
 func SamplesNeeded(q, level float64) int64 {
 	tail := (1 - level) / 2
 	return int64(math.Ceil(math.Log(tail) / math.Log(max(q, 1-q))))
 }
 
-// Trend is the Mann-Kendall test of values in the order of their measuring: the
-// two-sided p-value, and the change from the first to the last of them by the
-// line of least squares. It is exact without ties, and by the normal
+// Trend is the Mann-Kendall test of values in the order of their measuring: the two-sided p-value, and the change
+// from the first to the last of them by the line of least squares. It is exact without ties, and by the normal
 // approximation with them. Fewer than 4 values show no trend: p is 1.
 func Trend(x []float64) (p, change float64) {
 	n := len(x)
@@ -103,8 +87,8 @@ func Trend(x []float64) (p, change float64) {
 
 func kendallTerm(n int) float64 { return float64(n*(n-1)*(2*n+5)) / 18 }
 
-// exactKendall is the two-sided p-value of the score s (concordant less
-// discordant) of n values without ties. It counts the orders by inversions.
+// exactKendall is the two-sided p-value of the score s (concordant less discordant) of n values without ties. It
+// counts the orders by inversions.
 func exactKendall(n, s int) float64 {
 	pairs := n * (n - 1) / 2
 	// chance[k] is that of k inversions in a random order of the first values.
@@ -130,9 +114,8 @@ func exactKendall(n, s int) float64 {
 	return min(1, p)
 }
 
-// Displaced is the part of arrivals, by slots of time, that came in another slot
-// than in the plan; one that never came counts as displaced. 0 means that both
-// are the same.
+// Displaced is the part of arrivals, by slots of time, that came in another slot than in the plan; one that never
+// came counts as displaced. 0 means that both are the same.
 func Displaced(plan, actual []int64) float64 {
 	var planned, missing, added int64
 	for i := range max(len(plan), len(actual)) {
@@ -156,16 +139,14 @@ func Displaced(plan, actual []int64) float64 {
 	return float64(max(missing, added)) / float64(planned)
 }
 
-// MinPairsForSigns is from how many pairs a sign-flip test can reach p < 0.05:
-// with 5 the smallest possible p is 2/32.
+// MinPairsForSigns is from how many pairs a sign-flip test can reach p < 0.05: with 5 the smallest possible p is
+// 2/32.
 const MinPairsForSigns = 6
 
-// AA judges pairs whose two sides are the same thing, by their log-ratios: p is
-// the probability of a mean so far from 0 if they are. With 6 pairs or more it is
-// the sign-flip test. With fewer, which cannot reach 5 % by it, the mean is held
-// against the spread of the other pairs of the run around their own means
-// (residuals, with so many degrees of freedom) by Student's t. ok is false if
-// there is too little of both: then nothing can be said.
+// AA judges pairs whose two sides are the same thing, by their log-ratios: p is the probability of a mean so far
+// from 0 if they are. With 6 pairs or more it is the sign-flip test. With fewer, which cannot reach 5 % by it, the
+// mean is held against the spread of the other pairs of the run around their own means (residuals, with so many
+// degrees of freedom) by Student's t. ok is false if there is too little of both: then nothing can be said.
 func AA(x, residuals []float64, degrees int, seed uint64) (p float64, ok bool) {
 	switch {
 	case len(x) == 0:
@@ -189,6 +170,14 @@ func AA(x, residuals []float64, degrees int, seed uint64) (p float64, ok bool) {
 	}
 	t := mean / stat.StdErr(deviation, float64(len(x)))
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(degrees)}.Survival(t), true
+}
+
+// Mean is the mean of values; 0 of none.
+func Mean(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return stat.Mean(x, nil)
 }
 
 // Residuals are the distances of values from their mean.

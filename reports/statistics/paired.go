@@ -1,11 +1,11 @@
-// Package statistics has the few statistical procedures that a load report
-// needs. They work on pairs of blocks, never on single requests: those of one
-// block are autocorrelated, and a test that takes them for independent finds a
-// difference between any two blocks. What draws random numbers takes a seed, so
-// that everybody who recomputes a report gets the same figures.
+// Package statistics has the few statistical procedures that a load report needs. They work on pairs of blocks,
+// never on single requests: those of one block are autocorrelated, and a test that takes them for independent
+// finds a difference between any two blocks. What draws random numbers takes a seed, so that everybody who
+// recomputes a report gets the same figures.
 package statistics
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Resamples is how many resamples a bootstrap draws, and how many sign-flips are
-// drawn where there are too many to try them all.
+// Resamples is how many resamples a bootstrap draws, and how many sign-flips are drawn where there are too many to
+// try them all.
 const Resamples = 10000
 
 // Interval is an estimate with its confidence interval.
@@ -30,8 +30,8 @@ func (i Interval) Map(f func(float64) float64) Interval {
 	return Interval{Estimate: f(i.Estimate), Low: f(i.Low), High: f(i.High)}
 }
 
-// LogRatios are ln(b/a) of each pair. They are used because a slow-down by a
-// factor and a speed-up by the same one are then equally far from none.
+// LogRatios are ln(b/a) of each pair. They are used because a slow-down by a factor and a speed-up by the same one
+// are then equally far from none.
 func LogRatios(a, b []float64) ([]float64, error) {
 	if len(a) != len(b) {
 		return nil, fmt.Errorf("%d values cannot be paired with %d", len(a), len(b))
@@ -52,8 +52,7 @@ type Bootstrapped struct {
 	means []float64
 }
 
-// Bootstrap resamples pairs with replacement. x has one value per pair, and must
-// not be empty.
+// Bootstrap resamples pairs with replacement. x has one value per pair, and must not be empty.
 func Bootstrap(x []float64, seed uint64) Bootstrapped {
 	r := rand.New(rand.NewPCG(seed, 0x626f6f747374))
 	b := Bootstrapped{mean: stat.Mean(x, nil), means: make([]float64, Resamples)}
@@ -81,15 +80,14 @@ func (b Bootstrapped) Interval(level float64) Interval {
 // exactFlips is up to how many pairs every assignment of signs is tried.
 const exactFlips = 16
 
-// SignFlip is the two-sided p-value of the sign-flip permutation test: how often
-// a mean at least as far from 0 comes about if in each pair it is left to chance
-// which side is which. Up to 16 pairs it is exact, else drawn.
+// SignFlip is the two-sided p-value of the sign-flip permutation test: how often a mean at least as far from 0
+// comes about if in each pair it is left to chance which side is which. Up to 16 pairs it is exact, else drawn.
 func SignFlip(x []float64, seed uint64) float64 {
 	if len(x) == 0 {
 		return 1
 	}
-	// Sums of the same numbers in another order may differ in the last bits, and
-	// such are as extreme as what was seen.
+	// Sums of the same numbers in another order may differ in the last bits, and such are as extreme as what was
+	// seen.
 	var sum, scale float64
 	for _, v := range x {
 		sum += v
@@ -137,22 +135,14 @@ func exactSignFlip(x []float64, observed float64) float64 {
 	return float64(extreme) / float64(int(1)<<len(x))
 }
 
-// Holm adjusts p-values for there being several: the chance that any of them is
-// at or below a level though nothing differs is at most that level.
+// Holm adjusts p-values for there being several: the chance that any of them is at or below a level though nothing
+// differs is at most that level.
 func Holm(p []float64) []float64 {
 	order := make([]int, len(p))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		switch {
-		case p[i] < p[j]:
-			return -1
-		case p[i] > p[j]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
 	adjusted := make([]float64, len(p))
 	var highest float64
 	for rank, i := range order {
@@ -167,8 +157,8 @@ type Equivalence string
 
 // The possible answers.
 const (
-	// Equivalent: the whole 90 % interval lies within the margin. It is shown that
-	// the difference is small, which a large p-value does not show.
+	// Equivalent: the whole 90 % interval lies within the margin. It is shown that the difference is small, which
+	// a large p-value does not show.
 	Equivalent Equivalence = "equivalent"
 	// Above: the whole 90 % interval lies above the margin.
 	Above Equivalence = "above"
@@ -178,10 +168,9 @@ const (
 	Undecided Equivalence = "undecided"
 )
 
-// Equivalent90 compares the 90 % interval of a mean log-ratio with a margin: the
-// part, such as 0.05, by which the one side may exceed the other. The margin has
-// to be declared before anything is measured. Two one-sided tests at 5 % are the
-// same as this.
+// Equivalent90 compares the 90 % interval of a mean log-ratio with a margin: the part, such as 0.05, by which the
+// one side may exceed the other. The margin has to be declared before anything is measured. Two one-sided tests at
+// 5 % are the same as this.
 func Equivalent90(ninety Interval, margin float64) Equivalence {
 	bound := math.Log1p(margin)
 	switch {

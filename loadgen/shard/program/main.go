@@ -1,6 +1,5 @@
-// Shard is a shard of a storm in a pod of an Indexed Job: it does what the shard
-// processes of one machine do. Its job and orders come in on stdin, blocks go out
-// on stdout; it ends with its input.
+// Shard is a shard of a storm in a pod of an Indexed Job: it does what the shard processes of one machine do. Its
+// job and orders come in on stdin, blocks go out on stdout; it ends with its input.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Package histogram counts durations in buckets of one fixed log-linear layout.
-// All histograms have the same buckets and hold integers only, so histograms of
-// shards merge to exactly what one process would have counted, in any order.
+// Package histogram counts durations in buckets of one fixed log-linear layout. All histograms have the same
+// buckets and hold integers only, so histograms of shards merge to exactly what one process would have counted, in
+// any order.
 package histogram
 
 import (
@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// subBits fixes the width of buckets: below 2^subBits ns they are 1 ns wide, and
-	// above every power of two is cut into 2^subBits equal parts. A bucket is thus
-	// narrower than 1/128 of its values, and its middle within 0.4 % of each.
+	// subBits fixes the width of buckets: below 2^subBits ns they are 1 ns wide, and above every power of two is
+	// cut into 2^subBits equal parts. A bucket is thus narrower than 1/128 of its values, and its middle within
+	// 0.4 % of each.
 	subBits = 7
 	sub     = 1 << subBits
-	// topBits is where the layout ends: values of 2^topBits ns (some 73 min) and more
-	// are counted in the last bucket.
+	// topBits is where the layout ends: values of 2^topBits ns (some 73 min) and more are counted in the last
+	// bucket.
 	topBits = 42
 	// Buckets is the number of buckets.
 	Buckets = (topBits - subBits + 1) * sub
 )
 
-// Histogram counts durations. The zero value is empty and ready. It is not safe
-// for several goroutines: each has its own, merged later.
+// Histogram counts durations. The zero value is empty and ready. It is not safe for several goroutines: each has
+// its own, merged later.
 type Histogram struct {
 	counts []int64
 	count  int64
@@ -110,16 +110,8 @@ func (h *Histogram) Min() time.Duration { return time.Duration(h.min) }
 // Max is the longest duration.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.max) }
 
-// Mean is exact but for the rounding to a nanosecond; 0 if nothing was counted.
-func (h *Histogram) Mean() time.Duration {
-	if h.count == 0 {
-		return 0
-	}
-	return time.Duration(h.sum / h.count)
-}
-
-// Quantile is the smallest value that at least a part q (0 to 1) of the durations
-// does not exceed, to within half a bucket; 0 if nothing was counted.
+// Quantile is the smallest value that at least a part q (0 to 1) of the durations does not exceed, to within half
+// a bucket; 0 if nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.count == 0 {
 		return 0
@@ -176,8 +168,7 @@ func (h Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It refuses another layout, and what
-// cannot have been counted.
+// UnmarshalJSON implements json.Unmarshaler. It refuses another layout, and what cannot have been counted.
 func (h *Histogram) UnmarshalJSON(data []byte) error {
 	var e struct {
 		encoded
@@ -199,7 +190,7 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 	last := int64(-1)
 	for _, c := range e.Counts {
 		if len(c) != 2 || c[0] <= last || c[0] >= Buckets || c[1] < 1 || c[1] > math.MaxInt64-read.count {
-			return fmt.Errorf("histogram: %v is no bucket and count, expected ascending buckets below %d with positive counts", c, Buckets)
+			return fmt.Errorf("histogram: %v is not a bucket and a count, expected ascending buckets below %d with positive counts", c, Buckets)
 		}
 		last = c[0]
 		read.counts[c[0]] = c[1]

@@ -283,3 +283,11 @@ func BenchmarkMerge(b *testing.B) {
 		h.Merge(part)
 	}
 }
+
+// Mean is exact but for the rounding to a nanosecond; 0 if nothing was counted.
+func (h *Histogram) Mean() time.Duration {
+	if h.count == 0 {
+		return 0
+	}
+	return time.Duration(h.sum / h.count)
+}

@@ -2,9 +2,8 @@ package run
 
 import "github.com/authzconf/authzconf/reports/load/histogram"
 
-// Merge adds what another shard has done in the same block: exactly what one
-// process would have counted. What is not a shard's (the place in the run,
-// reviews, the server's costs) is left alone.
+// Merge adds what another shard has done in the same block: exactly what one process would have counted. What is
+// not a shard's (the place in the run, reviews, the server's costs) is left alone.
 func (b *Block) Merge(other *Block) {
 	b.Planned += other.Planned
 	b.Sent += other.Sent

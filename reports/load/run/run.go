@@ -1,6 +1,5 @@
-// Package run is what a load run leaves behind: counters and histograms per
-// block, and the circumstances. It is data; nothing here judges. Shards hand
-// back blocks of this form, which merge exactly.
+// Package run is what a load run leaves behind: counters and histograms per block, and the circumstances. It is
+// data; nothing here judges. Shards hand back blocks of this form, which merge exactly.
 package run
 
 import (
@@ -9,9 +8,10 @@ import (
 	"github.com/authzconf/authzconf/reports/load/histogram"
 )
 
-// Version of the file format.
+// Version of the file format, and the one before, which called variants arms.
 const (
-	APIVersion = "authzconf.dev/v1alpha1"
+	APIVersion = "authzconf.dev/v1alpha2"
+	OldVersion = "authzconf.dev/v1alpha1"
 	Kind       = "LoadRun"
 )
 
@@ -36,16 +36,15 @@ type Run struct {
 	Agents int `json:"agents"`
 	Pairs  int `json:"pairs"`
 	Shards int `json:"shards"`
-	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty
-	// is processes.
+	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty is processes.
 	Engine string `json:"engine,omitempty"`
 	// Blocks are in the order in which they ran.
 	Blocks []Block `json:"blocks"`
-	// Problems made the run inconclusive while it ran: a server died, a shard was
-	// lost, recorder and metrics differ. Empty if nothing did.
+	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics
+	// differ. Empty if nothing did.
 	Problems []Problem `json:"problems"`
-	// Clocks are those of shards, compared with the coordinator's: for each the
-	// measurement with the largest offset.
+	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest
+	// offset.
 	Clocks []Clock `json:"clocks,omitempty"`
 	// Interrupted says that the user ended the run early: what is here is partial.
 	Interrupted bool `json:"interrupted,omitempty"`
@@ -58,8 +57,8 @@ type Problem struct {
 	Text  string `json:"text"`
 }
 
-// Clock is how far the clock of a shard was ahead of the coordinator's, and half
-// of the round trip in which that was measured.
+// Clock is how far the clock of a shard was ahead of the coordinator's, and half of the round trip in which that
+// was measured.
 type Clock struct {
 	Shard       string   `json:"shard"`
 	Offset      Duration `json:"offset"`
@@ -104,15 +103,16 @@ func (d *Duration) UnmarshalText(b []byte) error {
 
 // Block is one variant on one server for one stretch of time.
 type Block struct {
-	// Pair numbers the pairs of blocks that are compared, from 0. Role is the
-	// block's side of the pair: "A" (the baseline) or "B". An A/A pair has the
-	// same server and variant on both sides, and AA set.
+	// Pair numbers the pairs of blocks that are compared, from 0. Role is the block's side of the pair: "A" (the
+	// baseline) or "B". An A/A pair has the same server and variant on both sides, and AA set.
 	Pair int    `json:"pair"`
 	Role string `json:"role"`
 	AA   bool   `json:"aa,omitempty"`
-	// Variant names what the agents do (see profiles), Server where. Comparison names
-	// which comparison of the profile the pair belongs to.
-	Variant    string `json:"variant"`
+	// Variant names what the agents do (see profiles), Server where. Comparison names which comparison of the
+	// profile the pair belongs to.
+	Variant string `json:"variant"`
+	// Arm is what Variant was called in OldVersion.
+	Arm        string `json:"arm,omitempty"`
 	Server     string `json:"server"`
 	Comparison string `json:"comparison"`
 	// Agents took part.
@@ -121,41 +121,39 @@ type Block struct {
 	// Length is the planned length.
 	Length Duration `json:"length"`
 
-	// Planned are the intended requests; each was Sent or Dropped (never sent: the
-	// generator had no room). Late ones were sent more than the profile's tolerance
-	// after their time. Done were answered or failed within the block.
+	// Planned are the intended requests; each was Sent or Dropped (never sent: the generator had no room). Late
+	// ones were sent more than the profile's tolerance after their time. Done were answered or failed within the
+	// block.
 	Planned int64 `json:"planned"`
 	Sent    int64 `json:"sent"`
 	Late    int64 `json:"late"`
 	Dropped int64 `json:"dropped"`
-	// Retried are answers 429 after which the agent waited as it was told and asked
-	// again; each is also counted in Answers. Reconnects are connections that had to
-	// be opened anew within the block.
+	// Retried are answers 429 after which the agent waited as it was told and asked again; each is also counted in
+	// Answers. Reconnects are connections that had to be opened anew within the block.
 	Retried    int64 `json:"retried,omitempty"`
 	Reconnects int64 `json:"reconnects,omitempty"`
-	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by
-	// class of error ("timeout", "refused", "reset", "tls", "eof", "other").
+	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by class of error ("timeout",
+	// "refused", "reset", "tls", "eof", "other").
 	Answers map[string]int64 `json:"answers"`
 	// Wrong counts answers that the variant does not expect, by "status: expected …".
 	Wrong map[string]int64 `json:"wrong,omitempty"`
 	// Odd are the texts of the first errors of class "other".
 	Odd []string `json:"odd,omitempty"`
-	// Latency is from the intended send to the end of the answer, Service from the
-	// actual send, Lag from the intended to the actual send. Latencies by request
-	// kind (list, get, watch) are in Kinds.
+	// Latency is from the intended send to the end of the answer, Service from the actual send, Lag from the
+	// intended to the actual send. Latencies by request kind (list, get, watch) are in Kinds.
 	Latency histogram.Histogram            `json:"latency"`
 	Service histogram.Histogram            `json:"service"`
 	Lag     histogram.Histogram            `json:"lag"`
 	Kinds   map[string]histogram.Histogram `json:"kinds,omitempty"`
 
-	// Reviews are what the recorder received, Attempts what the API server's
-	// metrics say (apiserver_impersonation_authorization_attempts_total), both as
-	// differences over the block. Unreconciled says how they contradict.
+	// Reviews are what the recorder received, Attempts what the API server's metrics say
+	// (apiserver_impersonation_authorization_attempts_total), both as differences over the block. Unreconciled
+	// says how they contradict.
 	Reviews      []ReviewCount  `json:"reviews"`
 	Attempts     []AttemptCount `json:"attempts,omitempty"`
 	Unreconciled []string       `json:"unreconciled,omitempty"`
-	// Predicted are the oracle's reviews per request for a fresh (cold) and for a
-	// known (warm) agent; the measured mean must lie between where nothing fails.
+	// Predicted are the oracle's reviews per request for a fresh (cold) and for a known (warm) agent; the measured
+	// mean must lie between where nothing fails.
 	Predicted *Prediction `json:"predicted,omitempty"`
 	// Timeline has one entry per second of the block.
 	Timeline []Second `json:"timeline,omitempty"`
@@ -171,9 +169,9 @@ type Block struct {
 
 // ReviewCount counts access reviews.
 type ReviewCount struct {
-	// Mode is associated-node, arbitrary-node, serviceaccount, user-info, legacy, or
-	// request for the check of the request itself; Verb is the verb of the review
-	// (impersonate:user-info, impersonate-on:user-info:list, impersonate, list, …).
+	// Mode is associated-node, arbitrary-node, serviceaccount, user-info, legacy, or request for the check of the
+	// request itself; Verb is the verb of the review (impersonate:user-info, impersonate-on:user-info:list,
+	// impersonate, list, …).
 	Mode     string `json:"mode"`
 	Verb     string `json:"verb"`
 	Decision string `json:"decision"` // Allow, Deny or NoOpinion

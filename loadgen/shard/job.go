@@ -1,8 +1,4 @@
-// Package job runs the shards of a storm as an Indexed Job: each pod is a shard,
-// and is given its job and its orders through the cluster's API, attached to its
-// stdin and stdout. It needs nothing but a client configuration that may create
-// Jobs and attach to pods, and the image on the nodes.
-package job
+package shard
 
 import (
 	"bytes"
@@ -26,31 +22,32 @@ import (
 )
 
 const (
-	// program is the package of the shard that runs in pods.
-	program = "github.com/authzconf/authzconf/loadgen/shard/program"
+	// podProgram is the package of the shard that runs in pods.
+	podProgram = "github.com/authzconf/authzconf/loadgen/shard/program"
 	// PathVariable names a shard that is built already; see image.Program.
 	PathVariable = "AUTHZCONF_SHARD"
-	// path is the program within its image.
-	path = "/shard"
-	// startPatience is how long the pods may take to run.
-	startPatience = 3 * time.Minute
-	// closePatience is how long deleting the Job may take.
-	closePatience = time.Minute
+	// podPath is the program within its image.
+	podPath = "/shard"
+	// startTimeout is how long the pods may take to run.
+	startTimeout = 3 * time.Minute
+	// deleteTimeout is how long deleting the Job may take.
+	deleteTimeout = time.Minute
 )
 
 //go:embed job.yaml
 var manifest string
 
-// Job is a Job that was created. It is a shard.Launcher.
-type Job struct {
+// Pods are those of an Indexed Job that was created: each is a shard, and is given its job and its orders through the
+// cluster's API, attached to its stdin and stdout. It takes nothing but a client configuration that may create Jobs
+// and attach to pods, and the image on the nodes.
+type Pods struct {
 	config *rest.Config
 	client kubernetes.Interface
 	object *batchv1.Job
 	pods   []string // the pod of each index
 }
 
-// render fills a run's numbers into the manifest. life is when the cluster ends
-// the pods, if nobody else has.
+// render fills a run's numbers into the manifest. life is when the cluster ends the pods, if nobody else has.
 func render(shards int, life time.Duration) (*corev1.Namespace, *batchv1.Job, error) {
 	var space corev1.Namespace
 	var job batchv1.Job
@@ -67,13 +64,13 @@ func render(shards int, life time.Duration) (*corev1.Namespace, *batchv1.Job, er
 	return &space, &job, nil
 }
 
-// Load builds the image of the shard and puts it on the nodes.
-func Load(ctx context.Context, nodes image.Loader) error {
+// LoadImage builds the image of the shard and puts it on the nodes.
+func LoadImage(ctx context.Context, nodes image.Loader) error {
 	_, job, err := render(1, time.Hour)
 	if err != nil {
 		return err
 	}
-	content, err := image.Program(ctx, PathVariable, program)
+	content, err := image.Program(ctx, PathVariable, podProgram)
 	if err != nil {
 		return err
 	}
@@ -81,16 +78,15 @@ func Load(ctx context.Context, nodes image.Loader) error {
 	var archive bytes.Buffer
 	if err := (image.Image{
 		Name: spec.Containers[0].Image, Architecture: runtime.GOARCH,
-		Program: content, Path: path, User: int(*spec.SecurityContext.RunAsUser),
+		Program: content, Path: podPath, User: int(*spec.SecurityContext.RunAsUser),
 	}).Write(&archive); err != nil {
 		return err
 	}
 	return nodes.LoadImage(ctx, archive.Bytes())
 }
 
-// Create creates the Job, and returns when each index has a running pod. On an
-// error nothing of it is left.
-func Create(ctx context.Context, config *rest.Config, shards int, life time.Duration) (_ *Job, err error) {
+// CreatePods creates the Job, and returns when each index has a running pod. On an error nothing of it is left.
+func CreatePods(ctx context.Context, config *rest.Config, shards int, life time.Duration) (_ *Pods, err error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -102,7 +98,7 @@ func Create(ctx context.Context, config *rest.Config, shards int, life time.Dura
 	if _, err := client.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("creating the namespace of the shards: %w", err)
 	}
-	j := &Job{config: config, client: client, object: object, pods: make([]string, shards)}
+	j := &Pods{config: config, client: client, object: object, pods: make([]string, shards)}
 	object.Name, object.GenerateName = "", object.Name+"-" // beside one of another run
 	if j.object, err = client.BatchV1().Jobs(object.Namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("creating the Job of the shards: %w", err)
@@ -115,8 +111,8 @@ func Create(ctx context.Context, config *rest.Config, shards int, life time.Dura
 }
 
 // await waits until all pods run.
-func (j *Job) await(ctx context.Context) error {
-	deadline := time.Now().Add(startPatience)
+func (j *Pods) await(ctx context.Context) error {
+	deadline := time.Now().Add(startTimeout)
 	for {
 		pods, err := j.client.CoreV1().Pods(j.object.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + j.object.Name})
 		if err != nil {
@@ -137,7 +133,7 @@ func (j *Job) await(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of the %d shards run after %s: %s", running, len(j.pods), startPatience, states(pods.Items))
+			return fmt.Errorf("%d of the %d shards run after %s: %s", running, len(j.pods), startTimeout, states(pods.Items))
 		}
 		select {
 		case <-ctx.Done():
@@ -170,9 +166,9 @@ func states(pods []corev1.Pod) string {
 	return strings.Join(all, "; ")
 }
 
-// Close implements shard.Launcher: it deletes the Job with its pods.
-func (j *Job) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+// Close implements Launcher: it deletes the Job with its pods.
+func (j *Pods) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
 	background := metav1.DeletePropagationBackground
 	err := j.client.BatchV1().Jobs(j.object.Namespace).Delete(ctx, j.object.Name, metav1.DeleteOptions{PropagationPolicy: &background})

@@ -1,4 +1,4 @@
-package job
+package shard
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,14 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
-
-	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// Launch implements shard.Launcher: it attaches to the pod of an index. There is
-// one stream to one process, so that a pod that takes the place of another is
-// never taken for it.
-func (j *Job) Launch(_ context.Context, i, _ int) (*shard.Link, error) {
+// Launch implements Launcher: it attaches to the pod of an index. There is one stream to one process, so
+// that a pod that takes the place of another is never taken for it.
+func (j *Pods) Launch(_ context.Context, i, _ int) (*Link, error) {
 	pod := j.pods[i]
 	request := j.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(j.object.Namespace).Name(pod).SubResource("attach").
 		VersionedParams(&corev1.PodAttachOptions{Container: "shard", Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
@@ -44,12 +42,12 @@ func (j *Job) Launch(_ context.Context, i, _ int) (*shard.Link, error) {
 		ended <- err
 	}()
 	closed := &closing{WriteCloser: orders}
-	return &shard.Link{
+	return &Link{
 		In: closed, Out: replies, Kill: cancel,
 		Wait: func() error {
 			err := <-ended
 			cancel()
-			if closed.asked() && err == nil {
+			if closed.asked.Load() && err == nil {
 				return nil
 			}
 			why := j.fate(i, pod)
@@ -62,7 +60,7 @@ func (j *Job) Launch(_ context.Context, i, _ int) (*shard.Link, error) {
 }
 
 // fate says what became of a pod whose stream has ended.
-func (j *Job) fate(i int, name string) error {
+func (j *Pods) fate(i int, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	pods := j.client.CoreV1().Pods(j.object.Namespace)
@@ -97,21 +95,12 @@ func (j *Job) fate(i int, name string) error {
 // closing remembers that it was closed.
 type closing struct {
 	io.WriteCloser
-	mu     sync.Mutex
-	closed bool
+	asked atomic.Bool
 }
 
 func (c *closing) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+	c.asked.Store(true)
 	return c.WriteCloser.Close()
-}
-
-func (c *closing) asked() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
 }
 
 // tail keeps the end of what a shard says on stderr.

@@ -1,4 +1,4 @@
-package job
+package shard
 
 import (
 	"context"
@@ -40,12 +40,12 @@ func pod(name, index string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-func jobOf(pods ...*corev1.Pod) *Job {
+func jobOf(pods ...*corev1.Pod) *Pods {
 	client := fake.NewClientset()
 	for _, p := range pods {
 		_ = client.Tracker().Add(p)
 	}
-	return &Job{client: client, object: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "n"}}, pods: make([]string, 2)}
+	return &Pods{client: client, object: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "n"}}, pods: make([]string, 2)}
 }
 
 func TestAwait(t *testing.T) {
@@ -108,11 +108,11 @@ func TestTailAndClosing(t *testing.T) {
 	}
 	r, w := io.Pipe()
 	c := &closing{WriteCloser: w}
-	if c.asked() {
+	if c.asked.Load() {
 		t.Error("closed before it was")
 	}
 	_ = c.Close()
-	if _, err := r.Read(make([]byte, 1)); !c.asked() || !errors.Is(err, io.EOF) {
-		t.Errorf("asked %t, %v", c.asked(), err)
+	if _, err := r.Read(make([]byte, 1)); !c.asked.Load() || !errors.Is(err, io.EOF) {
+		t.Errorf("asked %t, %v", c.asked.Load(), err)
 	}
 }

@@ -1,0 +1,267 @@
+package statistics
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html"
+	"image/color"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Point is a value of a curve, with its interval if there is one.
+type Point struct {
+	X, Y     float64
+	Interval *Interval
+}
+
+// Curve is one line of a chart.
+type Curve struct {
+	Name   string
+	Points []Point
+}
+
+// Axis is one of a chart.
+type Axis struct {
+	Label string
+	// Log has it logarithmic: all values have to be above 0. Zero has it begin at 0.
+	Log, Zero bool
+	// Room keeps the highest values off the frame.
+	Room bool
+	// Ticks, if given, replace the usual ones: labels by their values.
+	Ticks map[float64]string
+}
+
+// Chart draws curves over two axes.
+type Chart struct {
+	Label  string
+	X, Y   Axis
+	Height float64 // in points
+	Legend bool
+	Curves []Curve
+}
+
+// SVG is the chart as an SVG element with its namespace, a file of its own or part of a page; empty if no curve has
+// a point. The place of a curve decides its colour.
+func (c Chart) SVG() (string, error) {
+	p := newPlot()
+	c.X.set(&p.X)
+	c.Y.set(&p.Y)
+	p.Legend.Top, p.Legend.Left, p.Legend.TextStyle.Font.Variant = true, true, "Sans"
+	drawn := false
+	for i, curve := range c.Curves {
+		if len(curve.Points) == 0 {
+			continue
+		}
+		drawn = true
+		if err := addCurve(p, i, curve.Points); err != nil {
+			return "", err
+		}
+		if c.Legend {
+			p.Legend.Add(curve.Name, &plotter.Line{LineStyle: lineStyle(i)})
+		}
+	}
+	if !drawn {
+		return "", nil
+	}
+	c.X.makeRoom(&p.X)
+	c.Y.makeRoom(&p.Y)
+	return svg(p, c.Label, c.Height), nil
+}
+
+func (a Axis) set(axis *plot.Axis) {
+	axis.Label.Text = a.Label
+	if a.Log {
+		axis.Scale, axis.Tick.Marker = plot.LogScale{}, logTicks{}
+	}
+	if a.Zero {
+		axis.Min = 0
+	}
+	if a.Ticks != nil {
+		var ticks plot.ConstantTicks
+		for value, label := range a.Ticks {
+			ticks = append(ticks, plot.Tick{Value: value, Label: label})
+		}
+		slices.SortFunc(ticks, func(x, y plot.Tick) int { return cmp.Compare(x.Value, y.Value) })
+		axis.Tick.Marker = ticks
+	}
+}
+
+func (a Axis) makeRoom(axis *plot.Axis) {
+	switch {
+	case a.Room && a.Log:
+		axis.Max *= 1.15
+	case a.Room:
+		axis.Max += 0.06 * (axis.Max - axis.Min)
+	}
+}
+
+// errorBars are intervals around values. The library takes distances from the value.
+type errorBars struct {
+	plotter.XYs
+	plotter.XErrors
+	plotter.YErrors
+}
+
+func addCurve(p *plot.Plot, i int, points []Point) error {
+	var line plotter.XYs
+	var bars errorBars
+	for _, at := range points {
+		line = append(line, plotter.XY{X: at.X, Y: at.Y})
+		if b := at.Interval; b != nil {
+			bars.XYs = append(bars.XYs, line[len(line)-1])
+			bars.YErrors = append(bars.YErrors, struct{ Low, High float64 }{b.Low - at.Y, b.High - at.Y})
+		}
+	}
+	drawn, err := plotter.NewLine(line)
+	if err != nil {
+		return err
+	}
+	drawn.LineStyle = lineStyle(i)
+	p.Add(drawn)
+	if len(bars.XYs) == 0 {
+		return nil
+	}
+	intervals, err := plotter.NewYErrorBars(bars)
+	if err != nil {
+		return err
+	}
+	intervals.Color = palette[i%len(palette)]
+	p.Add(intervals)
+	return nil
+}
+
+// Bar is one of a bar chart, with its interval if there is one, and values that are marked by crosses.
+type Bar struct {
+	Name     string
+	Value    float64
+	Interval *Interval
+	Marks    []float64
+}
+
+// Bars draws horizontal bars, the first at the top, as an SVG element; empty if there is none.
+func Bars(label, axis string, list []Bar) (string, error) {
+	if len(list) == 0 {
+		return "", nil
+	}
+	p := newPlot()
+	p.X.Label.Text, p.X.Min = axis, 0
+	var names []string
+	var bars errorBars
+	var marks plotter.XYs
+	for i, b := range slices.Backward(list) {
+		y := float64(len(list) - 1 - i)
+		// The reader's letters may be wider than those that the space is measured by.
+		names = append(names, b.Name+strings.Repeat(" ", 1+len(b.Name)/5))
+		if b.Interval != nil {
+			bars.XYs = append(bars.XYs, plotter.XY{X: b.Value, Y: y})
+			bars.XErrors = append(bars.XErrors, struct{ Low, High float64 }{b.Interval.Low - b.Value, b.Interval.High - b.Value})
+		}
+		for _, x := range b.Marks {
+			marks = append(marks, plotter.XY{X: x, Y: y})
+		}
+		bar, err := plotter.NewBarChart(plotter.Values{b.Value}, vg.Points(14))
+		if err != nil {
+			return "", err
+		}
+		bar.Horizontal, bar.XMin, bar.LineStyle.Width, bar.Color = true, y, 0, palette[i%len(palette)]
+		p.Add(bar)
+	}
+	if len(bars.XYs) > 0 {
+		intervals, err := plotter.NewXErrorBars(bars)
+		if err != nil {
+			return "", err
+		}
+		p.Add(intervals)
+	}
+	if len(marks) > 0 {
+		crosses, err := plotter.NewScatter(marks)
+		if err != nil {
+			return "", err
+		}
+		crosses.GlyphStyle = draw.GlyphStyle{Color: color.Black, Radius: vg.Points(4), Shape: draw.CrossGlyph{}}
+		p.Add(crosses)
+	}
+	p.NominalY(names...)
+	p.Y.Min, p.Y.Max = -0.6, float64(len(list))-0.4
+	Axis{Room: true}.makeRoom(&p.X)
+	return svg(p, label, float64(60+26*len(list))), nil
+}
+
+// Colours that people with colour blindness can tell apart (Okabe and Ito); after the last of them lines are dashed.
+var palette = []color.RGBA{
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+	{230, 159, 0, 255}, {86, 180, 233, 255}, {70, 70, 70, 255},
+}
+
+// Colour is that of curve i, for a legend outside of the chart.
+func Colour(i int) string {
+	c := palette[i%len(palette)]
+	return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
+}
+
+// Dashed says whether curve i is.
+func Dashed(i int) bool { return i >= len(palette) }
+
+func lineStyle(i int) draw.LineStyle {
+	style := draw.LineStyle{Color: palette[i%len(palette)], Width: vg.Points(1.6)}
+	if n := i / len(palette); n > 0 {
+		style.Dashes = []vg.Length{vg.Points(float64(6 / n)), vg.Points(3)}
+	}
+	return style
+}
+
+// newPlot has letters without serifs, as the page does, and a grid behind everything.
+func newPlot() *plot.Plot {
+	p := plot.New()
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Label.TextStyle.Font.Variant, axis.Tick.Label.Font.Variant = "Sans", "Sans"
+	}
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
+	p.Add(grid)
+	return p
+}
+
+// logTicks are at 1, 2 and 5 times the powers of ten, or at all their multiples where the range is less than a
+// power.
+type logTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (logTicks) Ticks(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
+		for digit := 1.0; digit < 10; digit++ {
+			v := digit * power
+			if v < low*(1-1e-9) || v > high*(1+1e-9) {
+				continue
+			}
+			t := plot.Tick{Value: v}
+			if high < 10*low || digit == 1 || digit == 2 || digit == 5 {
+				t.Label = strconv.FormatFloat(v, 'g', 6, 64)
+			}
+			ticks = append(ticks, t)
+		}
+	}
+	return ticks
+}
+
+// svg draws a plot as an element for an HTML page. Its text is escaped by vgsvg.
+func svg(p *plot.Plot, label string, height float64) string {
+	c := vgsvg.New(760, vg.Points(height))
+	p.Draw(draw.New(c))
+	var b bytes.Buffer
+	_, _ = c.WriteTo(&b) // a bytes.Buffer takes everything
+	// The element alone: a page has one prologue, its own.
+	_, element, _ := strings.Cut(b.String(), "<svg")
+	return `<svg role="img" aria-label="` + html.EscapeString(label) + `"` + element
+}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	webhook "github.com/authzconf/authzconf/certify/reference"
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 

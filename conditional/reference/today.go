@@ -20,9 +20,8 @@ import (
 // what may become allowed is over-granted, and Admission takes it back.
 type Today struct {
 	*Authorizer
-	// Careless, if it is there and says so, has reads over-granted too, which no
-	// admission sees: it shows what comes of that.
-	Careless func() bool
+	// Careless has reads over-granted too, which no admission sees: it shows what comes of that.
+	Careless bool
 }
 
 // Review allows what can become allowed. What can only become denied has no
@@ -32,7 +31,7 @@ func (t Today) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAcces
 	switch {
 	case len(d.Conditions) == 0:
 		return concrete(d.Concrete, d.Reason, d.Err)
-	case d.CanBecomeAllowed() && (t.Careless != nil && t.Careless() || seen(spec.ResourceAttributes)):
+	case d.CanBecomeAllowed() && (t.Careless || seen(spec.ResourceAttributes)):
 		return concrete(vectors.Allow, "over-granted: admission decides", d.Err)
 	}
 	return concrete(vectors.NoOpinion, "admission decides", d.Err)
@@ -68,7 +67,7 @@ func (t Today) Admission(namespaces Namespaces) http.Handler {
 	return reference.Posted(func(body []byte) ([]byte, error) {
 		var in admissionv1.AdmissionReview
 		if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
-			return nil, errors.New("the body is no AdmissionReview with a request")
+			return nil, errors.New("the body is not an AdmissionReview with a request")
 		}
 		out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}}
 		if err := t.admit(in.Request, namespaces); err != nil {

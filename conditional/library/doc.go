@@ -1,5 +1,5 @@
 // Package library holds k8s.io/apiserver's own conditional authorization against
-// the machinery vectors of KEP-5681, and lists where it does otherwise.
+// the API-server vectors of KEP-5681, and lists where it does otherwise.
 //
 // The library is what exists of the KEP in Kubernetes 1.37: the types and the union
 // of k8s.io/apiserver/pkg/authorization. There is no feature gate, no field in

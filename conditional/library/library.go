@@ -15,9 +15,9 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// fromLibrary is what k8s.io/apiserver makes of a machinery vector, as far as it
+// fromLibrary is what k8s.io/apiserver makes of an API-server vector, as far as it
 // has a part for it: Proceeds, Admitted and Starts stay empty.
-func fromLibrary(ctx context.Context, m *vectors.Machinery) (*vectors.Want, error) {
+func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
 	run := &libraryRun{m: m, want: &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}}
 	named := make([]union.NamedAuthorizer, 0, len(m.Chain))
 	for i := range m.Chain {
@@ -54,7 +54,7 @@ func fromLibrary(ctx context.Context, m *vectors.Machinery) (*vectors.Want, erro
 
 // libraryRun notes who is asked what.
 type libraryRun struct {
-	m      *vectors.Machinery
+	m      *vectors.APIServer
 	want   *vectors.Want
 	asking *[]string
 }
@@ -150,7 +150,7 @@ func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAw
 }
 
 // condition is a vector's as the library's.
-type condition struct{ vectors.MachineryCondition }
+type condition struct{ vectors.EvaluatedCondition }
 
 func (c condition) GetID() string          { return c.ID }
 func (c condition) GetType() string        { return c.Type }

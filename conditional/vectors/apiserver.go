@@ -1,8 +1,8 @@
 package vectors
 
-// Machinery is a request, what the authorizers of a chain say to it, and what the
+// APIServer is a request, what the authorizers of a chain say to it, and what the
 // API server makes of that.
-type Machinery struct {
+type APIServer struct {
 	// Server is the API server's configuration. Left out, it is a new one with the
 	// feature gate and the admission plugin.
 	Server Server `json:"server,omitzero" yaml:"server,omitempty"`
@@ -66,7 +66,7 @@ type Authorizer struct {
 	// FailureMode is Deny or NoOpinion. Left out: Deny.
 	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Conditions are those of the ConditionSet, in the order of the answer.
-	Conditions []MachineryCondition `json:"conditions,omitempty" yaml:"conditions,omitempty"`
+	Conditions []EvaluatedCondition `json:"conditions,omitempty" yaml:"conditions,omitempty"`
 	// Status is the answer of a webhook as it stands, instead of Decision and
 	// Conditions: for answers that break the rules, or hold more than one set.
 	Status *SubjectAccessReviewStatus `json:"status,omitempty" yaml:"status,omitempty"`
@@ -80,8 +80,8 @@ type Authorizer struct {
 	Cannot bool `json:"cannot,omitempty" yaml:"cannot,omitempty"`
 }
 
-// MachineryCondition is a condition of which is known what it evaluates to.
-type MachineryCondition struct {
+// EvaluatedCondition is a condition of which is known what it evaluates to.
+type EvaluatedCondition struct {
 	Condition `yaml:",inline"`
 	// Is is what it evaluates to. For each of several objects, PerObject.
 	Is        Truth   `json:"is,omitempty" yaml:"is,omitempty"`
@@ -123,7 +123,7 @@ type Want struct {
 	Admitted *bool `json:"admitted,omitempty" yaml:"admitted,omitempty"`
 }
 
-// Table is many machinery vectors: chains, written as words.
+// Table is many API-server vectors: chains, written as words.
 type Table struct {
 	// Authorizers are the words.
 	Authorizers map[string]Authorizer `json:"authorizers" yaml:"authorizers"`

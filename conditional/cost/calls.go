@@ -30,8 +30,8 @@ const costUser = "cost"
 // allowed is the KEP's condition of a PersistentVolume, which volume satisfies.
 const allowed = `object.spec.storageClassName == "dev"`
 
-// expressions are those that are measured. volume satisfies none of them: the API
-// server observes how long a policy took only if it has failed.
+// expressions are those that are measured. volume satisfies none of them: the API server observes how long a
+// policy took only if it has failed.
 var expressions = []struct{ name, text string }{
 	{"storage-class", `object.spec.storageClassName == "gold"`},
 	{"all-finalizers", `object.metadata.finalizers.all(f, f != "example.com/9")`},
@@ -59,8 +59,8 @@ func costPolicies() (*reference.Snapshot, error) {
 	}})
 }
 
-// KEPCalls counts the four cells of the KEP's table of webhooks (section "Built-in
-// CEL conditions evaluator"), each by n requests behind a first one.
+// KEPCalls counts the four cells of the KEP's table of webhooks (section "Built-in CEL conditions evaluator"),
+// each by n requests behind a first one.
 func KEPCalls(ctx context.Context, n int) (out []Calls, err error) {
 	s, err := costPolicies()
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	admissionFile        = "admission.yaml"
 )
 
-// authorization has the webhook before RBAC. It is asked each time unless its answers are to be cached: a remembered
-// answer would outlive the policies of a case.
+// authorization has the webhook before RBAC. It is asked each time unless its answers are to be cached: a
+// remembered answer would outlive the policies of a case.
 const authorization = `apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -49,8 +49,8 @@ authorizers:
 - {type: RBAC, name: rbac}
 `
 
-// Group are the users whose requests the webhook is asked about: the API server's own, and those of the admin, stay
-// out of the counts.
+// Group are the users whose requests the webhook is asked about: the API server's own, and those of the admin,
+// stay out of the counts.
 const Group = "conditional:users"
 
 // admission has the API server authenticate to admission webhooks.
@@ -177,8 +177,8 @@ func (c *Cluster) namespace(name string) ([]byte, error) {
 }
 
 const (
-	// webhooksName is that of every webhook configuration; reserved paths stay out, so that the admin can always take
-	// them away.
+	// webhooksName is that of every webhook configuration; reserved paths stay out, so that the admin can always
+	// take them away.
 	webhooksName = "conditional.authzconf.dev"
 	webhooksPath = "/apis/admissionregistration.k8s.io/v1/"
 )

@@ -1,6 +1,6 @@
-// Package cost measures what conditional authorization (KEP-5681) costs: the webhook calls of the KEP's own design,
-// and those of an API server of today that over-grants and judges in admission. Its tests show what such a server
-// enforces (cases/), and what it makes of conditional answers.
+// Package cost measures what conditional authorization (KEP-5681) costs: the webhook calls of the KEP's own
+// design, and those of an API server of today that over-grants and judges in admission. Its tests show what such a
+// server enforces (cases/), and what it makes of conditional answers.
 package cost
 
 import (
@@ -33,15 +33,14 @@ type CostOptions struct {
 type Cost struct {
 	Options CostOptions `json:"-"`
 	Calls   []Calls     `json:"calls"`
-	// Evaluations have, by expression and variant, the mean of each block in
-	// microseconds; Latencies, by variant, the median of each block in milliseconds.
+	// Evaluations have, by expression and variant, the mean of each block in microseconds; Latencies, by variant,
+	// the median of each block in milliseconds.
 	Evaluations map[string]map[string][]float64 `json:"evaluations"`
 	Latencies   map[string][]float64            `json:"latencies"`
 }
 
-// The variants of the evaluation: the API server's own metric of a
-// ValidatingAdmissionPolicy's expression, the same text as a condition that is
-// compiled already, as one that is not, and by the webhook.
+// The variants of the evaluation: the API server's own metric of a ValidatingAdmissionPolicy's expression, the
+// same text as a condition that is compiled already, as one that is not, and by the webhook.
 const (
 	variantVAP      = "ValidatingAdmissionPolicy"
 	variantCompiled = "condition, compiled before"
@@ -69,8 +68,7 @@ func MeasureCost(ctx context.Context, o CostOptions) (_ *Cost, err error) {
 	return out, nil
 }
 
-// onServer counts the calls of a server, and of the one that remembers answers, the
-// usual case, measures too.
+// onServer counts the calls of a server, and of the one that remembers answers, the usual case, measures too.
 func (c *Cost) onServer(ctx context.Context, cached bool) (err error) {
 	cluster, err := Start(ctx, StartOptions{Binaries: c.Options.Binaries, Cached: cached})
 	if err != nil {
@@ -140,8 +138,8 @@ func (c *Cost) measure(ctx context.Context, cluster *Cluster) error {
 	return nil
 }
 
-// plainUser and policyUser are authorized by nobody: members of system:masters. The
-// policies match the second one only.
+// plainUser and policyUser are authorized by nobody: members of system:masters. The policies match the second one
+// only.
 var (
 	plainUser  = &User{Name: "plain", Groups: []string{"system:masters"}, Outside: true}
 	policyUser = &User{Name: "policy", Groups: []string{"system:masters"}, Outside: true}
@@ -183,8 +181,8 @@ func (c *Cost) requests(cluster *Cluster, name string, u *User) variant {
 	}
 }
 
-// policyVariant is a block of requests that ValidatingAdmissionPolicies judge, and what
-// the API server's metric says of each policy.
+// policyVariant is a block of requests that ValidatingAdmissionPolicies judge, and what the API server's metric
+// says of each policy.
 func (c *Cost) policyVariant(cluster *Cluster) variant {
 	block := c.requests(cluster, variantVAP, policyUser)
 	return func(ctx context.Context) error {
@@ -220,7 +218,7 @@ func timed(n int, run func() (bool, error)) (float64, error) {
 	for range n {
 		is, err := run()
 		if err == nil && is {
-			err = errors.New("a condition that is false comes to true")
+			err = errors.New("a condition that is false evaluates to true")
 		}
 		if err != nil {
 			return 0, err
@@ -271,9 +269,9 @@ type checked struct {
 }
 
 // checks reads apiserver_validating_admission_policy_check_duration_seconds
-// (pkg/admission/plugin/policy/validating/metrics): how long the expression of a
-// policy ran, as pkg/admission/plugin/cel measures it. dispatcher.go there observes
-// only what failed, so the policies are ones that fail, and only for the audit log.
+// (pkg/admission/plugin/policy/validating/metrics): how long the expression of a policy ran, as
+// pkg/admission/plugin/cel measures it. dispatcher.go there observes only what failed, so the policies are ones
+// that fail, and only for the audit log.
 func (c *Cluster) checks(ctx context.Context) (map[string]checked, error) {
 	const name = "apiserver_validating_admission_policy_check_duration_seconds"
 	families, err := c.Scrape(ctx, name)
@@ -292,8 +290,7 @@ func (c *Cluster) checks(ctx context.Context) (map[string]checked, error) {
 	return out, nil
 }
 
-// policies makes a ValidatingAdmissionPolicy of each expression, and waits until
-// they are in force.
+// policies makes a ValidatingAdmissionPolicy of each expression, and waits until they are in force.
 func (c *Cluster) policies(ctx context.Context) error {
 	for _, e := range expressions {
 		rule := map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"persistentvolumes"}, "operations": []string{"CREATE"}}

@@ -112,8 +112,8 @@ func (c *Cluster) Make(ctx context.Context, m Made) error {
 	return nil
 }
 
-// admissionKubeconfig gives the API server the client certificate of another kubeconfig for a webhook, which it looks
-// up by host and port.
+// admissionKubeconfig gives the API server the client certificate of another kubeconfig for a webhook, which it
+// looks up by host and port.
 func admissionKubeconfig(raw []byte, host string) ([]byte, error) {
 	from, err := clientcmd.Load(raw)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// magnitude is by how much a time may exceed another that is "of the same
-// magnitude".
+// magnitude is by how much a time may exceed another that is "of the same magnitude".
 const magnitude = 10
 
 // Row compares a variant with the one that it is measured against.
@@ -19,8 +18,7 @@ type Row struct {
 	Name string
 	// Median is that of the blocks, in the unit of the table.
 	Median float64
-	// Ratio is how many times the other variant's it is, with its 95 % interval; P is
-	// that of the sign-flip test.
+	// Ratio is how many times the other variant's it is, with its 95 % interval; P is that of the sign-flip test.
 	Ratio statistics.Interval
 	P     float64
 }
@@ -48,8 +46,8 @@ func median(in []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// Expected are the calls that the KEP's table has for a cell, and those of today,
-// which judges every request again.
+// Expected are the calls that the KEP's table has for a cell, and those of today, which judges every request
+// again.
 func (c Calls) Expected() (reviews, evaluations float64) {
 	if !c.Cached {
 		reviews = 1

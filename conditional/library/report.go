@@ -24,8 +24,7 @@ type Report struct {
 	Absent      []Divergence `json:"absent"`
 	// Failed are vectors that differ and are no known divergence.
 	Failed []Failure `json:"failed,omitempty"`
-	// Stale are known divergences that are none any more, and sections without
-	// vectors.
+	// Stale are known divergences that are none any more, and sections without vectors.
 	Stale []string `json:"stale,omitempty"`
 }
 
@@ -161,8 +160,8 @@ func (r *Report) Lines() []string {
 // filed is a report in a folder.
 var filed = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}}
 
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier report, which Write replaces.
+// CheckWritable says before a run whether Write could write to a folder: one that is missing, empty, or has an
+// earlier report, which Write replaces.
 func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
 
 // Write puts library.yaml into a folder.

@@ -38,7 +38,7 @@ func join[T ~string](words []T) string {
 }
 
 func (c *checker) vector(v *Vector, apiServer string) {
-	c.must(v.Description != "", "$", "there is no description (expected a sentence)")
+	c.must(v.Description != "", "$", "the description is missing (expected a sentence)")
 	c.must(v.Source.Document != "" && v.Source.Section != "", "$.source", "the source is not complete (expected document and section)")
 	oneOf(c, "$.level", v.Level, Must, Should)
 	kinds := 0
@@ -173,7 +173,7 @@ func (c *checker) webhook(w *Webhook) {
 		case s.SetPolicies != nil && s.Authorize == nil && s.Evaluate == nil:
 			c.policies(s.SetPolicies, path+".setPolicies")
 		default:
-			c.must(false, path, "the step has not one of authorize, evaluate and setPolicies")
+			c.must(false, path, "the step must have exactly one of authorize, evaluate and setPolicies")
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (c *checker) policies(all []Policy, path string) {
 }
 
 func (c *checker) decisions(all []Decision, path string, words ...Decision) {
-	c.must(len(all) > 0, path, "there is no oneOf (expected at least one decision)")
+	c.must(len(all) > 0, path, "oneOf is missing (expected at least one decision)")
 	for _, d := range all {
 		oneOf(c, path+".oneOf", d, words...)
 	}

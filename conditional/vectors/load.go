@@ -17,9 +17,8 @@ import (
 // maxFile is the size up to which a vector file is read.
 const maxFile = 1 << 20
 
-// Load reads every vector file below a folder, in the order of their paths, with
-// tables written out. The error has one line for each file that is wrong, with file,
-// line and column.
+// Load reads every vector file below a folder, in the order of their paths, with tables written out. The error has
+// one line for each file that is wrong, with file, line and column.
 func Load(files fs.FS) ([]*Vector, error) {
 	var out []*Vector
 	var errs []error

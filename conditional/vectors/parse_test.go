@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 		{"an unknown word", head + "table: {authorizers: {allow: {decision: Allow}}, rows: [{chain: allow deny, want: {decision: Allow}}]}\n", `"deny" is not a word of authorizers`},
 		{"a row twice", head + "table: {authorizers: {a: {decision: Allow}}, rows: [{chain: a, want: {decision: Allow}}, {chain: ' a', want: {decision: Allow}}]}\n", `the chain "a" is there twice`},
 		{"evaluate of nothing", head + "webhook: {policies: [], steps: [{evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "of is 0"},
-		{"a step of two", head + "webhook: {policies: [], steps: [{setPolicies: [{id: a, effect: Allow, expression: x}], evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "has not one of authorize"},
+		{"a step of two", head + "webhook: {policies: [], steps: [{setPolicies: [{id: a, effect: Allow, expression: x}], evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "exactly one of authorize"},
 		{"a policy twice", head + "webhook: {policies: [{id: a, effect: Allow, expression: x}, {id: a, effect: Deny, expression: x}], steps: [{setPolicies: []}]}\n", `the ID "a" is there twice`},
 		{"no YAML", "apiServer: [", "x.vector.yaml:1:"},
 	} {

@@ -30,8 +30,8 @@ func (s *APIServer) Wanted(r Reading) Want {
 	return w
 }
 
-// Differences says how a result differs from what is wanted, a line for each field. What w leaves out, and what got
-// does not know, is not judged.
+// Differences says how a result differs from what is wanted, a line for each field. What w leaves out, and what
+// got does not know, is not judged.
 func (w *Want) Differences(got *Want) (out []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
 		a, b := reflect.ValueOf(w).Elem().FieldByIndex(f.Index), reflect.ValueOf(got).Elem().FieldByIndex(f.Index)

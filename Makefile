@@ -60,15 +60,32 @@ build: ## build _output/authzconf
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
 # detector, which makes it four times as slow: PLAIN.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular/runner|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites/impersonation|engine/matrix
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites/impersonation|engine/matrix
+
+# What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
+# .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
+# that take minutes, by name; ci/README.md says what is tested when.
+REPEATED := ci/mutants(/.*)?|suites/impersonation|suites/upgrade
+NIGHTLY  := ^TestRepeatability$$
+
+# $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
+packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
 
 .PHONY: test
-test: build ## vet, and run all tests, those against real programs too
+test: build ## vet, and run all tests that do not take minutes, those against real programs too
 	$(AUTHZCONF) control-planes --kubernetes $(PREVIOUS),$(KUBERNETES)
 	go vet ./...
-	go test $(RACE) -timeout 30m $(TESTFLAGS) $$(go list ./... | grep -vE '^$(MODULE)/($(PLAIN))$$')
-	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m $(TESTFLAGS) $$(go list ./... | grep -E '^$(MODULE)/($(PLAIN))$$')
-	$(MAKE) --no-print-directory engines
+	go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
+	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
+
+.PHONY: test-nightly
+test-nightly: build ## all tests, faulty authorizers all of them, policy engines, and a minute for each fuzz test
+	$(AUTHZCONF) control-planes
+	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites/impersonation")
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites/impersonation")
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all $(MAKE) --no-print-directory engines
+	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
 .PHONY: image
 image: ## write the container image of authzconf for jobs of ci/certify (_output/authzconf-image.tar)
@@ -84,22 +101,26 @@ transcripts: ## hold the vectors of certification to the access reviews in a rep
 engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as certify policy writes it
 	cd ci/engines && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
-.PHONY: rogues
-rogues: ## certify every rogue authorizer, the reference on 20 seeds, RBAC and policy engines, at length
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 40m -run 'TestRoguesAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenRogues|TestReferenceInCluster' ./certify
-	cd ci/engines && AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m ./...
+.PHONY: faulty-authorizers rogues
+faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -run 'TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
+	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
-.PHONY: conditional-rogues
-conditional-rogues: ## certify every rogue conditional authorizer, and the reference on 20 seeds
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'TestRoguesAreRejected|TestReferenceIsAccepted' ./conditional/certification
+rogues: faulty-authorizers # its old name
+
+.PHONY: faulty-conditional-authorizers conditional-rogues
+faulty-conditional-authorizers: ## certify every faulty conditional authorizer, and the reference on 20 seeds
+	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./conditional/certification
+
+conditional-rogues: faulty-conditional-authorizers # its old name
 
 .PHONY: conditional-cost
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
 	$(AUTHZCONF) conditions cost $(COSTFLAGS)
 
 .PHONY: granular-rogues
-granular-rogues: ## run every rogue enforcer of granular verbs (KEP-3617)
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestRoguesAreRejected ./granular/runner
+granular-rogues: ## run every faulty enforcer of granular verbs (KEP-3617)
+	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestFaultyEnforcersAreRejected ./granular
 
 .PHONY: bench
 bench: ## run the benchmarks

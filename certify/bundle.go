@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/certify/certificates"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -173,23 +172,19 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 	return errors.Join(t.Close(), z.Close())
 }
 
-// filed is a bundle in a folder, with the signature that may be in it.
-var filed = filing.Kind{
+// Folder is a bundle in a folder, with the signature that may be in it.
+var Folder = filing.Kind{
 	Name: "certification", Marker: certificationFile,
 	Head:  map[string]string{"kind": certificationKind, "apiVersion": "authzconf.dev/*"},
 	Files: []string{evidenceFile, summaryFile, signatureFile, badgePrefix + "*.svg"},
 }
-
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier certification, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
 
 // badges are pictures of the levels that are granted, by their file names. There
 // is none of any other level.
 func (c *Certification) badges() map[string][]byte {
 	out := map[string][]byte{}
 	for _, level := range c.Levels {
-		out[badgePrefix+string(level)+".svg"] = certificates.Badge(string(level),
+		out[badgePrefix+string(level)+".svg"] = badge(string(level),
 			fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
 	}
 	return out

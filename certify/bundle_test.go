@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/authzconf/authzconf/certify/certificates"
-	"github.com/authzconf/authzconf/certify/signature"
 )
 
 // bundled is a bundle that holds: all answers are those of the policy, and were
@@ -74,7 +71,7 @@ func TestBundleForms(t *testing.T) {
 		t.Fatalf("levels %v, files %v", c.Levels, slices.Sorted(maps.Keys(bundle)))
 	}
 	folder := t.TempDir()
-	if err := filed.Write(folder, bundle); err != nil {
+	if err := Folder.Write(folder, bundle); err != nil {
 		t.Fatal(err)
 	}
 	paths := []string{folder}
@@ -167,7 +164,7 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 		}
 	}
 	more := maps.Clone(bundle)
-	more["badge-robust.svg"] = certificates.Badge("robust", "")
+	more["badge-robust.svg"] = badge("robust", "")
 	if _, differences, _ := more.Verify(set); len(differences) != 1 {
 		t.Errorf("a badge of a level that is not granted: %v", differences)
 	}
@@ -177,7 +174,7 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 // bundle with a golden file.
 func TestRegisterPage(t *testing.T) {
 	folder, set, b := t.TempDir(), loaded(t), book(t, 5)
-	key, err := signature.NewKey(filepath.Join(t.TempDir(), "key"))
+	key, err := NewKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +193,7 @@ func TestRegisterPage(t *testing.T) {
 		product.Name += " " + name
 		_, bundle := bundled(t, b, product, Core)
 		change(bundle)
-		if err := filed.Write(filepath.Join(folder, name), bundle); err != nil {
+		if err := Folder.Write(filepath.Join(folder, name), bundle); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,7 +229,7 @@ func TestRegisterPage(t *testing.T) {
 	if text != string(want) {
 		t.Errorf("the page differs from %s: run with -update and look at it", golden)
 	}
-	checked, err := Register(set, "v1", folder, paths[:1], []*signature.Key{key})
+	checked, err := Register(set, "v1", folder, paths[:1], []*Key{key})
 	if err != nil || len(checked.Rows[0].Problems) > 0 || !strings.HasPrefix(checked.Rows[0].Signature, "valid") {
 		t.Errorf("%+v, %v", checked.Rows, err)
 	}
@@ -241,7 +238,7 @@ func TestRegisterPage(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	_, bundle := bundled(t, book(t, 5), example, Core)
 	folder := t.TempDir()
-	if err := filed.Write(filepath.Join(folder, "bundle"), bundle); err != nil {
+	if err := Folder.Write(filepath.Join(folder, "bundle"), bundle); err != nil {
 		t.Fatal(err)
 	}
 	for _, problem := range []error{nil, errors.New("no kubeconfig")} {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/authzconf/authzconf/certify/faulty"
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/ci/document"
 	"github.com/authzconf/authzconf/fixtures"
@@ -75,11 +74,11 @@ func certify(t testing.TB, b *Book, w *Webhook, levels ...Level) *Run {
 	return run
 }
 
-// TestKillTable holds the table in docs/certify.md to the rogues that
-// TestRoguesAreRejected certifies.
+// TestKillTable holds the table in docs/certify.md to the faulty authorizers that
+// TestFaultyAuthorizersAreRejected certifies.
 func TestKillTable(t *testing.T) {
-	table := "| rogue | what is wrong | rejected for |\n|---|---|---|\n"
-	for _, r := range faulty.All() {
+	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
+	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
 	document.Hold(t, "../docs/certify.md", "kill table", table, *update)
@@ -89,7 +88,7 @@ var update = flag.Bool("update", false, "write golden files")
 
 func TestReferenceIsAccepted(t *testing.T) {
 	seeds := 1
-	if os.Getenv(allVariable) != "" {
+	if everything() {
 		seeds = 20
 	}
 	for seed := range int64(seeds) {
@@ -109,17 +108,21 @@ func TestReferenceIsAccepted(t *testing.T) {
 	}
 }
 
-// allVariable has the tests take every rogue and 20 seeds, which takes ten minutes:
-// make rogues. Otherwise it is one seed and some of the rogues, others for every
+// allVariable has the tests take every faulty authorizer and 20 seeds, which takes ten minutes:
+// make faulty-authorizers. Otherwise it is one seed and some of the faulty authorizers, others for every
 // sampleVariable.
 const (
-	allVariable    = "AUTHZCONF_ROGUES"
+	allVariable    = "AUTHZCONF_FAULTY"
+	oldVariable    = "AUTHZCONF_ROGUES" // accepted for one release
 	sampleVariable = "AUTHZCONF_SAMPLE"
 	sampled        = 4
 )
 
-// sample picks rogues that are spread over all of them.
-func sample(all []faulty.Rogue) (some []faulty.Rogue) {
+// everything says whether all of it is asked for.
+func everything() bool { return os.Getenv(allVariable)+os.Getenv(oldVariable) != "" }
+
+// sample picks faulty authorizers that are spread over all of them.
+func sample(all []faultyAuthorizer) (some []faultyAuthorizer) {
 	step := len(all) / sampled
 	n, _ := strconv.Atoi(os.Getenv(sampleVariable)) // 0 if there is none
 	for i := n % step; i < len(all); i += step {
@@ -128,9 +131,9 @@ func sample(all []faulty.Rogue) (some []faulty.Rogue) {
 	return some
 }
 
-// kill certifies a rogue, level by level until the finding comes, and says what
+// kill certifies a faulty authorizer, level by level until the finding comes, and says what
 // was found on the way.
-func kill(t *testing.T, b *Book, r faulty.Rogue) (reasons []string, granted bool) {
+func kill(t *testing.T, b *Book, r faultyAuthorizer) (reasons []string, granted bool) {
 	for _, upTo := range []int{1, 2, 3} {
 		run := certify(t, b, serve(t, r.Handler(b.Policy)), Levels()[:upTo]...)
 		reasons = nil
@@ -145,20 +148,20 @@ func kill(t *testing.T, b *Book, r faulty.Rogue) (reasons []string, granted bool
 	return reasons, granted
 }
 
-func TestRoguesAreRejected(t *testing.T) {
+func TestFaultyAuthorizersAreRejected(t *testing.T) {
 	b := book(t, 1)
-	all := faulty.All()
+	all := faultyAuthorizers()
 	if len(all) < 40 {
-		t.Errorf("there are %d rogues", len(all))
+		t.Errorf("there are %d faulty authorizers", len(all))
 	}
-	if os.Getenv(allVariable) == "" {
+	if !everything() {
 		all = sample(all)
 	}
 	ids := map[string]bool{}
 	for _, r := range all {
 		t.Run(r.ID, func(t *testing.T) {
 			if ids[r.ID] {
-				t.Errorf("there are two rogues %s", r.ID)
+				t.Errorf("there are two faulty authorizers %s", r.ID)
 			}
 			ids[r.ID] = true
 			reasons, granted := kill(t, b, r)

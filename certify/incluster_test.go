@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/certify/faulty"
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/engine/target"
@@ -48,10 +47,10 @@ func few(names ...string) func(*Options) {
 }
 
 // TestReferenceInCluster finds nothing wrong with the reference authorizer: in two
-// places, or with AUTHZCONF_ROGUES in all of them, on several seeds.
+// places, or with AUTHZCONF_FAULTY in all of them, on several seeds.
 func TestReferenceInCluster(t *testing.T) {
 	seeds, change := int64(1), few("middle/deny", "last/no-opinion")
-	if os.Getenv(allVariable) != "" {
+	if everything() {
 		seeds, change = 5, nil
 	}
 	for seed := range seeds {
@@ -82,12 +81,12 @@ func bundle(t *testing.T, b *Book, run *Run) {
 	}
 }
 
-// TestHiddenRogues rejects in a cluster what nothing is to be seen of without.
-func TestHiddenRogues(t *testing.T) {
-	if os.Getenv(allVariable) == "" {
-		t.Skip("half a minute for each: make rogues")
+// TestHiddenFaults rejects in a cluster what nothing is to be seen of without.
+func TestHiddenFaults(t *testing.T) {
+	if !everything() {
+		t.Skip("half a minute for each: make faulty-authorizers")
 	}
-	for _, r := range faulty.InCluster() {
+	for _, r := range hiddenFaults() {
 		t.Run(r.ID, func(t *testing.T) {
 			b := book(t, 4)
 			run := clusterRun(t, b, r.Handler, few("first/no-opinion"))
@@ -157,8 +156,8 @@ func TestBlame(t *testing.T) {
 	}
 	t.Run("authorizer", func(t *testing.T) {
 		b := book(t, 7)
-		r := faulty.All()[0]
-		for _, other := range faulty.All() {
+		r := faultyAuthorizers()[0]
+		for _, other := range faultyAuthorizers() {
 			if other.ID == "ignores-names" {
 				r = other
 			}
@@ -199,13 +198,13 @@ func TestBlame(t *testing.T) {
 	})
 }
 
-// TestHiddenTable holds the table in docs/certify-cluster.md to the rogues.
+// TestHiddenTable holds the table in docs/certify-cluster.md to the faulty authorizers.
 func TestHiddenTable(t *testing.T) {
 	raw, err := os.ReadFile("../docs/certify-cluster.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range faulty.InCluster() {
+	for _, r := range hiddenFaults() {
 		if line := "| " + r.ID + " | " + r.Description + " | " + r.Finding + " |\n"; !strings.Contains(string(raw), line) {
 			t.Errorf("docs/certify-cluster.md lacks %s", line)
 		}

@@ -65,7 +65,7 @@ func TestRBACIsCertified(t *testing.T) {
 	t.Run("endpoint", func(t *testing.T) { accepted(t, certify(t, b, w, Core), Core) })
 	t.Run("handler", func(t *testing.T) {
 		levels := []Level{Core}
-		if os.Getenv(allVariable) != "" {
+		if everything() {
 			levels = append(levels, TranscriptSafe)
 		}
 		h := reference.Handler(func(s spec) scenarios.Decision {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/certify/certificates"
-	"github.com/authzconf/authzconf/certify/signature"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -51,8 +49,8 @@ func isBundle(folder string) bool {
 
 // Register judges bundles again and makes the page of them. Links lead from the
 // folder that the page is written to. Signatures are checked by the keys.
-func Register(set *scenarios.Set, version, folder string, paths []string, keys []*signature.Key) (certificates.Page, error) {
-	page := certificates.Page{Version: version}
+func Register(set *scenarios.Set, version, folder string, paths []string, keys []*Key) (Page, error) {
+	page := Page{Version: version}
 	for _, level := range Levels() {
 		page.Levels = append(page.Levels, string(level))
 	}
@@ -74,7 +72,7 @@ func Register(set *scenarios.Set, version, folder string, paths []string, keys [
 	for _, row := range page.Rows {
 		for _, level := range page.Levels {
 			if row.Levels[level] == "" && len(row.Problems) == 0 {
-				row.Levels[level] = certificates.NotJudged
+				row.Levels[level] = NotJudged
 			}
 		}
 	}
@@ -96,9 +94,9 @@ func relative(folder, path string) (string, error) {
 }
 
 // rowOf judges one bundle.
-func rowOf(set *scenarios.Set, path string, keys []*signature.Key) certificates.Row {
+func rowOf(set *scenarios.Set, path string, keys []*Key) Row {
 	// Nothing of a file that cannot be read is repeated.
-	unreadable := certificates.Row{Problems: []string{"it cannot be read as a bundle"}, Signature: "not checked", Product: filepath.Base(path)}
+	unreadable := Row{Problems: []string{"it cannot be read as a bundle"}, Signature: "not checked", Product: filepath.Base(path)}
 	b, err := OpenBundle(path)
 	if err != nil {
 		return unreadable
@@ -111,20 +109,20 @@ func rowOf(set *scenarios.Set, path string, keys []*signature.Key) certificates.
 	case err != nil:
 		return unreadable
 	}
-	row := certificates.Row{
+	row := Row{
 		Vendor: c.Vendor, Product: c.Name, Version: c.Version, Contact: c.Contact, Mode: c.Mode,
-		Seed: c.Seed, Suite: c.SuiteDigest, Date: c.Started, Levels: map[string]certificates.State{},
+		Seed: c.Seed, Suite: c.SuiteDigest, Date: c.Started, Levels: map[string]State{},
 	}
 	signed, wrong := b.SignedBy(keys)
 	row.Signature, row.Problems = signed, slices.Concat(differences, wrong)
 	for _, r := range c.Results {
 		switch {
 		case r.Granted:
-			row.Levels[string(r.Level)] = certificates.Granted
+			row.Levels[string(r.Level)] = Granted
 		case r.Reviews == 0:
-			row.Levels[string(r.Level)] = certificates.NotJudged
+			row.Levels[string(r.Level)] = NotJudged
 		default:
-			row.Levels[string(r.Level)] = certificates.NotGranted
+			row.Levels[string(r.Level)] = NotGranted
 		}
 	}
 	if len(row.Problems) > 0 {

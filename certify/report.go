@@ -80,7 +80,7 @@ func Write(folder string, c *Certification, answers []Answer) error {
 	if err != nil {
 		return err
 	}
-	return filed.Write(folder, b)
+	return Folder.Write(folder, b)
 }
 
 // bundle are the files of the certification.

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/authzconf/authzconf/certify/signature"
 )
 
 // PredicateType names what the signature of a bundle claims: that its signer
@@ -32,7 +30,7 @@ func (b Bundle) content() Bundle {
 }
 
 // Sign writes the signature of a folder that Write has written into it.
-func Sign(folder string, key *signature.Key) error {
+func Sign(folder string, key *Key) error {
 	b, err := OpenBundle(folder)
 	if err != nil {
 		return err
@@ -44,7 +42,7 @@ func Sign(folder string, key *signature.Key) error {
 	case c.Product == (Product{}):
 		return errors.New("it says neither vendor nor product, and such a certification is not signed")
 	}
-	raw, err := signature.Sign(key, b.content(), PredicateType, claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
+	raw, err := signFiles(key, b.content(), PredicateType, claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
 	if err != nil {
 		return err
 	}
@@ -54,27 +52,27 @@ func Sign(folder string, key *signature.Key) error {
 // signers are the IDs of the keys that a bundle claims to be signed by. Nothing
 // is checked.
 func (b Bundle) signers() []string {
-	ids, _ := signature.Signers(b[signatureFile]) // an unreadable one has none
+	ids, _ := signersOf(b[signatureFile]) // an unreadable one has none
 	return ids
 }
 
 // checkSignature says what is wrong with the signature of the bundle: nothing, if
 // the key has signed every file of it as it is.
-func (b Bundle) checkSignature(key *signature.Key) (differences []string) {
+func (b Bundle) checkSignature(key *Key) (differences []string) {
 	raw, ok := b[signatureFile]
 	if !ok {
 		return []string{fmt.Sprintf("%s: the bundle is not signed", signatureFile)}
 	}
-	s, err := signature.Verify(key, raw, PredicateType)
+	s, err := openStatement(key, raw, PredicateType)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %s", signatureFile, err)}
 	}
-	return s.Differences(b.content())
+	return s.differences(b.content())
 }
 
 // SignedBy says whose signature a bundle carries. With keys, one of them must
 // have signed it.
-func (b Bundle) SignedBy(keys []*signature.Key) (signed string, differences []string) {
+func (b Bundle) SignedBy(keys []*Key) (signed string, differences []string) {
 	names := b.signers()
 	switch {
 	case len(keys) == 0 && b[signatureFile] == nil:

@@ -11,13 +11,20 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-func planeOptions() local.Options {
-	return local.Options{FeatureGates: map[string]bool{"ConstrainedImpersonation": true}, Binaries: &local.Binaries{Progress: os.Stderr}}
+func options(t *testing.T) target.Options {
+	t.Helper()
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on", Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cells[0]
 }
 
 // TestRun runs all of it.
@@ -26,7 +33,7 @@ func TestRun(t *testing.T) {
 		t.Skip("starts control planes")
 	}
 	report, err := Run(context.Background(), Options{
-		Plane: planeOptions(), Bridges: Bridges(), Pairs: 1000, Users: 50, Requests: 6, Seed: 3, Progress: func(line string) { t.Log(line) },
+		Target: options(t), Impersonation: Impersonations(), Pairs: 1000, Users: 50, Requests: 6, Seed: 3, Progress: func(line string) { t.Log(line) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,46 +46,46 @@ func TestRun(t *testing.T) {
 	}
 	for _, p := range report.Parts {
 		for _, want := range map[string][]string{
-			"preflight": {string(yes), string(no), string(unreachable)}, "trails": {"correlated"},
+			"preflight": {string(yes), string(no), string(unreachable)}, "audit-logs": {"correlated"},
 			"tunnel": {"as the person", "refused by the agent", "refused by the API server", "streamed", "down, and said so"},
 		}[p.Name] {
 			if p.Outcomes[want] == 0 {
-				t.Errorf("%s, %s: nothing was %q", p.Name, p.Bridge, want)
+				t.Errorf("%s, %s: nothing was %q", p.Name, p.Impersonation, want)
 			}
 		}
 	}
 }
 
 // TestBroken shows that what is wrong is found: agents that are wrong on purpose, a
-// deputy that loses or confuses rows, and a bridge that may less than it is asked.
+// deputy that loses or confuses rows, and a proxy that may do less than is asked of it.
 func TestBroken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
 	ctx := context.Background()
-	w, random := newWorld(3)
-	people := crowd(4)
-	grants := slices.Concat(w.grants, crowdGrants(people), bridge(slices.Concat(w.people, people), true))
+	w, random := newFixture(3)
+	people := users(4)
+	grants := slices.Concat(w.grants, userGrants(people), proxyGrants(slices.Concat(w.people, people), true))
 	grants = slices.DeleteFunc(grants, func(g scenarios.Grant) bool { // the action on ConfigMaps
-		return g.Subject.User == bridgeName && slices.Contains(g.Resources, "configmaps")
+		return g.Subject.User == proxyName && slices.Contains(g.Resources, "configmaps")
 	})
-	p, err := start(ctx, planeOptions(), grants, append(slices.Clone(w.namespaces), crowdSpace))
+	p, err := start(ctx, options(t), grants, append(slices.Clone(w.namespaces), usersNamespace))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.Stop() }()
 	t.Run("preflight", func(t *testing.T) {
 		part := &Part{Outcomes: map[string]int{}}
-		f := &preflight{plane: p, world: w, rules: map[string]*rules{}, part: part}
+		f := &preflight{plane: p, fixture: w, rules: map[string]*rules{}, part: part}
 		pairs := slices.DeleteFunc(w.pairs(random, 100_000), func(q pair) bool { return q.kind.resource != "configmaps" || !w.granted(q) || !q.who.reachable })
 		if err := f.run(ctx, pairs[:min(20, len(pairs))]); err != nil {
 			t.Fatal(err)
 		}
-		if part.Failed == 0 || !strings.Contains(part.Failures[0], `the pre-flight says "allowed", the request is "not for the bridge"`) {
+		if part.Failed == 0 || !strings.Contains(part.Failures[0], `the pre-flight says "allowed", the request is "not for the proxy"`) {
 			t.Errorf("%d of %d failed: %q", part.Failed, part.Checks, part.Failures)
 		}
 	})
-	for name, c := range rogueAgents(p) {
+	for name, c := range faultyAgents(p) {
 		t.Run(name, func(t *testing.T) {
 			a, stop, err := serveAgent(ctx, c.handler)
 			if err != nil {
@@ -96,15 +103,15 @@ func TestBroken(t *testing.T) {
 			}
 		})
 	}
-	t.Run("trails", func(t *testing.T) {
-		f, err := newFront(ctx, p.target, p.transport, p.token, people)
+	t.Run("audit-logs", func(t *testing.T) {
+		f, err := newFront(ctx, p.url, p.transport, p.token, people)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		before := map[string]bool{}
-		for _, e := range p.events.by(bridgeName) {
-			before[e.AuditID] = true
+		before, err := p.eventIDs()
+		if err != nil {
+			t.Fatal(err)
 		}
 		part := &Part{Outcomes: map[string]int{}}
 		if err := f.use(ctx, part, people[0], people[1], 3, true); err != nil {
@@ -124,19 +131,19 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-type rogueAgent struct {
+type faultyAgent struct {
 	handler http.Handler
 	finds   string
 }
 
-// rogueAgents are wrong, each in one way. The first is the agent as the article
+// faultyAgents are wrong, each in one way. The first is the agent as the article
 // describes it.
-func rogueAgents(p *plane) map[string]rogueAgent {
+func faultyAgents(p *plane) map[string]faultyAgent {
 	naive := func(change func(in, out http.Header)) http.Handler {
 		return &httputil.ReverseProxy{
 			Transport: p.transport,
 			Rewrite: func(r *httputil.ProxyRequest) {
-				r.SetURL(p.target)
+				r.SetURL(p.url)
 				token := "Bearer " + p.token
 				r.Out.Header.Set("Authorization", token)
 				change(r.In.Header, r.Out.Header)
@@ -144,7 +151,7 @@ func rogueAgents(p *plane) map[string]rogueAgent {
 		}
 	}
 	var mixed http.Header
-	return map[string]rogueAgent{
+	return map[string]faultyAgent{
 		"as the article has it": {naive(func(http.Header, http.Header) {}), "the user dropped by Connection: it was made as the agent itself"},
 		"strips impersonation":  {naive(func(_, out http.Header) { out.Del("Impersonate-User") }), "names in any case: it was made as the agent itself"},
 		"keeps a foreign token": {naive(func(in, out http.Header) {
@@ -157,10 +164,10 @@ func rogueAgents(p *plane) map[string]rogueAgent {
 				out["Impersonate-User"] = mixed["Impersonate-User"]
 			}
 			if mixed == nil {
-				mixed = http.Header{"Impersonate-User": {"crowd-1@corp"}}
+				mixed = http.Header{"Impersonate-User": {"client-1@corp"}}
 			}
 			_ = in
-		}), `it was made as "crowd-1@corp"`},
+		}), `it was made as "client-1@corp"`},
 	}
 }
 
@@ -191,10 +198,10 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The same seed makes the same world, with questions of every kind.
-func TestWorld(t *testing.T) {
-	a, randomA := newWorld(5)
-	b, randomB := newWorld(5)
+// The same seed makes the same fixture, with questions of every kind.
+func TestFixture(t *testing.T) {
+	a, randomA := newFixture(5)
+	b, randomB := newFixture(5)
 	pairs := a.pairs(randomA, 1500)
 	if !slices.EqualFunc(pairs, b.pairs(randomB, 1500), func(x, y pair) bool { return slices.Equal(x.key(), y.key()) }) {
 		t.Error("the same seed makes other pairs")
@@ -212,12 +219,12 @@ func TestWorld(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Bridges: Bridges(), Pairs: 1, Users: 1, Requests: 1}
+	good := Options{Impersonation: Impersonations(), Pairs: 1, Users: 1, Requests: 1}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
 	for _, change := range []func(*Options){
-		func(o *Options) { o.Bridges = []string{"x"} }, func(o *Options) { o.Parts = []string{"x"} }, func(o *Options) { o.Pairs = 0 },
+		func(o *Options) { o.Impersonation = []string{"x"} }, func(o *Options) { o.Parts = []string{"x"} }, func(o *Options) { o.Pairs = 0 },
 	} {
 		o := good
 		if change(&o); o.Check() == nil {

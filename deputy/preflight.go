@@ -28,14 +28,14 @@ type answer string
 const (
 	yes answer = "allowed"
 	no  answer = "forbidden"
-	// unreachable: the bridge may not impersonate for this.
-	unreachable answer = "not for the bridge"
+	// unreachable: the proxy may not impersonate for this.
+	unreachable answer = "not for the proxy"
 )
 
 // preflight holds what self-subject reviews say against what requests do.
 type preflight struct {
-	plane *plane
-	world *world
+	plane   *plane
+	fixture *fixture
 
 	mu    sync.Mutex
 	rules map[string]*rules
@@ -77,13 +77,13 @@ func (f *preflight) pair(ctx context.Context, p pair) error {
 	defer f.mu.Unlock()
 	f.part.Checks++
 	f.part.Outcomes[string(did)]++
-	for _, why := range judge(p, f.world.granted(p), said, did, listed, status) {
+	for _, why := range judge(p, f.fixture.granted(p), said, did, listed, status) {
 		f.part.fail("%s: %s", p, why)
 	}
 	return nil
 }
 
-// judge says what does not go together. granted is what the world says.
+// judge says which answers contradict each other. granted is what the fixture says.
 func judge(p pair, granted bool, said, did, listed answer, status authorizationv1.SubjectAccessReviewStatus) (wrong []string) {
 	want := no
 	switch {
@@ -133,7 +133,7 @@ func (f *preflight) ask(ctx context.Context, who person, resource string, review
 	if err != nil {
 		return "", err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.plane.target.String()+"/apis/authorization.k8s.io/v1/"+resource, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.plane.url.String()+"/apis/authorization.k8s.io/v1/"+resource, bytes.NewReader(raw))
 	if err != nil {
 		return "", err
 	}
@@ -170,15 +170,15 @@ func (f *preflight) request(ctx context.Context, p pair) (answer, error) {
 	case "delete", "deletecollection":
 		r.Query["dryRun"] = "All"
 	}
-	req, err := replay.NewRequest(ctx, f.plane.target.String(), r)
+	req, err := replay.NewRequest(ctx, f.plane.url.String(), r)
 	if err != nil {
 		return "", err
 	}
-	id := identified(req)
-	if _, err := replay.RoundTrip(f.plane.as(p.who), req, p.verb == "watch"); err != nil {
+	answered, err := replay.RoundTrip(f.plane.as(p.who), req, p.verb == "watch")
+	if err != nil {
 		return "", err
 	}
-	e, err := f.plane.events.await(ctx, id)
+	e, err := f.plane.event(ctx, answered.AuditID)
 	switch {
 	case err != nil:
 		return "", err
@@ -186,19 +186,19 @@ func (f *preflight) request(ctx context.Context, p pair) (answer, error) {
 		return unreachable, nil
 	case e.ImpersonatedUser.Username != p.who.name:
 		return "", fmt.Errorf("it was made as %q", e.ImpersonatedUser.Username)
-	case e.decision() == "allow":
+	case decision(e) == "allow":
 		return yes, nil
-	case e.decision() == "forbid":
+	case decision(e) == "forbid":
 		return no, nil
 	}
-	return "", fmt.Errorf("its audit event has the decision %q", e.decision())
+	return "", fmt.Errorf("its audit event has the decision %q", decision(e))
 }
 
 // listed evaluates the rules of a SelfSubjectRulesReview as a client would.
 func (f *preflight) listed(ctx context.Context, p pair) (answer, error) {
 	namespace := p.namespace
 	if namespace == "" {
-		namespace = f.world.namespaces[0] // cluster-wide rules are in each
+		namespace = f.fixture.namespaces[0] // cluster-wide rules are in each
 	}
 	f.mu.Lock()
 	key := p.who.name + "/" + namespace

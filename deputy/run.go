@@ -1,3 +1,7 @@
+// Package deputy is about tools that act for many people, such as a dashboard that impersonates each of its users. What a
+// scenario can say about them is in the folder periscope; this package checks on a running API server what it cannot:
+// that a pre-flight says what the request then does, that the deputy's own audit log and the API server's say the same,
+// and that nobody becomes somebody else through a tunnel.
 package deputy
 
 import (
@@ -8,41 +12,39 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // Options are what to run.
 type Options struct {
-	// Plane is the control plane to start; its gate ConstrainedImpersonation is on.
-	Plane local.Options
-	// Bridges are the ways in which the bridge is granted impersonation: legacy,
-	// constrained, or both, one control plane each.
-	Bridges []string
-	// Parts are preflight, trails and tunnel; all of them if empty.
+	// Target is the control plane to start; its gate ConstrainedImpersonation is on.
+	Target target.Options
+	// Impersonation are the ways in which the proxy identity may impersonate: legacy, constrained, or both, with one
+	// control plane each.
+	Impersonation []string
+	// Parts are preflight, audit-logs and tunnel; all of them if empty.
 	Parts []string
-	// Pairs is how many questions the pre-flight is tried with, Users how many people
-	// send Requests each at once.
+	// Pairs is how many questions the pre-flight is tried with; Users people send Requests each, all at once.
 	Pairs, Users, Requests int
 	Seed                   uint64
 	// Progress receives lines; it must be set.
 	Progress func(string)
 }
 
-// Bridges are the ways in which a bridge can be granted impersonation.
-func Bridges() []string { return []string{"legacy", "constrained"} }
+// Impersonations are the ways in which a proxy identity can be granted impersonation.
+func Impersonations() []string { return []string{"legacy", "constrained"} }
 
 // Parts are the parts of the suite.
-func Parts() []string { return []string{"preflight", "trails", "tunnel"} }
+func Parts() []string { return []string{"preflight", "audit-logs", "tunnel"} }
 
 // Check says what is wrong with the options.
 func (o Options) Check() error {
 	for _, list := range []struct {
 		what         string
 		given, known []string
-	}{{"bridge", o.Bridges, Bridges()}, {"part", o.Parts, Parts()}} {
+	}{{"impersonation", o.Impersonation, Impersonations()}, {"part", o.Parts, Parts()}} {
 		for _, g := range list.given {
 			if !slices.Contains(list.known, g) {
 				return fmt.Errorf("there is no %s %q (expected one of %s)", list.what, g, strings.Join(list.known, ", "))
@@ -55,18 +57,20 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Report is what came out.
+// Report is what came out. A report without a kind was written by an earlier version of authzconf, with other names.
 type Report struct {
-	Seed    uint64    `json:"seed"`
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
-	Parts   []*Part   `json:"parts"`
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Seed       uint64    `json:"seed"`
+	Version    string    `json:"version"`
+	Started    time.Time `json:"started"`
+	Parts      []*Part   `json:"parts"`
 }
 
-// Part is one part on one bridge.
+// Part is one part of the suite with one kind of impersonation.
 type Part struct {
-	Name   string `json:"name"`
-	Bridge string `json:"bridge"`
+	Name          string `json:"name"`
+	Impersonation string `json:"impersonation"`
 	// Checks is how many comparisons were made, in Seconds.
 	Checks   int            `json:"checks"`
 	Seconds  float64        `json:"seconds"`
@@ -87,7 +91,7 @@ func (p *Part) fail(format string, args ...any) {
 
 // line says on one line what came out.
 func (p *Part) line() string {
-	text := fmt.Sprintf("%s, %s: %d checks in %.1f s (%.0f/s), %d failed", p.Name, p.Bridge, p.Checks, p.Seconds, float64(p.Checks)/max(p.Seconds, 1e-9), p.Failed)
+	text := fmt.Sprintf("%s, %s: %d checks in %.1f s (%.0f/s), %d failed", p.Name, p.Impersonation, p.Checks, p.Seconds, float64(p.Checks)/max(p.Seconds, 1e-9), p.Failed)
 	var parts []string
 	for name, n := range p.Outcomes {
 		parts = append(parts, fmt.Sprintf("%d %s", n, name))
@@ -118,60 +122,50 @@ func (r *Report) Failed() bool {
 	return slices.ContainsFunc(r.Parts, func(p *Part) bool { return p.Failed > 0 })
 }
 
-// filed is a report in a folder.
-var filed = filing.Kind{Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""}}
-
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier report, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+// Folder is a report in a folder.
+var Folder = filing.Kind{Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""}}
 
 // Write puts deputy.yaml into a folder.
-func (r *Report) Write(dir string) error {
-	raw, err := yaml.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return filed.Write(dir, map[string][]byte{filed.Marker: raw})
-}
+func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
 
-// Run runs the suite. An error is one of the environment, or the user's to mend;
-// what was found until then is reported with it.
+// Run runs the suite. An error is one of the environment, or the user's to mend; the report has what was found until
+// then.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &Report{Seed: o.Seed, Version: o.Plane.Release.Version, Started: time.Now()}
-	for _, bridge := range o.Bridges {
-		if err := r.bridge(ctx, o, bridge); err != nil {
-			return r, fmt.Errorf("%s: %w", bridge, err)
+	r := &Report{APIVersion: reports.APIVersion, Kind: "DeputyReport", Seed: o.Seed, Version: o.Target.Cell.Kubernetes, Started: time.Now()}
+	for _, kind := range o.Impersonation {
+		if err := r.run(ctx, o, kind); err != nil {
+			return r, fmt.Errorf("%s: %w", kind, err)
 		}
 	}
 	return r, nil
 }
 
-// bridge runs the parts on a control plane of their own.
-func (r *Report) bridge(ctx context.Context, o Options, name string) (err error) {
-	w, random := newWorld(o.Seed)
-	crowd := crowd(o.Users)
-	grants := slices.Concat(w.grants, crowdGrants(crowd), bridge(slices.Concat(w.people, crowd), name == "constrained"))
-	p, err := start(ctx, o.Plane, grants, append(slices.Clone(w.namespaces), crowdSpace))
+// run runs the parts with one kind of impersonation, on a control plane of its own.
+func (r *Report) run(ctx context.Context, o Options, name string) (err error) {
+	f, random := newFixture(o.Seed)
+	people := users(o.Users)
+	grants := slices.Concat(f.grants, userGrants(people), proxyGrants(slices.Concat(f.people, people), name == "constrained"))
+	p, err := start(ctx, o.Target, grants, append(slices.Clone(f.namespaces), usersNamespace))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Err(), p.Stop()) }()
-	o.Progress(fmt.Sprintf("%s: %s ready in %.1f s", name, p.Options().Release.Version, p.ReadyIn().Seconds()))
+	o.Progress(fmt.Sprintf("%s: %s ready", name, p.Witness.GitVersion))
 	for _, part := range Parts() {
 		if len(o.Parts) > 0 && !slices.Contains(o.Parts, part) {
 			continue
 		}
-		found := &Part{Name: part, Bridge: name, Outcomes: map[string]int{}}
+		found := &Part{Name: part, Impersonation: name, Outcomes: map[string]int{}}
 		r.Parts = append(r.Parts, found)
 		begun := time.Now()
 		switch part {
 		case "preflight":
-			f := &preflight{plane: p, world: w, rules: map[string]*rules{}, part: found}
-			err = f.run(ctx, w.pairs(random, o.Pairs))
-		case "trails":
-			err = trails(ctx, p, found, crowd, o.Requests)
+			check := &preflight{plane: p, fixture: f, rules: map[string]*rules{}, part: found}
+			err = check.run(ctx, f.pairs(random, o.Pairs))
+		case "audit-logs":
+			err = auditLogs(ctx, p, found, people, o.Requests)
 		case "tunnel":
-			err = tunnel(ctx, p, found, crowd)
+			err = tunnel(ctx, p, found, people)
 		}
 		found.Seconds = time.Since(begun).Seconds()
 		if err != nil {

@@ -55,7 +55,7 @@ func serveAgent(ctx context.Context, handler http.Handler) (*agent, func() error
 
 // tunnel attacks the agent, streams through it, and takes its target away.
 func tunnel(ctx context.Context, p *plane, part *Part, people []person) error {
-	a, stop, err := p.agent(ctx, p.target)
+	a, stop, err := p.agent(ctx, p.url)
 	if err != nil {
 		return err
 	}
@@ -124,25 +124,26 @@ func (p *plane) attack(ctx context.Context, a *agent, part *Part, t attack) erro
 		return err
 	}
 	part.Checks++
-	// What the agent refuses never arrives: there is nothing to wait for but a
-	// moment. What was let through has an answer of the API server.
+	// What the agent refuses never arrives, so there is no event to wait for: only a moment for what was let through,
+	// which has an answer of the API server.
 	if code < http.StatusBadRequest || code == http.StatusForbidden {
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	e, arrived := p.events.has(id)
+	e, arrived, err := p.arrived(id)
+	if err != nil {
+		return err
+	}
 	switch {
 	case !arrived && t.as != "":
 		part.fail("%s: it should have arrived and did not (code %d)", t.name, code)
 	case !arrived:
 		part.Outcomes["refused by the agent"]++
-	case e.ImpersonatedUser == nil && e.decision() == "":
+	case e.ImpersonatedUser == nil && decision(e) == "":
 		part.Outcomes["refused by the API server"]++ // the impersonation filter
 		if t.as != "" {
 			part.fail("%s: it was refused (code %d)", t.name, code)
 		}
-	case e.User.Username != bridgeName:
+	case e.User.Username != proxyName:
 		part.fail("%s: it was made by %q, not by the agent", t.name, e.User.Username)
 	case e.ImpersonatedUser == nil:
 		part.fail("%s: it was made as the agent itself", t.name)
@@ -162,7 +163,7 @@ func rawRequest(ctx context.Context, a *agent, lines []string) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	text := "GET " + paths[0] + " HTTP/1.1\r\nHost: " + a.url.Host + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
 	if _, err := io.WriteString(conn, text); err != nil {
 		return 0, err
@@ -177,7 +178,7 @@ func rawRequest(ctx context.Context, a *agent, lines []string) (int, error) {
 
 // watch sees an event through the tunnel while the request is still open.
 func (p *plane) watch(ctx context.Context, a *agent, who person) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+"/version", nil)
 	if err != nil {
@@ -205,7 +206,7 @@ func (p *plane) watch(ctx context.Context, a *agent, who person) error {
 
 // websocket is a watch over a connection that is upgraded.
 func (p *plane) websocket(ctx context.Context, a *agent, who person) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	config, err := websocket.NewConfig("wss://"+a.url.Host+paths[0]+"?watch=true", a.url.String())
 	if err != nil {
@@ -218,7 +219,7 @@ func (p *plane) websocket(ctx context.Context, a *agent, who person) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	if err := p.makePod(ctx, "upgraded"); err != nil {
 		return err
 	}
@@ -235,9 +236,9 @@ func (p *plane) websocket(ctx context.Context, a *agent, who person) error {
 
 // makePod makes a pod that never runs.
 func (p *plane) makePod(ctx context.Context, name string) error {
-	pods, no := p.admin.CoreV1().Pods(crowdSpace), false
-	if _, err := p.admin.CoreV1().ServiceAccounts(crowdSpace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-		if _, err := p.admin.CoreV1().ServiceAccounts(crowdSpace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+	pods, no := p.admin.CoreV1().Pods(usersNamespace), false
+	if _, err := p.admin.CoreV1().ServiceAccounts(usersNamespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		if _, err := p.admin.CoreV1().ServiceAccounts(usersNamespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}

@@ -88,7 +88,7 @@ func TestScenarios(t *testing.T) {
 	}
 	for id := range unmodelled {
 		if _, known := set.Get(id); !known {
-			t.Errorf("unmodelled names %s, which is no scenario", id)
+			t.Errorf("unmodelled names %s, which is not a scenario", id)
 		}
 	}
 	t.Logf("%d scenarios, %d runs", set.Len()-len(unmodelled), runs)

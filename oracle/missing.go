@@ -127,7 +127,7 @@ func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out [
 			{func(g *scenarios.Grant) { g.Resources = []string{"*"} }, fmt.Sprintf("its resource is %q, the check is about %q", strings.Join(g.Resources, ", "), resourceName(a))},
 			{func(g *scenarios.Grant) { g.Verbs = []string{"*"} }, fmt.Sprintf("its verb is %q, the check is about %q", strings.Join(g.Verbs, ", "), a.Verb)},
 		} {
-			// A rule about something else altogether is no near miss: of verbs only
+			// A rule about something else altogether is not a near miss: of verbs only
 			// those of impersonation are alike.
 			if strings.HasPrefix(try.what, "its verb") && !slices.ContainsFunc(g.Verbs, func(v string) bool { return strings.HasPrefix(v, "impersonate") }) {
 				continue

@@ -78,7 +78,7 @@ func New(c Config) (*Server, error) {
 func minor(version string) (uint64, error) {
 	v, err := semver.NewVersion(version)
 	if err != nil || v.Major() != 1 {
-		return 0, fmt.Errorf("%q is no version of Kubernetes (expected one like 1.37)", version)
+		return 0, fmt.Errorf("%q is not a version of Kubernetes (expected one like 1.37)", version)
 	}
 	return v.Minor(), nil
 }

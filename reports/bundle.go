@@ -229,11 +229,18 @@ func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 		return nil, fmt.Errorf("%s: larger than %d bytes", name, reportLimit)
 	}
 	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+		APIVersion   string `json:"apiVersion"`
+		Kind         string `json:"kind"`
+		SuiteVersion string `json:"suiteVersion"`
+		Path         struct {
+			Legs any `json:"legs"`
+		} `json:"path"`
 	}
 	if err := yaml.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
+	}
+	if head.Path.Legs != nil {
+		return nil, fmt.Errorf("%s: the stages of this upgrade path are called legs, as earlier versions of authzconf wrote them: read it with the version that wrote it, %s", name, head.SuiteVersion)
 	}
 	if head.APIVersion != APIVersion || head.Kind != Kind {
 		return nil, fmt.Errorf("%s: is %q of %q, not %s of %s", name, head.Kind, head.APIVersion, Kind, APIVersion)

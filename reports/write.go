@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// kind is a conformance report in a folder: what its report.yaml lists is of it.
-var kind = filing.Kind{
+// Folder is a conformance report in a folder, with the files that its report.yaml lists.
+var Folder = filing.Kind{
 	Name: "report of authzconf", Marker: reportFile,
 	Head: map[string]string{"kind": Kind, "apiVersion": apiGroup + "/*"},
 	Listed: func(marker []byte) []string {
@@ -47,13 +47,8 @@ func Write(dir string, r *ConformanceReport, evidence []*verdicts.Evidence, text
 	if files[reportFile], err = encodeReport(clean); err != nil {
 		return fmt.Errorf("rendering %s: %w", reportFile, err)
 	}
-	return kind.Write(dir, files)
+	return Folder.Write(dir, files)
 }
-
-// CheckWritable says whether Write could write to dir, and creates dir where it
-// is missing. It is to be called before a run, so that no run ends without a
-// place for its report.
-func CheckWritable(dir string) error { return kind.CheckWritable(dir) }
 
 // ofReport says whether a path is one that a report has. Its list of files is
 // only text that somebody may have edited.

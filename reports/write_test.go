@@ -98,7 +98,7 @@ func TestWriteReplacesOnlyReports(t *testing.T) {
 			}
 			texts := testTexts(t)
 			r, evidence := mixedRun(t, texts)
-			for _, err := range []error{CheckWritable(dir), Write(dir, r, evidence, texts)} {
+			for _, err := range []error{Folder.CheckWritable(dir), Write(dir, r, evidence, texts)} {
 				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("got %v, want %q", err, c.want)
 				}
@@ -174,12 +174,12 @@ func TestCheckWritable(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "file", "mine")
 	for _, name := range []string{"file", "file/below"} {
-		if err := CheckWritable(filepath.Join(dir, name)); err == nil {
+		if err := Folder.CheckWritable(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s: a file was accepted", name)
 		}
 	}
 	fresh := filepath.Join(dir, "fresh", "report")
-	if err := CheckWritable(fresh); err != nil {
+	if err := Folder.CheckWritable(fresh); err != nil {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(fresh); err != nil || len(entries) > 0 {
@@ -191,7 +191,7 @@ func TestCheckWritable(t *testing.T) {
 	if err := os.Chmod(fresh, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckWritable(fresh); err == nil {
+	if err := Folder.CheckWritable(fresh); err == nil {
 		t.Error("a read-only folder was accepted")
 	}
 }

@@ -18,7 +18,7 @@ var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f
 var localAddress = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 // Behaviour is what a target did in a scenario, a line per thing seen, with the
-// scenario's own names and without what is made up anew in every run. Two cells
+// scenario's own names and without what is generated anew in every run. Two cells
 // that behave alike give the same lines.
 func Behaviour(e *Evidence) []string {
 	back := make(map[string]string, len(e.Names))
@@ -41,7 +41,7 @@ func Behaviour(e *Evidence) []string {
 }
 
 // reviewBehaviour renders reviews in order, but for runs of extra checks: their
-// keys come from a Go map, so their order is made up anew as well.
+// keys come from a Go map, so their order is generated anew as well.
 func reviewBehaviour(decided []Decided) []string {
 	var lines []string
 	extras := 0 // length of the run of extra checks at the end of lines

@@ -122,7 +122,7 @@ func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string)
 	return ""
 }
 
-// differ records a difference; equal only counts the comparison.
+// compare counts a comparison, and records a difference if want and got differ.
 func (v *stepJudge) compare(field, want, got string) {
 	v.result.Judged++
 	if want != got {

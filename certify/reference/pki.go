@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/util/keyutil"
 
-	certs "github.com/authzconf/authzconf/engine/pki"
+	"github.com/authzconf/authzconf/engine/recorder"
 )
 
 // PKI is an authority with one certificate for each side. The authority's key is
@@ -26,20 +26,20 @@ type PKI struct {
 // ones.
 func NewPKI(servingEnd, clientEnd time.Time) (*PKI, error) {
 	end := time.Now().Add(24 * time.Hour)
-	ca, caKey, err := certs.Sign(certificate("authzconf-reference-ca", end), nil, nil)
+	ca, caKey, err := recorder.Sign(certificate("authzconf-reference-ca", end), nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	serving, servingKey, err := certs.Sign(endpoint("authzconf-reference", servingEnd), ca, caKey)
+	serving, servingKey, err := recorder.Sign(endpoint("authzconf-reference", servingEnd), ca, caKey)
 	if err != nil {
 		return nil, err
 	}
-	client, clientKey, err := certs.Sign(endpoint("authzconf-certify", clientEnd), ca, caKey)
+	client, clientKey, err := recorder.Sign(endpoint("authzconf-certify", clientEnd), ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &PKI{
-		ca: certs.Encode(ca), clientCert: certs.Encode(client), pool: x509.NewCertPool(),
+		ca: recorder.EncodeCertificate(ca), clientCert: recorder.EncodeCertificate(client), pool: x509.NewCertPool(),
 		serving: tls.Certificate{Certificate: [][]byte{serving.Raw}, PrivateKey: servingKey, Leaf: serving},
 	}
 	p.pool.AddCert(ca)

@@ -27,9 +27,9 @@ const seed = 11
 // engines are those that are certified, by the form of the policy.
 var engines = map[string]loader{"cedar": loadCedar, "rego": loadRego, "openfga": loadOpenFGA}
 
-// levels are core and, where all rogues are certified too, transcript-safe.
+// levels are core and, where all faulty authorizers are certified too, no-overgrant.
 func levels() []certify.Level {
-	if os.Getenv("AUTHZCONF_ROGUES") == "" {
+	if os.Getenv("AUTHZCONF_FAULTY")+os.Getenv("AUTHZCONF_ROGUES") == "" { // the second is the old name
 		return certify.Levels()[:1]
 	}
 	return certify.Levels()[:2]

@@ -24,7 +24,7 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites/impersonation"
+	"github.com/authzconf/authzconf/suites"
 )
 
 // wantedScore is the share of the non-equivalent mutants that has to be caught.
@@ -222,7 +222,11 @@ func wholeSuite(folder string) ([]session.CellPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session.Plan(set, cells, session.Selection{Folders: impersonation.Folders()})
+	folders, err := suites.Folders("impersonation")
+	if err != nil {
+		return nil, err
+	}
+	return session.Plan(set, cells, session.Selection{Folders: folders})
 }
 
 func newest() local.Release {

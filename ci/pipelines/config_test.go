@@ -94,17 +94,18 @@ func TestProwJobs(t *testing.T) {
 			}
 		}
 	}
-	release, err := os.ReadFile("github/release.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, j := range all.Periodics {
 		check("periodic", j)
-		if !strings.Contains(string(release), fmt.Sprintf("cron: %q", j.Cron)) { // which actionlint understands
-			t.Errorf("%s: cron %q is not that of the workflow", j.Name, j.Cron)
+		workflow := map[string]string{"ci/pipelines/release": "github/release.yaml", "ci/pipelines/nightly": "github/nightly.yaml"}[j.Spec.Containers[0].Command[0]]
+		text, err := os.ReadFile(workflow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), fmt.Sprintf("cron: %q", j.Cron)) { // which actionlint understands
+			t.Errorf("%s: cron %q is not that of %s", j.Name, j.Cron, workflow)
 		}
 	}
-	if len(names) != 3 || len(all.Presubmits)+len(all.Postsubmits) != 2 {
+	if len(names) != 4 || len(all.Presubmits)+len(all.Postsubmits) != 2 {
 		t.Errorf("jobs %v", names)
 	}
 }
@@ -138,7 +139,7 @@ func TestStrictDecodingSees(t *testing.T) {
 func checkJob(t *testing.T, j job) {
 	t.Helper()
 	if !regexp.MustCompile(`^[A-Za-z0-9-._]{1,63}$`).MatchString(j.Name) {
-		t.Errorf("%q is no name of a job", j.Name)
+		t.Errorf("%q is not a name of a job", j.Name)
 	}
 	if !j.Decorate {
 		t.Errorf("%s: without decorate Prow writes no finished.json", j.Name)
@@ -201,7 +202,7 @@ func actionlint(t *testing.T, file string) (string, error) {
 
 func TestWorkflows(t *testing.T) {
 	all, _ := filepath.Glob("github/*.yaml")
-	if len(all) != 2 {
+	if len(all) != 3 {
 		t.Errorf("workflows: %v", all)
 	}
 	for _, file := range all {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fake stands for authzconf. CODES has the exit codes of its commands, such as "run=3"; HANG names a
+// fake stands for authzconf, and for make. CODES has the exit codes of its commands, such as "run=3"; HANG names a
 // command that only a signal ends; without REPORTS it leaves none.
 const fake = `#!/usr/bin/env bash
 code=0 dir=
@@ -74,7 +74,7 @@ func decorated(t *testing.T, pipeline string, env ...string) (c *exec.Cmd, build
 	}
 	build = filepath.Join(t.TempDir(), "build")
 	c = exec.CommandContext(t.Context(), "prow/decorate", "./"+pipeline, build)
-	c.Env = append(os.Environ(), "AUTHZCONF="+program, "CODES=", "HANG=", "REPORTS=yes")
+	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE="+program, "CODES=", "HANG=", "REPORTS=yes")
 	c.Env = append(c.Env, env...)
 	return c, build
 }
@@ -161,7 +161,7 @@ func TestOnlyZeroPasses(t *testing.T) {
 				t.Errorf("metadata %+v, want %s", m, test.outcome)
 			}
 			if warned := strings.Contains(string(out), "this is not a pass"); warned != (test.code >= 2) {
-				t.Errorf("says that it is no pass: %v\n%s", warned, out)
+				t.Errorf("says that it is not a pass: %v\n%s", warned, out)
 			}
 		})
 	}
@@ -189,10 +189,11 @@ func TestLayout(t *testing.T) {
 	}{
 		{"pull-request", slices.Concat(always, report("run"), report("upgrade")), []string{"run", "run-verify", "upgrade", "upgrade-verify"}},
 		{"release", release, steps},
+		{"nightly", slices.Concat(always, []string{"artifacts/explore/junit.xml", "artifacts/explore/report.yaml"}), []string{"test", "explore", "server-coverage", "mutants"}},
 	} {
 		t.Run(test.pipeline, func(t *testing.T) {
 			begin := time.Now().Unix()
-			c, build := decorated(t, test.pipeline, "CODES=run=1 matrix=1")
+			c, build := decorated(t, test.pipeline, "CODES=run=1 matrix=1 mutants=1")
 			out, err := c.CombinedOutput()
 			if code := exitCode(t, err); code != 1 {
 				t.Errorf("exit code %d\n%s", code, out)
@@ -270,7 +271,7 @@ func TestOldResults(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "junit_run.xml"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"./pull-request", dir}, {"./release", dir}, {"prow/decorate", "./pull-request", dir}, {"./pull-request"}} {
+	for _, args := range [][]string{{"./pull-request", dir}, {"./release", dir}, {"./nightly", dir}, {"prow/decorate", "./pull-request", dir}, {"./pull-request"}} {
 		c := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		c.Env = append(os.Environ(), "AUTHZCONF=/nowhere/authzconf", "ARTIFACTS=")
 		if code := exitCode(t, c.Run()); code != 2 {

@@ -90,9 +90,9 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 		f.seed = rand.Int64N(1_000_000)
 	}
 	if f.reportDir != "" {
-		writable := certify.CheckWritable
+		writable := certify.Folder.CheckWritable
 		if f.conditional {
-			writable = certification.CheckWritable
+			writable = certification.Folder.CheckWritable
 		}
 		if err := writable(f.reportDir); err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/certify/signature"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -23,7 +22,7 @@ type bundleFlags struct {
 	signKey, results string
 	timeout          time.Duration
 	levels           []string
-	key              *signature.Key
+	key              *certify.Key
 }
 
 func (f *bundleFlags) register(fl *pflag.FlagSet) {
@@ -89,8 +88,8 @@ func (f *certifyFlags) handOver(err error) error {
 	return err
 }
 
-func privateKey(flag, path string) (*signature.Key, error) {
-	key, err := signature.LoadKey(path)
+func privateKey(flag, path string) (*certify.Key, error) {
+	key, err := certify.LoadKey(path)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)
@@ -100,9 +99,9 @@ func privateKey(flag, path string) (*signature.Key, error) {
 	return key, nil
 }
 
-func publicKeys(paths []string) (keys []*signature.Key, err error) {
+func publicKeys(paths []string) (keys []*certify.Key, err error) {
 	for _, path := range paths {
-		key, err := signature.LoadKey(path)
+		key, err := certify.LoadKey(path)
 		if err != nil {
 			return nil, fmt.Errorf("--key: %w", err)
 		}
@@ -185,7 +184,7 @@ public part to FILE.pub. Neither may be there already. openssl reads and makes s
 keys too.`, Args: cobra.ExactArgs(1),
 		Example: "  authzconf certify keygen vendor.pem",
 		RunE: func(c *cobra.Command, args []string) error {
-			key, err := signature.NewKey(args[0])
+			key, err := certify.NewKey(args[0])
 			if err != nil {
 				return err
 			}
@@ -255,7 +254,7 @@ on the page as one that cannot be verified, without its levels, and the exit cod
 	return c
 }
 
-func writeMatrix(c *cobra.Command, args []string, out string, keys []*signature.Key) error {
+func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Key) error {
 	var paths []string
 	for _, arg := range args {
 		found, err := certify.Bundles(arg)

@@ -100,7 +100,7 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if dir != "" {
-				if err := library.CheckWritable(dir); err != nil {
+				if err := library.Folder.CheckWritable(dir); err != nil {
 					return err
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,10 +26,10 @@ func newDeputy() *cobra.Command {
 		Short: "Check what a dashboard that impersonates its users relies on",
 		Long: `Check, on local control planes, what a tool relies on that impersonates each of its
 users: that self-subject reviews say what requests then do (preflight), that its own
-audit trail and the API server's name the same people under load (trails), and that
-nobody becomes somebody else through a tunnel (tunnel). Each with a bridge by legacy
-impersonation and by constrained. What scenarios can say about it is in the folder
-periscope: authzconf run --focus '^periscope/'.
+audit log and the API server's name the same people under load (audit-logs), and that
+nobody becomes somebody else through a tunnel (tunnel). Each with a proxy identity that
+may impersonate by legacy impersonation, and by constrained. What scenarios can say
+about it is in the folder periscope: authzconf run --focus '^periscope/'.
 
 Exit codes: 0 everything holds, 1 something does not, 2 bad usage, 3 the environment
 broke.`,
@@ -39,7 +40,9 @@ broke.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version to run on, of "+matrix.Known())
-	fl.StringSliceVar(&flags.options.Bridges, "bridge", deputy.Bridges(), "how the bridge may impersonate")
+	fl.StringSliceVar(&flags.options.Impersonation, "impersonation", deputy.Impersonations(), "how the proxy identity may impersonate")
+	fl.StringSliceVar(&flags.options.Impersonation, "bridge", deputy.Impersonations(), "earlier name of --impersonation")
+	_ = fl.MarkDeprecated("bridge", "use --impersonation")
 	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
@@ -50,6 +53,10 @@ broke.`,
 }
 
 func (f *deputyFlags) run(c *cobra.Command) error {
+	if i := slices.Index(f.options.Parts, "trails"); i >= 0 {
+		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: the part trails is now called audit-logs; the old name is accepted for one release")
+		f.options.Parts[i] = "audit-logs"
+	}
 	if err := f.options.Check(); err != nil {
 		return err
 	}
@@ -61,11 +68,11 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.reportDir != "" {
-		if err := deputy.CheckWritable(f.reportDir); err != nil {
+		if err := deputy.Folder.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}
-	f.options.Plane = cells[0].LocalOptions(0)
+	f.options.Target = cells[0]
 	f.options.Progress = func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }
 	report, broken := deputy.Run(c.Context(), f.options)
 	for _, line := range report.Lines() {

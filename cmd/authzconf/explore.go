@@ -24,8 +24,8 @@ func newExplore() *cobra.Command {
 	var flags exploreFlags
 	c := &cobra.Command{
 		Use:   "explore",
-		Short: "Send made-up cases to API servers and hold them against the model",
-		Long: `Make up cases of impersonation (every two levels of every two factors together,
+		Short: "Send generated cases to API servers and hold them against the model",
+		Long: `Generate cases of impersonation (every two levels of every two factors together,
 then random ones), send them to API servers, and judge the answers by the model of
 package oracle. A disagreement is run again alone, made as small as it can be, and
 printed as a scenario file.
@@ -60,7 +60,7 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.reportDir != "" {
-		if err := explore.CheckWritable(f.reportDir); err != nil {
+		if err := explore.Folder.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}

@@ -26,8 +26,8 @@ import (
 
 // selectionFlags choose scenarios; run and list share them.
 type selectionFlags struct {
-	dir, focus, skip string
-	suites, levels   []string
+	dir, focus, skip, labels string
+	suites, levels           []string
 }
 
 func (f *selectionFlags) register(c *cobra.Command) {
@@ -37,6 +37,7 @@ func (f *selectionFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
+	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+target.GateName+", slow, serial")
 }
 
 // load reads the scenarios. Bad ones are all reported at once.
@@ -99,7 +100,12 @@ func (f *selectionFlags) selection() (session.Selection, error) {
 		}
 		sel.Levels = append(sel.Levels, scenarios.Level(l))
 	}
-	sel.Folders, err = suites.Folders(f.suites)
+	if f.labels != "" {
+		if sel.Labels, err = suites.LabelFilter(f.labels); err != nil {
+			return sel, fmt.Errorf("--label-filter: %w", err)
+		}
+	}
+	sel.Folders, err = suites.Folders(f.suites...)
 	return sel, err
 }
 

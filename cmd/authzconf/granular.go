@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/granular/catalogue"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
-	"github.com/authzconf/authzconf/granular/runner"
 )
 
 // granularFlags choose scenarios of KEP-3617 and what they run before.
@@ -58,15 +59,15 @@ func (f *granularFlags) place(c *cobra.Command) {
 }
 
 // load reads the scenarios that are asked for.
-func (f *granularFlags) load() ([]*catalogue.Scenario, error) {
-	var files fs.FS = catalogue.FS
+func (f *granularFlags) load() ([]*granular.Scenario, error) {
+	var files fs.FS = granular.Scenarios
 	if f.dir != "" {
 		if info, err := os.Stat(f.dir); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("--scenarios %s: there is no such folder", f.dir)
 		}
 		files = os.DirFS(f.dir)
 	}
-	all, err := catalogue.Load(files)
+	all, err := granular.Load(files)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (f *granularFlags) load() ([]*catalogue.Scenario, error) {
 		return nil, err
 	}
 	if focus != nil {
-		all = slices.DeleteFunc(all, func(s *catalogue.Scenario) bool { return !focus.MatchString(s.ID) })
+		all = slices.DeleteFunc(all, func(s *granular.Scenario) bool { return !focus.MatchString(s.ID) })
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no scenario matches")
@@ -83,18 +84,19 @@ func (f *granularFlags) load() ([]*catalogue.Scenario, error) {
 	return all, nil
 }
 
-// release reads what can be wrong before anything is started; writable says whether
-// the report can be written.
-func (f *granularFlags) release(writable func(dir string) error) (release local.Release, err error) {
-	if f.kubernetes != "" {
-		if release, err = local.ParseRelease(f.kubernetes); err != nil {
-			return release, err
-		}
+// target reads what can be wrong before anything is started; writable says whether the report can be written.
+func (f *granularFlags) target(c *cobra.Command, writable func(dir string) error) (o target.Options, err error) {
+	cells, err := matrix.Matrix{
+		Provider: target.Local, Kubernetes: []string{f.kubernetes}, Gate: string(target.AskDefault),
+		Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+	}.Cells()
+	if err != nil {
+		return o, err
 	}
 	if f.reportDir != "" {
 		err = writable(f.reportDir)
 	}
-	return release, err
+	return cells[0], err
 }
 
 func (f *granularFlags) run(c *cobra.Command) error {
@@ -102,17 +104,17 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	release, err := f.release(runner.CheckWritable)
+	o, err := f.target(c, granular.Folder.CheckWritable)
 	if err != nil {
 		return err
 	}
-	bench, err := runner.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
+	bench, err := granular.Start(c.Context(), o)
 	if err != nil {
 		return invalid(err)
 	}
 	start := time.Now()
 	results, err := bench.Run(c.Context(), enforcer.Reference(), all)
-	report := runner.NewReport(bench.Plane.Options().Release.Version, time.Since(start), results)
+	report := granular.NewReport(bench.Kubernetes(), time.Since(start), results)
 	if err := errors.Join(err, bench.Close()); err != nil {
 		return invalid(err)
 	}
@@ -174,7 +176,7 @@ and that every denial has a twin that is allowed.`,
 
 func newGranularCost() *cobra.Command {
 	var flags granularFlags
-	o := runner.CostOptions{}
+	o := granular.CostOptions{}
 	c := &cobra.Command{
 		Use: "cost", Short: "Count the checks of a request by the number of fields it changes", Args: cobra.NoArgs,
 		Long: `Send requests that change 1 to 256 labels, as actors with different permissions, and
@@ -185,11 +187,11 @@ that they have no permission for. The times are those of this machine.`,
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")
 			}
-			release, err := flags.release(runner.CheckWritableCost)
+			on, err := flags.target(c, granular.CostFolder.CheckWritable)
 			if err != nil {
 				return err
 			}
-			bench, err := runner.Start(c.Context(), release, &local.Binaries{Progress: c.ErrOrStderr()})
+			bench, err := granular.Start(c.Context(), on)
 			if err != nil {
 				return invalid(err)
 			}

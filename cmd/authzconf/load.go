@@ -25,7 +25,7 @@ import (
 type loadFlags struct {
 	profile, kubernetes, reportDir string
 	provider, nodeImage, engine    string
-	arms                           []string
+	variants                       []string
 	pairs, agents, shards          int
 	rate                           float64
 	duration, delay                time.Duration
@@ -43,7 +43,7 @@ off, let agents storm them as a profile says, and compare: latency from the time
 which each request was meant to be sent, access reviews per request as the
 authorizer saw them, processor time and memory.
 
-A profile compares arms (what agents do) on servers, in pairs of blocks:
+A profile compares variants (what agents do) on servers, in pairs of blocks:
   none                   no impersonation
   legacy-gate-off/-on    the verb impersonate
   associated-node-cold   the agent's own node, when the server has forgotten it
@@ -52,7 +52,7 @@ A profile compares arms (what agents do) on servers, in pairs of blocks:
   denied                 no permission to impersonate
   fallback               associated-node half granted, legacy allows
   deputy, deputy-legacy  many users with groups and extra
-One comparison has the same arm on both sides: it shows what no difference looks
+One comparison has the same variant on both sides: it shows what no difference looks
 like. 20 pairs or more are needed for a claim.
 
 Built-in profiles: ` + strings.Join(profiles.Names(), ", ") + `.
@@ -66,7 +66,7 @@ shard died, a shard's clock was off, the authorizer and the API server counted
 differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`,
 		Example: `  authzconf load --profile node-agent-steady --dry-run     # what would run, and how long
   authzconf load --profile daemonset-rollout --report-dir load
-  authzconf load --profile node-agent-steady --arms legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
+  authzconf load --profile node-agent-steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
   authzconf load --profile my-profile.yaml --shards 4      # agents in four processes
   authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4`,
 		Args: cobra.NoArgs,
@@ -74,7 +74,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.profile, "profile", "", "a built-in profile, or a file")
-	fl.StringSliceVar(&f.arms, "arms", nil, "only comparisons between these arms (the A/A pair stays)")
+	fl.StringSliceVar(&f.variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
 	fl.IntVar(&f.agents, "agents", 0, "number of agents (default: the profile's)")
 	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
@@ -114,7 +114,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	adjust := profile.Adjust{Arms: f.arms}
+	adjust := profile.Adjust{Variants: f.variants}
 	given := c.Flags().Changed
 	if given("pairs") {
 		adjust.Pairs = &f.pairs
@@ -196,7 +196,7 @@ func (f *loadFlags) run(c *cobra.Command) error {
 		return storm.Describe(c.OutOrStdout(), o)
 	}
 	if f.reportDir != "" {
-		if err := load.CheckWritable(f.reportDir); err != nil {
+		if err := load.Folder.CheckWritable(f.reportDir); err != nil {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, measured *loadr
 // loadThresholds are the profile's. Its own number of pairs counts, whatever the
 // user asked for: with fewer no claim about latency can be made.
 func loadThresholds(p *profile.Profile) load.Thresholds {
-	t := load.Thresholds{Arms: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
+	t := load.Thresholds{Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
 	for _, limit := range p.Thresholds {
 		l := load.Limits{ErrorRate: limit.ErrorRate}
 		if limit.ReviewsPerRequest != nil {
@@ -248,7 +248,7 @@ func loadThresholds(p *profile.Profile) load.Thresholds {
 			l.P99 = loadrun.Duration(*limit.P99)
 		}
 		l.SLOHeld = limit.SLOHeld != nil && *limit.SLOHeld
-		t.Arms[limit.Arm] = l
+		t.Variants[limit.Variant] = l
 	}
 	for _, c := range p.Comparisons {
 		t.Comparisons[c.Name] = load.Margins{P50: c.Margins.P50, P99: c.Margins.P99}

@@ -18,12 +18,12 @@ func newLoadCompare() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Compare two saved load runs",
-		Long: `Read the runs in two report folders (or run.json files) and say, arm by arm, how
+		Long: `Read the runs in two report folders (or run.json files) and say, variant by variant, how
 much longer requests take in B than in A, with intervals, and whether that is
-within the margin. Blocks of the same comparison, arm and server are paired. The
+within the margin. Blocks of the same comparison, variant and server are paired. The
 runs were not interleaved: what changed around them is part of the difference.
 
-Exit codes: 0 all within the margin, 1 some arm is slower by more than it, 2 bad
+Exit codes: 0 all within the margin, 1 some variant is slower by more than it, 2 bad
 usage or input, 3 inconclusive: too few pairs, an interval that crosses the
 margin, or a run that was disturbed.`,
 		Example: `  authzconf load --profile node-agent-steady --report-dir before

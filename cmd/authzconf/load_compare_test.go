@@ -25,7 +25,7 @@ func savedRun(t *testing.T, latency time.Duration) string {
 	}
 	for i := range 20 {
 		b := loadrun.Block{
-			Pair: i, Role: "A", Arm: "warm", Server: "gate-on", Agents: 10, Length: loadrun.Duration(time.Second),
+			Pair: i, Role: "A", Variant: "warm", Server: "gate-on", Agents: 10, Length: loadrun.Duration(time.Second),
 			Planned: 400, Sent: 400, Answers: map[string]int64{"200": 400},
 			Timeline: []loadrun.Second{{Sent: 400, Done: 400, Reviews: 400}},
 			Reviews:  []loadrun.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 400}},

@@ -91,7 +91,7 @@ func loadLine(before, now storm.Progress) string {
 	rate := func(now, before float64) float64 { return (now - before) / seconds }
 	ms := func(q float64) float64 { return float64(now.Live.Latency.Quantile(q).Microseconds()) / 1000 }
 	return fmt.Sprintf("block %d/%d %s on %s: %.1f of %.1f requests/s, p50 %.1f ms, p99 %.1f ms, %.1f reviews/s, %d errors, %s left",
-		now.Block, now.Blocks, now.Side.Arm, now.Side.Server,
+		now.Block, now.Blocks, now.Side.Variant, now.Side.Server,
 		rate(float64(now.Live.Sent), float64(before.Live.Sent)), rate(now.Asked, before.Asked), ms(0.5), ms(0.99),
 		rate(float64(now.Reviews), float64(before.Reviews)), now.Live.Errors, now.Left.Round(time.Second))
 }

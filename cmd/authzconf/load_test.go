@@ -30,9 +30,9 @@ func TestLoadUsage(t *testing.T) {
 		{"--profile daemonset-rollout --rate 5", "error: --rate 5: the profile daemonset-rollout has no single rate"},
 		{"--profile denied-flood --pairs 0", "error: --pairs: pairs 0: expected 1 to 1000"},
 		{"--profile denied-flood --duration 15s", "error: --duration: block 15s: expected a multiple of 10s"},
-		{"--profile denied-flood --arms none", "error: --arms none: the profile denied-flood has denied"},
+		{"--profile denied-flood --variants none", "error: --variants none: the profile denied-flood has denied"},
 		{"--profile denied-flood --shards 0", "error: --shards 0: expected 1 to 64"},
-		{"--profile node-agent-steady --agents 10", "error: profile node-agent-steady with the given flags: the arm associated-node-cold asks every 500ms"},
+		{"--profile node-agent-steady --agents 10", "error: profile node-agent-steady with the given flags: the variant associated-node-cold asks every 500ms"},
 		{"--profile denied-flood --engine cloud", `error: --engine "cloud": expected processes or kubernetes`},
 		{"--profile denied-flood --provider gke", `error: --provider "gke": expected local or kind`},
 		{"--profile denied-flood --engine kubernetes", "error: --engine kubernetes: a local control plane runs no pods"},
@@ -67,7 +67,7 @@ func TestLoadLine(t *testing.T) {
 	before := storm.Progress{Block: 2, Elapsed: 3 * time.Second, Asked: 60, Reviews: 100}
 	before.Live.Sent = 58
 	now := storm.Progress{
-		Block: 2, Blocks: 8, Side: profile.Side{Arm: "denied", Server: profile.GateOn}, Elapsed: 5 * time.Second, Left: 90 * time.Second,
+		Block: 2, Blocks: 8, Side: profile.Side{Variant: "denied", Server: profile.GateOn}, Elapsed: 5 * time.Second, Left: 90 * time.Second,
 		Asked: 100, Reviews: 220,
 	}
 	now.Live.Sent, now.Live.Errors = 98, 1

@@ -21,19 +21,22 @@ not, 2 there is no load report.`,
 		Example: `  authzconf load --profile node-agent-steady --report-dir out
   authzconf load verify out`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			result, differences, err := load.Verify(args[0], suiteVersion())
-			if err != nil {
-				return err
-			}
-			for _, d := range differences {
-				_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", printable(d))
-			}
-			if len(differences) > 0 {
-				return &exitError{code: exitFailed, err: fmt.Errorf("the report does not follow from its run: %s", count(len(differences), "difference"))}
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "verified: judged again, the outcome is %s\n", result.Outcome)
-			return err
-		},
+		RunE: func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) },
 	}
+}
+
+// verifyLoad judges the run of a load report again.
+func verifyLoad(c *cobra.Command, path string) error {
+	result, differences, err := load.Verify(path, suiteVersion())
+	if err != nil {
+		return err
+	}
+	for _, d := range differences {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", printable(d))
+	}
+	if len(differences) > 0 {
+		return &exitError{code: exitFailed, err: fmt.Errorf("the report does not follow from its run: %s", count(len(differences), "difference"))}
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: judged again, the outcome is %s\n", result.Outcome)
+	return err
 }

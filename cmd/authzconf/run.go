@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/suites"
 )
 
 // conformanceFlags say how cells are judged; run and matrix share them.
@@ -86,10 +86,10 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 		return err
 	}
 	if f.dryRun {
-		return suites.Describe(c.OutOrStdout(), o.Plan)
+		return session.Describe(c.OutOrStdout(), o.Plan)
 	}
 	if f.reportDir != "" {
-		if err := errors.Join(reports.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
+		if err := errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 	}
 	show := newProgress(c.ErrOrStderr(), total, f.verbose)
 	o.Events = show.event
-	run, err := suites.Execute(c.Context(), o)
+	run, err := session.Execute(c.Context(), o)
 	show.end()
 	if err != nil {
 		return invalid(err)
@@ -109,8 +109,8 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 }
 
 // options reads everything that can be wrong before anything is started.
-func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Options, error)) (o suites.Options, err error) {
-	o = suites.Options{Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), Seed: f.seed, Parallel: f.parallel}
+func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Options, error)) (o session.Options, err error) {
+	o = session.Options{Common: common(f.seed), Parallel: f.parallel}
 	if !c.Flags().Changed("seed") {
 		o.Seed = rand.Int64N(1_000_000)
 	}
@@ -141,9 +141,14 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 	return o, err
 }
 
+// common is what every run is given.
+func common(seed int64) session.Common {
+	return session.Common{Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), Seed: seed}
+}
+
 // finish writes the report, prints the summary and turns the outcome into the
 // exit code. What a run has found is printed even if it cannot be written.
-func (f *conformanceFlags) finish(c *cobra.Command, o suites.Options, run *suites.Run) error {
+func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *session.Recorded) error {
 	out := c.OutOrStdout()
 	var unwritten error
 	if f.reportDir != "" {
@@ -152,13 +157,18 @@ func (f *conformanceFlags) finish(c *cobra.Command, o suites.Options, run *suite
 	printSummary(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all, %s\n",
 		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds(), run.Report.Load())
+	return ended(out, f.reportDir, unwritten, run.Report)
+}
+
+// ended says where the report is, and turns the outcome into the exit code.
+func ended(out io.Writer, reportDir string, unwritten error, r *reports.ConformanceReport) error {
 	if unwritten != nil {
 		return invalid(unwritten)
 	}
-	if f.reportDir != "" {
-		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
+	if reportDir != "" {
+		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(reportDir, "report.html"), reportDir)
 	}
-	if code := run.Report.Outcome.ExitCode; code != exitPassed {
+	if code := r.Outcome.ExitCode; code != exitPassed {
 		return &exitError{code: code}
 	}
 	return nil

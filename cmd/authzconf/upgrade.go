@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,10 +15,10 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/path"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/upgrade"
+	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/suites"
-	"github.com/authzconf/authzconf/suites/upgrade"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -68,24 +67,24 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
 	return c
 }
 
-func (f *upgradeFlags) load() (*path.Path, error) {
+func (f *upgradeFlags) load() (*upgradepath.Path, error) {
 	switch {
 	case (f.path == "") == (f.file == ""):
 		return nil, errors.New("one of --path and --file is needed, such as --path 1.35+gate,1.36,1.35+gate")
 	case f.file != "" && f.highAvailability:
 		return nil, errors.New("--high-availability goes with --path; in a path file write highAvailability: true")
 	case f.path != "":
-		return path.Parse(f.path, f.highAvailability)
+		return upgradepath.Parse(f.path, f.highAvailability)
 	}
 	data, err := os.ReadFile(f.file)
 	if err != nil {
 		return nil, err
 	}
-	return path.Load(f.file, data)
+	return upgradepath.Load(f.file, data)
 }
 
 // base is what all stages have in common.
-func (f *upgradeFlags) base(c *cobra.Command, p *path.Path) (matrix.Matrix, error) {
+func (f *upgradeFlags) base(c *cobra.Command, p *upgradepath.Path) (matrix.Matrix, error) {
 	for _, stage := range p.Stages {
 		f.cells.matrix.Kubernetes = append(f.cells.matrix.Kubernetes, stage.Kubernetes)
 	}
@@ -101,14 +100,14 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if p.Note != "" {
+		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note:", p.Note)
+	}
 	base, err := f.base(c, p)
 	if err != nil {
 		return err
 	}
-	o := suites.WalkOptions{
-		Path: p, Base: base, Seed: f.seed,
-		Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
-	}
+	o := upgrade.Options{Common: common(f.seed), Path: p, Base: base}
 	if !c.Flags().Changed("seed") {
 		o.Seed = rand.Int64N(1_000_000)
 	}
@@ -127,11 +126,11 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 		return describeStages(c.OutOrStdout(), walk)
 	}
 	if f.reportDir != "" {
-		if err := errors.Join(reports.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
+		if err := errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
 			return err
 		}
 	}
-	run, err := suites.Walk(c.Context(), o, walk)
+	run, err := upgrade.Execute(c.Context(), o, walk)
 	show.end()
 	if err != nil {
 		return invalid(err)
@@ -140,23 +139,14 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 }
 
 // finish writes the report and prints what was found.
-func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *suites.Run) error {
+func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
 	var unwritten error
 	if f.reportDir != "" {
 		unwritten = reports.Write(f.reportDir, run.Report, run.Evidence, texts)
 	}
 	printStages(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
-	if unwritten != nil {
-		return invalid(unwritten)
-	}
-	if f.reportDir != "" {
-		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
-	}
-	if code := run.Report.Outcome.ExitCode; code != exitPassed {
-		return &exitError{code: code}
-	}
-	return nil
+	return ended(out, f.reportDir, unwritten, run.Report)
 }
 
 // printStages prints a row per stage, what did not pass, and the outcome.
@@ -188,15 +178,13 @@ func printStages(w io.Writer, r *reports.ConformanceReport) {
 // describeStages says what a path will do, for --dry-run.
 func describeStages(w io.Writer, walk *upgrade.Upgrade) error {
 	for _, stage := range walk.Stages {
-		c := stage.Target.Cell
+		c := stage.Plan.Target.Cell
 		if _, err := fmt.Fprintf(w, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing")); err != nil {
 			return err
 		}
-		for _, item := range stage.Items {
-			if item.Runs {
-				if _, err := fmt.Fprintf(w, "  run  %s\n", item.Scenario.ID); err != nil {
-					return err
-				}
+		for _, s := range stage.Plan.Runs() {
+			if _, err := fmt.Fprintf(w, "  run  %s\n", s.ID); err != nil {
+				return err
 			}
 		}
 	}

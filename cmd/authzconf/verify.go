@@ -2,44 +2,130 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/conditional/certification"
+	"github.com/authzconf/authzconf/conditional/library"
+	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites/explore"
 )
 
 func newVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify FOLDER",
-		Short: "Recompute every verdict of a report from its evidence",
-		Long: `Read a report folder, check that no file was changed, added or removed since it
-was written, recompute every verdict, summary and the outcome from the raw
-evidence, and fail on any difference. No server is needed.`,
+		Short: "Judge a report again from its evidence, whichever command wrote it",
+		Long: `Read a report folder, check that it is complete and unchanged, judge its evidence
+again, and fail if the report says anything else. No server is needed.
+
+The folder says itself which command wrote it: run, matrix or upgrade (every verdict,
+summary and the outcome are recomputed), load (the run is judged by the thresholds in
+its report), or certify, with or without --conditional (every answer is judged). A tar
+that certify made is read as well. authzconf certify verify --key checks signatures, too.
+
+Exit codes:
+  0  the report follows from its evidence, whatever it says
+  1  it does not, or a file was changed, added or removed
+  2  there is no report, or one of a kind that keeps no evidence
+  3  another version of authzconf has to judge it`,
 		Example: `  authzconf run --gate both --report-dir report
   authzconf verify report`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			builtin, err := scenarios.Load(scenarios.FS, fixtures.FS)
-			if err != nil {
-				return err
-			}
-			v, err := reports.Verify(args[0], reports.VerifyOptions{Builtin: builtin, SuiteVersion: suiteVersion()})
-			if err != nil {
-				return err
-			}
-			for _, note := range v.Notes {
-				_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
-			}
-			for _, d := range v.Differences {
-				_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
-			}
-			if !v.OK() {
-				return &exitError{code: exitFailed, err: fmt.Errorf("the report does not follow from its evidence: %s", count(len(v.Differences), "difference"))}
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\n", count(v.Verdicts, "verdict"))
-			return err
-		},
+		RunE: func(c *cobra.Command, args []string) error { return verify(c, args[0]) },
 	}
 }
+
+// reportKind is a kind of report that a product writes.
+type reportKind struct {
+	*filing.Kind
+	// verify judges a report again. It is nil where the report keeps no evidence.
+	verify func(c *cobra.Command, path string) error
+}
+
+// reportKinds are all of them. Where two have the same marker file, its head tells
+// them apart.
+func reportKinds() []reportKind {
+	return []reportKind{
+		{&reports.Folder, verifyConformance},
+		{&load.Folder, verifyLoad},
+		{&certify.Folder, verifyCertification},
+		{&certification.Folder, func(c *cobra.Command, path string) error { return verifyConditional(c.OutOrStdout(), path) }},
+		{&explore.Folder, nil},
+		{&deputy.Folder, nil},
+		{&library.Folder, nil},
+		{&filedExplore, nil},
+		{&granular.Folder, nil},
+		{&granular.CostFolder, nil},
+	}
+}
+
+// verify judges every report in a folder again.
+func verify(c *cobra.Command, path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("there is no report folder: %w", err)
+	case !info.IsDir():
+		return verifyCertification(c, path)
+	}
+	var markers []string
+	var marked, known []reportKind
+	for _, k := range reportKinds() {
+		if !slices.Contains(markers, k.Marker) {
+			markers = append(markers, k.Marker)
+		}
+		if _, err := os.Stat(filepath.Join(path, k.Marker)); err == nil {
+			marked = append(marked, k)
+			if k.In(path) {
+				known = append(known, k)
+			}
+		}
+	}
+	switch {
+	case len(marked) == 0:
+		return fmt.Errorf("%s holds no complete report: it has none of %s", path, strings.Join(markers, ", "))
+	case len(known) == 0:
+		known = marked[:1] // which says what is wrong with the marker
+	}
+	for _, k := range known {
+		if k.verify == nil {
+			return fmt.Errorf("%s holds a %s, which keeps no evidence: it cannot be judged again", path, k.Name)
+		}
+		if err := k.verify(c, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func verifyConformance(c *cobra.Command, path string) error {
+	builtin, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		return err
+	}
+	v, err := reports.Verify(path, reports.VerifyOptions{Builtin: builtin, SuiteVersion: suiteVersion()})
+	if err != nil {
+		return err
+	}
+	for _, note := range v.Notes {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
+	}
+	if !v.OK() {
+		return differs(c, v.Differences, "the report does not follow from its evidence")
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\n", count(v.Verdicts, "verdict"))
+	return err
+}
+
+func verifyCertification(c *cobra.Command, path string) error { return verifyBundle(c, path, nil) }

@@ -32,16 +32,12 @@ const (
 // certificationKind is the kind in certification.yaml.
 const certificationKind = "ConditionalAuthorizerCertification"
 
-// filed is a bundle in a folder.
-var filed = filing.Kind{
+// Folder is a bundle in a folder.
+var Folder = filing.Kind{
 	Name: "certification of a conditional authorizer", Marker: certificationFile,
 	Head:  map[string]string{"kind": certificationKind, "apiVersion": "authzconf.dev/*"},
 	Files: []string{evidenceFile},
 }
-
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier bundle, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
 
 // Certify judges exchanges.
 func (b *Book) Certify(all []Exchange) (*Certification, error) {
@@ -71,11 +67,7 @@ func Write(folder string, c *Certification, all []Exchange) error {
 			return err
 		}
 	}
-	raw, err := yaml.Marshal(c)
-	if err != nil {
-		return err
-	}
-	return filed.Write(folder, map[string][]byte{certificationFile: raw, evidenceFile: evidence.Bytes()})
+	return Folder.WriteReport(folder, c, map[string][]byte{evidenceFile: evidence.Bytes()})
 }
 
 // Read reads a bundle.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/reports/filing"
 )
@@ -157,21 +155,11 @@ func (r *Report) Lines() []string {
 		"outcome: "+outcome)
 }
 
-// filed is a report in a folder.
-var filed = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}}
-
-// CheckWritable says before a run whether Write could write to a folder: one that is missing, empty, or has an
-// earlier report, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
+// Folder is a report in a folder.
+var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}}
 
 // Write puts library.yaml into a folder.
-func (r *Report) Write(dir string) error {
-	raw, err := yaml.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return filed.Write(dir, map[string][]byte{filed.Marker: raw})
-}
+func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
 
 // Markdown are the tables of docs/conditional.md.
 func (r *Report) Markdown() string {

@@ -23,7 +23,7 @@ const (
 	auditIDHeader = "Audit-Id"
 )
 
-// Row is a line of the deputy's own audit trail. It is written before the request
+// Row is a line of the deputy's own audit log. It is written before the request
 // is sent: what is not written is not done.
 type Row struct {
 	// AuditID is that of the API server's event as well.
@@ -73,7 +73,7 @@ func New(o Options) (http.Handler, error) {
 		}
 		row := Row{AuditID: string(uuid.NewUUID()), Actor: user.Subject, Method: r.Method, URI: r.URL.RequestURI()}
 		if err := o.Audit(row); err != nil {
-			refuse(w, http.StatusInternalServerError, "the audit trail cannot be written")
+			refuse(w, http.StatusInternalServerError, "the audit log cannot be written")
 			return
 		}
 		as.Set(auditIDHeader, row.AuditID)

@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
-	"github.com/authzconf/authzconf/engine/nodes/attempt"
 )
 
 // Check is one thing that was looked at.
@@ -24,7 +22,7 @@ func (c Check) Passed() bool { return c.Want == c.Got }
 
 // judgeLines compares what an agent wrote with what it must be allowed: everything
 // as its own node, nothing as another.
-func judgeLines(node string, lines []attempt.Line) []Check {
+func judgeLines(node string, lines []Attempt) []Check {
 	var checks []Check
 	tried := map[string]bool{}
 	for _, l := range lines {
@@ -42,13 +40,13 @@ func judgeLines(node string, lines []attempt.Line) []Check {
 		}
 	}
 	own := tried["list "+node] && tried["get "+node]
-	other := slices.ContainsFunc(lines, func(l attempt.Line) bool { return l.Target != node })
+	other := slices.ContainsFunc(lines, func(l Attempt) bool { return l.Target != node })
 	return append(checks, Check{"the agent on " + node + " tried both its own node and another", "true true", fmt.Sprint(own, other)})
 }
 
 // judgeEvents compares the audit events of the agents' account with the lines:
 // each line has an event, which says who it was from and by which constraint.
-func judgeEvents(lines []attempt.Line, events []auditv1.Event) []Check {
+func judgeEvents(lines []Attempt, events []auditv1.Event) []Check {
 	counts := map[Check]bool{}
 	var checks []Check
 	for _, l := range lines {
@@ -72,7 +70,7 @@ const nodeNameKey = "authentication.kubernetes.io/node-name"
 
 // matches tells whether an event is that of a line: of the same pod's node, verb,
 // resource and wanted user, ended before the line was written.
-func matches(l attempt.Line, e auditv1.Event) bool {
+func matches(l Attempt, e auditv1.Event) bool {
 	if e.ObjectRef == nil || e.ObjectRef.Resource != l.Resource || e.Verb != l.Verb || !slices.Equal(e.User.Extra[nodeNameKey], []string{l.Node}) {
 		return false
 	}
@@ -86,7 +84,7 @@ func matches(l attempt.Line, e auditv1.Event) bool {
 	return e.ImpersonatedUser.Username == l.As
 }
 
-func wantedEvent(l attempt.Line) string {
+func wantedEvent(l Attempt) string {
 	if l.Target != l.Node {
 		return "403, nobody, by no constraint"
 	}

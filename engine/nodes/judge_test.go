@@ -8,19 +8,17 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
-	"github.com/authzconf/authzconf/engine/nodes/attempt"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // line is an attempt of the agent on node a.
-func line(verb, target string, code int) attempt.Line {
-	return attempt.Line{Time: noon, Node: "a", As: "system:node:" + target, Verb: verb, Resource: map[string]string{"list": "pods", "get": "nodes"}[verb], Target: target, Code: code}
+func line(verb, target string, code int) Attempt {
+	return Attempt{Time: noon, Node: "a", As: "system:node:" + target, Verb: verb, Resource: map[string]string{"list": "pods", "get": "nodes"}[verb], Target: target, Code: code}
 }
 
 // event is the audit event of a line, by a constraint if it was impersonated.
-func event(l attempt.Line, constraint string) auditv1.Event {
+func event(l Attempt, constraint string) auditv1.Event {
 	e := auditv1.Event{
 		Verb: l.Verb, ObjectRef: &auditv1.ObjectReference{Resource: l.Resource}, StageTimestamp: metav1.NewMicroTime(noon.Add(-time.Millisecond)),
 		User:           authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{nodeNameKey: {l.Node}}},
@@ -33,7 +31,7 @@ func event(l attempt.Line, constraint string) auditv1.Event {
 	return e
 }
 
-var allLines = []attempt.Line{line("list", "a", 200), line("get", "a", 200), line("list", "b", 403), line("get", "b", 403)}
+var allLines = []Attempt{line("list", "a", 200), line("get", "a", 200), line("list", "b", 403), line("get", "b", 403)}
 
 func allEvents() (events []auditv1.Event) {
 	for _, l := range allLines {
@@ -58,7 +56,7 @@ func failed(checks []Check) string {
 func TestJudgeLines(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		lines []attempt.Line
+		lines []Attempt
 		want  string
 	}{
 		{"all is well", allLines, ""},
@@ -67,7 +65,7 @@ func TestJudgeLines(t *testing.T) {
 		{"no answer", append(allLines[:3:3], line("get", "b", 0)), "get nodes as node b: 0"},
 		{"never tried another", allLines[:2], "tried both its own node and another: true false"},
 		{"nothing", nil, "tried both its own node and another: false false"},
-		{"of another agent", append(allLines[:4:4], attempt.Line{Node: "c", Verb: "get", Target: "a", Code: 200}), "written by c"},
+		{"of another agent", append(allLines[:4:4], Attempt{Node: "c", Verb: "get", Target: "a", Code: 200}), "written by c"},
 	} {
 		if got := failed(judgeLines("a", c.lines)); !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)

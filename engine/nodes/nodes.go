@@ -22,13 +22,11 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
-
-	"github.com/authzconf/authzconf/engine/agent"
 )
 
 const (
-	// patience is how long what a cluster does by itself may take.
-	patience = 2 * time.Minute
+	// timeout is how long what a cluster does by itself may take.
+	timeout = 2 * time.Minute
 	// poll is the pause between two looks.
 	poll = 250 * time.Millisecond
 )
@@ -55,11 +53,11 @@ type Agents struct {
 	cluster Cluster
 	client  klient.Client
 	typed   kubernetes.Interface
-	objects []agent.Object
+	objects []object
 }
 
 // Deploy runs the agent on every node, and returns when it does. Its image is
-// there (agent.Load). Names are unique by suffix.
+// there (LoadAgent). Names are unique by suffix.
 func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error) {
 	name := "node-agent-" + suffix
 	a := &Agents{Name: name, User: "system:serviceaccount:" + name + ":" + name, cluster: c}
@@ -72,7 +70,7 @@ func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error
 	if a.Nodes, err = a.nodeNames(ctx); err != nil {
 		return nil, err
 	}
-	if a.objects, err = agent.Objects(name); err != nil {
+	if a.objects, err = objects(name); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -82,7 +80,7 @@ func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error
 	}()
 	for _, o := range a.objects {
 		if set, ok := o.(*appsv1.DaemonSet); ok {
-			agent.Others(set, a.Nodes)
+			others(set, a.Nodes)
 		}
 		if err := a.client.Resources().Create(ctx, o.(k8s.Object)); err != nil {
 			return nil, fmt.Errorf("creating %T: %w", o, err)
@@ -99,13 +97,13 @@ func (a *Agents) ready(ctx context.Context) error {
 		return int(status.NumberReady) == len(a.Nodes) && int(status.DesiredNumberScheduled) == len(a.Nodes)
 	})
 	if err := wait.For(all, a.within(ctx)...); err != nil {
-		return fmt.Errorf("%d of %d agents run after %s: %w", set.Status.NumberReady, len(a.Nodes), patience, err)
+		return fmt.Errorf("%d of %d agents run after %s: %w", set.Status.NumberReady, len(a.Nodes), timeout, err)
 	}
 	return nil
 }
 
 func (a *Agents) within(ctx context.Context) []wait.Option {
-	return []wait.Option{wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(poll), wait.WithImmediate()}
+	return []wait.Option{wait.WithContext(ctx), wait.WithTimeout(timeout), wait.WithInterval(poll), wait.WithImmediate()}
 }
 
 // Remove deletes what Deploy made, and returns when no agent runs any more.

@@ -15,8 +15,6 @@ import (
 	apiwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/authzconf/authzconf/engine/nodes/attempt"
 )
 
 // controlPlaneLabel is on nodes that run the control plane.
@@ -49,7 +47,7 @@ func (a *Agents) nodeNames(ctx context.Context) ([]string, error) {
 }
 
 // Lines are what the agent on a node has written so far.
-func (a *Agents) Lines(ctx context.Context, node string) ([]attempt.Line, error) {
+func (a *Agents) Lines(ctx context.Context, node string) ([]Attempt, error) {
 	pod, err := a.pod(ctx, node)
 	if err != nil {
 		return nil, err
@@ -62,13 +60,13 @@ func (a *Agents) Lines(ctx context.Context, node string) ([]attempt.Line, error)
 }
 
 // parse reads lines; a last one that is not whole yet is left out.
-func parse(raw []byte) ([]attempt.Line, error) {
-	var all []attempt.Line
+func parse(raw []byte) ([]Attempt, error) {
+	var all []Attempt
 	for text := range bytes.Lines(raw) {
 		if !bytes.HasSuffix(text, []byte("\n")) {
 			break
 		}
-		var l attempt.Line
+		var l Attempt
 		if err := json.Unmarshal(text, &l); err != nil {
 			return nil, fmt.Errorf("an agent wrote %.100q: %w", text, err)
 		}
@@ -79,14 +77,14 @@ func parse(raw []byte) ([]attempt.Line, error) {
 
 // rounds waits until the agent on a node has tried everything after a time, and
 // returns what it wrote since.
-func (a *Agents) rounds(ctx context.Context, node string, after time.Time) (since []attempt.Line, err error) {
+func (a *Agents) rounds(ctx context.Context, node string, after time.Time) (since []Attempt, err error) {
 	want := 2 * len(a.Nodes)
-	err = apiwait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
+	err = apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
 		lines, err := a.Lines(ctx, node)
 		if err != nil {
 			return false, err
 		}
-		since = slices.DeleteFunc(lines, func(l attempt.Line) bool { return l.Time.Before(after) })
+		since = slices.DeleteFunc(lines, func(l Attempt) bool { return l.Time.Before(after) })
 		return len(since) >= want, nil
 	})
 	if err != nil {
@@ -126,7 +124,7 @@ func (h *holder) list(ctx context.Context) (int, error) {
 // long that took since a time.
 func (h *holder) until(ctx context.Context, code int, since time.Time) (time.Duration, error) {
 	last := 0
-	err := apiwait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (done bool, err error) {
+	err := apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (done bool, err error) {
 		last, err = h.list(ctx)
 		return last == code, err
 	})

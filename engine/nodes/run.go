@@ -12,9 +12,6 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
-
-	"github.com/authzconf/authzconf/engine/agent"
-	"github.com/authzconf/authzconf/engine/nodes/attempt"
 )
 
 const (
@@ -66,7 +63,7 @@ func Run(ctx context.Context, c Cluster, suffix string) (out Outcome, err error)
 
 // atWork judges one round and more of every agent.
 func (a *Agents) atWork(ctx context.Context, out *Outcome) error {
-	var all []attempt.Line
+	var all []Attempt
 	for _, node := range a.Nodes {
 		lines, err := a.rounds(ctx, node, time.Time{})
 		if err != nil {
@@ -89,7 +86,7 @@ func (a *Agents) stolen(ctx context.Context, node string) (*holder, *corev1.Pod,
 	if err != nil {
 		return nil, nil, err
 	}
-	token, err := agent.Token(ctx, a.cluster.Admin(), a.Name, pod.Name)
+	token, err := Token(ctx, a.cluster.Admin(), a.Name, pod.Name)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
-
-	certs "github.com/authzconf/authzconf/engine/pki"
 )
 
 // lifetime is longer than any run. Certificates die with their recorder, so
@@ -31,26 +29,26 @@ type pki struct {
 // newPKI makes a PKI whose serving certificate is valid for the loopback
 // addresses and for hosts, which may be names or IP addresses.
 func newPKI(hosts []string) (*pki, error) {
-	ca, caKey, err := certs.Sign(template("authzconf-recorder-ca"), nil, nil)
+	ca, caKey, err := Sign(template("authzconf-recorder-ca"), nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	serving := template("authzconf-recorder")
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	addHosts(serving, append([]string{"127.0.0.1", "::1", "localhost"}, hosts...))
-	cert, key, err := certs.Sign(serving, ca, caKey)
+	cert, key, err := Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	client := template("authzconf-recorder-client")
 	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	clientCert, clientKey, err := certs.Sign(client, ca, caKey)
+	clientCert, clientKey, err := Sign(client, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &pki{
-		ca:         certs.Encode(ca),
-		clientCert: certs.Encode(clientCert),
+		ca:         EncodeCertificate(ca),
+		clientCert: EncodeCertificate(clientCert),
 		authority:  x509.NewCertPool(),
 		serving:    tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert},
 	}

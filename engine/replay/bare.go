@@ -37,6 +37,9 @@ func (g *Granted) Change(ctx context.Context, st *scenarios.Step) error {
 	return g.run.admin.revoke(ctx, g.run.grants[st.Revoke])
 }
 
+// Token is the token of a requestor that is a service account, by its alias.
+func (g *Granted) Token(alias string) string { return g.run.tokens[alias] }
+
 // Grant makes the roles of a bound scenario's grants and waits until they are in
 // force, without anything else that it needs.
 func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {

@@ -16,15 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/authzconf/authzconf/engine/agent"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
-	// grantPatience is how long a role and its binding may take to reach the RBAC
+	// grantTimeout is how long a role and its binding may take to reach the RBAC
 	// authorizer's informers.
-	grantPatience = 15 * time.Second
+	grantTimeout = 15 * time.Second
 	// grantPoll is the pause between two questions whether they have.
 	grantPoll = 2 * time.Millisecond
 	// tokenSeconds is longer than any upgrade path: its tokens are used on all stages.
@@ -181,7 +181,7 @@ func (p *provisioner) places(ctx context.Context, want places) error {
 // createPod waits until the admission of a cluster with nodes has heard of the
 // pod's account, which was made just before.
 func (p *provisioner) createPod(ctx context.Context, namespace string, pod *corev1.Pod) error {
-	for deadline := time.Now().Add(grantPatience); ; {
+	for deadline := time.Now().Add(grantTimeout); ; {
 		_, err := p.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "error looking up service account") || time.Now().After(deadline) {
 			return err
@@ -226,7 +226,7 @@ func (run *run) mintTokens(ctx context.Context) error {
 
 // projectedToken is the one that the kubelet put into the running pod.
 func (run *run) projectedToken(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
-	return agent.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
+	return nodes.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
 }
 
 // token binds to the pod, the node, or nothing, as the service account says.
@@ -263,7 +263,7 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 		// For a webhook whose match conditions read it, and would err.
 		"authentication.kubernetes.io/node-name": {"probe"},
 	}
-	deadline := time.Now().Add(grantPatience)
+	deadline := time.Now().Add(grantTimeout)
 	for {
 		answer, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
@@ -273,7 +273,7 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the authorizer still answers allowed=%v after %s to %v (%s)", answer.Status.Allowed, grantPatience, spec, answer.Status.Reason)
+			return fmt.Errorf("the authorizer still answers allowed=%v after %s to %v (%s)", answer.Status.Allowed, grantTimeout, spec, answer.Status.Reason)
 		}
 		if err := sleepUntil(ctx, time.Now().Add(grantPoll)); err != nil {
 			return err

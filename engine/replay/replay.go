@@ -85,7 +85,7 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 		e.Problems = append(e.Problems, problem(r.target, err))
 		return e
 	}
-	if r.target.StandIns() {
+	if r.target.Substitutes() {
 		accounts, why := bound.StandIn()
 		if why != "" {
 			e.Problems = append(e.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
@@ -123,16 +123,16 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	}
 }
 
-// lastGasp is how long it may take until a process whose connections broke is
+// deathGrace is how long it may take until a process whose connections broke is
 // known to have ended.
-const lastGasp = 500 * time.Millisecond
+const deathGrace = 500 * time.Millisecond
 
 // problem blames the environment for what died by itself, the harness for the
 // rest.
 func problem(t *target.Target, err error) verdicts.Problem {
 	if !errors.Is(err, context.Canceled) {
-		for deadline := time.Now().Add(lastGasp); t.Err() == nil && time.Now().Before(deadline); {
-			time.Sleep(lastGasp / 50)
+		for deadline := time.Now().Add(deathGrace); t.Err() == nil && time.Now().Before(deadline); {
+			time.Sleep(deathGrace / 50)
 		}
 	}
 	if died := t.Err(); died != nil {

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/authzconf/authzconf/engine/agent"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
-	// podPatience is how long a pod may take to run, its image being there.
-	podPatience = time.Minute
+	// podTimeout is how long a pod may take to run, its image being there.
+	podTimeout = time.Minute
 	// podPoll is the pause between two looks at it.
 	podPoll = 200 * time.Millisecond
 )
@@ -66,7 +66,7 @@ func ready(n corev1.Node) bool {
 
 // runPod creates the pod of a requestor whose pod really runs.
 func (p *provisioner) runPod(ctx context.Context, sa *scenarios.ServiceAccount) error {
-	pod, err := agent.Pod(sa.Pod, sa.Name, sa.Node)
+	pod, err := nodes.Pod(sa.Pod, sa.Name, sa.Node)
 	if err != nil {
 		return err
 	}
@@ -85,14 +85,14 @@ func (p *provisioner) awaitPods(ctx context.Context, bound *scenarios.Scenario) 
 
 func (p *provisioner) awaitPod(ctx context.Context, namespace, name string) error {
 	var last *corev1.Pod
-	err := wait.PollUntilContextTimeout(ctx, podPoll, podPatience, true, func(ctx context.Context) (done bool, err error) {
+	err := wait.PollUntilContextTimeout(ctx, podPoll, podTimeout, true, func(ctx context.Context) (done bool, err error) {
 		last, err = p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(last.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		}), err
 	})
 	if err != nil {
-		return fmt.Errorf("pod %s/%s does not run after %s: %w%s", namespace, name, podPatience, err, podState(last))
+		return fmt.Errorf("pod %s/%s does not run after %s: %w%s", namespace, name, podTimeout, err, podState(last))
 	}
 	return nil
 }

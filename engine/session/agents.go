@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/authzconf/authzconf/engine/agent"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -25,7 +24,7 @@ func (s *Session) loadAgent(c *Cell) error {
 	if !c.needsNodes() {
 		return nil
 	}
-	if err := agent.Load(s.ctx, c.Target); err != nil {
+	if err := nodes.LoadAgent(s.ctx, c.Target); err != nil {
 		return fmt.Errorf("the node agent's image: %w", err)
 	}
 	return nil

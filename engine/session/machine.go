@@ -55,9 +55,8 @@ func availableMemory() int64 {
 	return int64(*memory.MemAvailableBytes)
 }
 
-// memoryEvery is the pause between two looks. Each costs about a millisecond per
-// process.
-const memoryEvery = time.Second
+// memoryEvery is the pause between two looks. Each costs some ten milliseconds per process.
+const memoryEvery = 2 * time.Second
 
 // memoryWatch remembers the most memory that was held at once.
 type memoryWatch struct{ peak atomic.Int64 }

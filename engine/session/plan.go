@@ -22,6 +22,23 @@ type Selection struct {
 	// Folders are the top folders of scenario IDs, such as kep-5284; empty is
 	// all.
 	Folders []string
+	// Labels, if given, decides by the labels of a scenario; see Labels.
+	Labels func(labels []string) bool
+}
+
+// Labels are what a scenario can be selected by, in the words of Kubernetes' own end-to-end tests.
+func Labels(s *scenarios.Scenario) []string {
+	labels := []string{"sig-auth", string(s.Level)}
+	if s.Requires.Gate == scenarios.GateOn {
+		labels = append(labels, "FeatureGate:"+target.GateName)
+	}
+	if s.Waits() > 0 {
+		labels = append(labels, "slow")
+	}
+	if s.Reloads() {
+		labels = append(labels, "serial")
+	}
+	return labels
 }
 
 // Fate is what is to become of a scenario on a cell.
@@ -36,6 +53,8 @@ const (
 	LeftOut Fate = "leftOut"
 	// Unsupported: the target lacks a capability.
 	Unsupported Fate = "unsupported"
+	// NotMade: its setup is made on a later stage of the upgrade path.
+	NotMade Fate = "notMade"
 )
 
 // Item is one scenario on one cell.
@@ -61,6 +80,16 @@ func (p CellPlan) Count(f Fate) int {
 		}
 	}
 	return n
+}
+
+// Runs are the scenarios that will be replayed, in order.
+func (p CellPlan) Runs() (all []*scenarios.Scenario) {
+	for _, i := range p.Items {
+		if i.Fate == Run {
+			all = append(all, i.Scenario)
+		}
+	}
+	return all
 }
 
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would
@@ -137,7 +166,7 @@ func nothingWhy(plans []CellPlan) string {
 		selected += p.Count(NotSelected)
 		unsupported += p.Count(Unsupported)
 	}
-	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip or --level, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
+	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip, --level or --label-filter, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
 }
 
 func decide(s *scenarios.Scenario, c target.Options, facts scenarios.Facts, sel Selection) Item {
@@ -177,6 +206,8 @@ func (sel Selection) leavesOut(s *scenarios.Scenario) string {
 		return "matches --skip"
 	case len(sel.Levels) > 0 && !slices.Contains(sel.Levels, s.Level):
 		return "not at --level"
+	case sel.Labels != nil && !sel.Labels(Labels(s)):
+		return "does not match --label-filter"
 	}
 	return ""
 }

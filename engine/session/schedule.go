@@ -59,10 +59,17 @@ func (s *Session) PeakMemory() int64 { return s.memory.peak.Load() }
 
 func (s *Session) startAll() error {
 	if err := s.findPrograms(); err != nil {
-		s.end(err)
 		s.failUsage(err)
 	}
-	groups := grouped(biggestFirst(s.Cells))
+	var cells []*Cell
+	for _, c := range s.Cells {
+		if len(c.jobs) > 0 {
+			cells = append(cells, c)
+		} else {
+			c.Finish(time.Now(), nil, s.events)
+		}
+	}
+	groups := grouped(biggestFirst(cells))
 	queue := make(chan []*Cell, len(groups))
 	for _, g := range groups {
 		queue <- g
@@ -83,7 +90,7 @@ func (s *Session) startAll() error {
 			for group := range queue {
 				for i, c := range group {
 					if i > 0 {
-						c.inherit(group[i-1])
+						s.inherit(c, group[i-1])
 					}
 					s.startCell(c)
 					begin()
@@ -115,8 +122,8 @@ func biggestFirst(cells []*Cell) []*Cell {
 	return slices.SortedStableFunc(slices.Values(cells), func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
 }
 
-// grouped puts cells together that one cluster serves, one after the other: a
-// cluster of kind takes much longer to make than to change its authorizer chain.
+// grouped puts cells together that one cluster serves, one after the other: it takes much longer to make than to
+// change its authorizer chain.
 func grouped(cells []*Cell) (groups [][]*Cell) {
 	for _, c := range cells {
 		i := slices.IndexFunc(groups, func(g []*Cell) bool { return target.Shared(g[0].Plan.Target, c.Plan.Target) })
@@ -129,8 +136,17 @@ func grouped(cells []*Cell) (groups [][]*Cell) {
 	return groups
 }
 
-// inherit takes over the cluster of the cell before.
-func (c *Cell) inherit(before *Cell) { c.Target, before.Target = before.Target, nil }
+// inherit takes over the cluster of the cell before, if that is sound.
+func (s *Session) inherit(c, before *Cell) {
+	if before.Target == nil {
+		return
+	}
+	if before.Err != nil || before.Target.Err() != nil {
+		s.stopTarget(before)
+		return
+	}
+	c.Target, before.Target = before.Target, nil
+}
 
 // findPrograms finds the programs of all cells, or builds them: that takes all
 // processors for minutes, and is no company for scenarios. What cannot be built
@@ -170,6 +186,18 @@ func findPrograms(ctx context.Context, o *target.Options) error {
 	return err
 }
 
+// findKubectl finds kubectl, building it if need be, where a scenario that will
+// run needs it, and only there.
+func (c *Cell) findKubectl(ctx context.Context) (err error) {
+	for _, j := range c.jobs {
+		if j.scenario.RunsKubectl() {
+			c.Plan.Target.Kubectl, err = c.Plan.Target.Binaries.Kubectl(ctx)
+			return err
+		}
+	}
+	return nil
+}
+
 // startCell brings the cell's target up, unless the session has ended.
 func (s *Session) startCell(c *Cell) {
 	if s.ctx.Err() != nil {
@@ -182,7 +210,7 @@ func (s *Session) startCell(c *Cell) {
 	switch {
 	case c.Err != nil:
 	case c.Target != nil:
-		c.Err = c.Target.Restart(s.ctx, c.Plan.Target)
+		c.Err = c.Target.Switch(s.ctx, c.Plan.Target)
 	default:
 		c.Target, c.Err = target.Start(s.ctx, c.Plan.Target)
 	}
@@ -211,13 +239,17 @@ func (s *Session) startCell(c *Cell) {
 
 // leaveCell makes room for the next cell.
 func (s *Session) leaveCell(c *Cell) {
-	if s.Parallel == 0 || c.Target == nil {
-		return
+	if s.Parallel > 0 && c.Target != nil {
+		s.stopTarget(c)
 	}
+}
+
+// stopTarget ends a target with everything that it recorded.
+func (s *Session) stopTarget(c *Cell) {
 	if err := c.Target.Stop(); err != nil {
 		s.events(Event{Text: fmt.Sprintf("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)})
 	}
-	c.Target = nil // with everything that it recorded
+	c.Target = nil
 }
 
 func isUsage(err error) bool {

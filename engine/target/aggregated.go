@@ -31,8 +31,8 @@ const (
 	// kube-proxy nothing routes to the address of any other kind.
 	aggregatedService = "authzconf-things"
 	aggregatedSpace   = metav1.NamespaceSystem
-	// aggregatedPatience is how long the API server may take to serve the group.
-	aggregatedPatience = 30 * time.Second
+	// aggregatedTimeout is how long the API server may take to serve the group.
+	aggregatedTimeout = 30 * time.Second
 )
 
 // aggregated is a small API server behind the cluster's, and what reached it.
@@ -147,14 +147,14 @@ func (t *Target) register(ctx context.Context, client kubernetes.Interface, serv
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(aggregatedPatience)
+	deadline := time.Now().Add(aggregatedTimeout)
 	for {
 		answer := client.CoreV1().RESTClient().Get().AbsPath(aggregatedPath).Do(ctx)
 		if answer.Error() == nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not served after %s: %w", aggregatedPatience, answer.Error())
+			return fmt.Errorf("not served after %s: %w", aggregatedTimeout, answer.Error())
 		}
 		select {
 		case <-ctx.Done():

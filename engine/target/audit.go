@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// auditPatience is how long an event may come after its response: in blocking
+// auditTimeout is how long an event may come after its response: in blocking
 // mode the API server writes it just after the response's last byte.
-const auditPatience = 10 * time.Second
+const auditTimeout = 10 * time.Second
 
 // auditIndex receives audit events, one JSON document a line, and hands each
 // out by its audit ID. It is an io.Writer for the log of an API server.
@@ -102,7 +102,7 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	ch := make(chan json.RawMessage, 1)
 	x.waiting[auditID] = ch
 	x.mu.Unlock()
-	timer := time.NewTimer(auditPatience)
+	timer := time.NewTimer(auditTimeout)
 	defer timer.Stop()
 	select {
 	case raw := <-ch:
@@ -115,9 +115,9 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	defer x.mu.Unlock()
 	delete(x.waiting, auditID)
 	if x.garbage != "" {
-		return nil, fmt.Errorf("no audit event with ID %s came within %s; the audit log held a line that is no event: %.200q", auditID, auditPatience, x.garbage)
+		return nil, fmt.Errorf("no audit event with ID %s came within %s; the audit log held a line that is no event: %.200q", auditID, auditTimeout, x.garbage)
 	}
-	return nil, fmt.Errorf("no audit event with ID %s came within %s", auditID, auditPatience)
+	return nil, fmt.Errorf("no audit event with ID %s came within %s", auditID, auditTimeout)
 }
 
 // take returns the event of a finished request if it is there, and forgets it.

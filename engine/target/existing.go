@@ -25,7 +25,6 @@ func (t *Target) startExisting(ctx context.Context, o Options) error {
 	if o.Existing == nil {
 		return fmt.Errorf("the provider %s needs a kubeconfig", Existing)
 	}
-	t.started = o
 	if err := t.connect(o.Existing); err != nil {
 		return err
 	}
@@ -48,5 +47,5 @@ func (t *Target) startExisting(ctx context.Context, o Options) error {
 // blind says that nothing is seen of a request but its answer.
 func (t *Target) blind() bool { return t.Cell.Provider == Existing || t.started.Plain != nil }
 
-// StandIns says whether service accounts stand for the users of scenarios.
-func (t *Target) StandIns() bool { return t.Cell.Provider == Existing }
+// Substitutes says whether ServiceAccounts are substituted for the users of scenarios.
+func (t *Target) Substitutes() bool { return t.Cell.Provider == Existing }

@@ -2,7 +2,6 @@ package target
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
@@ -69,23 +68,6 @@ func inDir(args []string) []string {
 		}
 	}
 	return args
-}
-
-// Shared says whether one cluster of kind can be two targets, one after the
-// other: they differ in nothing but the authorizer chain.
-func Shared(a, b Options) bool {
-	return a.Cell.Provider == Kind && b.Cell.Provider == Kind && a.Chain != b.Chain &&
-		a.Cell.Kubernetes == b.Cell.Kubernetes && a.Cell.Emulated == b.Cell.Emulated &&
-		a.Cell.Gate == b.Cell.Gate && a.NodeImage == b.NodeImage && maps.Equal(a.FeatureGates, b.FeatureGates)
-}
-
-// changeChain makes the target another cell's by its chain alone.
-func (t *Target) changeChain(ctx context.Context, o Options) error {
-	if err := t.Reload(ctx, o.Chain); err != nil {
-		return err
-	}
-	t.Cell, t.asked, t.started = o.Cell, o.Chain, o
-	return t.witness(ctx, o)
 }
 
 // componentSpaces hold the accounts of components; the second is where kind's

@@ -11,9 +11,9 @@ import (
 
 const (
 	reloadsMetric = "apiserver_authorization_config_controller_automatic_reloads_total"
-	// reloadPatience is more than the minute after which the API server looks at
+	// reloadTimeout is more than the minute after which the API server looks at
 	// the file even if it saw no change.
-	reloadPatience = 70 * time.Second
+	reloadTimeout = 70 * time.Second
 	reloadPoll     = 5 * time.Millisecond
 )
 
@@ -31,7 +31,7 @@ func (t *Target) Use(s *scenarios.Scenario) (release func()) {
 			return
 		}
 		// The scenario broke off: those after it must not meet what it left.
-		ctx, cancel := context.WithTimeout(context.Background(), reloadPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), reloadTimeout)
 		defer cancel()
 		t.broken = t.Reload(ctx, t.asked)
 	}
@@ -66,7 +66,7 @@ func (t *Target) reload(ctx context.Context, between middle, name string) error 
 		return err
 	}
 	t.between, t.now = between, name
-	for deadline := time.Now().Add(reloadPatience); ; {
+	for deadline := time.Now().Add(reloadTimeout); ; {
 		after, err := t.reloads(ctx)
 		switch {
 		case err != nil:
@@ -76,7 +76,7 @@ func (t *Target) reload(ctx context.Context, between middle, name string) error 
 		case after["success"] > before["success"]:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("the API server did not take over the authorizer chain %q within %s", name, reloadPatience)
+			return fmt.Errorf("the API server did not take over the authorizer chain %q within %s", name, reloadTimeout)
 		}
 		select {
 		case <-time.After(reloadPoll):

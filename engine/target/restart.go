@@ -42,10 +42,10 @@ func (t *Target) Restart(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if Shared(t.started, o) && len(t.between.ABACPolicy)+len(between.ABACPolicy) == 0 {
+	if o.Cell.Provider == Kind && Shared(t.started, o) && !t.started.hasABAC() && !o.hasABAC() {
 		return t.changeChain(ctx, o)
 	}
-	t.Cell, t.between, t.asked, t.now = o.Cell, between, o.Chain, o.Chain
+	t.Cell, t.between, t.asked, t.now, t.Kubectl = o.Cell, between, o.Chain, o.Chain, o.Kubectl
 	t.Witness, t.last = reports.Witness{}, nil
 	wanted, err := t.options(o)
 	if err != nil {

@@ -117,7 +117,7 @@ type Target struct {
 // back. A witness that does not match is not an error here: Witness.Mismatches
 // says so, and makes every result invalid.
 func Start(ctx context.Context, o Options) (_ *Target, err error) {
-	t := &Target{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain}
+	t := &Target{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
 	t.events.ignore = o.Cell.Provider == Kind // before anything writes to it
 	defer func() {
 		if err != nil {
@@ -155,7 +155,6 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	if err != nil {
 		return nil, err
 	}
-	t.started = o
 	if err := t.connect(cluster); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}

@@ -178,6 +178,10 @@ func (t *Target) witnessChain(ctx context.Context) error {
 	}
 	w.AskedAuthorizers = append(w.AskedAuthorizers, reports.Authorizer{Type: "Webhook", Name: "recorder-back"})
 	probes := append([]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}}, t.between.Probes...)
+	before, err := t.authorizerActs(ctx)
+	if err != nil {
+		return err
+	}
 	mark := t.recorder.Mark()
 	for _, p := range probes {
 		requestor := scenarios.Requestor{User: witnessUser, Groups: p.Groups}
@@ -201,22 +205,36 @@ func (t *Target) witnessChain(ctx context.Context) error {
 		w.Mismatches = append(w.Mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d",
 			len(probes), arrived[recorder.Front], arrived[recorder.Back]))
 	}
-	return t.witnessMetrics(ctx)
+	return t.witnessMetrics(ctx, before)
 }
 
-// witnessMetrics looks for each authorizer among the API server's counters of
-// what authorizers did: decisions, calls of a webhook, match conditions that
-// kept one from being called.
-func (t *Target) witnessMetrics(ctx context.Context) error {
+// authorizerActs are the API server's counters of what authorizers did, by the name of the metric and of the
+// authorizer.
+func (t *Target) authorizerActs(ctx context.Context) (map[string]map[string]float64, error) {
 	families, err := t.scrape(ctx, authorizationPrefix)
+	if err != nil {
+		return nil, err
+	}
+	acts := map[string]map[string]float64{}
+	for name, family := range families {
+		acts[name] = gaugeValues(family, "name")
+	}
+	return acts, nil
+}
+
+// witnessMetrics looks for each authorizer among the API server's counters of what authorizers did: decisions, calls
+// of a webhook, match conditions that kept one from being called. Only what the probes have added since before counts:
+// the API server may have served another chain with authorizers of the same names.
+func (t *Target) witnessMetrics(ctx context.Context, before map[string]map[string]float64) error {
+	acts, err := t.authorizerActs(ctx)
 	if err != nil {
 		return err
 	}
 	for i, a := range t.Witness.AskedAuthorizers {
 		evidence := ""
-		for _, name := range names(families) {
-			if gaugeValues(families[name], "name")[a.Name] > 0 {
-				evidence = fmt.Sprintf("%s{name=%q} > 0", name, a.Name)
+		for _, name := range names(acts) {
+			if acts[name][a.Name] > before[name][a.Name] {
+				evidence = fmt.Sprintf("%s{name=%q} > %v", name, a.Name, before[name][a.Name])
 				break
 			}
 		}

@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
-	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/model"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // thing is the type of the generated objects: lists of every kind, described and not.
@@ -72,9 +72,9 @@ func thingType(t testing.TB) typed.ParseableType {
 	return p.Type("thing")
 }
 
-func widgetTree(t testing.TB) *granular.Node {
+func widgetTree(t testing.TB) *permissions.Node {
 	t.Helper()
-	set, err := granular.Load(granular.Descriptions)
+	set, err := permissions.Load(permissions.Descriptions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func (g objects) pair() pair {
 }
 
 // verbs is chains in a form to compare.
-func verbs(chains []granular.Chain) []string {
+func verbs(chains []permissions.Chain) []string {
 	var out []string
 	for _, c := range chains {
 		var words []string
@@ -201,7 +201,7 @@ func verbs(chains []granular.Chain) []string {
 }
 
 // sides are what the enforcer's parts and the model find in a pair.
-func sides(t testing.TB, typ typed.ParseableType, root *granular.Node, p pair) (enforced, predicted []string, fields []Changed, chains []granular.Chain) {
+func sides(t testing.TB, typ typed.ParseableType, root *permissions.Node, p pair) (enforced, predicted []string, fields []Changed, chains []permissions.Chain) {
 	t.Helper()
 	c := Change{Type: typ, Old: p.old, New: p.new}
 	if chains = model.Update(root, p.old, p.new); p.create {
@@ -212,7 +212,7 @@ func sides(t testing.TB, typ typed.ParseableType, root *granular.Node, p pair) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []granular.Chain
+	var found []permissions.Chain
 	for _, f := range fields {
 		found = append(found, f.Chain)
 	}

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // Change is what a request would do to an object.
@@ -81,7 +81,7 @@ func sent(body any, p fieldpath.Path) bool {
 }
 
 // ChainOf is the permissions of a field.
-func ChainOf(root *granular.Node, path fieldpath.Path) (out granular.Chain) {
+func ChainOf(root *permissions.Node, path fieldpath.Path) (out permissions.Chain) {
 	parameter, node := "", root
 	for _, e := range path {
 		if node = step(node, e, &parameter); node == nil {
@@ -96,7 +96,7 @@ func ChainOf(root *granular.Node, path fieldpath.Path) (out granular.Chain) {
 
 // step goes to the node of a path's element, nil if nothing is described there. A
 // parameter that the element does not emit leaves no permission for the item.
-func step(node *granular.Node, e fieldpath.PathElement, parameter *string) *granular.Node {
+func step(node *permissions.Node, e fieldpath.PathElement, parameter *string) *permissions.Node {
 	items := node.Items()
 	switch {
 	case e.FieldName != nil && items == nil:
@@ -106,13 +106,13 @@ func step(node *granular.Node, e fieldpath.PathElement, parameter *string) *gran
 	}
 	p := items.Field.Parameter
 	switch {
-	case e.FieldName != nil && p.Source == granular.MapKey:
+	case e.FieldName != nil && p.Source == permissions.MapKey:
 		*parameter = *e.FieldName
 		return items
-	case e.Value != nil && p.Source == granular.ItemValue && (*e.Value).IsString():
+	case e.Value != nil && p.Source == permissions.ItemValue && (*e.Value).IsString():
 		*parameter = (*e.Value).AsString()
 		return items
-	case e.Key != nil && p.Source == granular.ItemKey:
+	case e.Key != nil && p.Source == permissions.ItemKey:
 		i := slices.IndexFunc(*e.Key, func(f value.Field) bool { return f.Name == p.Key })
 		if i < 0 || !(*e.Key)[i].Value.IsString() {
 			return nil

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 func TestChainOf(t *testing.T) {
@@ -32,7 +32,7 @@ func TestChainOf(t *testing.T) {
 		{"undescribed", p("data", "a"), []string{""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := verbs([]granular.Chain{ChainOf(root, c.path)}); !slices.Equal(got, c.want) {
+			if got := verbs([]permissions.Chain{ChainOf(root, c.path)}); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // Ask asks the authorizer for one verb.
@@ -22,7 +22,7 @@ type Missing struct {
 // Changed is a field that a request changes.
 type Changed struct {
 	Path  string
-	Chain granular.Chain
+	Chain permissions.Chain
 }
 
 // question is a permission and the fields that it covers.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // Options say what an enforcer stands before.
@@ -28,7 +28,7 @@ type Options struct {
 	// has every right, too.
 	Group string
 	// Descriptions are the permissions of fields.
-	Descriptions *granular.Set
+	Descriptions *permissions.Set
 	// Steps are those of the reference unless some of them are replaced.
 	Steps Steps
 	// Record, if set, is given every decision. It may be called at any time from
@@ -36,14 +36,14 @@ type Options struct {
 	Record func(Decision)
 }
 
-// Steps are the parts of the enforcer that a rogue one has wrong.
+// Steps are the parts of the enforcer that a faulty enforcer has wrong.
 type Steps struct {
 	// Checked says whether the fields of a request are checked.
 	Checked func(*Request) bool
 	// Ordinary says whether the ordinary permission is asked for.
 	Ordinary bool
 	// Changed are the fields that a request changes.
-	Changed func(root *granular.Node, c Change) ([]Changed, error)
+	Changed func(root *permissions.Node, c Change) ([]Changed, error)
 	// Excluded keeps those that the ordinary permission does not contain.
 	Excluded func([]Changed) []Changed
 	// Decide asks for their permissions.
@@ -72,7 +72,7 @@ func Reference() Steps {
 }
 
 // ChangedFields are the fields that a request changes, with their permissions.
-func ChangedFields(root *granular.Node, c Change) ([]Changed, error) {
+func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 	paths, err := c.Paths()
 	if err != nil {
 		return nil, err

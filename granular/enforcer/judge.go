@@ -15,7 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // maxAttempts is how often a request is judged anew because somebody else has changed
@@ -36,7 +36,7 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (*outcome
 	}
 	as := r.User
 	if !ordinary {
-		d.Granular, err = ask(granular.GeneralVerb)
+		d.Granular, err = ask(permissions.GeneralVerb)
 		switch {
 		case err != nil:
 			return nil, err
@@ -80,7 +80,7 @@ func (e *Enforcer) executor(u user.Info) user.Info {
 }
 
 // check computes the change of a request, and asks for the permissions of its fields.
-func (e *Enforcer) check(ctx context.Context, r *Request, root *granular.Node, as user.Info, ordinary bool, ask Ask, d *Decision) (*outcome, error) {
+func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node, as user.Info, ordinary bool, ask Ask, d *Decision) (*outcome, error) {
 	old, err := e.stored(ctx, r)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *granular.Node, a
 }
 
 // changed computes the fields; a schema that is out of date is asked for again.
-func (e *Enforcer) changed(ctx context.Context, root *granular.Node, c Change) ([]Changed, error) {
+func (e *Enforcer) changed(ctx context.Context, root *permissions.Node, c Change) ([]Changed, error) {
 	kind := (&unstructured.Unstructured{Object: c.New}).GroupVersionKind()
 	var failure error
 	for _, fresh := range []bool{false, true} {

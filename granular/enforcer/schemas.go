@@ -57,15 +57,19 @@ func (t *schemas) fetch(ctx context.Context, gv schema.GroupVersion) (map[string
 	if code != http.StatusOK {
 		return nil, fmt.Errorf("the API server answers %d for %s", code, path)
 	}
-	var document spec3.OpenAPI
-	if err := json.Unmarshal(body, &document); err != nil {
+	kinds, err := Types(body, gv)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return parseTypes(&document, gv)
+	return kinds, nil
 }
 
-// parseTypes turns the schemas of a document into types, by kind.
-func parseTypes(document *spec3.OpenAPI, gv schema.GroupVersion) (map[string]typed.ParseableType, error) {
+// Types turns the schemas of an OpenAPI v3 document into the types of one group and version, by kind.
+func Types(raw []byte, gv schema.GroupVersion) (map[string]typed.ParseableType, error) {
+	var document spec3.OpenAPI
+	if err := json.Unmarshal(raw, &document); err != nil {
+		return nil, err
+	}
 	out := map[string]typed.ParseableType{}
 	if document.Components == nil {
 		return out, nil

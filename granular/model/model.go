@@ -9,7 +9,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // serverOwned are the fields below metadata that no actor's permission is needed for:
@@ -21,13 +21,13 @@ var serverOwned = []string{
 
 // Update is the permissions of what differs between a stored object and what becomes
 // of it, one chain for each place that is described, in no order, none twice.
-func Update(root *granular.Node, old, updated map[string]any) []granular.Chain {
+func Update(root *permissions.Node, old, updated map[string]any) []permissions.Chain {
 	return distinct(walk(root, nil, "", clean(old), clean(updated)))
 }
 
 // Create is the same for an object that was not there. What the request does not have,
 // the server has filled in.
-func Create(root *granular.Node, sent, created map[string]any) []granular.Chain {
+func Create(root *permissions.Node, sent, created map[string]any) []permissions.Chain {
 	all, _ := keep(sent, clean(created, "generateName"))
 	kept, _ := all.(map[string]any)
 	return distinct(walk(root, nil, "", map[string]any{}, kept))
@@ -80,19 +80,19 @@ func at(object map[string]any, name string) any {
 }
 
 // walk compares two values at a node; above is the permissions of what is around them.
-func walk(node *granular.Node, above granular.Chain, parameter string, old, updated any) []granular.Chain {
+func walk(node *permissions.Node, above permissions.Chain, parameter string, old, updated any) []permissions.Chain {
 	if reflect.DeepEqual(old, updated) {
 		return nil
 	}
 	if node == nil {
-		return []granular.Chain{above}
+		return []permissions.Chain{above}
 	}
 	here := slices.Clone(above)
 	if node.Field != nil {
 		here = append(here, node.Field.Permission(parameter))
 	}
 	if len(node.Children) == 0 {
-		return []granular.Chain{here}
+		return []permissions.Chain{here}
 	}
 	o, oldIsMap := fields(old)
 	u, newIsMap := fields(updated)
@@ -102,7 +102,7 @@ func walk(node *granular.Node, above granular.Chain, parameter string, old, upda
 	if l, ok := keyed(node, old, updated); ok {
 		return l.walk(node, here)
 	}
-	return []granular.Chain{here}
+	return []permissions.Chain{here}
 }
 
 // fields is a value as a map; what is absent has no fields.
@@ -114,16 +114,16 @@ func fields(v any) (map[string]any, bool) {
 	return m, ok
 }
 
-func walkMap(node *granular.Node, here granular.Chain, parameter string, old, updated map[string]any) (out []granular.Chain) {
+func walkMap(node *permissions.Node, here permissions.Chain, parameter string, old, updated map[string]any) (out []permissions.Chain) {
 	if len(old) == 0 && len(updated) == 0 {
-		return []granular.Chain{here} // an empty map comes or goes
+		return []permissions.Chain{here} // an empty map comes or goes
 	}
 	items := node.Items()
 	for _, name := range slices.Sorted(maps.Keys(both(old, updated))) {
 		child, p := node.Child(name), parameter
 		if items != nil {
 			child = nil
-			if items.Field.Parameter.Source == granular.MapKey {
+			if items.Field.Parameter.Source == permissions.MapKey {
 				child, p = items, name
 			}
 		}
@@ -145,9 +145,9 @@ type lists struct {
 }
 
 // keyed reads two values as lists of items that are described; false if they are not.
-func keyed(node *granular.Node, old, updated any) (*lists, bool) {
+func keyed(node *permissions.Node, old, updated any) (*lists, bool) {
 	items := node.Items()
-	if items == nil || items.Field.Parameter.Source == granular.MapKey {
+	if items == nil || items.Field.Parameter.Source == permissions.MapKey {
 		return nil, false
 	}
 	l := &lists{}
@@ -157,7 +157,7 @@ func keyed(node *granular.Node, old, updated any) (*lists, bool) {
 	return l, ok && ok2
 }
 
-func index(items *granular.Node, v any) (map[string]any, []string, bool) {
+func index(items *permissions.Node, v any) (map[string]any, []string, bool) {
 	out, keys := map[string]any{}, []string(nil)
 	if _, none := v.(absent); none {
 		return out, nil, true
@@ -168,7 +168,7 @@ func index(items *granular.Node, v any) (map[string]any, []string, bool) {
 	}
 	for _, item := range list {
 		key, ok := item.(string)
-		if p := items.Field.Parameter; p.Source == granular.ItemKey {
+		if p := items.Field.Parameter; p.Source == permissions.ItemKey {
 			object, _ := item.(map[string]any)
 			key, ok = object[p.Key].(string)
 		}
@@ -181,7 +181,7 @@ func index(items *granular.Node, v any) (map[string]any, []string, bool) {
 	return out, keys, true
 }
 
-func (l *lists) walk(node *granular.Node, here granular.Chain) (out []granular.Chain) {
+func (l *lists) walk(node *permissions.Node, here permissions.Chain) (out []permissions.Chain) {
 	for _, key := range slices.Sorted(maps.Keys(both(l.old, l.updated))) {
 		out = append(out, walk(node.Items(), here, key, at(l.old, key), at(l.updated, key))...)
 	}
@@ -200,7 +200,7 @@ func (l *lists) walk(node *granular.Node, here granular.Chain) (out []granular.C
 }
 
 // distinct drops chains that occur twice.
-func distinct(chains []granular.Chain) (out []granular.Chain) {
+func distinct(chains []permissions.Chain) (out []permissions.Chain) {
 	seen := map[string]bool{}
 	for _, c := range chains {
 		raw, err := json.Marshal(c)

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
-func tree(t *testing.T) *granular.Node {
+func tree(t *testing.T) *permissions.Node {
 	t.Helper()
-	set, err := granular.Load(granular.Descriptions)
+	set, err := permissions.Load(permissions.Descriptions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func object(t *testing.T, text string) (out map[string]any) {
 }
 
 // words is chains as "a > b".
-func words(chains []granular.Chain) (out []string) {
+func words(chains []permissions.Chain) (out []string) {
 	for _, c := range chains {
 		var verbs []string
 		for _, p := range c {
@@ -88,13 +88,13 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	chain := func(verbs ...string) (out granular.Chain) {
+	chain := func(verbs ...string) (out permissions.Chain) {
 		for i, v := range verbs {
-			out = append(out, granular.Permission{Verb: v, Depth: i + 1})
+			out = append(out, permissions.Permission{Verb: v, Depth: i + 1})
 		}
 		return out
 	}
-	chains := []granular.Chain{chain("m", "l", "l1"), chain("m", "l", "l2")}
+	chains := []permissions.Chain{chain("m", "l", "l1"), chain("m", "l", "l2")}
 	yes := func(verb string) Answer { return Answer{verb, true} }
 	no := func(verb string) Answer { return Answer{verb, false} }
 	for _, c := range []struct {

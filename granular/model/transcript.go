@@ -3,7 +3,7 @@ package model
 import (
 	"fmt"
 
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/granular/permissions"
 )
 
 // Answer is one question about a permission of a field, and what was answered.
@@ -13,7 +13,7 @@ type Answer struct {
 }
 
 // Allowed says whether each chain has a permission that is granted.
-func Allowed(chains []granular.Chain, granted func(verb string) bool) bool {
+func Allowed(chains []permissions.Chain, granted func(verb string) bool) bool {
 	for _, c := range chains {
 		if !covered(c, granted) {
 			return false
@@ -22,7 +22,7 @@ func Allowed(chains []granular.Chain, granted func(verb string) bool) bool {
 	return true
 }
 
-func covered(c granular.Chain, granted func(verb string) bool) bool {
+func covered(c permissions.Chain, granted func(verb string) bool) bool {
 	for _, p := range c {
 		if granted(p.Verb) {
 			return true
@@ -32,7 +32,7 @@ func covered(c granular.Chain, granted func(verb string) bool) bool {
 }
 
 // Excluded keeps the chains with a permission that the ordinary one does not contain.
-func Excluded(chains []granular.Chain) (out []granular.Chain) {
+func Excluded(chains []permissions.Chain) (out []permissions.Chain) {
 	for _, c := range chains {
 		for _, p := range c {
 			if p.Excluded {
@@ -47,7 +47,7 @@ func Excluded(chains []granular.Chain) (out []granular.Chain) {
 // Check says what is wrong with the questions that were asked for chains, and with the
 // decision after them. What is right is written here as rules, not as a procedure
 // (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
-func Check(chains []granular.Chain, asked []Answer, allowed bool) (wrong []string) {
+func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	depth := map[string]int{}
 	for _, c := range chains {
@@ -93,7 +93,7 @@ func Check(chains []granular.Chain, asked []Answer, allowed bool) (wrong []strin
 }
 
 // lost says whether some chain has nothing left to ask for.
-func lost(chains []granular.Chain, denied map[string]bool) bool {
+func lost(chains []permissions.Chain, denied map[string]bool) bool {
 	for _, c := range chains {
 		open := false
 		for _, p := range c {
@@ -107,7 +107,7 @@ func lost(chains []granular.Chain, denied map[string]bool) bool {
 }
 
 // needed says whether a chain with the verb is not covered yet.
-func needed(chains []granular.Chain, verb string, granted map[string]bool) bool {
+func needed(chains []permissions.Chain, verb string, granted map[string]bool) bool {
 	for _, c := range chains {
 		for _, p := range c {
 			if p.Verb == verb && !covered(c, func(v string) bool { return granted[v] }) {

@@ -22,7 +22,7 @@ import (
 
 // Population is what was created. It holds tokens: it is not for printing.
 type Population struct {
-	// Tokens are those of each identity of each arm, by the arm's name.
+	// Tokens are those of each identity of each variant, by the variant's name.
 	Tokens map[string][][]string
 
 	settle map[string]string // a token of an agent that takes no part
@@ -61,20 +61,20 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 	b := &builder{client: client, profile: p, storage: storage, progress: progress}
 	nodes := p.Agents + 1
 	b.total = int64(nodes + nodes*p.PodsPerNode)
-	arms := make([]profile.Arm, 0, len(p.Used()))
+	variants := make([]profile.Variant, 0, len(p.Used()))
 	for _, name := range p.Used() {
-		arm, err := profile.ArmNamed(name)
+		variant, err := profile.VariantNamed(name)
 		if err != nil {
 			return nil, err
 		}
-		arms = append(arms, arm)
-		b.total += 3 * int64(p.Identities(arm)+1)
+		variants = append(variants, variant)
+		b.total += 3 * int64(p.Identities(variant)+1)
 	}
 	if err := b.namespace(ctx, podSpace); err != nil {
 		return nil, err
 	}
-	for _, arm := range arms {
-		if err := errors.Join(b.namespace(ctx, space(arm)), b.grant(ctx, arm)); err != nil {
+	for _, variant := range variants {
+		if err := errors.Join(b.namespace(ctx, space(variant)), b.grant(ctx, variant)); err != nil {
 			return nil, err
 		}
 	}
@@ -86,19 +86,19 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 		return nil, err
 	}
 	out := &Population{Tokens: map[string][][]string{}, settle: map[string]string{}}
-	for _, arm := range arms {
-		tokens := make([][]string, p.Identities(arm)+1)
-		if err := b.agents(ctx, arm, len(tokens)); err != nil {
+	for _, variant := range variants {
+		tokens := make([][]string, p.Identities(variant)+1)
+		if err := b.agents(ctx, variant, len(tokens)); err != nil {
 			return nil, err
 		}
 		if err := b.each(ctx, len(tokens), func(ctx context.Context, i int) (err error) {
-			tokens[i], err = b.tokens(ctx, arm, i)
+			tokens[i], err = b.tokens(ctx, variant, i)
 			return err
 		}); err != nil {
 			return nil, err
 		}
 		last := len(tokens) - 1
-		out.Tokens[arm.Name], out.settle[arm.Name] = tokens[:last], tokens[last][0]
+		out.Tokens[variant.Name], out.settle[variant.Name] = tokens[:last], tokens[last][0]
 	}
 	return out, nil
 }
@@ -207,9 +207,9 @@ func (b *builder) pod(ctx context.Context, namespace, name string, node int, acc
 	return made(err, "pod %s/%s", namespace, name)
 }
 
-// agents creates the accounts of an arm's agents, and their pods.
-func (b *builder) agents(ctx context.Context, arm profile.Arm, n int) error {
-	ns := space(arm)
+// agents creates the accounts of a variant's agents, and their pods.
+func (b *builder) agents(ctx context.Context, variant profile.Variant, n int) error {
+	ns := space(variant)
 	if err := b.all(ctx, copies{
 		n: n,
 		create: func(ctx context.Context, i int) error {
@@ -234,8 +234,8 @@ func (b *builder) agents(ctx context.Context, arm profile.Arm, n int) error {
 }
 
 // tokens asks for those of an agent.
-func (b *builder) tokens(ctx context.Context, arm profile.Arm, i int) ([]string, error) {
-	ns, name := space(arm), agentName(i)
+func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) ([]string, error) {
+	ns, name := space(variant), agentName(i)
 	var tokens []string
 	life := int64(max(tokenLife, 2*b.profile.Length()) / time.Second)
 	for range b.profile.TokensPerAgent {
@@ -255,10 +255,10 @@ func (b *builder) tokens(ctx context.Context, arm profile.Arm, i int) ([]string,
 	return tokens, nil
 }
 
-// grant gives an arm its permissions, as RBAC.
-func (b *builder) grant(ctx context.Context, arm profile.Arm) error {
-	for _, g := range Grants(arm) {
-		name := "storm:" + arm.Name + ":" + g.ID
+// grant gives a variant its permissions, as RBAC.
+func (b *builder) grant(ctx context.Context, variant profile.Variant) error {
+	for _, g := range Grants(variant) {
+		name := "storm:" + variant.Name + ":" + g.ID
 		if g.ID == "read" {
 			name = "storm:read"
 		}

@@ -21,10 +21,10 @@ func few() *profile.Profile {
 	p := profile.Defaults()
 	p.Agents, p.PodsPerNode, p.TokensPerAgent, p.Block = 4, 3, 2, 10*time.Second
 	p.Arrivals, p.Mix.List, p.Mix.Get = profile.Arrivals{Kind: "burst"}, 1, 1
-	off := profile.Side{Arm: "legacy-gate-off", Server: profile.GateOff}
+	off := profile.Side{Variant: "legacy-gate-off", Server: profile.GateOff}
 	p.Comparisons = []profile.Comparison{
 		{Name: "aa", A: off, B: off},
-		{Name: "denied", A: off, B: profile.Side{Arm: "denied", Server: profile.GateOff}},
+		{Name: "denied", A: off, B: profile.Side{Variant: "denied", Server: profile.GateOff}},
 	}
 	return &p
 }
@@ -113,13 +113,13 @@ func TestCreateAndDelete(t *testing.T) {
 				t.Errorf("%d of %d counted", last, total)
 			}
 			there := take(t, client)
-			// 5 nodes with 3 pods, and in each of 2 arms 5 agents.
+			// 5 nodes with 3 pods, and in each of 2 variants 5 agents.
 			if len(there.nodes) != 5 || len(there.pods) != 5*3+2*5 || len(there.accounts) != 2*5 || there.roles == 0 {
 				t.Fatalf("%d nodes, %d pods, %d accounts, %d roles and bindings", len(there.nodes), len(there.pods), len(there.accounts), there.roles)
 			}
 			seen = append(seen, there)
 			if len(made.Tokens) != 2 || len(made.Tokens["denied"]) != 4 || len(made.Tokens["denied"][3]) != 2 {
-				t.Errorf("tokens of %d arms", len(made.Tokens))
+				t.Errorf("tokens of %d variants", len(made.Tokens))
 			}
 			if err := made.Settle(t.Context(), c.Anonymous(), p, profile.GateOff); err != nil {
 				t.Error(err)

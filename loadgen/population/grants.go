@@ -12,10 +12,10 @@ import (
 
 const authenticationGroup = "authentication.k8s.io"
 
-// Grants are the permissions of an arm's agents, and first what everybody has:
+// Grants are the permissions of a variant's agents, and first what everybody has:
 // to read pods. Impersonated nodes and users read as themselves.
-func Grants(arm profile.Arm) []scenarios.Grant {
-	agents := scenarios.Subject{Group: "system:serviceaccounts:" + space(arm)}
+func Grants(variant profile.Variant) []scenarios.Grant {
+	agents := scenarios.Subject{Group: "system:serviceaccounts:" + space(variant)}
 	list := []scenarios.Grant{{
 		ID: "read", Subject: scenarios.Subject{Group: "system:authenticated"},
 		Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"},
@@ -27,7 +27,7 @@ func Grants(arm profile.Arm) []scenarios.Grant {
 		prefix := "impersonate-on:" + mode + ":"
 		add(mode+"-action", "", []string{"pods"}, prefix+"get", prefix+"list", prefix+"watch")
 	}
-	for _, grant := range arm.Grants {
+	for _, grant := range variant.Grants {
 		switch grant {
 		case profile.GrantAssociated, profile.GrantArbitrary:
 			add(grant, authenticationGroup, []string{"nodes"}, "impersonate:"+grant)
@@ -45,11 +45,11 @@ func Grants(arm profile.Arm) []scenarios.Grant {
 	return list
 }
 
-// Predict asks the oracle what requests of an arm cost: the mean number of
+// Predict asks the oracle what requests of a variant cost: the mean number of
 // reviews over the mix, of an agent that the server does not know, and of the
 // same request again at once. kubernetes is the server's effective version.
 func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Prediction, error) {
-	arm, err := profile.ArmNamed(side.Arm)
+	variant, err := profile.VariantNamed(side.Variant)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Pre
 	if side.Server == profile.GateOn {
 		gate = scenarios.GateOn
 	}
-	q := asking(arm, p.Identities(arm), 0)
+	q := asking(variant, p.Identities(variant), 0)
 	requestor := oracle.RequestorOf("agent", scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{
-		Namespace: space(arm), Name: agentName(q.identity), Pod: agentName(q.identity), Node: nodeName(q.identity),
+		Namespace: space(variant), Name: agentName(q.identity), Pod: agentName(q.identity), Node: nodeName(q.identity),
 	}})
 	var out run.Prediction
 	total := 0
@@ -68,7 +68,7 @@ func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Pre
 			continue
 		}
 		// A server for each kind: none is known from another.
-		server, err := oracle.New(oracle.Config{Kubernetes: kubernetes, Gate: gate, Grants: Grants(arm)})
+		server, err := oracle.New(oracle.Config{Kubernetes: kubernetes, Gate: gate, Grants: Grants(variant)})
 		if err != nil {
 			return nil, err
 		}
@@ -80,8 +80,8 @@ func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Pre
 		asked := oracle.Request{Attributes: oracle.ParseRequest("GET", path, values)}
 		for i, sum := range []*float64{&out.Cold, &out.Warm} {
 			prediction := server.Do(requestor, q.imp, asked)
-			if forbidden := prediction.Code == 403; forbidden != arm.Denied {
-				return nil, fmt.Errorf("the oracle says of %s on %s, request %d: code %d, %v", arm.Name, side.Server, i+1, prediction.Code, prediction.Messages)
+			if forbidden := prediction.Code == 403; forbidden != variant.Denied {
+				return nil, fmt.Errorf("the oracle says of %s on %s, request %d: code %d, %v", variant.Name, side.Server, i+1, prediction.Code, prediction.Messages)
 			}
 			sequences, _ := prediction.Sequences()
 			*sum += float64(weight * len(sequences[0]))

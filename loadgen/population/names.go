@@ -1,5 +1,5 @@
 // Package population is who takes part in a storm: nodes with pods, and for every
-// arm its agents with their tokens and permissions. It creates them, says what
+// variant its agents with their tokens and permissions. It creates them, says what
 // each of them asks, and predicts what that costs the authorizer.
 package population
 
@@ -24,12 +24,12 @@ const (
 	watchSeconds = 30
 )
 
-func nodeName(i int) string        { return fmt.Sprintf("storm-%06d", i) }
-func podName(node, i int) string   { return fmt.Sprintf("pod-%06d-%03d", node, i) }
-func agentName(i int) string       { return fmt.Sprintf("agent-%06d", i) }
-func space(arm profile.Arm) string { return "storm-" + arm.Name }
+func nodeName(i int) string                { return fmt.Sprintf("storm-%06d", i) }
+func podName(node, i int) string           { return fmt.Sprintf("pod-%06d-%03d", node, i) }
+func agentName(i int) string               { return fmt.Sprintf("agent-%06d", i) }
+func space(variant profile.Variant) string { return "storm-" + variant.Name }
 
-// ask is what one agent of an arm asks: who it is, whom it impersonates, and
+// ask is what one agent of a variant asks: who it is, whom it impersonates, and
 // about which node.
 type ask struct {
 	identity, node int
@@ -37,10 +37,10 @@ type ask struct {
 }
 
 // asking resolves an agent.
-func asking(arm profile.Arm, identities, a int) ask {
+func asking(variant profile.Variant, identities, a int) ask {
 	id := a % identities
 	q := ask{identity: id, node: id}
-	switch arm.As {
+	switch variant.As {
 	case profile.OwnNode:
 		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(id)}
 	case profile.OtherNode:
@@ -78,12 +78,12 @@ var (
 	userAgent   = []string{"authzconf-load"}
 )
 
-// Asker makes the requests of an arm. tokens are those of each identity, used in
+// Asker makes the requests of a variant. tokens are those of each identity, used in
 // turn.
-func Asker(p *profile.Profile, arm profile.Arm, tokens func(identity int) []string) func(agent, kind, turn int) agent.Request {
-	identities := p.Identities(arm)
+func Asker(p *profile.Profile, variant profile.Variant, tokens func(identity int) []string) func(agent, kind, turn int) agent.Request {
+	identities := p.Identities(variant)
 	return func(a, kind, turn int) agent.Request {
-		return request(asking(arm, identities, a), kind, turn, p.PodsPerNode, tokens)
+		return request(asking(variant, identities, a), kind, turn, p.PodsPerNode, tokens)
 	}
 }
 

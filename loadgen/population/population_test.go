@@ -17,7 +17,7 @@ func TestPredict(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		arm        string
+		variant    string
 		server     profile.Server
 		cold, warm float64
 	}{
@@ -35,13 +35,13 @@ func TestPredict(t *testing.T) {
 		{"deputy-legacy", profile.GateOff, 5, 5},
 		{"deputy-legacy", profile.GateOn, 6, 5},
 	} {
-		got, err := Predict(p, profile.Side{Arm: c.arm, Server: c.server}, "1.37")
+		got, err := Predict(p, profile.Side{Variant: c.variant, Server: c.server}, "1.37")
 		if err != nil {
 			t.Error(err)
 			continue
 		}
 		if got.Cold != c.cold || got.Warm != c.warm {
-			t.Errorf("%s on %s: %v cold, %v warm; want %v and %v", c.arm, c.server, got.Cold, got.Warm, c.cold, c.warm)
+			t.Errorf("%s on %s: %v cold, %v warm; want %v and %v", c.variant, c.server, got.Cold, got.Warm, c.cold, c.warm)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestAsker(t *testing.T) {
 	}
 	tokens := func(i int) []string { return []string{"a" + agentName(i), "b" + agentName(i)} }
 	for _, c := range []struct {
-		arm                string
+		variant            string
 		agent, kind, turn  int
 		url, as, authority string
 	}{
@@ -63,15 +63,15 @@ func TestAsker(t *testing.T) {
 		{"arbitrary-node", 239, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000240&resourceVersion=0", "system:node:storm-000240", "Bearer aagent-000239"},
 		{"deputy", 7, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000007&resourceVersion=0", "user-000007", "Bearer aagent-000007"},
 	} {
-		arm, err := profile.ArmNamed(c.arm)
+		variant, err := profile.VariantNamed(c.variant)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Asker(p, arm, tokens)(c.agent, c.kind, c.turn)
+		r := Asker(p, variant, tokens)(c.agent, c.kind, c.turn)
 		if got := r.Path + "?" + r.Query; got != c.url || r.Header.Get("Impersonate-User") != c.as || r.Header.Get("Authorization") != c.authority || r.Watch != (c.kind == 2) {
-			t.Errorf("%s: %s as %q with %s", c.arm, got, r.Header.Get("Impersonate-User"), r.Header.Get("Authorization"))
+			t.Errorf("%s: %s as %q with %s", c.variant, got, r.Header.Get("Impersonate-User"), r.Header.Get("Authorization"))
 		}
-		if c.arm == "deputy" && (r.Header.Get("Impersonate-Extra-Authzconf.dev%2ftenant") != "tenant-7" || len(r.Header["Impersonate-Group"]) != 2) {
+		if c.variant == "deputy" && (r.Header.Get("Impersonate-Extra-Authzconf.dev%2ftenant") != "tenant-7" || len(r.Header["Impersonate-Group"]) != 2) {
 			t.Errorf("headers of a deputy: %v", strings.Join(keys(r.Header), " "))
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // settlePatience is how long permissions may take to get around.
 const settlePatience = 30 * time.Second
 
-// Settle waits until a server answers all arms that are used on it as they
+// Settle waits until a server answers all variants that are used on it as they
 // expect. It asks as an agent that takes no part, so that no part-taker is known
 // afterwards.
 func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *profile.Profile, server profile.Server) error {
@@ -34,11 +34,11 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 			if side.Server != server {
 				continue
 			}
-			arm, err := profile.ArmNamed(side.Arm)
+			variant, err := profile.VariantNamed(side.Variant)
 			if err != nil {
 				return err
 			}
-			if err := o.settleArm(ctx, client, anonymous.Host, p, arm, deadline); err != nil {
+			if err := o.settleVariant(ctx, client, anonymous.Host, p, variant, deadline); err != nil {
 				return err
 			}
 		}
@@ -46,10 +46,10 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 	return nil
 }
 
-func (o *Population) settleArm(ctx context.Context, client *http.Client, host string, p *profile.Profile, arm profile.Arm, deadline time.Time) error {
-	last := p.Identities(arm)
-	q := asking(arm, last+1, last)
-	if arm.As == profile.OtherNode {
+func (o *Population) settleVariant(ctx context.Context, client *http.Client, host string, p *profile.Profile, variant profile.Variant, deadline time.Time) error {
+	last := p.Identities(variant)
+	q := asking(variant, last+1, last)
+	if variant.As == profile.OtherNode {
 		q.node, q.imp = 0, &scenarios.Impersonate{User: "system:node:" + nodeName(0)}
 	}
 	for kind, weight := range p.Plan(0).Mix {
@@ -57,15 +57,15 @@ func (o *Population) settleArm(ctx context.Context, client *http.Client, host st
 			continue
 		}
 		for {
-			status, text, err := o.try(ctx, client, host, request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[arm.Name]} }).Header, q, kind, p)
+			status, text, err := o.try(ctx, client, host, request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} }).Header, q, kind, p)
 			if err != nil {
 				return err
 			}
-			if status == Expected(arm) {
+			if status == Expected(variant) {
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("%s of the arm %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], arm.Name, status, Expected(arm), settlePatience, text)
+				return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settlePatience, text)
 			}
 			select {
 			case <-ctx.Done():
@@ -94,9 +94,9 @@ func (o *Population) try(ctx context.Context, client *http.Client, host string, 
 	return resp.StatusCode, fmt.Sprintf("%q", body), err
 }
 
-// Expected is the status that an arm's answers should have.
-func Expected(arm profile.Arm) int {
-	if arm.Denied {
+// Expected is the status that a variant's answers should have.
+func Expected(variant profile.Variant) int {
+	if variant.Denied {
 		return http.StatusForbidden
 	}
 	return http.StatusOK

@@ -11,7 +11,7 @@ import (
 
 // Adjust are changes of a profile for one run. Zero values change nothing.
 type Adjust struct {
-	Arms         []string
+	Variants     []string
 	Pairs        *int
 	Agents       *int
 	Rate         *float64
@@ -20,7 +20,7 @@ type Adjust struct {
 }
 
 // Adjusted is the profile with the changes, checked again: a rate that makes a
-// cold arm warm is an error here too.
+// cold variant warm is an error here too.
 func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	out := *p
 	flags := map[string]string{}
@@ -45,8 +45,8 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	if out.Requestors > out.Agents && a.Agents != nil {
 		out.Requestors = out.Agents
 	}
-	if len(a.Arms) > 0 {
-		if err := out.keep(a.Arms); err != nil {
+	if len(a.Variants) > 0 {
+		if err := out.keep(a.Variants); err != nil {
 			return nil, err
 		}
 	}
@@ -62,13 +62,13 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	return &out, nil
 }
 
-// keep leaves the comparisons between the named arms, and gives the A/A pair to
+// keep leaves the comparisons between the named variants, and gives the A/A pair to
 // the first of them if it had another.
-func (p *Profile) keep(arms []string) error {
+func (p *Profile) keep(variants []string) error {
 	used := p.Used()
-	for _, name := range arms {
+	for _, name := range variants {
 		if !slices.Contains(used, name) {
-			return fmt.Errorf("--arms %s: the profile %s has %s", name, p.Name, quoted(used))
+			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, quoted(used))
 		}
 	}
 	kept, aa := []Comparison(nil), Comparison{}
@@ -76,24 +76,24 @@ func (p *Profile) keep(arms []string) error {
 	for _, c := range p.Comparisons {
 		if c.AA() {
 			aa = c
-		} else if slices.Contains(arms, c.A.Arm) && slices.Contains(arms, c.B.Arm) {
+		} else if slices.Contains(variants, c.A.Variant) && slices.Contains(variants, c.B.Variant) {
 			kept = append(kept, c)
 			if first == nil {
 				first = &c.A
 			}
-		} else if slices.Contains(arms, c.A.Arm) && first == nil {
+		} else if slices.Contains(variants, c.A.Variant) && first == nil {
 			first = &c.A
-		} else if slices.Contains(arms, c.B.Arm) && first == nil {
+		} else if slices.Contains(variants, c.B.Variant) && first == nil {
 			first = &c.B
 		}
 	}
-	if !slices.Contains(arms, aa.A.Arm) && first != nil {
+	if !slices.Contains(variants, aa.A.Variant) && first != nil {
 		aa.A, aa.B = *first, *first
 	}
 	p.Comparisons = append([]Comparison{aa}, kept...)
-	p.Thresholds = slices.DeleteFunc(slices.Clone(p.Thresholds), func(t Threshold) bool { return !slices.Contains(p.Used(), t.Arm) })
-	if len(kept) == 0 && len(arms) > 1 {
-		return fmt.Errorf("--arms %s: the profile %s does not compare them with each other", strings.Join(arms, ","), p.Name)
+	p.Thresholds = slices.DeleteFunc(slices.Clone(p.Thresholds), func(t Threshold) bool { return !slices.Contains(p.Used(), t.Variant) })
+	if len(kept) == 0 && len(variants) > 1 {
+		return fmt.Errorf("--variants %s: the profile %s does not compare them with each other", strings.Join(variants, ","), p.Name)
 	}
 	return nil
 }

@@ -136,28 +136,28 @@ func (p *Profile) checkComparisons(c *checker) {
 			aa++
 		}
 	}
-	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same arm and server on both sides: expected exactly one, to show what no difference looks like", aa)
+	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same variant and server on both sides: expected exactly one, to show what no difference looks like", aa)
 }
 
 func (p *Profile) checkSide(c *checker, path string, s Side) {
-	arm, err := ArmNamed(s.Arm)
+	variant, err := VariantNamed(s.Variant)
 	if err != nil {
-		c.ok(false, path+".arm", "%v", err)
+		c.ok(false, path+".variant", "%v", err)
 		return
 	}
 	c.ok(s.Server == GateOn || s.Server == GateOff, path+".server", "server %q: expected %s or %s", s.Server, GateOn, GateOff)
-	c.ok(arm.Gate == "" || arm.Gate == s.Server, path+".server", "the arm %s on server %s: expected server %s", arm.Name, s.Server, arm.Gate)
-	if arm.Cache == Any {
+	c.ok(variant.Gate == "" || variant.Gate == s.Server, path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, variant.Gate)
+	if variant.Cache == Any {
 		return
 	}
-	c.ok(p.Requestors == 0, path+".arm", "the arm %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", arm.Name, p.Requestors)
+	c.ok(p.Requestors == 0, path+".variant", "the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", variant.Name, p.Requestors)
 	period := p.period()
-	if arm.Cache == Cold {
-		c.ok(period > CacheLife, path+".arm",
-			"the arm %s asks every %s per agent, and a cached check lives %s: expected more agents or a lower rate", arm.Name, period.Round(time.Millisecond), CacheLife)
+	if variant.Cache == Cold {
+		c.ok(period > CacheLife, path+".variant",
+			"the variant %s asks every %s per agent, and a cached check lives %s: expected more agents or a lower rate", variant.Name, period.Round(time.Millisecond), CacheLife)
 	}
-	if arm.Cache == Warm {
-		c.ok(p.Arrivals.Kind != pacer.Burst, path+".arm", "the arm %s in bursts: expected arrivals that keep a cache warm", arm.Name)
+	if variant.Cache == Warm {
+		c.ok(p.Arrivals.Kind != pacer.Burst, path+".variant", "the variant %s in bursts: expected arrivals that keep a cache warm", variant.Name)
 	}
 }
 
@@ -165,9 +165,9 @@ func (p *Profile) checkThresholds(c *checker) {
 	used, seen := p.Used(), map[string]bool{}
 	for i, t := range p.Thresholds {
 		path := fmt.Sprintf("$.thresholds[%d]", i)
-		c.ok(slices.Contains(used, t.Arm), path+".arm", "arm %q: expected one that is compared, of %s", t.Arm, quoted(used))
-		c.ok(!seen[t.Arm], path+".arm", "thresholds of the arm %q are there twice: expected once", t.Arm)
-		seen[t.Arm] = true
+		c.ok(slices.Contains(used, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, quoted(used))
+		c.ok(!seen[t.Variant], path+".variant", "thresholds of the variant %q are there twice: expected once", t.Variant)
+		seen[t.Variant] = true
 		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.SLOHeld != nil || t.ErrorRate != nil, path,
 			"the threshold asks for nothing: expected reviewsPerRequest, p99, sloHeld or errorRate")
 		c.ok(t.ReviewsPerRequest == nil || *t.ReviewsPerRequest > 0 && *t.ReviewsPerRequest <= 1000, path+".reviewsPerRequest", "reviewsPerRequest: expected more than 0, up to 1000")

@@ -96,10 +96,10 @@ type Comparison struct {
 	Margins Margins `yaml:"margins"`
 }
 
-// Side is an arm on a server.
+// Side is a variant on a server.
 type Side struct {
-	Arm    string `yaml:"arm"`
-	Server Server `yaml:"server"`
+	Variant string `yaml:"variant"`
+	Server  Server `yaml:"server"`
 }
 
 // AA tells whether both sides are the same: such a comparison shows what a
@@ -112,10 +112,10 @@ type Margins struct {
 	P99 float64 `yaml:"p99"`
 }
 
-// Threshold is what must hold for an arm over all its blocks. What is left out is
+// Threshold is what must hold for a variant over all its blocks. What is left out is
 // not judged.
 type Threshold struct {
-	Arm string `yaml:"arm"`
+	Variant string `yaml:"variant"`
 	// ReviewsPerRequest is the highest mean, the review of the request included.
 	ReviewsPerRequest *float64 `yaml:"reviewsPerRequest"`
 	// P99 is from the intended send to the end of the answer.
@@ -123,7 +123,7 @@ type Threshold struct {
 	// SLOHeld says that 99 % of single objects come within 1 s, and of lists within
 	// 30 s.
 	SLOHeld *bool `yaml:"sloHeld"`
-	// ErrorRate is the highest part of answers that the arm does not expect.
+	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
 }
 
@@ -173,15 +173,15 @@ func (p *Profile) period() time.Duration {
 	case p.Arrivals.Kind == pacer.Burst && p.Arrivals.Every > 0:
 		return p.Arrivals.Every
 	case p.Arrivals.Kind == pacer.Burst:
-		// Between two blocks of a cold arm the server is given time to forget.
+		// Between two blocks of a cold variant the server is given time to forget.
 		return p.Block + CacheLife
 	}
 	return time.Duration(float64(p.Agents) / p.Plan(0).Highest() * float64(time.Second))
 }
 
-// Identities is how many service accounts the agents of an arm are. Agent a is
+// Identities is how many service accounts the agents of a variant are. Agent a is
 // number a mod that.
-func (p *Profile) Identities(a Arm) int {
+func (p *Profile) Identities(a Variant) int {
 	switch {
 	case p.Requestors > 0:
 		return min(p.Requestors, p.Agents)
@@ -191,18 +191,18 @@ func (p *Profile) Identities(a Arm) int {
 	return p.Agents
 }
 
-// Used are the names of the arms that are compared, in order of first use.
-func (p *Profile) Used() (arms []string) {
+// Used are the names of the variants that are compared, in order of first use.
+func (p *Profile) Used() (variants []string) {
 	seen := map[string]bool{}
 	for _, c := range p.Comparisons {
 		for _, s := range []Side{c.A, c.B} {
-			if !seen[s.Arm] {
-				seen[s.Arm] = true
-				arms = append(arms, s.Arm)
+			if !seen[s.Variant] {
+				seen[s.Variant] = true
+				variants = append(variants, s.Variant)
 			}
 		}
 	}
-	return arms
+	return variants
 }
 
 // Servers are those that are used.

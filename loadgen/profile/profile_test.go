@@ -18,17 +18,17 @@ block: 20s
 pairs: 2
 comparisons:
 - name: aa
-  a: {arm: none, server: gate-on}
-  b: {arm: none, server: gate-on}
+  a: {variant: none, server: gate-on}
+  b: {variant: none, server: gate-on}
 - name: cold
-  a: {arm: legacy-gate-off, server: gate-off}
-  b: {arm: associated-node-cold, server: gate-on}
+  a: {variant: legacy-gate-off, server: gate-off}
+  b: {variant: associated-node-cold, server: gate-on}
   margins: {p50: 0.1}
 - name: warm
-  a: {arm: legacy-gate-off, server: gate-off}
-  b: {arm: associated-node-warm, server: gate-on}
+  a: {variant: legacy-gate-off, server: gate-off}
+  b: {variant: associated-node-warm, server: gate-on}
 thresholds:
-- {arm: associated-node-cold, reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}
+- {variant: associated-node-cold, reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}
 `
 
 func TestParse(t *testing.T) {
@@ -40,13 +40,13 @@ func TestParse(t *testing.T) {
 		t.Errorf("read %+v", p)
 	}
 	if got := p.Used(); !slices.Equal(got, []string{"none", "legacy-gate-off", "associated-node-cold", "associated-node-warm"}) {
-		t.Errorf("arms %v", got)
+		t.Errorf("variants %v", got)
 	}
 	if p.Length() != 2*2*3*20*time.Second || p.Connections() != 240 || len(p.Servers()) != 2 {
 		t.Errorf("%s, %d connections, servers %v", p.Length(), p.Connections(), p.Servers())
 	}
-	warm, _ := ArmNamed("associated-node-warm")
-	cold, _ := ArmNamed("associated-node-cold")
+	warm, _ := VariantNamed("associated-node-warm")
+	cold, _ := VariantNamed("associated-node-cold")
 	if p.Identities(warm) != 20 || p.Identities(cold) != 240 {
 		t.Errorf("%d and %d identities", p.Identities(warm), p.Identities(cold))
 	}
@@ -69,14 +69,14 @@ func TestRefused(t *testing.T) {
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
 		{"no agents", "agents: 240", "agents: 0", "p.yaml:4:9: agents 0: expected 1 to 100000"},
 		{"no requests", "{list: 1}", "{list: 0}", "p.yaml:6:7: the mix has no requests"},
-		{"a cold arm that is warm", "agents: 240", "agents: 100", "p.yaml:15:12: the arm associated-node-cold asks every 5s per agent"},
-		{"a cold arm with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:12: the arm associated-node-cold with 3 requestors"},
-		{"an arm on the wrong server", "server: gate-off}\n  b: {arm: associated-node-cold", "server: gate-on}\n  b: {arm: associated-node-cold", "p.yaml:14:37: the arm legacy-gate-off on server gate-on: expected server gate-off"},
-		{"an unknown arm", "arm: none, server: gate-on}\n  b", "arm: nine, server: gate-on}\n  b", `p.yaml:11:12: arm "nine": expected one of none,`},
-		{"an unknown server", "{arm: none, server: gate-on}\n  b", "{arm: none, server: on}\n  b", `p.yaml:11:26: server "on": expected gate-on or gate-off`},
-		{"no A/A pair", "b: {arm: none, server: gate-on}", "b: {arm: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same arm"},
+		{"a cold variant that is warm", "agents: 240", "agents: 100", "p.yaml:15:12: the variant associated-node-cold asks every 5s per agent"},
+		{"a cold variant with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:12: the variant associated-node-cold with 3 requestors"},
+		{"a variant on the wrong server", "server: gate-off}\n  b: {variant: associated-node-cold", "server: gate-on}\n  b: {variant: associated-node-cold", "p.yaml:14:37: the variant legacy-gate-off on server gate-on: expected server gate-off"},
+		{"an unknown variant", "variant: none, server: gate-on}\n  b", "variant: nine, server: gate-on}\n  b", `p.yaml:11:12: variant "nine": expected one of none,`},
+		{"an unknown server", "{variant: none, server: gate-on}\n  b", "{variant: none, server: on}\n  b", `p.yaml:11:26: server "on": expected gate-on or gate-off`},
+		{"no A/A pair", "b: {variant: none, server: gate-on}", "b: {variant: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same variant"},
 		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
-		{"a threshold of an arm that is not there", "- {arm: associated-node-cold, rev", "- {arm: denied, rev", `p.yaml:21:9: arm "denied": expected one that is compared`},
+		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:9: variant "denied": expected one that is compared`},
 		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
 		{"another format", "v1alpha1", "v2", "p.yaml:1:13: apiVersion"},
 		{"a delay of a minute", "pairs: 2", "webhookDelay: 1m", "p.yaml:8:15: webhookDelay 1m0s: expected 0s to 5s"},
@@ -110,21 +110,21 @@ func TestAdjusted(t *testing.T) {
 	if _, err := p.Adjusted(Adjust{Agents: &hundred}); err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
 		t.Errorf("100 agents: %v", err)
 	}
-	q, err := p.Adjusted(Adjust{Agents: &hundred, Rate: &rate, Block: &ten, Arms: []string{"legacy-gate-off", "associated-node-cold"}})
+	q, err := p.Adjusted(Adjust{Agents: &hundred, Rate: &rate, Block: &ten, Variants: []string{"legacy-gate-off", "associated-node-cold"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Agents != 100 || q.Arrivals.Rate != 5 || q.Block != ten || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Arm != "legacy-gate-off" {
+	if q.Agents != 100 || q.Arrivals.Rate != 5 || q.Block != ten || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Variant != "legacy-gate-off" {
 		t.Errorf("adjusted to %+v", q)
 	}
 	if p.Agents != 240 || len(p.Comparisons) != 3 {
 		t.Error("the profile itself changed")
 	}
-	if _, err := p.Adjusted(Adjust{Arms: []string{"denied"}}); err == nil || !strings.HasPrefix(err.Error(), "--arms denied: the profile test has none,") {
-		t.Errorf("an arm that is not there: %v", err)
+	if _, err := p.Adjusted(Adjust{Variants: []string{"denied"}}); err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
+		t.Errorf("a variant that is not there: %v", err)
 	}
-	if _, err := p.Adjusted(Adjust{Arms: []string{"none", "associated-node-warm"}}); err == nil {
-		t.Error("arms that are not compared were accepted")
+	if _, err := p.Adjusted(Adjust{Variants: []string{"none", "associated-node-warm"}}); err == nil {
+		t.Error("variants that are not compared were accepted")
 	}
 }
 
@@ -146,9 +146,9 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("accepted, and %v", err)
 		}
 		for _, name := range p.Used() {
-			arm, err := ArmNamed(name)
-			if err != nil || p.Identities(arm) < 1 || p.Identities(arm) > p.Agents {
-				t.Errorf("%s: %v, %d identities", name, err, p.Identities(arm))
+			variant, err := VariantNamed(name)
+			if err != nil || p.Identities(variant) < 1 || p.Identities(variant) > p.Agents {
+				t.Errorf("%s: %v, %d identities", name, err, p.Identities(variant))
 			}
 		}
 		if p.Length() <= 0 || fmt.Sprint(p.Servers()) == "[]" {

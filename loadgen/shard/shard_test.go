@@ -48,7 +48,7 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	p := profile.Defaults()
 	p.Agents, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
 	p.Arrivals = profile.Arrivals{Kind: "poisson", Rate: 100}
-	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Arm: "none", Server: profile.GateOff}, B: profile.Side{Arm: "none", Server: profile.GateOff}}}
+	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Variant: "none", Server: profile.GateOff}, B: profile.Side{Variant: "none", Server: profile.GateOff}}}
 	tokens := make([][]string, p.Agents)
 	for i := range tokens {
 		tokens[i] = []string{fmt.Sprintf("token-%d", i)}
@@ -64,7 +64,7 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 }
 
 func order() Order {
-	return Order{Side: profile.Side{Arm: "none", Server: profile.GateOff}, Seed: 11, Start: time.Now().Add(200 * time.Millisecond)}
+	return Order{Side: profile.Side{Variant: "none", Server: profile.GateOff}, Seed: 11, Start: time.Now().Add(200 * time.Millisecond)}
 }
 
 // However many processes there are, the server is asked the same, by the same

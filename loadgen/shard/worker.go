@@ -27,7 +27,7 @@ type Job struct {
 	Index, Count int
 	Profile      profile.Profile
 	Servers      map[profile.Server]Endpoint
-	// Tokens are those of each identity, by the arm's name.
+	// Tokens are those of each identity, by the variant's name.
 	Tokens map[string][][]string
 }
 
@@ -126,7 +126,7 @@ func (w *Worker) Live() agent.Live {
 
 // Block implements Generator.
 func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
-	arm, err := profile.ArmNamed(o.Side.Arm)
+	variant, err := profile.VariantNamed(o.Side.Variant)
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +134,14 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("there is no server %s", o.Side.Server)
 	}
-	p, tokens := &w.job.Profile, w.job.Tokens[arm.Name]
+	p, tokens := &w.job.Profile, w.job.Tokens[variant.Name]
 	storm := &agent.Storm{
 		Pool: pool, Plan: p.Plan(o.Seed), Shard: w.job.Index, Shards: w.job.Count,
 		// With this process's steady clock, which the time of another has not.
 		Start:   time.Now().Add(time.Until(o.Start)),
 		Kinds:   profile.Kinds(),
-		Request: population.Asker(p, arm, func(identity int) []string { return tokens[identity] }),
-		Expect:  population.Expected(arm), Tolerance: p.LateTolerance, Timeout: p.Timeout, Reconnect: p.Reconnect,
+		Request: population.Asker(p, variant, func(identity int) []string { return tokens[identity] }),
+		Expect:  population.Expected(variant), Tolerance: p.LateTolerance, Timeout: p.Timeout, Reconnect: p.Reconnect,
 	}
 	schedule, err := storm.Prepare()
 	if err != nil {
@@ -154,6 +154,6 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	before := process.CPU(self)
 	b := storm.Run(ctx, schedule)
 	b.GeneratorCPU = run.Duration(process.CPU(self) - before)
-	b.Arm, b.Server = arm.Name, string(o.Side.Server)
+	b.Variant, b.Server = variant.Name, string(o.Side.Server)
 	return b, nil
 }

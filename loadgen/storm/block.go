@@ -24,12 +24,12 @@ const readTimeout = 20 * time.Second
 func (r *runner) block(ctx context.Context, i int) bool {
 	p := r.plan[i]
 	s := r.servers[p.side.Server]
-	arm, err := profile.ArmNamed(p.side.Arm)
+	variant, err := profile.VariantNamed(p.side.Variant)
 	if err != nil {
 		r.problem(i, "%v", err)
 		return false
 	}
-	if arm.Cache == profile.Cold && !r.forget(ctx, p.side) {
+	if variant.Cache == profile.Cold && !r.forget(ctx, p.side) {
 		return false
 	}
 	before, err := r.read(s)
@@ -78,13 +78,13 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 		r.clocks(context.Background(), s.generator, at)
 	}
 	for _, text := range unaccepted(b) {
-		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
 	if err := s.target.Err(); err != nil {
 		text := err.Error()
 		r.Said(text) // with the end of its log, which is not for the record
 		text, _, _ = strings.Cut(text, "\n")
-		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 		return false
 	}
 	after, err := r.read(s)
@@ -94,7 +94,7 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	}
 	metrics(b, after.since(before), s.attempts, s.target.Components())
 	for _, text := range b.Unreconciled {
-		r.problem(at, "block %d, %s on %s: %s", i+1, side.Arm, side.Server, text)
+		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
 	if b.Predicted, err = population.Predict(r.Profile, side, r.Release.Version); err != nil {
 		r.problem(at, "%v", err)
@@ -102,7 +102,7 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	return lost == nil
 }
 
-// unaccepted says which credentials were not accepted in a block: no arm means to
+// unaccepted says which credentials were not accepted in a block: no variant means to
 // be without, so that the block does not show what it is for.
 func unaccepted(b *run.Block) (list []string) {
 	if n := b.Answers["401"]; n > 0 {

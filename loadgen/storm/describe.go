@@ -23,7 +23,7 @@ func Describe(w io.Writer, o Options) error {
 	}
 	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each: %d blocks, at least %s\n\n", len(p.Comparisons), p.Pairs, 2*p.Pairs*len(p.Comparisons), p.Length().Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "COMPARISON\tSIDE\tARM\tSERVER\tREVIEWS PER REQUEST, COLD\tWARM")
+	_, _ = fmt.Fprintln(table, "COMPARISON\tSIDE\tVARIANT\tSERVER\tREVIEWS PER REQUEST, COLD\tWARM")
 	for _, c := range p.Comparisons {
 		if err := errors.Join(row(table, o, c.Name, "A", c.A), row(table, o, "", "B", c.B)); err != nil {
 			return err
@@ -37,21 +37,21 @@ func row(table io.Writer, o Options, name, role string, side profile.Side) error
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.4g\t%.4g\n", name, role, side.Arm, side.Server, predicted.Cold, predicted.Warm)
+	_, err = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.4g\t%.4g\n", name, role, side.Variant, side.Server, predicted.Cold, predicted.Warm)
 	return err
 }
 
-// sums are what all blocks of an arm on a server come to.
+// sums are what all blocks of a variant on a server come to.
 type sums struct {
-	arm, server string
-	blocks      int
-	block       run.Block
-	reviews     int64
-	predicted   *run.Prediction
-	serverCPU   time.Duration
+	variant, server string
+	blocks          int
+	block           run.Block
+	reviews         int64
+	predicted       *run.Prediction
+	serverCPU       time.Duration
 }
 
-// Summarize writes one line for each arm on each server: what was measured, and
+// Summarize writes one line for each variant on each server: what was measured, and
 // not what follows from it.
 func Summarize(w io.Writer, r *run.Run) {
 	var list []*sums
@@ -59,12 +59,12 @@ func Summarize(w io.Writer, r *run.Run) {
 		b := &r.Blocks[i]
 		var s *sums
 		for _, known := range list {
-			if known.arm == b.Arm && known.server == b.Server {
+			if known.variant == b.Variant && known.server == b.Server {
 				s = known
 			}
 		}
 		if s == nil {
-			s = &sums{arm: b.Arm, server: b.Server}
+			s = &sums{variant: b.Variant, server: b.Server}
 			list = append(list, s)
 		}
 		s.blocks++
@@ -76,7 +76,7 @@ func Summarize(w io.Writer, r *run.Run) {
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "ARM\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tWRONG\tLATE\tDROPPED\t")
+	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tWRONG\tLATE\tDROPPED\t")
 	for _, s := range list {
 		b, wrong := &s.block, int64(0)
 		for _, n := range b.Wrong {
@@ -87,7 +87,7 @@ func Summarize(w io.Writer, r *run.Run) {
 			predicted = fmt.Sprintf("%.3g to %.3g", s.predicted.Warm, s.predicted.Cold)
 		}
 		per := max(float64(b.Sent), 1)
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%.2f\t%.2f\t%.2f\t%d\t%d\t%d\t\n", s.arm, s.server, s.blocks, b.Sent, float64(s.reviews)/per, predicted,
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%.2f\t%.2f\t%.2f\t%d\t%d\t%d\t\n", s.variant, s.server, s.blocks, b.Sent, float64(s.reviews)/per, predicted,
 			ms(b.Latency.Quantile(0.5)), ms(b.Latency.Quantile(0.99)), ms(s.serverCPU)/per, wrong, b.Late, b.Dropped)
 	}
 	_ = table.Flush()

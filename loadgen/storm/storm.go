@@ -207,7 +207,7 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 		return fmt.Errorf("creating the agents: %w", err)
 	}
 	took := time.Since(begin).Seconds()
-	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d arms, in %.1f s",
+	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d variants, in %.1f s",
 		r.Profile.Agents+1, r.Profile.PodsPerNode, len(r.Profile.Used()), took))
 	return nil
 }

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 
 func newest() local.Release { return local.Releases()[len(local.Releases())-1] }
 
-func side(arm string, server profile.Server) profile.Side {
-	return profile.Side{Arm: arm, Server: server}
+func side(variant string, server profile.Server) profile.Side {
+	return profile.Side{Variant: variant, Server: server}
 }
 
 // burst is a profile with blocks that are shorter than files may have.
@@ -83,17 +83,17 @@ func TestExecute(t *testing.T) {
 		}
 		for _, b := range out.Blocks {
 			if b.Planned != 20 || b.Sent != 20 || len(b.Wrong) > 0 || b.Latency.Count() != 20 {
-				t.Errorf("%d shards, %s on %s: planned %d, sent %d, wrong %v", shards, b.Arm, b.Server, b.Planned, b.Sent, b.Wrong)
+				t.Errorf("%d shards, %s on %s: planned %d, sent %d, wrong %v", shards, b.Variant, b.Server, b.Planned, b.Sent, b.Wrong)
 			}
 			mean := float64(total(b)) / 20
 			if b.Predicted == nil || mean != b.Predicted.Cold {
-				t.Errorf("%d shards, %s on %s: %v reviews per request, predicted %+v: %+v", shards, b.Arm, b.Server, mean, b.Predicted, b.Reviews)
+				t.Errorf("%d shards, %s on %s: %v reviews per request, predicted %+v: %+v", shards, b.Variant, b.Server, mean, b.Predicted, b.Reviews)
 			}
 			if len(b.Unreconciled) > 0 || b.ServerRSS == 0 || b.WebhookLatency.Count() != total(b) {
-				t.Errorf("%d shards, %s on %s: %v, %d bytes, %d webhook latencies", shards, b.Arm, b.Server, b.Unreconciled, b.ServerRSS, b.WebhookLatency.Count())
+				t.Errorf("%d shards, %s on %s: %v, %d bytes, %d webhook latencies", shards, b.Variant, b.Server, b.Unreconciled, b.ServerRSS, b.WebhookLatency.Count())
 			}
 			if gateOn := b.Server == string(profile.GateOn); gateOn != (len(b.Attempts) > 0) {
-				t.Errorf("%s on %s: attempts %v", b.Arm, b.Server, b.Attempts)
+				t.Errorf("%s on %s: attempts %v", b.Variant, b.Server, b.Attempts)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Case is one scenario that was made up.
+// Case is one generated scenario.
 type Case struct {
 	// Number counts from 1.
 	Number int

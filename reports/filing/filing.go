@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -85,6 +86,34 @@ func (k *Kind) Write(dir string, files map[string][]byte) error {
 		return fmt.Errorf("writing the report to %s: %w", dir, err)
 	}
 	return nil
+}
+
+// WriteReport writes a report whose marker is the report itself, as YAML or JSON by
+// the marker's name, with its other files.
+func (k *Kind) WriteReport(dir string, report any, others map[string][]byte) error {
+	encode := yaml.Marshal
+	if path.Ext(k.Marker) == ".json" {
+		encode = EncodeJSON
+	}
+	data, err := encode(report)
+	if err != nil {
+		return fmt.Errorf("rendering %s: %w", k.Marker, err)
+	}
+	files := map[string][]byte{k.Marker: data}
+	maps.Copy(files, others)
+	return k.Write(dir, files)
+}
+
+// EncodeJSON is JSON as reports have it: indented by one space, with a newline at the end.
+func EncodeJSON(v any) ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", " ")
+	return append(data, '\n'), err
+}
+
+// In says whether the folder dir holds a report of this kind.
+func (k *Kind) In(dir string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, k.Marker))
+	return err == nil && k.known(data)
 }
 
 // replaceable says why a folder may not be written to: it is neither empty nor

@@ -63,7 +63,7 @@ func (c *checker) result() Check {
 }
 
 // checks looks at the measuring.
-func checks(r *run.Run, arms []armBlocks, groups []comparisonPairs, comparisons []Comparison, t Thresholds) []Check {
+func checks(r *run.Run, variants []variantBlocks, groups []comparisonPairs, comparisons []Comparison, t Thresholds) []Check {
 	all := []Check{
 		checkThresholds(t),
 		checkExecuted(r),
@@ -73,7 +73,7 @@ func checks(r *run.Run, arms []armBlocks, groups []comparisonPairs, comparisons 
 		checkGenerator(r),
 		checkArrivals(groups),
 		checkPairs(groups, t, r.Pairs),
-		checkTrends(arms, comparisons),
+		checkTrends(variants, comparisons),
 	}
 	if len(groups) > 0 {
 		all = append(all, checkAA(comparisons, r.Seed))
@@ -251,9 +251,9 @@ func checkPairs(groups []comparisonPairs, t Thresholds, asked int) Check {
 	return c.result()
 }
 
-// checkTrends looks for a p50 that rises or falls over the run, in an arm or in
+// checkTrends looks for a p50 that rises or falls over the run, in a variant or in
 // a comparison.
-func checkTrends(arms []armBlocks, comparisons []Comparison) Check {
+func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
 	c := checker{name: "no trend"}
 	var names []string
 	var p, changes []float64
@@ -261,14 +261,14 @@ func checkTrends(arms []armBlocks, comparisons []Comparison) Check {
 		x, change := statistics.Trend(values)
 		names, p, changes = append(names, name), append(p, x), append(changes, math.Expm1(math.Abs(change)))
 	}
-	for _, arm := range arms {
+	for _, variant := range variants {
 		var values []float64
-		for _, b := range arm.blocks {
+		for _, b := range variant.blocks {
 			if v := milliseconds(b.Latency.Quantile(0.5)); v > 0 {
 				values = append(values, math.Log(v))
 			}
 		}
-		add("p50 of "+arm.name, values)
+		add("p50 of "+variant.name, values)
 	}
 	for i := range comparisons {
 		add("difference of "+comparisons[i].Name, comparisons[i].logP50)

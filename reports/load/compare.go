@@ -8,8 +8,8 @@ import (
 )
 
 // Compare says how run b differs from run a: blocks of the same comparison, side,
-// arm, server and agents are paired in the order of their pairs. The result is
-// like that of Judge: Comparisons has one per arm, with a as side A, and the
+// variant, server and agents are paired in the order of their pairs. The result is
+// like that of Judge: Comparisons has one per variant, with a as side A, and the
 // margins of the thresholds apply to them; their other limits apply to b alone.
 //
 // The two runs were not interleaved, so that a difference is one between the two
@@ -18,12 +18,12 @@ import (
 func Compare(a, b run.Run, t Thresholds) (Result, error) {
 	groups := pairRuns(&a, &b)
 	if len(groups) == 0 {
-		return Result{}, errors.New("the two runs have no arm in common, on a server of the same name and with as many agents")
+		return Result{}, errors.New("the two runs have no variant in common, on a server of the same name and with as many agents")
 	}
 	result := Result{
 		APIVersion: APIVersion, Kind: Kind,
 		Profile: b.Profile, Seed: b.Seed, Tool: b.Tool, Started: b.Started, Thresholds: t,
-		Arms: []Arm{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
+		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
 	}
 	for _, g := range groups {
 		c := compare(g, false, t, b.Seed)
@@ -47,11 +47,11 @@ func Compare(a, b run.Run, t Thresholds) (Result, error) {
 			}
 		}
 		if side.name == "B" {
-			result.Arms = own.Arms
+			result.Variants = own.Variants
 		}
 	}
 	result.Checks = append(result.Checks, checkArrivals(groups), checkPairs(groups, t, 0))
-	judgeArms(&result, groupArms(&b))
+	judgeVariants(&result, groupVariants(&b))
 	judgeComparisons(&result)
 	result.Notes = append(result.Notes, "the runs were not interleaved: what changed around them between the two is part of the differences")
 	result.Notes = append(result.Notes, circumstances(&a, &b)...)
@@ -60,13 +60,13 @@ func Compare(a, b run.Run, t Thresholds) (Result, error) {
 }
 
 // pairRuns pairs the blocks of two runs. Blocks whose counterpart is missing are
-// a problem of their arm.
+// a problem of their variant.
 func pairRuns(a, b *run.Run) []comparisonPairs {
 	type blockKey struct {
 		comparison, role string
 		aa               bool
 		pair             int
-		arm              armKey
+		variant          variantKey
 	}
 	keyOfBlock := func(b *run.Block) blockKey {
 		return blockKey{b.Comparison, b.Role, b.AA, b.Pair, keyOf(b)}
@@ -74,22 +74,22 @@ func pairRuns(a, b *run.Run) []comparisonPairs {
 	// Blocks that have no pair of their own are matched in the order of their
 	// running.
 	counterparts := map[blockKey][]*run.Block{}
-	left := map[armKey]int{}
+	left := map[variantKey]int{}
 	for i := range b.Blocks {
 		block := &b.Blocks[i]
 		counterparts[keyOfBlock(block)] = append(counterparts[keyOfBlock(block)], block)
 		left[keyOf(block)]++
 	}
 	var groups []comparisonPairs
-	for _, arm := range groupArms(a) {
-		g := comparisonPairs{key: comparisonKey{name: arm.name, agents: arm.key.agents}}
+	for _, variant := range groupVariants(a) {
+		g := comparisonPairs{key: comparisonKey{name: variant.name, agents: variant.key.agents}}
 		missing := 0
-		for _, block := range arm.blocks {
+		for _, block := range variant.blocks {
 			key := keyOfBlock(block)
 			if others := counterparts[key]; len(others) > 0 {
 				g.pairs = append(g.pairs, pair{number: len(g.pairs), a: block, b: others[0]})
 				counterparts[key] = others[1:]
-				left[arm.key]--
+				left[variant.key]--
 			} else {
 				missing++
 			}
@@ -97,8 +97,8 @@ func pairRuns(a, b *run.Run) []comparisonPairs {
 		if len(g.pairs) == 0 {
 			continue
 		}
-		if missing > 0 || left[arm.key] > 0 {
-			g.problems = append(g.problems, fmt.Sprintf("%s: %d blocks of A and %d of B have no counterpart in the other run", arm.name, missing, left[arm.key]))
+		if missing > 0 || left[variant.key] > 0 {
+			g.problems = append(g.problems, fmt.Sprintf("%s: %d blocks of A and %d of B have no counterpart in the other run", variant.name, missing, left[variant.key]))
 		}
 		groups = append(groups, g)
 	}

@@ -25,7 +25,7 @@ func TestCompareRuns(t *testing.T) {
 	if result.Outcome != Passed || !strings.Contains(strings.Join(result.Notes, "\n"), "seed: 11 in A, 12 in B") {
 		t.Errorf("%s %q", reasonsText(result), result.Notes)
 	}
-	// The arm with the gate has become slower, the other not.
+	// The variant with the gate has become slower, the other not.
 	slower := s
 	slower.effect = 0.3
 	result, err = Compare(a, slower.run(), Thresholds{Margin: 0.05})
@@ -69,9 +69,9 @@ func TestCompareCannotSay(t *testing.T) {
 	}
 	a, b := sound().run(), sound().run()
 	for i := range b.Blocks {
-		b.Blocks[i].Arm = "other"
+		b.Blocks[i].Variant = "other"
 	}
-	if _, err := Compare(a, b, Thresholds{}); err == nil || !strings.Contains(err.Error(), "no arm in common") {
+	if _, err := Compare(a, b, Thresholds{}); err == nil || !strings.Contains(err.Error(), "no variant in common") {
 		t.Errorf("%v", err)
 	}
 	if _, err := Compare(run.Run{}, run.Run{}, Thresholds{}); err == nil {

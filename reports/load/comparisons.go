@@ -71,7 +71,7 @@ func groupPairs(r *run.Run) []comparisonPairs {
 		slices.Sort(g.problems)
 		for _, p := range g.pairs {
 			if first := g.pairs[0]; keyOf(p.a) != keyOf(first.a) || keyOf(p.b) != keyOf(first.b) {
-				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s compares other arms or servers than pair %d", p.number, g.key.name, first.number))
+				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s compares other variants or servers than pair %d", p.number, g.key.name, first.number))
 			}
 			if g.key.aa && keyOf(p.a) != keyOf(p.b) {
 				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s is called A/A and compares %s with %s", p.number, g.key.name, keyOf(p.a).name(false), keyOf(p.b).name(false)))

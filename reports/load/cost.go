@@ -13,13 +13,13 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// Cost is several runs side by side: what each arm costs at each number of agents
+// Cost is several runs side by side: what each variant costs at each number of agents
 // and each delay of the webhook.
 type Cost struct {
 	columns []column
-	// arms are the rows: every arm on its server, in the order of the profile.
-	arms []curveOf
-	// The curves, drawn once; empty if no arm ran with several numbers of agents.
+	// variants are the rows: every variant on its server, in the order of the profile.
+	variants []curveOf
+	// The curves, drawn once; empty if no variant ran with several numbers of agents.
 	reviews, cpu string
 	names        []string
 }
@@ -48,15 +48,17 @@ func NewCost(runs ...*run.Run) (*Cost, error) {
 		delays[col.delay], profiles[r.Profile] = true, true
 		c.columns = append(c.columns, col)
 		for _, b := range r.Blocks {
-			if arm := (curveOf{b.Arm, b.Server}); !slices.Contains(c.arms, arm) {
-				c.arms = append(c.arms, arm)
+			if variant := (curveOf{b.Variant, b.Server}); !slices.Contains(c.variants, variant) {
+				c.variants = append(c.variants, variant)
 			}
 		}
 	}
 	slices.SortStableFunc(c.columns, func(x, y column) int {
 		return cmp.Or(cmp.Compare(x.run.Profile, y.run.Profile), x.run.Agents-y.run.Agents, cmp.Compare(x.delay, y.delay))
 	})
-	slices.SortFunc(c.arms, func(x, y curveOf) int { return cmp.Or(cmp.Compare(x.arm, y.arm), cmp.Compare(x.server, y.server)) })
+	slices.SortFunc(c.variants, func(x, y curveOf) int {
+		return cmp.Or(cmp.Compare(x.variant, y.variant), cmp.Compare(x.server, y.server))
+	})
 	for i := range c.columns {
 		col := &c.columns[i]
 		col.title = counted(col.run.Agents, "agent")
@@ -72,20 +74,20 @@ func NewCost(runs ...*run.Run) (*Cost, error) {
 	return c, err
 }
 
-// Markdown has a table for each thing that was measured, with an arm in each row
+// Markdown has a table for each thing that was measured, with a variant in each row
 // and a run in each column, then the comparisons, and whether the runs were
 // sound. plots are the names of picture files to show, if any.
 func (c *Cost) Markdown(plots ...string) []byte {
 	b := &strings.Builder{}
-	b.WriteString("# What each arm costs\n\n")
+	b.WriteString("# What each variant costs\n\n")
 	c.circumstances(b)
 	for _, p := range plots {
 		fmt.Fprintf(b, "![%s by number of agents](%s)\n\n", strings.TrimSuffix(p, ".svg"), p)
 	}
 	if len(plots) > 0 {
-		b.WriteString("cost.html has the same curves with the names of the arms.\n\n")
+		b.WriteString("cost.html has the same curves with the names of the variants.\n\n")
 	}
-	c.table(b, "Access reviews per request", "Mean of the blocks; in brackets the oracle's prediction for a known and an unknown agent.", func(a Arm) string {
+	c.table(b, "Access reviews per request", "Mean of the blocks; in brackets the oracle's prediction for a known and an unknown agent.", func(a Variant) string {
 		s := fmt.Sprintf("%.3f", a.Reviews.PerRequest.Estimate)
 		if p := a.Reviews.Predicted; p != nil && p.Warm == p.Cold {
 			s += fmt.Sprintf(" (%g)", p.Cold)
@@ -94,16 +96,16 @@ func (c *Cost) Markdown(plots ...string) []byte {
 		}
 		return s
 	})
-	c.table(b, "Reviews per second at the authorizer", "", func(a Arm) string { return fmt.Sprintf("%.1f", a.ReviewsPerSecond) })
-	c.table(b, "Latency", "p50 / p99 in ms, from the intended send, all blocks together. Arms ran one after the other: the comparisons below are what tells them apart.",
-		func(a Arm) string { return fmt.Sprintf("%.2f / %.1f", a.P50.Milliseconds, a.P99.Milliseconds) })
-	c.table(b, "CPU time of the API server per request", "In ms.", func(a Arm) string { return fmt.Sprintf("%.2f", a.ServerCPU) })
-	c.table(b, "Memory of the API server", "Most at a block's end, in MiB. Blocks of all arms run in the same process.", func(a Arm) string { return fmt.Sprint(a.ServerRSS >> 20) })
-	c.table(b, "Priority and fairness", "Mean time in the API server's queues in ms per request dispatched, and requests rejected.", func(a Arm) string {
+	c.table(b, "Reviews per second at the authorizer", "", func(a Variant) string { return fmt.Sprintf("%.1f", a.ReviewsPerSecond) })
+	c.table(b, "Latency", "p50 / p99 in ms, from the intended send, all blocks together. Variants ran one after the other: the comparisons below are what tells them apart.",
+		func(a Variant) string { return fmt.Sprintf("%.2f / %.1f", a.P50.Milliseconds, a.P99.Milliseconds) })
+	c.table(b, "CPU time of the API server per request", "In ms.", func(a Variant) string { return fmt.Sprintf("%.2f", a.ServerCPU) })
+	c.table(b, "Memory of the API server", "Most at a block's end, in MiB. Blocks of all variants run in the same process.", func(a Variant) string { return fmt.Sprint(a.ServerRSS >> 20) })
+	c.table(b, "Priority and fairness", "Mean time in the API server's queues in ms per request dispatched, and requests rejected.", func(a Variant) string {
 		waited, dispatched, rejected := flowControlOf(a)
 		return fmt.Sprintf("%.2f, %g", 1000*waited/max(dispatched, 1), rejected)
 	})
-	c.table(b, "Requests", "Answered per second, and errors of all answers.", func(a Arm) string {
+	c.table(b, "Requests", "Answered per second, and errors of all answers.", func(a Variant) string {
 		return fmt.Sprintf("%.1f/s, %d of %d", a.Rate, a.Errors, a.Done)
 	})
 	c.comparisons(b)
@@ -113,7 +115,7 @@ func (c *Cost) Markdown(plots ...string) []byte {
 
 // flowControlOf sums over priority levels: seconds waited, requests dispatched and
 // rejected.
-func flowControlOf(a Arm) (waited, dispatched, rejected float64) {
+func flowControlOf(a Variant) (waited, dispatched, rejected float64) {
 	for name, n := range a.FlowControl {
 		switch {
 		case strings.Contains(name, " exempt"): // what measures, not what is measured
@@ -145,26 +147,26 @@ func (c *Cost) circumstances(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// table has an arm in each row and a run in each column.
-func (c *Cost) table(b *strings.Builder, title, note string, cell func(Arm) string) {
+// table has a variant in each row and a run in each column.
+func (c *Cost) table(b *strings.Builder, title, note string, cell func(Variant) string) {
 	fmt.Fprintf(b, "## %s\n\n", title)
 	if note != "" {
 		fmt.Fprintf(b, "%s\n\n", note)
 	}
-	b.WriteString("| arm |")
+	b.WriteString("| variant |")
 	for _, col := range c.columns {
 		fmt.Fprintf(b, " %s |", md(col.title))
 	}
 	b.WriteString("\n|---|" + strings.Repeat("--:|", len(c.columns)) + "\n")
-	for _, arm := range c.arms {
-		fmt.Fprintf(b, "| %s on %s |", md(arm.arm), md(arm.server))
+	for _, variant := range c.variants {
+		fmt.Fprintf(b, "| %s on %s |", md(variant.variant), md(variant.server))
 		for _, col := range c.columns {
-			i := slices.IndexFunc(col.result.Arms, func(a Arm) bool { return a.Arm == arm.arm && a.Server == arm.server })
+			i := slices.IndexFunc(col.result.Variants, func(a Variant) bool { return a.Variant == variant.variant && a.Server == variant.server })
 			if i < 0 {
 				b.WriteString(" not run |")
 				continue
 			}
-			fmt.Fprintf(b, " %s |", cell(col.result.Arms[i]))
+			fmt.Fprintf(b, " %s |", cell(col.result.Variants[i]))
 		}
 		b.WriteString("\n")
 	}
@@ -202,7 +204,7 @@ func (c *Cost) soundness(b *strings.Builder) {
 }
 
 // Pictures are the curves of cost against the number of agents, as SVG files by
-// name. There are none if no arm ran with several numbers.
+// name. There are none if no variant ran with several numbers.
 func (c *Cost) Pictures() map[string][]byte {
 	if len(c.names) == 0 {
 		return nil
@@ -210,11 +212,11 @@ func (c *Cost) Pictures() map[string][]byte {
 	return map[string][]byte{"reviews.svg": []byte(c.reviews), "cpu.svg": []byte(c.cpu)}
 }
 
-// HTML is a page of its own with the curves. An error says that there is no arm
+// HTML is a page of its own with the curves. An error says that there is no variant
 // with several numbers of agents.
 func (c *Cost) HTML() ([]byte, error) {
 	if len(c.names) == 0 {
-		return nil, errors.New("no arm ran with several numbers of agents")
+		return nil, errors.New("no variant ran with several numbers of agents")
 	}
 	var b bytes.Buffer
 	err := pageTemplates.ExecuteTemplate(&b, "cost", page{CostNames: c.names, Plots: map[string]template.HTML{

@@ -39,12 +39,12 @@ func TestCostOfSeveralRuns(t *testing.T) {
 		t.Errorf("pictures %d", len(pictures))
 	}
 	text := string(c.Markdown("cpu.svg"))
-	if !strings.Contains(text, "| arm | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "(cpu.svg)") {
+	if !strings.Contains(text, "| variant | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "(cpu.svg)") {
 		t.Errorf("not in order of agents:\n%s", text)
 	}
 }
 
-// Where an arm did not run, or no curve is to be had, it says so.
+// Where a variant did not run, or no curve is to be had, it says so.
 func TestCostOfWhatDidNotRun(t *testing.T) {
 	if _, err := NewCost(&run.Run{}); err == nil {
 		t.Error("one run makes a curve")

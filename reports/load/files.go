@@ -28,8 +28,8 @@ const (
 // fileNames are all of them.
 var fileNames = []string{runFile, reportFile, perfDataFile, metricsFile, summaryFile, htmlFile}
 
-// kind is a load report in a folder.
-var kind = filing.Kind{
+// Folder is a load report in a folder.
+var Folder = filing.Kind{
 	Name: "load report", Marker: runFile,
 	Head:  map[string]string{"kind": run.Kind, "apiVersion": "authzconf.dev/*"},
 	Files: fileNames,
@@ -68,13 +68,8 @@ func Write(dir string, r run.Run, result Result) error {
 	if err != nil {
 		return err
 	}
-	return kind.Write(dir, files)
+	return Folder.Write(dir, files)
 }
-
-// CheckWritable says whether Write could write to dir, and creates dir where it
-// is missing. It is to be called before a run, so that no run ends without a
-// place for its report.
-func CheckWritable(dir string) error { return kind.CheckWritable(dir) }
 
 // Load reads the run of a report folder, or of a file. What is not known is an
 // error: a run that is judged without a part of it would be judged wrong.

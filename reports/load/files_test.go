@@ -132,7 +132,7 @@ func TestWriteRefusesForeignFolders(t *testing.T) {
 		t.Errorf("%v was written to", entries)
 	}
 	file := filepath.Join(dir, "thesis.txt")
-	if err := CheckWritable(file); err == nil {
+	if err := Folder.CheckWritable(file); err == nil {
 		t.Error("a file can be written to as a folder")
 	}
 }
@@ -202,7 +202,7 @@ func TestPerfData(t *testing.T) {
 // The text format's parser reads what is common to both formats.
 func TestOpenMetrics(t *testing.T) {
 	r := smallRun()
-	r.Blocks[0].Arm = "a \"quoted\"\narm"
+	r.Blocks[0].Variant = "a \"quoted\"\nvariant"
 	text, err := openMetrics(&r)
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// upTo counts the latencies of an arm up to a number of seconds, from the buckets
+// upTo counts the latencies of a variant up to a number of seconds, from the buckets
 // of its blocks.
 func upTo(r *run.Run, labels []*dto.LabelPair, seconds float64) (n uint64) {
 	of := map[string]string{}
@@ -254,7 +254,7 @@ func upTo(r *run.Run, labels []*dto.LabelPair, seconds float64) (n uint64) {
 	}
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
-		if b.Arm != of["arm"] || b.Server != of["server"] || strconv.Itoa(b.Agents) != of["agents"] {
+		if b.Variant != of["variant"] || b.Server != of["server"] || strconv.Itoa(b.Agents) != of["agents"] {
 			continue
 		}
 		b.Latency.Each(func(bucket int, count int64) {
@@ -325,7 +325,7 @@ func TestEscapes(t *testing.T) {
 	}
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
-		b.Arm, b.Server, b.Comparison = b.Arm+evil, b.Server+evil, b.Comparison+evil
+		b.Variant, b.Server, b.Comparison = b.Variant+evil, b.Server+evil, b.Comparison+evil
 		b.Unreconciled = []string{evil}
 		b.Kinds = map[string]histogram.Histogram{evil: b.Latency}
 	}
@@ -349,7 +349,7 @@ func TestEscapes(t *testing.T) {
 func TestPoorRunsAreRendered(t *testing.T) {
 	empty := run.Run{APIVersion: run.APIVersion, Kind: run.Kind}
 	bare := empty
-	bare.Blocks = []run.Block{{}, {Arm: "x"}}
+	bare.Blocks = []run.Block{{}, {Variant: "x"}}
 	one := smallRun()
 	one.Blocks = one.Blocks[:1]
 	for name, r := range map[string]run.Run{"empty": empty, "bare": bare, "one block": one} {

@@ -22,19 +22,19 @@ func Judge(r run.Run, t Thresholds) Result {
 	result := Result{
 		APIVersion: APIVersion, Kind: Kind,
 		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
-		Arms: []Arm{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
+		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
 	}
-	arms, groups := groupArms(&r), groupPairs(&r)
-	for _, g := range arms {
-		result.Arms = append(result.Arms, measureArm(g))
+	variants, groups := groupVariants(&r), groupPairs(&r)
+	for _, g := range variants {
+		result.Variants = append(result.Variants, measureVariant(g))
 	}
 	several := severalAgents(groups)
 	for _, g := range groups {
 		result.Comparisons = append(result.Comparisons, compare(g, several, t, r.Seed))
 	}
 	adjust(result.Comparisons)
-	result.Checks = checks(&r, arms, groups, result.Comparisons, t)
-	judgeArms(&result, arms)
+	result.Checks = checks(&r, variants, groups, result.Comparisons, t)
+	judgeVariants(&result, variants)
 	judgeComparisons(&result)
 	judgeMissing(&result, groups)
 	noteClocks(&result, r.Clocks)
@@ -47,7 +47,7 @@ func Judge(r run.Run, t Thresholds) Result {
 func noteOdd(r *Result, blocks []run.Block) {
 	for i, b := range blocks {
 		for _, text := range b.Odd {
-			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): an error that has no class: %s", i, b.Arm, b.Server, text))
+			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): an error that has no class: %s", i, b.Variant, b.Server, text))
 		}
 	}
 }
@@ -60,11 +60,11 @@ func (r *Result) limit(of, name string, state State, format string, args ...any)
 	r.Limits = append(r.Limits, LimitResult{Of: of, Name: name, State: state, Detail: fmt.Sprintf(format, args...)})
 }
 
-func judgeArms(r *Result, groups []armBlocks) {
+func judgeVariants(r *Result, groups []variantBlocks) {
 	named := map[string]bool{}
-	for i, a := range r.Arms {
-		named[a.Arm] = true
-		l := r.Thresholds.of(a.Arm)
+	for i, a := range r.Variants {
+		named[a.Variant] = true
+		l := r.Thresholds.of(a.Variant)
 		judgePrediction(r, a)
 		judgeReviews(r, a, l.ReviewsPerRequest)
 		if limit := time.Duration(l.P99); limit > 0 {
@@ -79,18 +79,18 @@ func judgeArms(r *Result, groups []armBlocks) {
 		}
 	}
 	var missing []string
-	for arm := range r.Thresholds.Arms {
-		if !named[arm] {
-			missing = append(missing, arm)
+	for variant := range r.Thresholds.Variants {
+		if !named[variant] {
+			missing = append(missing, variant)
 		}
 	}
 	slices.Sort(missing)
-	for _, arm := range missing {
-		r.limit(arm, "thresholds", Unknown, "there are thresholds for the arm, and it did not run")
+	for _, variant := range missing {
+		r.limit(variant, "thresholds", Unknown, "there are thresholds for the variant, and it did not run")
 	}
 }
 
-func judgePrediction(r *Result, a Arm) {
+func judgePrediction(r *Result, a Variant) {
 	p := a.Reviews.Predicted
 	switch a.Reviews.Verdict {
 	case asPredicted:
@@ -102,7 +102,7 @@ func judgePrediction(r *Result, a Arm) {
 	}
 }
 
-func judgeReviews(r *Result, a Arm, limit float64) {
+func judgeReviews(r *Result, a Variant, limit float64) {
 	if limit <= 0 {
 		return
 	}
@@ -136,7 +136,7 @@ func withinLimit(q QuantileBound, limit time.Duration) (State, string) {
 	return state, fmt.Sprintf("%s, at most %s", boundText(q), limit)
 }
 
-func judgeErrors(r *Result, a Arm, limit float64) {
+func judgeErrors(r *Result, a Variant, limit float64) {
 	if a.Done == 0 {
 		r.limit(a.Name, "errorRate", Unknown, "nothing was answered")
 		return
@@ -157,7 +157,7 @@ var objectives = map[string]time.Duration{
 	"list": 30 * time.Second,
 }
 
-func judgeSLO(r *Result, g armBlocks) {
+func judgeSLO(r *Result, g variantBlocks) {
 	const name = "sloHeld"
 	judged := false
 	for _, kind := range kindsOf(g.blocks) {

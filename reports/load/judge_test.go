@@ -26,7 +26,7 @@ func TestSoundRunPasses(t *testing.T) {
 	if c.Pairs != 20 || c.P50.Verdict != statistics.Equivalent || c.A != "legacy on gate-off" || c.B != "associated-node on gate-on" || c.ReviewsA != 2 {
 		t.Errorf("%+v", c)
 	}
-	for _, a := range result.Arms {
+	for _, a := range result.Variants {
 		if a.Reviews.Verdict != asPredicted || a.Rate != 40 || a.ServerCPU != 2 || !a.P99.Bounded {
 			t.Errorf("%+v", a)
 		}
@@ -85,8 +85,8 @@ func TestInconclusive(t *testing.T) {
 		{"no timeline", func(r *run.Run) { r.Blocks[0].Timeline = nil }, "has no timeline"},
 		{"a lost side", func(r *run.Run) { r.Blocks = r.Blocks[1:] }, "expected one of each"},
 		{"a side twice", func(r *run.Run) { r.Blocks = append(r.Blocks, r.Blocks[0]) }, "has 2 blocks as A"},
-		{"another arm in a pair", func(r *run.Run) { r.Blocks[0].Arm = "other" }, "compares other arms or servers"},
-		{"A/A of two things", func(r *run.Run) { r.Blocks[2].Arm = "other" }, "is called A/A and compares"},
+		{"another variant in a pair", func(r *run.Run) { r.Blocks[0].Variant = "other" }, "compares other variants or servers"},
+		{"A/A of two things", func(r *run.Run) { r.Blocks[2].Variant = "other" }, "is called A/A and compares"},
 		{"too few pairs", func(r *run.Run) {
 			r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.Pair > 9 })
 		}, "gate has 10 pairs; a claim needs 20"},
@@ -183,8 +183,8 @@ func TestLimits(t *testing.T) {
 		{"errors compared", Thresholds{Margin: 0.05}, func(r *run.Run) {
 			r.Blocks[0].Answers = map[string]int64{"200": 390, "500": 10}
 		}, Inconclusive, "it would compare failures"},
-		{"reviews of one arm", Thresholds{Limits: Limits{ReviewsPerRequest: 1.2}, Arms: map[string]Limits{"legacy": {ReviewsPerRequest: 2}}}, nil, Passed, ""},
-		{"an arm that did not run", Thresholds{Arms: map[string]Limits{"denied": {ReviewsPerRequest: 2}}}, nil, Inconclusive, "it did not run"},
+		{"reviews of one variant", Thresholds{Limits: Limits{ReviewsPerRequest: 1.2}, Variants: map[string]Limits{"legacy": {ReviewsPerRequest: 2}}}, nil, Passed, ""},
+		{"a variant that did not run", Thresholds{Variants: map[string]Limits{"denied": {ReviewsPerRequest: 2}}}, nil, Inconclusive, "it did not run"},
 		{"reviews not as predicted", Thresholds{}, func(r *run.Run) {
 			for i := range r.Blocks {
 				r.Blocks[i].Predicted = &run.Prediction{Cold: 3, Warm: 2.5}
@@ -235,7 +235,7 @@ func TestLimits(t *testing.T) {
 			}
 		}, Inconclusive, "there is no comparison"},
 		{"a margin below 0", Thresholds{Margin: -0.05}, nil, Inconclusive, "thresholds: margin: -0.05"},
-		{"an error rate in percent", Thresholds{Arms: map[string]Limits{"legacy": {ErrorRate: new(5.0)}}}, nil, Inconclusive, "thresholds: arms.legacy.errorRate: 5"},
+		{"an error rate in percent", Thresholds{Variants: map[string]Limits{"legacy": {ErrorRate: new(5.0)}}}, nil, Inconclusive, "thresholds: variants.legacy.errorRate: 5"},
 		{"margin too small to tell", Thresholds{Margin: 0.001}, nil, Inconclusive, "undecided"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func Markdown(r *run.Run, result *Result) []byte {
 	if len(r.Servers) > 0 {
 		b.WriteString("\n")
 	}
-	markdownArms(b, result)
+	markdownVariants(b, result)
 	markdownComparisons(b, result.Comparisons)
 	markdownLimits(b, result)
 	b.WriteString("Latencies are from the intended send. `run.json` has everything that was measured; `report.json` follows from it alone.\n")
@@ -52,18 +52,18 @@ func writeList(b *strings.Builder, title string, lines []string) {
 	b.WriteString("\n")
 }
 
-func markdownArms(b *strings.Builder, result *Result) {
-	if len(result.Arms) == 0 {
+func markdownVariants(b *strings.Builder, result *Result) {
+	if len(result.Variants) == 0 {
 		return
 	}
-	b.WriteString("## Arms\n\n| arm | agents | requests/s | errors | reviews per request | predicted (warm to cold) | p50 | p99 | server CPU per request |\n")
+	b.WriteString("## Variants\n\n| variant | agents | requests/s | errors | reviews per request | predicted (warm to cold) | p50 | p99 | server CPU per request |\n")
 	b.WriteString("|---|--:|--:|--:|---|---|---|---|--:|\n")
-	for _, a := range result.Arms {
+	for _, a := range result.Variants {
 		fmt.Fprintf(b, "| %s | %d | %.1f | %d of %d | %s | %s | %s | %s | %.2f ms |\n", md(a.Name), a.Agents, a.Rate, a.Errors, a.Done,
 			md(strings.TrimSuffix(reviewsText(a.Reviews), " reviews per request")), md(predictedText(a.Reviews)), md(boundText(a.P50)), md(boundText(a.P99)), a.ServerCPU)
 	}
-	b.WriteString("\n### Reviews per request by mode, verb and decision\n\n| arm | mode | verb | decision | per request |\n|---|---|---|---|--:|\n")
-	for _, a := range result.Arms {
+	b.WriteString("\n### Reviews per request by mode, verb and decision\n\n| variant | mode | verb | decision | per request |\n|---|---|---|---|--:|\n")
+	for _, a := range result.Variants {
 		for _, c := range a.Reviews.Checks {
 			fmt.Fprintf(b, "| %s | %s | %s | %s | %.3f |\n", md(a.Name), md(c.Mode), md(c.Verb), md(c.Decision), c.PerRequest)
 		}

@@ -27,7 +27,7 @@ func openMetrics(r *run.Run) ([]byte, error) {
 	var families []*dto.MetricFamily
 	histograms := func(name, help string, of func(*run.Block) *histogram.Histogram) {
 		f := &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_HISTOGRAM.Enum(), Unit: new("seconds")}
-		for _, g := range groupArms(r) {
+		for _, g := range groupVariants(r) {
 			h := merged(g.blocks, of)
 			f.Metric = append(f.Metric, &dto.Metric{Label: labelsOf(g), Histogram: histogramOf(&h)})
 		}
@@ -54,9 +54,9 @@ func openMetrics(r *run.Run) ([]byte, error) {
 
 func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 
-func labelsOf(g armBlocks, more ...*dto.LabelPair) []*dto.LabelPair {
+func labelsOf(g variantBlocks, more ...*dto.LabelPair) []*dto.LabelPair {
 	return append([]*dto.LabelPair{
-		label("arm", g.key.arm), label("server", g.key.server), label("agents", strconv.Itoa(g.key.agents)),
+		label("variant", g.key.variant), label("server", g.key.server), label("agents", strconv.Itoa(g.key.agents)),
 	}, more...)
 }
 
@@ -78,8 +78,8 @@ func histogramOf(h *histogram.Histogram) *dto.Histogram {
 
 func answersFamily(r *run.Run) *dto.MetricFamily {
 	f := counterFamily("authzconf_load_answers", "Answers by HTTP status, or class of error where there is none.")
-	for _, g := range groupArms(r) {
-		statuses := measureArm(g).Statuses
+	for _, g := range groupVariants(r) {
+		statuses := measureVariant(g).Statuses
 		for _, s := range slices.Sorted(maps.Keys(statuses)) {
 			f.Metric = append(f.Metric, counter(labelsOf(g, label("status", s)), statuses[s]))
 		}
@@ -89,7 +89,7 @@ func answersFamily(r *run.Run) *dto.MetricFamily {
 
 func reviewsFamily(r *run.Run) *dto.MetricFamily {
 	f := counterFamily("authzconf_load_access_reviews", "Access reviews that the authorizer received.")
-	for _, g := range groupArms(r) {
+	for _, g := range groupVariants(r) {
 		type series struct{ mode, verb, decision string }
 		counts := map[series]int64{}
 		for _, b := range g.blocks {

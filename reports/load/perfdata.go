@@ -25,11 +25,11 @@ type PerfDataItem struct {
 
 func perfData(r *run.Run) PerfData {
 	p := PerfData{Version: "v1", DataItems: []PerfDataItem{}, Labels: map[string]string{"profile": r.Profile, "tool": r.Tool}}
-	for _, g := range groupArms(r) {
+	for _, g := range groupVariants(r) {
 		labels := func(metric, kind string, count int64) map[string]string {
 			return map[string]string{
 				"Metric": metric, "Verb": kind, "Count": strconv.FormatInt(count, 10),
-				"arm": g.key.arm, "server": g.key.server, "agents": strconv.Itoa(g.key.agents),
+				"variant": g.key.variant, "server": g.key.server, "agents": strconv.Itoa(g.key.agents),
 			}
 		}
 		latencies := func(metric, kind string, h *histogram.Histogram) {
@@ -49,7 +49,7 @@ func perfData(r *run.Run) PerfData {
 			latencies("request_latency", kind, &h)
 		}
 		latencies("webhook_latency", "all", &webhook)
-		a := measureArm(g)
+		a := measureVariant(g)
 		if a.Sent > 0 {
 			p.DataItems = append(p.DataItems, PerfDataItem{
 				Data: map[string]float64{"PerRequest": a.Reviews.PerRequest.Estimate}, Unit: "reviews", Labels: labels("access_reviews", "all", a.Sent),

@@ -122,19 +122,19 @@ func (p *points) add(x, y float64, interval *statistics.Interval, horizontal boo
 	}
 }
 
-// plotReviews shows reviews per request by arm, with intervals, and the bounds
+// plotReviews shows reviews per request by variant, with intervals, and the bounds
 // of the prediction as crosses.
-func plotReviews(arms []Arm) (string, error) {
-	if len(arms) == 0 {
+func plotReviews(variants []Variant) (string, error) {
+	if len(variants) == 0 {
 		return "", nil
 	}
 	p := newPlot()
 	p.X.Label.Text, p.X.Min = "access reviews per request", 0
 	var names []string
 	means, predicted := &points{}, plotter.XYs{}
-	// The first arm is at the top.
-	for i, a := range slices.Backward(arms) {
-		y := float64(len(arms) - 1 - i)
+	// The first variant is at the top.
+	for i, a := range slices.Backward(variants) {
+		y := float64(len(variants) - 1 - i)
 		// The reader's letters may be wider than those that the space is measured by.
 		names = append(names, a.Name+strings.Repeat(" ", 1+len(a.Name)/5))
 		var interval *statistics.Interval
@@ -168,9 +168,9 @@ func plotReviews(arms []Arm) (string, error) {
 		p.Add(crosses)
 	}
 	p.NominalY(names...)
-	p.Y.Min, p.Y.Max = -0.6, float64(len(arms))-0.4
+	p.Y.Min, p.Y.Max = -0.6, float64(len(variants))-0.4
 	headroom(&p.X)
-	return svg(p, "access reviews per request by arm", vg.Points(float64(60+26*len(arms)))), nil
+	return svg(p, "access reviews per request by variant", vg.Points(float64(60+26*len(variants)))), nil
 }
 
 // shownQuantiles are the points of a latency curve.
@@ -180,8 +180,8 @@ var shownQuantiles = []float64{0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.
 // is 1, 0.99 is 2.
 func nines(q float64) float64 { return -math.Log10(1 - q) }
 
-// plotLatencies shows the latency curves by arm, with the bounds of quantiles.
-func plotLatencies(groups []armBlocks) (string, error) {
+// plotLatencies shows the latency curves by variant, with the bounds of quantiles.
+func plotLatencies(groups []variantBlocks) (string, error) {
 	p := newPlot()
 	p.X.Label.Text, p.Y.Label.Text = "percentile", "latency in ms"
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
@@ -218,7 +218,7 @@ func plotLatencies(groups []armBlocks) (string, error) {
 		return "", nil
 	}
 	headroom(&p.X)
-	return svg(p, "latency by percentile and arm", 340), nil
+	return svg(p, "latency by percentile and variant", 340), nil
 }
 
 func addLine(p *plot.Plot, i int, curve *points) error {
@@ -240,8 +240,8 @@ func addLine(p *plot.Plot, i int, curve *points) error {
 }
 
 // plotTimeline shows the reviews in each second of a block, as the mean of the
-// arm's blocks.
-func plotTimeline(groups []armBlocks) (string, error) {
+// variant's blocks.
+func plotTimeline(groups []variantBlocks) (string, error) {
 	p := newPlot()
 	p.X.Label.Text, p.Y.Label.Text = "seconds since the block began", "access reviews per second"
 	p.Y.Min = 0
@@ -273,21 +273,21 @@ func plotTimeline(groups []armBlocks) (string, error) {
 		return "", nil
 	}
 	headroom(&p.Y)
-	return svg(p, "access reviews over time by arm", 300), nil
+	return svg(p, "access reviews over time by variant", 300), nil
 }
 
-// curveOf is one arm on one server over the number of agents.
-type curveOf struct{ arm, server string }
+// curveOf is one variant on one server over the number of agents.
+type curveOf struct{ variant, server string }
 
-// CostPlots draw cost against the number of agents, by arm and server: reviews
+// CostPlots draw cost against the number of agents, by variant and server: reviews
 // per request, and CPU time of the server per request. The results may be of
-// several runs. Both are empty unless some arm ran with several numbers.
+// several runs. Both are empty unless some variant ran with several numbers.
 func CostPlots(results ...*Result) (reviews, cpu string, names []string, err error) {
-	byCurve := map[curveOf][]Arm{}
+	byCurve := map[curveOf][]Variant{}
 	var order []curveOf
 	for _, r := range results {
-		for _, a := range r.Arms {
-			c := curveOf{a.Arm, a.Server}
+		for _, a := range r.Variants {
+			c := curveOf{a.Variant, a.Server}
 			if byCurve[c] == nil {
 				order = append(order, c)
 			}
@@ -295,16 +295,16 @@ func CostPlots(results ...*Result) (reviews, cpu string, names []string, err err
 		}
 	}
 	order = slices.DeleteFunc(order, func(c curveOf) bool {
-		return !slices.ContainsFunc(byCurve[c], func(a Arm) bool { return a.Agents != byCurve[c][0].Agents })
+		return !slices.ContainsFunc(byCurve[c], func(a Variant) bool { return a.Agents != byCurve[c][0].Agents })
 	})
 	if len(order) == 0 {
 		return "", "", nil, nil
 	}
 	for _, c := range order {
-		slices.SortStableFunc(byCurve[c], func(x, y Arm) int { return x.Agents - y.Agents })
-		names = append(names, c.arm+" on "+c.server)
+		slices.SortStableFunc(byCurve[c], func(x, y Variant) int { return x.Agents - y.Agents })
+		names = append(names, c.variant+" on "+c.server)
 	}
-	draw := func(label string, add func(*points, float64, Arm)) (string, error) {
+	draw := func(label string, add func(*points, float64, Variant)) (string, error) {
 		p := newPlot()
 		p.X.Label.Text, p.Y.Label.Text, p.Y.Min = "agents", label, 0
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{}
@@ -326,7 +326,7 @@ func CostPlots(results ...*Result) (reviews, cpu string, names []string, err err
 		p.X.Max *= 1.15 // The scale is logarithmic.
 		return svg(p, label+" by number of agents", 300), nil
 	}
-	reviews, err = draw("access reviews per request", func(p *points, x float64, a Arm) {
+	reviews, err = draw("access reviews per request", func(p *points, x float64, a Variant) {
 		var interval *statistics.Interval
 		if a.Reviews.Bounded {
 			interval = &a.Reviews.PerRequest
@@ -336,7 +336,7 @@ func CostPlots(results ...*Result) (reviews, cpu string, names []string, err err
 	if err != nil {
 		return "", "", nil, err
 	}
-	cpu, err = draw("server CPU per request in ms", func(p *points, x float64, a Arm) { p.add(x, a.ServerCPU, nil, false) })
+	cpu, err = draw("server CPU per request in ms", func(p *points, x float64, a Variant) { p.add(x, a.ServerCPU, nil, false) })
 	return reviews, cpu, names, err
 }
 
@@ -344,8 +344,8 @@ func CostPlots(results ...*Result) (reviews, cpu string, names []string, err err
 type plots struct{ Reviews, Latencies, Timeline, CostReviews, CostCPU string }
 
 func drawPlots(r *run.Run, result *Result) (p plots, costNames []string, err error) {
-	groups := groupArms(r)
-	if p.Reviews, err = plotReviews(result.Arms); err != nil {
+	groups := groupVariants(r)
+	if p.Reviews, err = plotReviews(result.Variants); err != nil {
 		return p, nil, err
 	}
 	if p.Latencies, err = plotLatencies(groups); err != nil {

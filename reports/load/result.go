@@ -45,7 +45,7 @@ func (o Outcome) ExitCode() int {
 	return 3
 }
 
-// Limits are what an arm has to keep. What is left out is not judged.
+// Limits are what a variant has to keep. What is left out is not judged.
 type Limits struct {
 	// ReviewsPerRequest is the most access reviews that a request may cost in the
 	// mean.
@@ -61,10 +61,10 @@ type Limits struct {
 
 // Thresholds are what a run has to keep. They have to be declared before it.
 type Thresholds struct {
-	// Limits are those of every arm that Arms does not name.
+	// Limits are those of every variant that Variants does not name.
 	Limits
-	// Arms have limits of their own, in place of the others, by name.
-	Arms map[string]Limits `json:"arms,omitempty"`
+	// Variants have limits of their own, in place of the others, by name.
+	Variants map[string]Limits `json:"variants,omitempty"`
 	// Margin is the part, such as 0.05, within which the p50 of the two sides of a
 	// comparison has to be the same, MarginP99 that for the p99. 0: not judged.
 	Margin    float64 `json:"margin,omitempty"`
@@ -124,8 +124,8 @@ func (t Thresholds) Validate() error {
 	if err := t.Limits.validate(""); err != nil {
 		return err
 	}
-	for _, arm := range slices.Sorted(maps.Keys(t.Arms)) {
-		if err := t.Arms[arm].validate("arms." + arm + "."); err != nil {
+	for _, variant := range slices.Sorted(maps.Keys(t.Variants)) {
+		if err := t.Variants[variant].validate("variants." + variant + "."); err != nil {
 			return err
 		}
 	}
@@ -156,8 +156,8 @@ func (t Thresholds) minPairs() int {
 // intervals of fewer are too narrow, and no test of them can reach 5 %.
 func (t Thresholds) pairsForClaim() int { return max(t.minPairs(), statistics.MinPairsForSigns) }
 
-func (t Thresholds) of(arm string) Limits {
-	if l, ok := t.Arms[arm]; ok {
+func (t Thresholds) of(variant string) Limits {
+	if l, ok := t.Variants[variant]; ok {
 		return l
 	}
 	return t.Limits
@@ -180,7 +180,7 @@ type Result struct {
 	// Notes say what a reader should know and what changes nothing.
 	Notes []string `json:"notes"`
 
-	Arms        []Arm        `json:"arms"`
+	Variants    []Variant    `json:"variants"`
 	Comparisons []Comparison `json:"comparisons"`
 	// Checks are about the measuring itself. If one does not hold, or could not be
 	// made, nothing else counts.
@@ -206,20 +206,20 @@ type Check struct {
 	Detail string `json:"detail"`
 }
 
-// LimitResult is the judgement of a threshold for an arm or a comparison.
+// LimitResult is the judgement of a threshold for a variant or a comparison.
 type LimitResult struct {
-	// Of names the arm or comparison, Name the threshold.
+	// Of names the variant or comparison, Name the threshold.
 	Of     string `json:"of"`
 	Name   string `json:"name"`
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
 }
 
-// Arm is what was measured of an arm on a server, at a number of agents.
-type Arm struct {
-	Arm    string `json:"arm"`
-	Server string `json:"server"`
-	Agents int    `json:"agents"`
+// Variant is what was measured of a variant on a server, at a number of agents.
+type Variant struct {
+	Variant string `json:"variant"`
+	Server  string `json:"server"`
+	Agents  int    `json:"agents"`
 	// Name is unique within the report.
 	Name   string `json:"name"`
 	Blocks int    `json:"blocks"`
@@ -298,7 +298,7 @@ type Comparison struct {
 	Name   string `json:"name"`
 	AA     bool   `json:"aa,omitempty"`
 	Agents int    `json:"agents"`
-	// A and B name arm and server of the sides.
+	// A and B name variant and server of the sides.
 	A     string `json:"a"`
 	B     string `json:"b"`
 	Pairs int    `json:"pairs"`

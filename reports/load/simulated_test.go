@@ -43,8 +43,8 @@ func (s simulation) run() run.Run {
 		for i := range max(s.pairs, s.aaPairs) {
 			shared := 0.1 * r.NormFloat64()
 			if i < s.pairs {
-				a := run.Block{Pair: i, Role: "A", Arm: "legacy", Server: "gate-off", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
-				b := run.Block{Pair: i, Role: "B", Arm: "associated-node", Server: "gate-on", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 3, Warm: 1}}
+				a := run.Block{Pair: i, Role: "A", Variant: "legacy", Server: "gate-off", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
+				b := run.Block{Pair: i, Role: "B", Variant: "associated-node", Server: "gate-on", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 3, Warm: 1}}
 				s.fill(r, &a, shared, 0)
 				s.fill(r, &b, shared, s.effect)
 				if i%2 == 1 {
@@ -54,7 +54,7 @@ func (s simulation) run() run.Run {
 			}
 			if i < s.aaPairs {
 				for _, role := range []string{"A", "B"} {
-					b := run.Block{Pair: i, Role: role, AA: true, Arm: "legacy", Server: "gate-off", Comparison: "same", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
+					b := run.Block{Pair: i, Role: role, AA: true, Variant: "legacy", Server: "gate-off", Comparison: "same", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
 					effect := 0.0
 					if role == "B" {
 						effect = s.aaEffect
@@ -87,8 +87,8 @@ func (s simulation) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 		kind.Record(d)
 	}
 	b.Kinds = map[string]histogram.Histogram{"list": kind}
-	perRequest := map[string]int64{"legacy": 2, "associated-node": 1}[b.Arm]
-	mode := map[string]string{"legacy": "legacy", "associated-node": "associated-node"}[b.Arm]
+	perRequest := map[string]int64{"legacy": 2, "associated-node": 1}[b.Variant]
+	mode := map[string]string{"legacy": "legacy", "associated-node": "associated-node"}[b.Variant]
 	b.Reviews = []run.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: n}}
 	if perRequest > 1 {
 		b.Reviews = append(b.Reviews, run.ReviewCount{Mode: mode, Verb: "impersonate", Decision: "Allow", Count: n * (perRequest - 1)})

@@ -1,4 +1,4 @@
-// Package explore sends made-up cases to real API servers and judges what they
+// Package explore sends generated cases to real API servers and judges what they
 // do by the model: a disagreement means that one of the two is wrong. Most cases
 // have their grants answered by the recorder's first point, which takes no time;
 // one in rbacShare has them as RBAC objects, so that the rules of RBAC stay part

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
@@ -136,30 +134,22 @@ func (r *Report) Broken() error {
 	return errors.Join(errs...)
 }
 
-// filed is a report in a folder.
-var filed = filing.Kind{
+// Folder is a report in a folder.
+var Folder = filing.Kind{
 	Name: "report of explore", Marker: "explore.yaml", Head: map[string]string{"seed": "", "cells": ""},
 	Files: []string{"scenarios/*/case-*.yaml"},
 }
 
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier report, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
-
 // Write puts explore.yaml, and a scenario file for each disagreement, into a
 // folder.
 func (r *Report) Write(dir string) error {
-	raw, err := yaml.Marshal(r)
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{filed.Marker: raw}
+	files := map[string][]byte{}
 	for _, c := range r.Cells {
 		for _, d := range c.Disagreements {
 			files[fmt.Sprintf("scenarios/%s/case-%06d.yaml", c.Name, d.Case)] = []byte(d.Scenario)
 		}
 	}
-	return filed.Write(dir, files)
+	return Folder.WriteReport(dir, r, files)
 }
 
 // usage tells whether an error is the user's to mend.

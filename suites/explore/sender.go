@@ -14,8 +14,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// patience ends a request that is not answered.
-const patience = 60 * time.Second
+// timeout ends a request that is not answered.
+const timeout = 60 * time.Second
 
 // sender sends requests of arbitrary users over one connection.
 type sender struct {
@@ -41,7 +41,7 @@ func (s *sender) send(ctx context.Context, bound *scenarios.Scenario, step int) 
 	r := bound.Steps[step].Request
 	q := bound.Requestors[r.By]
 	o := verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: q.Username()}, Metrics: []verdicts.MetricSample{}}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := replay.NewRequest(ctx, s.host, r)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/engine/nodes/attempt"
+	"github.com/authzconf/authzconf/engine/nodes"
 )
 
 // attemptTimeout ends a request that is not answered.
@@ -20,7 +20,7 @@ const attemptTimeout = 10 * time.Second
 
 // request is one that is made again and again.
 type request struct {
-	line attempt.Line
+	line nodes.Attempt
 	send func(ctx context.Context) error
 }
 
@@ -63,7 +63,7 @@ func clientAs(node string) (kubernetes.Interface, error) {
 }
 
 func requestsAs(client kubernetes.Interface, own, node string) []request {
-	line := attempt.Line{Node: own, As: "system:node:" + node, Target: node}
+	line := nodes.Attempt{Node: own, As: "system:node:" + node, Target: node}
 	list, get := line, line
 	list.Verb, list.Resource = "list", "pods"
 	get.Verb, get.Resource = "get", "nodes"
@@ -80,7 +80,7 @@ func requestsAs(client kubernetes.Interface, own, node string) []request {
 }
 
 // try makes the request and says what became of it.
-func (r request) try(ctx context.Context) attempt.Line {
+func (r request) try(ctx context.Context) nodes.Attempt {
 	line := r.line
 	err := r.send(ctx)
 	line.Time = time.Now().UTC()

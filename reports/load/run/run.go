@@ -102,17 +102,17 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Block is one arm on one server for one stretch of time.
+// Block is one variant on one server for one stretch of time.
 type Block struct {
 	// Pair numbers the pairs of blocks that are compared, from 0. Role is the
 	// block's side of the pair: "A" (the baseline) or "B". An A/A pair has the
-	// same server and arm on both sides, and AA set.
+	// same server and variant on both sides, and AA set.
 	Pair int    `json:"pair"`
 	Role string `json:"role"`
 	AA   bool   `json:"aa,omitempty"`
-	// Arm names what the agents do (see profiles), Server where. Comparison names
+	// Variant names what the agents do (see profiles), Server where. Comparison names
 	// which comparison of the profile the pair belongs to.
-	Arm        string `json:"arm"`
+	Variant    string `json:"variant"`
 	Server     string `json:"server"`
 	Comparison string `json:"comparison"`
 	// Agents took part.
@@ -136,7 +136,7 @@ type Block struct {
 	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by
 	// class of error ("timeout", "refused", "reset", "tls", "eof", "other").
 	Answers map[string]int64 `json:"answers"`
-	// Wrong counts answers that the arm does not expect, by "status: expected …".
+	// Wrong counts answers that the variant does not expect, by "status: expected …".
 	Wrong map[string]int64 `json:"wrong,omitempty"`
 	// Odd are the texts of the first errors of class "other".
 	Odd []string `json:"odd,omitempty"`

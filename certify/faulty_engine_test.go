@@ -1,0 +1,85 @@
+package certify
+
+import (
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+type review = spec
+
+// engine evaluates a policy part by part, so that a faulty authorizer can get one part wrong.
+// Unchanged it says what policy.Decide says.
+type engine struct {
+	user, verb, group, name, namespace, path func(granted, asked string) bool
+	member                                   func(group string, of []string) bool
+	resource                                 func(granted, resource, subresource string) bool
+}
+
+func equal(granted, asked string) bool { return granted == asked }
+
+func star(granted, asked string) bool { return granted == "*" || granted == asked }
+
+func newEngine() *engine {
+	return &engine{
+		user: equal, verb: star, group: star, name: equal,
+		namespace: func(granted, asked string) bool { return granted == "" || granted == asked },
+		path: func(granted, asked string) bool {
+			prefix, open := strings.CutSuffix(granted, "*")
+			return granted == asked || open && strings.HasPrefix(asked, prefix)
+		},
+		member: func(group string, of []string) bool { return slices.Contains(of, group) },
+		resource: func(granted, resource, subresource string) bool {
+			if subresource == "" {
+				return granted == "*" || granted == resource
+			}
+			return granted == "*" || granted == resource+"/"+subresource || granted == "*/"+subresource
+		},
+	}
+}
+
+// covers is Grant.Covers in the engine's parts.
+func (e *engine) covers(g *scenarios.Grant, r review) bool {
+	if g.Subject.User != "" && !e.user(g.Subject.User, r.User) || g.Subject.Group != "" && !e.member(g.Subject.Group, r.Groups) {
+		return false
+	}
+	anyOf := func(list []string, asked string, fits func(granted, asked string) bool) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return fits(s, asked) })
+	}
+	if a := r.NonResourceAttributes; a != nil {
+		return anyOf(g.Verbs, a.Verb, e.verb) && anyOf(g.NonResourceURLs, a.Path, e.path)
+	}
+	a := r.ResourceAttributes
+	return a != nil && e.namespace(g.Namespace, a.Namespace) &&
+		anyOf(g.Verbs, a.Verb, e.verb) && anyOf(g.APIGroups, a.Group, e.group) &&
+		slices.ContainsFunc(g.Resources, func(s string) bool { return e.resource(s, a.Resource, a.Subresource) }) &&
+		(len(g.Names) == 0 || anyOf(g.Names, a.Name, e.name))
+}
+
+// decider makes an authorizer of the engine. It looks at every grant, as a faulty authorizer
+// may find one where the policy's index would not look.
+func (e *engine) decider(p *policy.Policy) reference.Decider {
+	return func(r review) scenarios.Decision {
+		for i := range p.Grants {
+			if e.covers(&p.Grants[i], r) {
+				return scenarios.Allow
+			}
+		}
+		return scenarios.NoOpinion
+	}
+}
+
+// without is the review with some attributes of its resource taken away.
+func without(r review, change func(*authorizationv1.ResourceAttributes)) review {
+	if a := r.ResourceAttributes; a != nil {
+		b := *a
+		change(&b)
+		r.ResourceAttributes = &b
+	}
+	return r
+}

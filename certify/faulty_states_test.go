@@ -1,0 +1,164 @@
+package certify
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// cached remembers decisions under a key that says too little.
+func cached(key func(review) any) func(reference.Decider) reference.Decider {
+	return func(right reference.Decider) reference.Decider {
+		var known sync.Map
+		return func(r review) scenarios.Decision {
+			raw, err := json.Marshal(key(r))
+			if err != nil {
+				return right(r)
+			}
+			d, _ := known.LoadOrStore(string(raw), right(r))
+			return d.(scenarios.Decision)
+		}
+	}
+}
+
+// busy is how many reviews under way are too many for some faulty authorizers.
+const busy = 100
+
+// inFlight counts the reviews that are under way and gives each some work, so
+// that they overlap.
+func inFlight(wrong func(right reference.Decider, r review, under int64) scenarios.Decision) func(reference.Decider) reference.Decider {
+	return func(right reference.Decider) reference.Decider {
+		var under atomic.Int64
+		return func(r review) scenarios.Decision {
+			n := under.Add(1)
+			defer under.Add(-1)
+			if n > 1 {
+				time.Sleep(20 * time.Millisecond)
+			}
+			return wrong(right, r, n)
+		}
+	}
+}
+
+// after is a faulty authorizer that changes its mind.
+func after(n int64, then func(right reference.Decider, r review) scenarios.Decision) func(reference.Decider) reference.Decider {
+	return func(right reference.Decider) reference.Decider {
+		var seen atomic.Int64
+		return func(r review) scenarios.Decision {
+			if seen.Add(1) > n {
+				return then(right, r)
+			}
+			return right(r)
+		}
+	}
+}
+
+// stateFaults get wrong what has to do with more than one review, or with its size.
+func stateFaults() []faultyAuthorizer {
+	return append(oddFaults(),
+		decides("cache-across-users", "leaks-between-users", "decisions are cached without the user", cached(func(r review) any {
+			return []any{r.ResourceAttributes, r.NonResourceAttributes}
+		})),
+		decides("cache-without-groups", "cache-key-too-small", "decisions are cached without the groups", cached(func(r review) any {
+			return []any{r.User, r.ResourceAttributes, r.NonResourceAttributes}
+		})),
+		decides("cache-without-namespace", "cache-key-too-small", "decisions are cached without the namespace", cached(func(r review) any {
+			return []any{r.User, r.Groups, without(r, func(a *authorizationv1.ResourceAttributes) { a.Namespace = "" }).ResourceAttributes, r.NonResourceAttributes}
+		})),
+		decides("cache-without-verb", "cache-key-too-small", "decisions are cached without the verb", cached(func(r review) any {
+			r = withVerb(r, "")
+			return []any{r.User, r.Groups, r.ResourceAttributes, r.NonResourceAttributes}
+		})),
+		decides("fails-open-when-busy", "wrong-under-concurrency", "with many reviews under way its backend times out, and it allows", inFlight(func(right reference.Decider, r review, under int64) scenarios.Decision {
+			if under > busy {
+				return scenarios.Allow
+			}
+			return right(r)
+		})),
+		decides("fails-closed-when-busy", "wrong-under-concurrency", "with many reviews under way it has no opinion about anything", inFlight(func(right reference.Decider, r review, under int64) scenarios.Decision {
+			if under > busy {
+				return scenarios.NoOpinion
+			}
+			return right(r)
+		})),
+		decides("race", "wrong-under-concurrency", "the review is kept in a place that all requests share", func(right reference.Decider) reference.Decider {
+			var shared atomic.Pointer[review]
+			slow := inFlight(func(right reference.Decider, _ review, _ int64) scenarios.Decision { return right(*shared.Load()) })(right)
+			return func(r review) scenarios.Decision {
+				shared.Store(&r)
+				return slow(r)
+			}
+		}),
+		decides("drifts-open", "drifts", "after 10,000 reviews everything is allowed", after(10_000, func(reference.Decider, review) scenarios.Decision { return scenarios.Allow })),
+		decides("drifts-closed", "drifts", "after 10,000 reviews nothing is allowed", after(10_000, func(reference.Decider, review) scenarios.Decision { return scenarios.NoOpinion })),
+		decides("answers-slowly", "answers-slowly", "some answers take longer than an API server waits", func(right reference.Decider) reference.Decider {
+			var seen atomic.Int64
+			return func(r review) scenarios.Decision {
+				if seen.Add(1)%2500 == 0 {
+					time.Sleep(3500 * time.Millisecond)
+				}
+				return right(r)
+			}
+		}),
+	)
+}
+
+// oddFaults break at what is not an ordinary review.
+func oddFaults() []faultyAuthorizer {
+	return []faultyAuthorizer{
+		speaks("bad-request-allowed", "bad-request-accepted", "what it cannot read it allows", func(_ http.Handler, p *policy.Policy) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				body, _ := io.ReadAll(io.LimitReader(req.Body, 4<<20))
+				version, spec, err := reference.Decode(body)
+				if err != nil {
+					_, _ = w.Write(reference.Answer(reference.V1, scenarios.Allow))
+					return
+				}
+				_, _ = w.Write(reference.Answer(version, p.Decide(spec)))
+			})
+		}),
+		speaks("other-kinds-answered", "bad-request-accepted", "every kind is answered as if it were a SubjectAccessReview", early(func(_ http.ResponseWriter, body []byte) ([]byte, bool) {
+			return bytes.Replace(body, []byte(`"SelfSubjectAccessReview"`), []byte(`"SubjectAccessReview"`), 1), false
+		})),
+		speaks("dies-of-bad-request", "dies-of-a-bad-request", "after a request that it cannot read it answers nothing any more", func(right http.Handler, _ *policy.Policy) http.Handler {
+			var dead atomic.Bool
+			return early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
+				if _, _, err := reference.Decode(body); err != nil {
+					dead.Store(true)
+				}
+				if dead.Load() {
+					http.Error(w, "crashed", http.StatusInternalServerError)
+				}
+				return body, dead.Load()
+			})(right, nil)
+		}),
+		speaks("hangs-up", "no-keep-alive", "the connection is closed after every answer", func(right http.Handler, _ *policy.Policy) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				w.Header().Set("Connection", "close")
+				right.ServeHTTP(w, req)
+			})
+		}),
+		speaks("large-refused", "large-reviews", "reviews over 64 KiB are refused", early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
+			if len(body) > 64<<10 {
+				http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+			}
+			return body, len(body) > 64<<10
+		})),
+		decides("groups-truncated", "large-reviews", "only the first 64 groups of a user count", func(right reference.Decider) reference.Decider {
+			return func(r review) scenarios.Decision {
+				r.Groups = r.Groups[:min(len(r.Groups), 64)]
+				return right(r)
+			}
+		}),
+	}
+}

@@ -1,0 +1,220 @@
+package deputy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// person is somebody whom the proxy impersonates.
+type person struct {
+	name   string
+	groups []string
+	// reachable says that the proxy may.
+	reachable bool
+}
+
+// kind is a resource.
+type kind struct {
+	group, version, resource, sub string
+	cluster                       bool
+}
+
+var kinds = []kind{
+	{"", "v1", "pods", "", false},
+	{"", "v1", "pods", "log", false},
+	{"", "v1", "configmaps", "", false},
+	{"", "v1", "secrets", "", false},
+	{"", "v1", "nodes", "", true},
+	{"apps", "v1", "deployments", "", false},
+	{"apps", "v1", "deployments", "scale", false},
+	{"rbac.authorization.k8s.io", "v1", "clusterroles", "", true},
+}
+
+func (k kind) full() string {
+	if k.sub == "" {
+		return k.resource
+	}
+	return k.resource + "/" + k.sub
+}
+
+// verbs with whether they name an object.
+var verbs = map[string]bool{
+	"get": true, "list": false, "watch": false, "create": false, "update": true, "patch": true, "delete": true, "deletecollection": false,
+}
+
+var objectNames = []string{"web", "db"}
+
+// pair is a question of the pre-flight and the request that it is about.
+type pair struct {
+	who       person
+	verb      string
+	kind      kind
+	namespace string
+	name      string
+}
+
+// fixture is what is granted to whom, made from a seed.
+type fixture struct {
+	people     []person
+	namespaces []string
+	// grants are those of the people; the proxy's are not among them.
+	grants []scenarios.Grant
+}
+
+const (
+	// peopleCount is how many people there are, every sixth of them out of the proxy's reach.
+	peopleCount = 12
+	spaceCount  = 4
+	grantCount  = 60
+)
+
+// newFixture generates one.
+func newFixture(seed uint64) (*fixture, *rand.Rand) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	f := &fixture{}
+	for i := range spaceCount {
+		f.namespaces = append(f.namespaces, fmt.Sprintf("team-%d", i))
+	}
+	for i := range peopleCount {
+		tier := []string{"read", "triage", "write", "maintain", "admin"}[i%5]
+		f.people = append(f.people, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{"periscope-tier:" + tier}, reachable: i%6 != 5})
+	}
+	for range grantCount {
+		f.grants = append(f.grants, f.grant(random))
+	}
+	return f, random
+}
+
+// grant is one at random: to a user or a tier, in a namespace or everywhere, for
+// all names or some.
+func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
+	who := f.people[random.IntN(len(f.people))]
+	g := scenarios.Grant{Subject: scenarios.Subject{User: who.name}}
+	if random.IntN(3) == 0 {
+		g.Subject = scenarios.Subject{Group: who.groups[0]}
+	}
+	all := sortedVerbs()
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	g.Verbs = all[:1+random.IntN(4)]
+	if random.IntN(12) == 0 {
+		g.Verbs = []string{"*"}
+	}
+	k := kinds[random.IntN(len(kinds))]
+	g.APIGroups, g.Resources = []string{k.group}, []string{k.full()}
+	if random.IntN(2) == 0 && !k.cluster {
+		g.Namespace = f.namespaces[random.IntN(len(f.namespaces))]
+	}
+	if random.IntN(4) == 0 {
+		g.Names = []string{objectNames[random.IntN(len(objectNames))]}
+	}
+	return g
+}
+
+func sortedVerbs() (out []string) {
+	for v := range verbs {
+		out = append(out, v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// pairs are n different ones at random, or all there are.
+func (f *fixture) pairs(random *rand.Rand, n int) (out []pair) {
+	for _, who := range f.people {
+		for _, verb := range sortedVerbs() {
+			for _, k := range kinds {
+				spaces := f.namespaces
+				if k.cluster {
+					spaces = []string{""}
+				}
+				if k.sub != "" && !verbs[verb] {
+					continue // a subresource is one of an object
+				}
+				for _, ns := range spaces {
+					for _, name := range objectNames {
+						if !verbs[verb] {
+							name = ""
+						}
+						out = append(out, pair{who, verb, k, ns, name})
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b pair) int { return slices.Compare(a.key(), b.key()) })
+	out = slices.CompactFunc(out, func(a, b pair) bool { return slices.Equal(a.key(), b.key()) })
+	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out[:min(n, len(out))]
+}
+
+func (p pair) key() []string {
+	return []string{p.who.name, p.verb, p.kind.group, p.kind.full(), p.namespace, p.name}
+}
+
+// String is the pair for people.
+func (p pair) String() string {
+	s := fmt.Sprintf("%s: %s %s", p.who.name, p.verb, p.kind.full())
+	if p.name != "" {
+		s += " " + p.name
+	}
+	if p.namespace != "" {
+		s += " in " + p.namespace
+	}
+	return s
+}
+
+// attributes are what the pre-flight asks about.
+func (p pair) attributes() *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{
+		Verb: p.verb, Group: p.kind.group, Version: p.kind.version, Resource: p.kind.resource, Subresource: p.kind.sub, Namespace: p.namespace, Name: p.name,
+	}
+}
+
+// granted tells whether a grant of the fixture is for the pair: the pre-flight and the request are both compared with
+// it.
+func (f *fixture) granted(p pair) bool {
+	return scenarios.Covered(f.grants, authorizationv1.SubjectAccessReviewSpec{
+		User: p.who.name, Groups: append([]string{"system:authenticated"}, p.who.groups...), ResourceAttributes: p.attributes(),
+	})
+}
+
+// proxyGrants are the proxy's own grants: for the people in its reach, by legacy impersonation or by constrained, with
+// every action that is tried.
+func proxyGrants(people []person, constrained bool) []scenarios.Grant {
+	var users, groups []string
+	for _, p := range people {
+		if p.reachable {
+			users, groups = append(users, p.name), append(groups, p.groups...)
+		}
+	}
+	slices.Sort(groups)
+	groups = slices.Compact(groups)
+	subject := scenarios.Subject{User: proxyName}
+	if !constrained {
+		return []scenarios.Grant{
+			{Subject: subject, Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, Names: users},
+			{Subject: subject, Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"groups"}, Names: groups},
+		}
+	}
+	on := func(verbs ...string) (out []string) {
+		for _, v := range verbs {
+			out = append(out, "impersonate-on:user-info:"+v)
+		}
+		return out
+	}
+	list := []scenarios.Grant{
+		{Subject: subject, Verbs: []string{"impersonate:user-info"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"}, Names: users},
+		{Subject: subject, Verbs: []string{"impersonate:user-info"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"groups"}, Names: groups},
+		{Subject: subject, Verbs: on("create"), APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
+		{Subject: subject, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version"}},
+	}
+	for _, k := range kinds {
+		list = append(list, scenarios.Grant{Subject: subject, Verbs: on(sortedVerbs()...), APIGroups: []string{k.group}, Resources: []string{k.full()}})
+	}
+	return list
+}

@@ -1,0 +1,186 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/balancer"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/upgradepath"
+)
+
+const (
+	// steady is how long requests flow before an API server is replaced and after
+	// the next is ready: long enough for hundreds of them.
+	steady = time.Second
+	// outage is how long a killed API server stays away, on top of the start of the
+	// next.
+	outage = 200 * time.Millisecond
+)
+
+// enter brings the API server of a stage up: on the first stage anew, then in place of
+// the one before, with requests flowing where the path asks for it.
+func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
+	if stage.Index == 0 {
+		return u.begin(ctx, stage)
+	}
+	for i, t := range u.targets {
+		u.marks[i] = t.Mark()
+	}
+	if !u.Path.HighAvailability && stage.Fault == "" {
+		return u.replace(ctx, stage)
+	}
+	flow, err := u.flow(ctx)
+	if err != nil {
+		return err
+	}
+	wait(ctx, steady)
+	err = u.disturb(ctx, stage)
+	if err == nil {
+		wait(ctx, steady)
+	}
+	samples := flow.stop()
+	stage.flow = u.judge().evidence(samples)
+	f := stage.flow
+	u.events(session.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", stage.Plan.Target.Cell.Name, f.Sent, f.Unanswered)})
+	return err
+}
+
+// begin starts a server of the first stage.
+func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
+	begin := time.Now()
+	o := stage.Plan.Target
+	if stage.Server > 0 {
+		o.Join = u.targets[0]
+	}
+	t, err := target.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	stage.Ready = time.Since(begin)
+	u.targets, u.marks = append(u.targets, t), append(u.marks, 0)
+	u.histories = append(u.histories, []stay{{stage: stage, ready: time.Now()}})
+	if u.flows() && !u.Path.Direct && len(u.targets) == u.servers() {
+		u.balancer, err = balancer.Start(u.addresses()...)
+	}
+	return err
+}
+
+// replace ends the server's API server and starts that of the stage.
+func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
+	begin := time.Now()
+	err := u.targets[stage.Server].Restart(ctx, stage.Plan.Target)
+	stage.Down = time.Since(begin)
+	history := u.histories[stage.Server]
+	if last := &history[len(history)-1]; last.ended.IsZero() {
+		last.ended = time.Now()
+		if err == nil {
+			last.ended = u.targets[stage.Server].Replaced() // it ended in order and answered until then
+		}
+	}
+	if err == nil {
+		u.histories[stage.Server] = append(history, stay{stage: stage, ready: time.Now()})
+	}
+	return err
+}
+
+// disturb replaces the API server in the way that the stage asks for. The balancer
+// has it taken out before it ends and put back when it is ready, as one with
+// health checks does; a killed one is only taken out afterwards.
+func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
+	t := u.targets[stage.Server]
+	switch stage.Fault {
+	case upgradepath.KillAPIServer:
+		begin := time.Now()
+		if err := t.KillAPIServer(); err != nil {
+			return err
+		}
+		history := u.histories[stage.Server]
+		history[len(history)-1].ended = time.Now()
+		wait(ctx, outage)
+		defer func() { stage.Down = time.Since(begin) }()
+	case upgradepath.RestartEtcd:
+		if err := t.RestartEtcd(ctx); err != nil {
+			return err
+		}
+		wait(ctx, steady)
+	case upgradepath.WebhookDown:
+		t.SetWebhookDown(true)
+		defer t.SetWebhookDown(false)
+		wait(ctx, steady)
+	}
+	if u.balancer != nil {
+		addresses := u.addresses()
+		u.balancer.Set(append(addresses[:stage.Server:stage.Server], addresses[stage.Server+1:]...)...)
+		defer func() { u.balancer.Set(u.addresses()...) }()
+	}
+	return u.replace(ctx, stage)
+}
+
+// flow starts the requests of all setups that have been made for it: to the balancer, or
+// to the one API server.
+func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
+	run, err := replay.New(u.targets[0])
+	if err != nil {
+		return nil, err
+	}
+	host := u.targets[0].Host()
+	if u.balancer != nil {
+		host = "https://" + u.balancer.Addr()
+	}
+	var setups []flowSetup
+	seen := map[string]bool{}
+	for _, s := range u.set.All() {
+		if kept := u.flowing[s.Setup]; kept != nil && !seen[s.Setup] {
+			seen[s.Setup] = true
+			setups = append(setups, flowSetup{scenario: s, kept: kept})
+		}
+	}
+	if len(setups) == 0 {
+		return nil, fmt.Errorf("no setup of the path has a single request that could flow")
+	}
+	return startFlow(ctx, run, host, setups), nil
+}
+
+func (u *Upgrade) judge() judge {
+	j := judge{suffix: map[string]string{}, histories: u.histories}
+	for name, kept := range u.flowing {
+		j.suffix[name] = kept.Suffix
+	}
+	for _, t := range u.targets {
+		j.servers = append(j.servers, t)
+	}
+	return j
+}
+
+func (u *Upgrade) addresses() []string {
+	var out []string
+	for _, t := range u.targets {
+		out = append(out, strings.TrimPrefix(t.Host(), "https://"))
+	}
+	return out
+}
+
+// neighbours are the access reviews that reached the recorders of the other
+// servers during a stage, by what these servers are.
+func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
+	out := map[string]map[string]int{}
+	for i, t := range u.targets {
+		if i != stage.Server {
+			history := u.histories[i]
+			out[history[len(history)-1].stage.Plan.Target.Cell.Name] = t.Verbs(u.marks[i])
+		}
+	}
+	return out
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

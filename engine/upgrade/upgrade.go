@@ -1,0 +1,306 @@
+// Package upgrade takes a cluster along an upgrade path: its API server is replaced by other versions and gates while
+// everything in etcd stays.
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/balancer"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Upgrade is one walk along a path.
+type Upgrade struct {
+	// Path is what is walked, Stages its stages with what was seen on them.
+	Path   *upgradepath.Path
+	Stages []*Stage
+	// Err is set for what the user has to mend: a *local.UsageError.
+	Err error
+
+	set    *scenarios.Set
+	seed   int64
+	events func(session.Event)
+	// What setups have, by their names: for the scenarios, and under other names for
+	// the requests that flow, which would otherwise fill the caches of the first.
+	kept, flowing map[string]*replay.Kept
+	start         sync.Once
+	done          chan struct{} // closed when all stages are over
+
+	// Of each API server: itself, the mark of its recorder before the stage, and what
+	// it has been.
+	targets   []*target.Target
+	marks     []uint64
+	histories [][]stay
+	balancer  *balancer.Balancer // nil where no requests flow, or straight
+}
+
+// servers is how many API servers high availability has.
+const servers = 2
+
+// Stage is one stay, a cell of the report. Its Err says why the stage was not reached, or what broke on it.
+type Stage struct {
+	*session.Cell
+	// Index is that of the path's stage, Server which of the API servers is replaced: always 0 without high
+	// availability.
+	Index, Server int
+	// Fault is what goes wrong on the way here.
+	Fault upgradepath.Fault
+	// Made are the setups that are made on this stage.
+	Made []string
+	// Down is from when the API server before was told to end until this one was ready.
+	Down time.Duration
+	// Evidence is what was seen besides the scenarios; nil if the stage was not reached.
+	Evidence *reports.StageEvidence
+
+	flow *reports.FlowEvidence
+}
+
+// New plans a walk. The set must hold the scenarios of the path's setups and no others. base is as for Path.Targets.
+// events may be called from another goroutine. An error is the user's to mend.
+func New(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix, seed int64, events func(session.Event)) (*Upgrade, error) {
+	targets, err := p.Targets(base)
+	if err != nil {
+		return nil, err
+	}
+	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}, done: make(chan struct{})}
+	for i, o := range targets {
+		for server := range u.servers() {
+			stage := &Stage{Index: i, Server: server, Fault: p.Stages[i].Fault}
+			asked := o
+			if p.HighAvailability {
+				asked.Cell.Name += "-" + string(rune('a'+server))
+			}
+			if err := u.plan(stage, asked); err != nil {
+				return nil, err
+			}
+			u.Stages = append(u.Stages, stage)
+		}
+	}
+	return u, nil
+}
+
+// Setups returns the scenarios of the setups that take part in a path.
+func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
+	known := all.Setups()
+	for _, name := range append(p.Setups, made(p)...) {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("path %s: there is no setup %q; there are %s", p.Name, name, strings.Join(known, ", "))
+		}
+	}
+	return all.Only(func(s *scenarios.Scenario) bool { return p.TakesPart(s.Setup) }), nil
+}
+
+// plan decides which scenario of each setup is for a stage: at most one, for a
+// second one would meet what the first left in the caches.
+func (u *Upgrade) plan(stage *Stage, asked target.Options) error {
+	facts := target.ExpectedFacts(asked)
+	plan := session.CellPlan{Target: asked}
+	runs := map[string]string{}
+	for _, s := range u.set.All() {
+		item := session.Item{Scenario: s}
+		ok, _, why := s.Selected(facts)
+		switch made := u.Path.MadeOn(s.Setup); {
+		case !ok:
+			item.Fate, item.Why = session.NotSelected, why
+		case made > stage.Index:
+			item.Fate, item.Why = session.NotMade, fmt.Sprintf("the setup %s is made on stage %d", s.Setup, made+1)
+		default:
+			item.Fate = session.Run
+			if other := runs[s.Setup]; other != "" {
+				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", stage.Index+1, asked.Cell.Name, other, s.ID, s.Setup)
+			}
+			runs[s.Setup] = s.ID
+		}
+		plan.Items = append(plan.Items, item)
+	}
+	if len(runs) == 0 {
+		return fmt.Errorf("path %s: nothing would run on stage %d, %s", u.Path.Name, stage.Index+1, asked.Cell.Name)
+	}
+	stage.Cell = session.NewCell(plan)
+	for _, name := range u.set.Setups() {
+		if u.Path.MadeOn(name) == stage.Index && stage.Server == 0 {
+			stage.Made = append(stage.Made, name)
+		}
+	}
+	return nil
+}
+
+// flows tells whether requests flow on the way to any stage.
+func (u *Upgrade) flows() bool {
+	return u.Path.HighAvailability || slices.ContainsFunc(u.Path.Stages, func(l upgradepath.Stage) bool { return l.Fault != "" })
+}
+
+func (u *Upgrade) servers() int {
+	if u.Path.HighAvailability {
+		return servers
+	}
+	return 1
+}
+
+// Start begins the walk in the background: along the path to its end, to the
+// first stage that cannot be entered, or until ctx ends. Further calls do nothing.
+func (u *Upgrade) Start(ctx context.Context) {
+	u.start.Do(func() { go u.walk(ctx) })
+}
+
+// Finish waits until the walk is over and the cluster stopped. It starts a walk
+// that Ginkgo, interrupted before the first spec, did not.
+func (u *Upgrade) Finish(ctx context.Context) {
+	u.Start(ctx)
+	<-u.done
+}
+
+func (u *Upgrade) walk(ctx context.Context) {
+	defer close(u.done)
+	var broken error
+	for _, stage := range u.Stages {
+		if broken == nil {
+			broken = u.stage(ctx, stage)
+			continue
+		}
+		stage.Err = fmt.Errorf("not reached: %w", broken)
+		u.finish(time.Now(), stage)
+	}
+	if err := u.stop(); err != nil {
+		u.events(session.Event{Text: "stopping: " + err.Error()})
+	}
+}
+
+// stop ends the servers, that with the etcd last.
+func (u *Upgrade) stop() error {
+	var errs []error
+	if u.balancer != nil {
+		errs = append(errs, u.balancer.Close())
+	}
+	for _, t := range slices.Backward(u.targets) {
+		errs = append(errs, t.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// finish ends a stage, whose scenarios have run since a time.
+func (u *Upgrade) finish(since time.Time, stage *Stage) { stage.Finish(since, stage.Err, u.events) }
+
+// stage enters a stage and stays on it. The error says why the path ends here.
+func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
+	name := stage.Plan.Target.Cell.Name
+	begin := time.Now()
+	ends := func(what string, err error) error {
+		stage.Err = err
+		u.events(session.Event{Text: fmt.Sprintf("%s: %s%v", name, what, err)})
+		u.finish(begin, stage)
+		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
+	}
+	if err := u.enter(ctx, stage); err != nil {
+		var usage *local.UsageError
+		if errors.As(err, &usage) {
+			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, name, err)
+		}
+		return ends("could not be entered: ", err)
+	}
+	t := u.targets[stage.Server]
+	stage.Witness = t.Witness
+	u.events(session.Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, stage.Witness.GitVersion, time.Since(begin).Seconds(), t.Facts.Gate)})
+	begin = time.Now()
+	if err := u.stay(ctx, stage); err != nil {
+		return ends("", err)
+	}
+	u.finish(begin, stage)
+	return nil
+}
+
+// stay makes the setups of the stage, replays what is for it, and reads what is left.
+func (u *Upgrade) stay(ctx context.Context, stage *Stage) (err error) {
+	t := u.targets[stage.Server]
+	if m := t.Witness.Mismatches; len(m) > 0 {
+		return fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
+	run, err := replay.New(t)
+	if err != nil {
+		return err
+	}
+	// What flowed until now is not of the first scenario.
+	if err := t.Rebase(ctx); err != nil {
+		return err
+	}
+	for _, item := range stage.Plan.Items {
+		if err := u.make(ctx, run, stage, item.Scenario); err != nil {
+			return err
+		}
+	}
+	for _, s := range stage.Plan.Runs() {
+		stage.Run(ctx, run, s, u.kept[s.Setup], u.seed, u.events)
+	}
+	evidence := &reports.StageEvidence{Cell: t.Cell.Name, Verbs: t.Verbs(u.marks[stage.Server]), Neighbours: u.neighbours(stage), Flow: stage.flow}
+	if evidence.Objects, err = u.objects(ctx, run, stage); err != nil {
+		return err
+	}
+	if stage.Evidence, err = evidence.Redacted(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// objects reads what the setups have, as the API server of the stage writes it.
+func (u *Upgrade) objects(ctx context.Context, run *replay.Replayer, stage *Stage) (states []reports.ObjectState, err error) {
+	for _, name := range u.set.Setups() {
+		kept, ok := u.kept[name]
+		if !ok {
+			continue
+		}
+		objects, err := run.Read(ctx, kept)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if !controlled(stage.Plan.Target, o.Path) {
+				states = append(states, reports.ObjectState{Path: o.Path, Body: string(o.Body)})
+			}
+		}
+	}
+	return states, nil
+}
+
+// controlled says whether the controllers of a cluster with nodes write to an
+// object: to a Node that no kubelet speaks for, and to the pods on it. What an
+// upgrade does to one of these cannot be told apart.
+func controlled(o target.Options, path string) bool {
+	return o.Cell.Provider == target.Kind && (strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/"))
+}
+
+// make makes the setup of a scenario if this is the stage for it.
+func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, s *scenarios.Scenario) error {
+	if _, made := u.kept[s.Setup]; made || !slices.Contains(stage.Made, s.Setup) {
+		return nil
+	}
+	kept, err := run.Keep(ctx, s, scenarios.Suffix(u.seed, "path", s.Setup))
+	if err != nil {
+		return err
+	}
+	u.kept[s.Setup] = kept
+	if u.flows() && s.Requires.Chain == u.Stages[0].Plan.Target.Chain && len(s.Steps) == 1 {
+		u.flowing[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, "flow", s.Setup))
+	}
+	return err
+}
+
+func made(p *upgradepath.Path) []string {
+	var out []string
+	for _, l := range p.Stages {
+		out = append(out, l.Make...)
+	}
+	return out
+}

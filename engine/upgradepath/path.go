@@ -1,0 +1,184 @@
+// Package upgradepath says what an upgrade path is: the stages that one cluster goes
+// through, version by version and gate by gate, with its etcd and everything in
+// it kept. It is pure.
+package upgradepath
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
+)
+
+// Fault is what goes wrong on the way to a stage.
+type Fault string
+
+const (
+	// KillAPIServer kills the API server (SIGKILL) while a request is under way,
+	// instead of ending it in order.
+	KillAPIServer Fault = "kill-apiserver"
+	// RestartEtcd kills etcd and starts it again on its data, with the API server
+	// running.
+	RestartEtcd Fault = "restart-etcd"
+	// WebhookDown takes the webhook authorizers away while the API server is
+	// replaced, and brings them back when it is ready.
+	WebhookDown Fault = "webhook-down"
+)
+
+// Faults lists all faults.
+func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} }
+
+// Stage is one stay of a path: what the API server is while scenarios run.
+type Stage struct {
+	// Kubernetes is the version of the binary, such as "1.37".
+	Kubernetes string `yaml:"kubernetes"`
+	// Emulate is the minor that it emulates; empty is its own.
+	Emulate string `yaml:"emulate,omitempty"`
+	// Gate is on, off or default, which it is where left out.
+	Gate string `yaml:"gate,omitempty"`
+	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node
+	// and RBAC.
+	Chain string `yaml:"chain,omitempty"`
+	// Fault goes wrong on the way here.
+	Fault Fault `yaml:"fault,omitempty"`
+	// Make names the setups that are made on this stage. A setup that no stage names
+	// is made on the first.
+	Make []string `yaml:"make,omitempty"`
+}
+
+// Path is the stages in order.
+type Path struct {
+	// Name is the file's name without extension, or how it was written on the
+	// command line.
+	Name string `yaml:"-"`
+	// Description says what is shown and where it is asked for.
+	Description string `yaml:"description"`
+	// HighAvailability runs two API servers on one etcd behind a balancer. They
+	// are replaced one after the other, and requests flow all the time.
+	HighAvailability bool `yaml:"highAvailability,omitempty"`
+	// Direct lets the requests that flow go straight to the API server, also before
+	// it is ready. Otherwise they go through a balancer that knows when it is.
+	Direct bool `yaml:"direct,omitempty"`
+	// Setups are the setups that take part; empty is all.
+	Setups []string `yaml:"setups,omitempty"`
+	// Stages are two at least.
+	Stages []Stage `yaml:"stages"`
+	// Legs is what Stages were called: Load takes them for the stages, and says so in Note.
+	Legs []Stage `yaml:"legs,omitempty"`
+	// Note is what whoever wrote the path should know.
+	Note string `yaml:"-"`
+}
+
+// String is the stage as it is written on the command line: 1.37@1.36+gate/chain.
+func (l Stage) String() string {
+	text := l.Kubernetes
+	if l.Emulate != "" {
+		text += "@" + l.Emulate
+	}
+	switch target.Asked(l.Gate) {
+	case target.AskOn:
+		text += "+gate"
+	case target.AskOff:
+		text += "-gate"
+	}
+	if l.Chain != "" {
+		text += "/" + l.Chain
+	}
+	return text
+}
+
+// Parse reads a path as it is written on the command line: stages separated by
+// commas, each a version, optionally @ and the version it emulates, +gate or
+// -gate, and / and an authorizer chain.
+func Parse(text string, highAvailability bool) (*Path, error) {
+	p := &Path{Name: text, HighAvailability: highAvailability}
+	for i, part := range strings.Split(text, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			return nil, fmt.Errorf("path %q: stage %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate", text, i+1)
+		}
+		if strings.HasSuffix(part, "@") || strings.HasSuffix(part, "/") || strings.Contains(part, "@/") {
+			return nil, fmt.Errorf("path %q: stage %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
+		}
+		var stage Stage
+		part, stage.Chain, _ = strings.Cut(part, "/")
+		switch {
+		case strings.HasSuffix(part, "+gate"):
+			part, stage.Gate = strings.TrimSuffix(part, "+gate"), string(target.AskOn)
+		case strings.HasSuffix(part, "-gate"):
+			part, stage.Gate = strings.TrimSuffix(part, "-gate"), string(target.AskOff)
+		}
+		stage.Kubernetes, stage.Emulate, _ = strings.Cut(part, "@")
+		p.Stages = append(p.Stages, stage)
+	}
+	return p, p.check(fmt.Sprintf("path %q", text), func(stage int) string { return fmt.Sprintf("path %q: stage %d", text, stage+1) })
+}
+
+// Targets are the options of every stage, in order. Of base what is not the stage's
+// own counts: the provider, node images, programs. An empty provider is local.
+func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
+	base.Provider = cmp.Or(base.Provider, target.Local)
+	if base.Provider == target.Kind {
+		if err := p.onNodes(); err != nil {
+			return nil, err
+		}
+	}
+	var out []target.Options
+	for i, stage := range p.Stages {
+		o, err := stage.target(i, base)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func (l Stage) target(i int, base matrix.Matrix) (target.Options, error) {
+	gate := l.Gate
+	if gate == "" {
+		gate = string(target.AskDefault)
+	}
+	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, gate
+	cells, err := base.Cells()
+	if err != nil {
+		return target.Options{}, err
+	}
+	o := cells[0]
+	o.Chain = l.Chain
+	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
+	if gate == string(target.AskDefault) {
+		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
+	}
+	if l.Chain != "" {
+		o.Cell.Name += "-" + l.Chain
+	}
+	return o, nil
+}
+
+// onNodes refuses what a cluster of kind with one control-plane node cannot do.
+func (p *Path) onNodes() error {
+	if p.HighAvailability {
+		return errors.New("a cluster of kind has one API server here: highAvailability is for --provider local")
+	}
+	for i, stage := range p.Stages {
+		if stage.Fault != "" {
+			return fmt.Errorf("stage %d: the fault %s is for --provider local", i+1, stage.Fault)
+		}
+	}
+	return nil
+}
+
+// MadeOn is the index of the stage that a setup is made on.
+func (p *Path) MadeOn(setup string) int {
+	return max(0, slices.IndexFunc(p.Stages, func(l Stage) bool { return slices.Contains(l.Make, setup) }))
+}
+
+// TakesPart says whether a setup is one of the path's.
+func (p *Path) TakesPart(setup string) bool {
+	return setup != "" && (len(p.Setups) == 0 || slices.Contains(p.Setups, setup))
+}

@@ -1,0 +1,146 @@
+// Package granular runs the scenarios of KEP-3617 (Fine-Grained Authorization) through an enforcer before a real API
+// server. No API server implements that KEP: what is judged here is the enforcer, and whether the KEP's rules can be
+// followed at all.
+package granular
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/granular/permissions"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// executors is the group with every right that carries out what granular permissions allow.
+const executors = "authzconf:granular-executors"
+
+// Bench is a target with the custom resource of the scenarios and what enforcers need.
+type Bench struct {
+	target       *target.Target
+	replayer     *replay.Replayer
+	descriptions *permissions.Set
+	webhook      *target.Loopback
+	admin        *dynamic.DynamicClient
+	client       *kubernetes.Clientset
+
+	mu     sync.Mutex
+	actors map[string]actor // by what they are for: another enforcer needs no new ones
+}
+
+// Start starts a target. Its requests are not audited: the recorder sees what the enforcer asks for.
+func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
+	o.NoAudit = true
+	b := &Bench{actors: map[string]actor{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if b.descriptions, err = permissions.Load(permissions.Descriptions); err != nil {
+		return nil, err
+	}
+	if b.target, err = target.Start(ctx, o); err != nil {
+		return nil, err
+	}
+	if m := b.target.Witness.Mismatches; len(m) > 0 {
+		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
+	if b.admin, err = dynamic.NewForConfig(b.target.Admin()); err != nil {
+		return nil, err
+	}
+	if b.client, err = kubernetes.NewForConfig(b.target.Admin()); err != nil {
+		return nil, err
+	}
+	if b.replayer, err = replay.New(b.target); err != nil {
+		return nil, err
+	}
+	if b.webhook, err = target.ServeLoopback(ctx, converter(), nil); err != nil {
+		return nil, err
+	}
+	all := []string{"*"}
+	if err := b.replayer.Grant(ctx, &scenarios.Scenario{ID: "granular", Suffix: "granular-executors", Grants: []scenarios.Grant{
+		{Subject: scenarios.Subject{Group: executors}, Verbs: all, APIGroups: all, Resources: all},
+	}}); err != nil {
+		return nil, err
+	}
+	return b, b.installWidgets(ctx)
+}
+
+// Kubernetes is the version of the API server, without a v.
+func (b *Bench) Kubernetes() string { return strings.TrimPrefix(b.target.Witness.GitVersion, "v") }
+
+// Close ends everything. The API server goes first: what it asks has to be answered until then.
+func (b *Bench) Close() error {
+	var errs []error
+	if b.target != nil {
+		errs = append(errs, b.target.Stop())
+	}
+	if b.webhook != nil {
+		errs = append(errs, b.webhook.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// healthy says why results cannot be trusted.
+func (b *Bench) healthy() error {
+	if err := b.target.Err(); err != nil {
+		return err
+	}
+	if n := b.target.RecorderCounts().Points[recorder.Front].Malformed; n > 0 {
+		return fmt.Errorf("the API server sent %d reviews that cannot be read", n)
+	}
+	return nil
+}
+
+// actor is a ServiceAccount in a namespace of its own, which holds some permissions on one resource there.
+type actor struct {
+	namespace, user, token string
+}
+
+const (
+	account = "actor"
+	subject = "subject"
+)
+
+// actor provides the actor of an attempt; no two attempts have the same id.
+func (b *Bench) actor(ctx context.Context, id string, gvr schema.GroupVersionResource, grants, names []string) (actor, error) {
+	b.mu.Lock()
+	a, ok := b.actors[id]
+	b.mu.Unlock()
+	if ok {
+		return a, nil
+	}
+	sum := sha256.Sum256([]byte(id))
+	a = actor{namespace: "granular-" + hex.EncodeToString(sum[:6])}
+	a.user = "system:serviceaccount:" + a.namespace + ":" + account
+	needs := &scenarios.Scenario{ID: id, Requestors: map[string]scenarios.Requestor{
+		account: {ServiceAccount: &scenarios.ServiceAccount{Namespace: a.namespace, Name: account}},
+	}}
+	if len(grants) > 0 {
+		needs.Grants = []scenarios.Grant{{
+			Subject: scenarios.Subject{User: a.user}, Namespace: a.namespace, Verbs: grants, Names: names,
+			APIGroups: []string{gvr.Group}, Resources: []string{gvr.Resource, gvr.Resource + "/status"},
+		}}
+	}
+	granted, err := b.replayer.Provision(ctx, needs)
+	if err != nil {
+		return a, fmt.Errorf("preparing %s: %w", id, err)
+	}
+	a.token = granted.Token(account)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.actors[id] = a
+	return a, nil
+}

@@ -1,0 +1,140 @@
+package permissions
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const good = `kind: FieldPermissions
+resources:
+  - group: apps
+    versions: [v1, v2]
+    resource: things
+    fields:
+      - {path: spec, verb: specification}
+      - {path: spec.parts.*, verb: part, parameter: {source: itemKey, key: name}}
+      - {path: spec.parts.*.image, verb: imageOf, parameter: {source: itemKey, key: name}}
+      - {path: spec.secret, verb: secrecy, excluded: true}
+      - {path: labels.*, verb: label, parameter: {source: mapKey, treatment: slash-delimited-prefix}}
+`
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct{ name, old, new, want string }{
+		{"good", "", "", ""},
+		{"another kind", "FieldPermissions", "Permissions", `f.yaml:1:7: kind is "Permissions", expected "FieldPermissions"`},
+		{"unknown field", "verb: part,", "verbs: part,", `f.yaml:8:30: unknown field "verbs"`},
+		{"no resources", good[strings.Index(good, "resources"):], "", "f.yaml: resources: expected at least one"},
+		{"every group, one resource", "group: apps", `group: "*"`, `f.yaml:3:5: group "*" and resource "things"`},
+		{"no versions", "[v1, v2]", "[]", `f.yaml:3:5: resource "things": expected versions and fields`},
+		{"no name of a resource", "resource: things", "resource: Things", `f.yaml:3:5: resource is "Things"`},
+		{"verb like a path", "verb: specification", "verb: apps.spec", `f.yaml:7:10: path "spec": verb is "apps.spec", expected lowerCamelCase`},
+		{"verb in capitals", "verb: specification", "verb: Specification", `f.yaml:7:10: path "spec": verb is "Specification"`},
+		{"item without parameter", ", parameter: {source: itemKey, key: name}}", "}", `f.yaml:8:10: path "spec.parts.*": expected a parameter`},
+		{"unknown source", "source: mapKey", "source: key", `f.yaml:11:10: path "labels.*": source is "key"`},
+		{"key without need", "source: mapKey", "source: mapKey, key: a", `f.yaml:11:10: path "labels.*": key is "a"`},
+		{"no key", "itemKey, key: name}}", "itemKey}}", `f.yaml:8:10: path "spec.parts.*": key is ""`},
+		{"unknown treatment", "slash-delimited-prefix", "lower-case", `f.yaml:11:10: path "labels.*": treatment is "lower-case"`},
+		{"parameter from nowhere", "verb: secrecy", "verb: secrecy, parameter: {source: mapKey}", `f.yaml:10:10: path "spec.secret": a parameter comes from an item`},
+		{"path twice", "path: spec.secret", "path: spec", `f.yaml:10:10: path "spec": described twice`},
+		{"names beside items", "path: labels.*", "path: spec.*", `f.yaml:11:10: path "spec.*": names and * in one place`},
+		{"items begin the path", "path: labels.*", `path: "*"`, `f.yaml:11:10: path "*": expected names of fields`},
+		{"items not described", "path: spec.parts.*,", "path: spec.pieces.*,", `f.yaml:9:10: path "spec.parts.*.image": expected "spec.parts.*" to be described before it`},
+		{"nothing for a field", "- {path: spec, verb: specification}", "-", "f.yaml:7:"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Parse("f.yaml", []byte(strings.Replace(good, c.old, c.new, 1)))
+			if c.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestTree(t *testing.T) {
+	set, err := Parse("f.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root := set.Tree("apps", "v3", "things"); len(root.Children) > 0 {
+		t.Error("another version is described")
+	}
+	root := set.Tree("apps", "v2", "things")
+	if !root.Excluded() || root.Child("labels").Excluded() {
+		t.Error("the excluded field is not found")
+	}
+	if root.Child("spec").Child("parts").Child("x").Child("image").Field.Verb != "imageOf" {
+		t.Error("an item is not found")
+	}
+	if root.Child("nothing").Child("below").Items() != nil {
+		t.Error("nothing has items")
+	}
+}
+
+// TestKnownFields holds the list of the KEP, "List of known fields wanting these
+// features", against the descriptions.
+func TestKnownFields(t *testing.T) {
+	set, err := Load(Descriptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for resource, paths := range map[[2]string][]string{
+		{"", "pods"}: {
+			"metadata", "metadata.labels", "metadata.labels.*", "metadata.annotations", "metadata.annotations.*", "metadata.finalizers", "metadata.finalizers.*",
+			"metadata.liens", "metadata.ownerReferences", "status", "status.conditions.*", "spec", "spec.nodeName", "spec.schedulePaused",
+		},
+		{"apps", "deployments"}: {"spec.replicas"}, {"apps", "replicasets"}: {"spec.replicas"}, {"apps", "statefulsets"}: {"spec.replicas"}, {"", "replicationcontrollers"}: {"spec.replicas"},
+	} {
+		for _, path := range paths {
+			if !slices.ContainsFunc(set.Fields(resource[0], "v1", resource[1]), func(f *Field) bool { return f.Path == path }) {
+				t.Errorf("%s: %s is not described", resource[1], path)
+			}
+		}
+	}
+}
+
+func TestPermission(t *testing.T) {
+	for _, c := range []struct {
+		treatment       Treatment
+		parameter, verb string
+	}{
+		{SlashDelimitedPrefix, "mycompany.example.com/FooLabel", "granular:label(mycompany.example.com)"},
+		{SlashDelimitedPrefix, "plain", "granular:label(plain)"},
+		{SlashDelimitedPrefix, "a/b/c", "granular:label(a)"},
+		{SlashDelimitedPrefix, "/b", "granular:label()"},
+		{Verbatim, "a/b", "granular:label(a/b)"},
+	} {
+		f := &Field{Path: "metadata.labels.*", Verb: "label", Parameter: &Parameter{Source: MapKey, Treatment: c.treatment}}
+		if p := f.Permission(c.parameter); p.Verb != c.verb || p.Depth != 3 {
+			t.Errorf("%s: %+v, expected %s", c.parameter, p, c.verb)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte("kind: FieldPermissions\nresources: [null]\n"))
+	f.Add([]byte("kind: FieldPermissions\nresources: [{group: a, versions: [v1], resource: b, fields: [null, {path: '*'}]}]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		set, err := Parse("f.yaml", data)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f.yaml") {
+				t.Errorf("no file in %q", err)
+			}
+			return
+		}
+		for _, r := range set.resources {
+			for _, version := range r.Versions {
+				if root := set.Tree(r.Group, version, r.Resource); len(root.Children) == 0 {
+					t.Error("a described resource has no tree")
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package permissions
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Set is descriptions of resources.
+type Set struct{ resources []resource }
+
+// Node is a place in an object: a field, or every item of a map or list.
+type Node struct {
+	// Field is what is described here, or nil.
+	Field *Field
+	// Children are by name; "*" stands for every item, and then is alone.
+	Children map[string]*Node
+}
+
+// Child is the node of a field or an item; nil if nothing is described there or below.
+func (n *Node) Child(name string) *Node {
+	if n == nil {
+		return nil
+	}
+	if items := n.Children["*"]; items != nil {
+		return items
+	}
+	return n.Children[name]
+}
+
+// Items is the node of every item of a map or list, or nil.
+func (n *Node) Items() *Node {
+	if n == nil {
+		return nil
+	}
+	return n.Children["*"]
+}
+
+// Excluded says whether something in the tree is not contained in the ordinary
+// permission.
+func (n *Node) Excluded() bool {
+	if n == nil {
+		return false
+	}
+	if n.Field != nil && n.Field.Excluded {
+		return true
+	}
+	for _, c := range n.Children {
+		if c.Excluded() {
+			return true
+		}
+	}
+	return false
+}
+
+// Tree is what is described of a resource in one version: that of every resource, and
+// its own.
+func (s *Set) Tree(group, version, resource string) *Node {
+	root := &Node{}
+	for _, r := range s.resources {
+		if r.matches(group, version, resource) {
+			for _, f := range r.Fields {
+				_ = root.add(f) // checked when it was loaded
+			}
+		}
+	}
+	return root
+}
+
+// Fields are the descriptions that apply to a resource in one version.
+func (s *Set) Fields(group, version, resource string) (out []*Field) {
+	for _, r := range s.resources {
+		if r.matches(group, version, resource) {
+			out = append(out, r.Fields...)
+		}
+	}
+	return out
+}
+
+func (r resource) matches(group, version, name string) bool {
+	return (r.Group == "*" || r.Group == group && r.Resource == name) &&
+		(slices.Contains(r.Versions, version) || slices.Contains(r.Versions, "*"))
+}
+
+// check finds contradictions in every tree that can be asked for.
+func (s *Set) check() error {
+	for _, r := range s.resources {
+		for _, version := range r.Versions {
+			root := &Node{}
+			for _, other := range s.resources {
+				if !other.matches(r.Group, version, r.Resource) {
+					continue
+				}
+				for _, f := range other.Fields {
+					if err := root.add(f); err != nil {
+						return fmt.Errorf("%s in version %s: %w", r.Resource, version, err)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (n *Node) add(f *Field) error {
+	for _, s := range f.Segments() {
+		if n.Children == nil {
+			n.Children = map[string]*Node{}
+		}
+		if n.Children[s] == nil {
+			if len(n.Children) > 0 && (s == "*" || n.Children["*"] != nil) {
+				return fmt.Errorf("path %q: names and * in one place, expected either", f.Path)
+			}
+			n.Children[s] = &Node{}
+		}
+		n = n.Children[s]
+	}
+	if n.Field != nil {
+		return fmt.Errorf("path %q: described twice", f.Path)
+	}
+	n.Field = f
+	return nil
+}

@@ -1,0 +1,226 @@
+package granular
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios/strict"
+)
+
+// Scenarios holds the scenarios that come with authzconf.
+//
+//go:embed kep-3617
+var Scenarios embed.FS
+
+// Kind is the kind of a scenario's file, so that nobody takes it for one of the other
+// scenarios.
+const Kind = "GranularScenario"
+
+// Scenario is one behaviour: a request, and attempts at it that differ in one respect.
+type Scenario struct {
+	// ID is the path of the file without its ending.
+	ID   string `yaml:"-" json:"id"`
+	Kind string `yaml:"kind" json:"-"`
+	// Description says what is shown.
+	Description string `yaml:"description" json:"description"`
+	// Section is that of KEP-3617.
+	Section string `yaml:"section" json:"section"`
+	// Decision is what the KEP leaves open here, and the reference decides.
+	Decision string `yaml:"decision" json:"decision,omitempty"`
+	// Object is stored before the request, with its status; nothing is for creations.
+	Object map[string]any `yaml:"object" json:"-"`
+	// Request is what every attempt sends unless it has its own.
+	Request *Request `yaml:"request" json:"-"`
+	// Attempts have at least one that is allowed.
+	Attempts []*Attempt `yaml:"attempts" json:"attempts"`
+}
+
+// Request is what is sent.
+type Request struct {
+	// Verb is one of Verbs.
+	Verb string `yaml:"verb"`
+	// Version is that of the resource; the object's if it is empty.
+	Version string `yaml:"version"`
+	// Subresource is empty or status.
+	Subresource string `yaml:"subresource"`
+	DryRun      bool   `yaml:"dryRun"`
+	// Change is an object to create or apply, a patch of the three types, or for an
+	// update the merge patch that leads from the stored object to what is sent.
+	Change any `yaml:"change"`
+}
+
+// Verbs are the kinds of requests.
+var Verbs = []string{"create", "update", "jsonPatch", "mergePatch", "strategicMergePatch", "apply"}
+
+// Outcome is what becomes of a request.
+type Outcome string
+
+const (
+	// Allowed means that it is carried out.
+	Allowed Outcome = "allowed"
+	// Denied means that it is forbidden.
+	Denied Outcome = "denied"
+	// Rejected means that the API server finds it invalid: its permissions are enough,
+	// or were not looked at yet.
+	Rejected Outcome = "rejected"
+)
+
+// Attempt is the request of an actor.
+type Attempt struct {
+	Name string `yaml:"name" json:"name"`
+	// Grants are verbs, on the resource of the request and its status.
+	Grants []string `yaml:"grants" json:"grants"`
+	// Names restricts the grants to objects with these names.
+	Names   []string `yaml:"names" json:"names,omitempty"`
+	Request *Request `yaml:"request" json:"-"`
+	Outcome Outcome  `yaml:"outcome" json:"outcome"`
+	// Missing is the verb that the message of a denial names.
+	Missing string `yaml:"missing" json:"missing,omitempty"`
+	// Reason is what else the message says.
+	Reason string `yaml:"reason" json:"reason,omitempty"`
+	// Checks are all questions in order, each as "yes VERB" or "no VERB".
+	Checks []string `yaml:"checks" json:"checks"`
+}
+
+// Wanted is the request that an attempt sends.
+func (s *Scenario) Wanted(a *Attempt) *Request {
+	if a.Request != nil {
+		return a.Request
+	}
+	return s.Request
+}
+
+// Load reads every scenario below a folder, sorted by ID. All that is wrong is
+// reported.
+func Load(files fs.FS) ([]*Scenario, error) {
+	var out []*Scenario
+	var wrong []error
+	err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(p, ".yaml") {
+			return err
+		}
+		data, err := fs.ReadFile(files, p)
+		if err != nil {
+			return err
+		}
+		s, err := Parse(p, data)
+		if err != nil {
+			wrong = append(wrong, err)
+			return nil
+		}
+		out = append(out, s)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("there is no scenario in it")
+	}
+	slices.SortFunc(out, func(a, b *Scenario) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// Parse reads one scenario. name is the path of its file.
+func Parse(name string, data []byte) (*Scenario, error) {
+	s := &Scenario{ID: strings.TrimSuffix(name, ".yaml")}
+	y, err := strict.Decode(name, data, s)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.check()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", y.At(at), err)
+	}
+	return s, nil
+}
+
+// check says what is wrong and where.
+func (s *Scenario) check() (at string, err error) {
+	switch {
+	case s.Kind != Kind:
+		return "$.kind", fmt.Errorf("kind is %q, expected %q", s.Kind, Kind)
+	case s.Description == "" || s.Section == "":
+		return "$", errors.New("expected a description and a section of KEP-3617")
+	case len(s.Attempts) == 0:
+		return "$", errors.New("expected attempts")
+	}
+	names := map[string]bool{}
+	for i, a := range s.Attempts {
+		at := fmt.Sprintf("$.attempts[%d]", i)
+		if a == nil || !validName.MatchString(a.Name) || names[a.Name] {
+			return at, errors.New("expected a name of its own, in lower case")
+		}
+		names[a.Name] = true
+		if err := s.checkAttempt(a); err != nil {
+			return at, fmt.Errorf("attempt %s: %w", a.Name, err)
+		}
+	}
+	return s.checkTwins()
+}
+
+func (s *Scenario) checkAttempt(a *Attempt) error {
+	r := s.Wanted(a)
+	if r == nil {
+		return errors.New("expected a request, its own or the scenario's")
+	}
+	if !slices.Contains(Verbs, r.Verb) {
+		return fmt.Errorf("verb is %q, expected one of %s", r.Verb, strings.Join(Verbs, ", "))
+	}
+	if r.Subresource != "" && r.Subresource != "status" {
+		return fmt.Errorf("subresource is %q, expected status or none", r.Subresource)
+	}
+	if s.Object == nil && r.Verb != "create" && r.Verb != "apply" {
+		return fmt.Errorf("%s needs a stored object", r.Verb)
+	}
+	if r.Change == nil {
+		return errors.New("expected a change")
+	}
+	if s.Object == nil {
+		if o, _ := r.Change.(map[string]any); o["apiVersion"] == nil || o["kind"] == nil {
+			return errors.New("expected apiVersion and kind of the object that is created")
+		}
+	}
+	for _, c := range a.Checks {
+		if answer, verb, ok := strings.Cut(c, " "); !ok || verb == "" || answer != "yes" && answer != "no" {
+			return fmt.Errorf("check %q: expected yes or no, and a verb", c)
+		}
+	}
+	switch {
+	case a.Outcome != Allowed && a.Outcome != Denied && a.Outcome != Rejected:
+		return fmt.Errorf("outcome is %q, expected allowed, denied or rejected", a.Outcome)
+	case (a.Outcome == Denied) != (a.Missing != ""):
+		return errors.New("expected the missing verb for a denial, and only then")
+	case len(a.Checks) == 0:
+		return errors.New("expected the checks: at least the ordinary permission is asked for")
+	}
+	return nil
+}
+
+// checkTwins refuses a denial that nothing turns positive: it proves nothing.
+func (s *Scenario) checkTwins() (at string, err error) {
+	for i, a := range s.Attempts {
+		if a.Outcome == Allowed {
+			continue
+		}
+		if !slices.ContainsFunc(s.Attempts, func(b *Attempt) bool { return b.Outcome == Allowed && twins(a, b) }) {
+			return fmt.Sprintf("$.attempts[%d]", i), fmt.Errorf("attempt %s: expected a twin that is allowed, with other grants or another request, and not both", a.Name)
+		}
+	}
+	return "", nil
+}
+
+func twins(a, b *Attempt) bool {
+	grants := slices.Equal(a.Grants, b.Grants) && slices.Equal(a.Names, b.Names)
+	return grants != (a.Request == b.Request) // one request has no twin but by its grants
+}

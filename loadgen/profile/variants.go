@@ -1,0 +1,101 @@
+package profile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// As is whom a variant's agents impersonate.
+type As string
+
+const (
+	// Nobody: requests are sent as the agent itself.
+	Nobody As = "nobody"
+	// OwnNode is the node that the agent's token is bound to.
+	OwnNode As = "own-node"
+	// OtherNode is a node that it is not.
+	OtherNode As = "other-node"
+	// User is a user with groups and extra, another one for every agent.
+	User As = "user"
+)
+
+// Cache is what a variant means to find in the API server's cache of impersonation.
+type Cache string
+
+const (
+	// Any takes it as it comes.
+	Any Cache = "any"
+	// Cold asks again only when the last answer is forgotten.
+	Cold Cache = "cold"
+	// Warm spreads the requests over so few agents that each asks every second.
+	Warm Cache = "warm"
+)
+
+// Grants of a variant. Everybody may read pods; these are about impersonation.
+const (
+	GrantAssociated = "associated-node"
+	// GrantAssociatedAction is the first half of it: the identity is denied.
+	GrantAssociatedAction = "associated-node-action"
+	GrantArbitrary        = "arbitrary-node"
+	GrantUserInfo         = "user-info"
+	GrantLegacy           = "legacy"
+)
+
+// Variant is what agents do in a block.
+type Variant struct {
+	Name string
+	// What is a sentence for people.
+	What   string
+	As     As
+	Grants []string
+	Cache  Cache
+	// Denied variants expect 403.
+	Denied bool
+	// Gate is the state of the gate without which the variant makes no sense; empty if
+	// both do.
+	Gate Server
+}
+
+// Server names a control plane by the state of its gate.
+type Server string
+
+// The servers of a run.
+const (
+	GateOn  Server = "gate-on"
+	GateOff Server = "gate-off"
+)
+
+// Variants are all variants.
+func Variants() []Variant {
+	return []Variant{
+		{Name: "none", What: "no impersonation", As: Nobody, Cache: Any},
+		{Name: "legacy-gate-off", What: "the verb impersonate, gate off", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOff},
+		{Name: "legacy-gate-on", What: "the verb impersonate, gate on", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOn},
+		{Name: "associated-node-cold", What: "the agent's own node, never twice within the cache's life", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Cold, Gate: GateOn},
+		{Name: "associated-node-warm", What: "the agent's own node, again and again", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Warm, Gate: GateOn},
+		{Name: "arbitrary-node", What: "another node than the agent's", As: OtherNode, Grants: []string{GrantArbitrary}, Cache: Any, Gate: GateOn},
+		{Name: "denied", What: "no permission to impersonate", As: OwnNode, Cache: Any, Denied: true},
+		{Name: "fallback", What: "the action is allowed and the identity denied, legacy allows", As: OwnNode, Grants: []string{GrantAssociatedAction, GrantLegacy}, Cache: Any, Gate: GateOn},
+		{Name: "deputy", What: "many users with groups and extra, by user-info", As: User, Grants: []string{GrantUserInfo}, Cache: Any, Gate: GateOn},
+		{Name: "deputy-legacy", What: "many users with groups and extra, by the verb impersonate", As: User, Grants: []string{GrantLegacy}, Cache: Any},
+	}
+}
+
+// VariantNamed finds a variant.
+func VariantNamed(name string) (Variant, error) {
+	all := Variants()
+	i := slices.IndexFunc(all, func(a Variant) bool { return a.Name == name })
+	if i < 0 {
+		return Variant{}, fmt.Errorf("variant %q: expected one of %s", name, strings.Join(VariantNames(), ", "))
+	}
+	return all[i], nil
+}
+
+// VariantNames are the names of all variants.
+func VariantNames() (names []string) {
+	for _, a := range Variants() {
+		names = append(names, a.Name)
+	}
+	return names
+}

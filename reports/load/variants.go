@@ -1,0 +1,225 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// variantKey is what blocks of one variant have in common.
+type variantKey struct {
+	variant, server string
+	agents          int
+}
+
+func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server, b.Agents} }
+
+// name is the variant with its server, and the agents where there are several
+// numbers of them.
+func (k variantKey) name(severalAgents bool) string {
+	if severalAgents {
+		return fmt.Sprintf("%s on %s, %d agents", k.variant, k.server, k.agents)
+	}
+	return k.variant + " on " + k.server
+}
+
+// variantBlocks are the blocks of a variant, in the order in which they ran.
+type variantBlocks struct {
+	key    variantKey
+	name   string
+	blocks []*run.Block
+}
+
+func groupVariants(r *run.Run) []variantBlocks {
+	groups := map[variantKey][]*run.Block{}
+	agents := map[int]bool{}
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		groups[keyOf(b)] = append(groups[keyOf(b)], b)
+		agents[b.Agents] = true
+	}
+	var variants []variantBlocks
+	for key, blocks := range groups {
+		variants = append(variants, variantBlocks{key: key, name: key.name(len(agents) > 1), blocks: blocks})
+	}
+	slices.SortFunc(variants, func(x, y variantBlocks) int {
+		return cmp.Or(cmp.Compare(x.key.variant, y.key.variant), cmp.Compare(x.key.agents, y.key.agents), cmp.Compare(x.key.server, y.key.server))
+	})
+	return variants
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// level is that of the intervals that are shown.
+const level = 0.95
+
+func measureVariant(g variantBlocks) Variant {
+	a := Variant{Variant: g.key.variant, Server: g.key.server, Agents: g.key.agents, Name: g.name, Blocks: len(g.blocks), Statuses: map[string]int64{}}
+	var latency, webhook histogram.Histogram
+	var length, serverCPU, generatorCPU time.Duration
+	var reviews int64
+	for _, b := range g.blocks {
+		a.Sent += b.Sent
+		a.Done += answered(b)
+		a.Errors += errorsOf(b)
+		a.Late += b.Late
+		a.Dropped += b.Dropped
+		for status, n := range b.Answers {
+			a.Statuses[status] += n
+		}
+		latency.Merge(&b.Latency)
+		webhook.Merge(&b.WebhookLatency)
+		length += time.Duration(b.Length)
+		serverCPU += time.Duration(b.ServerCPU)
+		generatorCPU += time.Duration(b.GeneratorCPU)
+		a.ServerRSS = max(a.ServerRSS, b.ServerRSS)
+		a.GeneratorRSS = max(a.GeneratorRSS, b.GeneratorRSS)
+		reviews += reviewsOf(b)
+		for name, n := range b.FlowControl {
+			if a.FlowControl == nil {
+				a.FlowControl = map[string]float64{}
+			}
+			a.FlowControl[name] += n
+		}
+	}
+	a.P50, a.P99 = quantileBound(&latency, 0.5), quantileBound(&latency, 0.99)
+	a.P999, a.Max = milliseconds(latency.Quantile(0.999)), milliseconds(latency.Max())
+	a.WebhookP99 = milliseconds(webhook.Quantile(0.99))
+	if length > 0 {
+		a.Rate = float64(a.Sent) / length.Seconds()
+		a.ReviewsPerSecond = float64(reviews) / length.Seconds()
+	}
+	if a.Sent > 0 {
+		a.ServerCPU = milliseconds(serverCPU) / float64(a.Sent)
+		a.GeneratorCPU = milliseconds(generatorCPU) / float64(a.Sent)
+	}
+	a.Reviews = reviewRate(g.blocks, a.Errors)
+	return a
+}
+
+// quantileBound is a quantile with the bounds that hold whatever the
+// distribution, if there are enough samples for them.
+func quantileBound(h *histogram.Histogram, q float64) QuantileBound {
+	b := QuantileBound{Milliseconds: milliseconds(h.Quantile(q)), Samples: h.Count()}
+	if low, high, ok := statistics.QuantileRanks(h.Count(), q, level); ok {
+		b.Low, b.High, b.Bounded = milliseconds(h.Rank(low)), milliseconds(h.Rank(high)), true
+	}
+	return b
+}
+
+func reviewsOf(b *run.Block) int64 {
+	var n int64
+	for _, r := range b.Reviews {
+		n += r.Count
+	}
+	return n
+}
+
+// errorsOf counts what is no answer, and answers that the variant does not expect.
+// Answers of 429 and of 500 and above are never what a variant is about.
+func errorsOf(b *run.Block) int64 {
+	wrong := map[string]int64{}
+	for text, n := range b.Wrong {
+		status, _, _ := strings.Cut(text, ":")
+		wrong[strings.TrimSpace(status)] += n
+	}
+	var errors int64
+	for status, n := range b.Answers {
+		if !isStatus(status) || status == "429" || status >= "500" {
+			errors += max(n, wrong[status])
+		} else {
+			errors += wrong[status]
+		}
+		delete(wrong, status)
+	}
+	for _, n := range wrong {
+		errors += n
+	}
+	return errors
+}
+
+func isStatus(s string) bool {
+	return len(s) == 3 && s[0] >= '1' && s[0] <= '5' && s[1] >= '0' && s[1] <= '9' && s[2] >= '0' && s[2] <= '9'
+}
+
+// rounding is by how much a mean may lie beyond a prediction: reviews of requests
+// that cross a block's edge are counted in the other block.
+const rounding = 0.005
+
+func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
+	var rates []float64
+	var sent int64
+	r := ReviewRate{}
+	checks := map[CheckRate]int64{}
+	for i, b := range blocks {
+		if i == 0 {
+			r.Predicted = b.Predicted
+		} else if b.Predicted == nil || r.Predicted == nil || *b.Predicted != *r.Predicted {
+			r.Predicted = nil
+		}
+		if b.Sent == 0 {
+			continue
+		}
+		sent += b.Sent
+		rates = append(rates, float64(reviewsOf(b))/float64(b.Sent))
+		for _, c := range b.Reviews {
+			checks[CheckRate{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}] += c.Count
+		}
+	}
+	if len(rates) == 0 {
+		r.Verdict = "nothing was sent"
+		return r
+	}
+	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
+	r.Checks = checkRates(checks, sent)
+	if r.Predicted == nil {
+		r.Verdict = "not predicted"
+		return r
+	}
+	low, high := min(r.Predicted.Cold, r.Predicted.Warm), max(r.Predicted.Cold, r.Predicted.Warm)
+	switch {
+	case errors > 0:
+		r.Verdict = "not judged: requests failed, and the prediction is for those that do not"
+	case r.PerRequest.Low > high*(1+rounding):
+		r.Verdict = morePredicted
+	case r.PerRequest.High < low*(1-rounding):
+		r.Verdict = lessPredicted
+	default:
+		r.Verdict = asPredicted
+	}
+	return r
+}
+
+// checkRates are in the order of mode, verb and decision.
+func checkRates(counts map[CheckRate]int64, sent int64) (rates []CheckRate) {
+	for c, n := range counts {
+		c.PerRequest = float64(n) / float64(sent)
+		rates = append(rates, c)
+	}
+	slices.SortFunc(rates, func(x, y CheckRate) int {
+		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
+	})
+	return rates
+}
+
+// Verdicts on reviews per request.
+const (
+	asPredicted   = "as predicted"
+	morePredicted = "more than predicted"
+	lessPredicted = "less than predicted"
+)
+
+// answered counts the requests of a block that were answered or failed in it.
+func answered(b *run.Block) int64 {
+	var n int64
+	for _, count := range b.Answers {
+		n += count
+	}
+	return n
+}

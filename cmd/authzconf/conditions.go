@@ -23,8 +23,8 @@ func newConditions() *cobra.Command {
 		Use:   "conditions",
 		Short: "Test vectors of conditional authorization (KEP-5681)",
 		Long: `Test vectors of KEP-5681, Conditional Authorization: list them, hold the library
-that Kubernetes has against them, and try whether two phases come to what one phase
-comes to. No server is needed.`,
+that Kubernetes has against them, and try whether two phases amount to what one phase
+amounts to. Only cost needs a server.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -39,7 +39,7 @@ func newConditionsList() *cobra.Command {
 		Use:   "list",
 		Short: "List vectors",
 		Long: `Print the vectors of KEP-5681, as a table or as JSON: for each its place in the KEP, and
-what it judges, the machinery of an API server or a webhook.`,
+what it judges, an API server or a webhook.`,
 		Example: "  authzconf conditions list -o json | jq '.[] | select(.webhook) | .id'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -47,6 +47,7 @@ what it judges, the machinery of an API server or a webhook.`,
 			if err != nil {
 				return err
 			}
+			noteDeprecated(c, all)
 			switch output {
 			case "":
 			case "json":
@@ -61,7 +62,7 @@ what it judges, the machinery of an API server or a webhook.`,
 			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(t, "ID\tKIND\tLEVEL\tSOURCE")
 			for _, v := range all {
-				kind := "machinery"
+				kind := "API-server"
 				if v.Webhook != nil {
 					kind = "webhook"
 				}
@@ -75,13 +76,22 @@ what it judges, the machinery of an API server or a webhook.`,
 	return c
 }
 
+// noteDeprecated says which vector files have a field by a former name.
+func noteDeprecated(c *cobra.Command, all []*vectors.Vector) {
+	for _, v := range all {
+		if v.Deprecated != "" {
+			_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: "+v.Deprecated)
+		}
+	}
+}
+
 func newConditionsLibrary() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "library",
 		Short: "Hold k8s.io/apiserver's conditional authorization against the vectors",
 		Long: `Hold the decisions of k8s.io/apiserver/pkg/authorization, in the version that
-authzconf is built with, against the machinery vectors. Where the library is known
+authzconf is built with, against the API-server vectors. Where the library is known
 to do otherwise than the KEP says, it must still do so.
 
 Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
@@ -133,14 +143,14 @@ func newConditionsExplore() *cobra.Command {
 	var flags conditionsExploreFlags
 	c := &cobra.Command{
 		Use:   "explore",
-		Short: "Try whether two phases come to what one phase comes to",
-		Long: `Make up policies, requests and objects, and compare: evaluating the policies with
-the request, and what is left of them with the object, must come to what evaluating
-them at once comes to. A disagreement is made as small as it can be, and printed as
+		Short: "Try whether two phases amount to what one phase amounts to",
+		Long: `Generate policies, requests and objects, and compare: evaluating the policies with
+the request, and what is left of them with the object, must amount to what evaluating
+them at once amounts to. A disagreement is made as small as it can be, and printed as
 a vector file.
 
 With --subject reference the reference authorizer is asked in the place of the model;
-of failure modes it has Deny only.
+its only failure mode is Deny.
 
 Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 		Example: "  authzconf conditions explore --cases 100000 --seed 1",

@@ -47,7 +47,7 @@ the environment broke.`,
 			return nil
 		},
 	}
-	c.Flags().IntVar(&o.Rounds, "rounds", 24, "blocks of each arm, interleaved")
+	c.Flags().IntVar(&o.Rounds, "rounds", 24, "blocks of each variant, interleaved")
 	c.Flags().IntVar(&o.Requests, "requests", 100, "requests of a block")
 	c.Flags().Int64Var(&o.Seed, "seed", 0, "seed of the order and of the intervals (default: random, printed)")
 	return c

@@ -31,6 +31,7 @@ needed.`,
 			if err != nil {
 				return err
 			}
+			noteDeprecated(c, all)
 			text := fmt.Sprintf("%d scenarios", len(texts.Set.All()))
 			if len(all) > 0 {
 				text += fmt.Sprintf(", %d vectors", len(all))

@@ -11,8 +11,8 @@ import (
 )
 
 // inOrder takes the first effect that has a true condition.
-func inOrder(order ...vectors.Decision) func(vectors.ConditionSet, reference.Truth) vectors.Decision {
-	return func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
+func inOrder(order ...vectors.Decision) func(vectors.ConditionSet, reference.Evaluator) vectors.Decision {
+	return func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
 		for _, e := range order {
 			one := set
 			one.Conditions = slices.DeleteFunc(slices.Clone(set.Conditions), func(c vectors.Condition) bool { return c.Effect != e })
@@ -27,7 +27,7 @@ func inOrder(order ...vectors.Decision) func(vectors.ConditionSet, reference.Tru
 }
 
 // holds says whether any condition is true, or an error.
-func holds(set vectors.ConditionSet, truth reference.Truth) bool {
+func holds(set vectors.ConditionSet, truth reference.Evaluator) bool {
 	return slices.ContainsFunc(set.Conditions, func(c vectors.Condition) bool {
 		is, err := truth(c)
 		return is || err != nil
@@ -35,8 +35,8 @@ func holds(set vectors.ConditionSet, truth reference.Truth) bool {
 }
 
 // lenient takes an error of conditions of an effect for a value.
-func lenient(e vectors.Decision, value bool) func(vectors.ConditionSet, reference.Truth) vectors.Decision {
-	return func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
+func lenient(e vectors.Decision, value bool) func(vectors.ConditionSet, reference.Evaluator) vectors.Decision {
+	return func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
 		got, _, _ := reference.EvaluateSet(set, func(c vectors.Condition) (bool, error) {
 			is, err := truth(c)
 			if err != nil && c.Effect == e {
@@ -53,7 +53,7 @@ func evaluations() []faulty {
 	return []faulty{
 		concludes("allow-first", "deny-condition-wins", "Allow conditions are evaluated first, and one that is true ends it", inOrder(vectors.Allow, vectors.Deny, vectors.NoOpinion)),
 		concludes("no-opinion-last", "no-opinion-condition-wins", "NoOpinion conditions come behind Allow conditions", inOrder(vectors.Deny, vectors.Allow, vectors.NoOpinion)),
-		concludes("no-opinion-denies", "no-opinion-condition-wins", "a true NoOpinion condition denies", func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
+		concludes("no-opinion-denies", "no-opinion-condition-wins", "a true NoOpinion condition denies", func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
 			for _, c := range set.Conditions {
 				if is, err := truth(c); is && err == nil && c.Effect == vectors.NoOpinion {
 					return vectors.Deny
@@ -65,14 +65,14 @@ func evaluations() []faulty {
 		concludes("deny-error-ignored", "error-in-deny-denies", "an error in a Deny condition counts as false", lenient(vectors.Deny, false)),
 		concludes("no-opinion-error-ignored", "error-in-no-opinion", "an error in a NoOpinion condition counts as false", lenient(vectors.NoOpinion, false)),
 		concludes("allow-error-allows", "error-in-allow-allows-nothing", "an error in an Allow condition counts as true", lenient(vectors.Allow, true)),
-		concludes("allow-error-denies", "error-in-allow-allows-nothing", "an error in an Allow condition denies", func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
+		concludes("allow-error-denies", "error-in-allow-allows-nothing", "an error in an Allow condition denies", func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
 			got, _, err := reference.EvaluateSet(set, truth)
 			if err != nil && got == vectors.NoOpinion {
 				return vectors.Deny
 			}
 			return got
 		}),
-		concludes("false-denies", "no-match-is-no-opinion", "conditions that are all false deny", func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision {
+		concludes("false-denies", "no-match-is-no-opinion", "conditions that are all false deny", func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
 			if !holds(set, truth) {
 				return vectors.Deny
 			}

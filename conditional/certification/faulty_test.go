@@ -98,7 +98,7 @@ func evaluates(id, finding, description string, wrong func(a *reference.Authoriz
 }
 
 // concludes is a faulty authorizer that makes another decision of the truths of a set.
-func concludes(id, finding, description string, wrong func(set vectors.ConditionSet, truth reference.Truth) vectors.Decision) faulty {
+func concludes(id, finding, description string, wrong func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision) faulty {
 	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
 		data := r.ConditionData.Variables()
 		if len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c vectors.Condition) bool { return c.Type != a.Type }) {

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -31,8 +30,8 @@ const costUser = "cost"
 // allowed is the KEP's condition of a PersistentVolume, which volume satisfies.
 const allowed = `object.spec.storageClassName == "dev"`
 
-// expressions are those that are measured. volume satisfies none of them: the API
-// server observes how long a policy took only if it has failed.
+// expressions are those that are measured. volume satisfies none of them: the API server observes how long a
+// policy took only if it has failed.
 var expressions = []struct{ name, text string }{
 	{"storage-class", `object.spec.storageClassName == "gold"`},
 	{"all-finalizers", `object.metadata.finalizers.all(f, f != "example.com/9")`},
@@ -60,8 +59,8 @@ func costPolicies() (*reference.Snapshot, error) {
 	}})
 }
 
-// KEPCalls counts the four cells of the KEP's table of webhooks (section "Built-in
-// CEL conditions evaluator"), each by n requests behind a first one.
+// KEPCalls counts the four cells of the KEP's table of webhooks (section "Built-in CEL conditions evaluator"),
+// each by n requests behind a first one.
 func KEPCalls(ctx context.Context, n int) (out []Calls, err error) {
 	s, err := costPolicies()
 	if err != nil {
@@ -85,7 +84,7 @@ func KEPCalls(ctx context.Context, n int) (out []Calls, err error) {
 				}
 				got, err := e.Request(ctx, specOf(costUser, "create", "persistentvolumes"), vectors.ConditionData{Operation: "CREATE", Object: volume()})
 				if err == nil && got != vectors.Allow {
-					err = fmt.Errorf("the request comes to %s", got)
+					err = fmt.Errorf("the request is %s", got)
 				}
 				if err != nil {
 					return nil, errors.Join(err, c.close())
@@ -107,19 +106,11 @@ func KEPCalls(ctx context.Context, n int) (out []Calls, err error) {
 // TodayCalls counts the same of a real API server.
 func (c *Cluster) TodayCalls(ctx context.Context, n int, cached bool) (out Calls, err error) {
 	var reviews, judged int64
-	r, err := c.Requestor()
-	if err != nil {
-		return out, err
-	}
 	for i := range n + 1 {
 		if i == 1 {
 			reviews, judged = c.Reviewed.Load(), c.Judged.Load()
 		}
-		resp, err := r.Send(ctx, &User{Name: costUser}, http.MethodPost, volumesPath, "", volume())
-		if err == nil && resp.Code != http.StatusCreated {
-			err = fmt.Errorf("%d: %s", resp.Code, resp.Status())
-		}
-		if err != nil {
+		if _, err := c.create(ctx, &User{Name: costUser}); err != nil {
 			return out, err
 		}
 	}

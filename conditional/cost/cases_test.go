@@ -43,12 +43,12 @@ func TestCasesToday(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clusters := map[string]*Cluster{}
+	clusters := map[string]*player{}
 	requests := 0
 	for _, cs := range cases {
 		gates := fmt.Sprint(cs.Gates)
 		if clusters[gates] == nil {
-			clusters[gates] = start(t, StartOptions{Options: local.Options{FeatureGates: cs.Gates}})
+			clusters[gates] = newPlayer(start(t, StartOptions{FeatureGates: cs.Gates}))
 			if err := clusters[gates].Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}

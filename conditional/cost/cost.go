@@ -1,7 +1,9 @@
+// Package cost measures what conditional authorization (KEP-5681) costs: the webhook calls of the KEP's own
+// design, and those of an API server of today that over-grants and judges in admission. Its tests show what such a
+// server enforces (cases/), and what it makes of conditional answers.
 package cost
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,19 +13,17 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // CostOptions say how much is measured.
 type CostOptions struct {
-	// Rounds are the blocks of each arm, Requests those of a block.
+	// Rounds are the blocks of each variant, Requests those of a block.
 	Rounds, Requests int
-	// Seed decides the order of the arms in each round.
+	// Seed decides the order of the variants in each round.
 	Seed int64
 	// Binaries finds or builds the programs.
 	Binaries *local.Binaries
@@ -33,26 +33,25 @@ type CostOptions struct {
 type Cost struct {
 	Options CostOptions `json:"-"`
 	Calls   []Calls     `json:"calls"`
-	// Evaluations have, by expression and arm, the mean of each block in
-	// microseconds; Latencies, by arm, the median of each block in milliseconds.
+	// Evaluations have, by expression and variant, the mean of each block in microseconds; Latencies, by variant,
+	// the median of each block in milliseconds.
 	Evaluations map[string]map[string][]float64 `json:"evaluations"`
 	Latencies   map[string][]float64            `json:"latencies"`
 }
 
-// The arms of the evaluation: the API server's own metric of a
-// ValidatingAdmissionPolicy's expression, the same text as a condition that is
-// compiled already, as one that is not, and by the webhook.
+// The variants of the evaluation: the API server's own metric of a ValidatingAdmissionPolicy's expression, the
+// same text as a condition that is compiled already, as one that is not, and by the webhook.
 const (
-	armVAP      = "ValidatingAdmissionPolicy"
-	armCompiled = "condition, compiled before"
-	armText     = "condition, compiled each time"
-	armWebhook  = "condition, by the webhook"
+	variantVAP      = "ValidatingAdmissionPolicy"
+	variantCompiled = "condition, compiled before"
+	variantText     = "condition, compiled each time"
+	variantWebhook  = "condition, by the webhook"
 )
 
-// The arms of the requests.
+// The variants of the requests.
 const (
-	armPlain = "no policy"
-	armToday = "over-grant and admission webhook"
+	variantPlain = "no policy"
+	variantToday = "over-grant and admission webhook"
 )
 
 // MeasureCost measures everything on one control plane.
@@ -69,10 +68,9 @@ func MeasureCost(ctx context.Context, o CostOptions) (_ *Cost, err error) {
 	return out, nil
 }
 
-// onServer counts the calls of a server, and of the one that remembers answers, the
-// usual case, measures too.
+// onServer counts the calls of a server, and of the one that remembers answers, the usual case, measures too.
 func (c *Cost) onServer(ctx context.Context, cached bool) (err error) {
-	cluster, err := Start(ctx, StartOptions{Options: local.Options{Binaries: c.Options.Binaries}, Cached: cached})
+	cluster, err := Start(ctx, StartOptions{Binaries: c.Options.Binaries, Cached: cached})
 	if err != nil {
 		return err
 	}
@@ -82,10 +80,10 @@ func (c *Cost) onServer(ctx context.Context, cached bool) (err error) {
 		return err
 	}
 	cluster.Authorizer.Use(s)
-	if err := cluster.Make(ctx, Made{webhooksPath + "validatingwebhookconfigurations", cluster.configuration("ValidatingWebhookConfiguration", reference.AdmitPath, "CREATE")}); err != nil {
+	if err := cluster.register(ctx, "ValidatingWebhookConfiguration", reference.AdmitPath, "CREATE"); err != nil {
 		return err
 	}
-	if err := cluster.until(ctx, "the admission webhook is called", func() (bool, error) {
+	if err := until(ctx, "the admission webhook is called", func(ctx context.Context) (bool, error) {
 		before := cluster.Judged.Load()
 		_, err := cluster.create(ctx, &User{Name: costUser})
 		return cluster.Judged.Load() > before, err
@@ -103,10 +101,10 @@ func (c *Cost) onServer(ctx context.Context, cached bool) (err error) {
 	return c.measure(ctx, cluster)
 }
 
-// arm is one thing that is measured, a block at a time.
-type arm func(ctx context.Context) error
+// variant is one thing that is measured, a block at a time.
+type variant func(ctx context.Context) error
 
-// measure runs the blocks of all arms, interleaved, in another order each round.
+// measure runs the blocks of all variants, interleaved, in another order each round.
 func (c *Cost) measure(ctx context.Context, cluster *Cluster) error {
 	if err := cluster.policies(ctx); err != nil {
 		return err
@@ -116,15 +114,15 @@ func (c *Cost) measure(ctx context.Context, cluster *Cluster) error {
 		return err
 	}
 	defer func() { _ = w.close() }()
-	arms := []arm{c.requests(cluster, armPlain, plainUser), c.requests(cluster, armToday, &User{Name: costUser}), c.policyArm(cluster)}
+	variants := []variant{c.requests(cluster, variantPlain, plainUser), c.requests(cluster, variantToday, &User{Name: costUser}), c.policyVariant(cluster)}
 	for _, e := range expressions {
 		c.Evaluations[e.name] = map[string][]float64{}
-		arms = append(arms, c.compiled(e.name, e.text), c.text(e.name, e.text), c.byWebhook(w, e.name, e.text))
+		variants = append(variants, c.compiled(e.name, e.text), c.text(e.name, e.text), c.byWebhook(w, e.name, e.text))
 	}
 	r := rand.New(rand.NewPCG(uint64(c.Options.Seed), 0x636f7374))
-	for range c.Options.Rounds + 1 { // the first round warms up
-		for _, i := range r.Perm(len(arms)) {
-			if err := arms[i](ctx); err != nil {
+	for range c.Options.Rounds + 1 { // the first round wvariants up
+		for _, i := range r.Perm(len(variants)) {
+			if err := variants[i](ctx); err != nil {
 				return err
 			}
 		}
@@ -140,8 +138,8 @@ func (c *Cost) measure(ctx context.Context, cluster *Cluster) error {
 	return nil
 }
 
-// plainUser and policyUser are authorized by nobody: members of system:masters. The
-// policies match the second one only.
+// plainUser and policyUser are authorized by nobody: members of system:masters. The policies match the second one
+// only.
 var (
 	plainUser  = &User{Name: "plain", Groups: []string{"system:masters"}, Outside: true}
 	policyUser = &User{Name: "policy", Groups: []string{"system:masters"}, Outside: true}
@@ -149,22 +147,25 @@ var (
 
 // create sends one request.
 func (c *Cluster) create(ctx context.Context, u *User) (time.Duration, error) {
-	r, err := c.Requestor()
+	client, err := c.client(u)
 	if err != nil {
 		return 0, err
 	}
 	body := volume()
 	began := time.Now()
-	resp, err := r.Send(ctx, u, http.MethodPost, volumesPath, "", body)
+	resp, err := c.send(ctx, client, http.MethodPost, volumesPath, "", body)
 	took := time.Since(began)
-	if err == nil && resp.Code != http.StatusCreated {
-		err = fmt.Errorf("creating a volume as %s: %d: %s", u.Name, resp.Code, resp.Status())
+	if err == nil {
+		err = resp.expect(http.StatusCreated)
+	}
+	if err != nil {
+		err = fmt.Errorf("creating a volume as %s: %w", u.Name, err)
 	}
 	return took, err
 }
 
 // requests is a block of requests to the API server: its median.
-func (c *Cost) requests(cluster *Cluster, name string, u *User) arm {
+func (c *Cost) requests(cluster *Cluster, name string, u *User) variant {
 	return func(ctx context.Context) error {
 		took := make([]float64, c.Options.Requests)
 		for i := range took {
@@ -180,10 +181,10 @@ func (c *Cost) requests(cluster *Cluster, name string, u *User) arm {
 	}
 }
 
-// policyArm is a block of requests that ValidatingAdmissionPolicies judge, and what
-// the API server's metric says of each policy.
-func (c *Cost) policyArm(cluster *Cluster) arm {
-	block := c.requests(cluster, armVAP, policyUser)
+// policyVariant is a block of requests that ValidatingAdmissionPolicies judge, and what the API server's metric
+// says of each policy.
+func (c *Cost) policyVariant(cluster *Cluster) variant {
+	block := c.requests(cluster, variantVAP, policyUser)
 	return func(ctx context.Context) error {
 		before, err := cluster.checks(ctx)
 		if err != nil {
@@ -201,7 +202,7 @@ func (c *Cost) policyArm(cluster *Cluster) arm {
 			if n != uint64(c.Options.Requests) {
 				return fmt.Errorf("the policy %s was checked %d times for %d requests", e.name, n, c.Options.Requests)
 			}
-			c.add(e.name, armVAP, (after[e.name].seconds-before[e.name].seconds)/float64(n)*1e6)
+			c.add(e.name, variantVAP, (after[e.name].seconds-before[e.name].seconds)/float64(n)*1e6)
 		}
 		return nil
 	}
@@ -217,7 +218,7 @@ func timed(n int, run func() (bool, error)) (float64, error) {
 	for range n {
 		is, err := run()
 		if err == nil && is {
-			err = errors.New("a condition that is false comes to true")
+			err = errors.New("a condition that is false evaluates to true")
 		}
 		if err != nil {
 			return 0, err
@@ -227,27 +228,27 @@ func timed(n int, run func() (bool, error)) (float64, error) {
 }
 
 // compiled evaluates a condition as an API server would that has it compiled.
-func (c *Cost) compiled(name, text string) arm {
+func (c *Cost) compiled(name, text string) variant {
 	return func(context.Context) error {
 		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.Holds(text, data) })
-		c.add(name, armCompiled, us)
+		c.add(name, variantCompiled, us)
 		return err
 	}
 }
 
 // text compiles it each time.
-func (c *Cost) text(name, text string) arm {
+func (c *Cost) text(name, text string) variant {
 	return func(context.Context) error {
 		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
 		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.HoldsFresh(text, data) })
-		c.add(name, armText, us)
+		c.add(name, variantText, us)
 		return err
 	}
 }
 
 // byWebhook has the authorizer evaluate it.
-func (c *Cost) byWebhook(w *counted, name, text string) arm {
+func (c *Cost) byWebhook(w *counted, name, text string) variant {
 	e := &Enforcer{access: w.access, conditions: w.second}
 	chain := []vectors.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{{ID: name, Effect: vectors.Allow, Type: reference.TypeCEL, Condition: text}}}}
 	return func(ctx context.Context) error {
@@ -256,7 +257,7 @@ func (c *Cost) byWebhook(w *counted, name, text string) arm {
 			got, err := e.ask(ctx, chain, vectors.ConditionData{Operation: "CREATE", Object: object})
 			return got == vectors.Allow, err
 		})
-		c.add(name, armWebhook, us)
+		c.add(name, variantWebhook, us)
 		return err
 	}
 }
@@ -268,21 +269,17 @@ type checked struct {
 }
 
 // checks reads apiserver_validating_admission_policy_check_duration_seconds
-// (pkg/admission/plugin/policy/validating/metrics): how long the expression of a
-// policy ran, as pkg/admission/plugin/cel measures it. dispatcher.go there observes
-// only what failed, so the policies are ones that fail, and only for the audit log.
+// (pkg/admission/plugin/policy/validating/metrics): how long the expression of a policy ran, as
+// pkg/admission/plugin/cel measures it. dispatcher.go there observes only what failed, so the policies are ones
+// that fail, and only for the audit log.
 func (c *Cluster) checks(ctx context.Context) (map[string]checked, error) {
-	r, err := c.Send(ctx, nil, http.MethodGet, "/metrics", "", nil)
+	const name = "apiserver_validating_admission_policy_check_duration_seconds"
+	families, err := c.Scrape(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(r.Body))
-	if err != nil {
-		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
-	}
 	out := map[string]checked{}
-	if f := families["apiserver_validating_admission_policy_check_duration_seconds"]; f != nil {
+	if f := families[name]; f != nil {
 		for _, m := range f.GetMetric() {
 			i := slices.IndexFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "policy" })
 			if i >= 0 {
@@ -293,8 +290,7 @@ func (c *Cluster) checks(ctx context.Context) (map[string]checked, error) {
 	return out, nil
 }
 
-// policies makes a ValidatingAdmissionPolicy of each expression, and waits until
-// they are in force.
+// policies makes a ValidatingAdmissionPolicy of each expression, and waits until they are in force.
 func (c *Cluster) policies(ctx context.Context) error {
 	for _, e := range expressions {
 		rule := map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"persistentvolumes"}, "operations": []string{"CREATE"}}
@@ -312,28 +308,11 @@ func (c *Cluster) policies(ctx context.Context) error {
 			}
 		}
 	}
-	return c.until(ctx, "the policies are checked", func() (bool, error) {
+	return until(ctx, "the policies are checked", func(ctx context.Context) (bool, error) {
 		if _, err := c.create(ctx, policyUser); err != nil {
 			return false, err
 		}
 		seen, err := c.checks(ctx)
 		return len(seen) == len(expressions), err
 	})
-}
-
-// until waits for something that the API server takes a moment for.
-func (c *Cluster) until(ctx context.Context, what string, ok func() (bool, error)) error {
-	for deadline := time.Now().Add(settle); ; {
-		if done, err := ok(); done || err != nil {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not so within %s: %s", settle, what)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

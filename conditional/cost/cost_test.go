@@ -38,7 +38,7 @@ func TestCost(t *testing.T) {
 	if err := c.Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{armCompiled, armWebhook, armToday, "all-finalizers", "2 rounds"} {
+	for _, want := range []string{variantCompiled, variantWebhook, variantToday, "all-finalizers", "2 rounds"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, out.String())
 		}

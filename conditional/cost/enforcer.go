@@ -13,17 +13,15 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	webhook "github.com/authzconf/authzconf/certify/reference"
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Enforcer is the part of an API server that KEP-5681 adds, as a client: it asks a
-// webhook by TLS, remembers its answers if it should, and evaluates conditions
-// itself if it knows their type, or has the webhook do it. What conditions come to
-// is decided by k8s.io/apiserver's ConditionsMap.
+// Enforcer is the part of an API server that KEP-5681 adds, as a client: it asks a webhook by TLS, remembers its
+// answers if it should, and evaluates conditions itself if it knows their type, or has the webhook do it. What
+// conditions amount to is decided by k8s.io/apiserver's ConditionsMap.
 type Enforcer struct {
-	// Cached says whether answers are remembered, Builtin whether TypeCEL is
-	// evaluated here.
+	// Cached says whether answers are remembered, Builtin whether TypeCEL is evaluated here.
 	Cached, Builtin bool
 
 	access, conditions *certify.Poster

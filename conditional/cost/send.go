@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // User is who sends a request, as an authenticating proxy says it.
@@ -19,7 +19,7 @@ type User struct {
 	Name   string
 	Groups []string
 	Extra  map[string][]string
-	// Outside says that the user is no member of Group.
+	// Outside says that the user is not a member of Group.
 	Outside bool
 }
 
@@ -39,79 +39,81 @@ func (r Response) Status() string {
 	return s.Message
 }
 
-// Requestor sends requests of users, over connections of its own.
-type Requestor struct {
-	base   string
-	client *http.Client
+// expect is an error unless the response has a code.
+func (r Response) expect(code int) error {
+	if r.Code != code {
+		return fmt.Errorf("%d: %s", r.Code, r.Status())
+	}
+	return nil
 }
 
-// Requestor is the authenticating proxy.
-func (c *Cluster) Requestor() (*Requestor, error) {
-	config := c.FrontProxy()
-	client, err := rest.HTTPClientFor(config)
+// client sends requests of a user, nil for the admin, over the connections that client-go shares.
+func (c *Cluster) client(u *User) (*http.Client, error) {
+	if u == nil {
+		return c.admin, nil
+	}
+	groups := u.Groups
+	if !u.Outside {
+		groups = append([]string{Group}, groups...)
+	}
+	return c.UserClient(scenarios.Requestor{User: u.Name, Groups: groups, Extra: u.Extra}, nil, func(*http.Request) {})
+}
+
+// Send sends a request of a user, nil for the admin, with a JSON body.
+func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType string, body any) (out Response, err error) {
+	client, err := c.client(u)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	return &Requestor{config.Host, client}, nil
+	return c.send(ctx, client, method, path, contentType, body)
 }
 
-// Send sends a request of a user, nil for the admin.
-func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType string, body any) (Response, error) {
-	r := &Requestor{c.Admin().Host, c.admin}
-	if u != nil {
-		var err error
-		if r, err = c.Requestor(); err != nil {
-			return Response{}, err
-		}
-	}
-	return r.Send(ctx, u, method, path, contentType, body)
-}
-
-// Send sends a request with a JSON body.
-func (r *Requestor) Send(ctx context.Context, u *User, method, path, contentType string, body any) (Response, error) {
+func (c *Cluster) send(ctx context.Context, client *http.Client, method, path, contentType string, body any) (out Response, err error) {
 	var raw []byte
 	if body != nil {
-		var err error
 		if raw, err = json.Marshal(body); err != nil {
-			return Response{}, err
+			return out, err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, r.base+path, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, method, c.Host()+path, bytes.NewReader(raw))
 	if err != nil {
-		return Response{}, err
+		return out, err
 	}
 	if contentType == "" {
 		contentType = "application/json"
 	}
 	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("Accept", "application/json")
-	if u != nil {
-		req.Header.Set("X-Remote-User", u.Name)
-		groups := u.Groups
-		if !u.Outside {
-			groups = append([]string{Group}, groups...)
-		}
-		for _, g := range groups {
-			req.Header.Add("X-Remote-Group", g)
-		}
-		for k, vs := range u.Extra {
-			for _, v := range vs {
-				req.Header.Add("X-Remote-Extra-"+url.PathEscape(k), v)
-			}
-		}
-	}
-	resp, err := r.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
-		return Response{}, err
+		return out, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	out := Response{Code: resp.StatusCode, Warnings: resp.Header.Values("Warning")}
+	out = Response{Code: resp.StatusCode, Warnings: resp.Header.Values("Warning")}
 	out.Body, err = io.ReadAll(resp.Body)
 	return out, err
 }
 
-// admissionKubeconfig gives the API server the client certificate of another
-// kubeconfig for a webhook, which it looks up by host and port.
+// Made is an object and where it is posted.
+type Made struct {
+	Path   string         `yaml:"path"`
+	Object map[string]any `yaml:"object"`
+}
+
+// Make creates an object as the admin.
+func (c *Cluster) Make(ctx context.Context, m Made) error {
+	r, err := c.Send(ctx, nil, http.MethodPost, m.Path, "", m.Object)
+	if err == nil {
+		err = r.expect(http.StatusCreated)
+	}
+	if err != nil {
+		return fmt.Errorf("making an object at %s: %w", m.Path, err)
+	}
+	return nil
+}
+
+// admissionKubeconfig gives the API server the client certificate of another kubeconfig for a webhook, which it
+// looks up by host and port.
 func admissionKubeconfig(raw []byte, host string) ([]byte, error) {
 	from, err := clientcmd.Load(raw)
 	if err != nil {

@@ -10,22 +10,20 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// magnitude is by how much a time may exceed another that is "of the same
-// magnitude".
+// magnitude is by how much a time may exceed another that is "of the same magnitude".
 const magnitude = 10
 
-// Row compares an arm with the one that it is measured against.
+// Row compares a variant with the one that it is measured against.
 type Row struct {
 	Name string
 	// Median is that of the blocks, in the unit of the table.
 	Median float64
-	// Ratio is how many times the other arm's it is, with its 95 % interval; P is
-	// that of the sign-flip test.
+	// Ratio is how many times the other variant's it is, with its 95 % interval; P is that of the sign-flip test.
 	Ratio statistics.Interval
 	P     float64
 }
 
-// compare makes a row of each arm: blocks of the same round are a pair.
+// compare makes a row of each variant: blocks of the same round are a pair.
 func compare(blocks map[string][]float64, against string, seed int64, names ...string) (out []Row, err error) {
 	for _, name := range names {
 		ratios, err := statistics.LogRatios(blocks[against], blocks[name])
@@ -48,8 +46,8 @@ func median(in []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// Expected are the calls that the KEP's table has for a cell, and those of today,
-// which judges every request again.
+// Expected are the calls that the KEP's table has for a cell, and those of today, which judges every request
+// again.
 func (c Calls) Expected() (reviews, evaluations float64) {
 	if !c.Cached {
 		reviews = 1
@@ -80,12 +78,12 @@ func (c *Cost) Print(to io.Writer) error {
 		line("%s\t%t\t%.2f\t%.2f\t%t", row.Enforcement, row.Cached, row.Reviews, row.Evaluations, row.Agrees())
 	}
 	for _, e := range expressions {
-		rows, err := compare(c.Evaluations[e.name], armVAP, c.Options.Seed, armVAP, armCompiled, armText, armWebhook)
+		rows, err := compare(c.Evaluations[e.name], variantVAP, c.Options.Seed, variantVAP, variantCompiled, variantText, variantWebhook)
 		if err != nil {
 			return err
 		}
 		line("\t\t\t\t\n%s: %s\tmedian, µs\ttimes the policy's (95 %%)\tp\tsame magnitude", e.name, e.text)
-		line("%s\t%.1f\t\t\t", armVAP, rows[0].Median)
+		line("%s\t%.1f\t\t\t", variantVAP, rows[0].Median)
 		for _, r := range rows[1:] {
 			same := "no"
 			if r.Ratio.Low > 1.0/magnitude && r.Ratio.High < magnitude {
@@ -94,12 +92,12 @@ func (c *Cost) Print(to io.Writer) error {
 			line("%s\t%.1f\t%.2f (%.2f to %.2f)\t%.4f\t%s", r.Name, r.Median, r.Ratio.Estimate, r.Ratio.Low, r.Ratio.High, r.P, same)
 		}
 	}
-	rows, err := compare(c.Latencies, armPlain, c.Options.Seed, armPlain, armVAP, armToday)
+	rows, err := compare(c.Latencies, variantPlain, c.Options.Seed, variantPlain, variantVAP, variantToday)
 	if err != nil {
 		return err
 	}
 	line("\t\t\t\t\na create, answered by the API server\tmedian, ms\ttimes that without policy (95 %%)\tp\t")
-	line("%s\t%.2f\t\t\t", armPlain, rows[0].Median)
+	line("%s\t%.2f\t\t\t", variantPlain, rows[0].Median)
 	for _, r := range rows[1:] {
 		line("%s\t%.2f\t%.2f (%.2f to %.2f)\t%.4f\t", r.Name, r.Median, r.Ratio.Estimate, r.Ratio.Low, r.Ratio.High, r.P)
 	}

@@ -12,7 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -64,7 +64,7 @@ func conditionsAreNoOpinion(t *testing.T, c *Cluster) {
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			a := &answers{status: step.status}
-			c.Answer(a)
+			c.answer(a)
 			r, err := c.Send(t.Context(), &User{Name: step.user}, http.MethodPost, "/api/v1/namespaces/default/configmaps", "", map[string]any{"metadata": map[string]any{"name": fmt.Sprintf("map-%d", i)}})
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +89,7 @@ func referenceIsNeverConditional(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	c.Authorizer.Use(s)
-	c.Answer(reference.Handler(c.Authorizer))
+	c.answer(reference.Handler(c.Authorizer))
 	before := c.Reviewed.Load()
 	r, err := c.Send(t.Context(), &User{Name: "ann"}, http.MethodPost, "/api/v1/namespaces/default/configmaps", "", map[string]any{"metadata": map[string]any{"name": "m"}, "data": map[string]any{"color": "blue"}})
 	if err != nil || r.Code != http.StatusForbidden || c.Reviewed.Load() != before+1 {
@@ -106,7 +106,7 @@ func referenceIsNeverConditional(t *testing.T, c *Cluster) {
 // with a warning, and refused under strict validation.
 func modeIsAnUnknownField(t *testing.T, c *Cluster) {
 	a := &answers{status: `{"allowed":true,` + fmt.Sprintf(chain, "Allow") + `}`}
-	c.Answer(a)
+	c.answer(a)
 	about := map[string]any{"user": "ann", "groups": []string{Group}, "resourceAttributes": map[string]any{"verb": "create", "version": "v1", "resource": "configmaps", "namespace": "default"}}
 	asking := map[string]any{"conditionalAuthorization": map[string]any{"mode": "HumanReadable"}}
 	for k, v := range about {

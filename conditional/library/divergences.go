@@ -28,8 +28,7 @@ type List struct {
 	Sections []string `yaml:"sections"`
 }
 
-// Divergence is something that the library does otherwise than the KEP says, or has
-// no part for.
+// Divergence is something that the library does otherwise than the KEP says, or has no part for.
 type Divergence struct {
 	Name string `json:"name" yaml:"name"`
 	// Upstream is the file and function in k8s.io/apiserver.
@@ -65,8 +64,7 @@ func (d *Divergence) names(id string) bool {
 	})
 }
 
-// covers tells whether differences are those that a divergence explains. Each
-// begins with its field.
+// covers tells whether differences are those that a divergence explains. Each begins with its field.
 func (d *Divergence) covers(differences []string) bool {
 	return !slices.ContainsFunc(differences, func(line string) bool {
 		field, _, _ := strings.Cut(line, ":")
@@ -98,7 +96,7 @@ func (l *List) stale(differing map[string]bool, known map[string]bool) (out []st
 		}
 		for _, id := range d.Vectors {
 			if !strings.HasSuffix(id, "/") && !differing[id] {
-				out = append(out, fmt.Sprintf("divergence %s: %s does not differ, or is no vector", d.Name, id))
+				out = append(out, fmt.Sprintf("divergence %s: %s does not differ, or is not a vector", d.Name, id))
 			}
 		}
 	}
@@ -113,7 +111,7 @@ func (l *List) stale(differing map[string]bool, known map[string]bool) (out []st
 		}
 		for _, id := range d.Vectors {
 			if !strings.HasSuffix(id, "/") && !known[id] {
-				out = append(out, fmt.Sprintf("absent %s: %s is no vector", d.Name, id))
+				out = append(out, fmt.Sprintf("absent %s: %s is not a vector", d.Name, id))
 			}
 		}
 	}

@@ -1,3 +1,9 @@
+// Package library holds k8s.io/apiserver's own conditional authorization against the API-server vectors of
+// KEP-5681, and lists where it does otherwise.
+//
+// The library is what exists of the KEP in Kubernetes 1.37: the types and the union of
+// k8s.io/apiserver/pkg/authorization. There is no feature gate, no field in SubjectAccessReview, no review of
+// conditions and no admission plugin yet; what only those could show is listed as absent.
 package library
 
 import (
@@ -6,8 +12,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/union"
@@ -15,9 +19,9 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// fromLibrary is what k8s.io/apiserver makes of a machinery vector, as far as it
-// has a part for it: Proceeds, Admitted and Starts stay empty.
-func fromLibrary(ctx context.Context, m *vectors.Machinery) (*vectors.Want, error) {
+// fromLibrary is what k8s.io/apiserver makes of an API-server vector, as far as it has a part for it: Proceeds,
+// Admitted and Starts stay empty.
+func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
 	run := &libraryRun{m: m, want: &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}}
 	named := make([]union.NamedAuthorizer, 0, len(m.Chain))
 	for i := range m.Chain {
@@ -54,13 +58,13 @@ func fromLibrary(ctx context.Context, m *vectors.Machinery) (*vectors.Want, erro
 
 // libraryRun notes who is asked what.
 type libraryRun struct {
-	m      *vectors.Machinery
+	m      *vectors.APIServer
 	want   *vectors.Want
 	asking *[]string
 }
 
-// evaluate is the second phase for one object: the types that the server evaluates
-// itself first, then the rest by the authorizers.
+// evaluate is the second phase for one object: the types that the server evaluates itself first, then the rest by
+// the authorizers.
 func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, d authorizer.ConditionsAwareDecision, object int) (vectors.Decision, error) {
 	data := record{object: object}
 	if len(r.m.Server.BuiltinTypes) > 0 {
@@ -150,7 +154,7 @@ func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAw
 }
 
 // condition is a vector's as the library's.
-type condition struct{ vectors.MachineryCondition }
+type condition struct{ vectors.EvaluatedCondition }
 
 func (c condition) GetID() string          { return c.ID }
 func (c condition) GetType() string        { return c.Type }
@@ -195,17 +199,8 @@ func sets(d authorizer.ConditionsAwareDecision, name string) (out []string) {
 	return out
 }
 
-// record is the data of one object; conditions here are known by its number.
-type record struct{ object int }
-
-func (record) GetName() string                             { return "" }
-func (record) GetNamespace() string                        { return "" }
-func (record) GetResource() schema.GroupVersionResource    { return schema.GroupVersionResource{} }
-func (record) GetSubresource() string                      { return "" }
-func (record) GetOperation() authorizer.AdmissionOperation { return "" }
-func (record) GetOperationOptions() runtime.Object         { return nil }
-func (record) IsDryRun() bool                              { return false }
-func (record) GetObject() runtime.Object                   { return nil }
-func (record) GetOldObject() runtime.Object                { return nil }
-func (record) GetKind() schema.GroupVersionKind            { return schema.GroupVersionKind{} }
-func (record) GetUserInfo() user.Info                      { return nil }
+// record is the data of one object; conditions here are known by its number, and ask for nothing else.
+type record struct {
+	authorizer.ConditionsData
+	object int
+}

@@ -22,8 +22,7 @@ type Report struct {
 	Absent      []Divergence `json:"absent"`
 	// Failed are vectors that differ and are no known divergence.
 	Failed []Failure `json:"failed,omitempty"`
-	// Stale are known divergences that are none any more, and sections without
-	// vectors.
+	// Stale are known divergences that are none any more, and sections without vectors.
 	Stale []string `json:"stale,omitempty"`
 }
 
@@ -90,11 +89,11 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 			return nil
 		}
 	}
-	got, err := fromLibrary(ctx, v.Machinery)
+	got, err := fromLibrary(ctx, v.APIServer)
 	if err != nil {
 		return fmt.Errorf("%s: %w", v.ID, err)
 	}
-	lazy, eager := v.Machinery.Wanted(vectors.Lazy), v.Machinery.Wanted(vectors.Eager)
+	lazy, eager := v.APIServer.Wanted(vectors.Lazy), v.APIServer.Wanted(vectors.Eager)
 	differences := lazy.Differences(got)
 	if len(differences) == 0 {
 		s.Agree++

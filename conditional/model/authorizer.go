@@ -52,8 +52,7 @@ func New(policies []vectors.Policy, mode vectors.FailureMode) (*Authorizer, erro
 			return nil, fmt.Errorf("policy %s: %w", p.ID, issues.Err())
 		}
 		one := policy{id: p.ID, effect: p.Effect, tree: tree.NativeRep().Expr(), whole: whole}
-		// The fields of request are of known types, which cel-go is not told: a policy
-		// must fit them.
+		// The fields of request are of known types, which cel-go is not told: a policy must fit them.
 		text, err := substituted(one.tree, vectors.RequestFields(authorizationv1.SubjectAccessReviewSpec{}))
 		if err == nil {
 			_, _, err = compiled(env.rest, text)
@@ -101,9 +100,8 @@ func (a *Authorizer) partially(p *policy, request map[string]any) (partial, erro
 	}
 }
 
-// Authorize is the first phase: the status of the review. The policies' strength
-// decides what is asked for later: Deny before NoOpinion before Allow, and of each
-// what is certain before what is not ("Authorizer requirements").
+// Authorize is the first phase: the status of the review. The policies' strength decides what is asked for later:
+// Deny before NoOpinion before Allow, and of each what is certain before what is not ("Authorizer requirements").
 func (a *Authorizer) Authorize(spec *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
 	request := vectors.RequestFields(spec.SubjectAccessReviewSpec)
 	left := map[vectors.Decision][]vectors.Condition{}
@@ -127,8 +125,7 @@ func (a *Authorizer) Authorize(spec *vectors.SubjectAccessReviewSpec) (*vectors.
 	return a.answer(left, always, certain, spec.Mode()), nil
 }
 
-// answer puts together what is left of all policies; always is an Allow policy that
-// is certain.
+// answer puts together what is left of all policies; always is an Allow policy that is certain.
 func (a *Authorizer) answer(left map[vectors.Decision][]vectors.Condition, always []vectors.Condition, certain map[vectors.Decision]map[vectors.Truth]bool, mode vectors.Mode) *vectors.SubjectAccessReviewStatus {
 	deny, noOpinion, allow := certain[vectors.Deny], certain[vectors.NoOpinion], certain[vectors.Allow]
 	denyLeft, noOpinionLeft, allowLeft := left[vectors.Deny], left[vectors.NoOpinion], left[vectors.Allow]
@@ -138,7 +135,7 @@ func (a *Authorizer) answer(left map[vectors.Decision][]vectors.Condition, alway
 	case deny[vectors.True]:
 		return status(vectors.Deny, false)
 	case deny[vectors.Error] && a.mode == vectors.FailDeny:
-		return status(vectors.Deny, true) // a true Deny policy would come to the same
+		return status(vectors.Deny, true) // a true Deny policy would have the same result
 	case failed || noOpinion[vectors.True]:
 		// Only Deny is stronger.
 		conditions = denyLeft

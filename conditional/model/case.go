@@ -31,8 +31,8 @@ func (t *triple) words() []vectors.Policy {
 	return out
 }
 
-// decide is the decision with everything known, or of what the request alone tells;
-// that is Conditional if it takes more.
+// decide is the decision with everything known, or of what the request alone tells; that is Conditional if it
+// takes more.
 func (t *triple) decide(all bool) vectors.Decision {
 	return t.outcome(func(e *expression) []vectors.Truth {
 		truth := e.value(t.facts, all)
@@ -43,15 +43,14 @@ func (t *triple) decide(all bool) vectors.Decision {
 	})
 }
 
-// certain is the decision that an authorizer may be sure of before the second phase,
-// at best: it also knows what the verb tells of the objects, and that what is joined
-// to an error can still be decided one way only.
+// certain is the decision that an authorizer may be sure of before the second phase, at best: it also knows what
+// the verb tells of the objects, and that what is joined to an error can still be decided one way only.
 func (t *triple) certain() vectors.Decision {
 	return t.outcome(func(e *expression) []vectors.Truth { return e.possible(t.facts) })
 }
 
-// firstPhase are the answers of the first phase that are right: what follows from the
-// request alone, and if that is Conditional, what is certain nevertheless.
+// firstPhase are the answers of the first phase that are right: what follows from the request alone, and if that
+// is Conditional, what is certain nevertheless.
 func (t *triple) firstPhase() []vectors.Decision {
 	out := []vectors.Decision{t.decide(false)}
 	if out[0] == vectors.Conditional {
@@ -62,8 +61,7 @@ func (t *triple) firstPhase() []vectors.Decision {
 	return out
 }
 
-// outcome is what the policies come to in every way that their truths allow:
-// Conditional if the ways differ.
+// outcome is what the policies decide in every way that their truths allow: Conditional if the ways differ.
 func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
 	effects := make([]vectors.Decision, len(t.policies))
 	ways := [][]vectors.Truth{nil}
@@ -148,8 +146,8 @@ func newGenerator(seed int64, group int) *generator {
 
 func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
-// longest is how long a policy can be, so that what is left of it fits a condition,
-// also with what is known written out.
+// longest is how long a policy can be, so that what is left of it fits a condition, also with what is known
+// written out.
 const longest = vectors.MaxCondition / 2
 
 func (g *generator) policies() (out []generatedPolicy) {

@@ -149,8 +149,8 @@ func (s *substitution) presence(call ast.CallExpr) (there, ok bool) {
 	return there, ok && isMap
 }
 
-// lookUp is the value of request, or of a field in it. A field that is not there is
-// none: it is left as a field of what is.
+// lookUp is the value of request, or of a field in it. A field that is not there is none: it is left as a field of
+// what is.
 func (s *substitution) lookUp(e ast.Expr) (any, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:

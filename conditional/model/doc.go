@@ -11,16 +11,16 @@
 //     of the KEP: two phases amount to the decision that one phase with everything known amounts to.
 //
 // Where the text is silent: an authorizer's malformed answer counts as its failure mode, with an error, which is
-// what the text says of malformed conditions; and in the eager reading a chain of which only one outcome is possible
-// is concrete, which the text says of a conditional deny followed by Deny.
+// what the text says of malformed conditions; and in the eager reading a chain of which only one outcome is
+// possible is concrete, which the text says of a conditional deny followed by Deny.
 //
 // CEL's && and || give the same whichever side is an error: error && false is false. The KEP says that they do not
-// commute, and so keeps <residual> && false as a Deny condition; in CEL that condition is false, and nothing is lost
-// by leaving it out. And cel-go alone does not do what the KEP asks: PruneAst keeps variables that are known in the
-// branches of a conditional, in macros such as all(), and behind the first unknown of a list or of arguments. So the
-// model writes what is known into the expression first, and cel-go folds the rest.
+// commute, and so keeps <residual> && false as a Deny condition; in CEL that condition is false, and nothing is
+// lost by leaving it out. And cel-go alone does not do what the KEP asks: PruneAst keeps variables that are known
+// in the branches of a conditional, in macros such as all(), and behind the first unknown of a list or of
+// arguments. So the model writes what is known into the expression first, and cel-go folds the rest.
 //
 // Explore computes the one phase without CEL: the generated expressions are made of parts of which is known, from
-// the data, whether they are true, false or an error. So is what the first phase must answer: with what is not known
-// yet as a fourth value, an answer may be conditional only if no concrete one is certain.
+// the data, whether they are true, false or an error. So is what the first phase must answer: with what is not
+// known yet as a fourth value, an answer may be conditional only if no concrete one is certain.
 package model

@@ -2,9 +2,8 @@ package model
 
 import "github.com/authzconf/authzconf/conditional/vectors"
 
-// Evaluate is what a set of conditions comes to, each of which is known to be true,
-// false or an error, and whether there is an error to report ("Computing a concrete
-// decision from a ConditionSet").
+// Evaluate is what a set of conditions amounts to, each of which is known to be true, false or an error, and
+// whether there is an error to report ("Computing a concrete decision from a ConditionSet").
 func Evaluate(mode vectors.FailureMode, effects []vectors.Decision, truths []vectors.Truth) (vectors.Decision, bool) {
 	has := func(e vectors.Decision, t vectors.Truth) bool {
 		for i := range effects {

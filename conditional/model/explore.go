@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Subject makes the authorizer that is held against the requirement, with policies and what a Deny policy in
-// error counts as.
+// Subject makes the authorizer that is held against the requirement, with policies and what a Deny policy in error
+// counts as.
 type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
 
 // Load is the Subject of the model itself.
@@ -36,8 +36,7 @@ type atOnce interface {
 type Exploration struct {
 	Cases int
 	Seed  int64
-	// FailureMode is the only one that is tried, for a subject that cannot be told
-	// another. Left out: both.
+	// FailureMode is the only one that is tried, for a subject that cannot be told another. Left out: both.
 	FailureMode vectors.FailureMode
 	// Progress is called now and then, from any goroutine.
 	Progress func(done int)
@@ -70,8 +69,8 @@ const (
 	maxDisagreements = 10
 )
 
-// Explore tries cases until there are too many disagreements or the context ends. The
-// same seed gives the same cases.
+// Explore tries cases until there are too many disagreements or the context ends. The same seed gives the same
+// cases.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
 	r := &runner{subject: subject, options: o, result: Explored{ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
 	var wg sync.WaitGroup
@@ -183,11 +182,11 @@ func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) 
 		got = response.Decision()
 	}
 	if want := t.decide(true); got != want {
-		return fmt.Sprintf("two phases come to %s, one to %s", got, want)
+		return fmt.Sprintf("two phases amount to %s, one to %s", got, want)
 	}
 	if own, ok := loaded.(atOnce); ok {
 		if d := own.AtOnce(t.facts.spec(), t.facts.data()); d != got {
-			return fmt.Sprintf("two phases come to %s, the authorizer's own one to %s", got, d)
+			return fmt.Sprintf("two phases amount to %s, the authorizer's own one to %s", got, d)
 		}
 	}
 	return ""

@@ -18,8 +18,7 @@ type expression struct {
 // atom is a part of an expression, and what it is of given data.
 type atom struct {
 	text string
-	// early is what the atom is if only the request is known; nil says that it takes
-	// the rest.
+	// early is what the atom is if only the request is known; nil says that it takes the rest.
 	early func(*facts) vectors.Truth
 	late  func(*facts) vectors.Truth
 }
@@ -44,9 +43,8 @@ func (e *expression) String() string {
 	return "(" + strings.Join(parts, " "+e.op+" ") + ")"
 }
 
-// value is what the expression is, with everything known or only the request. CEL's
-// logical operators commute, also with an error on one side (CEL specification,
-// "Logical Operators"); what is unknown outweighs an error.
+// value is what the expression is, with everything known or only the request. CEL's logical operators commute,
+// also with an error on one side (CEL specification, "Logical Operators"); what is unknown outweighs an error.
 func (e *expression) value(f *facts, all bool) vectors.Truth {
 	switch e.op {
 	case "":
@@ -77,8 +75,8 @@ func (e *expression) value(f *facts, all bool) vectors.Truth {
 // anything is what an unknown part can be.
 var anything = []vectors.Truth{vectors.True, vectors.False, vectors.Error}
 
-// possible is what the expression can come to in the second phase, as far as the
-// request and its verb tell. Each part is taken for itself, so it may be less.
+// possible is what the expression can evaluate to in the second phase, as far as the request and its verb tell.
+// Each part is taken for itself, so it may be less.
 func (e *expression) possible(f *facts) []vectors.Truth {
 	switch {
 	case e.op == "" && e.atom.early != nil:
@@ -119,8 +117,8 @@ func (e *expression) possible(f *facts) []vectors.Truth {
 	return out
 }
 
-// told says whether the verb settles the atom: before a create there is no
-// oldObject, and a delete sends no object and is a DELETE.
+// told says whether the verb settles the atom: before a create there is no oldObject, and a delete sends no object
+// and is a DELETE.
 func (a *atom) told(f *facts) bool {
 	old := strings.Contains(a.text, "oldObject")
 	object := strings.Contains(strings.ReplaceAll(a.text, "oldObject", ""), "object")

@@ -7,8 +7,8 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// predict is all that comes of a machinery vector in one of the readings.
-func predict(m *vectors.Machinery, reading vectors.Reading) *vectors.Want {
+// predict is all that comes of an API-server vector in one of the readings.
+func predict(m *vectors.APIServer, reading vectors.Reading) *vectors.Want {
 	r := &run{m: m, reading: reading}
 	starts := m.Server.Version == "old" || m.Server.Gate == "off" || m.Server.Plugin == "on"
 	if !starts {
@@ -25,7 +25,7 @@ func predict(m *vectors.Machinery, reading vectors.Reading) *vectors.Want {
 
 // run is one request.
 type run struct {
-	m       *vectors.Machinery
+	m       *vectors.APIServer
 	reading vectors.Reading
 }
 

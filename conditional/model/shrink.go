@@ -94,7 +94,7 @@ func (t *triple) smaller() (out []*triple) {
 // vector is the case as a vector file, with what is right.
 func (t *triple) vector(reason string) string {
 	v := vectors.Vector{
-		Description: "Two phases come to what one phase comes to.",
+		Description: "Two phases amount to what one phase amounts to.",
 		Source:      scenarios.Source{Document: "KEP-5681", Section: "Technical Requirements"},
 		Level:       vectors.Must,
 		Webhook: &vectors.Webhook{Policies: t.words(), FailureMode: t.mode, Steps: []vectors.Step{

@@ -5,9 +5,8 @@ import authorizationv1 "k8s.io/api/authorization/v1"
 // sample is any request: expressions are checked by it.
 var sample = authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{}}
 
-// knownData is what the verb alone tells of the unknown variables: nothing is
-// there before a create, and nothing is sent with a delete. Whether a create is a
-// CREATE or a CONNECT is left open.
+// knownData is what the verb alone tells of the unknown variables: nothing is there before a create, and nothing
+// is sent with a delete. Whether a create is a CREATE or a CONNECT is left open.
 func knownData(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	if s.ResourceAttributes == nil {
 		return nil
@@ -21,8 +20,8 @@ func knownData(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	return nil
 }
 
-// exact says whether a review is about one resource of one version, which
-// conditions need (section "Feature availability and version skew").
+// exact says whether a review is about one resource of one version, which conditions need (section "Feature
+// availability and version skew").
 func exact(s authorizationv1.SubjectAccessReviewSpec) bool {
 	r := s.ResourceAttributes
 	return r != nil && r.Version != "" && r.Version != "*" && r.Group != "*" && r.Resource != "*" && r.Verb != "*"

@@ -12,8 +12,7 @@ import (
 const (
 	// TypeCEL is the KEP's condition type that an API server would evaluate itself.
 	TypeCEL = "k8s.io/authorization-cel"
-	// TypeOwn is one that nobody but this authorizer knows. What it says is the
-	// same.
+	// TypeOwn is one that nobody but this authorizer knows. What it says is the same.
 	TypeOwn = "authzconf.dev/cel"
 	// DefaultName is the authorizer's name unless another is given.
 	DefaultName = "authzconf-conditional"
@@ -34,8 +33,8 @@ func New(s *Snapshot) *Authorizer {
 	return a
 }
 
-// Use replaces the policies, all at once. Conditions that were given before stay
-// what they were: they carry all that their evaluation needs.
+// Use replaces the policies, all at once. Conditions that were given before stay what they were: they carry all
+// that their evaluation needs.
 func (a *Authorizer) Use(s *Snapshot) { a.snapshot.Store(s) }
 
 // Snapshot are the policies of the moment.
@@ -47,7 +46,7 @@ func (a *Authorizer) Review(spec vectors.SubjectAccessReviewSpec) vectors.Subjec
 }
 
 // Status writes a decision down.
-func (a *Authorizer) Status(d Decision, spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
+func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	asked := spec.Mode()
 	if len(d.Conditions) == 0 || asked == vectors.None || !exact(spec.SubjectAccessReviewSpec) {
 		return concrete(d.Fold(), cmp.Or(d.Reason, "it depends on conditions"), d.Err)
@@ -103,7 +102,7 @@ func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vecto
 }
 
 // truth evaluates conditions of the authorizer's own type.
-func (a *Authorizer) truth(data map[string]any) Truth {
+func (a *Authorizer) truth(data map[string]any) Evaluator {
 	return func(c vectors.Condition) (bool, error) {
 		if c.Type != a.Type {
 			return false, fmt.Errorf("type %q: this authorizer evaluates %q", c.Type, a.Type)

@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Decision is what the first phase comes to: a concrete one, or conditions.
-type Decision struct {
+// FirstPhase is what the first phase decides: a concrete decision, or conditions.
+type FirstPhase struct {
 	// Concrete is the decision if there are no conditions.
 	Concrete vectors.Decision
 	// Conditions are without a type, which is up to who writes them.
@@ -22,11 +22,11 @@ type Decision struct {
 }
 
 // CanBecomeAllowed says whether the request may still be allowed.
-func (d Decision) CanBecomeAllowed() bool {
+func (d FirstPhase) CanBecomeAllowed() bool {
 	return d.Concrete == vectors.Allow || d.has(vectors.Allow)
 }
 
-func (d Decision) has(e vectors.Decision) bool {
+func (d FirstPhase) has(e vectors.Decision) bool {
 	for _, c := range d.Conditions {
 		if c.Effect == e {
 			return true
@@ -35,9 +35,9 @@ func (d Decision) has(e vectors.Decision) bool {
 	return false
 }
 
-// Fold is the concrete decision for a client that takes no conditions: Deny if any
-// condition might deny, else no opinion (section "Authorizer requirements").
-func (d Decision) Fold() vectors.Decision {
+// Fold is the concrete decision for a client that takes no conditions: Deny if any condition might deny, else no
+// opinion (section "Authorizer requirements").
+func (d FirstPhase) Fold() vectors.Decision {
 	switch {
 	case len(d.Conditions) == 0:
 		return d.Concrete
@@ -47,7 +47,7 @@ func (d Decision) Fold() vectors.Decision {
 	return vectors.NoOpinion
 }
 
-// group is what the policies of one effect come to.
+// group is what the policies of one effect amount to.
 type group struct {
 	applies    string // the policy that is true, or cannot be evaluated
 	err        error
@@ -74,8 +74,8 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 				g.applies = p.ID
 			}
 		case out.residual != "" && effect == vectors.Allow && neverTrue(out.residual):
-			// Such a condition "never contributes to an Allow decision" (section
-			// "Computing a concrete decision from a ConditionSet").
+			// Such a condition "never contributes to an Allow decision" (section "Computing a concrete decision
+			// from a ConditionSet").
 		case out.residual != "":
 			g.conditions = append(g.conditions, vectors.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
 		case out.value:
@@ -85,27 +85,26 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 	return g
 }
 
-// Decide is the first phase. Strength is Deny, conditional Deny, NoOpinion,
-// conditional NoOpinion, Allow, conditional Allow (section "Authorizer
-// requirements"), and there are conditions only if they can matter.
-func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) Decision {
+// Decide is the first phase. Strength is Deny, conditional Deny, NoOpinion, conditional NoOpinion, Allow,
+// conditional Allow (section "Authorizer requirements"), and there are conditions only if they can matter.
+func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPhase {
 	deny := s.partially(vectors.Deny, spec)
 	if deny.applies != "" {
-		return Decision{Concrete: vectors.Deny, Reason: "policy " + deny.applies, Err: deny.err}
+		return FirstPhase{Concrete: vectors.Deny, Reason: "policy " + deny.applies, Err: deny.err}
 	}
 	soft := s.partially(vectors.NoOpinion, spec)
 	if soft.applies != "" { // it overrides the authorizer's own Allow
-		return conditions(Decision{Concrete: vectors.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
+		return conditions(FirstPhase{Concrete: vectors.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
 	}
 	allow := s.partially(vectors.Allow, spec)
 	if allow.applies != "" {
-		d := Decision{Concrete: vectors.Allow, Reason: "policy " + allow.applies}
+		d := FirstPhase{Concrete: vectors.Allow, Reason: "policy " + allow.applies}
 		if len(deny.conditions)+len(soft.conditions) == 0 {
 			return d
 		}
 		allow.conditions = []vectors.Condition{{ID: allow.applies, Effect: vectors.Allow, Condition: "true", Description: "allowed unless something else applies"}}
 	}
-	d := Decision{Concrete: vectors.NoOpinion, Reason: "no policy applies", Err: allow.err}
+	d := FirstPhase{Concrete: vectors.NoOpinion, Reason: "no policy applies", Err: allow.err}
 	if len(allow.conditions) == 0 { // a condition of no opinion has nothing to override
 		return conditions(d, deny.conditions)
 	}
@@ -113,7 +112,7 @@ func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) Decision
 }
 
 // conditions is a decision with conditions, if there are any.
-func conditions(d Decision, groups ...[]vectors.Condition) Decision {
+func conditions(d FirstPhase, groups ...[]vectors.Condition) FirstPhase {
 	for _, g := range groups {
 		d.Conditions = append(d.Conditions, g...)
 	}

@@ -70,14 +70,13 @@ func holds(p cel.Program, data map[string]any) (bool, error) {
 	return v, nil
 }
 
-// Truth says whether a condition holds.
-type Truth func(vectors.Condition) (bool, error)
+// Evaluator says whether a condition holds.
+type Evaluator func(vectors.Condition) (bool, error)
 
-// EvaluateSet is what a set comes to (section "Computing a concrete decision from a
-// ConditionSet"): Deny before NoOpinion before Allow, in each a true one before an
-// error. An error in a Deny condition is what the failure mode says, in a
-// NoOpinion condition no opinion, in an Allow condition nothing.
-func EvaluateSet(set vectors.ConditionSet, truth Truth) (effect vectors.Decision, reason string, err error) {
+// EvaluateSet is what a set amounts to (section "Computing a concrete decision from a ConditionSet"): Deny before
+// NoOpinion before Allow, in each a true one before an error. An error in a Deny condition is what the failure
+// mode says, in a NoOpinion condition no opinion, in an Allow condition nothing.
+func EvaluateSet(set vectors.ConditionSet, truth Evaluator) (effect vectors.Decision, reason string, err error) {
 	var ignored error
 	for _, effect := range vectors.Effects() {
 		var failed error

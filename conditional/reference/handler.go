@@ -17,9 +17,8 @@ const (
 	ConditionsPath = "/conditions"
 	// AdmitPath is for AdmissionReview, see Admission.
 	AdmitPath = "/admit"
-	// ConditionsContext is the context of the kubeconfig that reaches
-	// ConditionsPath, named as in the KEP's AuthorizationConfiguration
-	// (conditionsEndpointKubeConfigContext).
+	// ConditionsContext is the context of the kubeconfig that reaches ConditionsPath, named as in the KEP's
+	// AuthorizationConfiguration (conditionsEndpointKubeConfigContext).
 	ConditionsContext = "authorization-conditions"
 )
 
@@ -29,8 +28,7 @@ type Reviewer interface {
 	Evaluate(*vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse
 }
 
-// Handler serves a reviewer: AuthorizationConditionsReview at ConditionsPath,
-// SubjectAccessReview everywhere else.
+// Handler serves a reviewer: AuthorizationConditionsReview at ConditionsPath, SubjectAccessReview everywhere else.
 func Handler(r Reviewer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ConditionsPath, reference.Posted(func(body []byte) ([]byte, error) {
@@ -50,8 +48,7 @@ func Handler(r Reviewer) http.Handler {
 	return mux
 }
 
-// Kubeconfig is that of a server, with the context of the conditions' endpoint. It
-// holds a client key.
+// Kubeconfig is that of a server, with the context of the conditions' endpoint. It holds a client key.
 func Kubeconfig(s *reference.Server) ([]byte, error) {
 	raw, err := s.Kubeconfig()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// environments are those of conditions, which is that of ValidatingAdmissionPolicy
-// with other variables, and of expressions before macros are expanded.
+// environments are those of conditions, which is that of ValidatingAdmissionPolicy with other variables, and of
+// expressions before macros are expanded.
 var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
 	// Without the calls of macros a residual with one cannot be written down.
 	declared := []cel.EnvOption{cel.EnableMacroCallTracking(), cel.Variable("operation", cel.StringType)}
@@ -40,9 +40,9 @@ var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
 	return set.StoredExpressionsEnv(), plain
 })
 
-// specialize writes the known request into an expression: every request.x becomes
-// a literal, so that nothing of the request is left for the second phase, not even
-// in the body of a macro, which partial evaluation never reaches.
+// specialize writes the known request into an expression: every request.x becomes a literal, so that nothing of
+// the request is left for the second phase, not even in the body of a macro, which partial evaluation never
+// reaches.
 func specialize(expression string, request map[string]any) (*cel.Ast, error) {
 	conditions, plain := environments()
 	parsed, issues := plain.Parse(expression)
@@ -112,9 +112,8 @@ func (s substitution) in(e ast.Expr) {
 	}
 }
 
-// inElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals
-// of the environment): beside what stays unknown, a literal becomes dyn, as the field
-// was.
+// inElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals of the environment):
+// beside what stays unknown, a literal becomes dyn, as the field was.
 func (s substitution) inElements(all []ast.Expr) {
 	stays := slices.ContainsFunc(all, func(e ast.Expr) bool { _, ok := s.value(e); return !ok })
 	for _, e := range all {
@@ -167,8 +166,7 @@ func (s substitution) literal(v any) ast.Expr {
 	return s.NewLiteral(0, types.NullValue)
 }
 
-// partial is what an expression comes to without the unknown variables: a value,
-// an error, or a residual.
+// partial is what an expression evaluates to without the unknown variables: a value, an error, or a residual.
 type partial struct {
 	value    bool
 	err      error
@@ -188,8 +186,7 @@ var policyEnvironment = sync.OnceValue(func() *cel.Env {
 // policyPrograms keeps compiled policies: of those that are loaded, most were there before.
 var policyPrograms = lru.New(4 * maxPolicies)
 
-// policyProgram checks a policy and compiles it as it is, to find out fast what needs no
-// residual.
+// policyProgram checks a policy and compiles it as it is, to find out fast what needs no residual.
 func policyProgram(expression string) (cel.Program, error) {
 	if p, ok := policyPrograms.Get(expression); ok {
 		return p.(cel.Program), nil
@@ -221,7 +218,7 @@ func variables(known map[string]any) (cel.PartialActivation, error) {
 	return cel.PartialVars(known, patterns...)
 }
 
-// evaluate is what a program comes to; ok is false if it is unknown.
+// evaluate is what a program evaluates to; ok is false if it is unknown.
 func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
 	vars, err := variables(known)
 	if err != nil {
@@ -241,9 +238,8 @@ func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.Ev
 	return partial{value: value}, nil, true
 }
 
-// evaluatePartially evaluates a policy for one request, and writes down what is
-// left if that is something. Pruning one part may make another one known, so it is
-// done until nothing changes.
+// evaluatePartially evaluates a policy for one request, and writes down what is left if that is something. Pruning
+// one part may make another one known, so it is done until nothing changes.
 func evaluatePartially(expression string, request, known map[string]any) partial {
 	compiled, err := specialize(expression, request)
 	if err != nil {
@@ -292,8 +288,8 @@ func prune(compiled *cel.Ast, known map[string]any) partial {
 	return partial{residual: text}
 }
 
-// neverTrue says whether an expression can never be true because a part of what it
-// has to satisfy fails already: it is false or an error whatever comes.
+// neverTrue says whether an expression can never be true because a part of what it has to satisfy fails already:
+// it is false or an error whatever comes.
 func neverTrue(residual string) bool {
 	_, plain := environments()
 	parsed, issues := plain.Parse(residual)

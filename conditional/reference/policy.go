@@ -1,8 +1,7 @@
-// Package reference is a reference authorizer for KEP-5681 (Conditional
-// Authorization). Its policies are CEL expressions over the request, as the KEP
-// writes them, and over objects that are unknown when authorization is decided:
-// what is left of an expression then is returned as a condition, and evaluated
-// when the objects are there.
+// Package reference is a reference authorizer for KEP-5681 (Conditional Authorization). Its policies are CEL
+// expressions over the request, as the KEP writes them, and over objects that are unknown when authorization is
+// decided: what is left of an expression then is returned as a condition, and evaluated when the objects are
+// there.
 //
 // The decision record about it is docs/adr/*-conditional-reference.md.
 package reference
@@ -20,15 +19,13 @@ import (
 )
 
 const (
-	// maxExpression is what a policy's expression may have, in bytes. Its residual
-	// may have vectors.MaxCondition.
+	// maxExpression is what a policy's expression may have, in bytes. Its residual may have vectors.MaxCondition.
 	maxExpression = 16 << 10
 	// maxPolicies is a bound for a file.
 	maxPolicies = 1024
 )
 
-// Snapshot is a set of policies that does not change. One decision is made of one
-// snapshot.
+// Snapshot is a set of policies that does not change. One decision is made of one snapshot.
 type Snapshot struct {
 	policies []vectors.Policy
 	programs []cel.Program // of the policies

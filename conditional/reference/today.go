@@ -15,38 +15,37 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Today is how the policies are enforced by API servers that know no conditions
-// (section "Do nothing, force implementers to implement all of this out of tree"):
-// what may become allowed is over-granted, and Admission takes it back.
+// Today is how the policies are enforced by API servers that know no conditions (section "Do nothing, force
+// implementers to implement all of this out of tree"): what may become allowed is over-granted, and Admission
+// takes it back.
 type Today struct {
 	*Authorizer
-	// Careless, if it is there and says so, has reads over-granted too, which no
-	// admission sees: it shows what comes of that.
-	Careless func() bool
+	// Careless has reads over-granted too, which no admission sees: it shows what comes of that.
+	Careless bool
 }
 
-// Review allows what can become allowed. What can only become denied has no
-// opinion: an Allow would ask nobody behind, a Deny would refuse too much.
+// Review allows what can become allowed. What can only become denied has no opinion: an Allow would ask nobody
+// behind, a Deny would refuse too much.
 func (t Today) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	d := t.Snapshot().Decide(spec.SubjectAccessReviewSpec)
 	switch {
 	case len(d.Conditions) == 0:
 		return concrete(d.Concrete, d.Reason, d.Err)
-	case d.CanBecomeAllowed() && (t.Careless != nil && t.Careless() || seen(spec.ResourceAttributes)):
+	case d.CanBecomeAllowed() && (t.Careless || seen(spec.ResourceAttributes)):
 		return concrete(vectors.Allow, "over-granted: admission decides", d.Err)
 	}
 	return concrete(vectors.NoOpinion, "admission decides", d.Err)
 }
 
-// seen says whether admission sees a request: writes, and what connects. Who asks is
-// not told which request connects, so these are listed.
+// seen says whether admission sees a request: writes, and what connects. Who asks is not told which request
+// connects, so these are listed.
 func seen(r *authorizationv1.ResourceAttributes) bool {
 	if r == nil {
 		return false
 	}
 	if r.Group == "authorization.k8s.io" || r.Group == "authentication.k8s.io" {
-		// pkg/kubeapiserver/admission/exclusion: reviews are kept from admission
-		// policies, and since 1.37 from webhooks (ExcludeAdmissionWebhookVirtualResources).
+		// pkg/kubeapiserver/admission/exclusion: reviews are kept from admission policies, and since 1.37 from
+		// webhooks (ExcludeAdmissionWebhookVirtualResources).
 		return false
 	}
 	switch r.Verb {
@@ -61,14 +60,13 @@ func seen(r *authorizationv1.ResourceAttributes) bool {
 // Namespaces finds a Namespace by name, as JSON.
 type Namespaces func(name string) ([]byte, error)
 
-// Admission is the validating webhook that belongs to Today. It evaluates all
-// policies a second time, by those of the moment, for nothing ties an AdmissionReview
-// to the decision that let the request through.
+// Admission is the validating webhook that belongs to Today. It evaluates all policies a second time, by those of
+// the moment, for nothing ties an AdmissionReview to the decision that let the request through.
 func (t Today) Admission(namespaces Namespaces) http.Handler {
 	return reference.Posted(func(body []byte) ([]byte, error) {
 		var in admissionv1.AdmissionReview
 		if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
-			return nil, errors.New("the body is no AdmissionReview with a request")
+			return nil, errors.New("the body is not an AdmissionReview with a request")
 		}
 		out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}}
 		if err := t.admit(in.Request, namespaces); err != nil {
@@ -113,9 +111,8 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 	return nil
 }
 
-// verbsOf are the verbs that may have led to an operation: AdmissionReview does not
-// tell. The kind of the options tells a patch from an update, and a name a delete
-// of one object from one of all.
+// verbsOf are the verbs that may have led to an operation: AdmissionReview does not tell. The kind of the options
+// tells a patch from an update, and a name a delete of one object from one of all.
 func verbsOf(req *admissionv1.AdmissionRequest) []string {
 	var options metav1.TypeMeta
 	_ = json.Unmarshal(req.Options.Raw, &options) // without options the kind is empty

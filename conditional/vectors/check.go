@@ -2,6 +2,7 @@ package vectors
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -36,23 +37,23 @@ func join[T ~string](words []T) string {
 	return strings.Join(out, ", ")
 }
 
-func (c *checker) vector(v *Vector) {
-	c.must(v.Description != "", "$", "there is no description (expected a sentence)")
+func (c *checker) vector(v *Vector, apiServer string) {
+	c.must(v.Description != "", "$", "the description is missing (expected a sentence)")
 	c.must(v.Source.Document != "" && v.Source.Section != "", "$.source", "the source is not complete (expected document and section)")
 	oneOf(c, "$.level", v.Level, Must, Should)
 	kinds := 0
-	for _, there := range []bool{v.Machinery != nil, v.Webhook != nil, v.Table != nil} {
+	for _, there := range []bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil, v.Machinery != nil} {
 		if there {
 			kinds++
 		}
 	}
-	c.must(kinds == 1, "$", "the file has %d of machinery, webhook and table (expected one)", kinds)
+	c.must(kinds == 1, "$", "the file has %d of apiServer, webhook and table (expected one)", kinds)
 	if c.err != nil {
 		return
 	}
 	switch {
-	case v.Machinery != nil:
-		c.machinery(v.Machinery, "$.machinery")
+	case v.APIServer != nil:
+		c.apiServer(v.APIServer, apiServer)
 	case v.Webhook != nil:
 		c.webhook(v.Webhook)
 	default:
@@ -72,7 +73,7 @@ func (c *checker) table(t *Table) {
 		words := strings.Fields(row.Chain)
 		for _, word := range words {
 			_, known := t.Authorizers[word]
-			c.must(known, path+".chain", "%q is no word of authorizers", word)
+			c.must(known, path+".chain", "%q is not a word of authorizers", word)
 		}
 		key := strings.Join(words, " ")
 		c.must(!seen[key], path, "the chain %q is there twice", key)
@@ -80,7 +81,7 @@ func (c *checker) table(t *Table) {
 	}
 }
 
-func (c *checker) machinery(m *Machinery, path string) {
+func (c *checker) apiServer(m *APIServer, path string) {
 	oneOf(c, path+".server.version", m.Server.Version, "", "new", "old")
 	oneOf(c, path+".server.gate", m.Server.Gate, "", "on", "off")
 	oneOf(c, path+".server.plugin", m.Server.Plugin, "", "on", "off")
@@ -96,12 +97,7 @@ func (c *checker) machinery(m *Machinery, path string) {
 	if m.Eager != nil {
 		c.want(m.Eager, path+".eager")
 	}
-	c.must(!m.Want.empty(), path+".want", "nothing is wanted (expected what comes of the chain)")
-}
-
-func (w *Want) empty() bool {
-	return w.Starts == nil && w.Authorized == "" && w.Asked == nil && w.Proceeds == nil && w.ConditionsChain == nil &&
-		w.AskedLater == nil && w.EvaluatedBy == nil && w.Decision == "" && w.Decisions == nil && w.Error == nil && w.Admitted == nil
+	c.must(!reflect.ValueOf(m.Want).IsZero(), path+".want", "nothing is wanted (expected what the chain results in)")
 }
 
 func (c *checker) chain(chain []Authorizer, path string, objects int) {
@@ -150,7 +146,7 @@ func (c *checker) want(w *Want, path string) {
 	for _, s := range w.ConditionsChain {
 		words := strings.Fields(s)
 		c.must(len(words) == 2 && slices.Contains([]string{"conditions", "allowed", "denied"}, words[1]), path+".conditionsChain",
-			"%q is no set (expected a name, and conditions, allowed or denied)", s)
+			"%q is not a set (expected a name, and conditions, allowed or denied)", s)
 	}
 }
 
@@ -177,7 +173,7 @@ func (c *checker) webhook(w *Webhook) {
 		case s.SetPolicies != nil && s.Authorize == nil && s.Evaluate == nil:
 			c.policies(s.SetPolicies, path+".setPolicies")
 		default:
-			c.must(false, path, "the step has not one of authorize, evaluate and setPolicies")
+			c.must(false, path, "the step must have exactly one of authorize, evaluate and setPolicies")
 		}
 	}
 }
@@ -194,7 +190,7 @@ func (c *checker) policies(all []Policy, path string) {
 }
 
 func (c *checker) decisions(all []Decision, path string, words ...Decision) {
-	c.must(len(all) > 0, path, "there is no oneOf (expected at least one decision)")
+	c.must(len(all) > 0, path, "oneOf is missing (expected at least one decision)")
 	for _, d := range all {
 		oneOf(c, path+".oneOf", d, words...)
 	}

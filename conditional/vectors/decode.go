@@ -6,18 +6,17 @@ import (
 	"fmt"
 )
 
-// DecodeAccess reads a SubjectAccessReview of v1. Fields that it does not know
-// pass: a newer API server may send them. A mode that it does not know is None:
-// who asks for what nobody knows cannot be relied on to evaluate it.
+// DecodeAccess reads a SubjectAccessReview of v1. Fields that it does not know pass: a newer API server may send
+// them. A mode that it does not know is None: who asks for what nobody knows cannot be relied on to evaluate it.
 func DecodeAccess(body []byte) (spec SubjectAccessReviewSpec, err error) {
 	var in SubjectAccessReview
 	if err := json.Unmarshal(body, &in); err != nil {
-		return spec, errors.New("the body is no JSON object of a review")
+		return spec, errors.New("the body is not a review in JSON")
 	}
 	s := in.Spec
 	switch {
 	case in.Kind != AccessKind || in.APIVersion != AccessVersion:
-		return spec, fmt.Errorf("it is no %s of %s", AccessKind, AccessVersion)
+		return spec, fmt.Errorf("it is not of kind %s of %s", AccessKind, AccessVersion)
 	case s.User == "" && len(s.Groups) == 0:
 		return spec, errors.New("the spec has neither user nor groups")
 	case (s.ResourceAttributes == nil) == (s.NonResourceAttributes == nil):
@@ -33,11 +32,11 @@ func DecodeAccess(body []byte) (spec SubjectAccessReviewSpec, err error) {
 func DecodeConditions(body []byte) (*AuthorizationConditionsRequest, error) {
 	var in AuthorizationConditionsReview
 	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, errors.New("the body is no JSON object of a review")
+		return nil, errors.New("the body is not a review in JSON")
 	}
 	switch {
 	case in.Kind != ConditionsKind || in.APIVersion != ConditionsVersion:
-		return nil, fmt.Errorf("it is no %s of %s", ConditionsKind, ConditionsVersion)
+		return nil, fmt.Errorf("it is not of kind %s of %s", ConditionsKind, ConditionsVersion)
 	case in.Request == nil || len(in.Request.ConditionSets) == 0:
 		return nil, errors.New("the review has no conditionSets")
 	}

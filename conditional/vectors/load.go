@@ -17,9 +17,8 @@ import (
 // maxFile is the size up to which a vector file is read.
 const maxFile = 1 << 20
 
-// Load reads every vector file below a folder, in the order of their paths, with
-// tables written out. The error has one line for each file that is wrong, with file,
-// line and column.
+// Load reads every vector file below a folder, in the order of their paths, with tables written out. The error has
+// one line for each file that is wrong, with file, line and column.
 func Load(files fs.FS) ([]*Vector, error) {
 	var out []*Vector
 	var errs []error
@@ -70,8 +69,13 @@ func Parse(name string, raw []byte) ([]*Vector, error) {
 		return nil, err
 	}
 	v.ID, v.File = strings.TrimSuffix(name, Suffix), name
+	path := "$.apiServer"
+	if v.Machinery != nil && v.APIServer == nil {
+		path = "$.machinery"
+		v.APIServer, v.Machinery, v.Deprecated = v.Machinery, nil, f.At(path)+": machinery is deprecated: the field is called apiServer"
+	}
 	c := &checker{file: f}
-	c.vector(v)
+	c.vector(v, path)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -81,17 +85,17 @@ func Parse(name string, raw []byte) ([]*Vector, error) {
 	}
 	rows := v.Table.expand(v)
 	for i, row := range rows {
-		c.machinery(row.Machinery, fmt.Sprintf("$.table.rows[%d]", i))
+		c.apiServer(row.APIServer, fmt.Sprintf("$.table.rows[%d]", i))
 		complete(row)
 	}
 	return rows, c.err
 }
 
-// expand makes a machinery vector of each row.
+// expand makes an API-server vector of each row.
 func (t *Table) expand(v *Vector) []*Vector {
 	out := make([]*Vector, 0, len(t.Rows))
 	for _, row := range t.Rows {
-		m := &Machinery{Want: row.Want, Eager: row.Eager}
+		m := &APIServer{Want: row.Want, Eager: row.Eager}
 		words := strings.Fields(row.Chain)
 		for _, word := range words {
 			a := t.Authorizers[word]
@@ -101,7 +105,7 @@ func (t *Table) expand(v *Vector) []*Vector {
 		out = append(out, &Vector{
 			ID: v.ID + "/" + strings.Join(words, "."), File: v.File,
 			Description: v.Description + ": " + strings.Join(words, ", "),
-			Source:      v.Source, Level: v.Level, Machinery: m,
+			Source:      v.Source, Level: v.Level, APIServer: m,
 		})
 	}
 	return out
@@ -120,7 +124,7 @@ func complete(v *Vector) {
 		}
 		return
 	}
-	m := v.Machinery
+	m := v.APIServer
 	m.Server.Version, m.Server.Gate, m.Server.Plugin = or(m.Server.Version, "new"), or(m.Server.Gate, "on"), or(m.Server.Plugin, "on")
 	if m.Request.Verb == "" && m.Request.Resource == "" {
 		m.Request.Verb, m.Request.APIVersion, m.Request.Resource = "create", "v1", "configmaps"
@@ -135,7 +139,7 @@ func completeChain(chain []Authorizer, objects int) {
 	for i := range chain {
 		a := &chain[i]
 		a.Name, a.FailureMode = or(a.Name, fmt.Sprintf("a%d", i)), or(a.FailureMode, FailDeny)
-		var all []MachineryCondition
+		var all []EvaluatedCondition
 		for _, c := range a.Conditions {
 			if c.Length > 0 {
 				c.Condition.Condition = strings.Repeat("x", c.Length)
@@ -191,17 +195,4 @@ func jsonValue(v any) any {
 		return int64(t)
 	}
 	return v
-}
-
-// Counts is how many vectors there are of each section, in the order of first
-// occurrence.
-func Counts(all []*Vector) (sections []string, count map[string]int) {
-	count = map[string]int{}
-	for _, v := range all {
-		if count[v.Source.Section] == 0 {
-			sections = append(sections, v.Source.Section)
-		}
-		count[v.Source.Section]++
-	}
-	return sections, count
 }

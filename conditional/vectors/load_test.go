@@ -16,7 +16,7 @@ func TestBuiltin(t *testing.T) {
 			t.Errorf("%s is there twice", v.ID)
 		}
 		seen[v.ID] = true
-		if (v.Machinery != nil) == (v.Webhook != nil) {
+		if (v.APIServer != nil) == (v.Webhook != nil) {
 			t.Errorf("%s has both kinds or neither", v.ID)
 		}
 	}

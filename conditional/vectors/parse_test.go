@@ -9,30 +9,34 @@ const head = "description: A chain.\nsource: {document: KEP-5681, section: Propo
 
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"machinery", head + "machinery: {chain: [{decision: Allow}], want: {decision: Allow}}\n", ""},
+		{"API server", head + "apiServer: {chain: [{decision: Allow}], want: {decision: Allow}}\n", ""},
+		{"the field's former name", head + "machinery: {chain: [{decision: Allow}], want: {decision: Allow}}\n", ""},
+		{"both names", head + "machinery: {chain: [], want: {decision: Allow}}\napiServer: {chain: [], want: {decision: Allow}}\n", "has 2 of apiServer"},
 		{"webhook", head + "webhook: {policies: [], steps: [{setPolicies: [{id: a, effect: Allow, expression: 'true'}]}]}\n", ""},
-		{"no kind", head, "has 0 of machinery, webhook and table"},
-		{"two kinds", head + "machinery: {chain: [], want: {decision: NoOpinion}}\nwebhook: {policies: [], steps: []}\n", "has 2 of machinery"},
-		{"no level", strings.Replace(head, "must", "maybe", 1) + "machinery: {chain: [], want: {decision: Allow}}\n", `x.vector.yaml:3:8: "maybe" is unknown (expected one of must, should)`},
-		{"unknown field", head + "machinery: {links: []}\n", `x.vector.yaml:4:13: unknown field "links"`},
-		{"unknown decision", head + "machinery:\n  chain:\n    - decision: Perhaps\n  want: {decision: Allow}\n", `x.vector.yaml:6:17: "Perhaps" is unknown`},
-		{"nothing wanted", head + "machinery: {chain: [{decision: Allow}], want: {}}\n", "nothing is wanted"},
-		{"conditions of Allow", head + "machinery: {chain: [{decision: Allow, conditions: [{id: a, effect: Allow, is: true}]}], want: {decision: Allow}}\n", "there are conditions for Allow"},
-		{"no truth", head + "machinery: {chain: [{decision: Conditional, conditions: [{id: a, effect: Allow}]}], want: {decision: Allow}}\n", `"" is unknown (expected one of true, false, error)`},
-		{"truths for too few objects", head + "machinery: {objects: 2, chain: [{decision: Conditional, conditions: [{id: a, effect: Allow, perObject: [true]}]}], want: {decision: Allow}}\n", "there are 1 truths"},
-		{"a name twice", head + "machinery: {chain: [{name: a1, decision: Deny}, {decision: Allow}], want: {decision: Deny}}\n", `the name "a1" is there twice`},
-		{"an unknown word", head + "table: {authorizers: {allow: {decision: Allow}}, rows: [{chain: allow deny, want: {decision: Allow}}]}\n", `"deny" is no word of authorizers`},
+		{"no kind", head, "has 0 of apiServer, webhook and table"},
+		{"two kinds", head + "apiServer: {chain: [], want: {decision: NoOpinion}}\nwebhook: {policies: [], steps: []}\n", "has 2 of apiServer"},
+		{"no level", strings.Replace(head, "must", "maybe", 1) + "apiServer: {chain: [], want: {decision: Allow}}\n", `x.vector.yaml:3:8: "maybe" is unknown (expected one of must, should)`},
+		{"unknown field", head + "apiServer: {links: []}\n", `x.vector.yaml:4:13: unknown field "links"`},
+		{"unknown decision", head + "apiServer:\n  chain:\n    - decision: Perhaps\n  want: {decision: Allow}\n", `x.vector.yaml:6:17: "Perhaps" is unknown`},
+		{"nothing wanted", head + "apiServer: {chain: [{decision: Allow}], want: {}}\n", "nothing is wanted"},
+		{"conditions of Allow", head + "apiServer: {chain: [{decision: Allow, conditions: [{id: a, effect: Allow, is: true}]}], want: {decision: Allow}}\n", "there are conditions for Allow"},
+		{"no truth", head + "apiServer: {chain: [{decision: Conditional, conditions: [{id: a, effect: Allow}]}], want: {decision: Allow}}\n", `"" is unknown (expected one of true, false, error)`},
+		{"truths for too few objects", head + "apiServer: {objects: 2, chain: [{decision: Conditional, conditions: [{id: a, effect: Allow, perObject: [true]}]}], want: {decision: Allow}}\n", "there are 1 truths"},
+		{"a name twice", head + "apiServer: {chain: [{name: a1, decision: Deny}, {decision: Allow}], want: {decision: Deny}}\n", `the name "a1" is there twice`},
+		{"an unknown word", head + "table: {authorizers: {allow: {decision: Allow}}, rows: [{chain: allow deny, want: {decision: Allow}}]}\n", `"deny" is not a word of authorizers`},
 		{"a row twice", head + "table: {authorizers: {a: {decision: Allow}}, rows: [{chain: a, want: {decision: Allow}}, {chain: ' a', want: {decision: Allow}}]}\n", `the chain "a" is there twice`},
 		{"evaluate of nothing", head + "webhook: {policies: [], steps: [{evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "of is 0"},
-		{"a step of two", head + "webhook: {policies: [], steps: [{setPolicies: [{id: a, effect: Allow, expression: x}], evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "has not one of authorize"},
+		{"a step of two", head + "webhook: {policies: [], steps: [{setPolicies: [{id: a, effect: Allow, expression: x}], evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "exactly one of authorize"},
 		{"a policy twice", head + "webhook: {policies: [{id: a, effect: Allow, expression: x}, {id: a, effect: Deny, expression: x}], steps: [{setPolicies: []}]}\n", `the ID "a" is there twice`},
-		{"no YAML", "machinery: [", "x.vector.yaml:1:"},
+		{"no YAML", "apiServer: [", "x.vector.yaml:1:"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			vs, err := Parse("x.vector.yaml", []byte(c.text))
 			switch {
 			case c.want == "" && (err != nil || len(vs) != 1 || vs[0].ID != "x"):
 				t.Fatalf("got %v, %v", vs, err)
+			case c.want == "" && (vs[0].Machinery != nil || (vs[0].Deprecated != "") != strings.Contains(c.text, "machinery")):
+				t.Fatalf("%+v", vs[0])
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Fatalf("got %v, want %s", err, c.want)
 			}
@@ -42,11 +46,11 @@ func TestParse(t *testing.T) {
 
 // What is left out is filled in, and what is short is written out.
 func TestComplete(t *testing.T) {
-	vs, err := Parse("x.vector.yaml", []byte(head+"machinery: {chain: [{decision: Conditional, conditions: [{id: a, effect: Allow, is: true, repeat: 3, length: 7}]}], want: {decision: Allow}}\n"))
+	vs, err := Parse("x.vector.yaml", []byte(head+"apiServer: {chain: [{decision: Conditional, conditions: [{id: a, effect: Allow, is: true, repeat: 3, length: 7}]}], want: {decision: Allow}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := vs[0].Machinery
+	m := vs[0].APIServer
 	if a := m.Chain[0]; a.Name != "a0" || a.FailureMode != FailDeny || len(a.Conditions) != 3 || a.Conditions[2].ID != "a-2" || len(a.Conditions[0].Condition.Condition) != 7 || a.Conditions[0].PerObject[0] != True {
 		t.Errorf("%+v", a)
 	}
@@ -57,7 +61,7 @@ func TestComplete(t *testing.T) {
 
 func TestWanted(t *testing.T) {
 	yes, no := true, false
-	m := &Machinery{Want: Want{Authorized: ConditionalAllow, Asked: []string{"a0"}, Admitted: &no}, Eager: &Want{Authorized: Allow, Asked: []string{}, Admitted: &yes}}
+	m := &APIServer{Want: Want{Authorized: ConditionalAllow, Asked: []string{"a0"}, Admitted: &no}, Eager: &Want{Authorized: Allow, Asked: []string{}, Admitted: &yes}}
 	if w := m.Wanted(Lazy); w.Authorized != ConditionalAllow || len(w.Asked) != 1 || *w.Admitted {
 		t.Errorf("lazy: %+v", w)
 	}
@@ -67,10 +71,10 @@ func TestWanted(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(head + "machinery: {objects: 2, chain: [{decision: Conditional, conditions: [{id: a, effect: Allow, perObject: [true, error], repeat: 2}]}], want: {decision: Allow}}\n"))
+	f.Add([]byte(head + "apiServer: {objects: 2, chain: [{decision: Conditional, conditions: [{id: a, effect: Allow, perObject: [true, error], repeat: 2}]}], want: {decision: Allow}}\n"))
 	f.Add([]byte(head + "table: {authorizers: {a: {decision: Allow}}, rows: [{chain: a a, want: {decision: Allow}}]}\n"))
 	f.Add([]byte(head + "webhook: {policies: [{id: a, effect: Allow, expression: x}], steps: [{authorize: {spec: {user: a, resourceAttributes: {verb: get}}, want: {oneOf: [Allow]}}}, {evaluate: {of: 0, data: {object: {a: [1, {b: 2}]}}, want: {oneOf: [Deny]}}}]}\n"))
-	f.Add([]byte("machinery: null\n"))
+	f.Add([]byte("apiServer: null\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		vs, err := Parse("x.vector.yaml", raw)
 		if err != nil {
@@ -80,14 +84,14 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, v := range vs {
-			if (v.Machinery == nil) == (v.Webhook == nil) {
+			if (v.APIServer == nil) == (v.Webhook == nil) {
 				t.Errorf("%s has both kinds or neither", v.ID)
 			}
-			if v.Machinery != nil {
-				for _, a := range v.Machinery.Chain {
+			if v.APIServer != nil {
+				for _, a := range v.APIServer.Chain {
 					for _, c := range a.Conditions {
-						if len(c.PerObject) != v.Machinery.Objects {
-							t.Errorf("%s: %d truths for %d objects", v.ID, len(c.PerObject), v.Machinery.Objects)
+						if len(c.PerObject) != v.APIServer.Objects {
+							t.Errorf("%s: %d truths for %d objects", v.ID, len(c.PerObject), v.APIServer.Objects)
 						}
 					}
 				}

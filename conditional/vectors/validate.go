@@ -12,11 +12,10 @@ import (
 const (
 	// MaxCondition is the KEP's limit of a condition, in bytes.
 	MaxCondition = 1024
-	// MaxConditions is MaxConditionsPerMap of k8s.io/apiserver's
-	// pkg/authorization/authorizer in 1.37; the KEP leaves the number open.
+	// MaxConditions is MaxConditionsPerMap of k8s.io/apiserver's pkg/authorization/authorizer in 1.37; the KEP
+	// leaves the number open.
 	MaxConditions = 128
-	// reserved begins the IDs that no user may give (section "Condition and
-	// ConditionSet data model").
+	// reserved begins the IDs that no user may give (section "Condition and ConditionSet data model").
 	reserved = "k8s.io/"
 )
 
@@ -31,8 +30,7 @@ func ValidateID(id string) error {
 	return nil
 }
 
-// Validate says what is wrong with a status by the rules of the KEP. asked is the
-// mode that the client asked for.
+// Validate says what is wrong with a status by the rules of the KEP. asked is the mode that the client asked for.
 func (s SubjectAccessReviewStatus) Validate(asked Mode) error {
 	switch {
 	case s.Allowed && s.Denied:

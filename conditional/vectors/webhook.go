@@ -4,15 +4,14 @@ package vectors
 type Webhook struct {
 	// Policies are those of the authorizer, as the KEP writes them.
 	Policies []Policy `json:"policies" yaml:"policies"`
-	// FailureMode is what a Deny policy in error counts as, where an authorizer can be
-	// told. Left out: Deny.
+	// FailureMode is what a Deny policy in error counts as, where an authorizer can be told. Left out: Deny.
 	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Steps follow one another.
 	Steps []Step `json:"steps" yaml:"steps"`
 }
 
-// Policy is an effect and when it applies. The effects are those of "Authorizer
-// requirements": Deny (hard deny), NoOpinion (soft deny), Allow.
+// Policy is an effect and when it applies. The effects are those of "Authorizer requirements": Deny (hard deny),
+// NoOpinion (soft deny), Allow.
 //
 // The expression is CEL. It has the variables
 //
@@ -49,16 +48,16 @@ type AuthorizeStep struct {
 	Want AuthorizeWant           `json:"want" yaml:"want"`
 }
 
-// AuthorizeWant is what the answer to a SubjectAccessReview is. Whatever it is, it
-// must keep the rules of its fields.
+// AuthorizeWant is what the answer to a SubjectAccessReview is. Whatever it is, it must keep the rules of its
+// fields.
 type AuthorizeWant struct {
-	// OneOf are the decisions that are right: Allow, Deny, NoOpinion, Conditional.
-	// Most vectors have one. The first is what the text recommends.
+	// OneOf are the decisions that are right: Allow, Deny, NoOpinion, Conditional. Most vectors have one. The
+	// first is what the text recommends.
 	OneOf []Decision `json:"oneOf" yaml:"oneOf"`
 	// Effects are those that the conditions have, each once, in any order.
 	Effects []Decision `json:"effects,omitempty" yaml:"effects,omitempty"`
-	// Residuals are the conditions in CEL, in any order. They are judged only of
-	// authorizers that answer in CEL, and as expressions: spaces mean nothing.
+	// Residuals are the conditions in CEL, in any order. They are judged only of authorizers that answer in CEL,
+	// and as expressions: spaces mean nothing.
 	Residuals []string `json:"residuals,omitempty" yaml:"residuals,omitempty"`
 	// Error says whether an evaluationError is there.
 	Error *bool `json:"error,omitempty" yaml:"error,omitempty"`
@@ -66,9 +65,8 @@ type AuthorizeWant struct {
 
 // EvaluateStep is the second phase.
 type EvaluateStep struct {
-	// Of is the index of the authorize step whose conditions are sent back, as they
-	// were answered. If that answer was not conditional the step asks nothing: the
-	// decision stands.
+	// Of is the index of the authorize step whose conditions are sent back, as they were answered. If that answer
+	// was not conditional the step asks nothing: the decision stands.
 	Of   int           `json:"of" yaml:"of"`
 	Data ConditionData `json:"data" yaml:"data"`
 	Want EvaluateWant  `json:"want" yaml:"want"`

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// What a review calls itself. The KEP writes the path of AuthorizationConditionsReview
-// as authorization.k8s.io/v1alpha1.
+// What a review calls itself. The KEP writes the path of AuthorizationConditionsReview as
+// authorization.k8s.io/v1alpha1.
 const (
 	AccessVersion     = "authorization.k8s.io/v1"
 	AccessKind        = "SubjectAccessReview"
@@ -29,8 +29,8 @@ const (
 	Optimized Mode = "Optimized"
 )
 
-// Effects are the effects that conditions and policies have, the strongest first. An
-// effect is the decision that a set becomes if the condition is true.
+// Effects are the effects that conditions and policies have, the strongest first. An effect is the decision that a
+// set becomes if the condition is true.
 func Effects() []Decision { return []Decision{Deny, NoOpinion, Allow} }
 
 // SubjectAccessReview is that of authorization.k8s.io/v1 with the KEP's fields.
@@ -67,13 +67,13 @@ type SubjectAccessReviewStatus struct {
 	Denied          bool   `json:"denied,omitempty"`
 	Reason          string `json:"reason,omitempty"`
 	EvaluationError string `json:"evaluationError,omitempty"`
-	// ConditionsChain has a set for each authorizer, in their order. If it is not
-	// nil, Allowed and Denied are false.
+	// ConditionsChain has a set for each authorizer, in their order. If it is not nil, Allowed and Denied are
+	// false.
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
-// Decision is what the answer says. A conditionsChain without sets breaks a rule, and holds nothing that could
-// be evaluated: it is not Conditional.
+// Decision is what the answer says. A conditionsChain without sets breaks a rule, and holds nothing that could be
+// evaluated: it is not Conditional.
 func (s *SubjectAccessReviewStatus) Decision() Decision {
 	if len(s.ConditionsChain) > 0 {
 		return Conditional
@@ -104,8 +104,8 @@ type ConditionSet struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// FailureMode says what an error in a Deny condition becomes. The KEP names the
-// type and the two outcomes, not the values.
+// FailureMode says what an error in a Deny condition becomes. The KEP names the type and the two outcomes, not the
+// values.
 type FailureMode string
 
 // The two failure modes.
@@ -131,16 +131,14 @@ type AuthorizationConditionsReview struct {
 	Response        *AuthorizationConditionsResponse `json:"response,omitempty"`
 }
 
-// AuthorizationConditionsRequest has the sets as the authorizer gave them, and
-// what was unknown then.
+// AuthorizationConditionsRequest has the sets as the authorizer gave them, and what was unknown then.
 type AuthorizationConditionsRequest struct {
 	ConditionSets []ConditionSet `json:"conditionSets,omitempty"`
 	ConditionData `json:",inline"`
 }
 
-// ConditionData is what is known in admission and not before. The KEP has these as
-// the methods of the interface ConditionData ("Core interface changes") and does not
-// list their JSON: the names are those of AdmissionReview.
+// ConditionData is what is known in admission and not before. The KEP has these as the methods of the interface
+// ConditionData ("Core interface changes") and does not list their JSON: the names are those of AdmissionReview.
 type ConditionData struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation string `json:"operation,omitempty"`
@@ -155,10 +153,9 @@ type ConditionData struct {
 	ImpersonatedRequest *ImpersonatedRequest `json:"impersonatedRequest,omitempty"`
 }
 
-// ImpersonatedRequest is the request that somebody wants to make as another user
-// (section "Constrained Impersonation through Conditional Authorization"). The
-// KEP's expressions have its verb, apiGroup and resource, named as in request; so
-// are the others here, with the user as userInfo.
+// ImpersonatedRequest is the request that somebody wants to make as another user (section "Constrained
+// Impersonation through Conditional Authorization"). The KEP's expressions have its verb, apiGroup and resource,
+// named as in request; so are the others here, with the user as userInfo.
 type ImpersonatedRequest struct {
 	Verb        string `json:"verb"`
 	APIGroup    string `json:"apiGroup"`
@@ -167,12 +164,12 @@ type ImpersonatedRequest struct {
 	Subresource string `json:"subresource"`
 	Namespace   string `json:"namespace"`
 	Name        string `json:"name"`
-	// UserInfo is who is impersonated, whole.
+	// UserInfo is the whole user that is impersonated.
 	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
 }
 
-// AuthorizationConditionsResponse is what the conditions came to. Neither allowed
-// nor denied is no opinion.
+// AuthorizationConditionsResponse is the decision on the conditions. If it is neither allowed nor denied, it is
+// NoOpinion.
 type AuthorizationConditionsResponse struct {
 	Allowed         bool   `json:"allowed"`
 	Denied          bool   `json:"denied,omitempty"`
@@ -183,8 +180,8 @@ type AuthorizationConditionsResponse struct {
 // Decision is what the response says.
 func (r *AuthorizationConditionsResponse) Decision() Decision { return decision(r.Allowed, r.Denied) }
 
-// Object is a JSON object, nil if there is none. Whole numbers in it are read as
-// int64, as an API server reads them.
+// Object is a JSON object, nil if there is none. Whole numbers in it are read as int64, as an API server reads
+// them.
 type Object map[string]any
 
 // UnmarshalJSON implements json.Unmarshaler.

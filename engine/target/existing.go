@@ -45,7 +45,7 @@ func (t *Target) startExisting(ctx context.Context, o Options) error {
 }
 
 // blind says that nothing is seen of a request but its answer.
-func (t *Target) blind() bool { return t.Cell.Provider == Existing }
+func (t *Target) blind() bool { return t.Cell.Provider == Existing || t.started.Plain != nil }
 
 // Substitutes says whether ServiceAccounts are substituted for the users of scenarios.
-func (t *Target) Substitutes() bool { return t.blind() }
+func (t *Target) Substitutes() bool { return t.Cell.Provider == Existing }

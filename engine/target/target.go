@@ -59,6 +59,8 @@ type Options struct {
 	// NoAudit switches auditing off. Observe does not work then; a storm would fill
 	// the memory with events that nobody asks for.
 	NoAudit bool
+	// Plain, if given, is the authorizer chain, and nothing is recorded.
+	Plain *Plain
 	// Front, if given, answers at the recorder's first point, so that permissions
 	// can be given and taken at once, without objects that have to get around. What
 	// it has no opinion about is for the authorizers behind it.
@@ -124,6 +126,9 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	}()
 	if o.Cell.Provider == Existing {
 		return t, t.startExisting(ctx, o)
+	}
+	if o.Plain != nil {
+		return t, t.startPlain(ctx, o)
 	}
 	if t.between, err = loadMiddle(o.Chain); err != nil {
 		return nil, err

@@ -8,28 +8,38 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-const (
-	mutatePath = "/mutate"
-	// webhooksName is that of both configurations; reserved paths stay out, so that
-	// the admin can always take them away.
-	webhooksName = "conditional.authzconf.dev"
-	webhooksPath = "/apis/admissionregistration.k8s.io/v1/"
-)
+const mutatePath = "/mutate"
+
+// player plays cases on a cluster, with a mutating webhook beside the validating one.
+type player struct {
+	*Cluster
+	mutated atomic.Int64
+	// mutate is what the mutating webhook answers: a JSON patch, or nil.
+	mutate atomic.Pointer[[]byte]
+	// during are policies that the mutating webhook puts into force.
+	during atomic.Pointer[reference.Snapshot]
+}
+
+func newPlayer(c *Cluster) *player {
+	p := &player{Cluster: c}
+	c.handle(mutatePath, &p.mutated, http.HandlerFunc(p.mutation))
+	return p
+}
 
 // mutation answers an admission review with the patch of the moment.
-func (c *Cluster) mutation(w http.ResponseWriter, req *http.Request) {
+func (c *player) mutation(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
 	var in admissionv1.AdmissionReview
 	if err != nil || json.Unmarshal(body, &in) != nil || in.Request == nil {
-		http.Error(w, "the body is no AdmissionReview with a request", http.StatusBadRequest)
+		http.Error(w, "the body is not an AdmissionReview with a request", http.StatusBadRequest)
 		return
 	}
 	out := &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}
@@ -49,26 +59,11 @@ func (c *Cluster) mutation(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(raw)
 }
 
-// configuration is one of a webhook for every request of the users.
-func (c *Cluster) configuration(kind, path string, operations ...string) map[string]any {
-	return map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": webhooksName},
-		"webhooks": []any{map[string]any{
-			"name": webhooksName, "admissionReviewVersions": []string{"v1"}, "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
-			"clientConfig":    map[string]any{"url": c.server.Base() + path, "caBundle": c.base64CA()},
-			"rules":           []any{map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": []string{"*/*"}, "operations": operations}},
-			"matchConditions": []any{map[string]any{"name": "users", "expression": fmt.Sprintf("'%s' in request.userInfo.groups", Group)}},
-		}},
-	}
-}
-
 // Register has the API server call both admission webhooks, and waits until it
 // does.
-func (c *Cluster) Register(ctx context.Context) error {
+func (c *player) Register(ctx context.Context) error {
 	for kind, path := range map[string]string{"ValidatingWebhookConfiguration": reference.AdmitPath, "MutatingWebhookConfiguration": mutatePath} {
-		resource := strings.ToLower(kind) + "s"
-		operations := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
-		if err := c.Make(ctx, Made{webhooksPath + resource, c.configuration(kind, path, operations...)}); err != nil {
+		if err := c.register(ctx, kind, path, "CREATE", "UPDATE", "DELETE", "CONNECT"); err != nil {
 			return err
 		}
 	}
@@ -76,7 +71,7 @@ func (c *Cluster) Register(ctx context.Context) error {
 }
 
 // Unregister takes both away.
-func (c *Cluster) Unregister(ctx context.Context) error {
+func (c *player) Unregister(ctx context.Context) error {
 	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
 		r, err := c.Send(ctx, nil, http.MethodDelete, webhooksPath+resource+"/"+webhooksName, "", nil)
 		if err == nil && r.Code != http.StatusOK {
@@ -91,50 +86,26 @@ func (c *Cluster) Unregister(ctx context.Context) error {
 
 // waitForWebhooks sends requests that change nothing until both are called, or
 // neither is.
-func (c *Cluster) waitForWebhooks(ctx context.Context, called bool) error {
+func (c *player) waitForWebhooks(ctx context.Context, called bool) error {
 	probe := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "probe-"}}
 	by := &User{Name: "probe", Groups: []string{"system:masters"}} // whom no authorizer sees
-	for deadline := time.Now().Add(settle); ; {
-		judged, mutated := c.Judged.Load(), c.Mutated.Load()
-		r, err := c.Send(ctx, by, http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", "", probe)
-		if err != nil {
-			return err
-		}
-		if (c.Judged.Load() > judged) == called && (c.Mutated.Load() > mutated) == called {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the API server does not notice within %s that its admission webhooks have changed: it answers %d %s", settle, r.Code, r.Status())
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// Make creates an object as the admin.
-func (c *Cluster) Make(ctx context.Context, m Made) error {
-	r, err := c.Send(ctx, nil, http.MethodPost, m.Path, "", m.Object)
-	if err == nil && r.Code != http.StatusCreated {
-		err = fmt.Errorf("%d: %s", r.Code, r.Status())
-	}
-	if err != nil {
-		return fmt.Errorf("making an object at %s: %w", m.Path, err)
-	}
-	return nil
+	what := fmt.Sprintf("admission webhooks are called: %t", called)
+	return until(ctx, what, func(ctx context.Context) (bool, error) {
+		judged, mutated := c.Judged.Load(), c.mutated.Load()
+		_, err := c.Send(ctx, by, http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", "", probe)
+		return (c.Judged.Load() > judged) == called && (c.mutated.Load() > mutated) == called, err
+	})
 }
 
 const selfReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 // Play runs a case and says what was not as expected. Its error is about the
 // environment.
-func (c *Cluster) Play(ctx context.Context, cs Case) (wrong []string, err error) {
+func (c *player) Play(ctx context.Context, cs Case) (wrong []string, err error) {
 	if err := c.use(cs.Policies); err != nil {
 		return nil, err
 	}
-	c.careless.Store(cs.Careless)
+	c.answer(reference.Handler(reference.Today{Authorizer: c.Authorizer, Careless: cs.Careless}))
 	c.mutate.Store(nil)
 	for _, m := range append(append([]Made{}, cs.Behind...), cs.Objects...) {
 		if err := c.Make(ctx, m); err != nil {
@@ -162,7 +133,7 @@ func (c *Cluster) Play(ctx context.Context, cs Case) (wrong []string, err error)
 }
 
 // prepared plays a request after what it wants changed before.
-func (c *Cluster) prepared(ctx context.Context, r Request) (wrong []string, err error) {
+func (c *player) prepared(ctx context.Context, r Request) (wrong []string, err error) {
 	if r.Policies != nil {
 		if err := c.use(r.Policies); err != nil {
 			return nil, err
@@ -185,7 +156,7 @@ func (c *Cluster) prepared(ctx context.Context, r Request) (wrong []string, err 
 	return c.play(ctx, r)
 }
 
-func (c *Cluster) use(policies []vectors.Policy) error {
+func (c *player) use(policies []vectors.Policy) error {
 	s, err := reference.NewSnapshot(policies)
 	if err != nil {
 		return err
@@ -198,7 +169,7 @@ func (c *Cluster) use(policies []vectors.Policy) error {
 var patchTypes = map[string]string{"merge": "application/merge-patch+json", "apply": "application/apply-patch+yaml"}
 
 // play sends a request and compares.
-func (c *Cluster) play(ctx context.Context, r Request) (wrong []string, err error) {
+func (c *player) play(ctx context.Context, r Request) (wrong []string, err error) {
 	u := &User{Name: r.By, Groups: r.Groups, Extra: r.Extra}
 	if r.Expect.Review != nil {
 		allowed, err := c.canI(ctx, u, r.Expect.Review)
@@ -209,7 +180,7 @@ func (c *Cluster) play(ctx context.Context, r Request) (wrong []string, err erro
 			wrong = append(wrong, fmt.Sprintf("SelfSubjectAccessReview: allowed is %t, want %t", allowed, *r.Expect.Allowed))
 		}
 	}
-	judged, mutated := c.Judged.Load(), c.Mutated.Load()
+	judged, mutated := c.Judged.Load(), c.mutated.Load()
 	var body any
 	if r.Body != nil {
 		body = r.Body
@@ -227,14 +198,14 @@ func (c *Cluster) play(ctx context.Context, r Request) (wrong []string, err erro
 	if n := c.Judged.Load() - judged; r.Expect.Judged != nil && n != int64(*r.Expect.Judged) {
 		wrong = append(wrong, fmt.Sprintf("judged %d times, want %d", n, *r.Expect.Judged))
 	}
-	if n := c.Mutated.Load() - mutated; r.Expect.Mutated != nil && n != int64(*r.Expect.Mutated) {
+	if n := c.mutated.Load() - mutated; r.Expect.Mutated != nil && n != int64(*r.Expect.Mutated) {
 		wrong = append(wrong, fmt.Sprintf("mutated %d times, want %d", n, *r.Expect.Mutated))
 	}
 	return wrong, nil
 }
 
 // canI asks the API server what a user may do.
-func (c *Cluster) canI(ctx context.Context, u *User, attributes any) (bool, error) {
+func (c *player) canI(ctx context.Context, u *User, attributes any) (bool, error) {
 	body := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{"resourceAttributes": attributes}}
 	r, err := c.Send(ctx, u, http.MethodPost, selfReviews, "", body)
 	if err != nil {

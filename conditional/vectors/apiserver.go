@@ -1,28 +1,26 @@
 package vectors
 
-// Machinery is a request, what the authorizers of a chain say to it, and what the
-// API server makes of that.
-type Machinery struct {
-	// Server is the API server's configuration. Left out, it is a new one with the
-	// feature gate and the admission plugin.
+// APIServer is a request, what the authorizers of a chain say to it, and what the API server makes of that.
+type APIServer struct {
+	// Server is the API server's configuration. Left out, it is a new one with the feature gate and the admission
+	// plugin.
 	Server Server `json:"server,omitzero" yaml:"server,omitempty"`
-	// Request is the request in the words of authorization. Left out, it is one that
-	// supports conditions: create configmaps.
+	// Request is the request in the words of authorization. Left out, it is one that supports conditions: create
+	// configmaps.
 	Request Request `json:"request,omitzero" yaml:"request,omitempty"`
 	// Chain are the authorizers in their order.
 	Chain []Authorizer `json:"chain" yaml:"chain"`
-	// Compound is a second check that the request has to pass, with the same
-	// authorizers under the same names and other answers: that of create when an
-	// update turns into one, and of create for a connect request.
+	// Compound is a second check that the request has to pass, with the same authorizers under the same names and
+	// other answers: that of create when an update turns into one, and of create for a connect request.
 	Compound []Authorizer `json:"compound,omitempty" yaml:"compound,omitempty"`
-	// Objects is how many objects admission sees one after another. Left out, it is
-	// one; deletecollection has as many as there are.
+	// Objects is how many objects admission sees one after another. Left out, it is one; deletecollection has as
+	// many as there are.
 	Objects int `json:"objects,omitempty" yaml:"objects,omitempty"`
 
 	// Want is what the KEP says: the chain is read lazily.
 	Want Want `json:"want" yaml:"want"`
-	// Eager is what differs if the whole chain is asked before admission: the
-	// alternative that the KEP describes, and what aggregated API servers see.
+	// Eager is what differs if the whole chain is asked before admission: the alternative that the KEP describes,
+	// and what aggregated API servers see.
 	Eager *Want `json:"eager,omitempty" yaml:"eager,omitempty"`
 }
 
@@ -30,12 +28,10 @@ type Machinery struct {
 type Server struct {
 	// Version is new (knows the KEP) or old. Left out: new.
 	Version string `json:"version,omitempty" yaml:"version,omitempty"`
-	// Gate is ConditionalAuthorization, Plugin is AuthorizationConditionsEnforcer: on
-	// or off. Left out: on.
+	// Gate is ConditionalAuthorization, Plugin is AuthorizationConditionsEnforcer: on or off. Left out: on.
 	Gate   string `json:"gate,omitempty" yaml:"gate,omitempty"`
 	Plugin string `json:"plugin,omitempty" yaml:"plugin,omitempty"`
-	// BuiltinTypes are the condition types that the server evaluates in its own
-	// process.
+	// BuiltinTypes are the condition types that the server evaluates in its own process.
 	BuiltinTypes []string `json:"builtinTypes,omitempty" yaml:"builtinTypes,omitempty"`
 }
 
@@ -50,8 +46,7 @@ type Request struct {
 	Connect bool `json:"connect,omitempty" yaml:"connect,omitempty"`
 	// Served is by whom: self, aggregated, or nobody. Left out: self.
 	Served string `json:"served,omitempty" yaml:"served,omitempty"`
-	// Mode is what the caller asks for: Optimized, HumanReadable or None. Left out:
-	// Optimized.
+	// Mode is what the caller asks for: Optimized, HumanReadable or None. Left out: Optimized.
 	Mode string `json:"mode,omitempty" yaml:"mode,omitempty"`
 }
 
@@ -66,28 +61,25 @@ type Authorizer struct {
 	// FailureMode is Deny or NoOpinion. Left out: Deny.
 	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Conditions are those of the ConditionSet, in the order of the answer.
-	Conditions []MachineryCondition `json:"conditions,omitempty" yaml:"conditions,omitempty"`
-	// Status is the answer of a webhook as it stands, instead of Decision and
-	// Conditions: for answers that break the rules, or hold more than one set.
+	Conditions []EvaluatedCondition `json:"conditions,omitempty" yaml:"conditions,omitempty"`
+	// Status is the answer of a webhook as it stands, instead of Decision and Conditions: for answers that break
+	// the rules, or hold more than one set.
 	Status *SubjectAccessReviewStatus `json:"status,omitempty" yaml:"status,omitempty"`
 	// Truths are what conditions in Status evaluate to, by their ID.
 	Truths map[string]Truth `json:"truths,omitempty" yaml:"truths,omitempty"`
-	// Cached says that the answer comes from the API server's cache of a webhook's
-	// answers.
+	// Cached says that the answer comes from the API server's cache of a webhook's answers.
 	Cached bool `json:"cached,omitempty" yaml:"cached,omitempty"`
-	// Cannot says that the authorizer does not evaluate conditions (it is no
-	// ConditionSetEvaluator).
+	// Cannot says that the authorizer does not evaluate conditions (it is not a ConditionSetEvaluator).
 	Cannot bool `json:"cannot,omitempty" yaml:"cannot,omitempty"`
 }
 
-// MachineryCondition is a condition of which is known what it evaluates to.
-type MachineryCondition struct {
+// EvaluatedCondition is a condition, and what it is known to evaluate to.
+type EvaluatedCondition struct {
 	Condition `yaml:",inline"`
 	// Is is what it evaluates to. For each of several objects, PerObject.
 	Is        Truth   `json:"is,omitempty" yaml:"is,omitempty"`
 	PerObject []Truth `json:"perObject,omitempty" yaml:"perObject,omitempty"`
-	// Builtin is what the API server's own evaluator makes of it, if that is another
-	// thing: an error, say, because it lacks a function that the authorizer has.
+	// Builtin is what the API server's own evaluator makes of it, if that differs: an error, say, because it lacks a function that the authorizer has.
 	Builtin Truth `json:"builtin,omitempty" yaml:"builtin,omitempty"`
 	// Length makes the text of the condition that many bytes long.
 	Length int `json:"length,omitempty" yaml:"length,omitempty"`
@@ -95,25 +87,25 @@ type MachineryCondition struct {
 	Repeat int `json:"repeat,omitempty" yaml:"repeat,omitempty"`
 }
 
-// Want is what comes of a request. What is left out is not judged; [] is none.
+// Want is what a request results in. What is left out is not judged; [] is none.
 type Want struct {
 	// Starts is false if an API server so configured must not start.
 	Starts *bool `json:"starts,omitempty" yaml:"starts,omitempty"`
 	// Authorized is the chain's decision before admission.
 	Authorized Decision `json:"authorized,omitempty" yaml:"authorized,omitempty"`
-	// Asked are the authorizers that were asked to come to it.
+	// Asked are the authorizers that were asked for it.
 	Asked []string `json:"asked,omitempty" yaml:"asked,omitempty"`
 	// Proceeds says whether the request gets past the authorization filter.
 	Proceeds *bool `json:"proceeds,omitempty" yaml:"proceeds,omitempty"`
-	// ConditionsChain is what a SubjectAccessReview of the same request shows: one
-	// word for each set, "name conditions", "name allowed" or "name denied".
+	// ConditionsChain is what a SubjectAccessReview of the same request shows: one word for each set, "name
+	// conditions", "name allowed" or "name denied".
 	ConditionsChain []string `json:"conditionsChain,omitempty" yaml:"conditionsChain,omitempty"`
 	// AskedLater are the authorizers that are asked for a decision during admission.
 	AskedLater []string `json:"askedLater,omitempty" yaml:"askedLater,omitempty"`
-	// EvaluatedBy are the authorizers that are called to evaluate their conditions,
-	// in order; what the server evaluates itself calls nobody.
+	// EvaluatedBy are the authorizers that are called to evaluate their conditions, in order; what the server
+	// evaluates itself calls nobody.
 	EvaluatedBy []string `json:"evaluatedBy,omitempty" yaml:"evaluatedBy,omitempty"`
-	// Decision is the concrete one that comes of evaluating the conditions.
+	// Decision is the concrete one after the conditions are evaluated.
 	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
 	// Decisions is that for each of several objects.
 	Decisions []Decision `json:"decisions,omitempty" yaml:"decisions,omitempty"`
@@ -123,7 +115,7 @@ type Want struct {
 	Admitted *bool `json:"admitted,omitempty" yaml:"admitted,omitempty"`
 }
 
-// Table is many machinery vectors: chains, written as words.
+// Table is many API-server vectors: chains, written as words.
 type Table struct {
 	// Authorizers are the words.
 	Authorizers map[string]Authorizer `json:"authorizers" yaml:"authorizers"`
@@ -131,8 +123,7 @@ type Table struct {
 	Rows []Row `json:"rows" yaml:"rows"`
 }
 
-// Row is a chain of a Table and what comes of it. The authorizers are named a0, a1
-// and so on.
+// Row is a chain of a Table and what it results in. The authorizers are named a0, a1 and so on.
 type Row struct {
 	// Chain are words of Authorizers, separated by spaces.
 	Chain string `json:"chain" yaml:"chain"`

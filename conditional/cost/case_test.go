@@ -1,6 +1,3 @@
-// Package cost runs conditional authorization (KEP-5681): policies enforced
-// on API servers of today by over-granting and an admission webhook, webhooks of
-// others judged by the vectors, and what it costs.
 package cost
 
 import (
@@ -14,7 +11,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/scenarios/strict"
 )
@@ -44,12 +41,6 @@ type Case struct {
 	Careless bool `yaml:"careless"`
 	// Requests follow one another.
 	Requests []Request `yaml:"requests"`
-}
-
-// Made is an object and where it is posted.
-type Made struct {
-	Path   string         `yaml:"path"`
-	Object map[string]any `yaml:"object"`
 }
 
 // Request is one of a user, and what has to come of it.

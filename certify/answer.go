@@ -54,7 +54,7 @@ const maxUnknown, maxWord = 5, 80
 func word(s string) string { return s[:min(len(s), maxWord)] }
 
 // read takes the body of an answer apart.
-func (a *Answer) read(raw []byte, v Vector) {
+func (a *Answer) read(raw []byte, v Question) {
 	var review struct {
 		APIVersion string          `json:"apiVersion"`
 		Kind       string          `json:"kind"`
@@ -108,7 +108,7 @@ func (a *Answer) read(raw []byte, v Vector) {
 
 // foreign compares the fields of a repeated spec with those that were sent. Left
 // out or empty is not wrong: an API server reads the status only.
-func (a *Answer) foreign(raw json.RawMessage, v Vector) {
+func (a *Answer) foreign(raw json.RawMessage, v Question) {
 	if len(raw) <= len("{}") {
 		return // nothing is repeated, which is what most servers do
 	}

@@ -15,8 +15,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/authzconf/authzconf/reports/filing"
 )
 
 const (
@@ -171,17 +169,6 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 	}
 	return errors.Join(t.Close(), z.Close())
 }
-
-// filed is a bundle in a folder, with the signature that may be in it.
-var filed = filing.Kind{
-	Name: "certification", Marker: certificationFile,
-	Head:  map[string]string{"kind": certificationKind, "apiVersion": "authzconf.dev/*"},
-	Files: []string{evidenceFile, summaryFile, signatureFile, badgePrefix + "*.svg"},
-}
-
-// CheckWritable says before a run whether Write could write to a folder: one that is
-// missing, empty, or has an earlier certification, which Write replaces.
-func CheckWritable(dir string) error { return filed.CheckWritable(dir) }
 
 // badges are pictures of the levels that are granted, by their file names. There
 // is none of any other level.

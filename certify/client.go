@@ -28,10 +28,10 @@ const (
 	// answer that repeats the largest review.
 	maxKubeconfig = 1 << 20
 	maxAnswer     = 1 << 20
-	// Patience is how long an answer may take, unless something else is asked for;
+	// Timeout is how long an answer may take, unless something else is asked for;
 	// slow is what AuthorizationConfiguration recommends.
-	Patience = 10 * time.Second
-	slow     = 3 * time.Second
+	Timeout = 10 * time.Second
+	slow    = 3 * time.Second
 )
 
 // Webhook is how an authorizer is reached.
@@ -40,8 +40,8 @@ type Webhook struct {
 	config    *rest.Config
 	tls       *tls.Config
 	clientEnd time.Time // of the client certificate; zero without one
-	// Patience is how long an answer may take; left out, ten seconds.
-	Patience time.Duration
+	// Timeout is how long an answer may take; left out, ten seconds.
+	Timeout time.Duration
 }
 
 // LoadWebhook reads a webhook kubeconfig, the kind that an API server is given.
@@ -114,7 +114,7 @@ func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
 	}
-	w := &Webhook{url: rc.Host, config: rc, Patience: Patience}
+	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout}
 	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
 		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
 	}
@@ -144,8 +144,8 @@ type client struct {
 // client makes one, for HTTP/1.1 alone if that is asked for.
 func (w *Webhook) client(http1 bool) (*client, error) {
 	t := &http.Transport{
-		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Patience, ResponseHeaderTimeout: w.Patience,
-		DialContext:         (&net.Dialer{Timeout: w.Patience}).DialContext,
+		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Timeout, ResponseHeaderTimeout: w.Timeout,
+		DialContext:         (&net.Dialer{Timeout: w.Timeout}).DialContext,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
 	}
@@ -173,7 +173,7 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 	if err != nil {
 		return nil, err
 	}
-	address := rest.NewRequestWithClient(base, "", rest.ClientContentConfig{}, &http.Client{Timeout: c.Patience}).URL()
+	address := rest.NewRequestWithClient(base, "", rest.ClientContentConfig{}, &http.Client{Timeout: c.Timeout}).URL()
 	req, err := http.NewRequestWithContext(ctx, method, address.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -185,14 +185,14 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 
 // ask posts a vector and says what came back. It never fails: what goes wrong is
 // part of the answer.
-func (c *client) ask(ctx context.Context, check string, v Vector) Answer {
+func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	a := Answer{Check: check, Vector: v.ID}
 	body, err := v.body()
 	if err != nil {
 		a.Fault = "harness"
 		return a
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		if !i.Reused {

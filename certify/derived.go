@@ -51,8 +51,8 @@ func nearMisses(verb string) map[string][]string {
 // derived are made of every scenario's review that is allowed: the same with a
 // verb that only looks like it, and the same by somebody else, directly behind
 // it. What the policy allows all the same is left out.
-func (b *Book) derived() []Vector {
-	p := b.prober(TranscriptSafe, "derived")
+func (b *Plan) derived() []Question {
+	p := b.prober(NoOvergrant, "derived")
 	stranger := scenarios.Suffix(b.Policy.Seed, "certify", "stranger")
 	seen := map[string]bool{}
 	no := func(reason string, s spec) {
@@ -85,11 +85,11 @@ func (b *Book) derived() []Vector {
 
 // repeated are the reviews of the scenarios and the probes of attributes again,
 // in v1beta1, and some with fields that nobody knows yet.
-func (b *Book) repeated() []Vector {
-	var out []Vector
-	again := func(v Vector, form Form, reason string) {
-		out = append(out, Vector{
-			ID: string(form) + "/" + v.ID, Level: TranscriptSafe, Form: form, Spec: v.Spec,
+func (b *Plan) repeated() []Question {
+	var out []Question
+	again := func(v Question, form Form, reason string) {
+		out = append(out, Question{
+			ID: string(form) + "/" + v.ID, Level: NoOvergrant, Form: form, Spec: v.Spec,
 			Expect: v.Expect, Reason: reason, Blame: reason, Base: v.ID,
 		})
 	}
@@ -106,11 +106,11 @@ func (b *Book) repeated() []Vector {
 
 // robust are large reviews, and requests that must be refused: each of these is
 // followed by a good one.
-func (b *Book) robust() []Vector {
+func (b *Plan) robust() []Question {
 	p, n := b.prober(Robust, "robust"), b.Policy.Probe
 	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")
 	text := func(s spec, change ...string) []byte {
-		body, _ := Vector{Spec: s}.body()
+		body, _ := Question{Spec: s}.body()
 		for i := 0; i+1 < len(change); i += 2 {
 			body = bytes.Replace(body, []byte(change[i]), []byte(change[i+1]), 1)
 		}

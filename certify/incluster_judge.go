@@ -30,7 +30,7 @@ type Seen struct {
 
 // judged is what an answer of an API server amounts to.
 type judged struct {
-	level   Level
+	level   CertificationLevel
 	reason  string // empty if all is well
 	text    string // what was expected, and what came
 	unclear bool   // nothing can be said
@@ -38,7 +38,7 @@ type judged struct {
 
 // judgeSeen judges an answer with what was seen of it. Its error is about
 // evidence that fits no check.
-func (b *Book) judgeSeen(a Answer) (j judged, err error) {
+func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 	if a.Check == revocation {
 		return judgeWindow(a)
 	}
@@ -69,7 +69,7 @@ func (b *Book) judgeSeen(a Answer) (j judged, err error) {
 
 // judgeScenario takes the verdict of the scenario. A reason that the authorizer
 // gives stands at the end of a refusal's message, and is its own business.
-func (b *Book) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
+func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
 	e := a.Seen.Scenario
 	if e == nil || e.Scenario != check.Scenario.ID {
 		return j, fmt.Errorf("the evidence of %q is about another scenario", a.Vector)
@@ -112,7 +112,7 @@ func judgeWindow(a Answer) (j judged, err error) {
 }
 
 // clusterChecks are the checks of the chain by ID.
-func (b *Book) clusterChecks() map[string]clusterCheck {
+func (b *Plan) clusterChecks() map[string]clusterCheck {
 	if b.checks == nil {
 		b.checks = map[string]clusterCheck{}
 		for _, c := range b.clusterPlan() {
@@ -123,14 +123,14 @@ func (b *Book) clusterChecks() map[string]clusterCheck {
 }
 
 // onCell says what API server the checks in a cluster are for.
-func (b *Book) onCell(c verdicts.Cell) {
+func (b *Plan) onCell(c verdicts.Cell) {
 	if b.cell != c {
 		b.cell, b.checks = c, nil
 	}
 }
 
 // cellOf finds in the evidence what API server it is about.
-func (b *Book) cellOf(answers []Answer) error {
+func (b *Plan) cellOf(answers []Answer) error {
 	for _, a := range answers {
 		if a.Seen == nil || a.Seen.Cell == nil {
 			continue

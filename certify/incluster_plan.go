@@ -15,10 +15,10 @@ import (
 const (
 	// InCluster is about an authorizer in the chain of a real API server: its
 	// position, failure policy, caches, and impersonation from end to end.
-	InCluster Level = "in-cluster"
+	InCluster CertificationLevel = "in-cluster"
 	// Revocation is about how long a grant that was taken away goes on to be
 	// allowed. It needs a way to load another policy.
-	Revocation Level = "revocation"
+	Revocation CertificationLevel = "revocation"
 )
 
 // The checks of these levels.
@@ -92,12 +92,12 @@ type clusterCheck struct {
 }
 
 // behindUser has a role, and nothing in the certification's policy.
-func (b *Book) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
+func (b *Plan) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
 
 // role is the only grant that RBAC holds in these checks: config maps of one
 // namespace, to a user of whom the authorizer under test knows nothing and to one
 // of whom it does.
-func (b *Book) role() scenarios.Grant {
+func (b *Plan) role() scenarios.Grant {
 	return scenarios.Grant{
 		Subject: scenarios.Subject{User: b.behindUser()}, Verbs: []string{"get"}, APIGroups: []string{""},
 		Resources: []string{"configmaps"}, Namespace: b.Policy.Probe.Namespace,
@@ -106,10 +106,10 @@ func (b *Book) role() scenarios.Grant {
 
 // clusterPlan are all checks in the chain. Scenarios are dealt out to the places:
 // their names are those of the policy, so each can be replayed once.
-func (b *Book) clusterPlan() (out []clusterCheck) {
+func (b *Plan) clusterPlan() (out []clusterCheck) {
 	for i, p := range places() {
 		out = append(out, b.questions(p)...)
-		for j, s := range b.wholeScenarios() {
+		for j, s := range b.completeScenarios() {
 			if j%len(places()) == i {
 				out = append(out, clusterCheck{ID: p.String() + "/scenario/" + s.ID, Place: p, Phase: up, Scenario: s, Reason: "impersonation-differs"})
 			}
@@ -119,7 +119,7 @@ func (b *Book) clusterPlan() (out []clusterCheck) {
 }
 
 // questions are those of one place, in the order of phases.
-func (b *Book) questions(p place) []clusterCheck {
+func (b *Plan) questions(p place) []clusterCheck {
 	n := b.Policy.Probe
 	var out []clusterCheck
 	add := func(ph phase, name, reason string, expect scenarios.Decision, s spec) {
@@ -162,19 +162,19 @@ func (b *Book) questions(p place) []clusterCheck {
 	return out
 }
 
-// wholeScenarios are those for the API server whose grants are all in the policy,
+// completeScenarios are those for the API server whose grants are all in the policy,
 // and which only send requests. Their names are not made unique yet.
-func (b *Book) wholeScenarios() (out []*scenarios.Scenario) {
+func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	facts := target.ExpectedFacts(target.Options{Cell: b.cell})
 	for _, s := range b.scenarios {
-		if ok, _, _ := s.Selected(facts); ok && b.whole(s) {
+		if ok, _, _ := s.Selected(facts); ok && b.complete(s) {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-func (b *Book) whole(s *scenarios.Scenario) bool {
+func (b *Plan) complete(s *scenarios.Scenario) bool {
 	bound, _ := s.Bind(b.suffixOf(s))
 	if len(s.Grants) == 0 || len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || s.Reloads() || s.Waits() > 0 ||
 		len(scenarios.RulesFromManifests(slices.Concat(bound.Manifests, bound.Objects))) > 0 ||
@@ -198,6 +198,6 @@ func asWebhooksSee(r *scenarios.Request) bool {
 }
 
 // suffixOf is what the policy's names for a scenario end with.
-func (b *Book) suffixOf(s *scenarios.Scenario) string {
+func (b *Plan) suffixOf(s *scenarios.Scenario) string {
 	return scenarios.Suffix(b.Policy.Seed, "certify", s.ID)
 }

@@ -14,7 +14,7 @@ import (
 
 // Load is about right answers in time at stated rates. It is tried if rates are
 // stated.
-const Load Level = "load"
+const Load CertificationLevel = "load"
 
 // LoadOptions say how much is asked.
 type LoadOptions struct {
@@ -78,21 +78,21 @@ type Stage struct {
 
 // load asks at each rate, in order.
 func (r *runner) load(ctx context.Context) {
-	began := time.Now()
-	for _, rate := range r.LoadOptions.Rates {
-		sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: r.LoadOptions.Length}.Stripe(0, 1)
-		r.Progress(fmt.Sprintf("%s%d", loadCheck, rate), len(sends))
-		if !r.rate(ctx, rate, sends) {
-			break
+	r.Step(string(Load), func() {
+		for _, rate := range r.LoadOptions.Rates {
+			sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: r.LoadOptions.Length}.Stripe(0, 1)
+			r.Runner.Progress(fmt.Sprintf("%s%d", loadCheck, rate), len(sends))
+			if !r.rate(ctx, rate, sends) {
+				break
+			}
 		}
-	}
-	r.out.Took[string(Load)] = time.Since(began)
+	})
 }
 
 // rate asks as the schedule says, whether answers have come or not.
 func (r *runner) rate(ctx context.Context, rate int, sends []pacer.Send) bool {
 	check := fmt.Sprintf("%s%d", loadCheck, rate)
-	vectors := r.Book.Scenario
+	vectors := r.Plan.Scenario
 	answers := make([]Answer, len(sends))
 	slots := make(chan struct{}, outstanding)
 	stage := &Stage{Rate: rate, Planned: len(sends), LimitUs: r.LoadOptions.P99.Microseconds()}
@@ -121,10 +121,10 @@ func (r *runner) rate(ctx context.Context, rate int, sends []pacer.Send) bool {
 	}
 	all.Wait()
 	stage.Micros = time.Since(began).Microseconds()
-	r.out.Answers = append(r.out.Answers, Answer{Check: check, Stage: stage})
-	r.out.Answers = append(r.out.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
+	r.Answers = append(r.Answers, Answer{Check: check, Stage: stage})
+	r.Answers = append(r.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
 	for _, a := range answers {
-		if slices.Contains(wholly, a.Fault) {
+		if slices.Contains(unreachable, a.Fault) {
 			return false
 		}
 	}
@@ -148,7 +148,7 @@ type Rate struct {
 }
 
 // rates measures what the evidence shows of each rate.
-func (b *Book) rates(answers []Answer) (out []Rate, planned, answered int) {
+func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 	at := map[string]int{}
 	counts := map[string]*histogram.Histogram{}
 	for _, a := range answers {

@@ -20,8 +20,8 @@ import (
 // k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go.
 const impersonationTTL = 10 * time.Second
 
-// patienceBeyond is how much longer than allowed a window is watched.
-const patienceBeyond = 5 * time.Second
+// timeoutBeyond is how much longer than allowed a window is watched.
+const timeoutBeyond = 5 * time.Second
 
 // window is something that a change of policy has to reach within a time.
 type window struct {
@@ -70,7 +70,7 @@ func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + o
 // long each way of asking takes to notice.
 func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error {
 	progress(revocation, len(windows()))
-	n := c.book.Policy.Probe
+	n := c.plan.Policy.Probe
 	if err := c.target.ReloadAuthorizer(ctx, c.authorizer(place{position: target.First})); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error 
 		return err
 	}
 	defer direct.close()
-	full := c.book.Policy
+	full := c.plan.Policy
 	if err := c.o.Load(ctx, full); err != nil {
 		return fmt.Errorf("loading the policy: %w", err)
 	}
@@ -136,7 +136,7 @@ func (c *cluster) watch(ctx context.Context, direct *client, phase string, since
 			switch {
 			case err != nil:
 				seen.Error = word(firstLine(err))
-			case got != w.Allowed && took < limit+patienceBeyond:
+			case got != w.Allowed && took < limit+timeoutBeyond:
 				continue
 			}
 			c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
@@ -148,7 +148,7 @@ func (c *cluster) watch(ctx context.Context, direct *client, phase string, since
 
 // notice asks in the way of a window whether it is allowed.
 func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, error) {
-	n := c.book.Policy.Probe
+	n := c.plan.Policy.Probe
 	question := on(n.Reader, "get", "", "pods", n.Namespace, "revoked")
 	_, way, _ := strings.Cut(w.ID, "/")
 	switch way {
@@ -156,7 +156,7 @@ func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, e
 		if way == byOther {
 			question = on(n.Wide, "get", "", "pods", n.Namespace, "revoked")
 		}
-		a := direct.ask(ctx, revocation, Vector{ID: w.ID, Spec: question})
+		a := direct.ask(ctx, revocation, Question{ID: w.ID, Spec: question})
 		if a.Fault != "" {
 			return false, errors.New(a.Fault)
 		}
@@ -178,7 +178,7 @@ func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, e
 func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()
-	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.book.Policy.Probe.Target}, func(*http.Request) {})
+	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.plan.Policy.Probe.Target}, func(*http.Request) {})
 	if err != nil {
 		return false, err
 	}

@@ -17,9 +17,9 @@ const PredicateType = "https://authzconf.dev/certification/v1alpha1"
 // signature sees what it is about.
 type claim struct {
 	Product
-	Seed        int64   `json:"seed"`
-	SuiteDigest string  `json:"suiteDigest"`
-	Levels      []Level `json:"levels"`
+	Seed        int64                `json:"seed"`
+	SuiteDigest string               `json:"suiteDigest"`
+	Levels      []CertificationLevel `json:"levels"`
 }
 
 // content is the bundle without its signature.
@@ -35,7 +35,7 @@ func Sign(folder string, key *Key) error {
 	if err != nil {
 		return err
 	}
-	c, err := b.certification()
+	c, err := b.Certification()
 	switch {
 	case err != nil:
 		return err

@@ -60,7 +60,7 @@ func HandOver(folder, bundle string, problem error) error {
 		if b, err = OpenBundle(bundle); err != nil {
 			return err
 		}
-		c, err := b.certification()
+		c, err := b.Certification()
 		if err != nil {
 			return err
 		}

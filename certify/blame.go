@@ -56,10 +56,9 @@ func (b *Plan) isWrong(a Answer) bool {
 	return ok && (len(judge(v, a)) > 0 || a.Opened > maxOpened)
 }
 
-// of says whose fault a wrong answer is. Nothing of what an authorizer decides is
-// seen if it cannot be reached: that is the environment. Otherwise it is the
-// authorizer if the reference got the same right, and if it did not, the API
-// server where one has a part in it, or the harness. Empty is not found out.
+// of says whose fault a wrong answer is. Nothing of what an authorizer decides is seen if it cannot be reached:
+// that is the environment. Otherwise it is the authorizer if the reference got the same right, and if it did not,
+// the API server where one has a part in it, or the harness. Empty is not found out.
 func (c controls) of(a Answer, reason string) verdicts.Blame {
 	if slices.Contains(unreachable, reason) {
 		return verdicts.BlameEnvironment
@@ -98,8 +97,8 @@ func (c controls) unclear(a Answer) bool {
 	return err != nil || j.unclear
 }
 
-// contradicts says whether it is the expectation that the reference fell short
-// of: what it decided is what the policy says.
+// contradicts says whether it is the expectation that the reference fell short of: what it decided is what the
+// policy says.
 func (c controls) contradicts(a Answer) bool {
 	if a.Check == revocation {
 		// The webhook itself has nothing but the reference behind it.
@@ -115,8 +114,7 @@ func (c controls) contradicts(a Answer) bool {
 	return c.plan.Policy.Decide(check.Spec) != check.Expect
 }
 
-// ofRate says whose fault it is that a rate was not kept: the machine's if the
-// reference could not keep it either.
+// ofRate says whose fault it is that a rate was not kept: the machine's if the reference could not keep it either.
 func (c controls) ofRate(r Rate, reason string) verdicts.Blame {
 	control, ok := c.rates[r.Asked]
 	if !ok {
@@ -174,8 +172,8 @@ func (b *Plan) decider() reference.Decider {
 	return func(s spec) scenarios.Decision { return b.Policy.Decide(s) }
 }
 
-// keepControls adds the answers of the reference where those of the authorizer
-// are wrong, and all of those at a rate.
+// keepControls adds the answers of the reference where those of the authorizer are wrong, and all of those at a
+// rate.
 func (r *runner) keepControls(answers []Answer) {
 	wrong := map[about]bool{}
 	for _, a := range r.Answers {

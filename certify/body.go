@@ -60,8 +60,7 @@ func (v Question) body() ([]byte, error) {
 	return raw, nil
 }
 
-// reverseExtra writes the keys of extra in the reverse order. encoding/json
-// sorts them.
+// reverseExtra writes the keys of extra in the reverse order. encoding/json sorts them.
 func reverseExtra(raw []byte, extra map[string]authorizationv1.ExtraValue) ([]byte, error) {
 	sorted, err := json.Marshal(extra)
 	if err != nil {

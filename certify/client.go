@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// maxKubeconfig is more than any kubeconfig has, and maxAnswer more than an
-	// answer that repeats the largest review.
+	// maxKubeconfig is more than any kubeconfig has, and maxAnswer more than an answer that repeats the largest
+	// review.
 	maxKubeconfig = 1 << 20
 	maxAnswer     = 1 << 20
-	// Timeout is how long an answer may take, unless something else is asked for;
-	// slow is what AuthorizationConfiguration recommends.
+	// Timeout is how long an answer may take, unless something else is asked for; slow is what
+	// AuthorizationConfiguration recommends.
 	Timeout = 10 * time.Second
 	slow    = 3 * time.Second
 )
@@ -44,8 +44,7 @@ type Webhook struct {
 	Timeout time.Duration
 }
 
-// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given.
-// Its errors are about the file.
+// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given. Its errors are about the file.
 func LoadWebhook(path string) (*Webhook, error) {
 	raw, err := ReadKubeconfig(path)
 	if err != nil {
@@ -78,8 +77,7 @@ func ReadKubeconfig(path string) ([]byte, error) {
 // ParseWebhook reads a webhook kubeconfig, as its current context says.
 func ParseWebhook(raw []byte) (*Webhook, error) { return ParseContext(raw, "") }
 
-// ParseContext reads a webhook kubeconfig, as one of its contexts says; "" is the
-// current one.
+// ParseContext reads a webhook kubeconfig, as one of its contexts says; "" is the current one.
 func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
@@ -164,10 +162,9 @@ func (w *Webhook) client(http1 bool) (*client, error) {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// request is what an API server sends to a webhook, so that none can tell them
-// apart: the address as client-go makes it, with the timeout and without what else
-// the kubeconfig's has, and no User-Agent but Go's own, for NewGenericWebhook in
-// k8s.io/apiserver/pkg/util/webhook sets none (testdata/request.txt).
+// request is what an API server sends to a webhook, so that none can tell them apart: the address as client-go
+// makes it, with the timeout and without what else the kubeconfig's has, and no User-Agent but Go's own, for
+// NewGenericWebhook in k8s.io/apiserver/pkg/util/webhook sets none (testdata/request.txt).
 func (c *client) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
 	base, err := url.Parse(c.url)
 	if err != nil {
@@ -183,8 +180,7 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 	return req, nil
 }
 
-// ask posts a vector and says what came back. It never fails: what goes wrong is
-// part of the answer.
+// ask posts a vector and says what came back. It never fails: what goes wrong is part of the answer.
 func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	a := Answer{Check: check, Vector: v.ID}
 	body, err := v.body()
@@ -228,8 +224,7 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	return a
 }
 
-// fault names an error of the connection. Its text is not kept: it has addresses
-// in it.
+// fault names an error of the connection. Its text is not kept: it has addresses in it.
 func (c *client) fault(err error) string {
 	var (
 		authority x509.UnknownAuthorityError

@@ -48,9 +48,8 @@ func nearMisses(verb string) map[string][]string {
 	return out
 }
 
-// derived are made of every scenario's review that is allowed: the same with a
-// verb that only looks like it, and the same by somebody else, directly behind
-// it. What the policy allows all the same is left out.
+// derived are made of every scenario's review that is allowed: the same with a verb that only looks like it, and
+// the same by somebody else, directly behind it. What the policy allows all the same is left out.
 func (b *Plan) derived() []Question {
 	p := b.prober(NoOvergrant, "derived")
 	stranger := scenarios.Suffix(b.Policy.Seed, "certify", "stranger")
@@ -83,8 +82,8 @@ func (b *Plan) derived() []Question {
 	return p.out
 }
 
-// repeated are the reviews of the scenarios and the probes of attributes again,
-// in v1beta1, and some with fields that nobody knows yet.
+// repeated are the reviews of the scenarios and the probes of attributes again, in v1beta1, and some with fields
+// that nobody knows yet.
 func (b *Plan) repeated() []Question {
 	var out []Question
 	again := func(v Question, form Form, reason string) {
@@ -104,8 +103,7 @@ func (b *Plan) repeated() []Question {
 	return out
 }
 
-// robust are large reviews, and requests that must be refused: each of these is
-// followed by a good one.
+// robust are large reviews, and requests that must be refused: each of these is followed by a good one.
 func (b *Plan) robust() []Question {
 	p, n := b.prober(Robust, "robust"), b.Policy.Probe
 	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")

@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// follower decides by the policy in a file, and reads it again when the file has
-// changed. A file that is being written is read at the next review.
+// follower decides by the policy in a file, and reads it again when the file has changed. A file that is being
+// written is read at the next review.
 type follower struct {
 	path   string
 	holder *policy.Holder

@@ -27,18 +27,16 @@ type ClusterOptions struct {
 	// Release and Binaries are those of the API server.
 	Release  local.Release
 	Binaries *local.Binaries
-	// Load gives the authorizer another policy; nil if it cannot be given any, and
-	// then nothing is said about revocation.
+	// Load gives the authorizer another policy; nil if it cannot be given any, and then nothing is said about
+	// revocation.
 	Load func(context.Context, *policy.Policy) error
-	// OwnCache is how long the authorizer itself may remember what it decided,
-	// as its vendor says.
+	// OwnCache is how long the authorizer itself may remember what it decided, as its vendor says.
 	OwnCache time.Duration
 
-	// gate is what the API server is really started with, for a test in which it
-	// is not what is expected; empty is as expected.
+	// gate is what the API server is really started with, for a test in which it is not what is expected; empty is
+	// as expected.
 	gate target.Asked
-	// only, for a test, leaves out other checks of the chain: the level is not
-	// granted then.
+	// only, for a test, leaves out other checks of the chain: the level is not granted then.
 	only func(clusterCheck) bool
 }
 
@@ -64,8 +62,8 @@ type cluster struct {
 	out      []Answer
 }
 
-// startCluster brings up an API server that knows the webhook and the reference
-// authorizer, and has neither in its chain yet.
+// startCluster brings up an API server that knows the webhook and the reference authorizer, and has neither in its
+// chain yet.
 func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
 	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]*relay{}}
 	defer func() {
@@ -73,8 +71,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	// The reference holds the policy of another seed, so that its scenarios are new
-	// to the API server.
+	// The reference holds the policy of another seed, so that its scenarios are new to the API server.
 	other, err := newPlan(b.scenarios, b.Policy.Seed+1)
 	if err != nil {
 		return nil, err
@@ -170,9 +167,8 @@ func (c *cluster) stop() error {
 	return errors.Join(errs...)
 }
 
-// authorizer is the webhook in a place. Each time the timeout is another one by a
-// little: an API server takes over no chain that it has already, and keeps what it
-// remembers of it.
+// authorizer is the webhook in a place. Each time the timeout is another one by a little: an API server takes over
+// no chain that it has already, and keeps what it remembers of it.
 func (c *cluster) authorizer(p place) target.Authorizer {
 	c.reloads++
 	return target.Authorizer{
@@ -204,8 +200,7 @@ func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(
 	return nil
 }
 
-// place carries out the checks of one place: scenarios first, then the questions
-// phase by phase.
+// place carries out the checks of one place: scenarios first, then the questions phase by phase.
 func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 	for _, check := range checks {
 		if check.Scenario != nil {
@@ -243,8 +238,8 @@ const (
 	poll = 50 * time.Millisecond
 )
 
-// question asks the API server; in phase back until the answer is the expected
-// one, or it has been waited for long enough.
+// question asks the API server; in phase back until the answer is the expected one, or it has been waited for long
+// enough.
 func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
 	began := time.Now()
 	for {

@@ -16,8 +16,8 @@ type Seen struct {
 	Got string `json:"got,omitempty"`
 	// Error is why there is none.
 	Error string `json:"error,omitempty"`
-	// Window is how long it took until a change of policy was noticed, Limit how
-	// long it may take, in milliseconds.
+	// Window is how long it took until a change of policy was noticed, Limit how long it may take, in
+	// milliseconds.
 	Window int64 `json:"windowMs,omitempty"`
 	Limit  int64 `json:"limitMs,omitempty"`
 	// Cell is the API server that was asked for, in the first line about it.
@@ -36,8 +36,7 @@ type judged struct {
 	unclear bool   // nothing can be said
 }
 
-// judgeSeen judges an answer with what was seen of it. Its error is about
-// evidence that fits no check.
+// judgeSeen judges an answer with what was seen of it. Its error is about evidence that fits no check.
 func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 	if a.Check == revocation {
 		return judgeWindow(a)
@@ -67,8 +66,8 @@ func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 	return j, nil
 }
 
-// judgeScenario takes the verdict of the scenario. A reason that the authorizer
-// gives stands at the end of a refusal's message, and is its own business.
+// judgeScenario takes the verdict of the scenario. A reason that the authorizer gives stands at the end of a
+// refusal's message, and is its own business.
 func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
 	e := a.Seen.Scenario
 	if e == nil || e.Scenario != check.Scenario.ID {

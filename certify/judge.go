@@ -16,8 +16,8 @@ type Finding struct {
 	// Reason is its short name, Level what it costs.
 	Reason string             `json:"reason"`
 	Level  CertificationLevel `json:"level"`
-	// Blame is whose fault it is, as far as the reference authorizer shows that: the
-	// same was asked of it. Empty is not found out.
+	// Blame is whose fault it is, as far as the reference authorizer shows that: the same was asked of it. Empty
+	// is not found out.
 	Blame verdicts.Blame `json:"blame,omitempty"`
 	// Advice says that the text only recommends it: it costs no level.
 	Advice bool `json:"advice,omitempty"`
@@ -73,8 +73,7 @@ func judge(v Question, a Answer) (reasons []string) {
 	return reasons
 }
 
-// judgeRefusal is about requests that are no reviews: anything but a crash will
-// do, as long as nothing is allowed.
+// judgeRefusal is about requests that are no reviews: anything but a crash will do, as long as nothing is allowed.
 func judgeRefusal(a Answer) []string {
 	switch {
 	case a.Allowed:
@@ -85,8 +84,7 @@ func judgeRefusal(a Answer) []string {
 	return []string{"bad-request-breaks"}
 }
 
-// reasonOf is what a wrong answer is called in a check that repeats vectors in
-// other circumstances.
+// reasonOf is what a wrong answer is called in a check that repeats vectors in other circumstances.
 var reasonOf = map[string]string{concurrency: "wrong-under-concurrency", drift: "drifts"}
 
 func otherReason(check string) string {
@@ -237,8 +235,7 @@ func sub(s string) string {
 	return ""
 }
 
-// planned is how many answers each check of each level needs. A level of which
-// anything is missing is not granted.
+// planned is how many answers each check of each level needs. A level of which anything is missing is not granted.
 func (b *Plan) planned() map[CertificationLevel]map[string]int {
 	out := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
 	for _, v := range b.All() {

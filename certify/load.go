@@ -12,8 +12,7 @@ import (
 	"github.com/authzconf/authzconf/reports/load/histogram"
 )
 
-// Load is about right answers in time at stated rates. It is tried if rates are
-// stated.
+// Load is about right answers in time at stated rates. It is tried if rates are stated.
 const Load CertificationLevel = "load"
 
 // LoadOptions say how much is asked.
@@ -21,8 +20,8 @@ type LoadOptions struct {
 	// Rates are reviews per second, each kept up for Length.
 	Rates  []int
 	Length time.Duration
-	// P99 is what 99 % of the answers may take, counted from when the review was
-	// meant to be sent: a server that makes the harness wait gains nothing by it.
+	// P99 is what 99 % of the answers may take, counted from when the review was meant to be sent: a server that
+	// makes the harness wait gains nothing by it.
 	P99 time.Duration
 }
 
@@ -54,25 +53,23 @@ const (
 	// loadCheck begins the name of the check at a rate.
 	loadCheck = "load-"
 	maxRate   = 100_000
-	// outstanding is how many reviews may be unanswered. What would come on top of
-	// them is not sent, and counts as dropped.
+	// outstanding is how many reviews may be unanswered. What would come on top of them is not sent, and counts as
+	// dropped.
 	outstanding = 5000
-	// lag is by how much a review may be sent late, maxLate how many of a thousand
-	// may be later: beyond that it is the harness that was measured.
+	// lag is by how much a review may be sent late, maxLate how many of a thousand may be later: beyond that it is
+	// the harness that was measured.
 	lag     = 50 * time.Millisecond
 	maxLate = 10
 )
 
-// Stage is what was meant to be sent at one rate. It is the first line of the
-// evidence of a rate.
+// Stage is what was meant to be sent at one rate. It is the first line of the evidence of a rate.
 type Stage struct {
 	Rate    int   `json:"rate"`
 	Planned int   `json:"planned"`
 	LimitUs int64 `json:"p99LimitUs"`
 	// Dropped were not sent, as too many were unanswered.
 	Dropped int `json:"dropped,omitempty"`
-	// Micros is how long it took from the first that was meant to be sent to the
-	// last answer.
+	// Micros is how long it took from the first that was meant to be sent to the last answer.
 	Micros int64 `json:"us"`
 }
 
@@ -188,8 +185,7 @@ func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 	return out, planned, answered
 }
 
-// findings of a rate beside wrong answers. Where the harness was late itself,
-// nothing is said about time.
+// findings of a rate beside wrong answers. Where the harness was late itself, nothing is said about time.
 func (r Rate) findings() map[string]string {
 	out := map[string]string{}
 	if r.Inconclusive {
@@ -204,8 +200,7 @@ func (r Rate) findings() map[string]string {
 	return out
 }
 
-// excused says that an answer did not come where the harness was late itself. A
-// wrong answer has no excuse.
+// excused says that an answer did not come where the harness was late itself. A wrong answer has no excuse.
 func excused(a Answer, rates []Rate) bool {
 	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == fmt.Sprintf("%s%d", loadCheck, r.Asked) })
 }

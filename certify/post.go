@@ -21,8 +21,8 @@ func (w *Webhook) Poster() (*Poster, error) {
 // Close ends its connections.
 func (p *Poster) Close() { p.client.close() }
 
-// Post posts JSON as API servers do. A fault is what went wrong on the way, by the names that
-// certification has for it.
+// Post posts JSON as API servers do. A fault is what went wrong on the way, by the names that certification has
+// for it.
 func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte, fault string) {
 	ctx, cancel := context.WithTimeout(ctx, p.client.Timeout)
 	defer cancel()

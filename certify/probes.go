@@ -58,8 +58,8 @@ func in(s spec, groups ...string) spec {
 	return s
 }
 
-// attributes are the probes of what a grant is about: for each attribute a
-// review that only who overlooks it allows.
+// attributes are the probes of what a grant is about: for each attribute a review that only who overlooks it
+// allows.
 func (b *Plan) attributes() []Question {
 	p, n := b.prober(Core, "attributes"), b.Policy.Probe
 	cut := n.Object[:len(n.Object)-1]

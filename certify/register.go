@@ -12,9 +12,8 @@ import (
 // maxProblem is how much of a problem the page shows.
 const maxProblem = 200
 
-// Bundles finds the bundles of a path: itself, if it is one, or what is directly
-// below it. Tars that are no bundle are named too, so that nothing is left out in
-// silence.
+// Bundles finds the bundles of a path: itself, if it is one, or what is directly below it. Tars that are no bundle
+// are named too, so that nothing is left out in silence.
 func Bundles(path string) (out []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -48,8 +47,8 @@ func isBundle(folder string) bool {
 // Verifier judges a bundle again: Kind.Verify, or one that chooses the kind.
 type Verifier func(Bundle) (c *Certification, differences []string, err error)
 
-// Register judges bundles again and makes the page of them. Links lead from the
-// folder that the page is written to. Signatures are checked by the keys.
+// Register judges bundles again and makes the page of them. Links lead from the folder that the page is written
+// to. Signatures are checked by the keys.
 func Register(verify Verifier, version, folder string, paths []string, keys []*Key) (Page, error) {
 	page := Page{Version: version}
 	for _, level := range Levels() {

@@ -16,9 +16,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// relay passes bytes on between an API server and a webhook, and can be cut: so
-// the harness takes a webhook away that it does not run. It sees nothing of what
-// is said, for TLS goes through it.
+// relay passes bytes on between an API server and a webhook, and can be cut: so the harness takes a webhook away
+// that it does not run. It sees nothing of what is said, for TLS goes through it.
 type relay struct {
 	to, addr string
 
@@ -109,9 +108,8 @@ func (r *relay) pass(from net.Conn) {
 	<-done
 }
 
-// relayed starts a relay to the webhook, and renders the kubeconfig that leads an
-// API server through it. It holds everything that the webhook's own names files
-// for.
+// relayed starts a relay to the webhook, and renders the kubeconfig that leads an API server through it. It holds
+// everything that the webhook's own names files for.
 func (w *Webhook) relayed(ctx context.Context) (*relay, []byte, error) {
 	u, err := url.Parse(w.url)
 	if err != nil {

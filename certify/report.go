@@ -41,8 +41,7 @@ type Certification struct {
 	// Mode is how the authorizer was reached.
 	Mode string `json:"mode"`
 	Seed int64  `json:"seed"`
-	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy
-	// as JSON.
+	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy as JSON.
 	SuiteDigest  string    `json:"suiteDigest"`
 	PolicyDigest string    `json:"policyDigest"`
 	Started      time.Time `json:"started"`
@@ -73,8 +72,8 @@ type Kind[A any] struct {
 type Judge[A any] interface {
 	// Suite is the digest of all that is asked.
 	Suite() string
-	// Judge says what the answers show: everything in a Certification that follows from evidence. Its error is about
-	// answers to what was not asked.
+	// Judge says what the answers show: everything in a Certification that follows from evidence. Its error is
+	// about answers to what was not asked.
 	Judge(answers []A) (*Certification, error)
 }
 
@@ -105,8 +104,8 @@ func (k Kind[A]) filed() *filing.Kind {
 	}
 }
 
-// CheckWritable says before a run whether Write could write to a folder: one that is missing, empty, or has an earlier
-// certification of the kind, which Write replaces.
+// CheckWritable says before a run whether Write could write to a folder: one that is missing, empty, or has an
+// earlier certification of the kind, which Write replaces.
 func (k Kind[A]) CheckWritable(dir string) error { return k.filed().CheckWritable(dir) }
 
 // Write makes a bundle: the certification, a summary, and every answer.
@@ -187,8 +186,8 @@ func (b Bundle) Certification() (*Certification, error) {
 	return c, nil
 }
 
-// Verify judges a bundle again, from its evidence, and says what differs. A bundle of another version of the suite is
-// an OtherSuiteError. Levels have the names of this version in what it returns.
+// Verify judges a bundle again, from its evidence, and says what differs. A bundle of another version of the suite
+// is an OtherSuiteError. Levels have the names of this version in what it returns.
 func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err error) {
 	if c, err = b.Certification(); err != nil {
 		return nil, nil, err

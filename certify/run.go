@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The checks. Plain asks every vector once, one after the other; the others
-// repeat vectors in other circumstances, for level robust.
+// The checks. Plain asks every vector once, one after the other; the others repeat vectors in other circumstances,
+// for level robust.
 const (
 	plain       = "plain"
 	http1       = "http1"
@@ -28,8 +28,7 @@ const (
 	concurrent = 1000
 	drifting   = 10_500
 	lanes      = 8
-	// maxFaults is how many faults in a row end a run: a server that hangs would
-	// otherwise take hours.
+	// maxFaults is how many faults in a row end a run: a server that hangs would otherwise take hours.
 	maxFaults = 5
 )
 
@@ -39,8 +38,8 @@ type Options struct {
 	Plan    *Plan
 	// Levels are those to try; none is all.
 	Levels []CertificationLevel
-	// LoadOptions and Cluster ask for levels beyond those; without rates, and
-	// without a cluster, they are not tried.
+	// LoadOptions and Cluster ask for levels beyond those; without rates, and without a cluster, they are not
+	// tried.
 	LoadOptions LoadOptions
 	Cluster     *ClusterOptions
 	// Blame has the reference authorizer asked what was answered wrongly.
@@ -69,8 +68,8 @@ type Runner[A any] struct {
 	ended  bool
 }
 
-// Perform has everything asked, and judges what was answered. Its error is about the harness; what is wrong with the
-// authorizer is in the findings. A nil progress is not told anything.
+// Perform has everything asked, and judges what was answered. Its error is about the harness; what is wrong with
+// the authorizer is in the findings. A nil progress is not told anything.
 func Perform[A any](ctx context.Context, plan Judge[A], progress func(step string, reviews int), ask func(context.Context, *Runner[A]) error) (*Run[A], error) {
 	r := newRunner[A](progress)
 	began := time.Now()
@@ -207,8 +206,7 @@ func (r *runner) sequence(ctx context.Context, c *client, check string, vectors 
 	return true
 }
 
-// robust repeats the scenarios' reviews over kept connections, all at once, and
-// often.
+// robust repeats the scenarios' reviews over kept connections, all at once, and often.
 func (r *runner) robust(ctx context.Context) bool {
 	vectors := r.Plan.Scenario
 	nth := func(i int) Question { return vectors[i*7919%len(vectors)] } // far apart in the file

@@ -5,8 +5,8 @@ import (
 	"github.com/authzconf/authzconf/certify/reference"
 )
 
-// ServeReference runs the reference authorizer with the policy of a seed, or with
-// that in a file, which it follows, if one is named. It writes the kubeconfig for it.
+// ServeReference runs the reference authorizer with the policy of a seed, or with that in a file, which it
+// follows, if one is named. It writes the kubeconfig for it.
 func ServeReference(b *Plan, policyFile, kubeconfig string) (stop func() error, err error) {
 	decide := b.decider()
 	if policyFile != "" {

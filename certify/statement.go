@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// payloadType is the media type of in-toto statements, statementType the
-	// version of them that is written and read.
+	// payloadType is the media type of in-toto statements, statementType the version of them that is written and
+	// read.
 	payloadType   = "application/vnd.in-toto+json"
 	statementType = "https://in-toto.io/Statement/v1"
 
 	maxEnvelope = 1 << 20
 )
 
-// statement says which files are meant, by their digests, and what is claimed
-// about them (https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md).
+// statement says which files are meant, by their digests, and what is claimed about them
+// (https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md).
 type statement struct {
 	Type          string          `json:"_type"`
 	Subject       []fileDigest    `json:"subject"`
@@ -39,8 +39,8 @@ type fileDigest struct {
 	Digest map[string]string `json:"digest"`
 }
 
-// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, by their names. The predicate is what is
-// claimed about them.
+// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, by their names. The
+// predicate is what is claimed about them.
 func signFiles(key *Key, files map[string][]byte, predicateType string, predicate any) ([]byte, error) {
 	if !key.private {
 		return nil, errors.New("it is a public key, and signing takes the private one")
@@ -74,8 +74,7 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// openStatement returns the statement of an envelope that this key has signed. Its
-// errors say why it is not one.
+// openStatement returns the statement of an envelope that this key has signed. Its errors say why it is not one.
 func openStatement(key *Key, raw []byte, predicateType string) (*statement, error) {
 	e, err := parseEnvelope(raw)
 	if err != nil {
@@ -101,8 +100,7 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 	return &s, nil
 }
 
-// signersOf are the beginnings of the IDs of the keys that an envelope names.
-// Nothing is checked.
+// signersOf are the beginnings of the IDs of the keys that an envelope names. Nothing is checked.
 func signersOf(raw []byte) (ids []string, err error) {
 	e, err := parseEnvelope(raw)
 	if err != nil {

@@ -47,8 +47,8 @@ func (p *Policy) JSON() ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// RBAC is the policy as roles and bindings, with the namespaces they need: one
-// role and one binding for each grant.
+// RBAC is the policy as roles and bindings, with the namespaces they need: one role and one binding for each
+// grant.
 func (p *Policy) RBAC() ([]byte, error) {
 	if len(p.Deny) > 0 {
 		return nil, fmt.Errorf("RBAC cannot deny, and the policy has %d rules that do", len(p.Deny))
@@ -106,8 +106,8 @@ func (p *Policy) objects(i int, g scenarios.Grant) (role, binding map[string]any
 	return role, binding
 }
 
-// Table has one line for each thing that is granted, all combinations written
-// out; "-" stands for what is empty. What is on no line gets no opinion.
+// Table has one line for each thing that is granted, all combinations written out; "-" stands for what is empty.
+// What is on no line gets no opinion.
 func (p *Policy) Table() ([]byte, error) {
 	var out bytes.Buffer
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -1,10 +1,8 @@
-// Package policy is the neutral policy of certification, as data: every grant of
-// the scenarios and those of the probes, under names that are made of a seed, so
-// that no two scenarios share an identity and no table of answers that was
-// written for one seed passes with another.
+// Package policy is the neutral policy of certification, as data: every grant of the scenarios and those of the
+// probes, under names that are made of a seed, so that no two scenarios share an identity and no table of answers
+// that was written for one seed passes with another.
 //
-// It is pure. What it says about a SubjectAccessReview is what an authorizer
-// that has loaded it must say.
+// It is pure. What it says about a SubjectAccessReview is what an authorizer that has loaded it must say.
 package policy
 
 import (
@@ -24,15 +22,14 @@ import (
 // Version is that of the exported form.
 const Version = "authzconf.dev/v1alpha1"
 
-// Policy is a set of grants. What none of them covers gets no opinion: the
-// authorizers behind have to be asked.
+// Policy is a set of grants. What none of them covers gets no opinion: the authorizers behind have to be asked.
 type Policy struct {
 	// Seed is what the names and the order were made of.
 	Seed int64
 	// Grants are in an order that depends on the seed. Order means nothing.
 	Grants []scenarios.Grant
-	// Deny are reviews that must be denied, although a grant may cover them. RBAC
-	// cannot say such a thing, so the policy of certification has none.
+	// Deny are reviews that must be denied, although a grant may cover them. RBAC cannot say such a thing, so the
+	// policy of certification has none.
 	Deny []scenarios.Grant
 	// Probe are the names that the grants of the probes are about.
 	Probe Probe
@@ -49,9 +46,8 @@ func Bound(all []*scenarios.Scenario, seed int64) []*scenarios.Scenario {
 	return out
 }
 
-// New makes the policy of scenarios that Bound has named. Grants to identities
-// that every cluster has, such as system:anonymous, are left out: they would
-// collide, with one another and with what a vendor's cluster has.
+// New makes the policy of scenarios that Bound has named. Grants to identities that every cluster has, such as
+// system:anonymous, are left out: they would collide, with one another and with what a vendor's cluster has.
 func New(bound []*scenarios.Scenario, seed int64) *Policy {
 	p := &Policy{Seed: seed, Probe: newProbe(seed)}
 	for _, s := range bound {
@@ -89,8 +85,7 @@ func distinct(grants []scenarios.Grant) (out []scenarios.Grant) {
 	return out
 }
 
-// Index makes Decide fast, and has to be called after Grants was changed. It
-// returns the policy.
+// Index makes Decide fast, and has to be called after Grants was changed. It returns the policy.
 func (p *Policy) Index() *Policy {
 	p.byUser, p.byGroup = map[string][]*scenarios.Grant{}, map[string][]*scenarios.Grant{}
 	for i := range p.Grants {

@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/conditional/review"
 )
 
-// form judges the form of a status by the rules of the KEP, whatever it says. wrong
-// is true if it contradicts itself.
+// form judges the form of a status by the rules of the KEP, whatever it says. wrong is true if it contradicts
+// itself.
 func (j *judge) form(e *entry, x Exchange, s *review.SubjectAccessReviewStatus, mode review.Mode) (wrong bool) {
 	note := func(is bool, reason, format string, args ...any) {
 		if is {

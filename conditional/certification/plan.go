@@ -1,5 +1,5 @@
-// Package certification certifies webhooks that speak KEP-5681 (Conditional
-// Authorization): it asks them every webhook vector and judges their answers.
+// Package certification certifies webhooks that speak KEP-5681 (Conditional Authorization): it asks them every
+// webhook vector and judges their answers.
 package certification
 
 import (
@@ -17,20 +17,18 @@ import (
 
 // The levels.
 const (
-	// Phases: both phases decide as the policies say, and answers have the right
-	// form.
+	// Phases: both phases decide as the policies say, and answers have the right form.
 	Phases certify.CertificationLevel = "phases"
-	// Atomic: one request is decided by one state of the policies. It takes a
-	// loader that changes them in between.
+	// Atomic: one request is decided by one state of the policies. It takes a loader that changes them in between.
 	Atomic certify.CertificationLevel = "atomic"
 )
 
 // Levels are all of them.
 func Levels() []certify.CertificationLevel { return []certify.CertificationLevel{Phases, Atomic} }
 
-// Plan is what is asked under a seed. Every vector gets a group of its own, made of
-// the seed, and each of its policies is about members of the group only: so the
-// policies of all vectors are loaded at once, and no answer can be known before.
+// Plan is what is asked under a seed. Every vector gets a group of its own, made of the seed, and each of its
+// policies is about members of the group only: so the policies of all vectors are loaded at once, and no answer
+// can be known before.
 type Plan struct {
 	Seed int64
 

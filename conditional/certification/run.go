@@ -11,8 +11,8 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Context is the context of a webhook's kubeconfig that reaches the endpoint for
-// AuthorizationConditionsReview, unless another is named.
+// Context is the context of a webhook's kubeconfig that reaches the endpoint for AuthorizationConditionsReview,
+// unless another is named.
 const Context = "authorization-conditions"
 
 // Exchange is one question and its answer.

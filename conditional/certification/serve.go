@@ -10,9 +10,8 @@ import (
 	reference "github.com/authzconf/authzconf/conditional/reference"
 )
 
-// ServeReference runs the reference authorizer with the policies of a file, and
-// writes the kubeconfig for it. The file is read again when it has changed, so that
-// a policy hook may overwrite it.
+// ServeReference runs the reference authorizer with the policies of a file, and writes the kubeconfig for it. The
+// file is read again when it has changed, so that a policy hook may overwrite it.
 func ServeReference(policies, kubeconfig string) (stop func() error, err error) {
 	f := &policyFile{path: policies}
 	first, err := f.load()

@@ -134,7 +134,7 @@ func TestBadKubeconfigs(t *testing.T) {
 	for text, want := range map[string]string{
 		"\x00":                      "cannot be read",
 		head:                        "no current-context",
-		head + "current-context: x": "which it has not",
+		head + "current-context: x": "which it does not have",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]":                                                                   "the cluster",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]\nclusters: [{name: one, cluster: {server: 'http://127.0.0.1:1'}}]": "https only",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one, user: z}}]\nclusters: [{name: one, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: z, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true', interactiveMode: Never}}}]": "another program",

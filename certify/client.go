@@ -65,13 +65,10 @@ func ReadKubeconfig(path string) ([]byte, error) {
 	}
 	defer func() { _ = f.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(f, maxKubeconfig+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(raw) > maxKubeconfig:
+	if err == nil && len(raw) > maxKubeconfig {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxKubeconfig)
 	}
-	return raw, nil
+	return raw, err
 }
 
 // ParseWebhook reads a webhook kubeconfig, as its current context says.
@@ -94,9 +91,9 @@ func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	case config.CurrentContext == "":
 		return nil, errors.New("it has no current-context")
 	case current == nil:
-		return nil, fmt.Errorf("its current-context is %q, which it has not", config.CurrentContext)
+		return nil, fmt.Errorf("its current-context is %q, which it does not have", config.CurrentContext)
 	case config.Clusters[current.Cluster] == nil:
-		return nil, fmt.Errorf("its current context is for the cluster %q, which it has not", current.Cluster)
+		return nil, fmt.Errorf("its current context is for the cluster %q, which it does not have", current.Cluster)
 	}
 	if user := config.AuthInfos[current.AuthInfo]; user != nil && (user.Exec != nil || user.AuthProvider != nil) {
 		return nil, errors.New("its user gets credentials from another program, which is not run for a file that somebody handed over")
@@ -108,7 +105,7 @@ func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	u, err := url.Parse(rc.Host)
 	switch {
 	case err != nil || u.Host == "":
-		return nil, errors.New("its server is no URL")
+		return nil, errors.New("its server is not a URL")
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
 	}
@@ -180,14 +177,15 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 	return req, nil
 }
 
-// ask posts a vector and says what came back. It never fails: what goes wrong is part of the answer.
-func (c *client) ask(ctx context.Context, check string, v Question) Answer {
-	a := Answer{Check: check, Vector: v.ID}
-	body, err := v.body()
-	if err != nil {
-		a.Fault = "harness"
-		return a
-	}
+// reply is what came back for a request, or what went wrong on the way.
+type reply struct {
+	code, protocol int
+	body           []byte
+	fault          string
+}
+
+// send sends a body and reads what comes back. It never fails: what goes wrong is part of the reply.
+func (c *client) send(ctx context.Context, method string, body []byte) (r reply) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
@@ -195,33 +193,64 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 			c.opened.Add(1)
 		}
 	}})
-	if v.Form != literal {
-		body = append(body, '\n') // as the API server's encoder ends an object
+	req, err := c.request(ctx, method, body)
+	if err != nil {
+		return reply{fault: "harness"}
 	}
-	req, err := c.request(ctx, cmp.Or(v.Method, http.MethodPost), body)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return reply{fault: c.fault(err)}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	r.code, r.protocol = resp.StatusCode, resp.ProtoMajor
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case len(raw) > maxAnswer:
+		r.fault = "answer-too-large"
+	case err != nil:
+		r.fault = c.fault(err)
+	default:
+		r.body = raw
+	}
+	return r
+}
+
+// ask puts a question and says what was answered.
+func (c *client) ask(ctx context.Context, check string, v Question) Answer {
+	a := Answer{Check: check, Vector: v.ID}
+	body, err := v.body()
 	if err != nil {
 		a.Fault = "harness"
 		return a
 	}
-	began := time.Now()
-	resp, err := c.http.Do(req)
-	if err != nil {
-		a.Millis = time.Since(began).Milliseconds()
-		a.Fault = c.fault(err)
-		return a
+	if v.Form != literal {
+		body = append(body, '\n') // as the API server's encoder ends an object
 	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	a.Millis, a.HTTP, a.Protocol = time.Since(began).Milliseconds(), resp.StatusCode, resp.ProtoMajor
-	switch {
-	case len(raw) > maxAnswer:
-		a.Fault = "answer-too-large"
-	case err != nil:
-		a.Fault = c.fault(err)
-	default:
-		a.read(raw, v)
+	began := time.Now()
+	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
+	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
+	if a.Fault == "" {
+		a.read(r.body, v)
 	}
 	return a
+}
+
+// Poster posts to a webhook over connections that are kept.
+type Poster struct{ client *client }
+
+// Poster makes one. Its error is about the credentials of the kubeconfig.
+func (w *Webhook) Poster() (*Poster, error) {
+	c, err := w.client(false)
+	return &Poster{c}, err
+}
+
+// Close ends its connections.
+func (p *Poster) Close() { p.client.close() }
+
+// Post posts JSON as API servers do. A fault is what went wrong on the way, by the names that certification has for it.
+func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte, fault string) {
+	r := p.client.send(ctx, http.MethodPost, body)
+	return r.code, r.body, r.fault
 }
 
 // fault names an error of the connection. Its text is not kept: it has addresses in it.

@@ -22,16 +22,13 @@ func verbOf(s spec) string {
 
 // withVerb is the review with another verb.
 func withVerb(s spec, verb string) spec {
-	if a := s.ResourceAttributes; a != nil {
-		b := *a
-		b.Verb = verb
-		s.ResourceAttributes = &b
-		return s
+	out := s.DeepCopy()
+	if out.ResourceAttributes != nil {
+		out.ResourceAttributes.Verb = verb
+	} else {
+		out.NonResourceAttributes.Verb = verb
 	}
-	b := *s.NonResourceAttributes
-	b.Verb = verb
-	s.NonResourceAttributes = &b
-	return s
+	return *out
 }
 
 // nearMisses are verbs that look like one, by what allowing them is called.

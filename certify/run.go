@@ -3,12 +3,15 @@ package certify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -252,4 +255,31 @@ func (r *runner) together(ctx context.Context, check string, n, atOnce int, nth 
 	_ = g.Wait() // no lane fails
 	r.Answers = append(r.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
 	return !r.Ended()
+}
+
+// ServeReference runs the reference authorizer with the policy of a seed, or with that in a file, as certify policy -o
+// json prints it, if one is named. It follows the file; one that is being written is read at the next review. It
+// writes the kubeconfig for it.
+func ServeReference(plan *Plan, policyFile, kubeconfig string) (stop func() error, err error) {
+	decide := plan.decider()
+	if policyFile != "" {
+		file, first, err := reference.Follow(policyFile, func(path string, raw []byte) (*policy.Policy, error) {
+			p, err := policy.Parse(raw)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", path, err)
+			}
+			return p, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		holder := policy.NewHolder(first)
+		decide = func(s spec) scenarios.Decision {
+			if p, changed, _ := file.Changed(); changed {
+				holder.Set(p)
+			}
+			return holder.Decide(s)
+		}
+	}
+	return reference.ServeFor(reference.Handler(decide), kubeconfig, (*reference.Server).Kubeconfig)
 }

@@ -35,16 +35,34 @@ func (p *Policy) Export(format string) ([]byte, error) {
 	return nil, fmt.Errorf("%q is no form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
 }
 
+// document is the policy in JSON.
+type document struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Seed       int64             `json:"seed"`
+	Grants     []scenarios.Grant `json:"grants"`
+	Deny       []scenarios.Grant `json:"deny,omitempty"`
+}
+
+const documentKind = "CertificationPolicy"
+
 // JSON is the policy as grants.
 func (p *Policy) JSON() ([]byte, error) {
-	out, err := json.MarshalIndent(struct {
-		APIVersion string            `json:"apiVersion"`
-		Kind       string            `json:"kind"`
-		Seed       int64             `json:"seed"`
-		Grants     []scenarios.Grant `json:"grants"`
-		Deny       []scenarios.Grant `json:"deny,omitempty"`
-	}{Version, "CertificationPolicy", p.Seed, p.Grants, p.Deny}, "", "  ")
+	out, err := json.MarshalIndent(document{Version, documentKind, p.Seed, p.Grants, p.Deny}, "", "  ")
 	return append(out, '\n'), err
+}
+
+// Parse reads a policy that JSON has written.
+func Parse(raw []byte) (*Policy, error) {
+	var read document
+	switch err := json.Unmarshal(raw, &read); {
+	case err != nil:
+		return nil, fmt.Errorf("it is not a policy in JSON: %w", err)
+	case read.APIVersion != Version || read.Kind != documentKind:
+		return nil, fmt.Errorf("it is not a %s of %s", documentKind, Version)
+	}
+	p := &Policy{Seed: read.Seed, Grants: read.Grants, Deny: read.Deny, Probe: newProbe(read.Seed)}
+	return p.Index(), nil
 }
 
 // RBAC is the policy as roles and bindings, with the namespaces they need: one role and one binding for each

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -124,4 +125,34 @@ func (p *Policy) Digest() string {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
+}
+
+// Without is the policy without any grant to a user.
+func (p *Policy) Without(users ...string) *Policy {
+	out := *p
+	out.Grants = slices.DeleteFunc(slices.Clone(p.Grants), func(g scenarios.Grant) bool {
+		return slices.Contains(users, g.Subject.User)
+	})
+	return out.Index()
+}
+
+// Holder is a policy that can be replaced while it is asked.
+type Holder struct{ now atomic.Pointer[Policy] }
+
+// NewHolder holds a policy.
+func NewHolder(p *Policy) *Holder {
+	h := &Holder{}
+	h.Set(p)
+	return h
+}
+
+// Set replaces the policy.
+func (h *Holder) Set(p *Policy) { h.now.Store(p) }
+
+// Policy is the one that is in force.
+func (h *Holder) Policy() *Policy { return h.now.Load() }
+
+// Decide is what the policy in force says.
+func (h *Holder) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
+	return h.Policy().Decide(spec)
 }

@@ -253,7 +253,7 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 			return err
 		},
 	}
-	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(certify.PolicyFormats(), ", "))
+	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(policy.Formats(), ", "))
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
 	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as JSON")
 	return c

@@ -76,7 +76,7 @@ func readFolder(folder string) (Bundle, error) {
 		case err != nil:
 			return err
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 		f, err := os.Open(path)
 		if err != nil {
@@ -112,7 +112,7 @@ func readTar(file string) (Bundle, error) {
 		case h.Typeflag == tar.TypeDir:
 			continue
 		case h.Typeflag != tar.TypeReg:
-			return nil, fmt.Errorf("%.80q is no regular file", h.Name)
+			return nil, fmt.Errorf("%.80q is not a regular file", h.Name)
 		}
 		name := path.Clean(h.Name)
 		if _, twice := all[name]; twice {

@@ -113,7 +113,7 @@ func TestUnreadableBundles(t *testing.T) {
 		"it has 0 files":                      pack(file("x")),
 		"it has 2 files":                      pack(file("a/"+certificationFile), file("b/"+certificationFile)),
 		"is in it twice":                      pack(file("x"), file("./x")),
-		"no regular file":                     pack(tar.Header{Typeflag: tar.TypeSymlink, Name: "x", Linkname: "/etc/passwd"}),
+		"not a regular file":                  pack(tar.Header{Typeflag: tar.TypeSymlink, Name: "x", Linkname: "/etc/passwd"}),
 		"a bundle has at most 1000 files":     pack(slices.Repeat([]tar.Header{file("x")}, 1)...),
 		"it has no certification.yaml at all": nil,
 	} {
@@ -167,6 +167,37 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 	more["badge-robust.svg"] = badge("robust", "")
 	if _, differences, _ := Direct(set).Verify(more); len(differences) != 1 {
 		t.Errorf("a badge of a level that is not granted: %v", differences)
+	}
+}
+
+// TestOldVersion has a bundle of the version before, in which a level had another name.
+func TestOldVersion(t *testing.T) {
+	set := loaded(t)
+	_, bundle := bundled(t, plan(t, 5), example, Core, NoOvergrant)
+	old := Bundle{}
+	for name, content := range bundle {
+		old[strings.ReplaceAll(name, "no-overgrant", "transcript-safe")] = bytes.ReplaceAll(content, []byte("no-overgrant"), []byte("transcript-safe"))
+	}
+	if _, differences, err := Direct(set).Verify(old); err != nil || len(differences) == 0 {
+		t.Errorf("the old name is believed in the version of today: %v", err)
+	}
+	old[certificationFile] = bytes.Replace(old[certificationFile], []byte("v1alpha2"), []byte("v1alpha1"), 1)
+	claimed, err := old.Certification()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(old, claimed.badges()) // whose width depends on the name
+	c, differences, err := Direct(set).Verify(old)
+	if err != nil || len(differences) > 0 {
+		t.Errorf("%v %v", differences, err)
+	}
+	if !slices.Equal(c.Levels, []CertificationLevel{Core, NoOvergrant}) || c.Note() == "" {
+		t.Errorf("levels %v, note %q", c.Levels, c.Note())
+	}
+	forged := maps.Clone(old)
+	forged[evidenceFile] = bytes.Replace(old[evidenceFile], []byte(`"allowed":true`), []byte(`"allowed":false`), 1)
+	if _, differences, err := Direct(set).Verify(forged); err != nil || len(differences) == 0 {
+		t.Errorf("a forged one is believed: %v", err)
 	}
 }
 

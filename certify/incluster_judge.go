@@ -144,7 +144,7 @@ func (b *Plan) cellOf(answers []Answer) error {
 	return nil
 }
 
-// asks is a review on one line.
+// asks is a review on one line. The wording of findings is part of bundles, which are judged again: it stays.
 func asks(s spec) string {
 	if r := s.ResourceAttributes; r != nil {
 		return fmt.Sprintf("%q %q %s/%s %q in %q", word(s.User), word(r.Verb), r.Group, r.Resource+sub(r.Subresource), word(r.Name), r.Namespace)

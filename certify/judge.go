@@ -73,7 +73,7 @@ func judge(v Question, a Answer) (reasons []string) {
 	return reasons
 }
 
-// judgeRefusal is about requests that are no reviews: anything but a crash will do, as long as nothing is allowed.
+// judgeRefusal is about requests that are not reviews: anything but a crash will do, as long as nothing is allowed.
 func judgeRefusal(a Answer) []string {
 	switch {
 	case a.Allowed:

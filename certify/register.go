@@ -12,7 +12,7 @@ import (
 // maxProblem is how much of a problem the page shows.
 const maxProblem = 200
 
-// Bundles finds the bundles of a path: itself, if it is one, or what is directly below it. Tars that are no bundle
+// Bundles finds the bundles of a path: itself, if it is one, or what is directly below it. Tars that are not bundles
 // are named too, so that nothing is left out in silence.
 func Bundles(path string) (out []string, err error) {
 	info, err := os.Stat(path)

@@ -91,9 +91,9 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 	var s statement
 	switch {
 	case e.PayloadType != payloadType:
-		return nil, fmt.Errorf("what is signed is %.80q, and no in-toto statement", e.PayloadType)
+		return nil, fmt.Errorf("what is signed is %.80q, not an in-toto statement", e.PayloadType)
 	case strict(payload, &s) != nil || s.Type != statementType:
-		return nil, errors.New("what is signed is no in-toto statement v1")
+		return nil, errors.New("what is signed is not an in-toto statement v1")
 	case s.PredicateType != predicateType:
 		return nil, fmt.Errorf("what is signed is about %.80q, and not %q", s.PredicateType, predicateType)
 	}
@@ -115,7 +115,7 @@ func signersOf(raw []byte) (ids []string, err error) {
 func parseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	var e dsse.Envelope
 	if len(raw) > maxEnvelope || strict(raw, &e) != nil || len(e.Signatures) == 0 {
-		return nil, errors.New("it is no DSSE envelope with a signature")
+		return nil, errors.New("it is not a DSSE envelope with a signature")
 	}
 	return &e, nil
 }

@@ -32,7 +32,7 @@ func (p *Policy) Export(format string) ([]byte, error) {
 	case "openfga":
 		return p.OpenFGA()
 	}
-	return nil, fmt.Errorf("%q is no form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
+	return nil, fmt.Errorf("%q is not a form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
 }
 
 // document is the policy in JSON.

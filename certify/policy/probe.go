@@ -2,7 +2,7 @@ package policy
 
 import "github.com/authzconf/authzconf/scenarios"
 
-// Probe are identities with grants that the scenarios have not: each is granted one thing, so that whatever else
+// Probe are identities with grants that the scenarios do not have: each is granted one thing, so that whatever else
 // it gets was given by mistake.
 type Probe struct {
 	// Legacy may impersonate Target in the legacy way and no other; Constrained may do it in mode user-info and no

@@ -79,7 +79,7 @@ func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessRevi
 		Spec       json.RawMessage `json:"spec"`
 	}
 	if err := json.Unmarshal(body, &head); err != nil {
-		return "", spec, errors.New("the body is no JSON object of a review")
+		return "", spec, errors.New("the body is not a JSON object of a review")
 	}
 	switch {
 	case head.Kind != Kind:

@@ -100,10 +100,15 @@ func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig(s.url) }
 
 // Kubeconfig is the webhook configuration for a server with these certificates.
 func (p *PKI) Kubeconfig(url string) ([]byte, error) {
+	return WebhookConfig(clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.ca}, clientcmdapi.AuthInfo{ClientCertificateData: p.clientCert, ClientKeyData: p.clientKey})
+}
+
+// WebhookConfig is a kubeconfig with one context.
+func WebhookConfig(cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) ([]byte, error) {
+	const name = "authorizer"
 	c := clientcmdapi.NewConfig()
-	c.Clusters["authorizer"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.ca}
-	c.AuthInfos["authorizer"] = &clientcmdapi.AuthInfo{ClientCertificateData: p.clientCert, ClientKeyData: p.clientKey}
-	c.Contexts["authorizer"] = &clientcmdapi.Context{Cluster: "authorizer", AuthInfo: "authorizer"}
-	c.CurrentContext = "authorizer"
+	c.Clusters[name], c.AuthInfos[name] = &cluster, &user
+	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	c.CurrentContext = name
 	return clientcmd.Write(*c)
 }

@@ -59,7 +59,7 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 	return c.Grant(), nil
 }
 
-// note writes a finding down.
+// note writes a finding down. Its wording is part of bundles, which are judged again: it stays.
 func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, args ...any) {
 	j.found.Add(certify.Finding{Reason: reason, Level: e.level, Advice: advice},
 		strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant))+" "+fmt.Sprintf(format, args...))

@@ -24,7 +24,7 @@ type Exchange struct {
 	HTTP    int     `json:"http,omitempty"`
 	// Fault is what went wrong on the way.
 	Fault string `json:"fault,omitempty"`
-	// Answer is the body, as text if it is no JSON.
+	// Answer is the body, as text if it is not JSON.
 	Answer json.RawMessage `json:"answer,omitempty"`
 }
 

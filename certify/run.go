@@ -2,7 +2,6 @@ package certify
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -47,7 +46,7 @@ type Options struct {
 	Cluster     *ClusterOptions
 	// Blame has the reference authorizer asked what was answered wrongly.
 	Blame bool
-	// Progress is told what is done next; nil is not.
+	// Progress is told what is done next, if it is given.
 	Progress func(step string, reviews int)
 }
 
@@ -72,11 +71,14 @@ type Runner[A any] struct {
 }
 
 // Perform has everything asked, and judges what was answered. Its error is about the harness; what is wrong with
-// the authorizer is in the findings. A nil progress is not told anything.
+// the authorizer is in the findings. Progress, if given, is told what is done next.
 func Perform[A any](ctx context.Context, plan Judge[A], progress func(step string, reviews int), ask func(context.Context, *Runner[A]) error) (*Run[A], error) {
 	r := newRunner[A](progress)
 	began := time.Now()
-	if err := errors.Join(ask(ctx, r), ctx.Err()); err != nil {
+	if err := ask(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	c, err := plan.Judge(r.Answers)

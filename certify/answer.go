@@ -10,8 +10,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Answer is what came back for one vector: everything that it is judged by, and
-// nothing that could be a secret.
+// Answer is what came back for one vector: everything that it is judged by, and nothing that could be a secret.
 type Answer struct {
 	// Check is what the vector was sent for.
 	Check  string `json:"check"`
@@ -25,8 +24,7 @@ type Answer struct {
 	// APIVersion and Kind are given if they are not those of the review.
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
-	// Status says whether the answer has one; the fields of it that no version of
-	// a review has are in Unknown.
+	// Status says whether the answer has one; the fields of it that no version of a review has are in Unknown.
 	Status    bool     `json:"status,omitempty"`
 	Allowed   bool     `json:"allowed,omitempty"`
 	Denied    bool     `json:"denied,omitempty"`
@@ -36,15 +34,14 @@ type Answer struct {
 	Foreign bool `json:"foreign,omitempty"`
 	// Opened is how many connections a check needed; on its last answer only.
 	Opened int64 `json:"opened,omitempty"`
-	// Micros is how long it took from when the review was meant to be sent, LateUs
-	// how late it was sent, in microseconds; under load only.
+	// Micros is how long it took from when the review was meant to be sent, LateUs how late it was sent, in
+	// microseconds; under load only.
 	Micros int64 `json:"us,omitempty"`
 	LateUs int64 `json:"lateUs,omitempty"`
 	// Stage says what follows under load, Seen what an API server did.
 	Stage *Stage `json:"stage,omitempty"`
 	Seen  *Seen  `json:"seen,omitempty"`
-	// Control says that the reference authorizer was asked, for a finding about
-	// another one.
+	// Control says that the reference authorizer was asked, for a finding about another one.
 	Control bool `json:"control,omitempty"`
 }
 
@@ -54,7 +51,7 @@ const maxUnknown, maxWord = 5, 80
 func word(s string) string { return s[:min(len(s), maxWord)] }
 
 // read takes the body of an answer apart.
-func (a *Answer) read(raw []byte, v Vector) {
+func (a *Answer) read(raw []byte, v Question) {
 	var review struct {
 		APIVersion string          `json:"apiVersion"`
 		Kind       string          `json:"kind"`
@@ -106,9 +103,9 @@ func (a *Answer) read(raw []byte, v Vector) {
 	}
 }
 
-// foreign compares the fields of a repeated spec with those that were sent. Left
-// out or empty is not wrong: an API server reads the status only.
-func (a *Answer) foreign(raw json.RawMessage, v Vector) {
+// foreign compares the fields of a repeated spec with those that were sent. Left out or empty is not wrong: an API
+// server reads the status only.
+func (a *Answer) foreign(raw json.RawMessage, v Question) {
 	if len(raw) <= len("{}") {
 		return // nothing is repeated, which is what most servers do
 	}

@@ -9,8 +9,8 @@ import (
 // label is the left half of every badge.
 const label = "authzconf certified"
 
-// badge is a picture of a level that is granted, in SVG without anything to
-// fetch. The title is its text for who cannot see it, and what it is about.
+// badge is a picture of a level that is granted, in SVG without anything to fetch. The title is its text for who
+// cannot see it, and what it is about.
 func badge(level, title string) []byte {
 	// Widths are those of 11 px Verdana, roughly; textLength makes them exact.
 	width := func(s string) int { return 7*utf8.RuneCountInString(s) + 10 }

@@ -19,7 +19,7 @@ const (
 )
 
 // apiVersion is that of the vector's review.
-func (v Vector) apiVersion() string {
+func (v Question) apiVersion() string {
 	if v.Form == v1beta1 {
 		return apiV1beta1
 	}
@@ -27,7 +27,7 @@ func (v Vector) apiVersion() string {
 }
 
 // body is what is posted.
-func (v Vector) body() ([]byte, error) {
+func (v Question) body() ([]byte, error) {
 	types := metav1.TypeMeta{APIVersion: v.apiVersion(), Kind: reviewKind}
 	switch v.Form {
 	case literal:
@@ -60,8 +60,7 @@ func (v Vector) body() ([]byte, error) {
 	return raw, nil
 }
 
-// reverseExtra writes the keys of extra in the reverse order. encoding/json
-// sorts them.
+// reverseExtra writes the keys of extra in the reverse order. encoding/json sorts them.
 func reverseExtra(raw []byte, extra map[string]authorizationv1.ExtraValue) ([]byte, error) {
 	sorted, err := json.Marshal(extra)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 // broken certifies a webhook and expects the finding, no level, and an end
 // within a minute.
-func broken(t *testing.T, b *Book, w *Webhook, finding string) {
+func broken(t *testing.T, b *Plan, w *Webhook, finding string) {
 	t.Helper()
 	began := time.Now()
-	w.Patience = 300 * time.Millisecond
+	w.Timeout = 300 * time.Millisecond
 	run := certify(t, b, w)
 	if !slices.ContainsFunc(run.Findings, func(f Finding) bool { return f.Reason == finding }) {
 		t.Errorf("expected the finding %s, got %+v", finding, run.Findings)
 	}
-	if c := run.Certification(b, Product{}); slices.Contains(c.Levels, Core) || slices.Contains(c.Levels, Robust) {
+	if c := run.Of(Product{}); slices.Contains(c.Levels, Core) || slices.Contains(c.Levels, Robust) {
 		t.Errorf("levels %v are granted", c.Levels)
 	}
 	if took := time.Since(began); took > time.Minute {
@@ -32,7 +32,7 @@ func broken(t *testing.T, b *Book, w *Webhook, finding string) {
 }
 
 func TestBrokenServers(t *testing.T) {
-	b := book(t, 3)
+	b := plan(t, 3)
 	for finding, h := range map[string]http.HandlerFunc{
 		"answers-html": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>login</html>") },
 		"redirects":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
@@ -75,7 +75,7 @@ func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
 }
 
 func TestBrokenConnections(t *testing.T) {
-	b := book(t, 3)
+	b := plan(t, 3)
 	good, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	start := func(t *testing.T, serving, client time.Time) (*reference.PKI, string) {
 		p, err := reference.NewPKI(serving, client)
@@ -134,7 +134,7 @@ func TestBadKubeconfigs(t *testing.T) {
 	for text, want := range map[string]string{
 		"\x00":                      "cannot be read",
 		head:                        "no current-context",
-		head + "current-context: x": "which it has not",
+		head + "current-context: x": "which it does not have",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]":                                                                   "the cluster",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]\nclusters: [{name: one, cluster: {server: 'http://127.0.0.1:1'}}]": "https only",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one, user: z}}]\nclusters: [{name: one, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: z, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true', interactiveMode: Never}}}]": "another program",
@@ -146,30 +146,30 @@ func TestBadKubeconfigs(t *testing.T) {
 }
 
 func TestVerifyFindsForgery(t *testing.T) {
-	b := book(t, 5)
+	b := plan(t, 5)
 	h := reference.Handler(b.Policy.Decide)
 	run := certify(t, b, serve(t, h), Core)
 	folder := t.TempDir()
-	c := run.Certification(b, example)
-	if err := Write(folder, c, run.Answers); err != nil {
+	c := run.Of(example)
+	if err := Direct(nil).Write(folder, c, run.Answers); err != nil {
 		t.Fatal(err)
 	}
 	set := loaded(t)
-	if _, differences, err := Verify(set, folder); err != nil || len(differences) > 0 {
+	if _, differences, err := verify(set, folder); err != nil || len(differences) > 0 {
 		t.Fatalf("an honest bundle: %v %v", differences, err)
 	}
 	forged := *c
 	forged.Levels = Levels()
-	if err := Write(folder, &forged, run.Answers); err != nil {
+	if err := Direct(nil).Write(folder, &forged, run.Answers); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, _ := Verify(set, folder); len(differences) == 0 {
+	if _, differences, _ := verify(set, folder); len(differences) == 0 {
 		t.Error("a level that nothing shows is believed")
 	}
-	if err := Write(folder, c, run.Answers[1:]); err != nil {
+	if err := Direct(nil).Write(folder, c, run.Answers[1:]); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, _ := Verify(set, folder); len(differences) == 0 {
+	if _, differences, _ := verify(set, folder); len(differences) == 0 {
 		t.Error("an answer that is missing is not missed")
 	}
 }
@@ -178,7 +178,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x"},"status":{"allowed":true}}`), 200)
 	f.Add([]byte("<html>"), 302)
 	f.Add([]byte(`{"status":{"allowed":"true"}}`), 200)
-	v := Vector{ID: "v", Reason: "r", Expect: "noOpinion", Spec: on("u", "get", "", "pods", "n", "p")}
+	v := Question{ID: "v", Reason: "r", Expect: "noOpinion", Spec: on("u", "get", "", "pods", "n", "p")}
 	f.Fuzz(func(t *testing.T, raw []byte, code int) {
 		a := Answer{Check: plain, HTTP: code}
 		a.read(raw, v)
@@ -195,7 +195,7 @@ func FuzzParsers(f *testing.F) {
 		if w, err := ParseWebhook(raw); err == nil && !strings.HasPrefix(w.url, "https:") {
 			t.Errorf("%q: %s is accepted", raw, w.url)
 		}
-		if answers, err := ParseEvidence(raw); err == nil && len(answers) > bytes.Count(raw, []byte("\n"))+1 {
+		if answers, err := ParseEvidence[Answer](raw); err == nil && len(answers) > bytes.Count(raw, []byte("\n"))+1 {
 			t.Errorf("%q: %d answers", raw, len(answers))
 		}
 	})
@@ -204,7 +204,7 @@ func FuzzParsers(f *testing.F) {
 // BenchmarkAsk is how many reviews a second are asked and judged, against a
 // handler that always gives the same answer.
 func BenchmarkAsk(b *testing.B) {
-	book := book(b, 1)
+	plan := plan(b, 1)
 	w := serve(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(reference.Answer(reference.V1, "noOpinion"))
@@ -216,7 +216,7 @@ func BenchmarkAsk(b *testing.B) {
 	b.Cleanup(c.close)
 	i := 0
 	for b.Loop() {
-		v := book.Scenario[i%len(book.Scenario)]
+		v := plan.Scenario[i%len(plan.Scenario)]
 		judge(v, c.ask(b.Context(), plain, v))
 		i++
 	}

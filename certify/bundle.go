@@ -15,13 +15,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/authzconf/authzconf/reports/filing"
 )
 
 const (
-	// signatureFile is the only one of a bundle that its own signature does not
-	// cover.
+	// signatureFile is the only one of a bundle that its own signature does not cover.
 	signatureFile = "certification.dsse.json"
 	badgePrefix   = "badge-"
 	// maxBundle bounds all files of a bundle together.
@@ -47,8 +44,7 @@ func (b Bundle) add(name string, r io.Reader, left *int64) error {
 	return nil
 }
 
-// OpenBundle reads a folder that Write has written, or a tar of one, compressed
-// or not.
+// OpenBundle reads a folder that Write has written, or a tar of one, compressed or not.
 func OpenBundle(path string) (Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -80,7 +76,7 @@ func readFolder(folder string) (Bundle, error) {
 		case err != nil:
 			return err
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 		f, err := os.Open(path)
 		if err != nil {
@@ -91,8 +87,8 @@ func readFolder(folder string) (Bundle, error) {
 	})
 }
 
-// readTar reads a tar. The bundle is where the certification is, at the top or in
-// a folder; what is beside that folder does not belong to it.
+// readTar reads a tar. The bundle is where the certification is, at the top or in a folder; what is beside that
+// folder does not belong to it.
 func readTar(file string) (Bundle, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -116,7 +112,7 @@ func readTar(file string) (Bundle, error) {
 		case h.Typeflag == tar.TypeDir:
 			continue
 		case h.Typeflag != tar.TypeReg:
-			return nil, fmt.Errorf("%.80q is no regular file", h.Name)
+			return nil, fmt.Errorf("%.80q is not a regular file", h.Name)
 		}
 		name := path.Clean(h.Name)
 		if _, twice := all[name]; twice {
@@ -148,8 +144,8 @@ func (b Bundle) root() (Bundle, error) {
 	return out, nil
 }
 
-// Tar writes the bundle as a compressed tar, below a folder, with further files
-// beside it. Equal bundles make equal bytes.
+// Tar writes the bundle as a compressed tar, below a folder, with further files beside it. Equal bundles make
+// equal bytes.
 func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error {
 	all := maps.Clone(beside)
 	if all == nil {
@@ -172,15 +168,7 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 	return errors.Join(t.Close(), z.Close())
 }
 
-// Folder is a bundle in a folder, with the signature that may be in it.
-var Folder = filing.Kind{
-	Name: "certification", Marker: certificationFile,
-	Head:  map[string]string{"kind": certificationKind, "apiVersion": "authzconf.dev/*"},
-	Files: []string{evidenceFile, summaryFile, signatureFile, badgePrefix + "*.svg"},
-}
-
-// badges are pictures of the levels that are granted, by their file names. There
-// is none of any other level.
+// badges are pictures of the levels that are granted, by their file names. There is none of any other level.
 func (c *Certification) badges() map[string][]byte {
 	out := map[string][]byte{}
 	for _, level := range c.Levels {

@@ -17,21 +17,21 @@ import (
 
 // bundled is a bundle that holds: all answers are those of the policy, and were
 // never asked.
-func bundled(t testing.TB, b *Book, p Product, levels ...Level) (*Certification, Bundle) {
+func bundled(t testing.TB, b *Plan, p Product, levels ...CertificationLevel) (*Certification, Bundle) {
 	t.Helper()
-	run := &Run{Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	var answers []Answer
 	for _, v := range b.All() {
 		if slices.Contains(levels, v.Level) {
-			run.Answers = append(run.Answers, Answer{Check: plain, Vector: v.ID, HTTP: 200, Protocol: 2, Status: true, Allowed: v.Expect == "allow"})
+			answers = append(answers, Answer{Check: plain, Vector: v.ID, HTTP: 200, Protocol: 2, Status: true, Allowed: v.Expect == "allow"})
 		}
 	}
-	var err error
-	if run.Findings, err = b.judgeAll(run.Answers); err != nil {
+	c, err := b.Judge(answers)
+	if err != nil {
 		t.Fatal(err)
 	}
-	run.Results = b.levels(run.Answers, run.Findings)
-	c := run.Certification(b, p)
-	bundle, err := c.bundle(run.Answers)
+	c.Started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c = c.Of(p)
+	bundle, err := bundleOf(c, answers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,13 +65,13 @@ func TestProduct(t *testing.T) {
 
 // TestBundleForms reads the same bundle from a folder and from tars.
 func TestBundleForms(t *testing.T) {
-	b, set := book(t, 5), loaded(t)
+	b, set := plan(t, 5), loaded(t)
 	c, bundle := bundled(t, b, example, Core)
-	if !slices.Equal(c.Levels, []Level{Core}) || bundle["badge-core.svg"] == nil || bundle["badge-robust.svg"] != nil {
+	if !slices.Equal(c.Levels, []CertificationLevel{Core}) || bundle["badge-core.svg"] == nil || bundle["badge-robust.svg"] != nil {
 		t.Fatalf("levels %v, files %v", c.Levels, slices.Sorted(maps.Keys(bundle)))
 	}
 	folder := t.TempDir()
-	if err := Folder.Write(folder, bundle); err != nil {
+	if err := Direct(nil).Folder().Write(folder, bundle); err != nil {
 		t.Fatal(err)
 	}
 	paths := []string{folder}
@@ -87,7 +87,7 @@ func TestBundleForms(t *testing.T) {
 		paths = append(paths, path)
 	}
 	for _, path := range paths {
-		if _, differences, err := Verify(set, path); err != nil || len(differences) > 0 {
+		if _, differences, err := verify(set, path); err != nil || len(differences) > 0 {
 			t.Errorf("%s: %v %v", path, differences, err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestUnreadableBundles(t *testing.T) {
 		"it has 0 files":                      pack(file("x")),
 		"it has 2 files":                      pack(file("a/"+certificationFile), file("b/"+certificationFile)),
 		"is in it twice":                      pack(file("x"), file("./x")),
-		"no regular file":                     pack(tar.Header{Typeflag: tar.TypeSymlink, Name: "x", Linkname: "/etc/passwd"}),
+		"not a regular file":                  pack(tar.Header{Typeflag: tar.TypeSymlink, Name: "x", Linkname: "/etc/passwd"}),
 		"a bundle has at most 1000 files":     pack(slices.Repeat([]tar.Header{file("x")}, 1)...),
 		"it has no certification.yaml at all": nil,
 	} {
@@ -143,11 +143,11 @@ func TestUnreadableBundles(t *testing.T) {
 
 func TestVerifyTellsVersionsApart(t *testing.T) {
 	set := loaded(t)
-	_, bundle := bundled(t, book(t, 5), example, Core)
+	_, bundle := bundled(t, plan(t, 5), example, Core)
 	other := maps.Clone(bundle)
 	other[certificationFile] = bytes.Replace(bundle[certificationFile], []byte("suiteDigest: "), []byte("suiteDigest: f"), 1)
 	var e *OtherSuiteError
-	if _, _, err := other.Verify(set); !errors.As(err, &e) {
+	if _, _, err := Direct(set).Verify(other); !errors.As(err, &e) {
 		t.Errorf("another suite: %v", err)
 	}
 	for name, c := range map[string]struct{ file, old, new, want string }{
@@ -158,22 +158,53 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 	} {
 		forged := maps.Clone(bundle)
 		forged[c.file] = bytes.Replace(bundle[c.file], []byte(c.old), []byte(c.new), 1)
-		_, differences, err := forged.Verify(set)
+		_, differences, err := Direct(set).Verify(forged)
 		if err != nil || !strings.Contains(strings.Join(differences, "\n"), c.want) {
 			t.Errorf("%s: expected %q, got %v, %v", name, c.want, differences, err)
 		}
 	}
 	more := maps.Clone(bundle)
 	more["badge-robust.svg"] = badge("robust", "")
-	if _, differences, _ := more.Verify(set); len(differences) != 1 {
+	if _, differences, _ := Direct(set).Verify(more); len(differences) != 1 {
 		t.Errorf("a badge of a level that is not granted: %v", differences)
+	}
+}
+
+// TestOldVersion has a bundle of the version before, in which a level had another name.
+func TestOldVersion(t *testing.T) {
+	set := loaded(t)
+	_, bundle := bundled(t, plan(t, 5), example, Core, NoOvergrant)
+	old := Bundle{}
+	for name, content := range bundle {
+		old[strings.ReplaceAll(name, "no-overgrant", "transcript-safe")] = bytes.ReplaceAll(content, []byte("no-overgrant"), []byte("transcript-safe"))
+	}
+	if _, differences, err := Direct(set).Verify(old); err != nil || len(differences) == 0 {
+		t.Errorf("the old name is believed in the version of today: %v", err)
+	}
+	old[certificationFile] = bytes.Replace(old[certificationFile], []byte("v1alpha2"), []byte("v1alpha1"), 1)
+	claimed, err := old.Certification()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(old, claimed.badges()) // whose width depends on the name
+	c, differences, err := Direct(set).Verify(old)
+	if err != nil || len(differences) > 0 {
+		t.Errorf("%v %v", differences, err)
+	}
+	if !slices.Equal(c.Levels, []CertificationLevel{Core, NoOvergrant}) || c.Note() == "" {
+		t.Errorf("levels %v, note %q", c.Levels, c.Note())
+	}
+	forged := maps.Clone(old)
+	forged[evidenceFile] = bytes.Replace(old[evidenceFile], []byte(`"allowed":true`), []byte(`"allowed":false`), 1)
+	if _, differences, err := Direct(set).Verify(forged); err != nil || len(differences) == 0 {
+		t.Errorf("a forged one is believed: %v", err)
 	}
 }
 
 // TestRegisterPage compares the page of a good, a forged, an old and an unreadable
 // bundle with a golden file.
 func TestRegisterPage(t *testing.T) {
-	folder, set, b := t.TempDir(), loaded(t), book(t, 5)
+	folder, set, b := t.TempDir(), loaded(t), plan(t, 5)
 	key, err := NewKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +224,7 @@ func TestRegisterPage(t *testing.T) {
 		product.Name += " " + name
 		_, bundle := bundled(t, b, product, Core)
 		change(bundle)
-		if err := Folder.Write(filepath.Join(folder, name), bundle); err != nil {
+		if err := Direct(nil).Folder().Write(filepath.Join(folder, name), bundle); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,7 +234,7 @@ func TestRegisterPage(t *testing.T) {
 	if err := Sign(paths[0], key); err != nil {
 		t.Fatal(err)
 	}
-	page, err := Register(set, "v1", folder, paths, nil)
+	page, err := Register(Direct(set).Verify, "v1", folder, paths, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,16 +260,16 @@ func TestRegisterPage(t *testing.T) {
 	if text != string(want) {
 		t.Errorf("the page differs from %s: run with -update and look at it", golden)
 	}
-	checked, err := Register(set, "v1", folder, paths[:1], []*Key{key})
+	checked, err := Register(Direct(set).Verify, "v1", folder, paths[:1], []*Key{key})
 	if err != nil || len(checked.Rows[0].Problems) > 0 || !strings.HasPrefix(checked.Rows[0].Signature, "valid") {
 		t.Errorf("%+v, %v", checked.Rows, err)
 	}
 }
 
 func TestHandOver(t *testing.T) {
-	_, bundle := bundled(t, book(t, 5), example, Core)
+	_, bundle := bundled(t, plan(t, 5), example, Core)
 	folder := t.TempDir()
-	if err := Folder.Write(filepath.Join(folder, "bundle"), bundle); err != nil {
+	if err := Direct(nil).Folder().Write(filepath.Join(folder, "bundle"), bundle); err != nil {
 		t.Fatal(err)
 	}
 	for _, problem := range []error{nil, errors.New("no kubeconfig")} {
@@ -251,12 +282,12 @@ func TestHandOver(t *testing.T) {
 			t.Fatalf("the done file says %q (%v)", done, err)
 		}
 		if problem == nil {
-			if _, differences, err := Verify(loaded(t), string(done)); err != nil || len(differences) > 0 {
+			if _, differences, err := verify(loaded(t), string(done)); err != nil || len(differences) > 0 {
 				t.Errorf("%v %v", differences, err)
 			}
 		}
 	}
-	c := Certification{Results: []Result{{Level: Core, Granted: true}, {Level: Robust, Findings: 1}}, Findings: []Finding{{Reason: "drifts", Level: Robust, Count: 2}}}
+	c := Certification{Results: []LevelResult{{Level: Core, Granted: true}, {Level: Robust, Findings: 1}}, Findings: []Finding{{Reason: "drifts", Level: Robust, Count: 2}}}
 	raw, err := yaml.Marshal(c.sonobuoyResults())
 	if err != nil {
 		t.Fatal(err)

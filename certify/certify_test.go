@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// all is read once for all tests, and a book made once for each seed: neither is
+// all is read once for all tests, and a plan made once for each seed: neither is
 // ever changed.
 var (
 	all   = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
@@ -33,12 +33,12 @@ func loaded(t testing.TB) *scenarios.Set {
 	return set
 }
 
-func book(t testing.TB, seed int64) *Book {
+func plan(t testing.TB, seed int64) *Plan {
 	t.Helper()
 	if b, ok := books.Load(seed); ok {
-		return b.(*Book)
+		return b.(*Plan)
 	}
-	b, err := NewBook(loaded(t), seed)
+	b, err := NewPlan(loaded(t), seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +65,18 @@ func serve(t testing.TB, h http.Handler) *Webhook {
 	return w
 }
 
-func certify(t testing.TB, b *Book, w *Webhook, levels ...Level) *Run {
+// verify reads a bundle and judges it again.
+func verify(set *scenarios.Set, path string) (*Certification, []string, error) {
+	b, err := OpenBundle(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Direct(set).Verify(b)
+}
+
+func certify(t testing.TB, b *Plan, w *Webhook, levels ...CertificationLevel) *Run[Answer] {
 	t.Helper()
-	run, err := Certify(t.Context(), Options{Webhook: w, Book: b, Levels: levels})
+	run, err := Certify(t.Context(), Options{Webhook: w, Plan: b, Levels: levels})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +101,7 @@ func TestReferenceIsAccepted(t *testing.T) {
 		seeds = 20
 	}
 	for seed := range int64(seeds) {
-		b := book(t, seed)
+		b := plan(t, seed)
 		run := certify(t, b, serve(t, reference.Handler(b.Policy.Decide)))
 		for _, f := range run.Findings {
 			t.Errorf("seed %d: a false alarm: %s: %s", seed, f.Reason, strings.Join(f.Examples, "\n"))
@@ -133,14 +142,14 @@ func sample(all []faultyAuthorizer) (some []faultyAuthorizer) {
 
 // kill certifies a faulty authorizer, level by level until the finding comes, and says what
 // was found on the way.
-func kill(t *testing.T, b *Book, r faultyAuthorizer) (reasons []string, granted bool) {
+func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted bool) {
 	for _, upTo := range []int{1, 2, 3} {
 		run := certify(t, b, serve(t, r.Handler(b.Policy)), Levels()[:upTo]...)
 		reasons = nil
 		for _, f := range run.Findings {
 			reasons = append(reasons, f.Reason)
 		}
-		granted = !slices.ContainsFunc(run.Results, func(r Result) bool { return !r.Granted })
+		granted = !slices.ContainsFunc(run.Results, func(r LevelResult) bool { return !r.Granted })
 		if slices.Contains(reasons, r.Finding) {
 			break
 		}
@@ -149,7 +158,7 @@ func kill(t *testing.T, b *Book, r faultyAuthorizer) (reasons []string, granted 
 }
 
 func TestFaultyAuthorizersAreRejected(t *testing.T) {
-	b := book(t, 1)
+	b := plan(t, 1)
 	all := faultyAuthorizers()
 	if len(all) < 40 {
 		t.Errorf("there are %d faulty authorizers", len(all))

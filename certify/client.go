@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// maxKubeconfig is more than any kubeconfig has, and maxAnswer more than an
-	// answer that repeats the largest review.
+	// maxKubeconfig is more than any kubeconfig has, and maxAnswer more than an answer that repeats the largest
+	// review.
 	maxKubeconfig = 1 << 20
 	maxAnswer     = 1 << 20
-	// Patience is how long an answer may take, unless something else is asked for;
-	// slow is what AuthorizationConfiguration recommends.
-	Patience = 10 * time.Second
-	slow     = 3 * time.Second
+	// Timeout is how long an answer may take, unless something else is asked for; slow is what
+	// AuthorizationConfiguration recommends.
+	Timeout = 10 * time.Second
+	slow    = 3 * time.Second
 )
 
 // Webhook is how an authorizer is reached.
@@ -40,12 +40,11 @@ type Webhook struct {
 	config    *rest.Config
 	tls       *tls.Config
 	clientEnd time.Time // of the client certificate; zero without one
-	// Patience is how long an answer may take; left out, ten seconds.
-	Patience time.Duration
+	// Timeout is how long an answer may take; left out, ten seconds.
+	Timeout time.Duration
 }
 
-// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given.
-// Its errors are about the file.
+// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given. Its errors are about the file.
 func LoadWebhook(path string) (*Webhook, error) {
 	raw, err := ReadKubeconfig(path)
 	if err != nil {
@@ -66,20 +65,16 @@ func ReadKubeconfig(path string) ([]byte, error) {
 	}
 	defer func() { _ = f.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(f, maxKubeconfig+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(raw) > maxKubeconfig:
+	if err == nil && len(raw) > maxKubeconfig {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxKubeconfig)
 	}
-	return raw, nil
+	return raw, err
 }
 
 // ParseWebhook reads a webhook kubeconfig, as its current context says.
 func ParseWebhook(raw []byte) (*Webhook, error) { return ParseContext(raw, "") }
 
-// ParseContext reads a webhook kubeconfig, as one of its contexts says; "" is the
-// current one.
+// ParseContext reads a webhook kubeconfig, as one of its contexts says; "" is the current one.
 func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
@@ -96,9 +91,9 @@ func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	case config.CurrentContext == "":
 		return nil, errors.New("it has no current-context")
 	case current == nil:
-		return nil, fmt.Errorf("its current-context is %q, which it has not", config.CurrentContext)
+		return nil, fmt.Errorf("its current-context is %q, which it does not have", config.CurrentContext)
 	case config.Clusters[current.Cluster] == nil:
-		return nil, fmt.Errorf("its current context is for the cluster %q, which it has not", current.Cluster)
+		return nil, fmt.Errorf("its current context is for the cluster %q, which it does not have", current.Cluster)
 	}
 	if user := config.AuthInfos[current.AuthInfo]; user != nil && (user.Exec != nil || user.AuthProvider != nil) {
 		return nil, errors.New("its user gets credentials from another program, which is not run for a file that somebody handed over")
@@ -110,11 +105,11 @@ func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	u, err := url.Parse(rc.Host)
 	switch {
 	case err != nil || u.Host == "":
-		return nil, errors.New("its server is no URL")
+		return nil, errors.New("its server is not a URL")
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
 	}
-	w := &Webhook{url: rc.Host, config: rc, Patience: Patience}
+	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout}
 	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
 		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
 	}
@@ -144,8 +139,8 @@ type client struct {
 // client makes one, for HTTP/1.1 alone if that is asked for.
 func (w *Webhook) client(http1 bool) (*client, error) {
 	t := &http.Transport{
-		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Patience, ResponseHeaderTimeout: w.Patience,
-		DialContext:         (&net.Dialer{Timeout: w.Patience}).DialContext,
+		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Timeout, ResponseHeaderTimeout: w.Timeout,
+		DialContext:         (&net.Dialer{Timeout: w.Timeout}).DialContext,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
 	}
@@ -164,16 +159,15 @@ func (w *Webhook) client(http1 bool) (*client, error) {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// request is what an API server sends to a webhook, so that none can tell them
-// apart: the address as client-go makes it, with the timeout and without what else
-// the kubeconfig's has, and no User-Agent but Go's own, for NewGenericWebhook in
-// k8s.io/apiserver/pkg/util/webhook sets none (testdata/request.txt).
+// request is what an API server sends to a webhook, so that none can tell them apart: the address as client-go
+// makes it, with the timeout and without what else the kubeconfig's has, and no User-Agent but Go's own, for
+// NewGenericWebhook in k8s.io/apiserver/pkg/util/webhook sets none (testdata/request.txt).
 func (c *client) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
 	base, err := url.Parse(c.url)
 	if err != nil {
 		return nil, err
 	}
-	address := rest.NewRequestWithClient(base, "", rest.ClientContentConfig{}, &http.Client{Timeout: c.Patience}).URL()
+	address := rest.NewRequestWithClient(base, "", rest.ClientContentConfig{}, &http.Client{Timeout: c.Timeout}).URL()
 	req, err := http.NewRequestWithContext(ctx, method, address.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -183,53 +177,83 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 	return req, nil
 }
 
-// ask posts a vector and says what came back. It never fails: what goes wrong is
-// part of the answer.
-func (c *client) ask(ctx context.Context, check string, v Vector) Answer {
-	a := Answer{Check: check, Vector: v.ID}
-	body, err := v.body()
-	if err != nil {
-		a.Fault = "harness"
-		return a
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+// reply is what came back for a request, or what went wrong on the way.
+type reply struct {
+	code, protocol int
+	body           []byte
+	fault          string
+}
+
+// send sends a body and reads what comes back. It never fails: what goes wrong is part of the reply.
+func (c *client) send(ctx context.Context, method string, body []byte) (r reply) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		if !i.Reused {
 			c.opened.Add(1)
 		}
 	}})
-	if v.Form != literal {
-		body = append(body, '\n') // as the API server's encoder ends an object
+	req, err := c.request(ctx, method, body)
+	if err != nil {
+		return reply{fault: "harness"}
 	}
-	req, err := c.request(ctx, cmp.Or(v.Method, http.MethodPost), body)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return reply{fault: c.fault(err)}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	r.code, r.protocol = resp.StatusCode, resp.ProtoMajor
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case len(raw) > maxAnswer:
+		r.fault = "answer-too-large"
+	case err != nil:
+		r.fault = c.fault(err)
+	default:
+		r.body = raw
+	}
+	return r
+}
+
+// ask puts a question and says what was answered.
+func (c *client) ask(ctx context.Context, check string, v Question) Answer {
+	a := Answer{Check: check, Vector: v.ID}
+	body, err := v.body()
 	if err != nil {
 		a.Fault = "harness"
 		return a
 	}
-	began := time.Now()
-	resp, err := c.http.Do(req)
-	if err != nil {
-		a.Millis = time.Since(began).Milliseconds()
-		a.Fault = c.fault(err)
-		return a
+	if v.Form != literal {
+		body = append(body, '\n') // as the API server's encoder ends an object
 	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	a.Millis, a.HTTP, a.Protocol = time.Since(began).Milliseconds(), resp.StatusCode, resp.ProtoMajor
-	switch {
-	case len(raw) > maxAnswer:
-		a.Fault = "answer-too-large"
-	case err != nil:
-		a.Fault = c.fault(err)
-	default:
-		a.read(raw, v)
+	began := time.Now()
+	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
+	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
+	if a.Fault == "" {
+		a.read(r.body, v)
 	}
 	return a
 }
 
-// fault names an error of the connection. Its text is not kept: it has addresses
-// in it.
+// Poster posts to a webhook over connections that are kept.
+type Poster struct{ client *client }
+
+// Poster makes one. Its error is about the credentials of the kubeconfig.
+func (w *Webhook) Poster() (*Poster, error) {
+	c, err := w.client(false)
+	return &Poster{c}, err
+}
+
+// Close ends its connections.
+func (p *Poster) Close() { p.client.close() }
+
+// Post posts JSON as API servers do. A fault is what went wrong on the way, by the names that certification has for it.
+func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte, fault string) {
+	r := p.client.send(ctx, http.MethodPost, body)
+	return r.code, r.body, r.fault
+}
+
+// fault names an error of the connection. Its text is not kept: it has addresses in it.
 func (c *client) fault(err error) string {
 	var (
 		authority x509.UnknownAuthorityError

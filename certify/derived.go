@@ -22,16 +22,13 @@ func verbOf(s spec) string {
 
 // withVerb is the review with another verb.
 func withVerb(s spec, verb string) spec {
-	if a := s.ResourceAttributes; a != nil {
-		b := *a
-		b.Verb = verb
-		s.ResourceAttributes = &b
-		return s
+	out := s.DeepCopy()
+	if out.ResourceAttributes != nil {
+		out.ResourceAttributes.Verb = verb
+	} else {
+		out.NonResourceAttributes.Verb = verb
 	}
-	b := *s.NonResourceAttributes
-	b.Verb = verb
-	s.NonResourceAttributes = &b
-	return s
+	return *out
 }
 
 // nearMisses are verbs that look like one, by what allowing them is called.
@@ -48,11 +45,10 @@ func nearMisses(verb string) map[string][]string {
 	return out
 }
 
-// derived are made of every scenario's review that is allowed: the same with a
-// verb that only looks like it, and the same by somebody else, directly behind
-// it. What the policy allows all the same is left out.
-func (b *Book) derived() []Vector {
-	p := b.prober(TranscriptSafe, "derived")
+// derived are made of every scenario's review that is allowed: the same with a verb that only looks like it, and
+// the same by somebody else, directly behind it. What the policy allows all the same is left out.
+func (b *Plan) derived() []Question {
+	p := b.prober(NoOvergrant, "derived")
 	stranger := scenarios.Suffix(b.Policy.Seed, "certify", "stranger")
 	seen := map[string]bool{}
 	no := func(reason string, s spec) {
@@ -83,13 +79,13 @@ func (b *Book) derived() []Vector {
 	return p.out
 }
 
-// repeated are the reviews of the scenarios and the probes of attributes again,
-// in v1beta1, and some with fields that nobody knows yet.
-func (b *Book) repeated() []Vector {
-	var out []Vector
-	again := func(v Vector, form Form, reason string) {
-		out = append(out, Vector{
-			ID: string(form) + "/" + v.ID, Level: TranscriptSafe, Form: form, Spec: v.Spec,
+// repeated are the reviews of the scenarios and the probes of attributes again, in v1beta1, and some with fields
+// that nobody knows yet.
+func (b *Plan) repeated() []Question {
+	var out []Question
+	again := func(v Question, form Form, reason string) {
+		out = append(out, Question{
+			ID: string(form) + "/" + v.ID, Level: NoOvergrant, Form: form, Spec: v.Spec,
 			Expect: v.Expect, Reason: reason, Blame: reason, Base: v.ID,
 		})
 	}
@@ -104,13 +100,12 @@ func (b *Book) repeated() []Vector {
 	return out
 }
 
-// robust are large reviews, and requests that must be refused: each of these is
-// followed by a good one.
-func (b *Book) robust() []Vector {
+// robust are large reviews, and requests that must be refused: each of these is followed by a good one.
+func (b *Plan) robust() []Question {
 	p, n := b.prober(Robust, "robust"), b.Policy.Probe
 	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")
 	text := func(s spec, change ...string) []byte {
-		body, _ := Vector{Spec: s}.body()
+		body, _ := Question{Spec: s}.body()
 		for i := 0; i+1 < len(change); i += 2 {
 			body = bytes.Replace(body, []byte(change[i]), []byte(change[i+1]), 1)
 		}

@@ -27,18 +27,16 @@ type ClusterOptions struct {
 	// Release and Binaries are those of the API server.
 	Release  local.Release
 	Binaries *local.Binaries
-	// Load gives the authorizer another policy; nil if it cannot be given any, and
-	// then nothing is said about revocation.
+	// Load gives the authorizer another policy; nil if it cannot be given any, and then nothing is said about
+	// revocation.
 	Load func(context.Context, *policy.Policy) error
-	// OwnCache is how long the authorizer itself may remember what it decided,
-	// as its vendor says.
+	// OwnCache is how long the authorizer itself may remember what it decided, as its vendor says.
 	OwnCache time.Duration
 
-	// gate is what the API server is really started with, for a test in which it
-	// is not what is expected; empty is as expected.
+	// gate is what the API server is really started with, for a test in which it is not what is expected; empty is
+	// as expected.
 	gate target.Asked
-	// only, for a test, leaves out other checks of the chain: the level is not
-	// granted then.
+	// only, for a test, leaves out other checks of the chain: the level is not granted then.
 	only func(clusterCheck) bool
 }
 
@@ -51,7 +49,7 @@ const (
 // cluster is an API server with a webhook that can be cut off from it.
 type cluster struct {
 	o        ClusterOptions
-	book     *Book // whose policy the webhook holds
+	plan     *Plan // whose policy the webhook holds
 	webhook  *Webhook
 	name     string // of the webhook in the chain
 	target   *target.Target
@@ -64,18 +62,17 @@ type cluster struct {
 	out      []Answer
 }
 
-// startCluster brings up an API server that knows the webhook and the reference
-// authorizer, and has neither in its chain yet.
-func startCluster(ctx context.Context, b *Book, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
-	c := &cluster{o: o, book: b, webhook: w, name: testedWebhook, relays: map[string]*relay{}}
+// startCluster brings up an API server that knows the webhook and the reference authorizer, and has neither in its
+// chain yet.
+func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
+	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]*relay{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	// The reference holds the policy of another seed, so that its scenarios are new
-	// to the API server.
-	other, err := newBook(b.scenarios, b.Policy.Seed+1)
+	// The reference holds the policy of another seed, so that its scenarios are new to the API server.
+	other, err := newPlan(b.scenarios, b.Policy.Seed+1)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +104,7 @@ func startCluster(ctx context.Context, b *Book, w *Webhook, o ClusterOptions) (_
 	}
 	other.onCell(b.cell)
 	control := *c
-	control.book, control.webhook, control.name, control.stops, control.out = other, ref, controlWebhook, nil, nil
+	control.plan, control.webhook, control.name, control.stops, control.out = other, ref, controlWebhook, nil, nil
 	control.o.OwnCache, control.o.Load = 0, func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil }
 	c.control = &control
 	for _, c := range []*cluster{c, c.control} {
@@ -130,7 +127,7 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 		gate = target.AskOn
 	}
 	cell := verdicts.Cell{Name: release.Minor + "-certify", Provider: target.Local, Kubernetes: release.Version, Gate: string(gate)}
-	c.book.onCell(cell)
+	c.plan.onCell(cell)
 	expected := cell
 	c.out = append(c.out, Answer{Check: inCluster, Vector: "cluster", Seen: &Seen{Cell: &expected}})
 	cell.Gate = cmp.Or(string(c.o.gate), cell.Gate)
@@ -151,9 +148,9 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 
 // giveRole makes the role that RBAC holds beside the webhook.
 func (c *cluster) giveRole(ctx context.Context) error {
-	s := &scenarios.Scenario{ID: "certify", Suffix: c.book.behindUser()}
-	for _, user := range []string{c.book.behindUser(), c.book.Policy.Probe.Reader} {
-		g := c.book.role()
+	s := &scenarios.Scenario{ID: "certify", Suffix: c.plan.behindUser()}
+	for _, user := range []string{c.plan.behindUser(), c.plan.Policy.Probe.Reader} {
+		g := c.plan.role()
 		g.Subject.User = user
 		s.Grants = append(s.Grants, g)
 	}
@@ -170,9 +167,8 @@ func (c *cluster) stop() error {
 	return errors.Join(errs...)
 }
 
-// authorizer is the webhook in a place. Each time the timeout is another one by a
-// little: an API server takes over no chain that it has already, and keeps what it
-// remembers of it.
+// authorizer is the webhook in a place. Each time the timeout is another one by a little: an API server takes over
+// no chain that it has already, and keeps what it remembers of it.
 func (c *cluster) authorizer(p place) target.Authorizer {
 	c.reloads++
 	return target.Authorizer{
@@ -204,13 +200,12 @@ func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(
 	return nil
 }
 
-// place carries out the checks of one place: scenarios first, then the questions
-// phase by phase.
+// place carries out the checks of one place: scenarios first, then the questions phase by phase.
 func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 	for _, check := range checks {
 		if check.Scenario != nil {
 			c.out = append(c.out, Answer{Check: inCluster, Vector: check.ID, Seen: &Seen{
-				Scenario: c.replayer.ReplayAuthorized(ctx, check.Scenario, c.book.suffixOf(check.Scenario)),
+				Scenario: c.replayer.ReplayAuthorized(ctx, check.Scenario, c.plan.suffixOf(check.Scenario)),
 			}})
 		}
 	}
@@ -243,8 +238,8 @@ const (
 	poll = 50 * time.Millisecond
 )
 
-// question asks the API server; in phase back until the answer is the expected
-// one, or it has been waited for long enough.
+// question asks the API server; in phase back until the answer is the expected one, or it has been waited for long
+// enough.
 func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
 	began := time.Now()
 	for {
@@ -289,28 +284,28 @@ func pause(ctx context.Context, d time.Duration) {
 // inCluster runs the levels that need an API server.
 func (r *runner) inCluster(ctx context.Context) (err error) {
 	began := time.Now()
-	r.Progress("starting an API server", 0)
-	c, err := startCluster(ctx, r.Book, r.Webhook, *r.Cluster)
+	r.Runner.Progress("starting an API server", 0)
+	c, err := startCluster(ctx, r.Plan, r.Webhook, *r.Cluster)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	plan := r.Book.clusterPlan()
+	plan := r.Plan.clusterPlan()
 	if c.o.only != nil {
 		plan = slices.DeleteFunc(plan, func(check clusterCheck) bool { return !c.o.only(check) })
 	}
-	if err := c.chain(ctx, plan, r.Progress); err != nil {
+	if err := c.chain(ctx, plan, r.Runner.Progress); err != nil {
 		return err
 	}
-	r.out.Took[string(InCluster)] = time.Since(began)
+	r.took[string(InCluster)] = time.Since(began)
 	began = time.Now()
 	if c.o.Load == nil {
 		c.out = append(c.out, Answer{Check: revocation, Seen: &Seen{NotSupported: "no policy can be loaded while it runs (--policy-hook), so no grant can be taken away"}})
-	} else if err := c.revoke(ctx, r.Progress); err != nil {
+	} else if err := c.revoke(ctx, r.Runner.Progress); err != nil {
 		return err
 	}
-	r.out.Took[string(Revocation)] = time.Since(began)
-	r.out.Answers = append(r.out.Answers, c.out...)
+	r.took[string(Revocation)] = time.Since(began)
+	r.Answers = append(r.Answers, c.out...)
 	return c.controls(ctx, r)
 }
 
@@ -318,7 +313,7 @@ func (r *runner) inCluster(ctx context.Context) (err error) {
 func (c *cluster) controls(ctx context.Context, r *runner) error {
 	wrong, windowsToo := map[string]bool{}, false
 	for _, a := range c.out {
-		if a.Seen.Cell == nil && a.Seen.NotSupported == "" && r.Book.isWrong(a) {
+		if a.Seen.Cell == nil && a.Seen.NotSupported == "" && r.Plan.isWrong(a) {
 			wrong[a.Vector] = true
 			windowsToo = windowsToo || a.Check == revocation
 		}
@@ -326,8 +321,8 @@ func (c *cluster) controls(ctx context.Context, r *runner) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	progress := func(step string, n int) { r.Progress("control: "+step, n) }
-	plan := slices.DeleteFunc(c.control.book.clusterPlan(), func(check clusterCheck) bool { return !wrong[check.ID] })
+	progress := func(step string, n int) { r.Runner.Progress("control: "+step, n) }
+	plan := slices.DeleteFunc(c.control.plan.clusterPlan(), func(check clusterCheck) bool { return !wrong[check.ID] })
 	if err := c.control.chain(ctx, plan, progress); err != nil {
 		return err
 	}
@@ -336,6 +331,6 @@ func (c *cluster) controls(ctx context.Context, r *runner) error {
 			return err
 		}
 	}
-	r.out.keepControls(r.Book, c.control.out)
+	r.keepControls(c.control.out)
 	return nil
 }

@@ -16,8 +16,8 @@ type Seen struct {
 	Got string `json:"got,omitempty"`
 	// Error is why there is none.
 	Error string `json:"error,omitempty"`
-	// Window is how long it took until a change of policy was noticed, Limit how
-	// long it may take, in milliseconds.
+	// Window is how long it took until a change of policy was noticed, Limit how long it may take, in
+	// milliseconds.
 	Window int64 `json:"windowMs,omitempty"`
 	Limit  int64 `json:"limitMs,omitempty"`
 	// Cell is the API server that was asked for, in the first line about it.
@@ -30,15 +30,14 @@ type Seen struct {
 
 // judged is what an answer of an API server amounts to.
 type judged struct {
-	level   Level
+	level   CertificationLevel
 	reason  string // empty if all is well
 	text    string // what was expected, and what came
 	unclear bool   // nothing can be said
 }
 
-// judgeSeen judges an answer with what was seen of it. Its error is about
-// evidence that fits no check.
-func (b *Book) judgeSeen(a Answer) (j judged, err error) {
+// judgeSeen judges an answer with what was seen of it. Its error is about evidence that fits no check.
+func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 	if a.Check == revocation {
 		return judgeWindow(a)
 	}
@@ -67,9 +66,9 @@ func (b *Book) judgeSeen(a Answer) (j judged, err error) {
 	return j, nil
 }
 
-// judgeScenario takes the verdict of the scenario. A reason that the authorizer
-// gives stands at the end of a refusal's message, and is its own business.
-func (b *Book) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
+// judgeScenario takes the verdict of the scenario. A reason that the authorizer gives stands at the end of a
+// refusal's message, and is its own business.
+func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
 	e := a.Seen.Scenario
 	if e == nil || e.Scenario != check.Scenario.ID {
 		return j, fmt.Errorf("the evidence of %q is about another scenario", a.Vector)
@@ -112,7 +111,7 @@ func judgeWindow(a Answer) (j judged, err error) {
 }
 
 // clusterChecks are the checks of the chain by ID.
-func (b *Book) clusterChecks() map[string]clusterCheck {
+func (b *Plan) clusterChecks() map[string]clusterCheck {
 	if b.checks == nil {
 		b.checks = map[string]clusterCheck{}
 		for _, c := range b.clusterPlan() {
@@ -123,14 +122,14 @@ func (b *Book) clusterChecks() map[string]clusterCheck {
 }
 
 // onCell says what API server the checks in a cluster are for.
-func (b *Book) onCell(c verdicts.Cell) {
+func (b *Plan) onCell(c verdicts.Cell) {
 	if b.cell != c {
 		b.cell, b.checks = c, nil
 	}
 }
 
 // cellOf finds in the evidence what API server it is about.
-func (b *Book) cellOf(answers []Answer) error {
+func (b *Plan) cellOf(answers []Answer) error {
 	for _, a := range answers {
 		if a.Seen == nil || a.Seen.Cell == nil {
 			continue
@@ -145,7 +144,7 @@ func (b *Book) cellOf(answers []Answer) error {
 	return nil
 }
 
-// asks is a review on one line.
+// asks is a review on one line. The wording of findings is part of bundles, which are judged again: it stays.
 func asks(s spec) string {
 	if r := s.ResourceAttributes; r != nil {
 		return fmt.Sprintf("%q %q %s/%s %q in %q", word(s.User), word(r.Verb), r.Group, r.Resource+sub(r.Subresource), word(r.Name), r.Namespace)

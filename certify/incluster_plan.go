@@ -13,12 +13,12 @@ import (
 
 // The levels that need an API server. They are tried if that is asked for.
 const (
-	// InCluster is about an authorizer in the chain of a real API server: its
-	// position, failure policy, caches, and impersonation from end to end.
-	InCluster Level = "in-cluster"
-	// Revocation is about how long a grant that was taken away goes on to be
-	// allowed. It needs a way to load another policy.
-	Revocation Level = "revocation"
+	// InCluster is about an authorizer in the chain of a real API server: its position, failure policy, caches,
+	// and impersonation from end to end.
+	InCluster CertificationLevel = "in-cluster"
+	// Revocation is about how long a grant that was taken away goes on to be allowed. It needs a way to load
+	// another policy.
+	Revocation CertificationLevel = "revocation"
 )
 
 // The checks of these levels.
@@ -28,13 +28,12 @@ const (
 )
 
 const (
-	// authorizedTTL and unauthorizedTTL are what the API server is told to remember
-	// answers for: shorter than the defaults (5 min and 30 s), which nobody would
-	// wait for.
+	// authorizedTTL and unauthorizedTTL are what the API server is told to remember answers for: shorter than the
+	// defaults (5 min and 30 s), which nobody would wait for.
 	authorizedTTL   = 3 * time.Second
 	unauthorizedTTL = 2 * time.Second
-	// slack is what a window may be longer than the times to live that make it up:
-	// the time between two questions, and a busy machine.
+	// slack is what a window may be longer than the times to live that make it up: the time between two questions,
+	// and a busy machine.
 	slack = time.Second
 	// webhookTimeout is the timeout in the AuthorizationConfiguration.
 	webhookTimeout = 5 * time.Second
@@ -77,8 +76,7 @@ func phases() []phase { return []phase{up, again, down, back} }
 // hides is the finding about an authorizer that keeps others from being asked.
 const hides = "hides-authorizers-behind"
 
-// clusterCheck is one question to the API server: a SubjectAccessReview for the
-// whole chain, or a scenario.
+// clusterCheck is one question to the API server: a SubjectAccessReview for the whole chain, or a scenario.
 type clusterCheck struct {
 	ID    string
 	Place place
@@ -92,24 +90,23 @@ type clusterCheck struct {
 }
 
 // behindUser has a role, and nothing in the certification's policy.
-func (b *Book) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
+func (b *Plan) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
 
-// role is the only grant that RBAC holds in these checks: config maps of one
-// namespace, to a user of whom the authorizer under test knows nothing and to one
-// of whom it does.
-func (b *Book) role() scenarios.Grant {
+// role is the only grant that RBAC holds in these checks: config maps of one namespace, to a user of whom the
+// authorizer under test knows nothing and to one of whom it does.
+func (b *Plan) role() scenarios.Grant {
 	return scenarios.Grant{
 		Subject: scenarios.Subject{User: b.behindUser()}, Verbs: []string{"get"}, APIGroups: []string{""},
 		Resources: []string{"configmaps"}, Namespace: b.Policy.Probe.Namespace,
 	}
 }
 
-// clusterPlan are all checks in the chain. Scenarios are dealt out to the places:
-// their names are those of the policy, so each can be replayed once.
-func (b *Book) clusterPlan() (out []clusterCheck) {
+// clusterPlan are all checks in the chain. Scenarios are dealt out to the places: their names are those of the
+// policy, so each can be replayed once.
+func (b *Plan) clusterPlan() (out []clusterCheck) {
 	for i, p := range places() {
 		out = append(out, b.questions(p)...)
-		for j, s := range b.wholeScenarios() {
+		for j, s := range b.completeScenarios() {
 			if j%len(places()) == i {
 				out = append(out, clusterCheck{ID: p.String() + "/scenario/" + s.ID, Place: p, Phase: up, Scenario: s, Reason: "impersonation-differs"})
 			}
@@ -119,7 +116,7 @@ func (b *Book) clusterPlan() (out []clusterCheck) {
 }
 
 // questions are those of one place, in the order of phases.
-func (b *Book) questions(p place) []clusterCheck {
+func (b *Plan) questions(p place) []clusterCheck {
 	n := b.Policy.Probe
 	var out []clusterCheck
 	add := func(ph phase, name, reason string, expect scenarios.Decision, s spec) {
@@ -162,19 +159,19 @@ func (b *Book) questions(p place) []clusterCheck {
 	return out
 }
 
-// wholeScenarios are those for the API server whose grants are all in the policy,
-// and which only send requests. Their names are not made unique yet.
-func (b *Book) wholeScenarios() (out []*scenarios.Scenario) {
+// completeScenarios are those for the API server whose grants are all in the policy, and which only send requests.
+// Their names are not made unique yet.
+func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	facts := target.ExpectedFacts(target.Options{Cell: b.cell})
 	for _, s := range b.scenarios {
-		if ok, _, _ := s.Selected(facts); ok && b.whole(s) {
+		if ok, _, _ := s.Selected(facts); ok && b.complete(s) {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-func (b *Book) whole(s *scenarios.Scenario) bool {
+func (b *Plan) complete(s *scenarios.Scenario) bool {
 	bound, _ := s.Bind(b.suffixOf(s))
 	if len(s.Grants) == 0 || len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || s.Reloads() || s.Waits() > 0 ||
 		len(scenarios.RulesFromManifests(slices.Concat(bound.Manifests, bound.Objects))) > 0 ||
@@ -189,15 +186,15 @@ func (b *Book) whole(s *scenarios.Scenario) bool {
 	return !slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Request == nil || !asWebhooksSee(st.Request) })
 }
 
-// asWebhooksSee says whether a webhook can decide about a request as RBAC does.
-// It cannot where RBAC looks at its own roles, behind all authorizers, nor where a
-// name has bytes that are no UTF-8: JSON has none, and another name arrives.
+// asWebhooksSee says whether a webhook can decide about a request as RBAC does. It cannot where RBAC looks at its
+// own roles, behind all authorizers, nor where a name has bytes that are not UTF-8: JSON has none, and another name
+// arrives.
 func asWebhooksSee(r *scenarios.Request) bool {
 	return r.APIGroup != "rbac.authorization.k8s.io" &&
 		!slices.ContainsFunc(r.Headers, func(h scenarios.Header) bool { return !utf8.ValidString(h.Bytes()) })
 }
 
 // suffixOf is what the policy's names for a scenario end with.
-func (b *Book) suffixOf(s *scenarios.Scenario) string {
+func (b *Plan) suffixOf(s *scenarios.Scenario) string {
 	return scenarios.Suffix(b.Policy.Seed, "certify", s.ID)
 }

@@ -17,13 +17,13 @@ import (
 
 // clusterRun certifies a handler over a policy that can be replaced, in the chain
 // of a real API server.
-func clusterRun(t *testing.T, b *Book, webhook func(*policy.Holder) http.Handler, change func(*Options)) *Run {
+func clusterRun(t *testing.T, b *Plan, webhook func(*policy.Holder) http.Handler, change func(*Options)) *Run[Answer] {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
 	holder := policy.NewHolder(b.Policy)
-	o := Options{Webhook: serve(t, webhook(holder)), Book: b, Levels: []Level{Core}, Blame: true, Cluster: &ClusterOptions{
+	o := Options{Webhook: serve(t, webhook(holder)), Plan: b, Levels: []CertificationLevel{Core}, Blame: true, Cluster: &ClusterOptions{
 		Load: func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil },
 	}}
 	if change != nil {
@@ -54,7 +54,7 @@ func TestReferenceInCluster(t *testing.T) {
 		seeds, change = 5, nil
 	}
 	for seed := range seeds {
-		b := book(t, seed)
+		b := plan(t, seed)
 		run := clusterRun(t, b, right, change)
 		for _, f := range run.Findings {
 			t.Errorf("seed %d: a false alarm: %s (%s): %s", seed, f.Reason, f.Blame, strings.Join(f.Examples, "\n"))
@@ -69,14 +69,14 @@ func TestReferenceInCluster(t *testing.T) {
 }
 
 // bundle holds what is written to what is judged again from it.
-func bundle(t *testing.T, b *Book, run *Run) {
+func bundle(t *testing.T, b *Plan, run *Run[Answer]) {
 	t.Helper()
 	folder := t.TempDir()
-	c := run.Certification(b, Product{Vendor: "Example", Name: "Authorizer", Version: "1"})
-	if err := Write(folder, c, run.Answers); err != nil {
+	c := run.Of(Product{Vendor: "Example", Name: "Authorizer", Version: "1"})
+	if err := Direct(nil).Write(folder, c, run.Answers); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, err := Verify(loaded(t), folder); err != nil || len(differences) > 0 {
+	if _, differences, err := verify(loaded(t), folder); err != nil || len(differences) > 0 {
 		t.Errorf("an honest bundle: %v %v", differences, err)
 	}
 }
@@ -88,7 +88,7 @@ func TestHiddenFaults(t *testing.T) {
 	}
 	for _, r := range hiddenFaults() {
 		t.Run(r.ID, func(t *testing.T) {
-			b := book(t, 4)
+			b := plan(t, 4)
 			run := clusterRun(t, b, r.Handler, few("first/no-opinion"))
 			i := slices.IndexFunc(run.Findings, func(f Finding) bool { return f.Reason == r.Finding })
 			if i < 0 {
@@ -115,7 +115,7 @@ func TestHiddenFaults(t *testing.T) {
 
 // TestBlameAPIServer has the gate off where the checks are for one that is on.
 func TestBlameAPIServer(t *testing.T) {
-	b := book(t, 6)
+	b := plan(t, 6)
 	run := clusterRun(t, b, right, func(o *Options) {
 		o.Cluster.gate, o.Cluster.Load = target.AskOff, nil
 		o.Cluster.only = func(c clusterCheck) bool {
@@ -138,9 +138,9 @@ func TestBlameAPIServer(t *testing.T) {
 
 // TestBlame provokes each kind of fault that needs no cluster.
 func TestBlame(t *testing.T) {
-	blames := func(t *testing.T, b *Book, w *Webhook, want verdicts.Blame) {
+	blames := func(t *testing.T, b *Plan, w *Webhook, want verdicts.Blame) {
 		t.Helper()
-		run, err := Certify(t.Context(), Options{Webhook: w, Book: b, Levels: []Level{Core}, Blame: true})
+		run, err := Certify(t.Context(), Options{Webhook: w, Plan: b, Levels: []CertificationLevel{Core}, Blame: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestBlame(t *testing.T) {
 		bundle(t, b, run)
 	}
 	t.Run("authorizer", func(t *testing.T) {
-		b := book(t, 7)
+		b := plan(t, 7)
 		r := faultyAuthorizers()[0]
 		for _, other := range faultyAuthorizers() {
 			if other.ID == "ignores-names" {
@@ -165,7 +165,7 @@ func TestBlame(t *testing.T) {
 		blames(t, b, serve(t, r.Handler(b.Policy)), verdicts.BlameAuthorizer)
 	})
 	t.Run("environment", func(t *testing.T) {
-		b := book(t, 7)
+		b := plan(t, 7)
 		s, err := reference.Start(reference.Handler(b.Policy.Decide), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -184,11 +184,11 @@ func TestBlame(t *testing.T) {
 		blames(t, b, w, verdicts.BlameEnvironment)
 	})
 	t.Run("harness", func(t *testing.T) {
-		b := book(t, 7)
+		b := plan(t, 7)
 		v := b.Probes[0]
 		v.Expect = scenarios.NoOpinion // and the policy grants it
 		b.Probes[0], b.byID[v.ID] = v, v
-		run, err := Certify(t.Context(), Options{Webhook: serve(t, reference.Handler(b.Policy.Decide)), Book: b, Levels: []Level{Core}, Blame: true})
+		run, err := Certify(t.Context(), Options{Webhook: serve(t, reference.Handler(b.Policy.Decide)), Plan: b, Levels: []CertificationLevel{Core}, Blame: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,11 +14,13 @@ import (
 // Finding is one thing that is wrong with an authorizer.
 type Finding struct {
 	// Reason is its short name, Level what it costs.
-	Reason string `json:"reason"`
-	Level  Level  `json:"level"`
-	// Blame is whose fault it is, as far as the reference authorizer shows that: the
-	// same was asked of it. Empty is not found out.
+	Reason string             `json:"reason"`
+	Level  CertificationLevel `json:"level"`
+	// Blame is whose fault it is, as far as the reference authorizer shows that: the same was asked of it. Empty
+	// is not found out.
 	Blame verdicts.Blame `json:"blame,omitempty"`
+	// Advice says that the text only recommends it: it costs no level.
+	Advice bool `json:"advice,omitempty"`
 	// Count is how many answers show it, Examples some of them.
 	Count    int      `json:"count"`
 	Examples []string `json:"examples"`
@@ -27,8 +29,8 @@ type Finding struct {
 // maxExamples is how many are named.
 const maxExamples = 3
 
-// wholly are faults of the whole server: behind them nothing can be judged.
-var wholly = []string{
+// unreachable are faults of the whole server: behind them nothing can be judged.
+var unreachable = []string{
 	"cannot-connect", "plain-http", "server-certificate-untrusted", "server-certificate-expired",
 	"server-certificate-for-another-host", "client-certificate-expired", "client-certificate-refused",
 }
@@ -37,7 +39,7 @@ var wholly = []string{
 var blamable = []string{"http-status", "closes-the-connection", "does-not-answer-in-time", "answer-unreadable"}
 
 // judge says what is wrong with an answer: nothing, or several things.
-func judge(v Vector, a Answer) (reasons []string) {
+func judge(v Question, a Answer) (reasons []string) {
 	if v.Expect == "" {
 		return judgeRefusal(a)
 	}
@@ -71,8 +73,7 @@ func judge(v Vector, a Answer) (reasons []string) {
 	return reasons
 }
 
-// judgeRefusal is about requests that are no reviews: anything but a crash will
-// do, as long as nothing is allowed.
+// judgeRefusal is about requests that are not reviews: anything but a crash will do, as long as nothing is allowed.
 func judgeRefusal(a Answer) []string {
 	switch {
 	case a.Allowed:
@@ -83,8 +84,7 @@ func judgeRefusal(a Answer) []string {
 	return []string{"bad-request-breaks"}
 }
 
-// reasonOf is what a wrong answer is called in a check that repeats vectors in
-// other circumstances.
+// reasonOf is what a wrong answer is called in a check that repeats vectors in other circumstances.
 var reasonOf = map[string]string{concurrency: "wrong-under-concurrency", drift: "drifts"}
 
 func otherReason(check string) string {
@@ -94,27 +94,62 @@ func otherReason(check string) string {
 	return reasonOf[check]
 }
 
-// findings collects what is wrong, by reason, level and blame.
-type findings map[[3]string]*Finding
+// Findings collects what is wrong, by reason, level, blame and whether it is advice.
+type Findings map[findingKey]*Finding
 
-func (all findings) add(reason string, level Level, blame verdicts.Blame, example string) {
-	key := [3]string{reason, string(level), string(blame)}
-	f := all[key]
-	if f == nil {
-		f = &Finding{Reason: reason, Level: level, Blame: blame}
-		all[key] = f
+type findingKey struct {
+	reason string
+	level  CertificationLevel
+	blame  verdicts.Blame
+	advice bool
+}
+
+// Add counts a finding, whose example is kept if it is one of the first.
+func (all Findings) Add(f Finding, example string) {
+	key := findingKey{f.Reason, f.Level, f.Blame, f.Advice}
+	if all[key] == nil {
+		all[key] = &f
 	}
-	if f.Count++; len(f.Examples) < maxExamples {
-		f.Examples = append(f.Examples, example)
+	known := all[key]
+	if known.Count++; len(known.Examples) < maxExamples {
+		known.Examples = append(known.Examples, example)
 	}
 }
 
+// Sorted are the findings in the order of levels.
+func (all Findings) Sorted(order []CertificationLevel) (out []Finding) {
+	for _, f := range all {
+		out = append(out, *f)
+	}
+	slices.SortFunc(out, func(x, y Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, x.Level), slices.Index(order, y.Level)), cmp.Compare(y.Count, x.Count),
+			strings.Compare(x.Reason, y.Reason), strings.Compare(string(x.Blame), string(y.Blame)), cmp.Compare(fmt.Sprint(x.Advice), fmt.Sprint(y.Advice)))
+	})
+	return out
+}
+
+// Judge says what the answers show.
+func (b *Plan) Judge(answers []Answer) (*Certification, error) {
+	findings, err := b.judgeAll(answers)
+	if err != nil {
+		return nil, err
+	}
+	c := &Certification{
+		Kind: DirectKind, Mode: "direct", Seed: b.Policy.Seed, SuiteDigest: b.Digest, PolicyDigest: b.Policy.Digest(),
+		Results: b.levels(answers, findings), Findings: findings,
+	}
+	if slices.ContainsFunc(c.Results, func(r LevelResult) bool { return r.Level == InCluster }) {
+		c.Mode = "direct and in-cluster"
+	}
+	return c.Grant(), nil
+}
+
 // judgeAll groups what is wrong by reason, level and blame.
-func (b *Book) judgeAll(answers []Answer) ([]Finding, error) {
+func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 	if err := b.cellOf(answers); err != nil {
 		return nil, err
 	}
-	found, wrong, controls := findings{}, map[string]bool{}, b.controls(answers)
+	found, wrong, controls := Findings{}, map[string]bool{}, b.controls(answers)
 	rates, _, _ := b.rates(ownOnly(answers))
 	for _, a := range answers {
 		switch {
@@ -137,41 +172,41 @@ func (b *Book) judgeAll(answers []Answer) ([]Finding, error) {
 				continue
 			}
 			blame := controls.of(a, reason)
-			if other := otherReason(a.Check); other != "" && reason != "answers-slowly" && !slices.Contains(wholly, reason) {
+			if other := otherReason(a.Check); other != "" && reason != "answers-slowly" && !slices.Contains(unreachable, reason) {
 				reason = other
 			}
-			found.add(reason, level, blame, describe(v, a))
+			found.Add(Finding{Reason: reason, Level: level, Blame: blame}, describe(v, a))
 		}
 		wrong[v.ID] = wrong[v.ID] || len(reasons) > 0
 		if a.Opened > maxOpened {
-			found.add("no-keep-alive", Robust, controls.of(a, ""), fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive))
+			found.Add(Finding{Reason: "no-keep-alive", Level: Robust, Blame: controls.of(a, "")}, fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive))
 		}
 	}
 	for _, r := range rates {
 		for reason, text := range r.findings() {
-			found.add(reason, Load, controls.ofRate(r, reason), text)
+			found.Add(Finding{Reason: reason, Level: Load, Blame: controls.ofRate(r, reason)}, text)
 		}
 	}
-	return found.sorted(), nil
+	return found.Sorted(allLevels()), nil
 }
 
 // addSeen judges what an API server did.
-func (b *Book) addSeen(found findings, controls controls, a Answer) error {
+func (b *Plan) addSeen(found Findings, controls controls, a Answer) error {
 	if a.Seen.Cell != nil || a.Seen.NotSupported != "" {
 		return nil
 	}
 	j, err := b.judgeSeen(a)
 	if err == nil && j.reason != "" {
-		found.add(j.reason, j.level, controls.of(a, j.reason), j.text)
+		found.Add(Finding{Reason: j.reason, Level: j.level, Blame: controls.of(a, j.reason)}, j.text)
 	}
 	if err == nil && j.unclear {
-		found.add("could-not-be-judged", j.level, cmp.Or(controls.of(a, j.reason), verdicts.BlameEnvironment), j.text)
+		found.Add(Finding{Reason: "could-not-be-judged", Level: j.level, Blame: cmp.Or(controls.of(a, j.reason), verdicts.BlameEnvironment)}, j.text)
 	}
 	return err
 }
 
 // levelOf is what an answer counts for.
-func levelOf(v Vector, a Answer) Level {
+func levelOf(v Question, a Answer) CertificationLevel {
 	switch {
 	case isLoad(a.Check):
 		return Load
@@ -181,22 +216,8 @@ func levelOf(v Vector, a Answer) Level {
 	return v.Level
 }
 
-// sorted are the findings, those of the first levels first.
-func (all findings) sorted() []Finding {
-	var out []Finding
-	for _, f := range all {
-		out = append(out, *f)
-	}
-	order := allLevels()
-	slices.SortFunc(out, func(x, y Finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, x.Level), slices.Index(order, y.Level)), cmp.Compare(y.Count, x.Count),
-			strings.Compare(x.Reason, y.Reason), strings.Compare(string(x.Blame), string(y.Blame)))
-	})
-	return out
-}
-
 // describe is a review with its answer, on one line.
-func describe(v Vector, a Answer) string {
+func describe(v Question, a Answer) string {
 	got := string(a.decision())
 	if a.Fault != "" {
 		got = a.Fault
@@ -204,13 +225,7 @@ func describe(v Vector, a Answer) string {
 			got += fmt.Sprintf(" %d", a.HTTP)
 		}
 	}
-	text := fmt.Sprintf("%s: a request that is no review", v.ID)
-	if r := v.Spec.ResourceAttributes; r != nil {
-		text = fmt.Sprintf("%s: %q %q %s/%s %q in %q", v.ID, word(v.Spec.User), word(r.Verb), r.Group, r.Resource+sub(r.Subresource), word(r.Name), r.Namespace)
-	} else if n := v.Spec.NonResourceAttributes; n != nil {
-		text = fmt.Sprintf("%s: %q %q %s", v.ID, word(v.Spec.User), word(n.Verb), n.Path)
-	}
-	return fmt.Sprintf("%s: expected %s, got %s", text, cmp.Or(string(v.Expect), "a refusal"), got)
+	return fmt.Sprintf("%s: %s: expected %s, got %s", v.ID, asks(v.Spec), cmp.Or(string(v.Expect), "a refusal"), got)
 }
 
 func sub(s string) string {
@@ -220,10 +235,9 @@ func sub(s string) string {
 	return ""
 }
 
-// planned is how many answers each check of each level needs. A level of which
-// anything is missing is not granted.
-func (b *Book) planned() map[Level]map[string]int {
-	out := map[Level]map[string]int{Core: {}, TranscriptSafe: {}, Robust: {}}
+// planned is how many answers each check of each level needs. A level of which anything is missing is not granted.
+func (b *Plan) planned() map[CertificationLevel]map[string]int {
+	out := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
 	for _, v := range b.All() {
 		out[v.Level][plain]++
 	}
@@ -232,21 +246,25 @@ func (b *Book) planned() map[Level]map[string]int {
 	return out
 }
 
-// Result is what became of a level.
-type Result struct {
-	Level   Level `json:"level"`
-	Granted bool  `json:"granted"`
+// LevelResult is what became of a level.
+type LevelResult struct {
+	Level   CertificationLevel `json:"level"`
+	Granted bool               `json:"granted"`
 	// Reviews is how many were judged, of Planned.
 	Reviews int `json:"reviews"`
 	Planned int `json:"planned"`
 	// Findings is how many kinds of them stand against the level.
 	Findings int `json:"findings"`
+	// Exchanges is how many requests the reviews took, where one takes several.
+	Exchanges int `json:"exchanges,omitempty"`
+	// Vectors was the name of Reviews in oldVersion of conditional certifications; it is only read.
+	Vectors *int `json:"vectors,omitempty"`
 	Measured
 }
 
 // levels grants each level of which all ran and nothing is wrong.
-func (b *Book) levels(answers []Answer, findings []Finding) []Result {
-	distinct := map[Level]map[string]int{Core: {}, TranscriptSafe: {}, Robust: {}}
+func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
+	distinct := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
 	seen := map[string]bool{}
 	for _, a := range answers {
 		if a.Control || a.Seen != nil || isLoad(a.Check) {
@@ -261,16 +279,16 @@ func (b *Book) levels(answers []Answer, findings []Finding) []Result {
 		}
 	}
 	planned := b.planned()
-	var out []Result
+	var out []LevelResult
 	for _, level := range Levels() {
-		r := Result{Level: level}
-		whole := true
+		r := LevelResult{Level: level}
+		complete := true
 		for _, check := range slices.Sorted(maps.Keys(planned[level])) {
 			r.Planned += planned[level][check]
 			r.Reviews += distinct[level][check]
-			whole = whole && distinct[level][check] >= planned[level][check]
+			complete = complete && distinct[level][check] >= planned[level][check]
 		}
-		out = append(out, r.conclude(whole, findings))
+		out = append(out, r.Conclude(complete, findings))
 	}
 	return append(out, b.measured(answers, findings)...)
 }

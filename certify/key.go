@@ -21,13 +21,13 @@ type Key struct {
 	private bool
 }
 
-// ParseKey reads an Ed25519 key in PEM, as `openssl genpkey -algorithm ed25519`
-// writes it: a private one in PKCS #8, a public one as SubjectPublicKeyInfo.
+// ParseKey reads an Ed25519 key in PEM, as `openssl genpkey -algorithm ed25519` writes it: a private one in PKCS
+// #8, a public one as SubjectPublicKeyInfo.
 func ParseKey(raw []byte) (*Key, error) {
 	loaded, err := signerverifier.LoadKey(raw)
 	switch {
 	case err != nil:
-		return nil, errors.New("it is no key in PEM (expected an Ed25519 key, as `authzconf certify keygen` writes it)")
+		return nil, errors.New("it is not a key in PEM (expected an Ed25519 key, as `authzconf certify keygen` writes it)")
 	case loaded.KeyType != signerverifier.ED25519KeyType:
 		return nil, fmt.Errorf("it is a key for %s, and only Ed25519 is used here", loaded.KeyType)
 	}
@@ -38,8 +38,8 @@ func ParseKey(raw []byte) (*Key, error) {
 	return &Key{sv: sv, private: loaded.KeyVal.Private != ""}, nil
 }
 
-// LoadKey reads the file of a key. A private one that others can read is
-// refused: it may be somebody else's by now.
+// LoadKey reads the file of a key. A private one that others can read is refused: it may be somebody else's by
+// now.
 func LoadKey(path string) (*Key, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -70,8 +70,8 @@ func (k *Key) ID() string {
 	return id
 }
 
-// NewKey makes a key and writes it to two new files: the private part, readable
-// by this user only, and beside it the public one, with .pub behind its name.
+// NewKey makes a key and writes it to two new files: the private part, readable by this user only, and beside it
+// the public one, with .pub behind its name.
 func NewKey(path string) (*Key, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -96,8 +96,7 @@ func NewKey(path string) (*Key, error) {
 	return ParseKey(raw)
 }
 
-// createFile writes a file that must not be there yet: a key that is overwritten is
-// gone.
+// createFile writes a file that must not be there yet: a key that is overwritten is gone.
 func createFile(path string, content []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

@@ -75,9 +75,9 @@ func TestWhatIsRefused(t *testing.T) {
 		"wrong key":       {other, string(raw), "not signed by key"},
 		"payload changed": {key, strings.Replace(string(raw), `"payload": "ey`, `"payload": "eZ`, 1), "not signed by key"},
 		"type changed":    {key, strings.Replace(string(raw), payloadType, "text/plain", 1), "not signed by key"},
-		"no signature":    {key, `{"payloadType":"x","payload":"","signatures":[]}`, "no DSSE envelope"},
-		"more behind":     {key, string(raw) + "{}", "no DSSE envelope"},
-		"something else":  {key, "<html>", "no DSSE envelope"},
+		"no signature":    {key, `{"payloadType":"x","payload":"","signatures":[]}`, "not a DSSE envelope"},
+		"more behind":     {key, string(raw) + "{}", "not a DSSE envelope"},
+		"something else":  {key, "<html>", "not a DSSE envelope"},
 	} {
 		if _, err := openStatement(c.key, []byte(c.raw), claimed); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: expected %q, got %v", name, c.want, err)
@@ -121,7 +121,7 @@ func TestKeyFiles(t *testing.T) {
 	if _, err := ParseKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})); err == nil || !strings.Contains(err.Error(), "only Ed25519") {
 		t.Errorf("another algorithm: %v", err)
 	}
-	if _, err := ParseKey([]byte("x")); err == nil || !strings.Contains(err.Error(), "no key in PEM") {
+	if _, err := ParseKey([]byte("x")); err == nil || !strings.Contains(err.Error(), "not a key in PEM") {
 		t.Errorf("no key: %v", err)
 	}
 }

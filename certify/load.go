@@ -12,17 +12,16 @@ import (
 	"github.com/authzconf/authzconf/reports/load/histogram"
 )
 
-// Load is about right answers in time at stated rates. It is tried if rates are
-// stated.
-const Load Level = "load"
+// Load is about right answers in time at stated rates. It is tried if rates are stated.
+const Load CertificationLevel = "load"
 
 // LoadOptions say how much is asked.
 type LoadOptions struct {
 	// Rates are reviews per second, each kept up for Length.
 	Rates  []int
 	Length time.Duration
-	// P99 is what 99 % of the answers may take, counted from when the review was
-	// meant to be sent: a server that makes the harness wait gains nothing by it.
+	// P99 is what 99 % of the answers may take, counted from when the review was meant to be sent: a server that
+	// makes the harness wait gains nothing by it.
 	P99 time.Duration
 }
 
@@ -54,45 +53,43 @@ const (
 	// loadCheck begins the name of the check at a rate.
 	loadCheck = "load-"
 	maxRate   = 100_000
-	// outstanding is how many reviews may be unanswered. What would come on top of
-	// them is not sent, and counts as dropped.
+	// outstanding is how many reviews may be unanswered. What would come on top of them is not sent, and counts as
+	// dropped.
 	outstanding = 5000
-	// lag is by how much a review may be sent late, maxLate how many of a thousand
-	// may be later: beyond that it is the harness that was measured.
+	// lag is by how much a review may be sent late, maxLate how many of a thousand may be later: beyond that it is
+	// the harness that was measured.
 	lag     = 50 * time.Millisecond
 	maxLate = 10
 )
 
-// Stage is what was meant to be sent at one rate. It is the first line of the
-// evidence of a rate.
+// Stage is what was meant to be sent at one rate. It is the first line of the evidence of a rate.
 type Stage struct {
 	Rate    int   `json:"rate"`
 	Planned int   `json:"planned"`
 	LimitUs int64 `json:"p99LimitUs"`
 	// Dropped were not sent, as too many were unanswered.
 	Dropped int `json:"dropped,omitempty"`
-	// Micros is how long it took from the first that was meant to be sent to the
-	// last answer.
+	// Micros is how long it took from the first that was meant to be sent to the last answer.
 	Micros int64 `json:"us"`
 }
 
 // load asks at each rate, in order.
 func (r *runner) load(ctx context.Context) {
-	began := time.Now()
-	for _, rate := range r.LoadOptions.Rates {
-		sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: r.LoadOptions.Length}.Stripe(0, 1)
-		r.Progress(fmt.Sprintf("%s%d", loadCheck, rate), len(sends))
-		if !r.rate(ctx, rate, sends) {
-			break
+	r.Step(string(Load), func() {
+		for _, rate := range r.LoadOptions.Rates {
+			sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: r.LoadOptions.Length}.Stripe(0, 1)
+			r.Runner.Progress(fmt.Sprintf("%s%d", loadCheck, rate), len(sends))
+			if !r.rate(ctx, rate, sends) {
+				break
+			}
 		}
-	}
-	r.out.Took[string(Load)] = time.Since(began)
+	})
 }
 
 // rate asks as the schedule says, whether answers have come or not.
 func (r *runner) rate(ctx context.Context, rate int, sends []pacer.Send) bool {
 	check := fmt.Sprintf("%s%d", loadCheck, rate)
-	vectors := r.Book.Scenario
+	vectors := r.Plan.Scenario
 	answers := make([]Answer, len(sends))
 	slots := make(chan struct{}, outstanding)
 	stage := &Stage{Rate: rate, Planned: len(sends), LimitUs: r.LoadOptions.P99.Microseconds()}
@@ -121,10 +118,10 @@ func (r *runner) rate(ctx context.Context, rate int, sends []pacer.Send) bool {
 	}
 	all.Wait()
 	stage.Micros = time.Since(began).Microseconds()
-	r.out.Answers = append(r.out.Answers, Answer{Check: check, Stage: stage})
-	r.out.Answers = append(r.out.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
+	r.Answers = append(r.Answers, Answer{Check: check, Stage: stage})
+	r.Answers = append(r.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
 	for _, a := range answers {
-		if slices.Contains(wholly, a.Fault) {
+		if slices.Contains(unreachable, a.Fault) {
 			return false
 		}
 	}
@@ -148,7 +145,7 @@ type Rate struct {
 }
 
 // rates measures what the evidence shows of each rate.
-func (b *Book) rates(answers []Answer) (out []Rate, planned, answered int) {
+func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 	at := map[string]int{}
 	counts := map[string]*histogram.Histogram{}
 	for _, a := range answers {
@@ -188,8 +185,7 @@ func (b *Book) rates(answers []Answer) (out []Rate, planned, answered int) {
 	return out, planned, answered
 }
 
-// findings of a rate beside wrong answers. Where the harness was late itself,
-// nothing is said about time.
+// findings of a rate beside wrong answers. Where the harness was late itself, nothing is said about time.
 func (r Rate) findings() map[string]string {
 	out := map[string]string{}
 	if r.Inconclusive {
@@ -204,8 +200,7 @@ func (r Rate) findings() map[string]string {
 	return out
 }
 
-// excused says that an answer did not come where the harness was late itself. A
-// wrong answer has no excuse.
+// excused says that an answer did not come where the harness was late itself. A wrong answer has no excuse.
 func excused(a Answer, rates []Rate) bool {
 	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == fmt.Sprintf("%s%d", loadCheck, r.Asked) })
 }

@@ -15,19 +15,19 @@ import (
 )
 
 // underLoad runs level load alone, at one rate for a second.
-func underLoad(t *testing.T, b *Book, h http.Handler, p99 time.Duration) (*Run, Result) {
+func underLoad(t *testing.T, b *Plan, h http.Handler, p99 time.Duration) (*Run[Answer], LevelResult) {
 	t.Helper()
 	w := serve(t, h)
-	w.Patience = 2 * time.Second
+	w.Timeout = 2 * time.Second
 	run, err := Certify(t.Context(), Options{
-		Webhook: w, Book: b, Levels: []Level{"none"}, Blame: true,
+		Webhook: w, Plan: b, Levels: []CertificationLevel{"none"}, Blame: true,
 		LoadOptions: LoadOptions{Rates: []int{200}, Length: time.Second, P99: p99},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	bundle(t, b, run)
-	i := slices.IndexFunc(run.Results, func(r Result) bool { return r.Level == Load })
+	i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return r.Level == Load })
 	if i < 0 || len(run.Results[i].Rates) != 1 {
 		t.Fatalf("results %+v", run.Results)
 	}
@@ -35,7 +35,7 @@ func underLoad(t *testing.T, b *Book, h http.Handler, p99 time.Duration) (*Run, 
 }
 
 func TestLoad(t *testing.T) {
-	b := book(t, 8)
+	b := plan(t, 8)
 	t.Run("right and in time", func(t *testing.T) {
 		_, r := underLoad(t, b, reference.Handler(b.Policy.Decide), time.Second)
 		t.Logf("%+v", r)
@@ -71,7 +71,7 @@ func TestLoad(t *testing.T) {
 
 // TestLate makes a rate inconclusive in which the harness was late itself.
 func TestLate(t *testing.T) {
-	b := book(t, 8)
+	b := plan(t, 8)
 	answers := []Answer{{Check: "load-10", Stage: &Stage{Rate: 10, Planned: 10, LimitUs: 1000, Micros: 1e6}}}
 	for i := range 10 {
 		answers = append(answers, Answer{Check: "load-10", Vector: b.Scenario[i].ID, HTTP: 200, Status: true, Allowed: b.Scenario[i].Expect == scenarios.Allow, Micros: 60_000, LateUs: 59_000})

@@ -7,7 +7,7 @@ import (
 )
 
 // allLevels are those of direct mode and beyond, in order.
-func allLevels() []Level { return append(Levels(), Load, InCluster, Revocation) }
+func allLevels() []CertificationLevel { return append(Levels(), Load, InCluster, Revocation) }
 
 // Measured is what some levels have beside findings.
 type Measured struct {
@@ -27,34 +27,34 @@ type MeasuredWindow struct {
 	Limit  int64  `json:"limitMs"`
 }
 
-// conclude grants the level if it is whole and nothing stands against it.
-func (r Result) conclude(whole bool, findings []Finding) Result {
+// Conclude grants the level if it is complete and nothing stands against it.
+func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
 	for _, f := range findings {
-		if f.Level == r.Level {
+		if f.Level == r.Level && !f.Advice {
 			r.Findings++
 		}
 	}
-	r.Granted = whole && r.Findings == 0 && r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
+	r.Granted = complete && r.Findings == 0 && r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
 	return r
 }
 
 // measured are the results of the levels beyond direct mode that were tried.
-func (b *Book) measured(answers []Answer, findings []Finding) (out []Result) {
+func (b *Plan) measured(answers []Answer, findings []Finding) (out []LevelResult) {
 	if rates, planned, answered := b.rates(ownOnly(answers)); len(rates) > 0 {
-		r := Result{Level: Load, Planned: planned, Reviews: answered, Measured: Measured{Rates: rates}}
+		r := LevelResult{Level: Load, Planned: planned, Reviews: answered, Measured: Measured{Rates: rates}}
 		if slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive }) {
 			r.Inconclusive = "the harness was late itself at a rate"
 		}
-		out = append(out, r.conclude(answered >= planned, findings))
+		out = append(out, r.Conclude(answered >= planned, findings))
 	}
 	seen := map[about]bool{}
-	results := map[string]*Result{}
+	results := map[string]*LevelResult{}
 	for _, a := range answers {
 		if a.Seen == nil || a.Control {
 			continue
 		}
 		if results[a.Check] == nil {
-			results[a.Check] = &Result{Level: Level(a.Check)}
+			results[a.Check] = &LevelResult{Level: CertificationLevel(a.Check)}
 		}
 		r := results[a.Check]
 		switch key := (about{a.Check, a.Vector}); {
@@ -81,7 +81,7 @@ func (b *Book) measured(answers []Answer, findings []Finding) (out []Result) {
 				return cmp.Or(-strings.Compare(x.Name[:6], y.Name[:6]), cmp.Compare(x.Millis, y.Millis), strings.Compare(x.Name, y.Name))
 			})
 			r.Planned = planned[check]
-			out = append(out, r.conclude(r.Reviews >= r.Planned, findings))
+			out = append(out, r.Conclude(r.Reviews >= r.Planned, findings))
 		}
 	}
 	return out
@@ -93,7 +93,7 @@ func ownOnly(answers []Answer) []Answer {
 }
 
 // describe adds to a summary what was measured.
-func (r Result) describe(line func(format string, args ...any)) {
+func (r LevelResult) describe(line func(format string, args ...any)) {
 	if r.NotSupported != "" {
 		line("\nLevel %s is not supported: %s.", r.Level, r.NotSupported)
 	}

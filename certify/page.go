@@ -30,8 +30,7 @@ type Row struct {
 	Date                              time.Time
 	// Levels has the state of each level that the page knows.
 	Levels map[string]State
-	// Problems say why the bundle cannot be believed; with none it was judged
-	// again and holds.
+	// Problems say why the bundle cannot be believed; with none it was judged again and holds.
 	Problems []string
 	// Signature is shown as it is.
 	Signature string
@@ -65,8 +64,8 @@ var (
 	}).Parse(pageTemplate))
 )
 
-// HTML is the page, one file without anything to fetch. The rows are sorted by
-// vendor, product, and date, the newest first.
+// HTML is the page, one file without anything to fetch. The rows are sorted by vendor, product, and date, the
+// newest first.
 func (p Page) HTML() ([]byte, error) {
 	p.Rows = slices.Clone(p.Rows)
 	slices.SortStableFunc(p.Rows, func(x, y Row) int {

@@ -15,29 +15,29 @@ const authn = "authentication.k8s.io"
 
 // prober collects vectors of one level.
 type prober struct {
-	book  *Book
-	level Level
+	plan  *Plan
+	level CertificationLevel
 	name  string // where IDs begin
-	out   []Vector
+	out   []Question
 	count map[string]int
 }
 
-func (b *Book) prober(level Level, name string) *prober {
-	return &prober{book: b, level: level, name: name, count: map[string]int{}}
+func (b *Plan) prober(level CertificationLevel, name string) *prober {
+	return &prober{plan: b, level: level, name: name, count: map[string]int{}}
 }
 
 // add appends a review; a wrong decision about it is called reason.
-func (p *prober) add(reason string, expect scenarios.Decision, s spec) *Vector {
+func (p *prober) add(reason string, expect scenarios.Decision, s spec) *Question {
 	p.count[reason]++
-	p.out = append(p.out, Vector{
+	p.out = append(p.out, Question{
 		ID:    fmt.Sprintf("%s/%s/%d", p.name, reason, p.count[reason]),
 		Level: p.level, Spec: s, Expect: expect, Reason: reason,
 	})
 	return &p.out[len(p.out)-1]
 }
 
-func (p *prober) yes(reason string, s spec) *Vector { return p.add(reason, scenarios.Allow, s) }
-func (p *prober) no(reason string, s spec) *Vector  { return p.add(reason, scenarios.NoOpinion, s) }
+func (p *prober) yes(reason string, s spec) *Question { return p.add(reason, scenarios.Allow, s) }
+func (p *prober) no(reason string, s spec) *Question  { return p.add(reason, scenarios.NoOpinion, s) }
 
 // on is a review about a resource, "pods/exec" for a subresource.
 func on(user, verb, group, resource, namespace, name string) spec {
@@ -58,9 +58,9 @@ func in(s spec, groups ...string) spec {
 	return s
 }
 
-// attributes are the probes of what a grant is about: for each attribute a
-// review that only who overlooks it allows.
-func (b *Book) attributes() []Vector {
+// attributes are the probes of what a grant is about: for each attribute a review that only who overlooks it
+// allows.
+func (b *Plan) attributes() []Question {
 	p, n := b.prober(Core, "attributes"), b.Policy.Probe
 	cut := n.Object[:len(n.Object)-1]
 	p.yes("truncates-names", on(n.Named, "get", "", "configmaps", n.Namespace, n.Object))
@@ -105,8 +105,8 @@ func (b *Book) attributes() []Vector {
 }
 
 // transcript are the probes of verbs and modes, of what is new, and of caches.
-func (b *Book) transcript() []Vector {
-	p := b.prober(TranscriptSafe, "transcript")
+func (b *Plan) transcript() []Question {
+	p := b.prober(NoOvergrant, "transcript")
 	n := b.Policy.Probe
 	for _, group := range []string{"", authn} {
 		users := func(user, verb string) spec { return on(user, verb, group, "users", "", n.Target) }
@@ -145,7 +145,7 @@ func (b *Book) transcript() []Vector {
 
 // opaque are the verbs of KEP-3617.
 func (p *prober) opaque() {
-	n, verbs := p.book.Policy.Probe, policy.Verbs3617
+	n, verbs := p.plan.Policy.Probe, policy.Verbs3617
 	pods := func(user, verb string) spec { return on(user, verb, "", "pods", n.Namespace, "") }
 	for i, verb := range verbs {
 		p.no("opaque-verb-implied", pods(n.Reader, verb))
@@ -164,7 +164,7 @@ func (p *prober) opaque() {
 
 // new are selectors, extras, the rewrite of associated-node, and caches.
 func (p *prober) new() {
-	n := p.book.Policy.Probe
+	n := p.plan.Policy.Probe
 	label := &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}}}
 	field := &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn, Values: []string{"one"}}}}
 	selected := func(s spec, both bool) spec {

@@ -13,8 +13,7 @@ import (
 // maxProductField is the longest name of a vendor or a product.
 const maxProductField = 100
 
-// Check says what is wrong with the description. Either nothing is said, or
-// vendor, product and version are.
+// Check says what is wrong with the description. Either nothing is said, or vendor, product and version are.
 func (p Product) Check() error {
 	if p == (Product{}) {
 		return nil

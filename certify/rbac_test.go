@@ -49,7 +49,7 @@ func TestRBACIsCertified(t *testing.T) {
 	if err := admin.RbacV1().ClusterRoleBindings().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}); err != nil {
 		t.Fatal(err)
 	}
-	b := book(t, 1)
+	b := plan(t, 1)
 	loadRBAC(t, admin, b.Policy)
 
 	raw, err := os.ReadFile(plane.KubeconfigPath())
@@ -64,9 +64,9 @@ func TestRBACIsCertified(t *testing.T) {
 	}
 	t.Run("endpoint", func(t *testing.T) { accepted(t, certify(t, b, w, Core), Core) })
 	t.Run("handler", func(t *testing.T) {
-		levels := []Level{Core}
+		levels := []CertificationLevel{Core}
 		if everything() {
-			levels = append(levels, TranscriptSafe)
+			levels = append(levels, NoOvergrant)
 		}
 		h := reference.Handler(func(s spec) scenarios.Decision {
 			decision, err := sar(context.Background(), admin, s)
@@ -80,7 +80,7 @@ func TestRBACIsCertified(t *testing.T) {
 }
 
 // accepted expects no finding and these levels.
-func accepted(t *testing.T, run *Run, levels ...Level) {
+func accepted(t *testing.T, run *Run[Answer], levels ...CertificationLevel) {
 	t.Helper()
 	for _, f := range run.Findings {
 		t.Errorf("RBAC disagrees: %s (%s, %d): %s", f.Reason, f.Level, f.Count, strings.Join(f.Examples, "\n"))

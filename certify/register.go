@@ -7,16 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // maxProblem is how much of a problem the page shows.
 const maxProblem = 200
 
-// Bundles finds the bundles of a path: itself, if it is one, or what is directly
-// below it. Tars that are no bundle are named too, so that nothing is left out in
-// silence.
+// Bundles finds the bundles of a path: itself, if it is one, or what is directly below it. Tars that are not bundles
+// are named too, so that nothing is left out in silence.
 func Bundles(path string) (out []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -47,15 +44,18 @@ func isBundle(folder string) bool {
 	return err == nil
 }
 
-// Register judges bundles again and makes the page of them. Links lead from the
-// folder that the page is written to. Signatures are checked by the keys.
-func Register(set *scenarios.Set, version, folder string, paths []string, keys []*Key) (Page, error) {
+// Verifier judges a bundle again: Kind.Verify, or one that chooses the kind.
+type Verifier func(Bundle) (c *Certification, differences []string, err error)
+
+// Register judges bundles again and makes the page of them. Links lead from the folder that the page is written
+// to. Signatures are checked by the keys.
+func Register(verify Verifier, version, folder string, paths []string, keys []*Key) (Page, error) {
 	page := Page{Version: version}
 	for _, level := range Levels() {
 		page.Levels = append(page.Levels, string(level))
 	}
 	for _, path := range paths {
-		row := rowOf(set, path, keys)
+		row := rowOf(verify, path, keys)
 		link, err := relative(folder, path)
 		if err != nil {
 			return page, err
@@ -94,14 +94,14 @@ func relative(folder, path string) (string, error) {
 }
 
 // rowOf judges one bundle.
-func rowOf(set *scenarios.Set, path string, keys []*Key) Row {
+func rowOf(verify Verifier, path string, keys []*Key) Row {
 	// Nothing of a file that cannot be read is repeated.
 	unreadable := Row{Problems: []string{"it cannot be read as a bundle"}, Signature: "not checked", Product: filepath.Base(path)}
 	b, err := OpenBundle(path)
 	if err != nil {
 		return unreadable
 	}
-	c, differences, err := b.Verify(set)
+	c, differences, err := verify(b)
 	var other *OtherSuiteError
 	switch {
 	case errors.As(err, &other):

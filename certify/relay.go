@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/certify/reference"
 )
 
-// relay passes bytes on between an API server and a webhook, and can be cut: so
-// the harness takes a webhook away that it does not run. It sees nothing of what
-// is said, for TLS goes through it.
+// relay passes bytes on between an API server and a webhook, and can be cut: so the harness takes a webhook away
+// that it does not run. It sees nothing of what is said, for TLS goes through it.
 type relay struct {
 	to, addr string
 
@@ -109,9 +109,8 @@ func (r *relay) pass(from net.Conn) {
 	<-done
 }
 
-// relayed starts a relay to the webhook, and renders the kubeconfig that leads an
-// API server through it. It holds everything that the webhook's own names files
-// for.
+// relayed starts a relay to the webhook, and renders the kubeconfig that leads an API server through it. It holds
+// everything that the webhook's own names files for.
 func (w *Webhook) relayed(ctx context.Context) (*relay, []byte, error) {
 	u, err := url.Parse(w.url)
 	if err != nil {
@@ -144,20 +143,10 @@ func (w *Webhook) relayed(ctx context.Context) (*relay, []byte, error) {
 		name = u.Hostname()
 	}
 	u.Host = r.addr
-	raw, err := clientcmd.Write(webhookConfig(u.String(), name, config))
+	raw, err := reference.WebhookConfig(clientcmdapi.Cluster{
+		Server: u.String(), TLSServerName: name, CertificateAuthorityData: config.CAData, InsecureSkipTLSVerify: config.Insecure,
+	}, clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken, Username: config.Username, Password: config.Password,
+	})
 	return r, raw, err
-}
-
-func webhookConfig(server, name string, from *rest.Config) clientcmdapi.Config {
-	c := clientcmdapi.NewConfig()
-	c.Clusters["authorizer"] = &clientcmdapi.Cluster{
-		Server: server, TLSServerName: name, CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure,
-	}
-	c.AuthInfos["authorizer"] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: from.CertData, ClientKeyData: from.KeyData, Token: from.BearerToken,
-		Username: from.Username, Password: from.Password,
-	}
-	c.Contexts["authorizer"] = &clientcmdapi.Context{Cluster: "authorizer", AuthInfo: "authorizer"}
-	c.CurrentContext = "authorizer"
-	return *c
 }

@@ -12,8 +12,15 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/reports/filing"
+)
+
+const (
+	// version is that of certification.yaml. In oldVersion the level no-overgrant had the name oldNoOvergrant, and
+	// conditional certifications counted vectors and had neither digests nor a summary.
+	version                           = "authzconf.dev/v1alpha2"
+	oldVersion                        = "authzconf.dev/v1alpha1"
+	oldNoOvergrant CertificationLevel = "transcript-safe"
 )
 
 // Product is what is certified, in its vendor's words.
@@ -34,19 +41,15 @@ type Certification struct {
 	// Mode is how the authorizer was reached.
 	Mode string `json:"mode"`
 	Seed int64  `json:"seed"`
-	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy
-	// as JSON.
+	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy as JSON.
 	SuiteDigest  string    `json:"suiteDigest"`
 	PolicyDigest string    `json:"policyDigest"`
 	Started      time.Time `json:"started"`
 	// Levels are those that are granted; Results say why the others are not.
-	Levels   []Level   `json:"levels"`
-	Results  []Result  `json:"results"`
-	Findings []Finding `json:"findings"`
+	Levels   []CertificationLevel `json:"levels"`
+	Results  []LevelResult        `json:"results"`
+	Findings []Finding            `json:"findings"`
 }
-
-// certificationKind is the kind in certification.yaml.
-const certificationKind = "AuthorizerCertification"
 
 // The files of a bundle.
 const (
@@ -56,35 +59,62 @@ const (
 	maxBundleFile     = 64 << 20
 )
 
-// Certification is what the run shows.
-func (r *Run) Certification(b *Book, p Product) *Certification {
-	c := &Certification{
-		APIVersion: policy.Version, Kind: certificationKind, Product: p, Mode: "direct", Seed: b.Policy.Seed,
-		SuiteDigest: b.Digest, PolicyDigest: b.Policy.Digest(), Started: r.Started.UTC().Truncate(time.Second),
-		Results: r.Results, Findings: append([]Finding{}, r.Findings...), Levels: []Level{},
-	}
-	for _, result := range r.Results {
+// Kind is a kind of certification, with the answers that its evidence is made of. Everything else about bundles is
+// the same for all kinds.
+type Kind[A any] struct {
+	// Name is the kind in certification.yaml, Title what an error calls it.
+	Name, Title string
+	// Plan is what is asked under a seed, which judges the answers.
+	Plan func(seed int64) (Judge[A], error)
+}
+
+// Judge judges the answers to what was asked under a seed.
+type Judge[A any] interface {
+	// Suite is the digest of all that is asked.
+	Suite() string
+	// Judge says what the answers show: everything in a Certification that follows from evidence. Its error is
+	// about answers to what was not asked.
+	Judge(answers []A) (*Certification, error)
+}
+
+// Grant fills in the levels that are granted by the results.
+func (c *Certification) Grant() *Certification {
+	c.APIVersion, c.Levels, c.Findings = version, []CertificationLevel{}, append([]Finding{}, c.Findings...)
+	for _, result := range c.Results {
 		if result.Granted {
 			c.Levels = append(c.Levels, result.Level)
-		}
-		if result.Level == InCluster {
-			c.Mode = "direct and in-cluster"
 		}
 	}
 	return c
 }
 
+// Of is the certification with what its vendor says.
+func (c *Certification) Of(p Product) *Certification {
+	out := *c
+	out.Product = p
+	return &out
+}
+
+// Folder is a bundle in a folder, with the signature that may be in it.
+func (k Kind[A]) Folder() *filing.Kind {
+	return &filing.Kind{
+		Name: k.Title, Marker: certificationFile,
+		Head:  map[string]string{"kind": k.Name, "apiVersion": "authzconf.dev/*"},
+		Files: []string{evidenceFile, summaryFile, signatureFile, badgePrefix + "*.svg"},
+	}
+}
+
 // Write makes a bundle: the certification, a summary, and every answer.
-func Write(folder string, c *Certification, answers []Answer) error {
-	b, err := c.bundle(answers)
+func (k Kind[A]) Write(folder string, c *Certification, answers []A) error {
+	b, err := bundleOf(c, answers)
 	if err != nil {
 		return err
 	}
-	return Folder.Write(folder, b)
+	return k.Folder().Write(folder, b)
 }
 
-// bundle are the files of the certification.
-func (c *Certification) bundle(answers []Answer) (Bundle, error) {
+// bundleOf are the files of a certification.
+func bundleOf[A any](c *Certification, answers []A) (Bundle, error) {
 	var evidence bytes.Buffer
 	lines := json.NewEncoder(&evidence)
 	for _, a := range answers {
@@ -138,51 +168,98 @@ func (e *OtherSuiteError) Error() string {
 		e.Certification.SuiteDigest, e.Here, e.Certification.Seed, cmp.Or(e.Certification.Harness, "which it does not name"))
 }
 
-// certification is what the bundle claims.
-func (b Bundle) certification() (*Certification, error) {
+// Certification is what the bundle claims. Nothing is checked but the form.
+func (b Bundle) Certification() (*Certification, error) {
 	c := &Certification{}
 	if err := yaml.UnmarshalStrict(b[certificationFile], c); err != nil {
 		return nil, fmt.Errorf("%s: %s", certificationFile, firstLine(err))
 	}
+	for i := range c.Results {
+		if r := &c.Results[i]; r.Vectors != nil {
+			r.Reviews, r.Vectors = *r.Vectors, nil
+		}
+	}
 	return c, nil
 }
 
-// Verify judges a bundle again, from its evidence, and says what differs. A
-// bundle of another version of the suite is an OtherSuiteError.
-func Verify(set *scenarios.Set, path string) (c *Certification, differences []string, err error) {
-	b, err := OpenBundle(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return b.Verify(set)
-}
-
-// Verify is Verify for a bundle that has been read.
-func (b Bundle) Verify(set *scenarios.Set) (c *Certification, differences []string, err error) {
-	if c, err = b.certification(); err != nil {
+// Verify judges a bundle again, from its evidence, and says what differs. A bundle of another version of the suite
+// is an OtherSuiteError. Levels have the names of this version in what it returns.
+func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err error) {
+	if c, err = b.Certification(); err != nil {
 		return nil, nil, err
 	}
 	evidence, ok := b[evidenceFile]
 	if !ok {
 		return c, []string{evidenceFile + ": it is missing"}, nil
 	}
-	answers, err := ParseEvidence(evidence)
+	answers, err := ParseEvidence[A](evidence)
 	if err != nil {
 		return nil, nil, err
 	}
-	book, err := NewBook(set, c.Seed)
+	plan, err := k.Plan(c.Seed)
 	if err != nil {
 		return nil, nil, err
 	}
-	if book.Digest != c.SuiteDigest {
-		return c, nil, &OtherSuiteError{Certification: c, Here: book.Digest}
+	bare := c.bare() && k.Name != DirectKind && b[summaryFile] == nil
+	if !bare && plan.Suite() != c.SuiteDigest {
+		return c, nil, &OtherSuiteError{Certification: c, Here: plan.Suite()}
 	}
-	run := &Run{Answers: answers, Started: c.Started}
-	if run.Findings, err = book.judgeAll(answers); err != nil {
+	again, err := plan.Judge(answers)
+	if err != nil {
 		return c, []string{evidenceFile + ": " + err.Error()}, nil //nolint:nilerr // it is about the bundle
 	}
-	run.Results = book.levels(answers, run.Findings)
-	again := run.Certification(book, c.Product)
+	if c.APIVersion == oldVersion {
+		again.APIVersion = oldVersion
+		again.rename(NoOvergrant, oldNoOvergrant)
+	}
+	if bare {
+		again.Mode, again.PolicyDigest, again.Levels = "", "", nil
+	} else if string(b[summaryFile]) != c.Summary() {
+		differences = append(differences, summaryFile+": it does not say what "+certificationFile+" says")
+	}
+	differences = append(c.differences(again), differences...)
+	if err := c.Product.Check(); err != nil {
+		differences = append(differences, fmt.Sprintf("%s: %s", certificationFile, err))
+	}
+	differences = append(differences, b.checkBadges(c)...)
+	c.rename(oldNoOvergrant, NoOvergrant)
+	return c, differences, nil
+}
+
+// bare says whether a certification is an old one that claims only results and findings.
+func (c *Certification) bare() bool {
+	return c.APIVersion == oldVersion && c.Mode+c.SuiteDigest+c.PolicyDigest == "" && c.Levels == nil
+}
+
+// rename gives a level another name everywhere.
+func (c *Certification) rename(from, to CertificationLevel) {
+	names := []*CertificationLevel{}
+	for i := range c.Levels {
+		names = append(names, &c.Levels[i])
+	}
+	for i := range c.Results {
+		names = append(names, &c.Results[i].Level)
+	}
+	for i := range c.Findings {
+		names = append(names, &c.Findings[i].Level)
+	}
+	for _, name := range names {
+		if *name == from {
+			*name = to
+		}
+	}
+}
+
+// Note says what a reader of an old certification has to know; empty if there is nothing.
+func (c *Certification) Note() string {
+	if c.APIVersion != oldVersion {
+		return ""
+	}
+	return fmt.Sprintf("the certification is of version %s, in which level %s had the name %s", oldVersion, NoOvergrant, oldNoOvergrant)
+}
+
+// differences are the claims that do not follow from the evidence, by which the certification would be again.
+func (c *Certification) differences(again *Certification) (out []string) {
 	for _, field := range []struct {
 		name      string
 		was, then any
@@ -194,28 +271,20 @@ func (b Bundle) Verify(set *scenarios.Set) (c *Certification, differences []stri
 		was, _ := json.Marshal(field.was)
 		then, _ := json.Marshal(field.then)
 		if !bytes.Equal(was, then) {
-			differences = append(differences, fmt.Sprintf("%s: %s, and the evidence says %s", field.name, was, then))
+			out = append(out, fmt.Sprintf("%s: %s, and the evidence says %s", field.name, was, then))
 		}
 	}
-	if string(b[summaryFile]) != c.Summary() {
-		differences = append(differences, summaryFile+": it does not say what "+certificationFile+" says")
-	}
-	if err := c.Product.Check(); err != nil {
-		differences = append(differences, fmt.Sprintf("%s: %s", certificationFile, err))
-	}
-	return c, append(differences, b.checkBadges(c)...), nil
+	return out
 }
 
-// ParseEvidence reads the answers of a bundle.
-func ParseEvidence(raw []byte) (out []Answer, err error) {
+// ParseEvidence reads the answers of a bundle, one a line.
+func ParseEvidence[A any](raw []byte) (out []A, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(raw))
 	lines.Buffer(nil, maxBundleFile) // what was seen of a scenario is one line
 	for n := 1; lines.Scan(); n++ {
-		var a Answer
-		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&a); err != nil {
-			return nil, fmt.Errorf("%s:%d: it is no answer", evidenceFile, n)
+		var a A
+		if strict(lines.Bytes(), &a) != nil {
+			return nil, fmt.Errorf("%s:%d: it is not an answer", evidenceFile, n)
 		}
 		out = append(out, a)
 	}

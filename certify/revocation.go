@@ -15,13 +15,12 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// impersonationTTL is how long an API server remembers a constrained
-// impersonation that succeeded: newImpersonationCache of
-// k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go.
+// impersonationTTL is how long an API server remembers a constrained impersonation that succeeded:
+// newImpersonationCache of k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go.
 const impersonationTTL = 10 * time.Second
 
-// patienceBeyond is how much longer than allowed a window is watched.
-const patienceBeyond = 5 * time.Second
+// timeoutBeyond is how much longer than allowed a window is watched.
+const timeoutBeyond = 5 * time.Second
 
 // window is something that a change of policy has to reach within a time.
 type window struct {
@@ -29,8 +28,7 @@ type window struct {
 	Reason string
 	// Allowed is what is waited for.
 	Allowed bool
-	// Limit is the sum of the times to live on the way, without the authorizer's
-	// own, and without slack.
+	// Limit is the sum of the times to live on the way, without the authorizer's own, and without slack.
 	Limit time.Duration
 }
 
@@ -43,8 +41,7 @@ const (
 	byOther       = "another-user"
 )
 
-// windows are those that are measured: after grants were taken away, and after
-// they were given back.
+// windows are those that are measured: after grants were taken away, and after they were given back.
 func windows() (out []window) {
 	for _, allowed := range []bool{false, true} {
 		phase, reason, ttl, memory := "revoked", "revoked-too-late", authorizedTTL, impersonationTTL
@@ -66,11 +63,11 @@ func windows() (out []window) {
 // limit is how long a window may be, in all.
 func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + ownCache + slack }
 
-// revoke takes grants away from some users and gives them back, and measures how
-// long each way of asking takes to notice.
+// revoke takes grants away from some users and gives them back, and measures how long each way of asking takes to
+// notice.
 func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error {
 	progress(revocation, len(windows()))
-	n := c.book.Policy.Probe
+	n := c.plan.Policy.Probe
 	if err := c.target.ReloadAuthorizer(ctx, c.authorizer(place{position: target.First})); err != nil {
 		return err
 	}
@@ -79,7 +76,7 @@ func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error 
 		return err
 	}
 	defer direct.close()
-	full := c.book.Policy
+	full := c.plan.Policy
 	if err := c.o.Load(ctx, full); err != nil {
 		return fmt.Errorf("loading the policy: %w", err)
 	}
@@ -118,8 +115,7 @@ func (c *cluster) unready(w window, got bool, err error) {
 	c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
 }
 
-// watch asks in every way of a phase until all have noticed the change, or it has
-// taken too long.
+// watch asks in every way of a phase until all have noticed the change, or it has taken too long.
 func (c *cluster) watch(ctx context.Context, direct *client, phase string, since time.Time) {
 	open := map[string]window{}
 	for _, w := range windows() {
@@ -136,7 +132,7 @@ func (c *cluster) watch(ctx context.Context, direct *client, phase string, since
 			switch {
 			case err != nil:
 				seen.Error = word(firstLine(err))
-			case got != w.Allowed && took < limit+patienceBeyond:
+			case got != w.Allowed && took < limit+timeoutBeyond:
 				continue
 			}
 			c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
@@ -148,7 +144,7 @@ func (c *cluster) watch(ctx context.Context, direct *client, phase string, since
 
 // notice asks in the way of a window whether it is allowed.
 func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, error) {
-	n := c.book.Policy.Probe
+	n := c.plan.Policy.Probe
 	question := on(n.Reader, "get", "", "pods", n.Namespace, "revoked")
 	_, way, _ := strings.Cut(w.ID, "/")
 	switch way {
@@ -156,7 +152,7 @@ func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, e
 		if way == byOther {
 			question = on(n.Wide, "get", "", "pods", n.Namespace, "revoked")
 		}
-		a := direct.ask(ctx, revocation, Vector{ID: w.ID, Spec: question})
+		a := direct.ask(ctx, revocation, Question{ID: w.ID, Spec: question})
 		if a.Fault != "" {
 			return false, errors.New(a.Fault)
 		}
@@ -173,12 +169,12 @@ func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, e
 	return c.impersonates(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
 }
 
-// impersonates sends a request as the target of impersonation, and says whether
-// the user was let to. What the target may do is another question.
+// impersonates sends a request as the target of impersonation, and says whether the user was let to. What the
+// target may do is another question.
 func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()
-	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.book.Policy.Probe.Target}, func(*http.Request) {})
+	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.plan.Policy.Probe.Target}, func(*http.Request) {})
 	if err != nil {
 		return false, err
 	}
@@ -194,7 +190,6 @@ func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Re
 	}); err != nil {
 		return false, err
 	}
-	// A refusal of the impersonation names the impersonator, one of the request
-	// the impersonated user.
+	// A refusal of the impersonation names the impersonator, one of the request the impersonated user.
 	return answer.Code != http.StatusForbidden || !strings.Contains(answer.Body, user), nil
 }

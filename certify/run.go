@@ -2,15 +2,20 @@ package certify
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The checks. Plain asks every vector once, one after the other; the others
-// repeat vectors in other circumstances, for level robust.
+// The checks. Plain asks every vector once, one after the other; the others repeat vectors in other circumstances,
+// for level robust.
 const (
 	plain       = "plain"
 	http1       = "http1"
@@ -25,191 +30,258 @@ const (
 	concurrent = 1000
 	drifting   = 10_500
 	lanes      = 8
-	// hopeless is how many faults in a row end a run: a server that hangs would
-	// otherwise take hours.
-	hopeless = 5
+	// maxFaults is how many faults in a row end a run: a server that hangs would otherwise take hours.
+	maxFaults = 5
 )
 
 // Options say what is certified.
 type Options struct {
 	Webhook *Webhook
-	Book    *Book
+	Plan    *Plan
 	// Levels are those to try; none is all.
-	Levels []Level
-	// LoadOptions and Cluster ask for levels beyond those; without rates, and
-	// without a cluster, they are not tried.
+	Levels []CertificationLevel
+	// LoadOptions and Cluster ask for levels beyond those; without rates, and without a cluster, they are not
+	// tried.
 	LoadOptions LoadOptions
 	Cluster     *ClusterOptions
 	// Blame has the reference authorizer asked what was answered wrongly.
 	Blame bool
-	// Progress is told what is done next; nil is not.
+	// Progress is told what is done next, if it is given.
 	Progress func(step string, reviews int)
 }
 
 // Run is what was seen and what follows from it.
-type Run struct {
-	Answers  []Answer
-	Findings []Finding
-	Results  []Result
-	Started  time.Time
-	Took     map[string]time.Duration
+type Run[A any] struct {
+	*Certification
+	Answers []A
+	// Took is how long each step took.
+	Took map[string]time.Duration
 }
 
-// Certify asks and judges. Its error is about the harness; what is wrong with
-// the authorizer is in the findings.
-func Certify(ctx context.Context, o Options) (*Run, error) {
+// Runner is what a run keeps while it asks.
+type Runner[A any] struct {
+	Answers []A
+	// Progress is told what is done next.
+	Progress func(step string, reviews int)
+
+	took   map[string]time.Duration
+	mu     sync.Mutex
+	faults int // in a row
+	ended  bool
+}
+
+// Perform has everything asked, and judges what was answered. Its error is about the harness; what is wrong with
+// the authorizer is in the findings. Progress, if given, is told what is done next.
+func Perform[A any](ctx context.Context, plan Judge[A], progress func(step string, reviews int), ask func(context.Context, *Runner[A]) error) (*Run[A], error) {
+	r := newRunner[A](progress)
+	began := time.Now()
+	if err := ask(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, err := plan.Judge(r.Answers)
+	if err != nil {
+		return nil, err
+	}
+	c.Started = began.UTC().Truncate(time.Second)
+	return &Run[A]{Certification: c, Answers: r.Answers, Took: r.took}, nil
+}
+
+func newRunner[A any](progress func(string, int)) *Runner[A] {
+	if progress == nil {
+		progress = func(string, int) {}
+	}
+	return &Runner[A]{Progress: progress, took: map[string]time.Duration{}}
+}
+
+// Step carries out one step of the run, and measures it.
+func (r *Runner[A]) Step(name string, do func()) {
+	began := time.Now()
+	do()
+	r.took[name] += time.Since(began)
+}
+
+// Continue says whether it makes sense to go on after an answer, by what went wrong on its way, if anything did.
+func (r *Runner[A]) Continue(fault string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case slices.Contains(unreachable, fault):
+		r.ended = true
+	case slices.Contains([]string{"does-not-answer-in-time", "closes-the-connection", "answer-too-large"}, fault):
+		r.faults++
+	default:
+		r.faults = 0
+	}
+	r.ended = r.ended || r.faults >= maxFaults
+	return !r.ended
+}
+
+// Ended says whether Continue has said no.
+func (r *Runner[A]) Ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// DirectKind is the kind of certifications of authorizers by SubjectAccessReview.
+const DirectKind = "AuthorizerCertification"
+
+// Direct is that kind, with the questions that scenarios lead to.
+func Direct(set *scenarios.Set) Kind[Answer] {
+	return Kind[Answer]{DirectKind, "certification", func(seed int64) (Judge[Answer], error) { return NewPlan(set, seed) }}
+}
+
+// Certify asks and judges. Its error is about the harness; what is wrong with the authorizer is in the findings.
+func Certify(ctx context.Context, o Options) (*Run[Answer], error) {
 	if len(o.Levels) == 0 {
 		o.Levels = Levels()
-	}
-	if o.Progress == nil {
-		o.Progress = func(string, int) {}
 	}
 	c, err := o.Webhook.client(false)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	run := &runner{Options: o, client: c, out: &Run{Started: time.Now(), Took: map[string]time.Duration{}}}
-	if err := run.beyond(ctx, run.all(ctx)); err != nil {
-		return nil, err
-	}
-	if run.out.Findings, err = o.Book.judgeAll(run.out.Answers); err != nil {
-		return nil, err
-	}
-	run.out.Results = o.Book.levels(run.out.Answers, run.out.Findings)
-	return run.out, nil
+	return Perform(ctx, o.Plan, o.Progress, func(ctx context.Context, r *Runner[Answer]) error {
+		return (&runner{r, o, c}).everything(ctx)
+	})
 }
 
-// runner keeps what a run needs.
+// runner asks what a plan has.
 type runner struct {
+	*Runner[Answer]
 	Options
 	client *client
-	out    *Run
-	faults int // in a row
 }
 
-// all runs the checks of the levels in order, until there is no hope.
-func (r *runner) all(ctx context.Context) bool {
+// direct asks what the levels of direct mode need, in order, as long as it makes sense.
+func (r *runner) direct(ctx context.Context) {
 	for _, level := range Levels() {
 		if !slices.Contains(r.Levels, level) {
 			continue
 		}
-		began := time.Now()
-		vectors := slices.DeleteFunc(r.Book.All(), func(v Vector) bool { return v.Level != level })
-		r.Progress(string(level), len(vectors))
-		ok := r.sequence(ctx, r.client, plain, vectors)
-		if ok && level == Robust {
-			ok = r.robust(ctx)
-		}
-		r.out.Took[string(level)] = time.Since(began)
+		questions := slices.DeleteFunc(r.Plan.All(), func(v Question) bool { return v.Level != level })
+		r.Runner.Progress(string(level), len(questions))
+		var ok bool
+		r.Step(string(level), func() {
+			if ok = r.sequence(ctx, r.client, plain, questions); ok && level == Robust {
+				ok = r.robust(ctx)
+			}
+		})
 		if !ok {
-			return false
+			return
 		}
 	}
-	return true
 }
 
-// beyond runs the levels beyond those of direct mode, if there is hope, and finds
-// out whose fault it is what was wrong.
-func (r *runner) beyond(ctx context.Context, hope bool) error {
-	if hope && len(r.LoadOptions.Rates) > 0 {
-		r.load(ctx)
-	}
-	if hope && r.Cluster != nil {
-		if err := r.inCluster(ctx); err != nil {
-			return err
+// everything asks for all levels that were asked for, and finds out whose fault it is what was wrong.
+func (r *runner) everything(ctx context.Context) error {
+	r.direct(ctx)
+	if !r.Ended() && ctx.Err() == nil {
+		if len(r.LoadOptions.Rates) > 0 {
+			r.load(ctx)
+		}
+		if r.Cluster != nil {
+			if err := r.inCluster(ctx); err != nil {
+				return err
+			}
 		}
 	}
-	if r.Blame && ctx.Err() == nil {
-		findings, err := r.Book.judgeAll(r.out.Answers)
-		if err != nil {
-			return err
-		}
-		if err := r.control(ctx, findings); err != nil {
-			return err
-		}
+	if !r.Blame || ctx.Err() != nil {
+		return nil
 	}
-	return ctx.Err()
+	findings, err := r.Plan.judgeAll(r.Answers)
+	if err != nil {
+		return err
+	}
+	return r.control(ctx, findings)
 }
 
 // sequence asks one after the other.
-func (r *runner) sequence(ctx context.Context, c *client, check string, vectors []Vector) bool {
+func (r *runner) sequence(ctx context.Context, c *client, check string, vectors []Question) bool {
 	for _, v := range vectors {
 		a := c.ask(ctx, check, v)
-		r.out.Answers = append(r.out.Answers, a)
-		if !r.hope(a) || ctx.Err() != nil {
+		r.Answers = append(r.Answers, a)
+		if !r.Continue(a.Fault) || ctx.Err() != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// hope says whether it makes sense to go on.
-func (r *runner) hope(a Answer) bool {
-	if slices.Contains(wholly, a.Fault) {
-		return false
-	}
-	if a.Fault == "does-not-answer-in-time" || a.Fault == "closes-the-connection" || a.Fault == "answer-too-large" {
-		r.faults++
-	} else {
-		r.faults = 0
-	}
-	return r.faults < hopeless
-}
-
-// robust repeats the scenarios' reviews over kept connections, all at once, and
-// often.
+// robust repeats the scenarios' reviews over kept connections, all at once, and often.
 func (r *runner) robust(ctx context.Context) bool {
-	vectors := r.Book.Scenario
-	nth := func(i int) Vector { return vectors[i*7919%len(vectors)] } // far apart in the file
+	vectors := r.Plan.Scenario
+	nth := func(i int) Question { return vectors[i*7919%len(vectors)] } // far apart in the file
 	for _, check := range []string{http1, http2} {
 		c, err := r.Webhook.client(check == http1)
 		if err != nil {
 			return false
 		}
-		some := make([]Vector, keptAlive)
+		some := make([]Question, keptAlive)
 		for i := range some {
 			some[i] = nth(i)
 		}
 		ok := r.sequence(ctx, c, check, some)
-		r.out.Answers[len(r.out.Answers)-1].Opened = c.opened.Load()
+		r.Answers[len(r.Answers)-1].Opened = c.opened.Load()
 		if c.close(); !ok {
 			return false
 		}
 	}
 	for range 2 {
-		r.Progress(concurrency, concurrent)
+		r.Runner.Progress(concurrency, concurrent)
 		if !r.together(ctx, concurrency, concurrent, concurrent, nth) {
 			return false
 		}
 	}
-	r.Progress(drift, drifting)
+	r.Runner.Progress(drift, drifting)
 	return r.together(ctx, drift, drifting, lanes, nth)
 }
 
 // together asks n vectors, so many at a time.
-func (r *runner) together(ctx context.Context, check string, n, atOnce int, nth func(int) Vector) bool {
+func (r *runner) together(ctx context.Context, check string, n, atOnce int, nth func(int) Question) bool {
 	answers := make([]Answer, n)
-	var mu sync.Mutex
-	hope := true
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for i := range n {
 		g.Go(func() error {
-			mu.Lock()
-			ok := hope
-			mu.Unlock()
-			if !ok {
-				return nil
+			if !r.Ended() {
+				answers[i] = r.client.ask(ctx, check, nth(i))
+				r.Continue(answers[i].Fault)
 			}
-			answers[i] = r.client.ask(ctx, check, nth(i))
-			mu.Lock()
-			defer mu.Unlock()
-			hope = r.hope(answers[i]) && hope
 			return nil
 		})
 	}
 	_ = g.Wait() // no lane fails
-	r.out.Answers = append(r.out.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
-	return hope
+	r.Answers = append(r.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
+	return !r.Ended()
+}
+
+// ServeReference runs the reference authorizer with the policy of a seed, or with that in a file, as certify policy -o
+// json prints it, if one is named. It follows the file; one that is being written is read at the next review. It
+// writes the kubeconfig for it.
+func ServeReference(plan *Plan, policyFile, kubeconfig string) (stop func() error, err error) {
+	decide := plan.decider()
+	if policyFile != "" {
+		file, first, err := reference.Follow(policyFile, func(path string, raw []byte) (*policy.Policy, error) {
+			p, err := policy.Parse(raw)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", path, err)
+			}
+			return p, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		holder := policy.NewHolder(first)
+		decide = func(s spec) scenarios.Decision {
+			if p, changed, _ := file.Changed(); changed {
+				holder.Set(p)
+			}
+			return holder.Decide(s)
+		}
+	}
+	return reference.ServeFor(reference.Handler(decide), kubeconfig, (*reference.Server).Kubeconfig)
 }

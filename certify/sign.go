@@ -9,17 +9,15 @@ import (
 	"strings"
 )
 
-// PredicateType names what the signature of a bundle claims: that its signer
-// stands for the certification in it.
+// PredicateType names what the signature of a bundle claims: that its signer stands for the certification in it.
 const PredicateType = "https://authzconf.dev/certification/v1alpha1"
 
-// claim is the predicate: what the certification says, so that who has only the
-// signature sees what it is about.
+// claim is the predicate: what the certification says, so that who has only the signature sees what it is about.
 type claim struct {
 	Product
-	Seed        int64   `json:"seed"`
-	SuiteDigest string  `json:"suiteDigest"`
-	Levels      []Level `json:"levels"`
+	Seed        int64                `json:"seed"`
+	SuiteDigest string               `json:"suiteDigest"`
+	Levels      []CertificationLevel `json:"levels"`
 }
 
 // content is the bundle without its signature.
@@ -35,7 +33,7 @@ func Sign(folder string, key *Key) error {
 	if err != nil {
 		return err
 	}
-	c, err := b.certification()
+	c, err := b.Certification()
 	switch {
 	case err != nil:
 		return err
@@ -49,15 +47,14 @@ func Sign(folder string, key *Key) error {
 	return os.WriteFile(filepath.Join(folder, signatureFile), raw, 0o644)
 }
 
-// signers are the IDs of the keys that a bundle claims to be signed by. Nothing
-// is checked.
+// signers are the IDs of the keys that a bundle claims to be signed by. Nothing is checked.
 func (b Bundle) signers() []string {
 	ids, _ := signersOf(b[signatureFile]) // an unreadable one has none
 	return ids
 }
 
-// checkSignature says what is wrong with the signature of the bundle: nothing, if
-// the key has signed every file of it as it is.
+// checkSignature says what is wrong with the signature of the bundle: nothing, if the key has signed every file of
+// it as it is.
 func (b Bundle) checkSignature(key *Key) (differences []string) {
 	raw, ok := b[signatureFile]
 	if !ok {
@@ -70,8 +67,7 @@ func (b Bundle) checkSignature(key *Key) (differences []string) {
 	return s.differences(b.content())
 }
 
-// SignedBy says whose signature a bundle carries. With keys, one of them must
-// have signed it.
+// SignedBy says whose signature a bundle carries. With keys, one of them must have signed it.
 func (b Bundle) SignedBy(keys []*Key) (signed string, differences []string) {
 	names := b.signers()
 	switch {

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The files of a plugin of Sonobuoy. Its worker waits for the done file, which
-// names the results: https://sonobuoy.io/docs/main/plugins/#writing-your-own-plugin.
-// In a tar, result-format manual reads sonobuoy_results.yaml.
+// The files of a plugin of Sonobuoy. Its worker waits for the done file, which names the results:
+// https://sonobuoy.io/docs/main/plugins/#writing-your-own-plugin. In a tar, result-format manual reads
+// sonobuoy_results.yaml.
 const (
 	resultsTar     = "authzconf.tar.gz"
 	doneFile       = "done"
@@ -19,8 +19,7 @@ const (
 	sonobuoyFailed = "failed"
 )
 
-// sonobuoyItem is a result as Sonobuoy reads it
-// (github.com/vmware-tanzu/sonobuoy/pkg/client/results, Item).
+// sonobuoyItem is a result as Sonobuoy reads it (github.com/vmware-tanzu/sonobuoy/pkg/client/results, Item).
 type sonobuoyItem struct {
 	Name    string         `json:"name"`
 	Status  string         `json:"status"`
@@ -46,9 +45,8 @@ func (c *Certification) sonobuoyResults() sonobuoyItem {
 	return all
 }
 
-// HandOver leaves in a folder what Sonobuoy's worker, or whoever has mounted it,
-// takes from there: a tar with the bundle of a folder, and the done file, which
-// comes last. Without a bundle the tar says why there is none.
+// HandOver leaves in a folder what Sonobuoy's worker, or whoever has mounted it, takes from there: a tar with the
+// bundle of a folder, and the done file, which comes last. Without a bundle the tar says why there is none.
 func HandOver(folder, bundle string, problem error) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -60,7 +58,7 @@ func HandOver(folder, bundle string, problem error) error {
 		if b, err = OpenBundle(bundle); err != nil {
 			return err
 		}
-		c, err := b.certification()
+		c, err := b.Certification()
 		if err != nil {
 			return err
 		}

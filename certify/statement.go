@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// payloadType is the media type of in-toto statements, statementType the
-	// version of them that is written and read.
+	// payloadType is the media type of in-toto statements, statementType the version of them that is written and
+	// read.
 	payloadType   = "application/vnd.in-toto+json"
 	statementType = "https://in-toto.io/Statement/v1"
 
 	maxEnvelope = 1 << 20
 )
 
-// statement says which files are meant, by their digests, and what is claimed
-// about them (https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md).
+// statement says which files are meant, by their digests, and what is claimed about them
+// (https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md).
 type statement struct {
 	Type          string          `json:"_type"`
 	Subject       []fileDigest    `json:"subject"`
@@ -39,8 +39,8 @@ type fileDigest struct {
 	Digest map[string]string `json:"digest"`
 }
 
-// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, by their names. The predicate is what is
-// claimed about them.
+// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, by their names. The
+// predicate is what is claimed about them.
 func signFiles(key *Key, files map[string][]byte, predicateType string, predicate any) ([]byte, error) {
 	if !key.private {
 		return nil, errors.New("it is a public key, and signing takes the private one")
@@ -74,8 +74,7 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// openStatement returns the statement of an envelope that this key has signed. Its
-// errors say why it is not one.
+// openStatement returns the statement of an envelope that this key has signed. Its errors say why it is not one.
 func openStatement(key *Key, raw []byte, predicateType string) (*statement, error) {
 	e, err := parseEnvelope(raw)
 	if err != nil {
@@ -92,17 +91,16 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 	var s statement
 	switch {
 	case e.PayloadType != payloadType:
-		return nil, fmt.Errorf("what is signed is %.80q, and no in-toto statement", e.PayloadType)
+		return nil, fmt.Errorf("what is signed is %.80q, not an in-toto statement", e.PayloadType)
 	case strict(payload, &s) != nil || s.Type != statementType:
-		return nil, errors.New("what is signed is no in-toto statement v1")
+		return nil, errors.New("what is signed is not an in-toto statement v1")
 	case s.PredicateType != predicateType:
 		return nil, fmt.Errorf("what is signed is about %.80q, and not %q", s.PredicateType, predicateType)
 	}
 	return &s, nil
 }
 
-// signersOf are the beginnings of the IDs of the keys that an envelope names.
-// Nothing is checked.
+// signersOf are the beginnings of the IDs of the keys that an envelope names. Nothing is checked.
 func signersOf(raw []byte) (ids []string, err error) {
 	e, err := parseEnvelope(raw)
 	if err != nil {
@@ -117,7 +115,7 @@ func signersOf(raw []byte) (ids []string, err error) {
 func parseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	var e dsse.Envelope
 	if len(raw) > maxEnvelope || strict(raw, &e) != nil || len(e.Signatures) == 0 {
-		return nil, errors.New("it is no DSSE envelope with a signature")
+		return nil, errors.New("it is not a DSSE envelope with a signature")
 	}
 	return &e, nil
 }

@@ -62,7 +62,7 @@ func shape(s spec, suffix string) string {
 }
 
 // vectorShapes are those of the scenarios' vectors, with one that has each.
-func vectorShapes(b *Book) map[string]string {
+func vectorShapes(b *Plan) map[string]string {
 	out := map[string]string{}
 	for _, v := range b.Scenario {
 		id, _, _ := strings.Cut(strings.TrimPrefix(v.ID, "scenario/"), "#")
@@ -125,7 +125,7 @@ func readLines(t *testing.T, file string) (out []string) {
 // that was seen is missing, and nothing is claimed that was not seen but for what
 // unseenFile explains.
 func TestTranscriptsAreCovered(t *testing.T) {
-	vectors := vectorShapes(book(t, 1))
+	vectors := vectorShapes(plan(t, 1))
 	fresh := map[string]string{}
 	for _, folder := range filepath.SplitList(os.Getenv(reportsVariable)) {
 		maps.Copy(fresh, reportShapes(t, folder))
@@ -160,5 +160,5 @@ func TestTranscriptsAreCovered(t *testing.T) {
 			t.Errorf("%s was never seen: %s", vectors[s], s)
 		}
 	}
-	t.Logf("%d vectors of the scenarios have %d shapes, of which %d were seen and %d could not be", len(book(t, 1).Scenario), len(vectors), len(seen), len(unseen))
+	t.Logf("%d vectors of the scenarios have %d shapes, of which %d were seen and %d could not be", len(plan(t, 1).Scenario), len(vectors), len(seen), len(unseen))
 }

@@ -1,6 +1,5 @@
-// Package certify judges an authorizer's webhook without a cluster: it asks what
-// API servers would ask, and more that no right authorizer allows, and compares
-// every answer with what the neutral policy says.
+// Package certify judges an authorizer's webhook without a cluster: it asks what API servers would ask, and more
+// that no right authorizer allows, and compares every answer with what the neutral policy says.
 package certify
 
 import (
@@ -19,21 +18,21 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Level is what an authorizer can reach.
-type Level string
+// CertificationLevel is what an authorizer can reach.
+type CertificationLevel string
 
 // The levels that direct mode grants. Each is granted by itself.
 const (
 	// Core is about the decisions that API servers ask for today.
-	Core Level = "core"
-	// TranscriptSafe is about what must never be allowed by mistake.
-	TranscriptSafe Level = "transcript-safe"
+	Core CertificationLevel = "core"
+	// NoOvergrant is about what must never be allowed by mistake.
+	NoOvergrant CertificationLevel = "no-overgrant"
 	// Robust is about faults, size, concurrency and time.
-	Robust Level = "robust"
+	Robust CertificationLevel = "robust"
 )
 
 // Levels are all levels of direct mode, in order.
-func Levels() []Level { return []Level{Core, TranscriptSafe, Robust} }
+func Levels() []CertificationLevel { return []CertificationLevel{Core, NoOvergrant, Robust} }
 
 type spec = authorizationv1.SubjectAccessReviewSpec
 
@@ -49,11 +48,11 @@ const (
 	literal Form = "literal"
 )
 
-// Vector is one review with the decision that the policy gives.
-type Vector struct {
+// Question is one review with the decision that the policy gives.
+type Question struct {
 	// ID names the vector within a seed.
 	ID    string
-	Level Level
+	Level CertificationLevel
 	Form  Form
 	Spec  spec
 	// Body is sent in form literal, with Method if that is not POST.
@@ -61,45 +60,45 @@ type Vector struct {
 	Method string
 	// Expect is the decision of the policy; empty if the request must be refused.
 	Expect scenarios.Decision
-	// Reason is what a wrong decision is called; Blame what every failure is
-	// called that might as well have another cause.
+	// Reason is what a wrong decision is called; Blame what every failure is called that might as well have
+	// another cause.
 	Reason, Blame string
-	// Base is the vector that this one repeats in other circumstances. If that one
-	// is answered wrongly already, this one says nothing new.
+	// Base is the vector that this one repeats in other circumstances. If that one is answered wrongly already,
+	// this one says nothing new.
 	Base string
 }
 
 // versions are the minor versions whose API servers are modelled.
 var versions = []string{"1.33", "1.34", "1.35", "1.36", "1.37"}
 
-// Book is all that is asked under one seed, and the policy it is judged by.
-type Book struct {
+// Plan is all that is asked under one seed, and the policy it is judged by.
+type Plan struct {
 	Policy *policy.Policy
 	// Scenario are the reviews of the scenarios, Probes those of the probes.
-	Scenario, Probes []Vector
+	Scenario, Probes []Question
 	// Digest is that of all vectors.
 	Digest string
 
-	byID map[string]Vector
-	// scenarios are those that the book was made of, under their own names.
+	byID map[string]Question
+	// scenarios are those that the plan was made of, under their own names.
 	scenarios []*scenarios.Scenario
 	// cell is the API server that checks in a cluster are for, checks those checks.
 	cell   verdicts.Cell
 	checks map[string]clusterCheck
 }
 
-// NewBook makes the book of a seed.
-func NewBook(set *scenarios.Set, seed int64) (*Book, error) { return newBook(set.All(), seed) }
+// NewPlan makes the plan of a seed.
+func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set.All(), seed) }
 
-func newBook(all []*scenarios.Scenario, seed int64) (*Book, error) {
+func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
-	b := &Book{Policy: policy.New(bound, seed), byID: map[string]Vector{}, scenarios: all}
+	b := &Plan{Policy: policy.New(bound, seed), byID: map[string]Question{}, scenarios: all}
 	specs, from, err := reviews(bound)
 	if err != nil {
 		return nil, err
 	}
 	for i, s := range specs {
-		v := Vector{ID: fmt.Sprintf("scenario/%s#%d", from[i], i), Level: Core, Spec: s, Expect: b.Policy.Decide(s), Reason: "does-not-allow-what-is-granted"}
+		v := Question{ID: fmt.Sprintf("scenario/%s#%d", from[i], i), Level: Core, Spec: s, Expect: b.Policy.Decide(s), Reason: "does-not-allow-what-is-granted"}
 		if v.Expect != scenarios.Allow {
 			v.Reason = "allows-what-is-not-granted"
 		}
@@ -109,8 +108,8 @@ func newBook(all []*scenarios.Scenario, seed int64) (*Book, error) {
 	return b, b.seal()
 }
 
-// reviews are those that API servers send in the scenarios, each once, and the
-// scenario that sends it first. Hidden ones reach no webhook.
+// reviews are those that API servers send in the scenarios, each once, and the scenario that sends it first.
+// Hidden ones reach no webhook.
 func reviews(bound []*scenarios.Scenario) (specs []spec, from []string, err error) {
 	seen := map[string]bool{}
 	for _, s := range bound {
@@ -161,12 +160,15 @@ func asked(played []oracle.Played) (out []spec) {
 	return out
 }
 
-// All are the vectors of the book.
-func (b *Book) All() []Vector { return slices.Concat(b.Scenario, b.Probes) }
+// Suite is the digest of all that is asked.
+func (b *Plan) Suite() string { return b.Digest }
 
-// seal computes the digest and checks that each vector agrees with the policy: a
-// probe that contradicts it would be an alarm about everybody.
-func (b *Book) seal() error {
+// All are the vectors of the plan.
+func (b *Plan) All() []Question { return slices.Concat(b.Scenario, b.Probes) }
+
+// seal computes the digest and checks that each vector agrees with the policy: a probe that contradicts it would
+// be an alarm about everybody.
+func (b *Plan) seal() error {
 	h := sha256.New()
 	for _, v := range b.All() {
 		if _, twice := b.byID[v.ID]; twice {
@@ -180,7 +182,11 @@ func (b *Book) seal() error {
 		if err != nil {
 			return fmt.Errorf("vector %s: %w", v.ID, err)
 		}
-		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, v.Level, v.Expect, v.Reason, v.Blame, len(body))
+		level := v.Level
+		if level == NoOvergrant {
+			level = oldNoOvergrant // so that bundles of before belong to the same suite
+		}
+		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, level, v.Expect, v.Reason, v.Blame, len(body))
 		_, _ = h.Write(body)
 	}
 	b.Digest = hex.EncodeToString(h.Sum(nil))

@@ -54,8 +54,8 @@ func (w *wiretap) last() string {
 
 // usual is asked as an API server asks; its user has what JSON may be written with
 // in two ways.
-func usual() Vector {
-	return Vector{ID: "usual", Spec: on("a<b&c>", "get", "", "pods", "default", "one")}
+func usual() Question {
+	return Question{ID: "usual", Spec: on("a<b&c>", "get", "", "pods", "default", "one")}
 }
 
 // TestServersSendWhatIsRecorded has a real API server ask.
@@ -63,7 +63,7 @@ func TestServersSendWhatIsRecorded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
-	b, tap := book(t, 1), &wiretap{}
+	b, tap := plan(t, 1), &wiretap{}
 	c, err := startCluster(t.Context(), b, serve(t, tap.before(reference.Handler(b.Policy.Decide))), ClusterOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func golden(t *testing.T) string {
 // TestAsksAsServersDo holds what direct mode sends to what an API server sent, byte
 // for byte: a webhook must have no way to behave for the tester only.
 func TestAsksAsServersDo(t *testing.T) {
-	b, tap := book(t, 1), &wiretap{}
+	b, tap := plan(t, 1), &wiretap{}
 	w := serve(t, tap.before(reference.Handler(b.Policy.Decide)))
 	v := usual()
 	body, err := v.body()
@@ -125,7 +125,7 @@ func TestAsksAsServersDo(t *testing.T) {
 	}
 }
 
-func askOnce(t *testing.T, w *Webhook, v Vector, http1 bool) {
+func askOnce(t *testing.T, w *Webhook, v Question, http1 bool) {
 	t.Helper()
 	c, err := w.client(http1)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestRequestAddress(t *testing.T) {
 		"https://a.example/authorize/":     "https://a.example/authorize?timeout=10s",
 		"https://a.example/authorize?x=y":  "https://a.example/authorize?timeout=10s",
 	} {
-		c := &client{Webhook: &Webhook{url: server, Patience: Patience}}
+		c := &client{Webhook: &Webhook{url: server, Timeout: Timeout}}
 		req, err := c.request(context.Background(), http.MethodPost, []byte("{}"))
 		if err != nil {
 			t.Fatal(err)

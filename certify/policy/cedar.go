@@ -9,10 +9,9 @@ import (
 )
 
 // Cedar is the policy as Cedar policies, one for each grant, in the words of
-// https://github.com/awslabs/cedar-access-control-for-k8s: principals are
-// k8s::User, which may be in a k8s::Group; every verb is a k8s::Action; what is
-// asked about is a k8s::Resource or a k8s::NonResourceURL, with the attributes of
-// the review, all of them set. What no policy permits gets no opinion.
+// https://github.com/awslabs/cedar-access-control-for-k8s: principals are k8s::User, which may be in a k8s::Group;
+// every verb is a k8s::Action; what is asked about is a k8s::Resource or a k8s::NonResourceURL, with the
+// attributes of the review, all of them set. What no policy permits gets no opinion.
 func (p *Policy) Cedar() ([]byte, error) {
 	if len(p.Deny) > 0 {
 		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written as Cedar", len(p.Deny))
@@ -80,8 +79,7 @@ func cedarResource(g scenarios.Grant) (when []string) {
 	return when
 }
 
-// cedarPaths are the conditions of a grant for paths. Only a * at the end
-// matches more than itself.
+// cedarPaths are the conditions of a grant for paths. Only a * at the end matches more than itself.
 func cedarPaths(paths []string) []string {
 	var some []string
 	for _, path := range paths {

@@ -32,23 +32,41 @@ func (p *Policy) Export(format string) ([]byte, error) {
 	case "openfga":
 		return p.OpenFGA()
 	}
-	return nil, fmt.Errorf("%q is no form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
+	return nil, fmt.Errorf("%q is not a form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
 }
+
+// document is the policy in JSON.
+type document struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Seed       int64             `json:"seed"`
+	Grants     []scenarios.Grant `json:"grants"`
+	Deny       []scenarios.Grant `json:"deny,omitempty"`
+}
+
+const documentKind = "CertificationPolicy"
 
 // JSON is the policy as grants.
 func (p *Policy) JSON() ([]byte, error) {
-	out, err := json.MarshalIndent(struct {
-		APIVersion string            `json:"apiVersion"`
-		Kind       string            `json:"kind"`
-		Seed       int64             `json:"seed"`
-		Grants     []scenarios.Grant `json:"grants"`
-		Deny       []scenarios.Grant `json:"deny,omitempty"`
-	}{Version, "CertificationPolicy", p.Seed, p.Grants, p.Deny}, "", "  ")
+	out, err := json.MarshalIndent(document{Version, documentKind, p.Seed, p.Grants, p.Deny}, "", "  ")
 	return append(out, '\n'), err
 }
 
-// RBAC is the policy as roles and bindings, with the namespaces they need: one
-// role and one binding for each grant.
+// Parse reads a policy that JSON has written.
+func Parse(raw []byte) (*Policy, error) {
+	var read document
+	switch err := json.Unmarshal(raw, &read); {
+	case err != nil:
+		return nil, fmt.Errorf("it is not a policy in JSON: %w", err)
+	case read.APIVersion != Version || read.Kind != documentKind:
+		return nil, fmt.Errorf("it is not a %s of %s", documentKind, Version)
+	}
+	p := &Policy{Seed: read.Seed, Grants: read.Grants, Deny: read.Deny, Probe: newProbe(read.Seed)}
+	return p.Index(), nil
+}
+
+// RBAC is the policy as roles and bindings, with the namespaces they need: one role and one binding for each
+// grant.
 func (p *Policy) RBAC() ([]byte, error) {
 	if len(p.Deny) > 0 {
 		return nil, fmt.Errorf("RBAC cannot deny, and the policy has %d rules that do", len(p.Deny))
@@ -106,8 +124,8 @@ func (p *Policy) objects(i int, g scenarios.Grant) (role, binding map[string]any
 	return role, binding
 }
 
-// Table has one line for each thing that is granted, all combinations written
-// out; "-" stands for what is empty. What is on no line gets no opinion.
+// Table has one line for each thing that is granted, all combinations written out; "-" stands for what is empty.
+// What is on no line gets no opinion.
 func (p *Policy) Table() ([]byte, error) {
 	var out bytes.Buffer
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

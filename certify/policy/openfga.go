@@ -12,10 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FGAModel is the OpenFGA model of the policy. Relations know no wildcards within
-// names, so every combination of a grant's verbs, groups, resources and names is a
-// permission of its own, and a review asks for all those that would cover it: the
-// asker states them, and the user's groups, as contextual tuples of one request.
+// FGAModel is the OpenFGA model of the policy. Relations know no wildcards within names, so every combination of a
+// grant's verbs, groups, resources and names is a permission of its own, and a review asks for all those that
+// would cover it: the asker states them, and the user's groups, as contextual tuples of one request.
 const FGAModel = `model
   schema 1.1
 
@@ -42,9 +41,8 @@ type FGATuple struct {
 	Object   string `json:"object"`
 }
 
-// OpenFGA is the policy as a store file of the fga command line: the model, and a
-// tuple for each thing that is granted to somebody. The IDs are those of
-// FGAUser, FGAGroup and FGARequest.
+// OpenFGA is the policy as a store file of the fga command line: the model, and a tuple for each thing that is
+// granted to somebody. The IDs are those of FGAUser, FGAGroup and FGARequest.
 func (p *Policy) OpenFGA() ([]byte, error) {
 	if len(p.Deny) > 0 {
 		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written for OpenFGA", len(p.Deny))
@@ -90,8 +88,7 @@ func FGAUser(name string) string { return "user:" + fgaName(name) }
 // FGAGroup is the ID of a group.
 func FGAGroup(name string) string { return "group:" + fgaName(name) }
 
-// fgaName writes what IDs may not have as in URLs. What is too long becomes a
-// digest, and nothing is empty.
+// fgaName writes what IDs may not have as in URLs. What is too long becomes a digest, and nothing is empty.
 func fgaName(name string) string {
 	if escaped := url.QueryEscape(name); len(escaped) <= maxFGAName {
 		return "=" + escaped
@@ -127,9 +124,8 @@ func FGARequest(s authorizationv1.SubjectAccessReviewSpec) (ids []string) {
 	return ids
 }
 
-// permissionID is the ID of verb, API group, resource, namespace and name, or of
-// verb and path; null is any namespace or name. It is a digest, because names are
-// longer than IDs may be.
+// permissionID is the ID of verb, API group, resource, namespace and name, or of verb and path; null is any
+// namespace or name. It is a digest, because names are longer than IDs may be.
 func permissionID(parts []any) string {
 	raw, err := json.Marshal(parts)
 	if err != nil {

@@ -1,10 +1,8 @@
-// Package policy is the neutral policy of certification, as data: every grant of
-// the scenarios and those of the probes, under names that are made of a seed, so
-// that no two scenarios share an identity and no table of answers that was
-// written for one seed passes with another.
+// Package policy is the neutral policy of certification, as data: every grant of the scenarios and those of the
+// probes, under names that are made of a seed, so that no two scenarios share an identity and no table of answers
+// that was written for one seed passes with another.
 //
-// It is pure. What it says about a SubjectAccessReview is what an authorizer
-// that has loaded it must say.
+// It is pure. What it says about a SubjectAccessReview is what an authorizer that has loaded it must say.
 package policy
 
 import (
@@ -15,6 +13,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -24,15 +23,14 @@ import (
 // Version is that of the exported form.
 const Version = "authzconf.dev/v1alpha1"
 
-// Policy is a set of grants. What none of them covers gets no opinion: the
-// authorizers behind have to be asked.
+// Policy is a set of grants. What none of them covers gets no opinion: the authorizers behind have to be asked.
 type Policy struct {
 	// Seed is what the names and the order were made of.
 	Seed int64
 	// Grants are in an order that depends on the seed. Order means nothing.
 	Grants []scenarios.Grant
-	// Deny are reviews that must be denied, although a grant may cover them. RBAC
-	// cannot say such a thing, so the policy of certification has none.
+	// Deny are reviews that must be denied, although a grant may cover them. RBAC cannot say such a thing, so the
+	// policy of certification has none.
 	Deny []scenarios.Grant
 	// Probe are the names that the grants of the probes are about.
 	Probe Probe
@@ -49,9 +47,8 @@ func Bound(all []*scenarios.Scenario, seed int64) []*scenarios.Scenario {
 	return out
 }
 
-// New makes the policy of scenarios that Bound has named. Grants to identities
-// that every cluster has, such as system:anonymous, are left out: they would
-// collide, with one another and with what a vendor's cluster has.
+// New makes the policy of scenarios that Bound has named. Grants to identities that every cluster has, such as
+// system:anonymous, are left out: they would collide, with one another and with what a vendor's cluster has.
 func New(bound []*scenarios.Scenario, seed int64) *Policy {
 	p := &Policy{Seed: seed, Probe: newProbe(seed)}
 	for _, s := range bound {
@@ -89,8 +86,7 @@ func distinct(grants []scenarios.Grant) (out []scenarios.Grant) {
 	return out
 }
 
-// Index makes Decide fast, and has to be called after Grants was changed. It
-// returns the policy.
+// Index makes Decide fast, and has to be called after Grants was changed. It returns the policy.
 func (p *Policy) Index() *Policy {
 	p.byUser, p.byGroup = map[string][]*scenarios.Grant{}, map[string][]*scenarios.Grant{}
 	for i := range p.Grants {
@@ -129,4 +125,34 @@ func (p *Policy) Digest() string {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
+}
+
+// Without is the policy without any grant to a user.
+func (p *Policy) Without(users ...string) *Policy {
+	out := *p
+	out.Grants = slices.DeleteFunc(slices.Clone(p.Grants), func(g scenarios.Grant) bool {
+		return slices.Contains(users, g.Subject.User)
+	})
+	return out.Index()
+}
+
+// Holder is a policy that can be replaced while it is asked.
+type Holder struct{ now atomic.Pointer[Policy] }
+
+// NewHolder holds a policy.
+func NewHolder(p *Policy) *Holder {
+	h := &Holder{}
+	h.Set(p)
+	return h
+}
+
+// Set replaces the policy.
+func (h *Holder) Set(p *Policy) { h.now.Store(p) }
+
+// Policy is the one that is in force.
+func (h *Holder) Policy() *Policy { return h.now.Load() }
+
+// Decide is what the policy in force says.
+func (h *Holder) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
+	return h.Policy().Decide(spec)
 }

@@ -2,11 +2,11 @@ package policy
 
 import "github.com/authzconf/authzconf/scenarios"
 
-// Probe are identities with grants that the scenarios have not: each is granted
-// one thing, so that whatever else it gets was given by mistake.
+// Probe are identities with grants that the scenarios do not have: each is granted one thing, so that whatever else
+// it gets was given by mistake.
 type Probe struct {
-	// Legacy may impersonate Target in the legacy way and no other; Constrained
-	// may do it in mode user-info and no other.
+	// Legacy may impersonate Target in the legacy way and no other; Constrained may do it in mode user-info and no
+	// other.
 	Legacy, Constrained string
 	// Reader may get, list and watch pods in Namespace; Wide may get pods in all.
 	Reader, Wide string
@@ -16,8 +16,7 @@ type Probe struct {
 	Sub, Any string
 	// Opaque may use the verb list:labels of KEP-3617; Granular has list too.
 	Opaque, Granular string
-	// Star may get the node that is named "*", as the check of associated-node
-	// asks it.
+	// Star may get the node that is named "*", as the check of associated-node asks it.
 	Star string
 	// Literal may impersonate the group named "*".
 	Literal string

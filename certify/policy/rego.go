@@ -8,9 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// regoRules are the rules behind the grants. The rules for verbs, groups,
-// resources, names and paths are those of RBAC
-// (k8s.io/component-helpers/auth/rbac/validation and
+// regoRules are the rules behind the grants. The rules for verbs, groups, resources, names and paths are those of
+// RBAC (k8s.io/component-helpers/auth/rbac/validation and
 // k8s.io/kubernetes/pkg/apis/rbac/v1/evaluation_helpers.go).
 const regoRules = `
 default allow := false
@@ -77,9 +76,8 @@ matches_path(granted, path) if {
 }
 `
 
-// Rego is the policy as a module for Open Policy Agent 1.0 and later. Its input
-// is the spec of a v1 SubjectAccessReview; where data.authzconf.certification.allow
-// is false there is no opinion.
+// Rego is the policy as a module for Open Policy Agent 1.0 and later. Its input is the spec of a v1
+// SubjectAccessReview; where data.authzconf.certification.allow is false there is no opinion.
 func (p *Policy) Rego() ([]byte, error) {
 	if len(p.Deny) > 0 {
 		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written as Rego", len(p.Deny))

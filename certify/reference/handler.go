@@ -1,7 +1,6 @@
-// Package reference is an authorizer webhook that holds the neutral policy of
-// certification and gets everything right. It is what other authorizers are
-// measured against, and what the harness itself is: an alarm about the reference
-// is a false one.
+// Package reference is an authorizer webhook that holds the neutral policy of certification and gets everything
+// right. It is what other authorizers are measured against, and what the harness itself is: an alarm about the
+// reference is a false one.
 package reference
 
 import (
@@ -42,8 +41,7 @@ func Handler(decide Decider) http.Handler {
 	})
 }
 
-// Posted answers bodies that are posted, in JSON. An error is about what was sent:
-// it is answered with 400.
+// Posted answers bodies that are posted, in JSON. An error is about what was sent: it is answered with 400.
 func Posted(answer func(body []byte) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
@@ -66,15 +64,14 @@ func Posted(answer func(body []byte) ([]byte, error)) http.Handler {
 	})
 }
 
-// Answer is the review that carries a decision. The spec is not echoed: an API
-// server reads only the status.
+// Answer is the review that carries a decision. The spec is not echoed: an API server reads only the status.
 func Answer(version string, d scenarios.Decision) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{},"spec":{},"status":{"allowed":%t,"denied":%t}}`+"\n",
 		version, Kind, d == scenarios.Allow, d == scenarios.Deny)
 }
 
-// Decode reads a review of either version as v1. Fields that it does not know
-// pass: a newer API server may send them.
+// Decode reads a review of either version as v1. Fields that it does not know pass: a newer API server may send
+// them.
 func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessReviewSpec, err error) {
 	var head struct {
 		APIVersion string          `json:"apiVersion"`
@@ -82,7 +79,7 @@ func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessRevi
 		Spec       json.RawMessage `json:"spec"`
 	}
 	if err := json.Unmarshal(body, &head); err != nil {
-		return "", spec, errors.New("the body is no JSON object of a review")
+		return "", spec, errors.New("the body is not a JSON object of a review")
 	}
 	switch {
 	case head.Kind != Kind:

@@ -37,7 +37,7 @@ func TestHandler(t *testing.T) {
 		review("v1", `"user":"u"`):                                   "one of resourceAttributes",
 		review("v2", `"user":"u",`+attributes):                       "apiVersion",
 		`{"kind":"Pod"}`:                                             "kind",
-		"":                                                           "no JSON",
+		"":                                                           "not a JSON",
 	} {
 		rec := httptest.NewRecorder()
 		Handler(members).ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))

@@ -13,17 +13,15 @@ import (
 	"github.com/authzconf/authzconf/engine/recorder"
 )
 
-// PKI is an authority with one certificate for each side. The authority's key is
-// thrown away.
+// PKI is an authority with one certificate for each side. The authority's key is thrown away.
 type PKI struct {
 	ca, clientCert, clientKey []byte // PEM
 	pool                      *x509.CertPool
 	serving                   tls.Certificate
 }
 
-// NewPKI makes certificates for the loopback addresses. The two ends are when
-// the serving and the client certificate expire, which lets a test have expired
-// ones.
+// NewPKI makes certificates for the loopback addresses. The two ends are when the serving and the client
+// certificate expire, which lets a test have expired ones.
 func NewPKI(servingEnd, clientEnd time.Time) (*PKI, error) {
 	end := time.Now().Add(24 * time.Hour)
 	ca, caKey, err := recorder.Sign(certificate("authzconf-reference-ca", end), nil, nil)

@@ -28,8 +28,8 @@ type Server struct {
 	served chan struct{}
 }
 
-// Start serves a handler by TLS until Close, to clients with the certificate
-// that Kubeconfig holds. A nil pki is a new one.
+// Start serves a handler by TLS until Close, to clients with the certificate that Kubeconfig holds. A nil pki is a
+// new one.
 func Start(h http.Handler, pki *PKI) (*Server, error) {
 	if pki == nil {
 		end := time.Now().Add(24 * time.Hour)
@@ -46,8 +46,7 @@ func Start(h http.Handler, pki *PKI) (*Server, error) {
 	s.server = &http.Server{
 		Handler: h, TLSConfig: pki.serverConfig(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0),
-		// The default of 250 streams would be a queue where 1,000 reviews are meant
-		// to be under way.
+		// The default of 250 streams would be a queue where 1,000 reviews are meant to be under way.
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 2000},
 	}
 	go func() {
@@ -57,9 +56,8 @@ func Start(h http.Handler, pki *PKI) (*Server, error) {
 	return s, nil
 }
 
-// ServeFor serves a handler until stop, to whom the kubeconfig is for. It holds a
-// client key: path is made anew, readable by its owner only, and a link that is
-// there already is not followed.
+// ServeFor serves a handler until stop, to whom the kubeconfig is for. It holds a client key: path is made anew,
+// readable by its owner only, and a link that is there already is not followed.
 func ServeFor(h http.Handler, path string, kubeconfig func(*Server) ([]byte, error)) (stop func() error, err error) {
 	s, err := Start(h, nil)
 	if err != nil {
@@ -93,20 +91,24 @@ func (s *Server) URL() string { return s.url }
 // Base is the URL without a path.
 func (s *Server) Base() string { return strings.TrimSuffix(s.url, path) }
 
-// CA is the certificate, in PEM, of the authority that signed the serving
-// certificate.
+// CA is the certificate, in PEM, of the authority that signed the serving certificate.
 func (s *Server) CA() []byte { return slices.Clone(s.pki.ca) }
 
-// Kubeconfig is the webhook configuration of an API server. It holds a client
-// key: write it to a file that nobody else can read.
+// Kubeconfig is the webhook configuration of an API server. It holds a client key: write it to a file that nobody
+// else can read.
 func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig(s.url) }
 
 // Kubeconfig is the webhook configuration for a server with these certificates.
 func (p *PKI) Kubeconfig(url string) ([]byte, error) {
+	return WebhookConfig(clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.ca}, clientcmdapi.AuthInfo{ClientCertificateData: p.clientCert, ClientKeyData: p.clientKey})
+}
+
+// WebhookConfig is a kubeconfig with one context.
+func WebhookConfig(cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) ([]byte, error) {
+	const name = "authorizer"
 	c := clientcmdapi.NewConfig()
-	c.Clusters["authorizer"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.ca}
-	c.AuthInfos["authorizer"] = &clientcmdapi.AuthInfo{ClientCertificateData: p.clientCert, ClientKeyData: p.clientKey}
-	c.Contexts["authorizer"] = &clientcmdapi.Context{Cluster: "authorizer", AuthInfo: "authorizer"}
-	c.CurrentContext = "authorizer"
+	c.Clusters[name], c.AuthInfos[name] = &cluster, &user
+	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	c.CurrentContext = name
 	return clientcmd.Write(*c)
 }

@@ -28,7 +28,7 @@ const seed = 11
 var engines = map[string]loader{"cedar": loadCedar, "rego": loadRego, "openfga": loadOpenFGA}
 
 // levels are core and, where all faulty authorizers are certified too, no-overgrant.
-func levels() []certify.Level {
+func levels() []certify.CertificationLevel {
 	if os.Getenv("AUTHZCONF_FAULTY")+os.Getenv("AUTHZCONF_ROGUES") == "" { // the second is the old name
 		return certify.Levels()[:1]
 	}
@@ -42,18 +42,18 @@ func TestEnginesAreCertified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := certify.NewBook(set, seed)
+	plan, err := certify.NewPlan(set, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for form, load := range engines {
 		t.Run(form, func(t *testing.T) {
-			raw, err := book.Policy.Export(form)
+			raw, err := plan.Policy.Export(form)
 			if err != nil {
 				t.Fatal(err)
 			}
 			allowed := load(t, raw)
-			run := ask(t, book, levels(), func(s spec) scenarios.Decision {
+			run := ask(t, plan, levels(), func(s spec) scenarios.Decision {
 				ok, err := allowed(s)
 				switch {
 				case err != nil:
@@ -81,11 +81,11 @@ func TestWrongPolicyIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	right, err := certify.NewBook(set, seed)
+	right, err := certify.NewPlan(set, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong, err := certify.NewBook(set, seed+1)
+	wrong, err := certify.NewPlan(set, seed+1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestWrongPolicyIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	allowed := loadCedar(t, raw)
-	run := ask(t, right, []certify.Level{certify.Core}, func(s spec) scenarios.Decision {
+	run := ask(t, right, []certify.CertificationLevel{certify.Core}, func(s spec) scenarios.Decision {
 		if ok, _ := allowed(s); ok {
 			return scenarios.Allow
 		}
@@ -105,7 +105,7 @@ func TestWrongPolicyIsNoticed(t *testing.T) {
 	}
 }
 
-func ask(t testing.TB, book *certify.Book, levels []certify.Level, decide reference.Decider) *certify.Run {
+func ask(t testing.TB, plan *certify.Plan, levels []certify.CertificationLevel, decide reference.Decider) *certify.Run[certify.Answer] {
 	t.Helper()
 	server, err := reference.Start(reference.Handler(decide), nil)
 	if err != nil {
@@ -120,7 +120,7 @@ func ask(t testing.TB, book *certify.Book, levels []certify.Level, decide refere
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := certify.Certify(t.Context(), certify.Options{Webhook: webhook, Book: book, Levels: levels})
+	run, err := certify.Certify(t.Context(), certify.Options{Webhook: webhook, Plan: plan, Levels: levels})
 	if err != nil {
 		t.Fatal(err)
 	}

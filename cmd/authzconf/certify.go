@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -43,7 +44,7 @@ scenarios, and many that no right authorizer allows, and judge its answers by a
 neutral policy, which it has to hold. The names in the policy are made of a seed.
 
 The kubeconfig is of the kind that an API server is given for a webhook. Levels:
-core (decisions), transcript-safe (nothing is allowed by mistake), robust (faults,
+core (decisions), no-overgrant (nothing is allowed by mistake), robust (faults,
 size, concurrency). Each is granted only if everything in it ran.`,
 		Example: `  authzconf certify policy -o rbac --seed 7 > policy.yaml    # load it, then
   authzconf certify --authorizer-kubeconfig webhook.kubeconfig --seed 7 --report-dir out
@@ -71,13 +72,19 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	return c
 }
 
-// bookOf is what is asked under a seed.
-func bookOf(seed int64) (*certify.Book, error) {
+// directKind is certification by SubjectAccessReview.
+func directKind() (certify.Kind[certify.Answer], error) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	return certify.Direct(set), err
+}
+
+// planOf is what is asked under a seed.
+func planOf(seed int64) (*certify.Plan, error) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		return nil, err
 	}
-	return certify.NewBook(set, seed)
+	return certify.NewPlan(set, seed)
 }
 
 func (f *certifyFlags) run(c *cobra.Command) error {
@@ -89,38 +96,42 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	case !c.Flags().Changed("seed"):
 		f.seed = rand.Int64N(1_000_000)
 	}
-	if f.reportDir != "" {
-		writable := certify.Folder.CheckWritable
-		if f.conditional {
-			writable = certification.Folder.CheckWritable
-		}
-		if err := writable(f.reportDir); err != nil {
-			return err
-		}
-	}
-	if f.conditional {
-		return f.runConditional(c)
-	}
-	webhook, err := certify.LoadWebhook(f.kubeconfig)
-	if err != nil {
-		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
-	}
-	if err := f.check(webhook); err != nil {
+	if err := f.check(c.ErrOrStderr()); err != nil {
 		return err
 	}
 	if err := f.beyond.check(); err != nil {
 		return err
 	}
-	book, err := bookOf(f.seed)
+	if f.conditional {
+		return f.runConditional(c)
+	}
+	return runDirect(c, f)
+}
+
+// runDirect is certify without --conditional.
+func runDirect(c *cobra.Command, f *certifyFlags) error {
+	kind, err := directKind()
+	if err != nil {
+		return err
+	}
+	if err := writable(kind.Folder(), f.reportDir); err != nil {
+		return err
+	}
+	webhook, err := certify.LoadWebhook(f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	}
+	webhook.Timeout = f.timeout
+	plan, err := planOf(f.seed)
 	if err != nil {
 		return err
 	}
 	if f.hook != "" {
-		if err := loadPolicy(c.Context(), f.hook, book.Policy, c.ErrOrStderr()); err != nil {
+		if err := loadPolicy(c.Context(), f.hook, plan.Policy, c.ErrOrStderr()); err != nil {
 			return invalid(err)
 		}
 	}
-	o := certify.Options{Webhook: webhook, Book: book, Levels: f.tried(), Blame: true, Progress: func(step string, n int) {
+	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
 	}}
 	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
@@ -128,7 +139,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	return f.finish(c.OutOrStdout(), run, run.Certification(book, f.product))
+	return finish(c.OutOrStdout(), f, kind, run)
 }
 
 // hookTime is how long loading a policy may take.
@@ -156,10 +167,12 @@ func runHook(ctx context.Context, program string, policy []byte, stderr io.Write
 	return nil
 }
 
-func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certification) error {
+// finish writes the report and prints what was found.
+func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A]) error {
+	c := run.Of(f.product)
 	if f.reportDir != "" {
 		c.Harness = suiteVersion()
-		if err := certify.Write(f.reportDir, c, run.Answers); err != nil {
+		if err := kind.Write(f.reportDir, c, run.Answers); err != nil {
 			return invalid(err)
 		}
 		if f.key != nil {
@@ -168,24 +181,48 @@ func (f *certifyFlags) finish(out io.Writer, run *certify.Run, c *certify.Certif
 			}
 		}
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "level\tgranted\treviews\tfindings\ttime")
-	for _, r := range c.Results {
-		_, _ = fmt.Fprintf(t, "%s\t%t\t%d of %d\t%d\t%.1f s\n", r.Level, r.Granted, r.Reviews, r.Planned, r.Findings, run.Took[string(r.Level)].Seconds())
-	}
-	_ = t.Flush()
+	printLevels(out, c, run.Took)
 	printMeasured(out, c.Results)
-	for _, finding := range c.Findings {
-		_, _ = fmt.Fprintf(out, "finding: %s (%s, %s%s)\n", finding.Reason, finding.Level, count(finding.Count, "answer"), blamed(finding))
-		for _, e := range finding.Examples[:1] {
-			_, _ = fmt.Fprintf(out, "  %s\n", e)
-		}
-	}
+	printFindings(out, c.Findings)
 	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "summary.md"), f.reportDir)
 	}
 	return outcomeOf(c.Results, f.tried())
+}
+
+// printLevels prints a line for each level; some kinds are not measured level by level.
+func printLevels(out io.Writer, c *certify.Certification, took map[string]time.Duration) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "level\tgranted\treviews\tfindings\ttime")
+	for _, r := range c.Results {
+		measured := "-"
+		if d, ok := took[string(r.Level)]; ok || slices.Contains(certify.Levels(), r.Level) {
+			measured = fmt.Sprintf("%.1f s", d.Seconds())
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%t\t%d of %d\t%d\t%s\n", r.Level, r.Granted, r.Reviews, r.Planned, r.Findings, measured)
+	}
+	_ = t.Flush()
+}
+
+// maxFindings are printed: an authorizer without the policies has one for each vector.
+const maxFindings = 40
+
+func printFindings(out io.Writer, findings []certify.Finding) {
+	for i, f := range findings {
+		if i == maxFindings {
+			_, _ = fmt.Fprintf(out, "… and %s more, see --report-dir\n", count(len(findings)-i, "finding"))
+			break
+		}
+		what := "finding"
+		if f.Advice {
+			what = "advice"
+		}
+		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, count(f.Count, "answer"), blamed(f))
+		for _, e := range f.Examples[:1] {
+			_, _ = fmt.Fprintf(out, "  %s\n", e)
+		}
+	}
 }
 
 func newCertifyPolicy() *cobra.Command {
@@ -204,11 +241,11 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 			if conditionals {
 				return printConditionalPolicy(c.OutOrStdout(), seed)
 			}
-			book, err := bookOf(seed)
+			plan, err := planOf(seed)
 			if err != nil {
 				return err
 			}
-			raw, err := book.Policy.Export(form)
+			raw, err := plan.Policy.Export(form)
 			if err != nil {
 				return fmt.Errorf("-o: %w", err)
 			}
@@ -216,7 +253,7 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 			return err
 		},
 	}
-	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(certify.PolicyFormats(), ", "))
+	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(policy.Formats(), ", "))
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
 	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as JSON")
 	return c
@@ -241,11 +278,11 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 			if conditionals {
 				return serveConditional(c, policy, path)
 			}
-			book, err := bookOf(seed)
+			plan, err := planOf(seed)
 			if err != nil {
 				return err
 			}
-			stop, err := certify.ServeReference(book, policy, path)
+			stop, err := certify.ServeReference(plan, policy, path)
 			if err != nil {
 				return invalid(err)
 			}

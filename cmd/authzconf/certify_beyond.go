@@ -72,7 +72,7 @@ func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
 }
 
 // printMeasured prints what levels have beside findings.
-func printMeasured(out io.Writer, results []certify.Result) {
+func printMeasured(out io.Writer, results []certify.LevelResult) {
 	for _, r := range results {
 		if why := cmp.Or(r.NotSupported, r.Inconclusive); why != "" {
 			_, _ = fmt.Fprintf(out, "%s: %s\n", r.Level, why)
@@ -98,7 +98,7 @@ func blamed(f certify.Finding) string {
 // outcomeOf is the exit code: a level that cannot be tried with what the vendor
 // gives is not granted, and no failure either; nor is one of direct mode that was
 // not to be tried.
-func outcomeOf(results []certify.Result, tried []certify.Level) error {
+func outcomeOf(results []certify.LevelResult, tried []certify.CertificationLevel) error {
 	inconclusive := false
 	for _, r := range results {
 		switch {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // bundleFlags say what becomes of a certification.
@@ -28,21 +27,23 @@ type bundleFlags struct {
 func (f *bundleFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
 	fl.StringVar(&f.results, "sonobuoy-results", "", "folder for the report as a tar and, at the end in any case, a done file")
-	fl.StringSliceVar(&f.levels, "level", nil, "levels to try, of core, transcript-safe and robust (default: all)")
-	fl.DurationVar(&f.timeout, "timeout", certify.Patience, "how long an answer may take, at most as long as an API server waits")
+	fl.StringSliceVar(&f.levels, "level", nil, "levels to try, of core, no-overgrant and robust (default: all)")
+	fl.DurationVar(&f.timeout, "timeout", certify.Timeout, "how long an answer may take, at most as long as an API server waits")
 }
 
-// check is about everything that can be wrong before anything is asked.
-func (f *certifyFlags) check(webhook *certify.Webhook) error {
+// check is about everything that can be wrong with the flags before anything is asked.
+func (f *certifyFlags) check(stderr io.Writer) error {
 	if err := f.product.Check(); err != nil {
 		return fmt.Errorf("--vendor, --product, --product-version, --contact: %w", err)
 	}
-	if f.timeout <= 0 || f.timeout > certify.Patience {
-		return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", f.timeout, certify.Patience)
+	if f.timeout <= 0 || f.timeout > certify.Timeout {
+		return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", f.timeout, certify.Timeout)
 	}
-	webhook.Patience = f.timeout
-	for _, l := range f.levels {
-		if !slices.Contains(certify.Levels(), certify.Level(l)) {
+	for i, l := range f.levels {
+		if l == "transcript-safe" {
+			f.levels[i] = string(certify.NoOvergrant)
+			_, _ = fmt.Fprintf(stderr, "note: level transcript-safe is called %s now; the old name will go\n", certify.NoOvergrant)
+		} else if !slices.Contains(certify.Levels(), certify.CertificationLevel(l)) {
 			return fmt.Errorf("--level: %q is none of %v", l, certify.Levels())
 		}
 	}
@@ -63,7 +64,7 @@ func (f *certifyFlags) check(webhook *certify.Webhook) error {
 }
 
 // tried are the levels that are asked for.
-func (f *bundleFlags) tried() (out []certify.Level) {
+func (f *bundleFlags) tried() (out []certify.CertificationLevel) {
 	for _, l := range certify.Levels() {
 		if len(f.levels) == 0 || slices.Contains(f.levels, string(l)) {
 			out = append(out, l)
@@ -111,10 +112,7 @@ func publicKeys(paths []string) (keys []*certify.Key, err error) {
 }
 
 func newCertifyVerify() *cobra.Command {
-	var (
-		keys         []string
-		conditionals bool
-	)
+	var keys []string
 	c := &cobra.Command{
 		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
 		Long: `Read a folder that authzconf certify --report-dir has written, or a tar of one, judge
@@ -126,16 +124,29 @@ signed as demanded, 2 it cannot be read, 3 another version of authzconf made it 
 to judge it.`, Args: cobra.ExactArgs(1),
 		Example: `  authzconf certify verify out
   authzconf certify verify out.tar.gz --key vendor.pem.pub`,
-		RunE: func(c *cobra.Command, args []string) error {
-			if conditionals {
-				return verifyConditional(c.OutOrStdout(), args[0])
-			}
-			return verifyBundle(c, args[0], keys)
-		},
+		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], keys) },
 	}
-	c.Flags().BoolVar(&conditionals, "conditional", false, "the folder was written by certify --conditional")
+	c.Flags().Bool("conditional", false, "without effect: a bundle says what it is")
 	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed the bundle")
 	return c
+}
+
+// verifier judges a bundle of any kind again.
+func verifier() (certify.Verifier, error) {
+	direct, err := directKind()
+	if err != nil {
+		return nil, err
+	}
+	conditional, err := conditionalKind()
+	if err != nil {
+		return nil, err
+	}
+	return func(b certify.Bundle) (*certify.Certification, []string, error) {
+		if c, err := b.Certification(); err == nil && c.Kind == conditional.Name {
+			return conditional.Verify(b)
+		}
+		return direct.Verify(b)
+	}, nil
 }
 
 func verifyBundle(c *cobra.Command, path string, keyFiles []string) error {
@@ -151,11 +162,14 @@ func verifyBundle(c *cobra.Command, path string, keyFiles []string) error {
 	if len(wrong) > 0 {
 		return differs(c, wrong, "the bundle is not signed as demanded")
 	}
-	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	verify, err := verifier()
 	if err != nil {
 		return err
 	}
-	certification, differences, err := bundle.Verify(set)
+	certification, differences, err := verify(bundle)
+	if certification != nil && certification.Note() != "" {
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", certification.Note())
+	}
 	var other *certify.OtherSuiteError
 	switch {
 	case errors.As(err, &other):
@@ -165,7 +179,7 @@ func verifyBundle(c *cobra.Command, path string, keyFiles []string) error {
 	case len(differences) > 0:
 		return differs(c, differences, "the certification does not follow from its evidence")
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\nsignature: %s\n", certification.Levels, signed)
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\nsignature: %s\nevery answer was judged again\n", certification.Levels, signed)
 	return err
 }
 
@@ -263,11 +277,11 @@ func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Ke
 		}
 		paths = append(paths, found...)
 	}
-	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	verify, err := verifier()
 	if err != nil {
 		return err
 	}
-	page, err := certify.Register(set, suiteVersion(), filepath.Dir(out), paths, keys)
+	page, err := certify.Register(verify, suiteVersion(), filepath.Dir(out), paths, keys)
 	if err != nil {
 		return err
 	}

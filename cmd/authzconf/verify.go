@@ -58,8 +58,8 @@ func reportKinds() []reportKind {
 	return []reportKind{
 		{&reports.Folder, verifyConformance},
 		{&load.Folder, verifyLoad},
-		{&certify.Folder, verifyCertification},
-		{&certification.Folder, func(c *cobra.Command, path string) error { return verifyConditional(c.OutOrStdout(), path) }},
+		{certify.Direct(nil).Folder(), verifyCertification},
+		{certification.Kind(nil).Folder(), verifyCertification},
 		{&explore.Folder, nil},
 		{&deputy.Folder, nil},
 		{&library.Folder, nil},

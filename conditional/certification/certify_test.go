@@ -12,13 +12,16 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-func book(t testing.TB, seed int64) *Book {
+// Result is what became of a level.
+type Result = certify.LevelResult
+
+func plan(t testing.TB, seed int64) *Plan {
 	t.Helper()
 	all, err := vectors.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := NewBook(all, seed)
+	b, err := NewPlan(all, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +29,7 @@ func book(t testing.TB, seed int64) *Book {
 }
 
 // run certifies a handler by TLS.
-func run(t testing.TB, b *Book, h http.Handler, load Loader) ([]Finding, []Result) {
+func run(t testing.TB, b *Plan, h http.Handler, load Loader) ([]certify.Finding, []Result) {
 	t.Helper()
 	s, err := webhook.Start(h, nil)
 	if err != nil {
@@ -37,23 +40,19 @@ func run(t testing.TB, b *Book, h http.Handler, load Loader) ([]Finding, []Resul
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Book: b, Load: load}
+	o := Options{Plan: b, Load: load}
 	if o.Authorize, err = certify.ParseWebhook(raw); err != nil {
 		t.Fatal(err)
 	}
 	if o.Conditions, err = certify.ParseContext(raw, Context); err != nil {
 		t.Fatal(err)
 	}
-	exchanges, took, err := Run(t.Context(), o)
+	done, err := Certify(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	findings, results, err := b.Judge(exchanges)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("seed %d: %d exchanges in %v", b.Seed, len(exchanges), took)
-	return findings, results
+	t.Logf("seed %d: %d exchanges in %v", b.Seed, len(done.Answers), done.Took[Step])
+	return done.Findings, done.Results
 }
 
 // into loads policies into an authorizer of this process.
@@ -83,7 +82,7 @@ func TestReferenceIsAccepted(t *testing.T) {
 	}
 	for seed := range int64(seeds) {
 		a := newReference(t)
-		findings, results := run(t, book(t, seed), reference.Handler(a), into(a))
+		findings, results := run(t, plan(t, seed), reference.Handler(a), into(a))
 		for _, f := range findings {
 			t.Errorf("seed %d: a false alarm: %s %v", seed, f.Reason, f.Examples)
 		}

@@ -8,12 +8,12 @@ import (
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
-	reference "github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// form judges the form of a status by the rules of the KEP, whatever it says. wrong
-// is true if it contradicts itself.
+// form judges the form of a status by the rules of the KEP, whatever it says. wrong is true if it contradicts
+// itself.
 func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, mode vectors.Mode) (wrong bool) {
 	note := func(is bool, reason, format string, args ...any) {
 		if is {

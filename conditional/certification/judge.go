@@ -1,58 +1,39 @@
 package certification
 
 import (
-	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Finding is one thing that is wrong with a webhook.
-type Finding struct {
-	// Reason is its short name: a rule, or the last part of a vector's ID.
-	Reason string `json:"reason"`
-	Level  Level  `json:"level"`
-	// Advice says that the text only recommends it: it costs no level.
-	Advice   bool     `json:"advice,omitempty"`
-	Count    int      `json:"count"`
-	Examples []string `json:"examples"`
-}
-
-const maxExamples = 3
-
-// Result is what became of a level.
-type Result struct {
-	Level   Level `json:"level"`
-	Granted bool  `json:"granted"`
-	// Vectors is how many were asked, of Planned; Exchanges how many answers that
-	// took.
-	Vectors   int `json:"vectors"`
-	Planned   int `json:"planned"`
-	Exchanges int `json:"exchanges"`
-	Findings  int `json:"findings"`
-}
-
 // judge collects findings.
 type judge struct {
-	book  *Book
-	found map[string]*Finding
+	plan  *Plan
+	found certify.Findings
 	// asked are the answers to the steps themselves.
 	asked map[string]*vectors.SubjectAccessReviewStatus
 }
 
-// Judge says what is wrong, from the answers alone.
-func (b *Book) Judge(all []Exchange) ([]Finding, []Result, error) {
-	j := &judge{book: b, found: map[string]*Finding{}, asked: map[string]*vectors.SubjectAccessReviewStatus{}}
-	vectorsSeen, exchanges := map[Level]map[string]bool{Phases: {}, Atomic: {}}, map[Level]int{}
+// Judge says what the exchanges show.
+func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
+	j := &judge{plan: b, found: certify.Findings{}, asked: map[string]*vectors.SubjectAccessReviewStatus{}}
+	seen, exchanges := map[string]bool{}, map[certify.CertificationLevel]int{}
+	vectorsOf := map[certify.CertificationLevel]int{}
 	for _, x := range all {
 		e := b.byID[x.Vector]
 		if e == nil || x.Step < 0 || x.Step >= len(e.Steps) {
-			return nil, nil, fmt.Errorf("the evidence is about %q, step %d, which the vectors do not have", x.Vector, x.Step)
+			return nil, fmt.Errorf("the evidence is about %q, step %d, which the vectors do not have", x.Vector, x.Step)
 		}
-		vectorsSeen[e.level][e.id] = true
+		if !seen[e.id] {
+			seen[e.id] = true
+			vectorsOf[e.level]++
+		}
 		exchanges[e.level]++
 		switch s := e.Steps[x.Step]; {
 		case s.Authorize != nil:
@@ -61,39 +42,26 @@ func (b *Book) Judge(all []Exchange) ([]Finding, []Result, error) {
 			j.evaluate(e, x, s.Evaluate)
 		}
 	}
-	var findings []Finding
-	for _, f := range j.found {
-		findings = append(findings, *f)
+	policies, err := PoliciesJSON(b.Policies())
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(findings, func(x, y Finding) int {
-		return cmp.Or(strings.Compare(string(y.Level), string(x.Level)), cmp.Compare(y.Count, x.Count), strings.Compare(x.Reason, y.Reason))
-	})
-	var results []Result
+	sum := sha256.Sum256(policies)
+	c := &certify.Certification{
+		Kind: kind, Mode: "conditional", Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
+		Findings: j.found.Sorted(Levels()),
+	}
 	for _, l := range Levels() {
-		r := Result{Level: l, Vectors: len(vectorsSeen[l]), Planned: b.Len(l), Exchanges: exchanges[l]}
-		for _, f := range findings {
-			if f.Level == l && !f.Advice {
-				r.Findings++
-			}
-		}
-		r.Granted = r.Planned > 0 && r.Vectors == r.Planned && r.Findings == 0
-		results = append(results, r)
+		r := certify.LevelResult{Level: l, Reviews: vectorsOf[l], Planned: b.Len(l), Exchanges: exchanges[l]}
+		c.Results = append(c.Results, r.Conclude(r.Reviews == r.Planned, c.Findings))
 	}
-	return findings, results, nil
+	return c.Grant(), nil
 }
 
-// note writes a finding down.
+// note writes a finding down. Its wording is part of bundles, which are judged again: it stays.
 func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, args ...any) {
-	key := fmt.Sprint(e.level, advice, reason)
-	f := j.found[key]
-	if f == nil {
-		f = &Finding{Reason: reason, Level: e.level, Advice: advice}
-		j.found[key] = f
-	}
-	f.Count++
-	if len(f.Examples) < maxExamples {
-		f.Examples = append(f.Examples, strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant))+" "+fmt.Sprintf(format, args...))
-	}
+	j.found.Add(certify.Finding{Reason: reason, Level: e.level, Advice: advice},
+		strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant))+" "+fmt.Sprintf(format, args...))
 }
 
 // readable decodes an answer, and notes why it cannot.
@@ -120,19 +88,6 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string, into any) b
 		return false
 	}
 	return true
-}
-
-// decision is what a status says.
-func decision(s *vectors.SubjectAccessReviewStatus) vectors.Decision {
-	switch {
-	case len(s.ConditionsChain) > 0:
-		return vectors.Conditional
-	case s.Allowed:
-		return vectors.Allow
-	case s.Denied:
-		return vectors.Deny
-	}
-	return vectors.NoOpinion
 }
 
 // review judges an answer of the first phase.
@@ -164,7 +119,7 @@ func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 
 // decided compares a decision with what is wanted.
 func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
-	got := decision(s)
+	got := s.Decision()
 	if !slices.Contains(want.OneOf, got) {
 		j.note(e, x, e.should, e.reason(), "%s, want %v", got, want.OneOf)
 		return
@@ -188,7 +143,7 @@ func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStat
 
 // unaware judges what a client gets that takes no conditions.
 func (j *judge) unaware(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
-	got := decision(s)
+	got := s.Decision()
 	switch {
 	case slices.Contains(want.OneOf, vectors.Conditional):
 		if got == vectors.Allow && !slices.Contains(want.OneOf, vectors.Allow) {

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
 // TestForm: each rule of the form of an answer has one that breaks it.
 func TestForm(t *testing.T) {
-	b, err := NewBook([]*vectors.Vector{{ID: "v", Level: vectors.Must, Webhook: &vectors.Webhook{
+	b, err := NewPlan([]*vectors.Vector{{ID: "v", Level: vectors.Must, Webhook: &vectors.Webhook{
 		Policies: []vectors.Policy{{ID: "a", Effect: vectors.Allow, Expression: "object.a"}},
 		Steps: []vectors.Step{
 			{Authorize: &vectors.AuthorizeStep{Spec: vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}, Want: vectors.AuthorizeWant{OneOf: []vectors.Decision{vectors.Conditional}}}},
@@ -55,38 +56,38 @@ func TestForm(t *testing.T) {
 		if c.x.HTTP == 0 {
 			c.x.HTTP = 200
 		}
-		findings, results, err := b.Judge([]Exchange{c.x})
+		judged, err := b.Judge([]Exchange{c.x})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var reasons []string
-		for _, f := range findings {
+		for _, f := range judged.Findings {
 			reasons = append(reasons, f.Reason)
 		}
 		if c.want == "" && reasons != nil || c.want != "" && !slices.Contains(reasons, c.want) {
 			t.Errorf("%s: %v, want %q", c.x.Answer, reasons, c.want)
 		}
-		if c.want != "" && results[0].Granted {
+		if c.want != "" && judged.Results[0].Granted {
 			t.Errorf("%s: granted", c.x.Answer)
 		}
 	}
-	if _, _, err := b.Judge([]Exchange{{Vector: "other"}}); err == nil {
+	if _, err := b.Judge([]Exchange{{Vector: "other"}}); err == nil {
 		t.Error("evidence about another vector is judged")
 	}
-	if _, results, err := b.Judge(nil); err != nil || results[0].Granted {
-		t.Errorf("nothing asked: %+v, %v", results, err)
+	if judged, err := b.Judge(nil); err != nil || judged.Results[0].Granted {
+		t.Errorf("nothing asked: %+v, %v", judged, err)
 	}
 }
 
 func FuzzParseEvidence(f *testing.F) {
 	f.Add([]byte(`{"vector":"v","step":0,"http":200,"answer":{"kind":"SubjectAccessReview"}}`))
-	b, err := NewBook(nil, 1)
+	b, err := NewPlan(nil, 1)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if all, err := ParseEvidence(raw); err == nil && len(all) > 0 {
-			if _, _, err := b.Judge(all); err == nil {
+		if all, err := certify.ParseEvidence[Exchange](raw); err == nil && len(all) > 0 {
+			if _, err := b.Judge(all); err == nil {
 				t.Error("evidence about vectors that are not there is judged")
 			}
 		}

@@ -14,7 +14,7 @@ import (
 var update = flag.Bool("update", false, "write the kill table")
 
 func TestRoguesAreRejected(t *testing.T) {
-	b := book(t, 1)
+	b := plan(t, 1)
 	ids := map[string]bool{}
 	all := faultyAuthorizers()
 	if len(all) < 20 {

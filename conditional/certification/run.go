@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Context is the context of a webhook's kubeconfig that reaches the endpoint for
-// AuthorizationConditionsReview, unless another is named.
+// Context is the context of a webhook's kubeconfig that reaches the endpoint for AuthorizationConditionsReview,
+// unless another is named.
 const Context = "authorization-conditions"
 
 // Exchange is one question and its answer.
@@ -24,7 +23,7 @@ type Exchange struct {
 	HTTP    int     `json:"http,omitempty"`
 	// Fault is what went wrong on the way.
 	Fault string `json:"fault,omitempty"`
-	// Answer is the body, as text if it is no JSON.
+	// Answer is the body, as text if it is not JSON.
 	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
@@ -53,66 +52,70 @@ type Loader func(context.Context, []vectors.Policy) error
 type Options struct {
 	// Authorize and Conditions are how the two endpoints are reached.
 	Authorize, Conditions *certify.Webhook
-	Book                  *Book
+	Plan                  *Plan
 	Load                  Loader
 }
 
-// Run asks everything, and says what came back and how long it took. Its error is
-// about the harness.
-func Run(ctx context.Context, o Options) (_ []Exchange, took time.Duration, err error) {
+// Certify asks everything and judges what came back. Its error is about the harness.
+func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
 	r := runner{Options: o}
+	var err error
 	if r.authorize, err = o.Authorize.Poster(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer r.authorize.Close()
 	if r.conditions, err = o.Conditions.Poster(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer r.conditions.Close()
-	began := time.Now()
-	if o.Load != nil {
-		if err := o.Load(ctx, o.Book.Policies()); err != nil {
-			return nil, 0, err
-		}
-	}
-	for i := range o.Book.entries {
-		e := &o.Book.entries[i]
-		if e.level == Atomic && o.Load == nil {
-			continue
-		}
-		if err := r.vector(ctx, e); err != nil {
-			return nil, 0, err
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, 0, err
-		}
-		if r.faults >= hopeless {
-			break
-		}
-	}
-	return r.out, time.Since(began), nil
+	return certify.Perform(ctx, o.Plan, nil, func(ctx context.Context, all *certify.Runner[Exchange]) (err error) {
+		r.Runner = all
+		all.Step(Step, func() { err = r.everything(ctx) })
+		return err
+	})
 }
 
-// hopeless is how many faults in a row end a run.
-const hopeless = 5
+// Step is the one step of a run, which measures it whole.
+const Step = "exchanges"
 
 type runner struct {
 	Options
+	*certify.Runner[Exchange]
 	authorize, conditions *certify.Poster
-	out                   []Exchange
-	faults                int // in a row
+}
+
+// everything asks all vectors, as long as it makes sense.
+func (r *runner) everything(ctx context.Context) error {
+	if r.Load != nil {
+		if err := r.Load(ctx, r.Plan.Policies()); err != nil {
+			return err
+		}
+	}
+	for i := range r.Plan.entries {
+		e := &r.Plan.entries[i]
+		if e.level == Atomic && r.Load == nil {
+			continue
+		}
+		if err := errors.Join(r.vector(ctx, e), ctx.Err()); err != nil {
+			return err
+		}
+		if r.Ended() {
+			break
+		}
+	}
+	return nil
 }
 
 // vector asks one vector.
 func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	if e.level == Atomic {
-		defer func() { err = errors.Join(err, r.Load(ctx, r.Book.Policies())) }()
+		defer func() { err = errors.Join(err, r.Load(ctx, r.Plan.Policies())) }()
 	}
 	chains := map[int][]vectors.ConditionSet{}
 	for i, s := range e.Steps {
 		switch {
 		case s.SetPolicies != nil:
-			if err := r.Load(ctx, r.Book.policies(e, s.SetPolicies)); err != nil {
+			if err := r.Load(ctx, r.Plan.policies(e, s.SetPolicies)); err != nil {
 				return err
 			}
 		case s.Authorize != nil:
@@ -171,7 +174,7 @@ func (r *runner) post(ctx context.Context, to *certify.Poster, x Exchange, body 
 	raw, err := json.Marshal(body)
 	if err != nil {
 		x.Fault = "harness"
-		r.out = append(r.out, x)
+		r.Answers = append(r.Answers, x)
 		return nil
 	}
 	var answer []byte
@@ -182,11 +185,7 @@ func (r *runner) post(ctx context.Context, to *certify.Poster, x Exchange, body 
 	case len(answer) > 0:
 		x.Answer, _ = json.Marshal(fmt.Sprintf("%.200q", answer))
 	}
-	if x.Fault != "" {
-		r.faults++
-	} else {
-		r.faults = 0
-	}
-	r.out = append(r.out, x)
+	r.Continue(x.Fault)
+	r.Answers = append(r.Answers, x)
 	return answer
 }

@@ -1,5 +1,5 @@
-// Package certification certifies webhooks that speak KEP-5681 (Conditional
-// Authorization): it asks them every webhook vector and judges their answers.
+// Package certification certifies webhooks that speak KEP-5681 (Conditional Authorization): it asks them every
+// webhook vector and judges their answers.
 package certification
 
 import (
@@ -11,29 +11,25 @@ import (
 	"path"
 	"slices"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Level is what a webhook can be certified for.
-type Level string
-
 // The levels.
 const (
-	// Phases: both phases decide as the policies say, and answers have the right
-	// form.
-	Phases Level = "phases"
-	// Atomic: one request is decided by one state of the policies. It takes a
-	// loader that changes them in between.
-	Atomic Level = "atomic"
+	// Phases: both phases decide as the policies say, and answers have the right form.
+	Phases certify.CertificationLevel = "phases"
+	// Atomic: one request is decided by one state of the policies. It takes a loader that changes them in between.
+	Atomic certify.CertificationLevel = "atomic"
 )
 
 // Levels are all of them.
-func Levels() []Level { return []Level{Phases, Atomic} }
+func Levels() []certify.CertificationLevel { return []certify.CertificationLevel{Phases, Atomic} }
 
-// Book is what is asked under a seed. Every vector gets a group of its own, made of
-// the seed, and each of its policies is about members of the group only: so the
-// policies of all vectors are loaded at once, and no answer can be known before.
-type Book struct {
+// Plan is what is asked under a seed. Every vector gets a group of its own, made of the seed, and each of its
+// policies is about members of the group only: so the policies of all vectors are loaded at once, and no answer
+// can be known before.
+type Plan struct {
 	Seed int64
 
 	entries []entry
@@ -43,14 +39,14 @@ type Book struct {
 // entry is a vector under its names.
 type entry struct {
 	id     string
-	level  Level
+	level  certify.CertificationLevel
 	should bool
 	*vectors.Webhook
 }
 
-// NewBook binds the webhook vectors to a seed.
-func NewBook(all []*vectors.Vector, seed int64) (*Book, error) {
-	b := &Book{Seed: seed, byID: map[string]*entry{}}
+// NewPlan binds the webhook vectors to a seed.
+func NewPlan(all []*vectors.Vector, seed int64) (*Plan, error) {
+	b := &Plan{Seed: seed, byID: map[string]*entry{}}
 	for _, v := range all {
 		if v.Webhook == nil {
 			continue
@@ -102,11 +98,31 @@ func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 	return out, nil
 }
 
+// Kind is the kind of these certifications, with the vectors that are asked.
+func Kind(all []*vectors.Vector) certify.Kind[Exchange] {
+	return certify.Kind[Exchange]{Name: kind, Title: "certification of a conditional authorizer", Plan: func(seed int64) (certify.Judge[Exchange], error) {
+		return NewPlan(all, seed)
+	}}
+}
+
+// kind is that in certification.yaml.
+const kind = "ConditionalAuthorizerCertification"
+
+// Suite is the digest of all vectors, as they are asked.
+func (b *Plan) Suite() string {
+	h := sha256.New()
+	for _, e := range b.entries {
+		raw, _ := json.Marshal(e.Webhook) // bind has marshalled it before
+		_, _ = fmt.Fprintf(h, "%s %s %t %s\n", e.id, e.level, e.should, raw)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // Policies are those that a webhook holds when certification begins.
-func (b *Book) Policies() []vectors.Policy { return b.policies(nil, nil) }
+func (b *Plan) Policies() []vectors.Policy { return b.policies(nil, nil) }
 
 // policies are those with one vector's replaced.
-func (b *Book) policies(of *entry, by []vectors.Policy) []vectors.Policy {
+func (b *Plan) policies(of *entry, by []vectors.Policy) []vectors.Policy {
 	out := []vectors.Policy{}
 	for i := range b.entries {
 		if e := &b.entries[i]; e == of {
@@ -126,7 +142,7 @@ func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
 }
 
 // Len is how many vectors a level has.
-func (b *Book) Len(l Level) (n int) {
+func (b *Plan) Len(l certify.CertificationLevel) (n int) {
 	for _, e := range b.entries {
 		if e.level == l {
 			n++

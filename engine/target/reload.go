@@ -14,7 +14,7 @@ const (
 	// reloadTimeout is more than the minute after which the API server looks at
 	// the file even if it saw no change.
 	reloadTimeout = 70 * time.Second
-	reloadPoll     = 5 * time.Millisecond
+	reloadPoll    = 5 * time.Millisecond
 )
 
 // Use lets a scenario have the target: for itself if it changes the authorizer

@@ -175,12 +175,7 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 		j.note(e, x, false, "allowed-and-denied", "allowed and denied at once")
 		return
 	}
-	got := vectors.NoOpinion
-	if r.Allowed {
-		got = vectors.Allow
-	} else if r.Denied {
-		got = vectors.Deny
-	}
+	got := r.Decision()
 	switch {
 	case x.Variant == Foreign:
 		if got == vectors.Allow {

@@ -27,10 +27,9 @@ type entry struct {
 	Gate    []string `yaml:"gate"`
 }
 
-// Load reads a matrix file and expands it; base has what the file does not say:
-// provider, feature gates, binaries. It is strict: an unknown field, a version
-// or a gate state that there is not, or a cell that is there twice is an error
-// with file, line and column. name is for the messages.
+// Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.
+// It is strict: an unknown field, a version or a gate state that there is not, or a cell that is there twice is an
+// error with file, line and column. name is for the messages.
 func Load(name string, data []byte, base Matrix) ([]target.Options, error) {
 	var f file
 	doc, err := strict.Decode(name, data, &f)

@@ -13,24 +13,21 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// AskAbsent is the state of the gate in a version that has none. Such a version
-// behaves as one with the gate off.
+// AskAbsent is the state of the gate in a version that has none. Such a version behaves as one with the gate off.
 const AskAbsent target.Asked = "absent"
 
 // Matrix says which cells to run on, in the words of the command line.
 type Matrix struct {
 	// Provider is local or kind.
 	Provider string
-	// NodeImages are the node images of clusters of kind, by minor; a version that is
-	// not there has kindest/node.
+	// NodeImages are the node images of clusters of kind, by minor; a version that is not there has kindest/node.
 	NodeImages map[string]string
 	// Kubernetes are versions such as "1.37" or "1.37.1".
 	Kubernetes []string
 	// Emulate is an --emulated-version such as "1.35"; empty is none.
 	Emulate string
-	// Gate is on, off, default or absent; both, which is on and off, or absent
-	// where the version has no gate; all, which is every state that the version
-	// has; or several of these, separated by commas.
+	// Gate is on, off, default or absent; both, which is on and off, or absent where the version has no gate; all,
+	// which is every state that the version has; or several of these, separated by commas.
 	Gate string
 	// FeatureGates are set besides ConstrainedImpersonation.
 	FeatureGates map[string]bool
@@ -126,8 +123,7 @@ func (m Matrix) cell(release local.Release, emulated string, state target.Asked)
 	}
 }
 
-// emulation checks that a binary can emulate a version: its own minor and up to
-// three before it, not before 1.31
+// emulation checks that a binary can emulate a version: its own minor and up to three before it, not before 1.31
 // (k8s.io/apiserver/pkg/util/compatibility/version.go).
 func emulation(release local.Release, asked string) (string, error) {
 	if asked == "" {

@@ -8,8 +8,7 @@ type Attempt struct {
 	// Node is where the agent runs, As the user that it wants to be.
 	Node string `json:"node"`
 	As   string `json:"as"`
-	// Verb, Resource and Target are the request: pods of the node Target, or the
-	// node itself.
+	// Verb, Resource and Target are the request: pods of the node Target, or the node itself.
 	Verb     string `json:"verb"`
 	Resource string `json:"resource"`
 	Target   string `json:"target"`

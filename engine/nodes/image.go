@@ -111,8 +111,7 @@ func daemonSet() (*appsv1.DaemonSet, error) {
 	return &set, nil
 }
 
-// Pod is a single pod with the agent on a node, made like those of the DaemonSet.
-// It does nothing by itself.
+// Pod is a single pod with the agent on a node, made like those of the DaemonSet. It does nothing by itself.
 func Pod(name, account, node string) (*corev1.Pod, error) {
 	set, err := daemonSet()
 	if err != nil {
@@ -124,8 +123,7 @@ func Pod(name, account, node string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// rename puts name in place of every name that an object of the manifest has or
-// refers to.
+// rename puts name in place of every name that an object of the manifest has or refers to.
 func rename(o object, name string) {
 	o.SetName(name)
 	if o.GetNamespace() != "" {
@@ -142,8 +140,7 @@ func rename(o object, name string) {
 	}
 }
 
-// others tells the agents of a DaemonSet the names of all nodes, so that each tries
-// to be the others too.
+// others tells the agents of a DaemonSet the names of all nodes, so that each tries to be the others too.
 func others(set *appsv1.DaemonSet, nodes []string) {
 	container := &set.Spec.Template.Spec.Containers[0]
 	container.Env = append(container.Env, corev1.EnvVar{Name: "OTHER_NODE_NAMES", Value: strings.Join(nodes, ",")})

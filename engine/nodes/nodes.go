@@ -1,10 +1,8 @@
-// Package nodes shows on a cluster with kubelets what the node agent (engine/nodes/agent)
-// is allowed, as the program that the documentation describes, in the pods of a
-// DaemonSet: by what it writes itself, and by the audit events of its account.
-// Then its pod and its node are deleted while it works.
+// Package nodes shows on a cluster with kubelets what the node agent (engine/nodes/agent) is allowed, as the
+// program that the documentation describes, in the pods of a DaemonSet: by what it writes itself, and by the audit
+// events of its account. Then its pod and its node are deleted while it works.
 //
-// The agents send requests all the time. Nothing else that counts requests can be
-// done on the cluster meanwhile.
+// The agents send requests all the time. Nothing else that counts requests can be done on the cluster meanwhile.
 package nodes
 
 import (

@@ -75,8 +75,7 @@ func parse(raw []byte) ([]Attempt, error) {
 	return all, nil
 }
 
-// rounds waits until the agent on a node has tried everything after a time, and
-// returns what it wrote since.
+// rounds waits until the agent on a node has tried everything after a time, and returns what it wrote since.
 func (a *Agents) rounds(ctx context.Context, node string, after time.Time) (since []Attempt, err error) {
 	want := 2 * len(a.Nodes)
 	err = apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
@@ -120,8 +119,7 @@ func (h *holder) list(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// until asks again and again until the answer is the wanted one, and returns how
-// long that took since a time.
+// until asks again and again until the answer is the wanted one, and returns how long that took since a time.
 func (h *holder) until(ctx context.Context, code int, since time.Time) (time.Duration, error) {
 	last := 0
 	err := apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (done bool, err error) {

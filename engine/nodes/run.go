@@ -41,9 +41,8 @@ func (o Outcome) Failed() (failed []Check) {
 	return failed
 }
 
-// Run deploys the agents, looks at what they are allowed, and deletes a pod and a
-// node under them. An error says that this could not be done; what the cluster did
-// wrong is in the outcome.
+// Run deploys the agents, looks at what they are allowed, and deletes a pod and a node under them. An error says
+// that this could not be done; what the cluster did wrong is in the outcome.
 func Run(ctx context.Context, c Cluster, suffix string) (out Outcome, err error) {
 	a, err := Deploy(ctx, c, suffix)
 	if err != nil {
@@ -138,10 +137,9 @@ func (a *Agents) goesOn(ctx context.Context, node string, after time.Time, out *
 	return nil
 }
 
-// deleteNode deletes the Node object of an agent's node, and makes it again: the
-// kubelet, which runs all the while, takes it as its own. A token that is bound to
-// a pod names the node only for others to read, so it stays valid, and its holder
-// may be a node that is not there.
+// deleteNode deletes the Node object of an agent's node, and makes it again: the kubelet, which runs all the
+// while, takes it as its own. A token that is bound to a pod names the node only for others to read, so it stays
+// valid, and its holder may be a node that is not there.
 func (a *Agents) deleteNode(ctx context.Context, out *Outcome) (err error) {
 	name := a.Nodes[0]
 	h, _, err := a.stolen(ctx, name)
@@ -176,8 +174,7 @@ func (a *Agents) deleteNode(ctx context.Context, out *Outcome) (err error) {
 	return nil
 }
 
-// restore makes a deleted Node object again, as it was, and waits until its kubelet
-// and the agent are there.
+// restore makes a deleted Node object again, as it was, and waits until its kubelet and the agent are there.
 func (a *Agents) restore(ctx context.Context, node *corev1.Node) error {
 	again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations}, Spec: node.Spec}
 	if _, err := a.typed.CoreV1().Nodes().Create(ctx, again, metav1.CreateOptions{}); err != nil {

@@ -13,9 +13,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// Token reads the token that the kubelet projected into a running pod of the
-// agent. config has to be allowed to exec into it; nobody but the caller sees the
-// token.
+// Token reads the token that the kubelet projected into a running pod of the agent. config has to be allowed to
+// exec into it; nobody but the caller sees the token.
 func Token(ctx context.Context, config *rest.Config, namespace, pod string) (string, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

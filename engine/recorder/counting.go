@@ -13,8 +13,7 @@ type Counting struct {
 	// Arrived is called for each review before it is answered, so that what an API
 	// server has an answer to is counted.
 	Arrived func(p Point, verb string)
-	// Answered is called when the answer is written; took is the time since the
-	// request was read.
+	// Answered is called when the answer is written; took is the time since the request was read.
 	Answered func(p Point, took time.Duration)
 	// Other, if given, says of a review that it is not of the storm. It is answered
 	// at once, and the other functions are not told.
@@ -24,9 +23,8 @@ type Counting struct {
 	Delay time.Duration
 }
 
-// Count counts the reviews at Front and Back from now on instead of recording
-// them; nil records again. Probes and malformed reviews are treated as ever, and
-// counted ones take their place in the order.
+// Count counts the reviews at Front and Back from now on instead of recording them; nil records again. Probes and
+// malformed reviews are treated as ever, and counted ones take their place in the order.
 func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
 
 // count answers one review that is only counted.

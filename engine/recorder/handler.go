@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// maxBody is what an API server itself accepts as a request body, so a check
-	// of anything that it let in fits.
+	// maxBody is what an API server itself accepts as a request body, so a check of anything that it let in fits.
 	maxBody = 3 << 20
 	// maxTrusted is how much memory a Content-Length is believed for.
 	maxTrusted = 64 << 10
@@ -17,9 +16,8 @@ const (
 	maxReason = 300
 )
 
-// answers are the bodies of no opinion, by apiVersion. The answer to every review
-// is the same, so it is written once. The spec is not echoed: an API server reads
-// only the status.
+// answers are the bodies of no opinion, by apiVersion. The answer to every review is the same, so it is written
+// once. The spec is not echoed: an API server reads only the status.
 var answers = map[string][]byte{
 	v1:      noOpinion(v1),
 	v1beta1: noOpinion(v1beta1),

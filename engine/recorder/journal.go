@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// pageSize is how many entries are allocated at once. A journal of pages is
-	// never copied as it grows, so the lock is held equally short for the first
-	// review of a storm and for the millionth.
+	// pageSize is how many entries are allocated at once. A journal of pages is never copied as it grows, so the
+	// lock is held equally short for the first review of a storm and for the millionth.
 	pageSize = 1024
 	// maxMalformed and maxMalformedBody bound what a client that only talks
 	// nonsense can make the recorder keep: 64 MiB.
@@ -36,9 +35,8 @@ type Record struct {
 	APIVersion string
 	// Spec is what was asked; v1beta1 is converted. It belongs to the caller.
 	Spec authorizationv1.SubjectAccessReviewSpec
-	// Raw is the body as received, so that fields which Spec does not know stay
-	// evidence. It must not be changed. That of a malformed review may be cut and
-	// may be no JSON.
+	// Raw is the body as received, so that fields which Spec does not know stay evidence. It must not be changed.
+	// That of a malformed review may be cut and may be no JSON.
 	Raw json.RawMessage
 	// Answer is what a scripted point sent back; nil at every other point.
 	Answer *Answer
@@ -139,8 +137,7 @@ func (j *journal) after(mark uint64) [][]entry {
 	return slices.Clone(j.pages[first:])
 }
 
-// since decodes the asked for reviews outside the lock, so that a reader never
-// delays an arrival.
+// since decodes the asked for reviews outside the lock, so that a reader never delays an arrival.
 func (j *journal) since(mark uint64, users []string) []Record {
 	var out []Record
 	for _, page := range j.after(mark) {

@@ -12,15 +12,13 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Point is where in an authorizer chain reviews are recorded. It is the path of
-// the webhook's URL.
+// Point is where in an authorizer chain reviews are recorded. It is the path of the webhook's URL.
 type Point string
 
 const (
 	// Front stands before every other authorizer and sees every check.
 	Front Point = "front"
-	// Back stands after every other authorizer and sees only the checks that none
-	// of them decided.
+	// Back stands after every other authorizer and sees only the checks that none of them decided.
 	Back Point = "back"
 )
 
@@ -63,8 +61,7 @@ func mountsFor(scripts map[Point]Script) (map[string]*mount, error) {
 	return mounts, nil
 }
 
-// Counts returns the totals. It takes no lock, so a load generator can ask for
-// them as often as it likes.
+// Counts returns the totals. It takes no lock, so a load generator can ask for them as often as it likes.
 func (r *Recorder) Counts() Counts {
 	c := Counts{Points: make(map[Point]PointCounts, len(r.mounts)), Strays: r.strays.Load()}
 	for _, m := range r.mounts {
@@ -77,17 +74,14 @@ func (r *Recorder) Counts() Counts {
 	return c
 }
 
-// URL is the address of a point. One that the recorder was not started with
-// answers 404.
+// URL is the address of a point. One that the recorder was not started with answers 404.
 func (r *Recorder) URL(p Point) string { return "https://" + r.addr + "/" + string(p) }
 
-// CA is the certificate, in PEM, of the authority that signed the serving
-// certificate.
+// CA is the certificate, in PEM, of the authority that signed the serving certificate.
 func (r *Recorder) CA() []byte { return append([]byte(nil), r.pki.ca...) }
 
-// Kubeconfig is the webhook configuration with which an API server asks a point.
-// It holds a client key, without which the recorder accepts no connection: write
-// it to a file that only the API server can read.
+// Kubeconfig is the webhook configuration with which an API server asks a point. It holds a client key, without
+// which the recorder accepts no connection: write it to a file that only the API server can read.
 func (r *Recorder) Kubeconfig(p Point) []byte {
 	name := "recorder-" + string(p)
 	config := clientcmdapi.NewConfig()

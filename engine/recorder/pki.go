@@ -12,13 +12,11 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// lifetime is longer than any run. Certificates die with their recorder, so
-// nothing is gained by a shorter one.
+// lifetime is longer than any run. Certificates die with their recorder, so nothing is gained by a shorter one.
 const lifetime = 365 * 24 * time.Hour
 
-// pki is what makes a recorder and an API server trust each other and nobody
-// else: an authority whose key is thrown away once it has signed one certificate
-// for each side.
+// pki is what makes a recorder and an API server trust each other and nobody else: an authority whose key is
+// thrown away once it has signed one certificate for each side.
 type pki struct {
 	ca                    []byte // PEM
 	clientCert, clientKey []byte // PEM

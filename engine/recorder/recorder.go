@@ -1,19 +1,15 @@
-// Package recorder is an authorizer webhook that has no opinion and forgets
-// nothing. Every SubjectAccessReview that a kube-apiserver sends to it is
-// answered "no opinion" and kept whole, in order of arrival.
+// Package recorder is an authorizer webhook that has no opinion and forgets nothing. Every SubjectAccessReview
+// that a kube-apiserver sends to it is answered "no opinion" and kept whole, in order of arrival.
 //
-// One recorder is mounted at two points of one authorizer chain: [Front], before
-// every other authorizer, and [Back], after them. A review that arrives at the
-// front and not at the back was decided by what stands between; one that arrives
-// at both got no opinion from everybody. So the decision of each check can be
-// told without asking the API server again, and without trusting what it says
-// about itself. A further point can be scripted, to stand for a webhook that
-// decides, errs or stays silent.
+// One recorder is mounted at two points of one authorizer chain: [Front], before every other authorizer, and
+// [Back], after them. A review that arrives at the front and not at the back was decided by what stands between;
+// one that arrives at both got no opinion from everybody. So the decision of each check can be told without asking
+// the API server again, and without trusting what it says about itself. A further point can be scripted, to stand
+// for a webhook that decides, errs or stays silent.
 //
-// A review is recorded before it is answered: once the API server has answered a
-// request, everything it asked on behalf of that request is in the record. This
-// holds only while the API server does not cache what the webhook answers, so
-// the caches of the chain have to be off.
+// A review is recorded before it is answered: once the API server has answered a request, everything it asked on
+// behalf of that request is in the record. This holds only while the API server does not cache what the webhook
+// answers, so the caches of the chain have to be off.
 package recorder
 
 import (
@@ -30,10 +26,9 @@ import (
 	"time"
 )
 
-// ProbeExtraKey marks a review that the harness asked for itself, to see whether
-// a grant is in force: it is a key of spec.extra, with any value. Such reviews
-// are answered and counted but never recorded, because no request under test
-// caused them.
+// ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key
+// of spec.extra, with any value. Such reviews are answered and counted but never recorded, because no request
+// under test caused them.
 const ProbeExtraKey = "authzconf.dev/probe"
 
 // handshakeTimeout bounds what a connection may cost before its first request.
@@ -49,20 +44,17 @@ type Options struct {
 	// also when Start fails. Whoever closes it first makes the recorder fail,
 	// which is how a test shows what becomes of a run whose recorder dies.
 	Listener net.Listener
-	// Host is the name or IP address by which API servers reach the recorder, for
-	// those that do not run on this machine. The default is the address listened
-	// on, or the loopback address if that is every interface.
+	// Host is the name or IP address by which API servers reach the recorder, for those that do not run on this
+	// machine. The default is the address listened on, or the loopback address if that is every interface.
 	Host string
 	// SANs are further names and IP addresses that the serving certificate is
 	// valid for, beside Host and the loopback ones.
 	SANs []string
-	// Scripts are points beside Front and Back that answer as they are told, for
-	// chains with a webhook that decides. A point is a DNS label; a nil script
-	// has no opinion.
+	// Scripts are points beside Front and Back that answer as they are told, for chains with a webhook that
+	// decides. A point is a DNS label; a nil script has no opinion.
 	Scripts map[Point]Script
-	// HTTP1 makes API servers speak HTTP/1.1, which takes a fifth less of the
-	// processor's time where reviews come one at a time; a storm is better served
-	// by HTTP/2.
+	// HTTP1 makes API servers speak HTTP/1.1, which takes a fifth less of the processor's time where reviews come
+	// one at a time; a storm is better served by HTTP/2.
 	HTTP1 bool
 	// ErrorLog receives what net/http says about broken connections, such as
 	// refused TLS handshakes; nil discards it.
@@ -171,9 +163,8 @@ func newServer(h http.Handler, p *pki, errorLog *log.Logger, track func(net.Conn
 	}
 }
 
-// serve runs the accept loop. If it ends for any reason but Close, open
-// connections are cut as well: a recorder that answers some API servers and not
-// others would leave a record that looks whole.
+// serve runs the accept loop. If it ends for any reason but Close, open connections are cut as well: a recorder
+// that answers some API servers and not others would leave a record that looks whole.
 func (r *Recorder) serve(l net.Listener) {
 	defer close(r.served)
 	err := r.server.ServeTLS(l, "", "")
@@ -204,9 +195,8 @@ func (r *Recorder) Err() error {
 	return nil
 }
 
-// Close stops the server and returns when its connections are gone. It cuts
-// reviews that are under way, so the API servers have to be stopped first. It
-// may be called again.
+// Close stops the server and returns when its connections are gone. It cuts reviews that are under way, so the API
+// servers have to be stopped first. It may be called again.
 func (r *Recorder) Close() error {
 	err := r.server.Close()
 	<-r.served
@@ -220,19 +210,16 @@ func (r *Recorder) Close() error {
 // Mark is the Seq of the last arrival: Since(Mark()) is what arrives from now on.
 func (r *Recorder) Mark() uint64 { return r.journal.mark() }
 
-// Since returns, in order of arrival, the reviews after mark whose Spec.User is
-// one of users, or all of them if no user is given. Probes and malformed reviews
-// are not among them.
+// Since returns, in order of arrival, the reviews after mark whose Spec.User is one of users, or all of them if no
+// user is given. Probes and malformed reviews are not among them.
 func (r *Recorder) Since(mark uint64, users ...string) []Record {
 	return r.journal.since(mark, users)
 }
 
-// Malformed returns the reviews that were refused, in order of arrival: the
-// first 1000 since the start or the last Reset, each body cut at 64 KiB. Counts
-// has their full number.
+// Malformed returns the reviews that were refused, in order of arrival: the first 1000 since the start or the last
+// Reset, each body cut at 64 KiB. Counts has their full number.
 func (r *Recorder) Malformed() []Record { return r.journal.refused() }
 
-// Reset forgets all records, so that a long run needs no more memory than its
-// longest part. Seq and Counts go on. Records that somebody still means to ask
-// for are lost, so it belongs where nothing is under way.
+// Reset forgets all records, so that a long run needs no more memory than its longest part. Seq and Counts go on.
+// Records that somebody still means to ask for are lost, so it belongs where nothing is under way.
 func (r *Recorder) Reset() { r.journal.reset() }

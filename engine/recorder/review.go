@@ -31,8 +31,7 @@ func readHead(body []byte) (head, error) {
 	return decodeHead(body)
 }
 
-// decodeHead is readHead for whatever scan leaves to it; its judgement is the one
-// that counts.
+// decodeHead is readHead for whatever scan leaves to it; its judgement is the one that counts.
 func decodeHead(body []byte) (head, error) {
 	// The decoder of the API server: names are case-sensitive, unknown ones pass.
 	var r authorizationv1.SubjectAccessReview
@@ -68,8 +67,7 @@ func decodeSpec(apiVersion string, body []byte) (authorizationv1.SubjectAccessRe
 	return fromV1beta1(r.Spec), err
 }
 
-// fromV1beta1 converts field by field, so that the compiler finds a field that
-// only one of the versions has.
+// fromV1beta1 converts field by field, so that the compiler finds a field that only one of the versions has.
 func fromV1beta1(in authorizationv1beta1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewSpec {
 	out := authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes:    (*authorizationv1.ResourceAttributes)(in.ResourceAttributes),
@@ -87,8 +85,7 @@ func fromV1beta1(in authorizationv1beta1.SubjectAccessReviewSpec) authorizationv
 	return out
 }
 
-// checkSpec refuses what no API server asks: a review about nobody, or one that
-// does not ask exactly one question.
+// checkSpec refuses what no API server asks: a review about nobody, or one that does not ask exactly one question.
 func checkSpec(s *authorizationv1.SubjectAccessReviewSpec) error {
 	switch {
 	case s.User == "" && len(s.Groups) == 0:

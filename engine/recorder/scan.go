@@ -1,15 +1,12 @@
 package recorder
 
-// scan reads the head of a review that is written as API servers write them:
-// known fields once each, of the right types, plain ASCII strings. It exists
-// because decoding every review as it arrived made the recorder a third slower,
-// over the wire, than a webhook that records nothing; with scan the handler takes
-// a sixth of the time.
+// scan reads the head of a review that is written as API servers write them: known fields once each, of the right
+// types, plain ASCII strings. It exists because decoding every review as it arrived made the recorder a third
+// slower, over the wire, than a webhook that records nothing; with scan the handler takes a sixth of the time.
 //
-// It never judges. It returns false for whatever it does not know, such as an
-// escape, a null or a new field, and the decoder decides then. Where it returns
-// true, the decoder would have accepted the review with the same head; a fuzz
-// test holds that.
+// It never judges. It returns false for whatever it does not know, such as an escape, a null or a new field, and
+// the decoder decides then. Where it returns true, the decoder would have accepted the review with the same head;
+// a fuzz test holds that.
 func scan(body []byte) (head, bool) {
 	s := scanner{in: body}
 	var r scanned
@@ -55,8 +52,7 @@ type scanned struct {
 	probe                  bool
 }
 
-// first notes a field. The decoder lets a later one of the same name win, or
-// merges them; scan leaves that to it.
+// first notes a field. The decoder lets a later one of the same name win, or merges them; scan leaves that to it.
 func (r *scanned) first(f field) bool {
 	again := r.seen&f != 0
 	r.seen |= f
@@ -147,9 +143,8 @@ func requirementField(s *scanner, key []byte) bool {
 	return false
 }
 
-// scanner walks over JSON without taking memory. Each method moves past what it
-// is named after, with the space around it, and returns false where it finds
-// anything else.
+// scanner walks over JSON without taking memory. Each method moves past what it is named after, with the space
+// around it, and returns false where it finds anything else.
 type scanner struct {
 	in []byte
 	at int

@@ -18,12 +18,10 @@ type Script func(authorizationv1.SubjectAccessReviewSpec) Answer
 type Answer struct {
 	// Status is the decision. Nothing keeps it from being contradictory.
 	Status authorizationv1.SubjectAccessReviewStatus
-	// Code and Body, if Code is set, are sent instead of a review: an error, or
-	// garbage.
+	// Code and Body, if Code is set, are sent instead of a review: an error, or garbage.
 	Code int
 	Body string
-	// Delay is how long the answer takes. It ends early when the API server goes
-	// away.
+	// Delay is how long the answer takes. It ends early when the API server goes away.
 	Delay time.Duration
 }
 

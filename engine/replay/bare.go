@@ -2,22 +2,9 @@ package replay
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
-
-// NewRequest is a scenario's request as HTTP, without requestor and headers of
-// impersonation.
-func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.Request, error) {
-	return httpRequest(ctx, host, r)
-}
-
-// RoundTrip sends a request and reads the answer.
-func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Response, error) {
-	return roundTrip(client, req, watch)
-}
 
 // Granted is a bound scenario whose grants are in force as RBAC.
 type Granted struct{ run *run }

@@ -23,15 +23,13 @@ type Kept struct {
 
 // Object is an API object as the API server writes it.
 type Object struct {
-	// Path is where it was read, for example
-	// /apis/rbac.authorization.k8s.io/v1/clusterroles/a.
+	// Path is where it was read, for example /apis/rbac.authorization.k8s.io/v1/clusterroles/a.
 	Path string
 	// Body is the JSON, byte for byte.
 	Body []byte
 }
 
-// Keep makes everything that a scenario with a setup needs, without sending its
-// requests.
+// Keep makes everything that a scenario with a setup needs, without sending its requests.
 func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix string) (*Kept, error) {
 	bound, _ := s.Bind(suffix)
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix}
@@ -56,9 +54,8 @@ func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *
 	return r.replay(ctx, s, kept.Suffix, kept, false)
 }
 
-// Send sends the only request of a scenario with what its setup has, over a
-// connection of its own, to host, which may be a balancer. Nothing but the answer
-// is looked at.
+// Send sends the only request of a scenario with what its setup has, over a connection of its own, to host, which
+// may be a balancer. Nothing but the answer is looked at.
 func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, host string) (o verdicts.Observation, err error) {
 	bound, _ := s.Bind(kept.Suffix)
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: kept.Suffix, tokens: kept.tokens}
@@ -69,13 +66,12 @@ func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, 
 	}
 	req.Close = true
 	o.Sent = time.Now()
-	o.Response, err = roundTrip(client, req, false)
+	o.Response, err = RoundTrip(client, req, false)
 	o.Answered = time.Now()
 	return o, err
 }
 
-// Read reads the objects of a setup, as they are written by the API server that
-// runs now.
+// Read reads the objects of a setup, as they are written by the API server that runs now.
 func (r *Replayer) Read(ctx context.Context, kept *Kept) ([]Object, error) {
 	var out []Object
 	for _, path := range kept.paths {

@@ -33,10 +33,9 @@ import (
 // was refused: discovery documents are long and say nothing here.
 const answerLimit = 2 << 10
 
-// shell is where a requestor runs kubectl: a home folder with a kubeconfig, and
-// the tap that kubectl takes for the API server. The tap passes each request on
-// unchanged and observes it by itself, so that reviews, audit event and metrics
-// belong to the one request, however many a command sends.
+// shell is where a requestor runs kubectl: a home folder with a kubeconfig, and the tap that kubectl takes for the
+// API server. The tap passes each request on unchanged and observes it by itself, so that reviews, audit event and
+// metrics belong to the one request, however many a command sends.
 type shell struct {
 	run  *run
 	by   string
@@ -229,8 +228,7 @@ func (s *shell) roundTrip(req *http.Request) (answer, error) {
 	return answer{resp.StatusCode, resp.Header, body}, err
 }
 
-// shownBody is an answer as evidence: a refusal whole, and as JSON where the
-// client asked for protobuf.
+// shownBody is an answer as evidence: a refusal whole, and as JSON where the client asked for protobuf.
 func shownBody(code int, body []byte) string {
 	limit := answerLimit
 	if code >= http.StatusBadRequest {

@@ -70,8 +70,7 @@ func (c *objectClient) path(object map[string]any) (string, error) {
 	return prefix + "/" + mapping.Resource.Resource + "/" + u.GetName(), nil
 }
 
-// apply creates manifests in order, and waits until the permissions in them are
-// in force.
+// apply creates manifests in order, and waits until the permissions in them are in force.
 func (p *provisioner) apply(ctx context.Context, manifests []map[string]any) error {
 	for _, m := range manifests {
 		if err := p.objects.create(ctx, m); err != nil {
@@ -114,8 +113,7 @@ func (p *provisioner) createRBAC(ctx context.Context, o scenarios.RBACObject) er
 	return err
 }
 
-// revoke deletes bindings and roles and waits until they are not in force any
-// more.
+// revoke deletes bindings and roles and waits until they are not in force any more.
 func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject) error {
 	rbac, opts := p.client.RbacV1(), metav1.DeleteOptions{}
 	for _, o := range objects {

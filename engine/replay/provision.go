@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// grantTimeout is how long a role and its binding may take to reach the RBAC
-	// authorizer's informers.
+	// grantTimeout is how long a role and its binding may take to reach the RBAC authorizer's informers.
 	grantTimeout = 15 * time.Second
 	// grantPoll is the pause between two questions whether they have.
 	grantPoll = 2 * time.Millisecond
@@ -37,9 +36,8 @@ type provisioner struct {
 	objects *objectClient
 }
 
-// provision creates namespaces, service accounts, pods, nodes, manifests and
-// grants, and waits until every grant is in force. Afterwards the requests of
-// the scenario meet a settled server.
+// provision creates namespaces, service accounts, pods, nodes, manifests and grants, and waits until every grant
+// is in force. Afterwards the requests of the scenario meet a settled server.
 func (run *run) provision(ctx context.Context) error {
 	places := placesOf(run.bound)
 	if err := run.admin.places(ctx, places); err != nil {
@@ -88,8 +86,7 @@ type places struct {
 	running    []*scenarios.ServiceAccount // with a pod on a real node
 }
 
-// boundPod is what a token's pod has to say: the account, which must be the
-// token's, and the node.
+// boundPod is what a token's pod has to say: the account, which must be the token's, and the node.
 type boundPod struct{ account, node string }
 
 func placesOf(s *scenarios.Scenario) places {
@@ -136,15 +133,12 @@ func (p *provisioner) namespace(ctx context.Context, name string) error {
 	return ignoreExists(err)
 }
 
-// places creates namespaces and nodes, then accounts and pods, each kind at
-// once.
+// places creates namespaces and nodes, then accounts and pods, each kind at once.
 func (p *provisioner) places(ctx context.Context, want places) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for name := range want.namespaces {
-		group.Go(func() error {
-			_, err := p.client.CoreV1().Namespaces().Create(groupCtx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-			return ignoreExists(err) // advised permissions are for namespaces as they are called, default among them
-		})
+		// Advised permissions are for namespaces as they are called, default among them.
+		group.Go(func() error { return p.namespace(groupCtx, name) })
 	}
 	for name := range want.nodes {
 		group.Go(func() error {
@@ -254,9 +248,8 @@ func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (
 	return answer.Status.Token, nil
 }
 
-// inForce asks the authorizer, until the answer is the wanted one. The question
-// carries the probe mark, so that the recorder keeps it apart; no grant looks at
-// extra.
+// inForce asks the authorizer, until the answer is the wanted one. The question carries the probe mark, so that
+// the recorder keeps it apart; no grant looks at extra.
 func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool) error {
 	spec.Extra = map[string]authorizationv1.ExtraValue{
 		recorder.ProbeExtraKey: {"true"},

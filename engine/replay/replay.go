@@ -29,8 +29,7 @@ type run struct {
 	shells  map[string]*shell // by requestor alias
 }
 
-// Replayer replays scenarios on one target. It may be used from several
-// goroutines.
+// Replayer replays scenarios on one target. It may be used from several goroutines.
 type Replayer struct {
 	target *target.Target
 	admin  *provisioner
@@ -54,9 +53,8 @@ func New(t *target.Target) (*Replayer, error) {
 	return &Replayer{target: t, admin: &provisioner{client: client, objects: objects}}, nil
 }
 
-// Replay provisions what scenario s needs under names made unique by suffix,
-// sends its requests, and returns everything that was seen. It does not fail:
-// what goes wrong outside the API server's answers is a Problem in the
+// Replay provisions what scenario s needs under names made unique by suffix, sends its requests, and returns
+// everything that was seen. It does not fail: what goes wrong outside the API server's answers is a Problem in the
 // evidence.
 func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
 	return r.replay(ctx, s, suffix, nil, false)
@@ -123,12 +121,10 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	}
 }
 
-// deathGrace is how long it may take until a process whose connections broke is
-// known to have ended.
+// deathGrace is how long it may take until a process whose connections broke is known to have ended.
 const deathGrace = 500 * time.Millisecond
 
-// problem blames the environment for what died by itself, the harness for the
-// rest.
+// problem blames the environment for what died by itself, the harness for the rest.
 func problem(t *target.Target, err error) verdicts.Problem {
 	if !errors.Is(err, context.Canceled) {
 		for deadline := time.Now().Add(deathGrace); t.Err() == nil && time.Now().Before(deadline); {

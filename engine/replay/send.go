@@ -39,8 +39,8 @@ var methods = map[string]string{
 	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
 }
 
-// httpRequest renders a scenario's request.
-func httpRequest(ctx context.Context, host string, r *scenarios.Request) (*http.Request, error) {
+// NewRequest is a scenario's request as HTTP, without requestor and headers of impersonation.
+func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.Request, error) {
 	method, ok := methods[r.Verb]
 	if r.Path != "" {
 		method, ok = strings.ToUpper(r.Verb), true
@@ -110,9 +110,8 @@ func requestQuery(r *scenarios.Request) url.Values {
 	case r.Verb == "watch":
 		q.Set("watch", "true")
 	case r.Verb == "list" && r.Path == "":
-		// As informers list: any state will do. Without it the API server waits up
-		// to 100 ms for its cache to be confirmed as the newest, after everything
-		// that is looked at here.
+		// As informers list: any state will do. Without it the API server waits up to 100 ms for its cache to be
+		// confirmed as the newest, after everything that is looked at here.
 		q.Set("resourceVersion", "0")
 	}
 	for k, v := range r.Query {
@@ -139,7 +138,7 @@ func (run *run) send(ctx context.Context, step int, r *scenarios.Request) (verdi
 	seen, err := run.target.Observe(ctx, func() (string, error) {
 		o.Sent = time.Now()
 		defer func() { o.Answered = time.Now() }()
-		o.Response, err = roundTrip(client, req, r.Verb == "watch")
+		o.Response, err = RoundTrip(client, req, r.Verb == "watch")
 		if err == nil && o.Response.Code == http.StatusRequestHeaderFieldsTooLarge {
 			return target.NoAudit, nil
 		}
@@ -152,11 +151,10 @@ func (run *run) send(ctx context.Context, step int, r *scenarios.Request) (verdi
 	return o, nil
 }
 
-// prepare renders a request and its requestor's client. What is sent is written
-// to shown as it leaves.
+// prepare renders a request and its requestor's client. What is sent is written to shown as it leaves.
 func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, shown *verdicts.SentRequest) (*http.Client, *http.Request, error) {
 	shown.Requestor = run.bound.Requestors[r.By].Username()
-	req, err := httpRequest(ctx, host, r)
+	req, err := NewRequest(ctx, host, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,10 +167,9 @@ func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, 
 	return client, req, err
 }
 
-// roundTrip reads the answer. A watch that was let through has no end: it is
-// hung up as soon as its headers are there. So is an upgraded connection, but for
-// an exec's, which ends with the command.
-func roundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Response, error) {
+// RoundTrip sends a request and reads the answer. A watch that was let through has no end: it is hung up as soon as its headers are
+// there. So is an upgraded connection, but for an exec's, which ends with the command.
+func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Response, error) {
 	resp, err := client.Do(req)
 	if err != nil {
 		return verdicts.Response{}, err
@@ -219,8 +216,7 @@ func shownHeaders(h http.Header) map[string][]string {
 // shownLimit is how much of a header's value is kept as evidence.
 const shownLimit = 4 << 10
 
-// shownValues are values as evidence can hold them: not too long, and quoted if
-// they are no UTF-8.
+// shownValues are values as evidence can hold them: not too long, and quoted if they are no UTF-8.
 func shownValues(values []string) []string {
 	shown := make([]string, 0, len(values))
 	for _, v := range values {

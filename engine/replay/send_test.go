@@ -32,7 +32,7 @@ func TestHTTPRequest(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			req, err := httpRequest(t.Context(), "https://host", &test.r)
+			req, err := NewRequest(t.Context(), "https://host", &test.r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestHTTPRequest(t *testing.T) {
 			}
 		})
 	}
-	if _, err := httpRequest(t.Context(), "https://host", &scenarios.Request{Verb: "impersonate", Resource: "users"}); err == nil {
+	if _, err := NewRequest(t.Context(), "https://host", &scenarios.Request{Verb: "impersonate", Resource: "users"}); err == nil {
 		t.Error("a verb without a method is sent")
 	}
 }

@@ -20,9 +20,8 @@ const (
 	statusChannel = 3
 )
 
-// output reads what a command writes to stdout over an upgraded connection, until
-// the server closes it. If the command failed without a word, it is the Status
-// that says so.
+// output reads what a command writes to stdout over an upgraded connection, until the server closes it. If the
+// command failed without a word, it is the Status that says so.
 func output(resp *http.Response) (string, error) {
 	r := bufio.NewReader(resp.Body)
 	var stdout, status []byte

@@ -30,10 +30,9 @@ func (s *Session) loadAgent(c *Cell) error {
 	return nil
 }
 
-// runAgents lets the node agents work before any scenario: a DaemonSet would wait
-// for the Nodes of scenarios, on which no kubelet runs its pods. The agents
-// are about the constrained modes: with the gate off there is nothing to be seen
-// that scenarios do not show.
+// runAgents lets the node agents work before any scenario: a DaemonSet would wait for the Nodes of scenarios, on
+// which no kubelet runs its pods. The agents are about the constrained modes: with the gate off there is nothing
+// to be seen that scenarios do not show.
 func (s *Session) runAgents(c *Cell) {
 	if !c.needsNodes() || c.Target.Facts.Gate != scenarios.GateOn || s.ctx.Err() != nil {
 		return

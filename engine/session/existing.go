@@ -14,8 +14,7 @@ func onExisting(s *scenarios.Scenario, facts scenarios.Facts) Item {
 	return Item{Scenario: s, Fate: NotSelected, Why: why}
 }
 
-// Makes counts what the scenarios of a plan make on a cluster that somebody else
-// made.
+// Makes counts what the scenarios of a plan make on a cluster that somebody else made.
 type Makes struct{ Namespaces, Accounts, Roles, ClusterRoles int }
 
 // Makes counts them; a scenario's own objects are in its namespaces.

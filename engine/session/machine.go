@@ -19,16 +19,14 @@ const (
 	// nodesMemory is what a cluster of kind with two nodes may need: some 520 MiB a
 	// node, and as much again for what its disk is cached with.
 	nodesMemory = 1600 << 20
-	// cellsPerProcessor is how many cells one processor has work for: scenarios of a
-	// cell run one after the other, and each request waits for the server. Two keep
-	// a processor busy; with more, control planes take longer to start, and no run
-	// is shorter.
+	// cellsPerProcessor is how many cells one processor has work for: scenarios of a cell run one after the other,
+	// and each request waits for the server. Two keep a processor busy; with more, control planes take longer to
+	// start, and no run is shorter.
 	cellsPerProcessor = 2
 )
 
-// Fitting is how many cells the machine has processors and free memory for, at
-// least 1. A processor that the others leave idle is no use, and memory that is
-// not there ends in processes being killed.
+// Fitting is how many cells the machine has processors and free memory for, at least 1. A processor that the
+// others leave idle is no use, and memory that is not there ends in processes being killed.
 func Fitting(provider string) int {
 	n, memory := cellsPerProcessor*runtime.GOMAXPROCS(0), int64(cellMemory)
 	if provider == target.Kind {

@@ -1,5 +1,4 @@
-// Package session runs scenarios on cells and holds what came out, apart from
-// Ginkgo, which only asks it.
+// Package session runs scenarios on cells and holds what came out, apart from Ginkgo, which only asks it.
 package session
 
 import (
@@ -19,8 +18,7 @@ type Selection struct {
 	Focus, Skip *regexp.Regexp
 	// Levels to run; empty is all.
 	Levels []scenarios.Level
-	// Folders are the top folders of scenario IDs, such as kep-5284; empty is
-	// all.
+	// Folders are the top folders of scenario IDs, such as kep-5284; empty is all.
 	Folders []string
 	// Labels, if given, decides by the labels of a scenario; see Labels.
 	Labels func(labels []string) bool
@@ -92,8 +90,7 @@ func (p CellPlan) Runs() (all []*scenarios.Scenario) {
 	return all
 }
 
-// ErrNothingSelected is wrapped by the error of a plan in which nothing would
-// run: that would not be a pass.
+// ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.
 var ErrNothingSelected = errors.New("nothing would run")
 
 // Plan decides for every scenario and cell. It needs no server: facts are what
@@ -114,8 +111,7 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan
 				variants = append(variants, v)
 			}
 		}
-		// Where the selection is only about other chains, the ordinary one is left
-		// out: nothing would run on it.
+		// Where the selection is only about other chains, the ordinary one is left out: nothing would run on it.
 		if p := plan(set, c, sel); p.Count(Run) > 0 || len(variants) == 0 {
 			plans = append(plans, p)
 		}

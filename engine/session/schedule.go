@@ -16,11 +16,10 @@ import (
 // errStopped is why what was not run when Stop was called is invalid.
 var errStopped = errors.New("the session was stopped")
 
-// Start finds or builds all programs, brings up the first cells, as many as may
-// run at once, and returns when these are ready or have failed; then everything
-// runs in the background. It returns an error only for what the user has to mend
-// (a *local.UsageError): a target that fails otherwise makes its cell's results
-// invalid. Further calls return the same as the first.
+// Start finds or builds all programs, brings up the first cells, as many as may run at once, and returns when
+// these are ready or have failed; then everything runs in the background. It returns an error only for what the
+// user has to mend (a *local.UsageError): a target that fails otherwise makes its cell's results invalid. Further
+// calls return the same as the first.
 func (s *Session) Start(ctx context.Context) error {
 	s.start.Do(func() {
 		context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
@@ -52,9 +51,8 @@ func (s *Session) Stop() error {
 	return errors.Join(errs...)
 }
 
-// PeakMemory is the most memory that this process and its children held at once,
-// in bytes; with clusters of kind, how much less the machine had free. 0 where that
-// cannot be read.
+// PeakMemory is the most memory that this process and its children held at once, in bytes; with clusters of kind,
+// how much less the machine had free. 0 where that cannot be read.
 func (s *Session) PeakMemory() int64 { return s.memory.peak.Load() }
 
 func (s *Session) startAll() error {
@@ -116,8 +114,7 @@ func (s *Session) startAll() error {
 	return s.usageError()
 }
 
-// biggestFirst orders cells so that none that takes long is left for the end,
-// when nothing else runs beside it.
+// biggestFirst orders cells so that none that takes long is left for the end, when nothing else runs beside it.
 func biggestFirst(cells []*Cell) []*Cell {
 	return slices.SortedStableFunc(slices.Values(cells), func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
 }
@@ -148,9 +145,8 @@ func (s *Session) inherit(c, before *Cell) {
 	c.Target, before.Target = before.Target, nil
 }
 
-// findPrograms finds the programs of all cells, or builds them: that takes all
-// processors for minutes, and is no company for scenarios. What cannot be built
-// is an error of its cells, and tried once.
+// findPrograms finds the programs of all cells, or builds them: that takes all processors for minutes, and is no
+// company for scenarios. What cannot be built is an error of its cells, and tried once.
 func (s *Session) findPrograms() error {
 	failed := map[string]error{}
 	for _, c := range s.Cells {
@@ -186,8 +182,7 @@ func findPrograms(ctx context.Context, o *target.Options) error {
 	return err
 }
 
-// findKubectl finds kubectl, building it if need be, where a scenario that will
-// run needs it, and only there.
+// findKubectl finds kubectl, building it if need be, where a scenario that will run needs it, and only there.
 func (c *Cell) findKubectl(ctx context.Context) (err error) {
 	for _, j := range c.jobs {
 		if j.scenario.RunsKubectl() {

@@ -24,9 +24,8 @@ type Event struct {
 type Session struct {
 	// Cells are in the order of the plan.
 	Cells []*Cell
-	// Parallel is how many cells run at once. Each has its target only while it
-	// runs; then the next cell takes its place. 0 is all cells, with targets that
-	// live until Stop.
+	// Parallel is how many cells run at once. Each has its target only while it runs; then the next cell takes its
+	// place. 0 is all cells, with targets that live until Stop.
 	Parallel int
 
 	seed   int64

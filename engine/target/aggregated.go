@@ -35,8 +35,7 @@ const (
 	aggregatedTimeout = 30 * time.Second
 )
 
-// aggregated is a small API server behind the cluster's, and what reached it.
-// The zero value is not running.
+// aggregated is a small API server behind the cluster's, and what reached it. The zero value is not running.
 type aggregated struct {
 	starting sync.Mutex
 	server   *Loopback
@@ -45,8 +44,7 @@ type aggregated struct {
 	seen []verdicts.BackendRequest
 }
 
-// Aggregate starts the aggregated API server if it does not run yet, and returns
-// when the cluster serves its API.
+// Aggregate starts the aggregated API server if it does not run yet, and returns when the cluster serves its API.
 func (t *Target) Aggregate(ctx context.Context) error {
 	a := &t.aggregated
 	a.starting.Lock()

@@ -31,8 +31,7 @@ func newAuditIndex() *auditIndex {
 	return &auditIndex{events: map[string]json.RawMessage{}, waiting: map[string]chan json.RawMessage{}}
 }
 
-// Write implements io.Writer. It never fails: a line that is no event is kept
-// and makes Await fail.
+// Write implements io.Writer. It never fails: a line that is no event is kept and makes Await fail.
 func (x *auditIndex) Write(p []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -69,8 +68,7 @@ func (x *auditIndex) line(line []byte) {
 		}
 		return
 	}
-	// Of a request that is not authenticated there is no other event than this one,
-	// which names no user.
+	// Of a request that is not authenticated there is no other event than this one, which names no user.
 	unauthenticated := head.Stage == "ResponseStarted" && head.User.Username == "" &&
 		head.ResponseStatus.Code == http.StatusUnauthorized
 	if head.Stage != "ResponseComplete" && head.Stage != "Panic" && !unauthenticated {

@@ -66,9 +66,8 @@ func (a Authorizer) middle() (middle, error) {
 	return middle{Authorizers: order}, nil
 }
 
-// ReloadAuthorizer puts a chain with an authorizer under test between the
-// recorder's two points, and returns when the API server uses it. What the API
-// server had cached of it is forgotten.
+// ReloadAuthorizer puts a chain with an authorizer under test between the recorder's two points, and returns when
+// the API server uses it. What the API server had cached of it is forgotten.
 func (t *Target) ReloadAuthorizer(ctx context.Context, a Authorizer) error {
 	between, err := a.middle()
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Batch is a time in which many requests follow each other, one at a time, and
-// the target is read once for all of them: reading its metrics takes longer than
-// most requests.
+// Batch is a time in which many requests follow each other, one at a time, and the target is read once for all of
+// them: reading its metrics takes longer than most requests.
 type Batch struct {
 	t    *Target
 	mark uint64
@@ -25,8 +24,7 @@ type Batched struct {
 	// of a request are after the Mark before it, up to the Mark after it.
 	Reviews []verdicts.Review
 	Seqs    []uint64
-	// Metrics are the increases over the whole batch; nil where the target has
-	// none.
+	// Metrics are the increases over the whole batch; nil where the target has none.
 	Metrics []verdicts.MetricSample
 }
 
@@ -73,9 +71,8 @@ func (t *Target) Audit(ctx context.Context, auditID string) (json.RawMessage, er
 	return t.events.Await(ctx, auditID)
 }
 
-// FrontProxy is the transport with which requestors of any name are sent, by
-// headers that come on top of it. It speaks HTTP/1.1, which is quicker as long as
-// requests come one at a time.
+// FrontProxy is the transport with which requestors of any name are sent, by headers that come on top of it. It
+// speaks HTTP/1.1, which is quicker as long as requests come one at a time.
 func (t *Target) FrontProxy() (http.RoundTripper, error) {
 	c := t.cluster.FrontProxy()
 	c.NextProtos = []string{"http/1.1"}

@@ -20,21 +20,18 @@ const policyPoint recorder.Point = "policy"
 // abacFile is the ABAC policy's name in the run's folder.
 const abacFile = "abac.jsonl"
 
-// middle is what stands between the recorder's two points: a file of
-// fixtures/chains.
+// middle is what stands between the recorder's two points: a file of fixtures/chains.
 type middle struct {
 	// Authorizers are in the form of AuthorizationConfiguration. A webhook needs
 	// no connection: it is the scripted point of the recorder.
 	Authorizers []apiserverv1.AuthorizerConfiguration `json:"authorizers"`
-	// Probes are further requests of the witness, each of which one of the
-	// authorizers allows.
+	// Probes are further requests of the witness, each of which one of the authorizers allows.
 	Probes []probe `json:"probes,omitempty"`
 	// ABACPolicy is the policy file of an authorizer of type ABAC.
 	ABACPolicy string `json:"abacPolicy,omitempty"`
 }
 
-// loadMiddle reads a chain by name; the empty name is what every ordinary
-// cluster has.
+// loadMiddle reads a chain by name; the empty name is what every ordinary cluster has.
 func loadMiddle(name string) (middle, error) {
 	if name == "" {
 		return middle{Authorizers: []apiserverv1.AuthorizerConfiguration{{Type: "Node", Name: "node"}, {Type: "RBAC", Name: "rbac"}}}, nil
@@ -50,8 +47,7 @@ func loadMiddle(name string) (middle, error) {
 	return m, nil
 }
 
-// decision is what an answer of the scripted webhook amounts to: that of its
-// failure policy if the answer is none.
+// decision is what an answer of the scripted webhook amounts to: that of its failure policy if the answer is none.
 func (m middle) decision(a recorder.Answer) scenarios.Decision {
 	switch {
 	case a.Code != 0 || a.Delay > 0:
@@ -127,8 +123,7 @@ func (c chain) point(p recorder.Point) apiserverv1.AuthorizerConfiguration {
 	return apiserverv1.AuthorizerConfiguration{Type: "Webhook", Name: "recorder-" + string(p), Webhook: w}
 }
 
-// connect points a webhook at the recorder, and switches its cache off, so that
-// every question arrives.
+// connect points a webhook at the recorder, and switches its cache off, so that every question arrives.
 func (c chain) connect(w *apiserverv1.WebhookConfiguration, p recorder.Point) {
 	file := local.DirPlaceholder + "/" + kubeconfigName(p)
 	w.ConnectionInfo = apiserverv1.WebhookConnectionInfo{Type: "KubeConfigFile", KubeConfigFile: &file}

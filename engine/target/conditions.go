@@ -11,9 +11,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// behindPoint is a point of the recorder just behind a webhook with match
-// conditions. A condition that cannot be evaluated denies without any webhook
-// being called: only that nothing arrives here shows it.
+// behindPoint is a point of the recorder just behind a webhook with match conditions. A condition that cannot be
+// evaluated denies without any webhook being called: only that nothing arrives here shows it.
 const behindPoint recorder.Point = "behind"
 
 // noOpinion is the script of behindPoint.
@@ -24,9 +23,8 @@ func conditional(a apiserverv1.AuthorizerConfiguration) bool {
 	return a.Webhook != nil && len(a.Webhook.MatchConditions) > 0 && a.Webhook.FailurePolicy == apiserverv1.FailurePolicyDeny
 }
 
-// conditionErrors replaces what arrived behind the conditional webhook by what it
-// tells: a review of which neither the webhook nor the point behind it heard was
-// denied in the webhook's place.
+// conditionErrors replaces what arrived behind the conditional webhook by what it tells: a review of which neither
+// the webhook nor the point behind it heard was denied in the webhook's place.
 func (m middle) conditionErrors(seen []verdicts.Review) []verdicts.Review {
 	if !slices.ContainsFunc(m.Authorizers, conditional) {
 		return seen

@@ -9,9 +9,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Existing is a cluster that somebody else made. It has no recorder, its audit log
-// and flags are out of reach, its metrics count what others do as well, and it
-// gives credentials to nobody but service accounts.
+// Existing is a cluster that somebody else made. It has no recorder, its audit log and flags are out of reach, its
+// metrics count what others do as well, and it gives credentials to nobody but service accounts.
 const Existing = verdicts.Existing
 
 // existingCapabilities are what is left.
@@ -19,8 +18,7 @@ func existingCapabilities() []scenarios.Capability {
 	return []scenarios.Capability{scenarios.Tokens, scenarios.RBAC}
 }
 
-// startExisting connects to a cluster that runs, and holds it to what it said when
-// the run was planned.
+// startExisting connects to a cluster that runs, and holds it to what it said when the run was planned.
 func (t *Target) startExisting(ctx context.Context, o Options) error {
 	if o.Existing == nil {
 		return fmt.Errorf("the provider %s needs a kubeconfig", Existing)

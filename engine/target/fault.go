@@ -21,8 +21,7 @@ func (t *Target) KillAPIServer() error {
 	return c.KillAPIServer()
 }
 
-// RestartEtcd kills etcd, starts it again on its data, and returns when the API
-// server is ready again.
+// RestartEtcd kills etcd, starts it again on its data, and returns when the API server is ready again.
 func (t *Target) RestartEtcd(ctx context.Context) error {
 	c, ok := t.cluster.(faulty)
 	if !ok {
@@ -31,10 +30,8 @@ func (t *Target) RestartEtcd(ctx context.Context) error {
 	return c.RestartEtcd(ctx)
 }
 
-// SetWebhookDown lets the scripted webhook authorizer answer 503 to everything,
-// or no longer.
+// SetWebhookDown lets the scripted webhook authorizer answer 503 to everything, or no longer.
 func (t *Target) SetWebhookDown(down bool) { t.policy.down.Store(down) }
 
-// TakeEvent returns the audit event of an answered request if this API server
-// wrote it, and forgets it.
+// TakeEvent returns the audit event of an answered request if this API server wrote it, and forgets it.
 func (t *Target) TakeEvent(auditID string) (json.RawMessage, bool) { return t.events.take(auditID) }

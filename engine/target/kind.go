@@ -21,8 +21,7 @@ const (
 	Kind = "kind"
 )
 
-// kindWorkers is the number of nodes beside the control plane: scenarios about
-// nodes need two in all.
+// kindWorkers is the number of nodes beside the control plane: scenarios about nodes need two in all.
 const kindWorkers = 1
 
 // joinNetwork lets the recorder listen where the nodes, and only they, reach it.
@@ -70,12 +69,10 @@ func inDir(args []string) []string {
 	return args
 }
 
-// componentSpaces hold the accounts of components; the second is where kind's
-// default storage runs.
+// componentSpaces hold the accounts of components; the second is where kind's default storage runs.
 var componentSpaces = []string{"system:serviceaccount:kube-system:", "system:serviceaccount:local-path-storage:"}
 
-// componentUsers are those by which the components of a cluster act that have no
-// certificate of their own.
+// componentUsers are those by which the components of a cluster act that have no certificate of their own.
 var componentUsers = []string{"system:apiserver", "kube-apiserver-kubelet-client"}
 
 // probePaths are what a kubelet asks an API server for without credentials. No
@@ -87,10 +84,9 @@ const (
 	certificatePrefix = "X509SHA256="
 )
 
-// others says whether a review is about the components of a cluster with nodes,
-// which talk all the time: kubelets, controllers, the scheduler. They have
-// certificates of their own, which is what their credential says, or accounts in
-// their own namespaces; no requestor of a scenario has either.
+// others says whether a review is about the components of a cluster with nodes, which talk all the time: kubelets,
+// controllers, the scheduler. They have certificates of their own, which is what their credential says, or
+// accounts in their own namespaces; no requestor of a scenario has either.
 func (t *Target) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if t.network == nil {
 		return false

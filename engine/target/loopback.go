@@ -2,21 +2,18 @@ package target
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/authzconf/authzconf/engine/recorder"
 )
 
 // loopbackName is the name of the loopback interface.
@@ -24,8 +21,7 @@ const loopbackName = "localhost"
 
 // Loopback is an HTTPS server of the harness on the loopback interface.
 type Loopback struct {
-	// URL is where it listens, and Port the last part of it. CA is the certificate to
-	// trust, in PEM.
+	// URL is where it listens, and Port the last part of it. CA is the certificate to trust, in PEM.
 	URL  string
 	Port int
 	CA   []byte
@@ -34,10 +30,9 @@ type Loopback struct {
 	done   chan struct{}
 }
 
-// ServeLoopback starts a server on a free port, with a certificate of its own.
-// It speaks HTTP/1.1 only: with HTTP/2 no connection can be upgraded. clientCA,
-// if given, is the authority in PEM that clients must have a certificate of;
-// names are further ones to be reached under.
+// ServeLoopback starts a server on a free port, with a certificate of its own. It speaks HTTP/1.1 only: with
+// HTTP/2 no connection can be upgraded. clientCA, if given, is the authority in PEM that clients must have a
+// certificate of; names are further ones to be reached under.
 func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -84,27 +79,19 @@ func (l *Loopback) Close() error {
 	return err
 }
 
-// selfSigned makes a certificate for the loopback interface that is its own
-// authority.
+// selfSigned makes a certificate for the loopback interface that is its own authority.
 func selfSigned(now time.Time, names []string) (tls.Certificate, []byte, error) {
 	const lifetime = 30 * 24 * time.Hour
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: "authzconf-loopback"},
-		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(lifetime),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	cert, key, err := recorder.Sign(&x509.Certificate{
+		Subject:   pkix.Name{CommonName: "authzconf-loopback"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, IsCA: true,
-		DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		BasicConstraintsValid: true,
+		DNSNames:              names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}, nil, nil)
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, ca, nil
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, recorder.EncodeCertificate(cert), nil
 }

@@ -26,8 +26,7 @@ type series struct{ name, mode, decision string }
 // counters are values of the impersonation series at one moment.
 type counters map[series]counted
 
-// counted is how often something was counted, and for a histogram, also the sum
-// of what was.
+// counted is how often something was counted, and for a histogram, also the sum of what was.
 type counted struct {
 	times     int
 	histogram bool
@@ -147,8 +146,7 @@ func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 	return seen, nil
 }
 
-// since is the increase from before to c, sorted; series that did not move are
-// left out.
+// since is the increase from before to c, sorted; series that did not move are left out.
 func (c counters) since(before counters) []verdicts.MetricSample {
 	samples := []verdicts.MetricSample{}
 	for s, n := range c {
@@ -174,8 +172,7 @@ func (c counters) since(before counters) []verdicts.MetricSample {
 	return samples
 }
 
-// gaugeValues are the values of a family's samples by the value of one label,
-// summed.
+// gaugeValues are the values of a family's samples by the value of one label, summed.
 func gaugeValues(family *dto.MetricFamily, label string) map[string]float64 {
 	values := map[string]float64{}
 	for _, m := range family.GetMetric() {

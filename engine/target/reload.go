@@ -11,10 +11,9 @@ import (
 
 const (
 	reloadsMetric = "apiserver_authorization_config_controller_automatic_reloads_total"
-	// reloadTimeout is more than the minute after which the API server looks at
-	// the file even if it saw no change.
+	// reloadTimeout is more than the minute after which the API server looks at the file even if it saw no change.
 	reloadTimeout = 70 * time.Second
-	reloadPoll     = 5 * time.Millisecond
+	reloadPoll    = 5 * time.Millisecond
 )
 
 // Use lets a scenario have the target: for itself if it changes the authorizer
@@ -37,9 +36,8 @@ func (t *Target) Use(s *scenarios.Scenario) (release func()) {
 	}
 }
 
-// Reload puts another chain of fixtures/chains between the recorder's two points,
-// and returns when the API server uses it. Only who has the target for itself may
-// call it.
+// Reload puts another chain of fixtures/chains between the recorder's two points, and returns when the API server
+// uses it. Only who has the target for itself may call it.
 func (t *Target) Reload(ctx context.Context, name string) error {
 	between, err := loadMiddle(name)
 	if err != nil {

@@ -30,11 +30,9 @@ func (t *Target) replaceAPIServer(ctx context.Context, o Options, wanted local.O
 	return 0, errors.New("the API server of this cluster cannot be replaced")
 }
 
-// Restart ends the API server and starts it as o says: another version, gate or
-// authorizer chain, on the same etcd, with the same keys, at the same address and
-// with the same recorder. It reads the witness back anew. Nobody else may use the
-// target meanwhile. After an error no API server runs, and Restart may be called
-// again.
+// Restart ends the API server and starts it as o says: another version, gate or authorizer chain, on the same
+// etcd, with the same keys, at the same address and with the same recorder. It reads the witness back anew. Nobody
+// else may use the target meanwhile. After an error no API server runs, and Restart may be called again.
 func (t *Target) Restart(ctx context.Context, o Options) error {
 	t.users.Lock()
 	defer t.users.Unlock()
@@ -63,16 +61,14 @@ func (t *Target) Restart(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Replaced is when the API server that runs now was started by Restart: the one
-// before had ended.
+// Replaced is when the API server that runs now was started by Restart: the one before had ended.
 func (t *Target) Replaced() time.Time { return t.replaced }
 
 // Mark is what Verbs counts from.
 func (t *Target) Mark() uint64 { return t.recorder.Mark() }
 
-// Verbs counts the access reviews that have arrived at the front of the chain
-// since a mark, by verb, without the harness's own, and without those of an API
-// server that Restart replaced since.
+// Verbs counts the access reviews that have arrived at the front of the chain since a mark, by verb, without the
+// harness's own, and without those of an API server that Restart replaced since.
 func (t *Target) Verbs(mark uint64) map[string]int {
 	verbs := map[string]int{}
 	for _, r := range t.recorder.Since(mark) {

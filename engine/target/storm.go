@@ -11,15 +11,12 @@ import (
 	"github.com/authzconf/authzconf/engine/recorder"
 )
 
-// What follows is for storms, in which many requests are under way and nothing is
-// attributed to one of them.
+// What follows is for storms, in which many requests are under way and nothing is attributed to one of them.
 
-// Count has the recorder count reviews instead of recording them; see
-// recorder.Recorder.Count.
+// Count has the recorder count reviews instead of recording them; see recorder.Recorder.Count.
 func (t *Target) Count(c *recorder.Counting) { t.recorder.Count(c) }
 
-// Other says of a review that it is about a component of the cluster, and of
-// nobody who was created for a storm.
+// Other says of a review that it is about a component of the cluster, and of nobody who was created for a storm.
 func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	return t.others(spec)
 }
@@ -30,14 +27,12 @@ func (t *Target) Components() bool { return t.network != nil }
 // RecorderCounts are the totals of the recorder.
 func (t *Target) RecorderCounts() recorder.Counts { return t.recorder.Counts() }
 
-// Scrape reads the API server's metric families whose names begin with one of the
-// prefixes.
+// Scrape reads the API server's metric families whose names begin with one of the prefixes.
 func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
 	return t.scrape(ctx, prefixes...)
 }
 
-// ServerPID is the process ID of the API server; 0 if it does not run, or is not
-// this machine's.
+// ServerPID is the process ID of the API server; 0 if it does not run, or is not this machine's.
 func (t *Target) ServerPID() int {
 	if c, ok := t.cluster.(*local.ControlPlane); ok {
 		return c.PIDs().KubeAPIServer

@@ -1,6 +1,5 @@
-// Package target starts what scenarios run on: a cluster whose authorizer chain
-// has the recorder at both ends, with its audit events and metrics at hand, and
-// the witness that it is what was asked for.
+// Package target starts what scenarios run on: a cluster whose authorizer chain has the recorder at both ends,
+// with its audit events and metrics at hand, and the witness that it is what was asked for.
 package target
 
 import (
@@ -32,8 +31,7 @@ type Options struct {
 	Cell verdicts.Cell
 	// Release is the binary's version.
 	Release local.Release
-	// FeatureGates are set besides ConstrainedImpersonation, which Cell.Gate
-	// sets.
+	// FeatureGates are set besides ConstrainedImpersonation, which Cell.Gate sets.
 	FeatureGates map[string]bool
 	// Binaries finds or builds etcd and kube-apiserver.
 	Binaries *local.Binaries
@@ -46,13 +44,11 @@ type Options struct {
 	Chain string
 	// Existing is the cluster of a cell of the provider existing.
 	Existing *existing.Cluster
-	// Webhooks are kubeconfigs of webhooks that ReloadAuthorizer puts into the
-	// chain, by name.
+	// Webhooks are kubeconfigs of webhooks that ReloadAuthorizer puts into the chain, by name.
 	Webhooks map[string][]byte
 	// Kubectl is the program that scenarios with kubectl steps run.
 	Kubectl string
-	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the
-	// version.
+	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the version.
 	NodeImage string
 	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.
 	Keep bool
@@ -61,15 +57,13 @@ type Options struct {
 	NoAudit bool
 	// Plain, if given, is the authorizer chain, and nothing is recorded.
 	Plain *Plain
-	// Front, if given, answers at the recorder's first point, so that permissions
-	// can be given and taken at once, without objects that have to get around. What
-	// it has no opinion about is for the authorizers behind it.
+	// Front, if given, answers at the recorder's first point, so that permissions can be given and taken at once,
+	// without objects that have to get around. What it has no opinion about is for the authorizers behind it.
 	Front recorder.Script
 	// Join is a target whose etcd and keys are used: two API servers side by side,
 	// each with a recorder and an audit log of its own. It has to outlive this one.
 	Join *Target
-	// Recorder says where the recorder listens; the zero value is a free port of
-	// the loopback interface.
+	// Recorder says where the recorder listens; the zero value is a free port of the loopback interface.
 	Recorder recorder.Options
 }
 
@@ -81,12 +75,10 @@ func (o Options) Effective() string {
 	return o.Cell.Kubernetes
 }
 
-// Target is a running cluster with what it can show. Scenarios may be run on it
-// from several goroutines: requests are sent one at a time, so that everything
-// seen between two of them belongs to the one.
+// Target is a running cluster with what it can show. Scenarios may be run on it from several goroutines: requests
+// are sent one at a time, so that everything seen between two of them belongs to the one.
 type Target struct {
-	// Cell is what was asked, Witness what was read back, Facts what scenarios
-	// are selected by.
+	// Cell is what was asked, Witness what was read back, Facts what scenarios are selected by.
 	Cell    verdicts.Cell
 	Witness reports.Witness
 	Facts   scenarios.Facts
@@ -113,9 +105,8 @@ type Target struct {
 	last counters   // after the previous request
 }
 
-// Start brings up a local control plane with its recorder and reads the witness
-// back. A witness that does not match is not an error here: Witness.Mismatches
-// says so, and makes every result invalid.
+// Start brings up a local control plane with its recorder and reads the witness back. A witness that does not
+// match is not an error here: Witness.Mismatches says so, and makes every result invalid.
 func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	t := &Target{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
 	t.events.ignore = o.Cell.Provider == Kind // before anything writes to it
@@ -201,8 +192,7 @@ func (t *Target) options(o Options) (lo local.Options, err error) {
 	return lo, nil
 }
 
-// LocalOptions is the control plane that is asked for, without a recorder and
-// audit. Port 0 is a free one.
+// LocalOptions is the control plane that is asked for, without a recorder and audit. Port 0 is a free one.
 func (o Options) LocalOptions(port int) local.Options {
 	return local.Options{
 		Release: o.Release, EmulatedVersion: o.Cell.Emulated, FeatureGates: gates(o),
@@ -216,8 +206,7 @@ func gates(o Options) map[string]bool {
 	for name, on := range o.FeatureGates {
 		set[name] = on
 	}
-	// Where the version has no such gate, off is what it is; naming the gate
-	// would be a start-up error.
+	// Where the version has no such gate, off is what it is; naming the gate would be a start-up error.
 	if GateKnown(o.Effective()) && Asked(o.Cell.Gate) != AskDefault {
 		set[GateName] = Asked(o.Cell.Gate) == AskOn
 	}
@@ -246,8 +235,7 @@ func (t *Target) Err() error {
 	return t.broken
 }
 
-// Stop ends the cluster and the recorder and removes what they left. It is
-// idempotent.
+// Stop ends the cluster and the recorder and removes what they left. It is idempotent.
 func (t *Target) Stop() error {
 	var errs []error
 	if t.cluster != nil {
@@ -272,9 +260,8 @@ type Observed struct {
 // before it became one of the API server's.
 const NoAudit = "none"
 
-// Observe sends one request, by calling send, and returns everything that the
-// target saw of it. No other request of a scenario is under way meanwhile. send
-// returns the answer's Audit-Id, or NoAudit.
+// Observe sends one request, by calling send, and returns everything that the target saw of it. No other request
+// of a scenario is under way meanwhile. send returns the answer's Audit-Id, or NoAudit.
 func (t *Target) Observe(ctx context.Context, send func() (auditID string, err error)) (*Observed, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

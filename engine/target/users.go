@@ -10,9 +10,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// UserClient authenticates as an arbitrary user through the request-header
-// client certificate, and impersonates if imp is given. tap sees every request
-// as it leaves, under all other round trippers.
+// UserClient authenticates as an arbitrary user through the request-header client certificate, and impersonates if
+// imp is given. tap sees every request as it leaves, under all other round trippers.
 func (t *Target) UserClient(r scenarios.Requestor, imp *scenarios.Impersonate, tap Tap) (*http.Client, error) {
 	return t.client(t.cluster.FrontProxy(), imp, tap, asUser(r))
 }

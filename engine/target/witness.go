@@ -121,9 +121,8 @@ func (t *Target) witnessGate(ctx context.Context) error {
 	return nil
 }
 
-// probedGate tells the two handlers apart by their texts:
-// processImpersonationHeaders and buildImpersonationRequests of
-// k8s.io/apiserver/pkg/endpoints/filters/impersonation.
+// probedGate tells the two handlers apart by their texts: processImpersonationHeaders and
+// buildImpersonationRequests of k8s.io/apiserver/pkg/endpoints/filters/impersonation.
 func probedGate(message string) string {
 	switch {
 	case strings.Contains(message, "&user.DefaultInfo{"):

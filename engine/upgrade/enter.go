@@ -17,8 +17,7 @@ const (
 	// steady is how long requests flow before an API server is replaced and after
 	// the next is ready: long enough for hundreds of them.
 	steady = time.Second
-	// outage is how long a killed API server stays away, on top of the start of the
-	// next.
+	// outage is how long a killed API server stays away, on top of the start of the next.
 	outage = 200 * time.Millisecond
 )
 
@@ -88,9 +87,8 @@ func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 	return err
 }
 
-// disturb replaces the API server in the way that the stage asks for. The balancer
-// has it taken out before it ends and put back when it is ready, as one with
-// health checks does; a killed one is only taken out afterwards.
+// disturb replaces the API server in the way that the stage asks for. The balancer has it taken out before it ends
+// and put back when it is ready, as one with health checks does; a killed one is only taken out afterwards.
 func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 	t := u.targets[stage.Server]
 	switch stage.Fault {
@@ -121,8 +119,7 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 	return u.replace(ctx, stage)
 }
 
-// flow starts the requests of all setups that have been made for it: to the balancer, or
-// to the one API server.
+// flow starts the requests of all setups that have been made for it: to the balancer, or to the one API server.
 func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 	run, err := replay.New(u.targets[0])
 	if err != nil {

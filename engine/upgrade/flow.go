@@ -113,8 +113,7 @@ type server interface {
 	TakeEvent(auditID string) (json.RawMessage, bool)
 }
 
-// stay is a time in which a server was one stage: from when it was ready until it
-// had ended. A zero time is open.
+// stay is a time in which a server was one stage: from when it was ready until it had ended. A zero time is open.
 type stay struct {
 	stage        *Stage
 	ready, ended time.Time
@@ -164,8 +163,7 @@ func (j judge) evidence(samples []sample) *reports.FlowEvidence {
 	return f
 }
 
-// expose opens the window of what went wrong, or, after a right answer, closes all
-// of them.
+// expose opens the window of what went wrong, or, after a right answer, closes all of them.
 func expose(f *reports.FlowEvidence, open map[string]*reports.Window, what string, at time.Time) {
 	if what == "" {
 		closeWindows(f, open, at)

@@ -39,8 +39,7 @@ type Upgrade struct {
 	start         sync.Once
 	done          chan struct{} // closed when all stages are over
 
-	// Of each API server: itself, the mark of its recorder before the stage, and what
-	// it has been.
+	// Of each API server: itself, the mark of its recorder before the stage, and what it has been.
 	targets   []*target.Target
 	marks     []uint64
 	histories [][]stay
@@ -274,9 +273,8 @@ func (u *Upgrade) objects(ctx context.Context, run *replay.Replayer, stage *Stag
 	return states, nil
 }
 
-// controlled says whether the controllers of a cluster with nodes write to an
-// object: to a Node that no kubelet speaks for, and to the pods on it. What an
-// upgrade does to one of these cannot be told apart.
+// controlled says whether the controllers of a cluster with nodes write to an object: to a Node that no kubelet
+// speaks for, and to the pods on it. What an upgrade does to one of these cannot be told apart.
 func controlled(o target.Options, path string) bool {
 	return o.Cell.Provider == target.Kind && (strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/"))
 }

@@ -1,6 +1,5 @@
-// Package upgradepath says what an upgrade path is: the stages that one cluster goes
-// through, version by version and gate by gate, with its etcd and everything in
-// it kept. It is pure.
+// Package upgradepath says what an upgrade path is: the stages that one cluster goes through, version by version
+// and gate by gate, with its etcd and everything in it kept. It is pure.
 package upgradepath
 
 import (
@@ -18,11 +17,9 @@ import (
 type Fault string
 
 const (
-	// KillAPIServer kills the API server (SIGKILL) while a request is under way,
-	// instead of ending it in order.
+	// KillAPIServer kills the API server (SIGKILL) while a request is under way, instead of ending it in order.
 	KillAPIServer Fault = "kill-apiserver"
-	// RestartEtcd kills etcd and starts it again on its data, with the API server
-	// running.
+	// RestartEtcd kills etcd and starts it again on its data, with the API server running.
 	RestartEtcd Fault = "restart-etcd"
 	// WebhookDown takes the webhook authorizers away while the API server is
 	// replaced, and brings them back when it is ready.
@@ -40,20 +37,17 @@ type Stage struct {
 	Emulate string `yaml:"emulate,omitempty"`
 	// Gate is on, off or default, which it is where left out.
 	Gate string `yaml:"gate,omitempty"`
-	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node
-	// and RBAC.
+	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node and RBAC.
 	Chain string `yaml:"chain,omitempty"`
 	// Fault goes wrong on the way here.
 	Fault Fault `yaml:"fault,omitempty"`
-	// Make names the setups that are made on this stage. A setup that no stage names
-	// is made on the first.
+	// Make names the setups that are made on this stage. A setup that no stage names is made on the first.
 	Make []string `yaml:"make,omitempty"`
 }
 
 // Path is the stages in order.
 type Path struct {
-	// Name is the file's name without extension, or how it was written on the
-	// command line.
+	// Name is the file's name without extension, or how it was written on the command line.
 	Name string `yaml:"-"`
 	// Description says what is shown and where it is asked for.
 	Description string `yaml:"description"`

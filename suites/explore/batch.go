@@ -22,8 +22,7 @@ import (
 type prepared struct {
 	number int
 	choice cases.Choice
-	// scenario has the expectations that the model predicts; bound is the same
-	// under unique names.
+	// scenario has the expectations that the model predicts; bound is the same under unique names.
 	scenario, bound *scenarios.Scenario
 	suffix          string
 	names           map[string]string

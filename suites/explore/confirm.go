@@ -14,8 +14,7 @@ import (
 // shrinkLimit bounds how many runs are made to find the smallest case.
 const shrinkLimit = 400
 
-// confirm runs a case again, alone and under fresh names, and reports it if it
-// differs again.
+// confirm runs a case again, alone and under fresh names, and reports it if it differs again.
 func (l *lane) confirm(ctx context.Context, p *prepared) error {
 	again, err := l.alone(ctx, p.scenario, p.objects)
 	if err != nil {
@@ -120,8 +119,7 @@ func (l *lane) alone(ctx context.Context, s *scenarios.Scenario, objects bool) (
 	return verdicts.Judge(p.scenario, ev), nil
 }
 
-// print renders a case as a scenario file, with what a file needs beside what was
-// found.
+// print renders a case as a scenario file, with what a file needs beside what was found.
 func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
 	comments := []string{
 		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", l.found.Kubernetes, l.target.Facts.Gate),

@@ -1,8 +1,7 @@
-// Package explore sends generated cases to real API servers and judges what they
-// do by the model: a disagreement means that one of the two is wrong. Most cases
-// have their grants answered by the recorder's first point, which takes no time;
-// one in rbacShare has them as RBAC objects, so that the rules of RBAC stay part
-// of what is looked at.
+// Package explore sends generated cases to real API servers and judges what they do by the model: a disagreement
+// means that one of the two is wrong. Most cases have their grants answered by the recorder's first point, which
+// takes no time; one in rbacShare has them as RBAC objects, so that the rules of RBAC stay part of what is looked
+// at.
 package explore
 
 import (
@@ -22,8 +21,7 @@ const (
 	// rbacShare is one in how many cases has its grants as RBAC objects. It has no
 	// factor in common with a number of lanes.
 	rbacShare = 13
-	// maxDisagreements ends a lane: so many mean that one thing is wrong, and each
-	// takes seconds to make small.
+	// maxDisagreements ends a lane: so many mean that one thing is wrong, and each takes seconds to make small.
 	maxDisagreements = 10
 	// maxLanes is how many control planes there are at most for one cell.
 	maxLanes = 4
@@ -73,10 +71,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil //nolint:nilerr // an interrupted exploration is reported, not failed
 }
 
-// explorer explores one cell, in lanes: requests are sent one at a time to each
-// server, and one server and one sender that wait for each other cannot keep two
-// processors busy. Each lane has a control plane of its own, so that none sees
-// anything of another.
+// explorer explores one cell, in lanes: requests are sent one at a time to each server, and one server and one
+// sender that wait for each other cannot keep two processors busy. Each lane has a control plane of its own, so
+// that none sees anything of another.
 type explorer struct {
 	o     Options
 	cell  target.Options

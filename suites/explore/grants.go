@@ -17,16 +17,14 @@ type grantList struct {
 	grants []scenarios.Grant
 }
 
-// answer implements recorder.Script: what no grant covers is left to the
-// authorizers behind.
+// answer implements recorder.Script: what no grant covers is left to the authorizers behind.
 func (l *grantList) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: scenarios.Covered(l.grants, spec)}}
 }
 
-// begin brings the grants of a bound scenario into force that hold before its
-// first step.
+// begin brings the grants of a bound scenario into force that hold before its first step.
 func (l *grantList) begin(s *scenarios.Scenario) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// judge judges a batch that was sent. What is not as predicted becomes a suspect,
-// to be run alone.
+// judge judges a batch that was sent. What is not as predicted becomes a suspect, to be run alone.
 func (l *lane) judge(ctx context.Context, b *batch) {
 	reviews := 0
 	var suspects []*prepared
@@ -96,9 +95,8 @@ func key(metric, mode, decision string) string {
 	return fmt.Sprintf("%s{mode=%q,decision=%q}", metric, mode, decision)
 }
 
-// totals says in what way a batch as a whole is not what its requests add up to,
-// or nothing: reviews that belong to no request, and metrics, each with its
-// histogram.
+// totals says in what way a batch as a whole is not what its requests add up to, or nothing: reviews that belong
+// to no request, and metrics, each with its histogram.
 func totals(seen *target.Batched, reviews int, want counts) string {
 	if n := len(seen.Reviews); n != reviews {
 		return fmt.Sprintf("%d reviews arrived, %d belong to a request", n, reviews)

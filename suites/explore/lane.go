@@ -14,8 +14,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// lane is one control plane with the cases that are sent to it: one in of, from
-// the index on.
+// lane is one control plane with the cases that are sent to it: one in of, from the index on.
 type lane struct {
 	*explorer
 	index, of int
@@ -29,8 +28,7 @@ type lane struct {
 	found    CellReport
 }
 
-// start brings the control plane up, and tells whether it is. An error is the
-// user's to mend.
+// start brings the control plane up, and tells whether it is. An error is the user's to mend.
 func (l *lane) start(ctx context.Context) (up bool, err error) {
 	o := l.cell
 	o.Front = l.grants.answer
@@ -84,8 +82,7 @@ func (l *lane) explore(ctx context.Context) {
 	}
 }
 
-// broke notes why a cell is not to be believed; what ends because it was
-// interrupted is not broken.
+// broke notes why a cell is not to be believed; what ends because it was interrupted is not broken.
 func (l *lane) broke(err error) {
 	if errors.Is(err, context.Canceled) && (l.target == nil || l.target.Err() == nil) {
 		return
@@ -96,8 +93,7 @@ func (l *lane) broke(err error) {
 	l.say("broke: %v", err)
 }
 
-// batches sends one batch while the next is prepared and the one before is
-// judged.
+// batches sends one batch while the next is prepared and the one before is judged.
 func (l *lane) batches(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ready := make(chan *batch)

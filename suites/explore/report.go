@@ -37,8 +37,7 @@ type CellReport struct {
 	// Pairs of the AllPairs pairs of levels came up.
 	Pairs    int `json:"pairs"`
 	AllPairs int `json:"allPairs"`
-	// NotConfirmed cases differed in a batch, and not alone; Recounts batches had
-	// totals that did not add up.
+	// NotConfirmed cases differed in a batch, and not alone; Recounts batches had totals that did not add up.
 	NotConfirmed int `json:"notConfirmed"`
 	Recounts     int `json:"recounts"`
 	// Stopped says that there were too many disagreements to go on.
@@ -116,8 +115,7 @@ func (r *Report) Disagreed() bool {
 	return false
 }
 
-// Broken says what keeps the report from being believed: something broke, was
-// seen once only, or was not done.
+// Broken says what keeps the report from being believed: something broke, was seen once only, or was not done.
 func (r *Report) Broken() error {
 	var errs []error
 	for _, c := range r.Cells {
@@ -140,8 +138,7 @@ var Folder = filing.Kind{
 	Files: []string{"scenarios/*/case-*.yaml"},
 }
 
-// Write puts explore.yaml, and a scenario file for each disagreement, into a
-// folder.
+// Write puts explore.yaml, and a scenario file for each disagreement, into a folder.
 func (r *Report) Write(dir string) error {
 	files := map[string][]byte{}
 	for _, c := range r.Cells {

@@ -28,8 +28,7 @@ func newSender(t *target.Target) (*sender, error) {
 	return &sender{host: t.Host(), next: rt}, err
 }
 
-// sent is one request that was answered. Its reviews came after the place from,
-// up to the place to.
+// sent is one request that was answered. Its reviews came after the place from, up to the place to.
 type sent struct {
 	step        int
 	observation verdicts.Observation

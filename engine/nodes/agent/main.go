@@ -1,6 +1,5 @@
-// Node is the agent that runs in pods: it impersonates the node that its pod is
-// on, as the Kubernetes documentation's recipe for constrained impersonation has
-// it, and writes what became of each attempt.
+// Node is the agent that runs in pods: it impersonates the node that its pod is on, as the Kubernetes
+// documentation's recipe for constrained impersonation has it, and writes what became of each attempt.
 //
 //	node         prints the name of the node
 //	node run     attempts in rounds, one JSON line each, until it is stopped
@@ -71,8 +70,7 @@ func command(ctx context.Context, args []string) error {
 	return fmt.Errorf("the arguments are %q (expected none, or one of run, idle, token)", args)
 }
 
-// run makes one round of attempts after the other. What is refused is news, not
-// a reason to stop.
+// run makes one round of attempts after the other. What is refused is news, not a reason to stop.
 func run(ctx context.Context) error {
 	own, interval := os.Getenv(nodeVariable), defaultInterval
 	if own == "" {

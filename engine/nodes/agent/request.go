@@ -24,9 +24,8 @@ type request struct {
 	send func(ctx context.Context) error
 }
 
-// plan is what one round consists of: as the own node its pods and the node
-// itself, and the same as each of the others. The own one may be among them, so
-// that all pods of a DaemonSet can have the same list.
+// plan is what one round consists of: as the own node its pods and the node itself, and the same as each of the
+// others. The own one may be among them, so that all pods of a DaemonSet can have the same list.
 func plan(own string, others []string) ([]request, error) {
 	var all []request
 	for _, node := range distinct(own, others) {

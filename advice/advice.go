@@ -12,7 +12,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Advice is what a log comes to.
+// Advice is what follows from a log.
 type Advice struct {
 	// Grants are the least constrained permissions, neutral, with equal parts put
 	// together.
@@ -53,10 +53,10 @@ type Kept struct {
 }
 
 // Advice makes the advice.
-func (b *Book) Advice() *Advice {
-	a := &Advice{Masters: b.masters}
-	for _, name := range slices.Sorted(maps.Keys(b.requestors)) {
-		r := b.requestors[name]
+func (s *Summary) Advice() *Advice {
+	a := &Advice{Masters: s.masters}
+	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
+		r := s.requestors[name]
 		kept := map[*identity]int64{}
 		sum := Requestor{Name: name}
 		type doing struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/authzconf/authzconf/engine/auditlog"
@@ -104,16 +105,6 @@ func compareActions(a, b Action) int {
 		strings.Compare(a.Path, b.Path), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.APIGroup, b.APIGroup),
 		strings.Compare(a.Resource, b.Resource), strings.Compare(a.Subresource, b.Subresource),
 		strings.Compare(a.Verb, b.Verb), strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version),
-		compareBools(a.AnyName, b.AnyName),
+		strings.Compare(strconv.FormatBool(a.AnyName), strconv.FormatBool(b.AnyName)),
 	)
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }

@@ -82,7 +82,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	book, stats, err := f.read(c.Context(), files, c.ErrOrStderr())
+	summary, stats, err := f.read(c.Context(), files, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -90,10 +90,10 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	switch {
 	case stats.Events == 0:
 		return errors.New("no audit event in the log; the hint above says what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
-	case book.Empty():
+	case summary.Empty():
 		return &exitError{code: exitInvalid, err: fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event"))}
 	}
-	a := book.Advice()
+	a := summary.Advice()
 	manifests, err := advice.Manifests(advice.RBAC(a.Grants))
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 		return invalid(err)
 	}
 	if f.verify {
-		if err := f.rehearse(c, book.Seen(), manifests); err != nil {
+		if err := f.try(c, summary.Seen(), manifests); err != nil {
 			return err
 		}
 	}
@@ -127,16 +127,16 @@ func logFiles(paths []string, stderr io.Writer) (files []string, err error) {
 	return files, nil
 }
 
-// read reads all files into a book.
-func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer) (*advice.Book, auditlog.Stats, error) {
-	book, err := advice.NewBook(f.options)
+// read reads all files into a summary.
+func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer) (*advice.Summary, auditlog.Stats, error) {
+	summary, err := advice.NewSummary(f.options)
 	if err != nil {
 		return nil, auditlog.Stats{}, err
 	}
 	show := newReading(stderr, files)
 	r := &auditlog.Reader{Progress: show.shown}
 	r.Each = func(e *auditlog.Event, again bool) error {
-		err := book.Add(e, again)
+		err := summary.Add(e, again)
 		if err == nil || errors.Is(err, advice.ErrTooMany) {
 			return err
 		}
@@ -158,11 +158,11 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 		}
 	}
 	show.end()
-	return book, r.Stats(), nil
+	return summary, r.Stats(), nil
 }
 
-// rehearse tries the manifests, on the model and on a control plane.
-func (f *adviseFlags) rehearse(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
+// try tries the manifests, on the model and on a control plane.
+func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
 	cells, err := matrix.Matrix{
 		Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
 	}.Cells()

@@ -82,8 +82,8 @@ type Seen struct {
 	Count int64
 }
 
-// Book holds what was seen. It is not safe for use by several goroutines.
-type Book struct {
+// Summary holds what was seen. It is not safe for use by several goroutines.
+type Summary struct {
 	o          Options
 	server     *oracle.Server
 	requestors map[string]*requestor
@@ -119,45 +119,45 @@ type pair struct {
 	action *Action
 }
 
-// NewBook is an empty book.
-func NewBook(o Options) (*Book, error) {
+// NewSummary is an empty summary.
+func NewSummary(o Options) (*Summary, error) {
 	if o.MaxSeen == 0 {
 		o.MaxSeen = defaultMaxSeen
 	}
 	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn})
-	return &Book{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
+	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
 }
 
 // Add notes an event of a request that impersonated. again says that it is the
 // same request as one before. An error that is not ErrTooMany is about the event:
 // it says something that no API server says.
-func (b *Book) Add(e *auditlog.Event, again bool) error {
+func (s *Summary) Add(e *auditlog.Event, again bool) error {
 	action, err := actionOf(e)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(e.User.Groups, "system:masters") {
 		if !again {
-			b.masters[e.User.Username]++
+			s.masters[e.User.Username]++
 		}
 		return nil // whom no authorizer ever sees
 	}
-	r := b.requestors[e.User.Username]
+	r := s.requestors[e.User.Username]
 	if r == nil {
 		r = &requestor{name: e.User.Username, groups: map[string]bool{}, as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
-		b.requestors[r.name] = r
+		s.requestors[r.name] = r
 	}
 	for _, g := range e.User.Groups {
 		r.groups[g] = true
 	}
-	action = r.limited(action, b.o.MaxNames)
+	action = r.limited(action, s.o.MaxNames)
 	if r.what[action] == nil {
 		r.what[action] = &action
 	}
-	p := pair{b.identity(r, e), r.what[action]}
+	p := pair{s.identity(r, e), r.what[action]}
 	_, known := r.seen[p]
 	if !known {
-		if b.size++; b.size > b.o.MaxSeen {
+		if s.size++; s.size > s.o.MaxSeen {
 			return ErrTooMany
 		}
 	}
@@ -189,14 +189,14 @@ func (r *requestor) limited(a Action, most int) Action {
 }
 
 // identity finds whom an event impersonates, and how that is to be had.
-func (b *Book) identity(r *requestor, e *auditlog.Event) *identity {
+func (s *Summary) identity(r *requestor, e *auditlog.Event) *identity {
 	who, as := requestorOf(e), asked(e)
 	key := identityKey(who.node, as)
 	if known := r.as[key]; known != nil {
 		return known
 	}
 	found := &identity{key: key, as: as}
-	for _, need := range b.server.Missing(who.User, &as, oracle.Request{}) {
+	for _, need := range s.server.Missing(who.User, &as, oracle.Request{}) {
 		switch {
 		case need.Mode == oracle.Legacy:
 			found.legacy = need.Grants
@@ -245,12 +245,12 @@ func identityGrants(need oracle.Need) []scenarios.Grant {
 const onPrefix = "impersonate-on:"
 
 // Empty tells whether nothing was seen.
-func (b *Book) Empty() bool { return b.size == 0 && len(b.masters) == 0 }
+func (s *Summary) Empty() bool { return s.size == 0 && len(s.masters) == 0 }
 
 // Seen is everything that was seen, in a fixed order.
-func (b *Book) Seen() (out []Seen) {
-	for _, name := range slices.Sorted(maps.Keys(b.requestors)) {
-		r := b.requestors[name]
+func (s *Summary) Seen() (out []Seen) {
+	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
+		r := s.requestors[name]
 		for _, p := range r.sorted() {
 			who := scenarios.User{Name: name, Groups: slices.Sorted(maps.Keys(r.groups))}
 			if p.as.node != "" {

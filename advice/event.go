@@ -44,8 +44,7 @@ func actionOf(e *auditlog.Event) (Action, error) {
 	return Action{Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name}, nil
 }
 
-// requestorUser is a requestor with its node, which is the only extra that
-// impersonation looks at.
+// requestorUser is a requestor with its node, which is the only extra that impersonation looks at.
 type requestorUser struct {
 	scenarios.User
 	// node is set if it is the one that is impersonated.
@@ -60,9 +59,8 @@ func requestorOf(e *auditlog.Event) requestorUser {
 	return who
 }
 
-// asked is what the impersonation headers asked for, told from who resulted. What
-// the API server adds by itself is taken away again: a client that asked for just
-// that cannot be told from one that did not
+// asked is what the impersonation headers asked for, told from who resulted. What the API server adds by itself is
+// taken away again: a client that asked for just that cannot be told from one that did not
 // (k8s.io/apiserver/pkg/endpoints/filters/impersonation, mode.go).
 func asked(e *auditlog.Event) scenarios.Impersonate {
 	u := e.ImpersonatedUser
@@ -87,9 +85,8 @@ func asked(e *auditlog.Event) scenarios.Impersonate {
 	return as
 }
 
-// derived tells whether the groups follow from the name: those of a service
-// account, and in a constrained mode that of a node. Legacy impersonation gives a
-// node no group, so there it was asked for.
+// derived tells whether the groups follow from the name: those of a service account, and in a constrained mode
+// that of a node. Legacy impersonation gives a node no group, so there it was asked for.
 func derived(e *auditlog.Event, groups []string) bool {
 	name := e.ImpersonatedUser.Username
 	if rest, ok := strings.CutPrefix(name, accountHead); ok {

@@ -1,8 +1,7 @@
-// Package advice says which permissions the impersonations need that an audit log
-// tells of, once they are to be constrained (KEP-5284): of each requestor the least
-// RBAC, what has to stay with legacy impersonation, which of the present legacy
-// grants nobody needs, and what must not be allowed beside. It is pure: logs are
-// read in package auditlog.
+// Package advice says which permissions the impersonations need that an audit log tells of, once they are to be
+// constrained (KEP-5284): of each requestor the least RBAC, what has to stay with legacy impersonation, which of
+// the present legacy grants nobody needs, and what must not be allowed beside. It is pure: logs are read in
+// package auditlog.
 package advice
 
 import (
@@ -67,11 +66,9 @@ func (a Action) resource() string {
 	return a.Resource + "/" + a.Subresource
 }
 
-// Seen is a kind of impersonation that was seen: somebody did something as
-// somebody.
+// Seen is a kind of impersonation that was seen: somebody did something as somebody.
 type Seen struct {
-	// Requestor authenticated; of its extra only the node is kept, and that only
-	// where the mode looks at it.
+	// Requestor authenticated; of its extra only the node is kept, and that only where the mode looks at it.
 	Requestor scenarios.User
 	// As is what the impersonation headers asked for.
 	As scenarios.Impersonate
@@ -128,9 +125,8 @@ func NewSummary(o Options) (*Summary, error) {
 	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
 }
 
-// Add notes an event of a request that impersonated. again says that it is the
-// same request as one before. An error that is not ErrTooMany is about the event:
-// it says something that no API server says.
+// Add notes an event of a request that impersonated. again says that it is the same request as one before. An
+// error that is not ErrTooMany is about the event: it says something that no API server says.
 func (s *Summary) Add(e *auditlog.Event, again bool) error {
 	action, err := actionOf(e)
 	if err != nil {
@@ -233,8 +229,7 @@ func reason(message string) string {
 	return message
 }
 
-// identityGrants leaves out the grant of the action check, which is of a request
-// that Missing was not told.
+// identityGrants leaves out the grant of the action check, which is of a request that Missing was not told.
 func identityGrants(need oracle.Need) []scenarios.Grant {
 	return slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
 		return strings.HasPrefix(g.Verbs[0], onPrefix)

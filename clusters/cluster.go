@@ -4,11 +4,9 @@ package clusters
 
 import "k8s.io/client-go/rest"
 
-// Cluster is a running API server with the ways to reach it. Its methods may be
-// called from several goroutines.
+// Cluster is a running API server with the ways to reach it. Its methods may be called from several goroutines.
 type Cluster interface {
-	// Admin authenticates as a member of system:masters, without a client-side
-	// request limit.
+	// Admin authenticates as a member of system:masters, without a client-side request limit.
 	Admin() *rest.Config
 	// FrontProxy authenticates as a proxy that may name any user in X-Remote-
 	// headers; nil where the cluster has none.

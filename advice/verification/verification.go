@@ -1,7 +1,6 @@
-// Package verification tries advised permissions on a real API server before anybody
-// relies on them: on a control plane that has nothing but them, everything that an
-// audit log tells of is sent again, and beside it what must not be allowed. It is
-// judged by the audit events: who was impersonated, and under which constraint.
+// Package verification tries advised permissions on a real API server before anybody relies on them: on a control
+// plane that has nothing but them, everything that an audit log tells of is sent again, and beside it what must
+// not be allowed. It is judged by the audit events: who was impersonated, and under which constraint.
 package verification
 
 import (
@@ -140,9 +139,8 @@ func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
 	return nil
 }
 
-// send sends a request as its requestor, and awaits its audit event. What it would
-// do does not happen: the impersonated user has no permission on this control
-// plane, or hardly any.
+// send sends a request as its requestor, and awaits its audit event. What it would do does not happen: the
+// impersonated user has no permission on this control plane, or hardly any.
 func (r *run) send(ctx context.Context, s advice.Seen) (*auditlog.Event, int, error) {
 	request := httpForm(s.Sendable())
 	req, err := replay.NewRequest(ctx, r.target.Host(), request)
@@ -173,8 +171,7 @@ func message(e *auditlog.Event) string {
 	return e.ResponseStatus.Message
 }
 
-// httpForm is an action as a request: a name goes into a selector where the verb
-// has no other place for it.
+// httpForm is an action as a request: a name goes into a selector where the verb has no other place for it.
 func httpForm(a advice.Action) *scenarios.Request {
 	r := &scenarios.Request{
 		Verb: a.Verb, Path: a.Path, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource,

@@ -15,9 +15,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestRun verifies permissions that are too few and too many: what was seen and is
-// not granted, and what is granted and was not seen, is told. That right ones pass
-// is for the command's own test.
+// TestRun verifies permissions that are too few and too many: what was seen and is not granted, and what is
+// granted and was not seen, is told. That right ones pass is for the command's own test.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

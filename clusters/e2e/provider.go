@@ -46,8 +46,7 @@ type Provider struct {
 
 var _ support.E2EClusterProvider = &Provider{}
 
-// NewLocal provides control planes without nodes: etcd and kube-apiserver as child
-// processes.
+// NewLocal provides control planes without nodes: etcd and kube-apiserver as child processes.
 func NewLocal(o Options) *Provider { return (&Provider{options: o}).defaults() }
 
 // NewKind provides clusters of kind.

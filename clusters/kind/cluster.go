@@ -39,9 +39,8 @@ type Cluster struct {
 	err      error
 }
 
-// Start creates a cluster, and returns when its API server is ready and its nodes
-// are. What is wrong with the request or this machine's engine is a
-// *local.UsageError. Nothing is left after an error.
+// Start creates a cluster, and returns when its API server is ready and its nodes are. What is wrong with the
+// request or this machine's engine is a *local.UsageError. Nothing is left after an error.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err
@@ -214,8 +213,7 @@ func (c *Cluster) watch() {
 // Name is the cluster's name for kind.
 func (c *Cluster) Name() string { return c.name }
 
-// controlPlane is the container of the control-plane node, which is also the
-// node's name.
+// controlPlane is the container of the control-plane node, which is also the node's name.
 func (c *Cluster) controlPlane() string { return c.name + "-control-plane" }
 
 // Admin implements clusters.Cluster.
@@ -280,9 +278,8 @@ func (c *Cluster) settle() error {
 	return c.ReloadAuthorization([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"))
 }
 
-// ReloadAuthorization puts another AuthorizationConfiguration in place of the
-// present one in the running API server, which watches the file. It does not wait
-// until it has been taken over.
+// ReloadAuthorization puts another AuthorizationConfiguration in place of the present one in the running API
+// server, which watches the file. It does not wait until it has been taken over.
 func (c *Cluster) ReloadAuthorization(config []byte) error {
 	return c.state.write(map[string][]byte{authorizationFile: []byte(expand(string(config)))})
 }

@@ -31,8 +31,7 @@ const (
 type Options struct {
 	// Name follows NamePrefix in the cluster's name, before a random part.
 	Name string
-	// Image is the node image; it decides the version. Empty is
-	// kindest/node:v<Version>.
+	// Image is the node image; it decides the version. Empty is kindest/node:v<Version>.
 	Image string
 	// Version is the version of Kubernetes that the image has, without a v.
 	Version string
@@ -41,9 +40,8 @@ type Options struct {
 	// EmulatedVersion and FeatureGates are for kube-apiserver alone.
 	EmulatedVersion string
 	FeatureGates    map[string]bool
-	// AuthorizationConfig is an AuthorizationConfiguration in YAML. In it and in
-	// Args local.DirPlaceholder stands for the folder of Files as the API server
-	// sees it.
+	// AuthorizationConfig is an AuthorizationConfiguration in YAML. In it and in Args local.DirPlaceholder stands
+	// for the folder of Files as the API server sees it.
 	AuthorizationConfig []byte
 	// AuditPolicy is an audit Policy in YAML, AuditSink receives the events, one
 	// JSON document a line, written before the request is answered.

@@ -24,10 +24,9 @@ const (
 	restartPoll = 100 * time.Millisecond
 )
 
-// RestartAPIServer changes the options, writes the static pod's manifest anew, and
-// returns when the kubelet has replaced the API server and the new one is ready.
-// With another Image the API server becomes that image's; etcd, the kubelets and
-// everything else stay.
+// RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has
+// replaced the API server and the new one is ready. With another Image the API server becomes that image's; etcd,
+// the kubelets and everything else stay.
 func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -72,8 +71,7 @@ func (c *Cluster) rewriteManifest(ctx context.Context, o Options, image string, 
 	if err != nil {
 		return err
 	}
-	// The kubelet takes every file of the folder for a pod, but those that begin
-	// with a dot.
+	// The kubelet takes every file of the folder for a pod, but those that begin with a dot.
 	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath
 	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(raw), "sh", "-c", script)
 	return err
@@ -115,8 +113,7 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 	return yaml.Marshal(pod)
 }
 
-// awaitReplaced returns when an API server that started later than before is
-// ready.
+// awaitReplaced returns when an API server that started later than before is ready.
 func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
 	deadline := time.Now().Add(c.opts.ReadyTimeout)
 	for {
@@ -140,8 +137,7 @@ func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
 
 var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
 
-// startTime is when the API server's process began, in seconds since 1970, as it
-// says itself.
+// startTime is when the API server's process began, in seconds since 1970, as it says itself.
 func (c *Cluster) startTime(ctx context.Context) (float64, error) {
 	client, err := rest.HTTPClientFor(c.admin)
 	if err != nil {
@@ -178,8 +174,7 @@ func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error)
 		return "", err
 	}
 	name := "registry.k8s.io/kube-apiserver:v" + version
-	// A node image holds the images of its version in the store of containerd,
-	// which has to run to get one out.
+	// A node image holds the images of its version in the store of containerd, which has to run to get one out.
 	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
 	archive, err := dockerBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
 	if err != nil {

@@ -15,10 +15,9 @@ func (c *ControlPlane) Admin() *rest.Config {
 	return c.config(c.pki.admin)
 }
 
-// FrontProxy returns a client configuration for an authenticating proxy: the API server believes
-// its headers X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so it can act
-// as any requestor. A request without X-Remote-User is
-// unauthorized.
+// FrontProxy returns a client configuration for an authenticating proxy: the API server believes its headers
+// X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so it can act as any requestor. A request
+// without X-Remote-User is unauthorized.
 func (c *ControlPlane) FrontProxy() *rest.Config {
 	return c.config(c.pki.frontProxy)
 }

@@ -12,9 +12,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Storage is a control plane's etcd, without the API server before it: for
-// writing more objects than an API server takes in a time that anybody waits.
-// Nothing checks what is written.
+// Storage is a control plane's etcd, without the API server before it: for writing more objects than an API server
+// takes in a time that anybody waits. Nothing checks what is written.
 type Storage struct {
 	client *clientv3.Client
 }

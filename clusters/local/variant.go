@@ -20,8 +20,7 @@ type Variant struct {
 	Args []string
 	// Module is the path of a module to build from a changed copy; "" for none.
 	Module string
-	// Key stands for what Change does, in the name of the built program: the same key is the same
-	// program.
+	// Key stands for what Change does, in the name of the built program: the same key is the same program.
 	Key string
 	// Change changes the copy of Module in dir, just before the build. Tests are not in the copy.
 	Change func(dir string) error
@@ -124,8 +123,7 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 	return stdout.String(), nil
 }
 
-// copyModule copies a module without its tests. Files of the module cache cannot be written to;
-// the copies can.
+// copyModule copies a module without its tests. Files of the module cache cannot be written to; the copies can.
 func copyModule(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
 		if err != nil {

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// NewAgent is the agent at the end of a tunnel. It adds its token, in place of any
-// that comes, and passes impersonation on as it is. It has no business of its own:
-// a request that impersonates nobody is refused, and so is one whose headers two
-// readers could read differently.
+// NewAgent is the agent at the end of a tunnel. It adds its token, in place of any that comes, and passes
+// impersonation on as it is. It has no business of its own: a request that impersonates nobody is refused, and so
+// is one whose headers two readers could read differently.
 func NewAgent(target *url.URL, transport http.RoundTripper, token func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := unfit(r.Header); why != "" {

@@ -8,8 +8,7 @@ import (
 	"io"
 )
 
-// spread tells whether a log begins with an EventList over several lines, as a
-// person's tools write one.
+// spread tells whether a log begins with an EventList over several lines, as a person's tools write one.
 func spread(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	first, _, found := bytes.Cut(data, []byte{'\n'})

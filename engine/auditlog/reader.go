@@ -13,9 +13,8 @@ type Stats struct {
 	// Bytes are those of the log, decompressed; Lines and Events all that there
 	// were. An EventList on one line is a line with many events.
 	Bytes, Lines, Events int64
-	// Impersonated are the events of a request that impersonates, and of them Again
-	// those of a request that another event told of before: another stage, or the
-	// same one twice.
+	// Impersonated are the events of a request that impersonates, and of them Again those of a request that
+	// another event told of before: another stage, or the same one twice.
 	Impersonated, Again int64
 	// Refused are the requests that were not allowed to impersonate.
 	Refused int64
@@ -44,17 +43,14 @@ const (
 	longestLine = 64 << 20
 	// remembered is how many requests back one is known again.
 	remembered = 1 << 18
-	// headLength is where kind and version of an event stand, as API servers write
-	// it.
+	// headLength is where kind and version of an event stand, as API servers write it.
 	headLength = 256
 )
 
-// needle is in every event that impersonates (impersonatedUser) and in every
-// refusal (cannot impersonate …).
+// needle is in every event that impersonates (impersonatedUser) and in every refusal (cannot impersonate …).
 var needle = []byte("impersonate")
 
-// Reader reads audit logs. It may be used for one file after the other, not by
-// several goroutines.
+// Reader reads audit logs. It may be used for one file after the other, not by several goroutines.
 type Reader struct {
 	// Each is called with every event that impersonates. again says that the request
 	// was told of before: it is not to be counted twice. An error ends the reading.
@@ -73,9 +69,8 @@ type Reader struct {
 // Stats are the totals so far.
 func (r *Reader) Stats() Stats { return r.stats }
 
-// Read reads a log that is not compressed. name is what the log is called where a
-// line of it is named. An error is one of reading, or of Each: bad lines are
-// counted.
+// Read reads a log that is not compressed. name is what the log is called where a line of it is named. An error is
+// one of reading, or of Each: bad lines are counted.
 func (r *Reader) Read(name string, in io.Reader) error {
 	r.file, r.line = name, 0
 	r.stats.Files++

@@ -116,8 +116,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Lines that lie across the ends of chunks are found like others, and the counts
-// are those of decoding every line.
+// Lines that lie across the ends of chunks are found like others, and the counts are those of decoding every line.
 func TestReadLikeDecodingEveryLine(t *testing.T) {
 	var log bytes.Buffer
 	want, err := sample.Write(&log, sample.Options{Size: 5 << 20, PerMille: 30, Seed: 7})

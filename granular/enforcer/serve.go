@@ -103,8 +103,7 @@ func respond(w http.ResponseWriter, err error) {
 	_, _ = w.Write(raw)
 }
 
-// pass carries a request out as somebody. body, unless nil, is sent in place of what
-// the client sent.
+// pass carries a request out as somebody. body, unless nil, is sent in place of what the client sent.
 func (e *Enforcer) pass(w http.ResponseWriter, r *http.Request, as user.Info, body []byte) {
 	proxy := &httputil.ReverseProxy{
 		Transport: e.as(as),

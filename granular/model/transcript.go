@@ -44,9 +44,8 @@ func Excluded(chains []permissions.Chain) (out []permissions.Chain) {
 	return out
 }
 
-// Check says what is wrong with the questions that were asked for chains, and with the
-// decision after them. What is right is written here as rules, not as a procedure
-// (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
+// Check says what is wrong with the questions that were asked for chains, and with the decision after them. What
+// is right is written here as rules, not as a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
 func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	depth := map[string]int{}

@@ -184,7 +184,7 @@ func (r *requestor) limited(a Action, most int) Action {
 	return a
 }
 
-// identity finds whom an event impersonates, and how that is to be had.
+// identity finds whom an event impersonates, and which mode and grants that needs.
 func (s *Summary) identity(r *requestor, e *auditlog.Event) *identity {
 	who, as := requestorOf(e), asked(e)
 	key := identityKey(who.node, as)

@@ -198,7 +198,7 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 	}
 }
 
-// watch notices when the control-plane node ends by itself.
+// watch reports when the control-plane node ends by itself.
 func (c *Cluster) watch() {
 	_, err := docker(c.ctx, "wait", c.controlPlane())
 	if c.ctx.Err() != nil {

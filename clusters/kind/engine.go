@@ -25,7 +25,7 @@ func docker(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// dockerBytes is docker for what is no text, with input if there is any.
+// dockerBytes is docker for output that is not text, with input if there is any.
 func dockerBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, error) {
 	var out, problems bytes.Buffer
 	c := exec.CommandContext(ctx, "docker", args...)
@@ -153,7 +153,7 @@ func Remove(ctx context.Context, name string) error {
 // clusterLabel is how kind marks its containers.
 const clusterLabel = "io.x-k8s.kind.cluster"
 
-// removeContainers is what kind's Delete does, and can be interrupted. What is gone already is no error.
+// removeContainers is what kind's Delete does, and can be interrupted. What is gone already is not an error.
 func removeContainers(ctx context.Context, name string) error {
 	out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+clusterLabel+"="+name)
 	if err != nil {

@@ -56,8 +56,8 @@ func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
 	return group.Wait()
 }
 
-// logPatience is how long a node may take to show its log.
-const logPatience = 10 * time.Second
+// logTimeout is how long a node may take to show its log.
+const logTimeout = 10 * time.Second
 
 // failureLog shows why a cluster did not start, as far as it can be seen.
 func (c *Cluster) failureLog(logger *lineLogger) string {
@@ -70,7 +70,7 @@ func (c *Cluster) failureLog(logger *lineLogger) string {
 }
 
 func (c *Cluster) nodeLog(lines int) string {
-	ctx, cancel := context.WithTimeout(context.Background(), logPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	var b strings.Builder
 	for _, source := range [][]string{

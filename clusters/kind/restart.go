@@ -85,7 +85,7 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 		return nil, fmt.Errorf("the manifest of kube-apiserver: %w", err)
 	}
 	if len(pod.Spec.Containers) != 1 {
-		return nil, errors.New("the manifest of kube-apiserver has not one container")
+		return nil, errors.New("the manifest of kube-apiserver does not have exactly one container")
 	}
 	container := &pod.Spec.Containers[0]
 	remove := map[string]int{}

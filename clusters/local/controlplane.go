@@ -46,7 +46,7 @@ type ControlPlane struct {
 
 // Start starts etcd and kube-apiserver and returns when /readyz answers ok and the namespaces default and
 // kube-system exist. It may first build the programs, which takes minutes; the context bounds all of it, and
-// nothing after it. On an error nothing is left running or lying about. The caller has to call Stop.
+// nothing after it. After an error nothing is left running or on disk. The caller has to call Stop.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err

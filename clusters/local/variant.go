@@ -11,7 +11,7 @@ import (
 )
 
 // Variant is a kube-apiserver built otherwise than the released one: with further arguments of
-// go build, or from a changed copy of a module. It never stands in for a release: [Binaries]
+// go build, or from a changed copy of a module. It never takes the place of a release: [Binaries]
 // builds it only when it is asked for by [Binaries.KubeAPIServerVariant].
 type Variant struct {
 	// Name is part of the program's file name: a word for people.

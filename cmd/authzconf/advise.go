@@ -36,8 +36,8 @@ func newAdvise() *cobra.Command {
 		Long: `Read audit logs of API servers (files, or folders of them; Events one a line or
 EventLists; .gz and .zst) and print, as RBAC, the least constrained impersonation
 (KEP-5284) that allows what was seen. Level Metadata suffices. What cannot be
-constrained is listed, and with --rbac which of the present legacy grants nothing
-rests on any more. Requests that were refused are not granted.
+constrained is listed, and with --rbac the present legacy grants that are not needed
+any more. Requests that were refused are not granted.
 
 --verify tries it: on a control plane that has only the printed RBAC everything
 that was seen is allowed, and of each the neighbours (another user, verb, resource,
@@ -55,10 +55,10 @@ or the environment broke.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.rbac, "rbac", "", "the present roles and bindings, as kubectl get -o yaml writes them")
-	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most so many objects in a rule; for more it is for all objects of the resource (0: name every one)")
-	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most so many different impersonations in memory (default 1000000)")
+	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most this many objects in a rule; beyond it, the rule is for all objects of the resource (0: name every one)")
+	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most this many different impersonations in memory (default 1000000)")
 	fl.BoolVar(&flags.verify, "verify", false, "try the RBAC on a local control plane")
-	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most so many of what was seen, chosen by the seed (0: all)")
+	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most this many of the impersonations that were seen, chosen by the seed (0: all)")
 	fl.Uint64Var(&flags.seed, "seed", 1, "seed of that choice")
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "with --verify, the version to try on, of "+matrix.Known())
 	return c
@@ -89,7 +89,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	printStats(c.ErrOrStderr(), stats)
 	switch {
 	case stats.Events == 0:
-		return errors.New("no audit event in the log; the hint above says what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
+		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
 	case summary.Empty():
 		return &exitError{code: exitInvalid, err: fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event"))}
 	}
@@ -121,7 +121,7 @@ func logFiles(paths []string, stderr io.Writer) (files []string, err error) {
 		}
 		files = append(files, found...)
 		for _, l := range leftOut {
-			_, _ = fmt.Fprintf(stderr, "left out: %s (not called like an audit log)\n", l)
+			_, _ = fmt.Fprintf(stderr, "left out: %s (not named like an audit log)\n", l)
 		}
 	}
 	return files, nil

@@ -1,7 +1,7 @@
 // Package reference is a reference deputy: a tool that sends the requests of many people to an API server, each
 // under the name of the person, as the article on the deputy pattern describes it (periscope), with its own audit
 // log; and the agent at the far end of a tunnel, which adds its token. Both are as small as they can be right:
-// they are what authzconf deputy holds against an API server.
+// authzconf deputy tests API servers with them.
 package reference
 
 import (

@@ -11,7 +11,7 @@ import (
 // is one whose headers two readers could read differently.
 func NewAgent(target *url.URL, transport http.RoundTripper, token func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if why := unfit(r.Header); why != "" {
+		if why := whyRefused(r.Header); why != "" {
 			refuse(w, http.StatusForbidden, why)
 			return
 		}
@@ -26,8 +26,8 @@ func NewAgent(target *url.URL, transport http.RoundTripper, token func() string)
 	})
 }
 
-// unfit says why a request is not passed on; empty if it is.
-func unfit(h http.Header) string {
+// whyRefused says why a request is not passed on; empty if it is.
+func whyRefused(h http.Header) string {
 	if !plainConnection(h) {
 		return "the header Connection names other headers"
 	}

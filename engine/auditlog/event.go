@@ -72,11 +72,11 @@ const (
 func decode(raw []byte) (*Event, error) {
 	var e Event
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return nil, fmt.Errorf("no JSON: %w", err)
+		return nil, fmt.Errorf("not JSON: %w", err)
 	}
 	switch {
 	case !strings.HasPrefix(e.APIVersion, apiGroup) || e.Kind != eventKind:
-		return nil, fmt.Errorf("no audit event but kind %q of %q", e.Kind, e.APIVersion)
+		return nil, fmt.Errorf("not an audit event but kind %q of %q", e.Kind, e.APIVersion)
 	case e.Stage == "" || e.Verb == "" || e.RequestURI == "" || e.User.Username == "":
 		return nil, errors.New("an audit event without stage, verb, requestURI or user")
 	}

@@ -18,12 +18,12 @@ type Stats struct {
 	Impersonated, Again int64
 	// Refused are the requests that were not allowed to impersonate.
 	Refused int64
-	// Bad counts lines and items that are no audit event; the first few are listed.
+	// Bad counts lines and items that are not audit events; the first few are listed.
 	Bad      int64
 	FirstBad []Bad
 }
 
-// Bad is a line that is no audit event.
+// Bad is a line that is not an audit event.
 type Bad struct {
 	File string `json:"file"`
 	// Line counts from 1. Item is the number of an event within an EventList, from 1;
@@ -155,7 +155,7 @@ var (
 	groupName = []byte(apiGroup)
 )
 
-// oneLine takes a line. Without the word it is only looked at from outside.
+// oneLine takes a line. One without the word is checked by its ends alone.
 func (r *Reader) oneLine(line []byte, found bool) error {
 	r.line++
 	line = bytes.TrimRight(line, " \t\r")
@@ -165,7 +165,7 @@ func (r *Reader) oneLine(line []byte, found bool) error {
 	r.stats.Lines++
 	switch {
 	case line[0] != '{':
-		r.bad(0, "no JSON object")
+		r.bad(0, "not a JSON object")
 	case line[len(line)-1] != '}':
 		r.bad(0, "cut off: the line does not end with }")
 	case !bytes.HasPrefix(line, eventHead) && bytes.Contains(line[:min(len(line), headLength)], listHead):
@@ -173,7 +173,7 @@ func (r *Reader) oneLine(line []byte, found bool) error {
 	case found:
 		return r.event(line, 0)
 	case !bytes.HasPrefix(line, eventHead) && !bytes.Contains(line, groupName):
-		r.bad(0, "JSON, but no event of audit.k8s.io")
+		r.bad(0, "JSON, but not an event of audit.k8s.io")
 	default:
 		r.stats.Events++
 	}

@@ -23,7 +23,7 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name := range r.Header {
 		// The enforcer impersonates; nobody else may through it.
 		if strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
-			respond(w, apierrors.NewBadRequest("the enforcer passes no "+name+" on"))
+			respond(w, apierrors.NewBadRequest("the enforcer does not pass "+name+" on"))
 			return
 		}
 	}

@@ -61,7 +61,7 @@ func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []st
 		d, known := depth[a.Verb]
 		switch {
 		case !known:
-			say("%s was asked, and is no permission of a field that changes", a.Verb)
+			say("%s was asked, and is not a permission of a field that changes", a.Verb)
 			continue
 		case granted[a.Verb] || denied[a.Verb]:
 			say("%s was asked twice", a.Verb)

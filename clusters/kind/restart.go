@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -20,8 +17,6 @@ const (
 	// generation is an argument-free mark in the manifest, so that the kubelet
 	// restarts the pod even if nothing else differs.
 	generation = "authzconf.dev/generation"
-	// restartPoll is the pause between two looks at the API server.
-	restartPoll = 100 * time.Millisecond
 )
 
 // RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has
@@ -115,51 +110,30 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 
 // awaitReplaced returns when an API server that started later than before is ready.
 func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
-	deadline := time.Now().Add(c.opts.ReadyTimeout)
-	for {
+	err := c.await(ctx, "did not come back", func() error {
 		now, err := c.startTime(ctx)
-		if err == nil && now > before {
-			return c.waitReady(ctx)
-		}
-		if err == nil {
+		if err == nil && now <= before {
 			err = errors.New("the kubelet has not replaced it")
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the API server of %s did not come back: %w%s", c.name, err, c.failureLog(nil))
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(restartPoll):
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	return c.waitReady(ctx)
 }
 
 var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
 
 // startTime is when the API server's process began, in seconds since 1970, as it says itself.
 func (c *Cluster) startTime(ctx context.Context) (float64, error) {
-	client, err := rest.HTTPClientFor(c.admin)
-	if err != nil {
-		return 0, err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
+	code, body, err := c.get(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}
 	m := startTimeLine.FindSubmatch(body)
 	if m == nil {
-		return 0, fmt.Errorf("/metrics (%s) has no process_start_time_seconds", resp.Status)
+		return 0, fmt.Errorf("/metrics (code %d) has no process_start_time_seconds", code)
 	}
 	var seconds float64
 	_, err = fmt.Sscan(string(m[1]), &seconds)

@@ -108,12 +108,7 @@ func (o Options) args() []arg {
 		args = append(args, arg{"emulated-version", o.EmulatedVersion})
 	}
 	if len(o.FeatureGates) > 0 {
-		var gates []string
-		for name, on := range o.FeatureGates {
-			gates = append(gates, fmt.Sprintf("%s=%t", name, on))
-		}
-		slices.Sort(gates)
-		args = append(args, arg{"feature-gates", strings.Join(gates, ",")})
+		args = append(args, arg{"feature-gates", local.GatesValue(o.FeatureGates)})
 	}
 	if o.AuthorizationConfig != nil {
 		args = append(args, arg{"authorization-config", nodeConfigDir + "/" + authorizationFile})
@@ -137,9 +132,7 @@ func (o Options) args() []arg {
 // files are the contents of the folder that the API server reads.
 func (o Options) files() map[string][]byte {
 	files := map[string][]byte{}
-	for name, data := range o.Files {
-		files[name] = data
-	}
+	maps.Copy(files, o.Files)
 	if o.AuthorizationConfig != nil {
 		files[authorizationFile] = []byte(expand(string(o.AuthorizationConfig)))
 	}

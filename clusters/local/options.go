@@ -176,7 +176,7 @@ func apiServerArgs(o Options, port int, dir string) []string {
 		args = append(args, "--emulated-version="+o.EmulatedVersion)
 	}
 	if len(o.FeatureGates) > 0 {
-		args = append(args, "--feature-gates="+gatesValue(o.FeatureGates))
+		args = append(args, "--feature-gates="+GatesValue(o.FeatureGates))
 	}
 	if o.AuthorizationConfig != nil {
 		args = append(args, "--authorization-config="+authorizationFile)
@@ -193,8 +193,8 @@ func apiServerArgs(o Options, port int, dir string) []string {
 	return append(args, expandAll(o.KubeAPIServerArgs, dir)...)
 }
 
-// gatesValue renders gates in a fixed order.
-func gatesValue(gates map[string]bool) string {
+// GatesValue is the value of --feature-gates, in a fixed order.
+func GatesValue(gates map[string]bool) string {
 	out := make([]string, 0, len(gates))
 	for gate, on := range gates {
 		out = append(out, fmt.Sprintf("%s=%t", gate, on))

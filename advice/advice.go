@@ -12,13 +12,11 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Advice is what a log comes to.
+// Advice is what follows from a log.
 type Advice struct {
-	// Grants are the least constrained permissions, neutral, with equal parts put
-	// together.
+	// Grants are the least constrained permissions, neutral, with equal parts put together.
 	Grants []scenarios.Grant
-	// Requestors says of each requestor how much wider its grants are than what was
-	// seen.
+	// Requestors says of each requestor how much wider its grants are than what was seen.
 	Requestors []Requestor
 	// Kept are the impersonations that no constrained mode can serve.
 	Kept []Kept
@@ -32,8 +30,7 @@ type Advice struct {
 type Requestor struct {
 	Name                string
 	Identities, Actions int
-	// Seen of the Allowed combinations of an identity and an action, which are those
-	// within each mode, were seen.
+	// Seen of the Allowed combinations of an identity and an action, which are those within each mode, were seen.
 	Seen, Allowed int
 	// Requests is how many requests there were.
 	Requests int64
@@ -53,10 +50,10 @@ type Kept struct {
 }
 
 // Advice makes the advice.
-func (b *Book) Advice() *Advice {
-	a := &Advice{Masters: b.masters}
-	for _, name := range slices.Sorted(maps.Keys(b.requestors)) {
-		r := b.requestors[name]
+func (s *Summary) Advice() *Advice {
+	a := &Advice{Masters: s.masters}
+	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
+		r := s.requestors[name]
 		kept := map[*identity]int64{}
 		sum := Requestor{Name: name}
 		type doing struct {
@@ -127,10 +124,9 @@ func (p pair) actionGrant(requestor string) scenarios.Grant {
 // atom is a grant of one verb on one resource or path, without names.
 type atom struct{ namespace, verb, group, resource, path string }
 
-// merge puts grants of one requestor together without allowing anything more:
-// first names, then verbs, then resources that have all else in common. A grant
-// that is for all names makes those with names superfluous, and one for all
-// namespaces those in a namespace.
+// merge puts grants of one requestor together without allowing anything more: first names, then verbs, then
+// resources that have all else in common. A grant that is for all names makes those with names superfluous, and
+// one for all namespaces those in a namespace.
 func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
 	names := map[atom]map[string]bool{} // nil: all names
 	for _, g := range grants {

@@ -42,9 +42,9 @@ func user(name string, groups ...string) auditlog.User {
 	return auditlog.User{Username: name, Groups: append(groups, "system:authenticated")}
 }
 
-func bookOf(t testing.TB, o advice.Options, events ...*auditlog.Event) *advice.Book {
+func bookOf(t testing.TB, o advice.Options, events ...*auditlog.Event) *advice.Summary {
 	t.Helper()
-	b, err := advice.NewBook(o)
+	b, err := advice.NewSummary(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestAdvice(t *testing.T) {
 
 // holds checks that the model allows what was seen and denies all neighbours, and
 // that not one of the grants, verbs or names could go.
-func holds(t *testing.T, b *advice.Book, grants []scenarios.Grant) {
+func holds(t *testing.T, b *advice.Summary, grants []scenarios.Grant) {
 	t.Helper()
 	seen := b.Seen()
 	neighbours, _ := advice.Neighbours(seen)

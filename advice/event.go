@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/authzconf/authzconf/engine/auditlog"
@@ -43,8 +44,7 @@ func actionOf(e *auditlog.Event) (Action, error) {
 	return Action{Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name}, nil
 }
 
-// requestorUser is a requestor with its node, which is the only extra that
-// impersonation looks at.
+// requestorUser is a requestor with its node, which is the only extra that impersonation looks at.
 type requestorUser struct {
 	scenarios.User
 	// node is set if it is the one that is impersonated.
@@ -59,9 +59,8 @@ func requestorOf(e *auditlog.Event) requestorUser {
 	return who
 }
 
-// asked is what the impersonation headers asked for, told from who resulted. What
-// the API server adds by itself is taken away again: a client that asked for just
-// that cannot be told from one that did not
+// asked is what the impersonation headers asked for, told from who resulted. What the API server adds by itself is
+// taken away again: a client that asked for just that cannot be told from one that did not
 // (k8s.io/apiserver/pkg/endpoints/filters/impersonation, mode.go).
 func asked(e *auditlog.Event) scenarios.Impersonate {
 	u := e.ImpersonatedUser
@@ -86,9 +85,8 @@ func asked(e *auditlog.Event) scenarios.Impersonate {
 	return as
 }
 
-// derived tells whether the groups follow from the name: those of a service
-// account, and in a constrained mode that of a node. Legacy impersonation gives a
-// node no group, so there it was asked for.
+// derived tells whether the groups follow from the name: those of a service account, and in a constrained mode
+// that of a node. Legacy impersonation gives a node no group, so there it was asked for.
 func derived(e *auditlog.Event, groups []string) bool {
 	name := e.ImpersonatedUser.Username
 	if rest, ok := strings.CutPrefix(name, accountHead); ok {
@@ -104,16 +102,6 @@ func compareActions(a, b Action) int {
 		strings.Compare(a.Path, b.Path), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.APIGroup, b.APIGroup),
 		strings.Compare(a.Resource, b.Resource), strings.Compare(a.Subresource, b.Subresource),
 		strings.Compare(a.Verb, b.Verb), strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version),
-		compareBools(a.AnyName, b.AnyName),
+		strings.Compare(strconv.FormatBool(a.AnyName), strconv.FormatBool(b.AnyName)),
 	)
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }

@@ -18,11 +18,9 @@ type LegacyRule struct {
 	Role, Binding string
 	Rule          int
 	Subject       scenarios.Subject
-	// Resources are those of impersonation among the rule's: users, groups,
-	// serviceaccounts, uids, userextras.
+	// Resources are those of impersonation among the rule's: users, groups, serviceaccounts, uids, userextras.
 	Resources []string
-	// Wildcard says that the rule has the verb *: it cannot go for being unneeded
-	// here.
+	// Wildcard says that the rule has the verb *: it cannot go for being unneeded here.
 	Wildcard bool
 	// NeededFor are the kept impersonations that rest on it.
 	NeededFor []Kept
@@ -30,8 +28,7 @@ type LegacyRule struct {
 	Used bool
 }
 
-// Unneeded tells whether nothing that was seen needs the rule once the advised
-// grants are in force.
+// Unneeded tells whether nothing that was seen needs the rule once the advised grants are in force.
 func (l LegacyRule) Unneeded() bool { return len(l.NeededFor) == 0 }
 
 // impersonated are the reviews of legacy impersonation by example, one for each

@@ -18,11 +18,10 @@ type Neighbour struct {
 // other ends names that nothing was seen of.
 const other = "-neighbour"
 
-// Neighbours makes up, for each impersonation that was seen, those that must be
-// denied: another user, and another verb, resource, namespace and name, as far as
-// the requestor was not seen to do just that as somebody in that mode, too. without
-// counts respects in which no neighbour is left to try, such as another namespace
-// where all of them are allowed.
+// Neighbours makes up, for each impersonation that was seen, those that must be denied: another user, and another
+// verb, resource, namespace and name, as far as the requestor was not seen to do just that as somebody in that
+// mode, too. without counts respects in which no neighbour is left to try, such as another namespace where all of
+// them are allowed.
 func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 	wide := newFootprint(seen)
 	without = map[string]int{}

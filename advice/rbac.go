@@ -34,8 +34,7 @@ func RBAC(grants []scenarios.Grant) []scenarios.RBACObject {
 	return objects
 }
 
-// objectName is a name that a path can hold
-// (k8s.io/apimachinery/pkg/api/validation/path, IsValidPathSegmentName).
+// objectName is a name that a path can hold (k8s.io/apimachinery/pkg/api/validation/path, IsValidPathSegmentName).
 func objectName(user string) string {
 	return "impersonation:" + strings.NewReplacer("/", "-", "%", "-", "\n", "-").Replace(strings.TrimPrefix(user, accountHead))
 }

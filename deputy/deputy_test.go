@@ -136,8 +136,7 @@ type faultyAgent struct {
 	finds   string
 }
 
-// faultyAgents are wrong, each in one way. The first is the agent as the article
-// describes it.
+// faultyAgents are wrong, each in one way. The first is the agent as the article describes it.
 func faultyAgents(p *plane) map[string]faultyAgent {
 	naive := func(change func(in, out http.Header)) http.Handler {
 		return &httputil.ReverseProxy{

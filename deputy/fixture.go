@@ -90,8 +90,7 @@ func newFixture(seed uint64) (*fixture, *rand.Rand) {
 	return f, random
 }
 
-// grant is one at random: to a user or a tier, in a namespace or everywhere, for
-// all names or some.
+// grant is one at random: to a user or a tier, in a namespace or everywhere, for all names or some.
 func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
 	who := f.people[random.IntN(len(f.people))]
 	g := scenarios.Grant{Subject: scenarios.Subject{User: who.name}}

@@ -35,8 +35,7 @@ type CostCurve struct {
 // CostPoint is one number of fields.
 type CostPoint struct {
 	Fields int `json:"fields"`
-	// Checks are all questions to the authorizer for one request, the ordinary
-	// permission and granular among them.
+	// Checks are all questions to the authorizer for one request, the ordinary permission and granular among them.
 	Checks  int  `json:"checks"`
 	Allowed bool `json:"allowed"`
 	// Milliseconds is the median of the times until the answer.

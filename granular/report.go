@@ -13,7 +13,7 @@ import (
 )
 
 // Notice says what the results are not.
-const Notice = "No API server implements KEP-3617. This judges a reference enforcer before a real API server; it is no statement about any API server's conformance."
+const Notice = "No API server implements KEP-3617. This judges a reference enforcer before a real API server; it says nothing about any API server's conformance."
 
 // Report is what a run has found.
 type Report struct {

@@ -32,8 +32,7 @@ type Result struct {
 	Scenario string `json:"scenario"`
 	Section  string `json:"section"`
 	Attempt  string `json:"attempt"`
-	// Problems are the differences between what was expected and what was seen; none
-	// is a pass.
+	// Problems are the differences between what was expected and what was seen; none is a pass.
 	Problems []string `json:"problems,omitempty"`
 	// Invalid says that it could not be judged.
 	Invalid string           `json:"invalid,omitempty"`

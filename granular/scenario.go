@@ -17,8 +17,7 @@ import (
 //go:embed kep-3617
 var Scenarios embed.FS
 
-// Kind is the kind of a scenario's file, so that nobody takes it for one of the other
-// scenarios.
+// Kind is the kind of a scenario's file, so that nobody takes it for one of the other scenarios.
 const Kind = "GranularScenario"
 
 // Scenario is one behaviour: a request, and attempts at it that differ in one respect.
@@ -65,8 +64,7 @@ const (
 	Allowed Outcome = "allowed"
 	// Denied means that it is forbidden.
 	Denied Outcome = "denied"
-	// Rejected means that the API server finds it invalid: its permissions are enough,
-	// or were not looked at yet.
+	// Rejected means that the API server finds it invalid: its permissions are enough, or were not looked at yet.
 	Rejected Outcome = "rejected"
 )
 
@@ -95,8 +93,7 @@ func (s *Scenario) Wanted(a *Attempt) *Request {
 	return s.Request
 }
 
-// Load reads every scenario below a folder, sorted by ID. All that is wrong is
-// reported.
+// Load reads every scenario below a folder, sorted by ID. All that is wrong is reported.
 func Load(files fs.FS) ([]*Scenario, error) {
 	var out []*Scenario
 	var wrong []error

@@ -119,8 +119,7 @@ func (s *sending) body() (*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
-// send sends a request with a client, as a dry run or not. The error is the API
-// server's.
+// send sends a request with a client, as a dry run or not. The error is the API server's.
 func (s *sending) send(ctx context.Context, client dynamic.ResourceInterface, dryRun bool) (*unstructured.Unstructured, error) {
 	var dry, sub []string
 	if dryRun {

@@ -15,11 +15,10 @@ import (
 // dialTimeout is how long a backend may take to accept: it is on this machine.
 const dialTimeout = time.Second
 
-// Balancer passes each connection on to one of its backends, in turn. One that refuses costs the
-// client nothing: the others are tried before the client sees anything, as a balancer with health
-// checks would have left it out. If all refuse, or there is none, the client's connection is
-// closed. A connection that has been passed on is never moved: when its backend dies, so does it.
-// The methods may be called from several goroutines.
+// Balancer passes each connection on to one of its backends, in turn. One that refuses costs the client nothing:
+// the others are tried before the client sees anything, as a balancer with health checks would have left it out.
+// If all refuse, or there is none, the client's connection is closed. A connection that has been passed on is
+// never moved: when its backend dies, so does it. The methods may be called from several goroutines.
 type Balancer struct {
 	listener net.Listener
 	ctx      context.Context // ends with Close

@@ -16,8 +16,7 @@ import (
 
 const patience = 5 * time.Second
 
-// echo is a backend that says its name, one letter, and then repeats what it hears until it has
-// heard all.
+// echo is a backend that says its name, one letter, and then repeats what it hears until it has heard all.
 type echo struct {
 	addr  string
 	stop  func()

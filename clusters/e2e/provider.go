@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/e2e-framework/klient"
 	"sigs.k8s.io/e2e-framework/support"
 
@@ -46,8 +44,7 @@ type Provider struct {
 
 var _ support.E2EClusterProvider = &Provider{}
 
-// NewLocal provides control planes without nodes: etcd and kube-apiserver as child
-// processes.
+// NewLocal provides control planes without nodes: etcd and kube-apiserver as child processes.
 func NewLocal(o Options) *Provider { return (&Provider{options: o}).defaults() }
 
 // NewKind provides clusters of kind.
@@ -135,13 +132,11 @@ func (p *Provider) writeKubeconfig() error {
 		return err
 	}
 	p.kubeconfig = filepath.Join(dir, "kubeconfig")
-	admin, name := p.cluster.Admin(), p.GetKubectlContext()
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: admin.CertData, ClientKeyData: admin.KeyData, Token: admin.BearerToken}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	return clientcmd.WriteToFile(*config, p.kubeconfig) // readable by this user only
+	data, err := clusters.Kubeconfig(p.GetKubectlContext(), p.cluster.Admin())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.kubeconfig, data, 0o600)
 }
 
 // CreateWithConfig refuses: what a cluster is like is said by Options.

@@ -1,6 +1,5 @@
-// Package existing is a cluster that somebody else made: what it is made of is
-// read, nothing of it is changed, and everything that is made in it carries a
-// label and is removed again.
+// Package existing is a cluster that somebody else made: what it is made of is read, nothing of it is changed, and
+// everything that is made in it carries a label and is removed again.
 package existing
 
 import (
@@ -45,8 +44,7 @@ func Open(kubeconfig, run string) (*Cluster, error) {
 	return c, nil
 }
 
-// Admin is whom the kubeconfig is for. What is created with it is labelled, and
-// remembered.
+// Admin is whom the kubeconfig is for. What is created with it is labelled, and remembered.
 func (c *Cluster) Admin() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
@@ -68,8 +66,7 @@ func (c *Cluster) Err() error { return nil }
 
 // Facts are what a cluster says of itself.
 type Facts struct {
-	// GitVersion is that of the API server, such as v1.37.1; Emulated the minor
-	// that it behaves as.
+	// GitVersion is that of the API server, such as v1.37.1; Emulated the minor that it behaves as.
 	GitVersion, Emulated string
 	// GateOn says whether ConstrainedImpersonation is on.
 	GateOn bool

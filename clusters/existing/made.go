@@ -64,14 +64,12 @@ func (l *labeller) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// collection says whether objects that stay are made at a path: not reviews, nor
-// the tokens of an account.
+// collection says whether objects that stay are made at a path: not reviews, nor the tokens of an account.
 func collection(path string) bool {
 	return !strings.HasPrefix(path, "/apis/authorization.k8s.io/") && !strings.HasPrefix(path, "/apis/authentication.k8s.io/") && !strings.HasSuffix(path, "/token")
 }
 
-// label adds the label to an object, and says what it is called. What cannot be
-// read is sent as it is.
+// label adds the label to an object, and says what it is called. What cannot be read is sent as it is.
 func label(raw []byte, run string) (labelled []byte, name string) {
 	var object map[string]any
 	if json.Unmarshal(raw, &object) != nil {

@@ -1,6 +1,5 @@
-// Package image writes container images without an engine or a registry: one
-// layer with one static program, as `docker save` writes an image, so that
-// containerd can import it.
+// Package image writes container images without an engine or a registry: one layer with one static program, as
+// `docker save` writes an image, so that containerd can import it.
 package image
 
 import (
@@ -17,8 +16,7 @@ import (
 
 // Loader takes an image into the nodes of a cluster.
 type Loader interface {
-	// LoadImage takes an archive as Write writes it, and returns when the image is
-	// there on every node.
+	// LoadImage takes an archive as Write writes it, and returns when the image is there on every node.
 	LoadImage(ctx context.Context, archive []byte) error
 }
 
@@ -39,8 +37,7 @@ type Image struct {
 // epoch stands for every time, so that equal programs make equal archives.
 var epoch = time.Unix(0, 0).UTC()
 
-// config is the part of the image configuration that is needed
-// (github.com/opencontainers/image-spec/specs-go/v1).
+// config is the part of the image configuration that is needed (github.com/opencontainers/image-spec/specs-go/v1).
 type config struct {
 	Architecture string    `json:"architecture"`
 	OS           string    `json:"os"`

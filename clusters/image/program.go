@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Program is a static executable for an image: the file that the environment
-// variable names, where there are no sources or no Go, or a build of a main
-// package of the module in the working folder.
+// Program is a static executable for an image: the file that the environment variable names, where there are no
+// sources or no Go, or a build of a main package of the module in the working folder.
 func Program(ctx context.Context, variable, mainPackage string) ([]byte, error) {
 	path := os.Getenv(variable)
 	if path == "" {

@@ -22,8 +22,7 @@ type tail struct {
 	err  error
 }
 
-// follow begins with an empty file, which it makes: so the file belongs to this
-// user, whoever writes to it.
+// follow begins with an empty file, which it makes: so the file belongs to this user, whoever writes to it.
 func follow(path string, sink io.Writer) (*tail, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

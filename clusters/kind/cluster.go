@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -39,9 +40,8 @@ type Cluster struct {
 	err      error
 }
 
-// Start creates a cluster, and returns when its API server is ready and its nodes
-// are. What is wrong with the request or this machine's engine is a
-// *local.UsageError. Nothing is left after an error.
+// Start creates a cluster, and returns when its API server is ready and its nodes are. What is wrong with the
+// request or this machine's engine is a *local.UsageError. Nothing is left after an error.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err
@@ -169,37 +169,57 @@ func (c *Cluster) connect(ctx context.Context) error {
 
 // waitReady returns when the API server says that it is ready.
 func (c *Cluster) waitReady(ctx context.Context) error {
-	client, err := rest.HTTPClientFor(c.admin)
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	deadline := time.Now().Add(c.opts.ReadyTimeout)
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+"/readyz", nil)
-		if err != nil {
-			return err
+	return c.await(ctx, "is not ready", func() error {
+		code, _, err := c.get(ctx, "/readyz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("/readyz answers %d", code)
 		}
-		resp, err := client.Do(req)
+		return err
+	})
+}
+
+// await tries again until there is no error, for as long as the API server may take to become ready.
+func (c *Cluster) await(ctx context.Context, failed string, try func() error) error {
+	for deadline := time.Now().Add(c.opts.ReadyTimeout); ; {
+		err := try()
 		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("/readyz answers %s", resp.Status)
+			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the API server of %s is not ready: %w%s", c.name, err, c.failureLog(nil))
+			return fmt.Errorf("the API server of %s %s: %w%s", c.name, failed, err, c.failureLog(nil))
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(readyPoll):
 		}
 	}
 }
 
-// watch notices when the control-plane node ends by itself.
+// readyPoll is the pause between two looks at the API server.
+const readyPoll = 50 * time.Millisecond
+
+// get reads a path of the API server as the administrator.
+func (c *Cluster) get(ctx context.Context, path string) (code int, body []byte, err error) {
+	client, err := rest.HTTPClientFor(c.admin)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// watch reports when the control-plane node ends by itself.
 func (c *Cluster) watch() {
 	_, err := docker(c.ctx, "wait", c.controlPlane())
 	if c.ctx.Err() != nil {
@@ -214,8 +234,7 @@ func (c *Cluster) watch() {
 // Name is the cluster's name for kind.
 func (c *Cluster) Name() string { return c.name }
 
-// controlPlane is the container of the control-plane node, which is also the
-// node's name.
+// controlPlane is the container of the control-plane node, which is also the node's name.
 func (c *Cluster) controlPlane() string { return c.name + "-control-plane" }
 
 // Admin implements clusters.Cluster.
@@ -280,9 +299,8 @@ func (c *Cluster) settle() error {
 	return c.ReloadAuthorization([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"))
 }
 
-// ReloadAuthorization puts another AuthorizationConfiguration in place of the
-// present one in the running API server, which watches the file. It does not wait
-// until it has been taken over.
+// ReloadAuthorization puts another AuthorizationConfiguration in place of the present one in the running API
+// server, which watches the file. It does not wait until it has been taken over.
 func (c *Cluster) ReloadAuthorization(config []byte) error {
 	return c.state.write(map[string][]byte{authorizationFile: []byte(expand(string(config)))})
 }

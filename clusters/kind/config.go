@@ -48,9 +48,8 @@ type hostPathMount struct {
 	PathType  string `json:"pathType"`
 }
 
-// patches change kubeadm's configuration. Which of its versions is used follows
-// from the version of Kubernetes (kind: v1beta4 since 1.36); a patch for the other
-// one matches nothing.
+// patches change kubeadm's configuration. Which of its versions is used follows from the version of Kubernetes
+// (kind: v1beta4 since 1.36); a patch for the other one matches nothing.
 func (o Options) patches() (merge []string, json6902 []v1alpha4.PatchJSON6902, err error) {
 	volumes := []hostPathMount{
 		{Name: "authzconf-config", HostPath: nodeConfigDir, MountPath: nodeConfigDir, ReadOnly: true, PathType: "Directory"},

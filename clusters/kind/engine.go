@@ -16,8 +16,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// minFreeBytes is what the engine's disk must have free: two nodes write some
-// 1.5 GB over their image.
+// minFreeBytes is what the engine's disk must have free: two nodes write some 1.5 GB over their image.
 const minFreeBytes = 3 << 30
 
 // docker runs a command of docker's client, and returns the text that it prints.
@@ -26,7 +25,7 @@ func docker(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// dockerBytes is docker for what is no text, with input if there is any.
+// dockerBytes is docker for output that is not text, with input if there is any.
 func dockerBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, error) {
 	var out, problems bytes.Buffer
 	c := exec.CommandContext(ctx, "docker", args...)
@@ -96,9 +95,8 @@ func checkDisk(ctx context.Context) error {
 	return nil
 }
 
-// ImageVersion returns the version of Kubernetes in a node image, without a v. It
-// pulls the image if it is not there, and proves that the engine runs privileged
-// containers, as kind's nodes are.
+// ImageVersion returns the version of Kubernetes in a node image, without a v. It pulls the image if it is not
+// there, and proves that the engine runs privileged containers, as kind's nodes are.
 func ImageVersion(ctx context.Context, image string) (string, error) {
 	if _, err := docker(ctx, "image", "inspect", "--format", "{{.Id}}", image); err != nil {
 		if _, err := docker(ctx, "pull", "--quiet", image); err != nil {
@@ -131,8 +129,7 @@ func ImageVersion(ctx context.Context, image string) (string, error) {
 	return version, nil
 }
 
-// Leftovers are the clusters of authzconf whose run is over: they were kept, or
-// their process was killed.
+// Leftovers are the clusters of authzconf whose run is over: they were kept, or their process was killed.
 func Leftovers(ctx context.Context) ([]string, error) {
 	out, err := docker(ctx, "ps", "--all", "--filter", "label="+clusterLabel, "--format", `{{.Label "`+clusterLabel+`"}}`)
 	if err != nil {
@@ -156,8 +153,7 @@ func Remove(ctx context.Context, name string) error {
 // clusterLabel is how kind marks its containers.
 const clusterLabel = "io.x-k8s.kind.cluster"
 
-// removeContainers is what kind's Delete does, and can be interrupted. What is
-// gone already is no error.
+// removeContainers is what kind's Delete does, and can be interrupted. What is gone already is not an error.
 func removeContainers(ctx context.Context, name string) error {
 	out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+clusterLabel+"="+name)
 	if err != nil {

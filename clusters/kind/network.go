@@ -20,16 +20,14 @@ const networkName = "kind"
 
 // Network is the engine's network of kind's nodes.
 type Network struct {
-	// Gateway is this machine's address on it, Subnet what its members' addresses
-	// are in.
+	// Gateway is this machine's address on it, Subnet what its members' addresses are in.
 	Gateway netip.Addr
 	Subnet  netip.Prefix
 }
 
-// FindNetwork returns kind's network, and makes it as kind would if there is none yet: whoever listens for
-// nodes needs its address before there are any. Docker lets two networks have one name, and then neither can
-// be used by it; so the network is made under a lock between processes, and of doubles that others made one is
-// kept.
+// FindNetwork returns kind's network, and makes it as kind would if there is none yet: whoever listens for nodes
+// needs its address before there are any. Docker lets two networks have one name, and then neither can be used by
+// it; so the network is made under a lock between processes, and of doubles that others made one is kept.
 func FindNetwork(ctx context.Context) (Network, error) {
 	if err := CheckEngine(ctx); err != nil {
 		return Network{}, err

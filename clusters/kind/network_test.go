@@ -90,8 +90,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestState: a cluster is in use as long as the process that made it lives, and a
-// name is never used twice.
+// TestState: a cluster is in use as long as the process that made it lives, and a name is never used twice.
 func TestState(t *testing.T) {
 	t.Setenv("AUTHZCONF_STATE", t.TempDir())
 	name, s, err := newState("x")

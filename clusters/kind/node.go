@@ -44,8 +44,7 @@ func (c *Cluster) readNode(ctx context.Context, path string) ([]byte, error) {
 	return execNode(ctx, c.controlPlane(), nil, "cat", path)
 }
 
-// LoadImage imports an archive, as docker save writes it, into containerd of
-// every node.
+// LoadImage imports an archive, as docker save writes it, into containerd of every node.
 func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, node := range c.Nodes() {
@@ -57,8 +56,8 @@ func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
 	return group.Wait()
 }
 
-// logPatience is how long a node may take to show its log.
-const logPatience = 10 * time.Second
+// logTimeout is how long a node may take to show its log.
+const logTimeout = 10 * time.Second
 
 // failureLog shows why a cluster did not start, as far as it can be seen.
 func (c *Cluster) failureLog(logger *lineLogger) string {
@@ -71,7 +70,7 @@ func (c *Cluster) failureLog(logger *lineLogger) string {
 }
 
 func (c *Cluster) nodeLog(lines int) string {
-	ctx, cancel := context.WithTimeout(context.Background(), logPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	var b strings.Builder
 	for _, source := range [][]string{
@@ -114,6 +113,5 @@ func (l *lineLogger) Errorf(format string, args ...any) { l.add(fmt.Sprintf(form
 // V implements kind's log.Logger: its information is not kept.
 func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopInfoLogger{} }
 
-// LogTail returns the last lines of the API server's log, or the kubelet's if there
-// is none.
+// LogTail returns the last lines of the API server's log, or the kubelet's if there is none.
 func (c *Cluster) LogTail(n int) string { return c.nodeLog(n) }

@@ -31,8 +31,7 @@ const (
 type Options struct {
 	// Name follows NamePrefix in the cluster's name, before a random part.
 	Name string
-	// Image is the node image; it decides the version. Empty is
-	// kindest/node:v<Version>.
+	// Image is the node image; it decides the version. Empty is kindest/node:v<Version>.
 	Image string
 	// Version is the version of Kubernetes that the image has, without a v.
 	Version string
@@ -41,9 +40,8 @@ type Options struct {
 	// EmulatedVersion and FeatureGates are for kube-apiserver alone.
 	EmulatedVersion string
 	FeatureGates    map[string]bool
-	// AuthorizationConfig is an AuthorizationConfiguration in YAML. In it and in
-	// Args local.DirPlaceholder stands for the folder of Files as the API server
-	// sees it.
+	// AuthorizationConfig is an AuthorizationConfiguration in YAML. In it and in Args local.DirPlaceholder stands
+	// for the folder of Files as the API server sees it.
 	AuthorizationConfig []byte
 	// AuditPolicy is an audit Policy in YAML, AuditSink receives the events, one
 	// JSON document a line, written before the request is answered.
@@ -110,12 +108,7 @@ func (o Options) args() []arg {
 		args = append(args, arg{"emulated-version", o.EmulatedVersion})
 	}
 	if len(o.FeatureGates) > 0 {
-		var gates []string
-		for name, on := range o.FeatureGates {
-			gates = append(gates, fmt.Sprintf("%s=%t", name, on))
-		}
-		slices.Sort(gates)
-		args = append(args, arg{"feature-gates", strings.Join(gates, ",")})
+		args = append(args, arg{"feature-gates", local.GatesValue(o.FeatureGates)})
 	}
 	if o.AuthorizationConfig != nil {
 		args = append(args, arg{"authorization-config", nodeConfigDir + "/" + authorizationFile})
@@ -139,9 +132,7 @@ func (o Options) args() []arg {
 // files are the contents of the folder that the API server reads.
 func (o Options) files() map[string][]byte {
 	files := map[string][]byte{}
-	for name, data := range o.Files {
-		files[name] = data
-	}
+	maps.Copy(files, o.Files)
 	if o.AuthorizationConfig != nil {
 		files[authorizationFile] = []byte(expand(string(o.AuthorizationConfig)))
 	}

@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -20,14 +17,11 @@ const (
 	// generation is an argument-free mark in the manifest, so that the kubelet
 	// restarts the pod even if nothing else differs.
 	generation = "authzconf.dev/generation"
-	// restartPoll is the pause between two looks at the API server.
-	restartPoll = 100 * time.Millisecond
 )
 
-// RestartAPIServer changes the options, writes the static pod's manifest anew, and
-// returns when the kubelet has replaced the API server and the new one is ready.
-// With another Image the API server becomes that image's; etcd, the kubelets and
-// everything else stay.
+// RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has
+// replaced the API server and the new one is ready. With another Image the API server becomes that image's; etcd,
+// the kubelets and everything else stay.
 func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -72,8 +66,7 @@ func (c *Cluster) rewriteManifest(ctx context.Context, o Options, image string, 
 	if err != nil {
 		return err
 	}
-	// The kubelet takes every file of the folder for a pod, but those that begin
-	// with a dot.
+	// The kubelet takes every file of the folder for a pod, but those that begin with a dot.
 	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath
 	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(raw), "sh", "-c", script)
 	return err
@@ -87,7 +80,7 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 		return nil, fmt.Errorf("the manifest of kube-apiserver: %w", err)
 	}
 	if len(pod.Spec.Containers) != 1 {
-		return nil, errors.New("the manifest of kube-apiserver has not one container")
+		return nil, errors.New("the manifest of kube-apiserver does not have exactly one container")
 	}
 	container := &pod.Spec.Containers[0]
 	remove := map[string]int{}
@@ -115,55 +108,32 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 	return yaml.Marshal(pod)
 }
 
-// awaitReplaced returns when an API server that started later than before is
-// ready.
+// awaitReplaced returns when an API server that started later than before is ready.
 func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
-	deadline := time.Now().Add(c.opts.ReadyTimeout)
-	for {
+	err := c.await(ctx, "did not come back", func() error {
 		now, err := c.startTime(ctx)
-		if err == nil && now > before {
-			return c.waitReady(ctx)
-		}
-		if err == nil {
+		if err == nil && now <= before {
 			err = errors.New("the kubelet has not replaced it")
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the API server of %s did not come back: %w%s", c.name, err, c.failureLog(nil))
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(restartPoll):
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	return c.waitReady(ctx)
 }
 
 var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
 
-// startTime is when the API server's process began, in seconds since 1970, as it
-// says itself.
+// startTime is when the API server's process began, in seconds since 1970, as it says itself.
 func (c *Cluster) startTime(ctx context.Context) (float64, error) {
-	client, err := rest.HTTPClientFor(c.admin)
-	if err != nil {
-		return 0, err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
+	code, body, err := c.get(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}
 	m := startTimeLine.FindSubmatch(body)
 	if m == nil {
-		return 0, fmt.Errorf("/metrics (%s) has no process_start_time_seconds", resp.Status)
+		return 0, fmt.Errorf("/metrics (code %d) has no process_start_time_seconds", code)
 	}
 	var seconds float64
 	_, err = fmt.Sscan(string(m[1]), &seconds)
@@ -178,8 +148,7 @@ func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error)
 		return "", err
 	}
 	name := "registry.k8s.io/kube-apiserver:v" + version
-	// A node image holds the images of its version in the store of containerd,
-	// which has to run to get one out.
+	// A node image holds the images of its version in the store of containerd, which has to run to get one out.
 	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
 	archive, err := dockerBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
 	if err != nil {

@@ -87,11 +87,7 @@ func (s *state) audit() string  { return filepath.Join(s.path, auditDir) }
 // each in one step: who reloads one never sees a half.
 func (s *state) write(files map[string][]byte) error {
 	for name, data := range files {
-		path := filepath.Join(s.config(), name)
-		if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-			return err
-		}
-		if err := os.Rename(path+".new", path); err != nil {
+		if err := local.WriteFile(filepath.Join(s.config(), name), data); err != nil {
 			return err
 		}
 	}

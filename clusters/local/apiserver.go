@@ -199,18 +199,16 @@ func answersOK(ctx context.Context, client *http.Client, url string) bool {
 	return err == nil && response.StatusCode == http.StatusOK
 }
 
-// RestartAPIServer ends kube-apiserver in order and starts it with changed options on the same
-// etcd, with the same keys and, unless another program has taken it, on the same port: another
-// Release is an upgrade or a downgrade. change may alter everything but Dir, Keep, Join and the
-// etcd options, which stay as they are; it may be nil. For an end that is not in order call
-// KillAPIServer before. The context bounds it, and Stop ends it early.
+// RestartAPIServer ends kube-apiserver in order and starts it with changed options on the same etcd, with the same
+// keys and, unless another program has taken it, on the same port: another Release is an upgrade or a downgrade.
+// change may alter everything but Dir, Keep, Join and the etcd options, which stay as they are; it may be nil. For
+// an end that is not in order call KillAPIServer before. The context bounds it, and Stop ends it early.
 //
-// What is seen to be wrong beforehand (an unknown version, a program that cannot be built, a busy
-// port) is an error that leaves the API server running. After any other error none runs: the next
-// one has refused its arguments, a [*UsageError] that wraps the [*ProcessError], or has ended or
-// not become ready, a [*ProcessError], which has the last log lines. Either way Err stays nil, and
-// the options and the port are as before, so that RestartAPIServer may be called again, as a
-// rollback, or Stop.
+// What is seen to be wrong beforehand (an unknown version, a program that cannot be built, a busy port) is an
+// error that leaves the API server running. After any other error none runs: the next one has refused its
+// arguments, a [*UsageError] that wraps the [*ProcessError], or has ended or not become ready, a [*ProcessError],
+// which has the last log lines. Either way Err stays nil, and the options and the port are as before, so that
+// RestartAPIServer may be called again, as a rollback, or Stop.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	o := c.Options()
 	if change != nil {
@@ -262,8 +260,7 @@ func lostPort(err error) bool {
 	return errors.As(err, &failed) && strings.Contains(failed.Reason, "address already in use")
 }
 
-// userReasons are messages with which kube-apiserver refuses what it was asked, and what to do
-// about each.
+// userReasons are messages with which kube-apiserver refuses what it was asked, and what to do about each.
 var userReasons = []struct{ text, hint string }{
 	{"unrecognized feature gate", "check the gate's spelling, or choose a version that has it"},
 	{"cannot set feature gate", "leave the gate at its default, or choose a version where it can be set"},

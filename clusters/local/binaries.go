@@ -14,11 +14,10 @@ import (
 // CacheVariable names the environment variable that moves the cache of built programs.
 const CacheVariable = "AUTHZCONF_CACHE"
 
-// Binaries finds etcd and kube-apiserver. In order: the program named by
-// TEST_ASSET_KUBE_APISERVER or TEST_ASSET_ETCD; the one in the folder KUBEBUILDER_ASSETS; one
-// built before, in the cache; a build from the pinned module, with the Go toolchain. A variable
-// that is set but names no program is a [*UsageError]: silently running another one would make
-// every result wrong.
+// Binaries finds etcd and kube-apiserver. In order: the program named by TEST_ASSET_KUBE_APISERVER or
+// TEST_ASSET_ETCD; the one in the folder KUBEBUILDER_ASSETS; one built before, in the cache; a build from the
+// pinned module, with the Go toolchain. A variable that is set but names no program is a [*UsageError]: silently
+// running another one would make every result wrong.
 //
 // Programs named by variables may be of any version, whatever release was asked for: whoever
 // needs to know has to ask the running server.
@@ -28,9 +27,8 @@ type Binaries struct {
 	// CacheDir is where built programs are kept. If unset, AUTHZCONF_CACHE or authzconf in the
 	// user's cache folder. kube-apiserver takes about 110 MB a release.
 	CacheDir string
-	// Progress receives lines while a program is being built, one every few seconds, each in one
-	// Write and never two at a time; nothing when it need not be built. If nil, nothing is
-	// reported.
+	// Progress receives lines while a program is being built, one every few seconds, each in one Write and never
+	// two at a time; nothing when it need not be built. If nil, nothing is reported.
 	Progress io.Writer
 
 	// goCommand is the go command; tests name others.
@@ -85,8 +83,7 @@ func (b *Binaries) KubeAPIServer(ctx context.Context, r Release) (string, error)
 	return b.find(ctx, kubeAPIServer(r))
 }
 
-// Etcd returns the path of an etcd, building it if need be, which takes about a minute the first
-// time.
+// Etcd returns the path of an etcd, building it if need be, which takes about a minute the first time.
 func (b *Binaries) Etcd(ctx context.Context) (string, error) {
 	program, err := etcd()
 	if err != nil {

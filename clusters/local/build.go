@@ -141,23 +141,15 @@ func isFile(path string) bool {
 
 // goVersion asks the go command for the version of the toolchain that the module selects.
 func (b *Binaries) goVersion(ctx context.Context, source string) (string, error) {
-	cmd := b.goCmd(ctx, source, "env", "GOVERSION")
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := runLocked(cmd)
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
+	out, err := b.GoOutput(ctx, source, "env", "GOVERSION")
+	if errors.Is(err, exec.ErrNotFound) {
 		return "", &UsageError{
 			Problem: "control planes are built with the Go toolchain, and there is no go command",
 			Hint:    "install Go, or name ready-made programs with TEST_ASSET_KUBE_APISERVER and TEST_ASSET_ETCD",
 			Err:     err,
 		}
-	case err != nil && ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case err != nil:
-		return "", fmt.Errorf("asking the go command for its version: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
-	return strings.TrimSpace(stdout.String()), nil
+	return strings.TrimSpace(out), err
 }
 
 // goCmd prepares a go command that is killed, with the compilers it started, when ctx ends.

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // Admin returns a client configuration for a member of system:masters, whom no authorizer ever
@@ -15,10 +15,9 @@ func (c *ControlPlane) Admin() *rest.Config {
 	return c.config(c.pki.admin)
 }
 
-// FrontProxy returns a client configuration for an authenticating proxy: the API server believes
-// its headers X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so it can act
-// as any requestor. A request without X-Remote-User is
-// unauthorized.
+// FrontProxy returns a client configuration for an authenticating proxy: the API server believes its headers
+// X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so it can act as any requestor. A request
+// without X-Remote-User is unauthorized.
 func (c *ControlPlane) FrontProxy() *rest.Config {
 	return c.config(c.pki.frontProxy)
 }
@@ -47,16 +46,7 @@ func (c *ControlPlane) KubeconfigPath() string {
 }
 
 func (c *ControlPlane) writeKubeconfig() error {
-	const name = "authzconf"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: c.pki.servingCA}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: c.pki.admin.cert,
-		ClientKeyData:         c.pki.admin.key,
-	}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	data, err := clientcmd.Write(*config)
+	data, err := clusters.Kubeconfig("authzconf", c.Admin())
 	if err != nil {
 		return err
 	}

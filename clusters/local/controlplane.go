@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// ErrStopped is returned by what changes processes, such as RestartAPIServer, when Stop has been
-// called.
+// ErrStopped is returned by what changes processes, such as RestartAPIServer, when Stop has been called.
 var ErrStopped = errors.New("the control plane was stopped")
 
 // ControlPlane is a running kube-apiserver with its etcd, or with that of another control plane
@@ -45,10 +44,9 @@ type ControlPlane struct {
 	joined    map[*ControlPlane]bool // who else uses this etcd
 }
 
-// Start starts etcd and kube-apiserver and returns when /readyz answers ok and the namespaces
-// default and kube-system exist. It may first build the programs, which takes minutes; the
-// context bounds all of it, and nothing after it. On an error nothing is left running or lying
-// about. The caller has to call Stop.
+// Start starts etcd and kube-apiserver and returns when /readyz answers ok and the namespaces default and
+// kube-system exist. It may first build the programs, which takes minutes; the context bounds all of it, and
+// nothing after it. After an error nothing is left running or on disk. The caller has to call Stop.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err
@@ -216,12 +214,11 @@ func (c *ControlPlane) auditFailure() error {
 	return fmt.Errorf("audit events were lost: the audit sink failed: %w", c.audit.failure())
 }
 
-// Stop ends kube-apiserver, then etcd if it is its own, and removes the run's folder unless
-// Options.Keep. They are
-// killed, for nothing of theirs is needed again, unless the folder is kept or GOCOVERDIR is set:
-// then they end in order, which takes about 2 s, and write what they have to. Further calls wait
-// for the first and return the same. An error names what could not be cleaned up, or that audit
-// events were lost; that a process ended by itself is told by Err alone.
+// Stop ends kube-apiserver, then etcd if it is its own, and removes the run's folder unless Options.Keep. They are
+// killed, for nothing of theirs is needed again, unless the folder is kept or GOCOVERDIR is set: then they end in
+// order, which takes about 2 s, and write what they have to. Further calls wait for the first and return the same.
+// An error names what could not be cleaned up, or that audit events were lost; that a process ended by itself is
+// told by Err alone.
 func (c *ControlPlane) Stop() error {
 	c.stopOnce.Do(func() {
 		c.cancel(ErrStopped)
@@ -261,8 +258,7 @@ func (c *ControlPlane) stopAll() error {
 // PIDs are the ids of the processes.
 type PIDs struct{ Etcd, KubeAPIServer int }
 
-// PIDs returns the ids of the running processes; 0 for one that does not run, or that is another
-// control plane's.
+// PIDs returns the ids of the running processes; 0 for one that does not run, or that is another control plane's.
 func (c *ControlPlane) PIDs() PIDs {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,10 +1,9 @@
 // Package local runs control planes on this machine: a real etcd and a real kube-apiserver as
 // child processes, with their own keys, ports and folders.
 //
-// [Start] returns a [ControlPlane] that answers /readyz; [ControlPlane.Stop] ends it and removes
-// everything it wrote. Several run at once in one process. [Binaries] finds the two programs, or
-// builds them from the modules pinned in versions/, which are embedded so that this also works
-// outside a clone of the repository.
+// [Start] returns a [ControlPlane] that answers /readyz; [ControlPlane.Stop] ends it and removes everything it
+// wrote. Several run at once in one process. [Binaries] finds the two programs, or builds them from the modules
+// pinned in versions/, which are embedded so that this also works outside a clone of the repository.
 //
 // # More than one API server, and faults
 //

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// KillAPIServer kills kube-apiserver (SIGKILL) on purpose: Err and Done do not tell of it.
-// RestartAPIServer brings one up again, on the same port; the two together are a restart without
-// an orderly end. One that does not run stays so. An API server that has ended by itself is an
-// error, for then Err has told of it.
+// KillAPIServer kills kube-apiserver (SIGKILL) on purpose: Err and Done do not tell of it. RestartAPIServer brings
+// one up again, on the same port; the two together are a restart without an orderly end. One that does not run
+// stays so. An API server that has ended by itself is an error, for then Err has told of it.
 func (c *ControlPlane) KillAPIServer() error {
 	c.life.Lock()
 	defer c.life.Unlock()

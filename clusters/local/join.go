@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 )
 
-// join takes the keys of the control plane whose etcd is used, and puts that etcd's socket into
-// this one's folder.
+// join takes the keys of the control plane whose etcd is used, and puts that etcd's socket into this one's folder.
 func (c *ControlPlane) join() error {
 	if err := c.owner.admit(c); err != nil {
 		return fmt.Errorf("joining a control plane: %w", err)

@@ -218,8 +218,7 @@ func testRestartEtcd(t *testing.T, a, b *ControlPlane) {
 	wantWhole(t, a, b)
 }
 
-// wantPermission gives a permission at one API server and waits until both know it: their caches
-// follow etcd.
+// wantPermission gives a permission at one API server and waits until both know it: their caches follow etcd.
 func wantPermission(t *testing.T, a, b *ControlPlane, user string) {
 	t.Helper()
 	binding := &rbacv1.ClusterRoleBinding{

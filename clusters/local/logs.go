@@ -72,8 +72,7 @@ var (
 	etcdFatal     = regexp.MustCompile(`"level":"(?:fatal|panic)".*?"msg":("(?:[^"\\]|\\.)*")(?:.*?"error":("(?:[^"\\]|\\.)*"))?`)
 )
 
-// findReason returns the message with which a program says why it ends, searched from the end of
-// its log, or "".
+// findReason returns the message with which a program says why it ends, searched from the end of its log, or "".
 func findReason(lines []string) string {
 	for i := len(lines) - 1; i >= 0; i-- {
 		line := lines[i]

@@ -32,8 +32,7 @@ type Options struct {
 	// FeatureGates are set on or off; all others keep the release's default. A gate the release
 	// does not know is a [*UsageError] from Start.
 	FeatureGates map[string]bool
-	// AuthorizationConfig is an AuthorizationConfiguration in YAML. If nil, --authorization-mode
-	// is Node,RBAC.
+	// AuthorizationConfig is an AuthorizationConfiguration in YAML. If nil, --authorization-mode is Node,RBAC.
 	AuthorizationConfig []byte
 	// AuditPolicy is an audit Policy in YAML. If nil, nothing is audited.
 	AuditPolicy []byte
@@ -43,8 +42,7 @@ type Options struct {
 	// include this package's own requests, made by the admin. If nil, audited events go to
 	// audit.jsonl in the run's folder. An error from it is reported by Err and Stop.
 	AuditSink io.Writer
-	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a
-	// [*UsageError].
+	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a [*UsageError].
 	Port int
 	// KubeAPIServerArgs and EtcdArgs come after all other arguments, so they win.
 	KubeAPIServerArgs, EtcdArgs []string
@@ -178,7 +176,7 @@ func apiServerArgs(o Options, port int, dir string) []string {
 		args = append(args, "--emulated-version="+o.EmulatedVersion)
 	}
 	if len(o.FeatureGates) > 0 {
-		args = append(args, "--feature-gates="+gatesValue(o.FeatureGates))
+		args = append(args, "--feature-gates="+GatesValue(o.FeatureGates))
 	}
 	if o.AuthorizationConfig != nil {
 		args = append(args, "--authorization-config="+authorizationFile)
@@ -195,8 +193,8 @@ func apiServerArgs(o Options, port int, dir string) []string {
 	return append(args, expandAll(o.KubeAPIServerArgs, dir)...)
 }
 
-// gatesValue renders gates in a fixed order.
-func gatesValue(gates map[string]bool) string {
+// GatesValue is the value of --feature-gates, in a fixed order.
+func GatesValue(gates map[string]bool) string {
 	out := make([]string, 0, len(gates))
 	for gate, on := range gates {
 		out = append(out, fmt.Sprintf("%s=%t", gate, on))

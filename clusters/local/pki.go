@@ -1,7 +1,6 @@
 package local
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +11,8 @@ import (
 	"math/big"
 	"net"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -49,40 +50,7 @@ func (p *pki) files() map[string][]byte {
 	}
 }
 
-// newPKI makes the keys of one control plane, valid from an hour before now.
-func newPKI(now time.Time) (*pki, error) {
-	servingCA, err := newAuthority("authzconf-serving-ca", now)
-	if err != nil {
-		return nil, err
-	}
-	clientCA, err := newAuthority("authzconf-client-ca", now)
-	if err != nil {
-		return nil, err
-	}
-	frontProxyCA, err := newAuthority("authzconf-front-proxy-ca", now)
-	if err != nil {
-		return nil, err
-	}
-	out := &pki{servingCA: servingCA.pem, clientCA: clientCA.pem, frontProxyCA: frontProxyCA.pem}
-	out.serving, err = servingCA.issue(pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth)
-	if err != nil {
-		return nil, err
-	}
-	out.admin, err = clientCA.issue(
-		pkix.Name{CommonName: adminName, Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth)
-	if err != nil {
-		return nil, err
-	}
-	out.frontProxy, err = frontProxyCA.issue(pkix.Name{CommonName: frontProxyName}, x509.ExtKeyUsageClientAuth)
-	if err != nil {
-		return nil, err
-	}
-	out.serviceAccountKey, out.serviceAccountPub, err = signingKey()
-	return out, err
-}
-
-// servingNames are the names under which the API server may be reached, from here and, as in any
-// cluster, from inside.
+// servingNames are the names under which the API server may be reached, from here and, as in any cluster, from inside.
 var servingNames = []string{
 	"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
@@ -90,96 +58,88 @@ var servingNames = []string{
 // servingIPs are the loopback address and the first address of serviceRange.
 var servingIPs = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)}
 
-type authority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-	pem  []byte
-}
-
-func newAuthority(name string, now time.Time) (*authority, error) {
-	template, err := certificateTemplate(pkix.Name{CommonName: name}, now)
+// newPKI makes the keys of one control plane, valid from an hour before now.
+func newPKI(now time.Time) (*pki, error) {
+	out := &pki{}
+	for _, c := range []struct {
+		authority string
+		ca        *[]byte
+		leaf      *x509.Certificate
+		usage     x509.ExtKeyUsage
+		pair      *keyPair
+	}{
+		{
+			"authzconf-serving-ca", &out.servingCA,
+			&x509.Certificate{Subject: pkix.Name{CommonName: "kube-apiserver"}, DNSNames: servingNames, IPAddresses: servingIPs},
+			x509.ExtKeyUsageServerAuth, &out.serving,
+		},
+		{
+			"authzconf-client-ca", &out.clientCA,
+			&x509.Certificate{Subject: pkix.Name{CommonName: adminName, Organization: []string{"system:masters"}}},
+			x509.ExtKeyUsageClientAuth, &out.admin,
+		},
+		{
+			"authzconf-front-proxy-ca", &out.frontProxyCA,
+			&x509.Certificate{Subject: pkix.Name{CommonName: frontProxyName}},
+			x509.ExtKeyUsageClientAuth, &out.frontProxy,
+		},
+	} {
+		ca, err := sign(&x509.Certificate{Subject: pkix.Name{CommonName: c.authority}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}, nil, now)
+		if err != nil {
+			return nil, err
+		}
+		c.leaf.ExtKeyUsage = []x509.ExtKeyUsage{c.usage}
+		leaf, err := sign(c.leaf, ca, now)
+		if err != nil {
+			return nil, err
+		}
+		*c.ca, c.pair.cert = encode("CERTIFICATE", ca.cert.Raw), encode("CERTIFICATE", leaf.cert.Raw)
+		if c.pair.key, err = keyutil.MarshalPrivateKeyToPEM(leaf.key); err != nil {
+			return nil, err
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the service account key: %w", err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, err
 	}
-	template.IsCA = true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	out.serviceAccountPub = encode("PUBLIC KEY", public)
+	out.serviceAccountKey, err = keyutil.MarshalPrivateKeyToPEM(key)
+	return out, err
+}
+
+// signed is a certificate with its key.
+type signed struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// sign makes a key and a certificate for it, signed by an authority, or by itself without one.
+func sign(c *x509.Certificate, by *signed, now time.Time) (*signed, error) {
+	name := c.Subject.CommonName
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making the key of %s: %w", name, err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if c.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, fmt.Errorf("drawing a serial number: %w", err)
+	}
+	c.NotBefore, c.NotAfter, c.BasicConstraintsValid = now.Add(-time.Hour), now.Add(keyLifetime), true
+	c.KeyUsage |= x509.KeyUsageDigitalSignature
+	if by == nil {
+		by = &signed{c, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, by.cert, key.Public(), by.key)
 	if err != nil {
 		return nil, fmt.Errorf("making the certificate of %s: %w", name, err)
 	}
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &authority{cert: cert, key: key, pem: certPEM(der)}, nil
+	return &signed{cert, key}, err
 }
 
-// issue makes a key and a certificate for it, valid as long as the authority.
-func (a *authority) issue(subject pkix.Name, usage x509.ExtKeyUsage) (keyPair, error) {
-	template, err := certificateTemplate(subject, a.cert.NotBefore.Add(time.Hour))
-	if err != nil {
-		return keyPair{}, err
-	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
-	if usage == x509.ExtKeyUsageServerAuth {
-		template.DNSNames, template.IPAddresses = servingNames, servingIPs
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return keyPair{}, fmt.Errorf("making the key of %s: %w", subject.CommonName, err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return keyPair{}, fmt.Errorf("making the certificate of %s: %w", subject.CommonName, err)
-	}
-	private, err := keyPEM(key)
-	return keyPair{cert: certPEM(der), key: private}, err
-}
-
-func certificateTemplate(subject pkix.Name, now time.Time) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("drawing a serial number: %w", err)
-	}
-	return &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               subject,
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(keyLifetime),
-		BasicConstraintsValid: true,
-	}, nil
-}
-
-// signingKey makes the key pair for ServiceAccount tokens.
-func signingKey() (private, public []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making the service account key: %w", err)
-	}
-	private, err = keyPEM(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, nil, err
-	}
-	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
-}
-
-func certPEM(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

@@ -23,8 +23,7 @@ var handedOut = struct {
 func freePort() (int, error) {
 	handedOut.Lock()
 	defer handedOut.Unlock()
-	// The kernel has some 28,000 ports to choose from; meeting only known ones means that they
-	// are used up.
+	// The kernel has some 28,000 ports to choose from; meeting only known ones means that they are used up.
 	for range 1000 {
 		port, err := unusedPort(0)
 		if err != nil {

@@ -79,9 +79,8 @@ func compareVersions(a, b string) int {
 	return 1
 }
 
-// ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned
-// patch version ("1.37.1"). The empty string is the newest. Anything else is a [*UsageError] that
-// names the known releases.
+// ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version
+// ("1.37.1"). The empty string is the newest. Anything else is a [*UsageError] that names the known releases.
 func ParseRelease(s string) (Release, error) {
 	wanted := strings.TrimPrefix(strings.TrimSpace(s), "v")
 	if wanted == "" && s == "" {

@@ -129,18 +129,22 @@ func sweep(root string) {
 // write puts a file that only this user can read into the folder, replacing it in one step: a
 // kube-apiserver that reloads it never sees a half.
 func (d *runDir) write(name string, data []byte) error {
-	path := filepath.Join(d.path, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return folderError("state folder", d.path, StateVariable, err)
-	}
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
-		return folderError("state folder", d.path, StateVariable, err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
+	if err := WriteFile(filepath.Join(d.path, name), data); err != nil {
 		return folderError("state folder", d.path, StateVariable, err)
 	}
 	return nil
+}
+
+// WriteFile puts a file that only this user can read into place in one step.
+func WriteFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }
 
 // remove deletes the folder, unless it is to be kept, and gives up its lock.
@@ -158,4 +162,11 @@ func (d *runDir) remove() error {
 // isDiskFull tells whether a folder cannot take more data.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// ReloadAuthorization puts another AuthorizationConfiguration in place of the one that the API server was started
+// with, which watches the file. It does not wait until the API server has taken it over. A restart brings back the
+// first one.
+func (c *ControlPlane) ReloadAuthorization(config []byte) error {
+	return c.run.write(authorizationFile, []byte(strings.ReplaceAll(string(config), DirPlaceholder, c.run.path)))
 }

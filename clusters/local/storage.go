@@ -12,15 +12,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Storage is a control plane's etcd, without the API server before it: for
-// writing more objects than an API server takes in a time that anybody waits.
-// Nothing checks what is written.
+// Storage is a control plane's etcd, without the API server before it: for writing more objects than an API server
+// takes in a time that anybody waits. Nothing checks what is written.
 type Storage struct {
 	client *clientv3.Client
 }
 
-// storagePatience is how long etcd may take to answer.
-const storagePatience = 30 * time.Second
+// storageTimeout is how long etcd may take to answer.
+const storageTimeout = 30 * time.Second
 
 // transaction is how many keys are written at once: etcd takes 128 (--max-txn-ops).
 const transaction = 100
@@ -29,7 +28,7 @@ const transaction = 100
 func (c *ControlPlane) Storage() (*Storage, error) {
 	socket := filepath.Join(c.owner.run.path, etcdSocket)
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"passthrough:///etcd"}, DialTimeout: storagePatience,
+		Endpoints: []string{"passthrough:///etcd"}, DialTimeout: storageTimeout,
 		DialOptions: []grpc.DialOption{
 			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket is in a folder for this user alone
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -45,7 +44,7 @@ func (c *ControlPlane) Storage() (*Storage, error) {
 
 // Get reads the value of a key.
 func (s *Storage) Get(ctx context.Context, key string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, storagePatience)
+	ctx, cancel := context.WithTimeout(ctx, storageTimeout)
 	defer cancel()
 	answer, err := s.client.Get(ctx, key)
 	if err != nil {
@@ -76,7 +75,7 @@ func (s *Storage) Add(ctx context.Context, pairs []Pair) error {
 }
 
 func (s *Storage) add(ctx context.Context, pairs []Pair) error {
-	ctx, cancel := context.WithTimeout(ctx, storagePatience)
+	ctx, cancel := context.WithTimeout(ctx, storageTimeout)
 	defer cancel()
 	var absent []clientv3.Cmp
 	var puts []clientv3.Op

@@ -11,7 +11,7 @@ import (
 )
 
 // Variant is a kube-apiserver built otherwise than the released one: with further arguments of
-// go build, or from a changed copy of a module. It never stands in for a release: [Binaries]
+// go build, or from a changed copy of a module. It never takes the place of a release: [Binaries]
 // builds it only when it is asked for by [Binaries.KubeAPIServerVariant].
 type Variant struct {
 	// Name is part of the program's file name: a word for people.
@@ -20,8 +20,7 @@ type Variant struct {
 	Args []string
 	// Module is the path of a module to build from a changed copy; "" for none.
 	Module string
-	// Key stands for what Change does, in the name of the built program: the same key is the same
-	// program.
+	// Key stands for what Change does, in the name of the built program: the same key is the same program.
 	Key string
 	// Change changes the copy of Module in dir, just before the build. Tests are not in the copy.
 	Change func(dir string) error
@@ -124,8 +123,7 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 	return stdout.String(), nil
 }
 
-// copyModule copies a module without its tests. Files of the module cache cannot be written to;
-// the copies can.
+// copyModule copies a module without its tests. Files of the module cache cannot be written to; the copies can.
 func copyModule(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
 		if err != nil {

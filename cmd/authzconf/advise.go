@@ -36,8 +36,8 @@ func newAdvise() *cobra.Command {
 		Long: `Read audit logs of API servers (files, or folders of them; Events one a line or
 EventLists; .gz and .zst) and print, as RBAC, the least constrained impersonation
 (KEP-5284) that allows what was seen. Level Metadata suffices. What cannot be
-constrained is listed, and with --rbac which of the present legacy grants nothing
-rests on any more. Requests that were refused are not granted.
+constrained is listed, and with --rbac the present legacy grants that are not needed
+any more. Requests that were refused are not granted.
 
 --verify tries it: on a control plane that has only the printed RBAC everything
 that was seen is allowed, and of each the neighbours (another user, verb, resource,
@@ -55,10 +55,10 @@ or the environment broke.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.rbac, "rbac", "", "the present roles and bindings, as kubectl get -o yaml writes them")
-	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most so many objects in a rule; for more it is for all objects of the resource (0: name every one)")
-	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most so many different impersonations in memory (default 1000000)")
+	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most this many objects in a rule; beyond it, the rule is for all objects of the resource (0: name every one)")
+	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most this many different impersonations in memory (default 1000000)")
 	fl.BoolVar(&flags.verify, "verify", false, "try the RBAC on a local control plane")
-	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most so many of what was seen, chosen by the seed (0: all)")
+	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most this many of the impersonations that were seen, chosen by the seed (0: all)")
 	fl.Uint64Var(&flags.seed, "seed", 1, "seed of that choice")
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "with --verify, the version to try on, of "+matrix.Known())
 	return c
@@ -82,18 +82,18 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	book, stats, err := f.read(c.Context(), files, c.ErrOrStderr())
+	summary, stats, err := f.read(c.Context(), files, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	printStats(c.ErrOrStderr(), stats)
 	switch {
 	case stats.Events == 0:
-		return errors.New("no audit event in the log; the hint above says what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
-	case book.Empty():
+		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
+	case summary.Empty():
 		return &exitError{code: exitInvalid, err: fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event"))}
 	}
-	a := book.Advice()
+	a := summary.Advice()
 	manifests, err := advice.Manifests(advice.RBAC(a.Grants))
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 		return invalid(err)
 	}
 	if f.verify {
-		if err := f.rehearse(c, book.Seen(), manifests); err != nil {
+		if err := f.try(c, summary.Seen(), manifests); err != nil {
 			return err
 		}
 	}
@@ -121,22 +121,22 @@ func logFiles(paths []string, stderr io.Writer) (files []string, err error) {
 		}
 		files = append(files, found...)
 		for _, l := range leftOut {
-			_, _ = fmt.Fprintf(stderr, "left out: %s (not called like an audit log)\n", l)
+			_, _ = fmt.Fprintf(stderr, "left out: %s (not named like an audit log)\n", l)
 		}
 	}
 	return files, nil
 }
 
-// read reads all files into a book.
-func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer) (*advice.Book, auditlog.Stats, error) {
-	book, err := advice.NewBook(f.options)
+// read reads all files into a summary.
+func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer) (*advice.Summary, auditlog.Stats, error) {
+	summary, err := advice.NewSummary(f.options)
 	if err != nil {
 		return nil, auditlog.Stats{}, err
 	}
 	show := newReading(stderr, files)
 	r := &auditlog.Reader{Progress: show.shown}
 	r.Each = func(e *auditlog.Event, again bool) error {
-		err := book.Add(e, again)
+		err := summary.Add(e, again)
 		if err == nil || errors.Is(err, advice.ErrTooMany) {
 			return err
 		}
@@ -158,11 +158,11 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 		}
 	}
 	show.end()
-	return book, r.Stats(), nil
+	return summary, r.Stats(), nil
 }
 
-// rehearse tries the manifests, on the model and on a control plane.
-func (f *adviseFlags) rehearse(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
+// try tries the manifests, on the model and on a control plane.
+func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
 	cells, err := matrix.Matrix{
 		Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
 	}.Cells()

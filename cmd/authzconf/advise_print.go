@@ -42,7 +42,7 @@ func printAdvice(out io.Writer, a *advice.Advice, present []map[string]any, mani
 			oneLine(r.Name), count(int(r.Requests), "request"), count(r.Identities, "user"), count(r.Actions, "action"), r.Allowed, r.Seen)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Masters)) {
-		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, whom no permission concerns.\n", oneLine(name), count(int(a.Masters[name]), "request"))
+		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, to whom no permission applies.\n", oneLine(name), count(int(a.Masters[name]), "request"))
 	}
 	printKept(&b, a.Kept)
 	if present != nil {
@@ -57,7 +57,7 @@ func printKept(b *bytes.Buffer, kept []advice.Kept) {
 	if len(kept) == 0 {
 		return
 	}
-	b.WriteString("#\n# Not to be had with constrained impersonation, and left to legacy grants:\n")
+	b.WriteString("#\n# Not possible with constrained impersonation, and left to legacy grants:\n")
 	for _, k := range kept {
 		fmt.Fprintf(b, "#   %s as %s (%s): %s\n", oneLine(k.Requestor), oneLine(k.As.User), count(int(k.Requests), "request"), oneLine(k.Why))
 	}

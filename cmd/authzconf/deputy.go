@@ -41,7 +41,7 @@ broke.`,
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version to run on, of "+matrix.Known())
 	fl.StringSliceVar(&flags.options.Impersonation, "impersonation", deputy.Impersonations(), "how the proxy identity may impersonate")
 	fl.StringSliceVar(&flags.options.Impersonation, "bridge", deputy.Impersonations(), "earlier name of --impersonation")
-	_ = fl.MarkDeprecated("bridge", "use --impersonation")
+	_ = fl.MarkHidden("bridge")
 	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
@@ -52,6 +52,9 @@ broke.`,
 }
 
 func (f *deputyFlags) run(c *cobra.Command) error {
+	if c.Flags().Changed("bridge") {
+		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: --bridge is now called --impersonation; the old name is accepted for one release")
+	}
 	if i := slices.Index(f.options.Parts, "trails"); i >= 0 {
 		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: the part trails is now called audit-logs; the old name is accepted for one release")
 		f.options.Parts[i] = "audit-logs"

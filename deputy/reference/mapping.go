@@ -1,8 +1,7 @@
-// Package reference is a reference deputy: a tool that sends the requests of many
-// people to an API server, each under the name of the person, as the article on
-// the deputy pattern describes it (periscope), with its own audit log; and the
-// agent at the far end of a tunnel, which adds its token. Both are as small as
-// they can be right: they are what authzconf deputy holds against an API server.
+// Package reference is a reference deputy: a tool that sends the requests of many people to an API server, each
+// under the name of the person, as the article on the deputy pattern describes it (periscope), with its own audit
+// log; and the agent at the far end of a tunnel, which adds its token. Both are as small as they can be right:
+// authzconf deputy tests API servers with them.
 package reference
 
 import (
@@ -77,9 +76,8 @@ func (m Mapping) Check() error {
 // ErrNobody says that a user cannot be impersonated.
 var ErrNobody = errors.New("nobody to impersonate")
 
-// impersonate writes the headers for a user. Without a subject there would be no
-// header, and the request the deputy's own; a subject of the system's namespace of
-// names would have rights that no identity provider gave.
+// impersonate writes the headers for a user. Without a subject there would be no header, and the request the
+// deputy's own; a subject of the system's namespace of names would have rights that no identity provider gave.
 func (m Mapping) impersonate(h http.Header, u User) error {
 	if m.Mode == Shared {
 		return nil

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// NewAgent is the agent at the end of a tunnel. It adds its token, in place of any
-// that comes, and passes impersonation on as it is. It has no business of its own:
-// a request that impersonates nobody is refused, and so is one whose headers two
-// readers could read differently.
+// NewAgent is the agent at the end of a tunnel. It adds its token, in place of any that comes, and passes
+// impersonation on as it is. It has no business of its own: a request that impersonates nobody is refused, and so
+// is one whose headers two readers could read differently.
 func NewAgent(target *url.URL, transport http.RoundTripper, token func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if why := unfit(r.Header); why != "" {
+		if why := whyRefused(r.Header); why != "" {
 			refuse(w, http.StatusForbidden, why)
 			return
 		}
@@ -27,8 +26,8 @@ func NewAgent(target *url.URL, transport http.RoundTripper, token func() string)
 	})
 }
 
-// unfit says why a request is not passed on; empty if it is.
-func unfit(h http.Header) string {
+// whyRefused says why a request is not passed on; empty if it is.
+func whyRefused(h http.Header) string {
 	if !plainConnection(h) {
 		return "the header Connection names other headers"
 	}

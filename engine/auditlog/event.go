@@ -1,7 +1,6 @@
-// Package auditlog reads audit logs of Kubernetes API servers: audit.k8s.io/v1
-// Events, one JSON document a line, and EventLists, plain or compressed. It is made
-// for finding the few events that impersonate somebody among gigabytes of others:
-// a line is decoded only if it holds the word. Memory does not grow with the log.
+// Package auditlog reads audit logs of Kubernetes API servers: audit.k8s.io/v1 Events, one JSON document a line,
+// and EventLists, plain or compressed. It is made for finding the few events that impersonate somebody among
+// gigabytes of others: a line is decoded only if it holds the word. Memory does not grow with the log.
 package auditlog
 
 import (
@@ -11,9 +10,8 @@ import (
 	"strings"
 )
 
-// Event is what of an audit event concerns impersonation
-// (k8s.io/apiserver/pkg/apis/audit/v1, Event). All of it is there from level
-// Metadata on.
+// Event is what of an audit event concerns impersonation (k8s.io/apiserver/pkg/apis/audit/v1, Event). All of it is
+// there from level Metadata on.
 type Event struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
@@ -48,8 +46,7 @@ type ResponseStatus struct {
 	Message string `json:"message"`
 }
 
-// Constraint is the identity verb of a constrained impersonation; empty for the
-// legacy kind.
+// Constraint is the identity verb of a constrained impersonation; empty for the legacy kind.
 func (e *Event) Constraint() string {
 	if e.AuthenticationMetadata == nil {
 		return ""
@@ -75,11 +72,11 @@ const (
 func decode(raw []byte) (*Event, error) {
 	var e Event
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return nil, fmt.Errorf("no JSON: %w", err)
+		return nil, fmt.Errorf("not JSON: %w", err)
 	}
 	switch {
 	case !strings.HasPrefix(e.APIVersion, apiGroup) || e.Kind != eventKind:
-		return nil, fmt.Errorf("no audit event but kind %q of %q", e.Kind, e.APIVersion)
+		return nil, fmt.Errorf("not an audit event but kind %q of %q", e.Kind, e.APIVersion)
 	case e.Stage == "" || e.Verb == "" || e.RequestURI == "" || e.User.Username == "":
 		return nil, errors.New("an audit event without stage, verb, requestURI or user")
 	}

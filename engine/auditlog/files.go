@@ -15,9 +15,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// logName is what files of a folder are called that are taken: those of an API
-// server (audit-2026-01-02T15-04-05.000.log), of logrotate (audit.log.1.gz), of
-// shippers (part-0001.jsonl.zst).
+// logName is what files of a folder are called that are taken: those of an API server
+// (audit-2026-01-02T15-04-05.000.log), of logrotate (audit.log.1.gz), of shippers (part-0001.jsonl.zst).
 var logName = regexp.MustCompile(`\.(log|json|jsonl|ndjson)(\.[0-9]+|-[0-9]+)?(\.gz|\.zst)?$`)
 
 // Files are the logs that a path names: the file, or the logs in the folder, not

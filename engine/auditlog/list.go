@@ -8,8 +8,7 @@ import (
 	"io"
 )
 
-// spread tells whether a log begins with an EventList over several lines, as a
-// person's tools write one.
+// spread tells whether a log begins with an EventList over several lines, as a person's tools write one.
 func spread(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	first, _, found := bytes.Cut(data, []byte{'\n'})
@@ -78,7 +77,7 @@ func (r *Reader) array(d *json.Decoder) (whole bool, err error) {
 		return false, r.broken(err, 0)
 	}
 	if open != json.Delim('[') {
-		r.bad(0, "an EventList whose items are no list")
+		r.bad(0, "an EventList whose items are not a list")
 		return false, nil
 	}
 	for n := int64(1); d.More(); n++ {
@@ -109,7 +108,7 @@ func (r *Reader) array(d *json.Decoder) (whole bool, err error) {
 func typed(raw json.RawMessage) (json.RawMessage, error) {
 	var item map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &item); err != nil {
-		return nil, fmt.Errorf("no event: %w", err)
+		return nil, fmt.Errorf("not an event: %w", err)
 	}
 	if item["kind"] != nil {
 		return raw, nil
@@ -124,6 +123,6 @@ func (r *Reader) broken(err error, item int64) error {
 	if !errors.As(err, &syntax) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	r.bad(item, "an EventList that is cut off or no JSON: "+err.Error())
+	r.bad(item, "an EventList that is cut off or not JSON: "+err.Error())
 	return nil
 }

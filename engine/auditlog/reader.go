@@ -13,18 +13,17 @@ type Stats struct {
 	// Bytes are those of the log, decompressed; Lines and Events all that there
 	// were. An EventList on one line is a line with many events.
 	Bytes, Lines, Events int64
-	// Impersonated are the events of a request that impersonates, and of them Again
-	// those of a request that another event told of before: another stage, or the
-	// same one twice.
+	// Impersonated are the events of a request that impersonates, and of them Again those of a request that
+	// another event told of before: another stage, or the same one twice.
 	Impersonated, Again int64
 	// Refused are the requests that were not allowed to impersonate.
 	Refused int64
-	// Bad counts lines and items that are no audit event; the first few are listed.
+	// Bad counts lines and items that are not audit events; the first few are listed.
 	Bad      int64
 	FirstBad []Bad
 }
 
-// Bad is a line that is no audit event.
+// Bad is a line that is not an audit event.
 type Bad struct {
 	File string `json:"file"`
 	// Line counts from 1. Item is the number of an event within an EventList, from 1;
@@ -44,17 +43,14 @@ const (
 	longestLine = 64 << 20
 	// remembered is how many requests back one is known again.
 	remembered = 1 << 18
-	// headLength is where kind and version of an event stand, as API servers write
-	// it.
+	// headLength is where kind and version of an event stand, as API servers write it.
 	headLength = 256
 )
 
-// needle is in every event that impersonates (impersonatedUser) and in every
-// refusal (cannot impersonate …).
+// needle is in every event that impersonates (impersonatedUser) and in every refusal (cannot impersonate …).
 var needle = []byte("impersonate")
 
-// Reader reads audit logs. It may be used for one file after the other, not by
-// several goroutines.
+// Reader reads audit logs. It may be used for one file after the other, not by several goroutines.
 type Reader struct {
 	// Each is called with every event that impersonates. again says that the request
 	// was told of before: it is not to be counted twice. An error ends the reading.
@@ -73,9 +69,8 @@ type Reader struct {
 // Stats are the totals so far.
 func (r *Reader) Stats() Stats { return r.stats }
 
-// Read reads a log that is not compressed. name is what the log is called where a
-// line of it is named. An error is one of reading, or of Each: bad lines are
-// counted.
+// Read reads a log that is not compressed. name is what the log is called where a line of it is named. An error is
+// one of reading, or of Each: bad lines are counted.
 func (r *Reader) Read(name string, in io.Reader) error {
 	r.file, r.line = name, 0
 	r.stats.Files++
@@ -160,7 +155,7 @@ var (
 	groupName = []byte(apiGroup)
 )
 
-// oneLine takes a line. Without the word it is only looked at from outside.
+// oneLine takes a line. One without the word is checked by its ends alone.
 func (r *Reader) oneLine(line []byte, found bool) error {
 	r.line++
 	line = bytes.TrimRight(line, " \t\r")
@@ -170,7 +165,7 @@ func (r *Reader) oneLine(line []byte, found bool) error {
 	r.stats.Lines++
 	switch {
 	case line[0] != '{':
-		r.bad(0, "no JSON object")
+		r.bad(0, "not a JSON object")
 	case line[len(line)-1] != '}':
 		r.bad(0, "cut off: the line does not end with }")
 	case !bytes.HasPrefix(line, eventHead) && bytes.Contains(line[:min(len(line), headLength)], listHead):
@@ -178,7 +173,7 @@ func (r *Reader) oneLine(line []byte, found bool) error {
 	case found:
 		return r.event(line, 0)
 	case !bytes.HasPrefix(line, eventHead) && !bytes.Contains(line, groupName):
-		r.bad(0, "JSON, but no event of audit.k8s.io")
+		r.bad(0, "JSON, but not an event of audit.k8s.io")
 	default:
 		r.stats.Events++
 	}

@@ -81,15 +81,15 @@ func TestRead(t *testing.T) {
 		{name: "refused", log: refused + "\n" + refused + "\n" + as, events: 3, refused: 1, users: []string{"alice"}},
 		{name: "cut off", log: plain + "\n" + as[:90] + "\n" + as, events: 2, users: []string{"alice"}, bad: []string{"log:2 cut off: the line does not end with }"}},
 		{name: "foreign", log: "I0102 klog\n{\"a\":1}\n[]\n" + as, events: 1, users: []string{"alice"}, bad: []string{
-			"log:1 no JSON object", "log:2 JSON, but no event of audit.k8s.io", "log:3 no JSON object",
+			"log:1 not a JSON object", "log:2 JSON, but not an event of audit.k8s.io", "log:3 not a JSON object",
 		}},
-		{name: "another API", log: strings.ReplaceAll(as, "audit.k8s.io", "events.example"), bad: []string{`log:1 no audit event but kind "Event" of "events.example/v1"`}},
-		{name: "broken within", log: strings.Replace(as, `"verb":`, `"verb"`, 1), bad: []string{"log:1 no JSON: invalid character '\"' after object key"}},
+		{name: "another API", log: strings.ReplaceAll(as, "audit.k8s.io", "events.example"), bad: []string{`log:1 not an audit event but kind "Event" of "events.example/v1"`}},
+		{name: "broken within", log: strings.Replace(as, `"verb":`, `"verb"`, 1), bad: []string{"log:1 not JSON: invalid character '\"' after object key"}},
 		{name: "without a stage", log: strings.Replace(as, `"stage":"ResponseComplete",`, "", 1), bad: []string{"log:1 an audit event without stage, verb, requestURI or user"}},
 		{name: "a list on a line", log: plain + "\n" + list + "\n" + refused, events: 5, refused: 1, users: []string{"alice", "bob"}},
 		{name: "a list on many lines, and another", log: pretty.String() + "\n" + strings.ReplaceAll(pretty.String(), "alice", "carol"), events: 6, again: 2, users: []string{"alice", "bob"}},
-		{name: "a list that is cut off", log: pretty.String()[:pretty.Len()-40], events: 2, users: []string{"alice"}, bad: []string{"log:1#3 an EventList that is cut off or no JSON: unexpected EOF"}},
-		{name: "a list with something else", log: strings.Replace(pretty.String(), `"kind": "Event"`, `"kind": "Pod"`, 1), events: 2, users: []string{"alice"}, bad: []string{`log:1#3 no audit event but kind "Pod" of "audit.k8s.io/v1"`}},
+		{name: "a list that is cut off", log: pretty.String()[:pretty.Len()-40], events: 2, users: []string{"alice"}, bad: []string{"log:1#3 an EventList that is cut off or not JSON: unexpected EOF"}},
+		{name: "a list with something else", log: strings.Replace(pretty.String(), `"kind": "Event"`, `"kind": "Pod"`, 1), events: 2, users: []string{"alice"}, bad: []string{`log:1#3 not an audit event but kind "Pod" of "audit.k8s.io/v1"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, in := range []io.Reader{strings.NewReader(c.log), iotest.HalfReader(strings.NewReader(c.log))} {
@@ -116,8 +116,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Lines that lie across the ends of chunks are found like others, and the counts
-// are those of decoding every line.
+// Lines that lie across the ends of chunks are found like others, and the counts are those of decoding every line.
 func TestReadLikeDecodingEveryLine(t *testing.T) {
 	var log bytes.Buffer
 	want, err := sample.Write(&log, sample.Options{Size: 5 << 20, PerMille: 30, Seed: 7})

@@ -14,8 +14,7 @@ import (
 type Change struct {
 	// Type is that of the object, in the version of the request.
 	Type typed.ParseableType
-	// Old is the stored object, nil if there is none; New is what it becomes, with
-	// defaults.
+	// Old is the stored object, nil if there is none; New is what it becomes, with defaults.
 	Old, New map[string]any
 	// Sent is the body of the request where it is a whole or a partial object, else
 	// nil. It matters only where there is no stored object.
@@ -34,9 +33,8 @@ var server = fieldpath.NewSet(
 
 var generateName = fieldpath.MakePathOrDie("metadata", "generateName")
 
-// Paths are the fields that change, the leaves of each. A field that is absent from
-// the request and was given a value by the server on creation is not among them: the
-// actor has not chosen it.
+// Paths are the fields that change, the leaves of each. A field that is absent from the request and was given a
+// value by the server on creation is not among them: the actor has not chosen it.
 func (c Change) Paths() ([]fieldpath.Path, error) {
 	old := c.Old
 	if old == nil {
@@ -64,9 +62,8 @@ func (c Change) Paths() ([]fieldpath.Path, error) {
 	return append(out, c.reordered()...), nil
 }
 
-// sent says whether a path is in the body of a request, down to its first list or empty
-// map: what the server adds to an item, or puts into what was sent empty, counts as
-// sent.
+// sent says whether a path is in the body of a request, down to its first list or empty map: what the server adds
+// to an item, or puts into what was sent empty, counts as sent.
 func sent(body any, p fieldpath.Path) bool {
 	for _, e := range p {
 		object, ok := body.(map[string]any)

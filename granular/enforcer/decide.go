@@ -14,8 +14,7 @@ type Ask func(verb string) (allowed bool, err error)
 type Missing struct {
 	// Field is its path.
 	Field string `json:"field"`
-	// Verb is the last permission that was asked for it; empty if there is none to
-	// ask for.
+	// Verb is the last permission that was asked for it; empty if there is none to ask for.
 	Verb string `json:"verb,omitempty"`
 }
 
@@ -32,9 +31,8 @@ type question struct {
 	fields []int
 }
 
-// Decide asks for permissions from the most general to the most specific, each once,
-// and only while a field needs it, until every field is covered, or one of them
-// cannot be any more (KEP-3617, steps 5 and 8).
+// Decide asks for permissions from the most general to the most specific, each once, and only while a field needs
+// it, until every field is covered, or one of them cannot be any more (KEP-3617, steps 5 and 8).
 func Decide(fields []Changed, ask Ask) (*Missing, error) {
 	questions, open := plan(fields)
 	for i, f := range fields {

@@ -23,16 +23,14 @@ type Options struct {
 	// Backend is the API server, with the enforcer's own rights: to review tokens and
 	// access, to read objects, and to impersonate.
 	Backend *rest.Config
-	// Group is a group with every right, which is added to those of an actor whose
-	// request is carried out because of granular permissions. Who is in it otherwise
-	// has every right, too.
+	// Group is a group with every right, which is added to those of an actor whose request is carried out because
+	// of granular permissions. Who is in it otherwise has every right, too.
 	Group string
 	// Descriptions are the permissions of fields.
 	Descriptions *permissions.Set
 	// Steps are those of the reference unless some of them are replaced.
 	Steps Steps
-	// Record, if set, is given every decision. It may be called at any time from
-	// several goroutines.
+	// Record, if set, is given every decision. It may be called at any time from several goroutines.
 	Record func(Decision)
 }
 

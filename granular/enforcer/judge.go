@@ -161,8 +161,7 @@ func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, erro
 	return out, utiljson.Unmarshal(body, &out)
 }
 
-// dryRun lets the API server compute what a request makes of the object. If it
-// refuses, its answer is the outcome.
+// dryRun lets the API server compute what a request makes of the object. If it refuses, its answer is the outcome.
 func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any) (Change, *outcome, error) {
 	c := Change{Old: old}
 	var err error

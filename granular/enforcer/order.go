@@ -9,9 +9,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// reordered are the lists whose items are in another order than before. To
-// structured-merge-diff they are the same lists; but the order of init containers,
-// for one, matters, so no permission of an item covers it.
+// reordered are the lists whose items are in another order than before. To structured-merge-diff they are the same
+// lists; but the order of init containers, for one, matters, so no permission of an item covers it.
 func (c Change) reordered() []fieldpath.Path {
 	if c.Old == nil {
 		return nil

@@ -29,8 +29,7 @@ type Decision struct {
 	Fields int `json:"fields"`
 	// Missing is why the request was denied for its fields.
 	Missing *Missing `json:"missing,omitempty"`
-	// Attempts is how often the stored object was read: more than once if it changed
-	// in between.
+	// Attempts is how often the stored object was read: more than once if it changed in between.
 	Attempts int `json:"attempts,omitempty"`
 }
 

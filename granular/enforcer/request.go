@@ -18,8 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bodyLimit is that of kube-apiserver
-// (k8s.io/apiserver/pkg/server.NewConfig, MaxRequestBodyBytes).
+// bodyLimit is that of kube-apiserver (k8s.io/apiserver/pkg/server.NewConfig, MaxRequestBodyBytes).
 const bodyLimit = 3 << 20
 
 // requestInfo reads what a request is about as kube-apiserver does.
@@ -49,9 +48,8 @@ func (r *Request) Attributes(verb string) authorizer.AttributesRecord {
 	}
 }
 
-// checked says whether a request is one that changes fields of the object itself:
-// create, update, patch and apply of a resource or its status. Everything else is the
-// API server's business alone.
+// checked says whether a request is one that changes fields of the object itself: create, update, patch and apply
+// of a resource or its status. Everything else is the API server's business alone.
 func checked(info *apirequest.RequestInfo) bool {
 	if !info.IsResourceRequest || info.Subresource != "" && info.Subresource != "status" {
 		return false
@@ -63,12 +61,11 @@ func checked(info *apirequest.RequestInfo) bool {
 	return false
 }
 
-// secondary are the groups whose resources the API server guards by further checks on
-// the actor's own permissions: escalation and binding of roles
-// (pkg/registry/rbac/escalation_check.go), approval and signing of certificates
-// (plugin/pkg/admission/certificates), what admission policies may read
-// (pkg/registry/admissionregistration). A request that is carried out with other
-// rights than the actor's would pass them, so granular permissions are no use there.
+// secondary are the groups whose resources the API server guards by further checks on the actor's own permissions:
+// escalation and binding of roles (pkg/registry/rbac/escalation_check.go), approval and signing of certificates
+// (plugin/pkg/admission/certificates), what admission policies may read (pkg/registry/admissionregistration). A
+// request that is carried out with other rights than the actor's would pass them, so granular permissions are no
+// use there.
 var secondary = sets.New("rbac.authorization.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io",
 	"authentication.k8s.io", "authorization.k8s.io", "resource.k8s.io")
 

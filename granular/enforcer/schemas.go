@@ -22,8 +22,7 @@ type schemas struct {
 	kept map[schema.GroupVersion]map[string]typed.ParseableType
 }
 
-// of is the type of a kind. fresh asks the API server again: a custom resource may
-// have got another schema.
+// of is the type of a kind. fresh asks the API server again: a custom resource may have got another schema.
 func (t *schemas) of(ctx context.Context, kind schema.GroupVersionKind, fresh bool) (typed.ParseableType, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,7 +23,7 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name := range r.Header {
 		// The enforcer impersonates; nobody else may through it.
 		if strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
-			respond(w, apierrors.NewBadRequest("the enforcer passes no "+name+" on"))
+			respond(w, apierrors.NewBadRequest("the enforcer does not pass "+name+" on"))
 			return
 		}
 	}
@@ -103,8 +103,7 @@ func respond(w http.ResponseWriter, err error) {
 	_, _ = w.Write(raw)
 }
 
-// pass carries a request out as somebody. body, unless nil, is sent in place of what
-// the client sent.
+// pass carries a request out as somebody. body, unless nil, is sent in place of what the client sent.
 func (e *Enforcer) pass(w http.ResponseWriter, r *http.Request, as user.Info, body []byte) {
 	proxy := &httputil.ReverseProxy{
 		Transport: e.as(as),

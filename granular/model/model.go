@@ -1,6 +1,5 @@
-// Package model predicts, without any library of the enforcer's, which permissions a
-// change of an object needs and what an authorizer may be asked. It is what the
-// enforcer and its scenarios are judged by. It does no I/O.
+// Package model predicts, without any library of the enforcer's, which permissions a change of an object needs and
+// what an authorizer may be asked. It is what the enforcer and its scenarios are judged by. It does no I/O.
 package model
 
 import (
@@ -25,16 +24,14 @@ func Update(root *permissions.Node, old, updated map[string]any) []permissions.C
 	return distinct(walk(root, nil, "", clean(old), clean(updated)))
 }
 
-// Create is the same for an object that was not there. What the request does not have,
-// the server has filled in.
+// Create is the same for an object that was not there. What the request does not have, the server has filled in.
 func Create(root *permissions.Node, sent, created map[string]any) []permissions.Chain {
 	all, _ := keep(sent, clean(created, "generateName"))
 	kept, _ := all.(map[string]any)
 	return distinct(walk(root, nil, "", map[string]any{}, kept))
 }
 
-// clean is an object without what only the server decides of, and without some more
-// fields of metadata.
+// clean is an object without what only the server decides of, and without some more fields of metadata.
 func clean(object map[string]any, more ...string) map[string]any {
 	out := maps.Clone(object)
 	delete(out, "apiVersion")

@@ -44,9 +44,8 @@ func Excluded(chains []permissions.Chain) (out []permissions.Chain) {
 	return out
 }
 
-// Check says what is wrong with the questions that were asked for chains, and with the
-// decision after them. What is right is written here as rules, not as a procedure
-// (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
+// Check says what is wrong with the questions that were asked for chains, and with the decision after them. What
+// is right is written here as rules, not as a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
 func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	depth := map[string]int{}
@@ -62,7 +61,7 @@ func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []st
 		d, known := depth[a.Verb]
 		switch {
 		case !known:
-			say("%s was asked, and is no permission of a field that changes", a.Verb)
+			say("%s was asked, and is not a permission of a field that changes", a.Verb)
 			continue
 		case granted[a.Verb] || denied[a.Verb]:
 			say("%s was asked twice", a.Verb)

@@ -9,8 +9,7 @@ type Treatment string
 const (
 	// Verbatim leaves the parameter as it is.
 	Verbatim Treatment = ""
-	// SlashDelimitedPrefix takes what is before the first slash: all of it if there
-	// is none.
+	// SlashDelimitedPrefix takes what is before the first slash: all of it if there is none.
 	SlashDelimitedPrefix Treatment = "slash-delimited-prefix"
 )
 
@@ -22,8 +21,7 @@ func (t Treatment) Apply(parameter string) string {
 	return parameter
 }
 
-// Source says which part of the path of a field emits the parameter. It is that of
-// the last "*" of the path.
+// Source says which part of the path of a field emits the parameter. It is that of the last "*" of the path.
 type Source string
 
 const (
@@ -39,16 +37,14 @@ const (
 type Permission struct {
 	// Verb is what the authorizer is asked for.
 	Verb string
-	// Depth is how long the path is that carries the permission: the shorter, the
-	// more general.
+	// Depth is how long the path is that carries the permission: the shorter, the more general.
 	Depth int
 	// Excluded says that the ordinary permission does not contain this one.
 	Excluded bool
 }
 
-// Chain is all the permissions of one field, from the most general to the most
-// specific. Each of them alone covers the field; an empty one means that nothing
-// granular does.
+// Chain is all the permissions of one field, from the most general to the most specific. Each of them alone covers
+// the field; an empty one means that nothing granular does.
 type Chain []Permission
 
 // Permission is that of a field whose parameter, if it has one, is p.

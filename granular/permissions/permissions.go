@@ -1,7 +1,6 @@
-// Package permissions describes which permission guards which field of an object, as
-// KEP-3617 (Fine-Grained Authorization) would have it in the schema. No API server
-// implements that KEP: what is here serves a reference enforcer, which stands before
-// one, and a model to judge it by.
+// Package permissions describes which permission guards which field of an object, as KEP-3617 (Fine-Grained
+// Authorization) would have it in the schema. No API server implements that KEP: what is here serves a reference
+// enforcer, which stands before one, and a model to judge it by.
 package permissions
 
 import "embed"

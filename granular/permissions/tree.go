@@ -35,8 +35,7 @@ func (n *Node) Items() *Node {
 	return n.Children["*"]
 }
 
-// Excluded says whether something in the tree is not contained in the ordinary
-// permission.
+// Excluded says whether something in the tree is not contained in the ordinary permission.
 func (n *Node) Excluded() bool {
 	if n == nil {
 		return false
@@ -52,8 +51,7 @@ func (n *Node) Excluded() bool {
 	return false
 }
 
-// Tree is what is described of a resource in one version: that of every resource, and
-// its own.
+// Tree is what is described of a resource in one version: that of every resource, and its own.
 func (s *Set) Tree(group, version, resource string) *Node {
 	root := &Node{}
 	for _, r := range s.resources {

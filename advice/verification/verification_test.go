@@ -15,9 +15,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestRun rehearses permissions that are too few and too many: what was seen and is
-// not granted, and what is granted and was not seen, is told. That right ones pass
-// is for the command's own test.
+// TestRun verifies permissions that are too few and too many: what was seen and is not granted, and what is
+// granted and was not seen, is told. That right ones pass is for the command's own test.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -26,19 +25,19 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := advice.NewBook(advice.Options{})
+	summary, err := advice.NewSummary(advice.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, uri := range []string{"/api/v1/namespaces/default/pods/web", "/api/v1/namespaces/shop/pods/web", "/apis/apps/v1/namespaces/shop/deployments/web"} {
-		if err := book.Add(&auditlog.Event{
+		if err := summary.Add(&auditlog.Event{
 			Stage: "ResponseComplete", Verb: "get", RequestURI: uri, User: auditlog.User{Username: "d"},
 			ImpersonatedUser: &auditlog.User{Username: "alice", Groups: []string{"system:authenticated"}},
 		}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	grants := slices.DeleteFunc(book.Advice().Grants, func(g scenarios.Grant) bool { return g.Namespace == "default" }) // too few
+	grants := slices.DeleteFunc(summary.Advice().Grants, func(g scenarios.Grant) bool { return g.Namespace == "default" }) // too few
 	for i, g := range grants {
 		if slices.Contains(g.Resources, "pods") {
 			grants[i].Verbs = append(slices.Clone(g.Verbs), "impersonate-on:user-info:delete", "impersonate-on:user-info:patch", "impersonate-on:user-info:update") // too many
@@ -48,7 +47,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := book.Seen()
+	seen := summary.Seen()
 	neighbours, _ := advice.Neighbours(seen)
 	result, err := verification.Run(context.Background(), verification.Options{
 		Target: cells[0], Manifests: manifests, Seen: seen, Neighbours: neighbours, Progress: func(line string) { t.Log(line) },

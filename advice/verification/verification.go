@@ -1,11 +1,9 @@
-// Package verification tries advised permissions on a real API server before anybody
-// relies on them: on a control plane that has nothing but them, everything that an
-// audit log tells of is sent again, and beside it what must not be allowed. It is
-// judged by the audit events: who was impersonated, and under which constraint.
+// Package verification tries advised permissions on a real API server before anybody relies on them: on a control
+// plane that has nothing but them, everything that an audit log tells of is sent again, and beside it what must
+// not be allowed. It is judged by the audit events: who was impersonated, and under which constraint.
 package verification
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,10 +15,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/transport"
-	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
@@ -29,7 +26,7 @@ import (
 // senders is how many requests are under way at once.
 const senders = 8
 
-// Options are what to rehearse.
+// Options are what to verify.
 type Options struct {
 	// Target is the control plane to start. Its gate has to be on.
 	Target target.Options
@@ -42,8 +39,8 @@ type Options struct {
 	Progress func(string)
 }
 
-// Result is what came out.
-type Result struct {
+// Findings are what came out.
+type Findings struct {
 	// Version is the API server's.
 	Version string
 	// Allowed and Denied are how many requests were answered as they should be.
@@ -52,8 +49,8 @@ type Result struct {
 	Wrong []string
 }
 
-// Run rehearses. An error is one of the environment, or the user's to mend.
-func Run(ctx context.Context, o Options) (result *Result, err error) {
+// Run verifies. An error is one of the environment, or the user's to mend.
+func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 	manifests, err := objects(o.Manifests)
 	if err != nil {
 		return nil, err
@@ -75,32 +72,24 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, fmt.Errorf("applying the advised objects: %w", err)
 	}
 	o.Progress(fmt.Sprintf("%d objects applied and in force", len(manifests)))
-	run := &run{target: t, result: &Result{Version: t.Witness.GitVersion}}
-	if run.front, err = t.FrontProxy(); err != nil {
-		return nil, err
-	}
+	run := &run{target: t, found: &Findings{Version: t.Witness.GitVersion}}
 	if err := run.all(ctx, o); err != nil {
 		return nil, err
 	}
-	return run.result, t.Err()
+	return run.found, t.Err()
 }
 
 // objects decodes manifests.
 func objects(raw []byte) (out []map[string]any, err error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
 	for {
-		doc, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
 		var object map[string]any
-		if err == nil {
-			err = yaml.Unmarshal(doc, &object)
-		}
-		if err != nil {
+		switch err := documents.Decode(&object); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
 			return nil, err
-		}
-		if object != nil {
+		case object != nil:
 			out = append(out, object)
 		}
 	}
@@ -108,10 +97,9 @@ func objects(raw []byte) (out []map[string]any, err error) {
 
 type run struct {
 	target *target.Target
-	front  http.RoundTripper
 
-	mu     sync.Mutex
-	result *Result
+	mu    sync.Mutex
+	found *Findings
 }
 
 func (r *run) all(ctx context.Context, o Options) error {
@@ -139,45 +127,31 @@ func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
 	defer r.mu.Unlock()
 	constraint := "impersonate:" + string(s.Mode)
 	switch {
-	case differs == "" && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && e.Metadata.Constraint == constraint:
-		r.result.Allowed++
+	case differs == "" && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && e.Constraint() == constraint:
+		r.found.Allowed++
 	case differs == "":
-		r.result.Wrong = append(r.result.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, e.Metadata.Constraint, e.ResponseStatus.Message))
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, e.Constraint(), message(e)))
 	case e.ImpersonatedUser == nil && code == http.StatusForbidden:
-		r.result.Denied++
+		r.found.Denied++
 	default:
-		r.result.Wrong = append(r.result.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, e.Metadata.Constraint))
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, e.Constraint()))
 	}
 	return nil
 }
 
-// event is the part of an audit event that a request is judged by.
-type event struct {
-	ImpersonatedUser *struct {
-		Username string `json:"username"`
-	} `json:"impersonatedUser"`
-	Metadata struct {
-		Constraint string `json:"impersonationConstraint"`
-	} `json:"authenticationMetadata"`
-	ResponseStatus struct {
-		Message string `json:"message"`
-	} `json:"responseStatus"`
-}
-
-// send sends a request as its requestor, and awaits its audit event. What it would
-// do does not happen: the impersonated user has no permission on this control
-// plane, or hardly any.
-func (r *run) send(ctx context.Context, s advice.Seen) (*event, int, error) {
+// send sends a request as its requestor, and awaits its audit event. What it would do does not happen: the
+// impersonated user has no permission on this control plane, or hardly any.
+func (r *run) send(ctx context.Context, s advice.Seen) (*auditlog.Event, int, error) {
 	request := httpForm(s.Sendable())
 	req, err := replay.NewRequest(ctx, r.target.Host(), request)
 	if err != nil {
 		return nil, 0, err
 	}
-	rt := transport.NewAuthProxyRoundTripper(s.Requestor.Name, "", s.Requestor.Groups, s.Requestor.Extra, r.front)
-	rt = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
-		UserName: s.As.User, UID: s.As.UID, Groups: s.As.Groups, Extra: s.As.Extra,
-	}, rt)
-	answer, err := replay.RoundTrip(&http.Client{Transport: rt}, req, request.Verb == "watch")
+	client, err := r.target.UserClient(scenarios.Requestor{User: s.Requestor.Name, Groups: s.Requestor.Groups, Extra: s.Requestor.Extra}, &s.As, func(*http.Request) {})
+	if err != nil {
+		return nil, 0, err
+	}
+	answer, err := replay.RoundTrip(client, req, request.Verb == "watch")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -185,12 +159,19 @@ func (r *run) send(ctx context.Context, s advice.Seen) (*event, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var e event
+	var e auditlog.Event
 	return &e, answer.Code, json.Unmarshal(raw, &e)
 }
 
-// httpForm is an action as a request: a name goes into a selector where the verb
-// has no other place for it.
+// message is what the API server said in its answer.
+func message(e *auditlog.Event) string {
+	if e.ResponseStatus == nil {
+		return ""
+	}
+	return e.ResponseStatus.Message
+}
+
+// httpForm is an action as a request: a name goes into a selector where the verb has no other place for it.
 func httpForm(a advice.Action) *scenarios.Request {
 	r := &scenarios.Request{
 		Verb: a.Verb, Path: a.Path, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource,

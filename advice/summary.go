@@ -1,8 +1,7 @@
-// Package advice says which permissions the impersonations need that an audit log
-// tells of, once they are to be constrained (KEP-5284): of each requestor the least
-// RBAC, what has to stay with legacy impersonation, which of the present legacy
-// grants nobody needs, and what must not be allowed beside. It is pure: logs are
-// read in package auditlog.
+// Package advice says which permissions the impersonations need that an audit log tells of, once they are to be
+// constrained (KEP-5284): of each requestor the least RBAC, what has to stay with legacy impersonation, which of
+// the present legacy grants nobody needs, and what must not be allowed beside. It is pure: logs are read in
+// package auditlog.
 package advice
 
 import (
@@ -67,11 +66,9 @@ func (a Action) resource() string {
 	return a.Resource + "/" + a.Subresource
 }
 
-// Seen is a kind of impersonation that was seen: somebody did something as
-// somebody.
+// Seen is a kind of impersonation that was seen: somebody did something as somebody.
 type Seen struct {
-	// Requestor authenticated; of its extra only the node is kept, and that only
-	// where the mode looks at it.
+	// Requestor authenticated; of its extra only the node is kept, and that only where the mode looks at it.
 	Requestor scenarios.User
 	// As is what the impersonation headers asked for.
 	As scenarios.Impersonate
@@ -82,8 +79,8 @@ type Seen struct {
 	Count int64
 }
 
-// Book holds what was seen. It is not safe for use by several goroutines.
-type Book struct {
+// Summary holds what was seen. It is not safe for use by several goroutines.
+type Summary struct {
 	o          Options
 	server     *oracle.Server
 	requestors map[string]*requestor
@@ -119,45 +116,44 @@ type pair struct {
 	action *Action
 }
 
-// NewBook is an empty book.
-func NewBook(o Options) (*Book, error) {
+// NewSummary is an empty summary.
+func NewSummary(o Options) (*Summary, error) {
 	if o.MaxSeen == 0 {
 		o.MaxSeen = defaultMaxSeen
 	}
 	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn})
-	return &Book{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
+	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
 }
 
-// Add notes an event of a request that impersonated. again says that it is the
-// same request as one before. An error that is not ErrTooMany is about the event:
-// it says something that no API server says.
-func (b *Book) Add(e *auditlog.Event, again bool) error {
+// Add notes an event of a request that impersonated. again says that it is the same request as one before. An
+// error that is not ErrTooMany is about the event: it says something that no API server says.
+func (s *Summary) Add(e *auditlog.Event, again bool) error {
 	action, err := actionOf(e)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(e.User.Groups, "system:masters") {
 		if !again {
-			b.masters[e.User.Username]++
+			s.masters[e.User.Username]++
 		}
 		return nil // whom no authorizer ever sees
 	}
-	r := b.requestors[e.User.Username]
+	r := s.requestors[e.User.Username]
 	if r == nil {
 		r = &requestor{name: e.User.Username, groups: map[string]bool{}, as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
-		b.requestors[r.name] = r
+		s.requestors[r.name] = r
 	}
 	for _, g := range e.User.Groups {
 		r.groups[g] = true
 	}
-	action = r.limited(action, b.o.MaxNames)
+	action = r.limited(action, s.o.MaxNames)
 	if r.what[action] == nil {
 		r.what[action] = &action
 	}
-	p := pair{b.identity(r, e), r.what[action]}
+	p := pair{s.identity(r, e), r.what[action]}
 	_, known := r.seen[p]
 	if !known {
-		if b.size++; b.size > b.o.MaxSeen {
+		if s.size++; s.size > s.o.MaxSeen {
 			return ErrTooMany
 		}
 	}
@@ -188,15 +184,15 @@ func (r *requestor) limited(a Action, most int) Action {
 	return a
 }
 
-// identity finds whom an event impersonates, and how that is to be had.
-func (b *Book) identity(r *requestor, e *auditlog.Event) *identity {
+// identity finds whom an event impersonates, and which mode and grants that needs.
+func (s *Summary) identity(r *requestor, e *auditlog.Event) *identity {
 	who, as := requestorOf(e), asked(e)
 	key := identityKey(who.node, as)
 	if known := r.as[key]; known != nil {
 		return known
 	}
 	found := &identity{key: key, as: as}
-	for _, need := range b.server.Missing(who.User, &as, oracle.Request{}) {
+	for _, need := range s.server.Missing(who.User, &as, oracle.Request{}) {
 		switch {
 		case need.Mode == oracle.Legacy:
 			found.legacy = need.Grants
@@ -233,8 +229,7 @@ func reason(message string) string {
 	return message
 }
 
-// identityGrants leaves out the grant of the action check, which is of a request
-// that Missing was not told.
+// identityGrants leaves out the grant of the action check, which is of a request that Missing was not told.
 func identityGrants(need oracle.Need) []scenarios.Grant {
 	return slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
 		return strings.HasPrefix(g.Verbs[0], onPrefix)
@@ -245,12 +240,12 @@ func identityGrants(need oracle.Need) []scenarios.Grant {
 const onPrefix = "impersonate-on:"
 
 // Empty tells whether nothing was seen.
-func (b *Book) Empty() bool { return b.size == 0 && len(b.masters) == 0 }
+func (s *Summary) Empty() bool { return s.size == 0 && len(s.masters) == 0 }
 
 // Seen is everything that was seen, in a fixed order.
-func (b *Book) Seen() (out []Seen) {
-	for _, name := range slices.Sorted(maps.Keys(b.requestors)) {
-		r := b.requestors[name]
+func (s *Summary) Seen() (out []Seen) {
+	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
+		r := s.requestors[name]
 		for _, p := range r.sorted() {
 			who := scenarios.User{Name: name, Groups: slices.Sorted(maps.Keys(r.groups))}
 			if p.as.node != "" {

@@ -192,7 +192,7 @@ func (c *checker) grant(g Grant, path []any) {
 		c.fail(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)", bothOrNeither(g.Subject.User != ""))
 	}
 	c.missing(extend(path, "verbs"), len(g.Verbs) == 0, "at least one verb")
-	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "names": g.Names, "nonResourceURLs": g.NonResourceURLs} {
+	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "resourceNames": g.Names, "nonResourceURLs": g.NonResourceURLs} {
 		if i := slices.Index(list, ""); i >= 0 && !c.src.failedAt(extend(path, field)) {
 			c.fail(extend(path, field, i), "an entry of %s is empty (expected a text)", field)
 		}

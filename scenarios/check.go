@@ -54,7 +54,7 @@ func (c *checker) missing(path []any, empty bool, expected string) {
 	}
 }
 
-// enum records a value that is none of those allowed; an empty one is a missing
+// enum records a value that is not one of those allowed; an empty one is a missing
 // field and not reported here.
 func enum[T ~string](c *checker, path []any, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
@@ -203,7 +203,7 @@ func (c *checker) grant(g Grant, path []any) {
 		}
 		for i, u := range g.NonResourceURLs {
 			if u != "" && u != "*" && (!strings.HasPrefix(u, "/") || strings.Contains(strings.TrimSuffix(u, "*"), "*")) {
-				c.fail(extend(path, "nonResourceURLs", i), "%q is no path (expected one that begins with /, with \"*\" at the end only)", u)
+				c.fail(extend(path, "nonResourceURLs", i), "%q is not a path (expected one that begins with /, with \"*\" at the end only)", u)
 			}
 		}
 		return

@@ -120,7 +120,7 @@ func (c *checker) grantStep(st Step, path []any, inForce map[string]bool) {
 func (c *checker) request(r *Request, path []any) {
 	c.missing(extend(path, "by"), r.By == "", "the alias of a requestor")
 	if _, known := c.s.Requestors[r.By]; !known && r.By != "" && !c.src.failedAt(at("requestors")) {
-		c.fail(extend(path, "by"), "by is %q, which is no requestor (expected one of their aliases)", r.By)
+		c.fail(extend(path, "by"), "by is %q, which is not a requestor (expected one of their aliases)", r.By)
 	}
 	c.headers(r, path)
 	c.wire(r, path)

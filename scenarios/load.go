@@ -25,7 +25,7 @@ import (
 const maxFileSize = 1 << 20
 
 // VectorSuffix ends the name of a file that holds a test vector of package vectors.
-// It lies among the scenarios and is none.
+// It lies among the scenarios without being one.
 const VectorSuffix = ".vector.yaml"
 
 // validID keeps IDs usable in filters, file names and URLs.

@@ -26,7 +26,7 @@ func (c *checker) metrics(m *MetricsExpect, path []any) {
 // same, and messageMatches.
 func (c *checker) alternatives(e *Expect, path []any) {
 	if _, err := regexp.Compile(e.MessageMatches); err != nil {
-		c.fail(extend(path, "messageMatches"), "messageMatches is no regular expression: %s (expected one of Go's)", err)
+		c.fail(extend(path, "messageMatches"), "messageMatches is not a regular expression: %s (expected one of Go's)", err)
 	}
 	if e.Message != "" && e.MessageMatches != "" {
 		c.fail(extend(path, "messageMatches"), "message and messageMatches are given (expected one of the two)")

@@ -54,7 +54,7 @@ func (c *checker) missing(path []any, empty bool, expected string) {
 	}
 }
 
-// enum records a value that is none of those allowed; an empty one is a missing
+// enum records a value that is not one of those allowed; an empty one is a missing
 // field and not reported here.
 func enum[T ~string](c *checker, path []any, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
@@ -192,7 +192,7 @@ func (c *checker) grant(g Grant, path []any) {
 		c.fail(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)", bothOrNeither(g.Subject.User != ""))
 	}
 	c.missing(extend(path, "verbs"), len(g.Verbs) == 0, "at least one verb")
-	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "names": g.Names, "nonResourceURLs": g.NonResourceURLs} {
+	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "resourceNames": g.Names, "nonResourceURLs": g.NonResourceURLs} {
 		if i := slices.Index(list, ""); i >= 0 && !c.src.failedAt(extend(path, field)) {
 			c.fail(extend(path, field, i), "an entry of %s is empty (expected a text)", field)
 		}
@@ -203,7 +203,7 @@ func (c *checker) grant(g Grant, path []any) {
 		}
 		for i, u := range g.NonResourceURLs {
 			if u != "" && u != "*" && (!strings.HasPrefix(u, "/") || strings.Contains(strings.TrimSuffix(u, "*"), "*")) {
-				c.fail(extend(path, "nonResourceURLs", i), "%q is no path (expected one that begins with /, with \"*\" at the end only)", u)
+				c.fail(extend(path, "nonResourceURLs", i), "%q is not a path (expected one that begins with /, with \"*\" at the end only)", u)
 			}
 		}
 		return

@@ -120,7 +120,7 @@ func (c *checker) grantStep(st Step, path []any, inForce map[string]bool) {
 func (c *checker) request(r *Request, path []any) {
 	c.missing(extend(path, "by"), r.By == "", "the alias of a requestor")
 	if _, known := c.s.Requestors[r.By]; !known && r.By != "" && !c.src.failedAt(at("requestors")) {
-		c.fail(extend(path, "by"), "by is %q, which is no requestor (expected one of their aliases)", r.By)
+		c.fail(extend(path, "by"), "by is %q, which is not a requestor (expected one of their aliases)", r.By)
 	}
 	c.headers(r, path)
 	c.wire(r, path)
@@ -166,8 +166,8 @@ func (c *checker) objectOf(r *Request, path []any) {
 func (c *checker) expect(e *Expect, path []any) {
 	c.missing(extend(path, "outcome"), e.Outcome == "", "one of "+joinStrings(outcomes, ", "))
 	enum(c, extend(path, "outcome"), e.Outcome, outcomes...)
-	if e.Code != 0 && !codeFits(e.Outcome, e.Code) {
-		c.fail(extend(path, "code"), "code %d does not go with outcome %s (expected %s)", e.Code, e.Outcome, codeFor(e.Outcome))
+	if expected := codeProblem(e.Outcome, e.Code); expected != "" && e.Code != 0 {
+		c.fail(extend(path, "code"), "code %d does not go with outcome %s (expected %s)", e.Code, e.Outcome, expected)
 	}
 	if e.User != nil {
 		c.missing(extend(path, "user", "name"), e.User.Name == "", "the resulting user's name")
@@ -196,40 +196,24 @@ var (
 	refusals = append(slices.Clone(denials), Unauthenticated, HeadersTooLarge, ServerError)
 )
 
-// codeFits tells whether an outcome can have a status code. What comes after an
-// allowed authorization is open, 403 by admission included.
-func codeFits(o Outcome, code int) bool {
-	switch o {
-	case ImpersonationForbidden, RequestForbidden, EscalationForbidden:
-		return code == 403
-	case BadRequest:
-		return code == 400
-	case Unauthenticated:
-		return code == 401
-	case HeadersTooLarge:
-		return code == 431
-	case ServerError:
-		return code >= 500 && code <= 599
-	case Allowed:
-		return code >= 100 && code <= 599 && code != 401
-	}
-	return true // an unknown outcome is reported as such
+// refusalCodes are the status codes that follow from an outcome.
+var refusalCodes = map[Outcome]int{
+	ImpersonationForbidden: 403, RequestForbidden: 403, EscalationForbidden: 403,
+	BadRequest: 400, Unauthenticated: 401, HeadersTooLarge: 431,
 }
 
-func codeFor(o Outcome) string {
-	switch o {
-	case BadRequest:
-		return "400"
-	case Unauthenticated:
-		return "401"
-	case HeadersTooLarge:
-		return "431"
-	case ServerError:
+// codeProblem says what code an outcome has if it cannot be this one. What comes
+// after an allowed authorization is open, 403 by admission included.
+func codeProblem(o Outcome, code int) (expected string) {
+	switch only := refusalCodes[o]; {
+	case only != 0 && code != only:
+		return strconv.Itoa(only)
+	case o == ServerError && (code < 500 || code > 599):
 		return "500 to 599"
-	case Allowed:
+	case o == Allowed && (code < 100 || code > 599 || code == 401):
 		return "a status code, not 401"
 	}
-	return "403"
+	return ""
 }
 
 func (c *checker) review(r Review, path []any, nested bool) {

@@ -22,7 +22,8 @@ var fieldCache sync.Map
 // structFields are the YAML fields of a struct type.
 type structFields struct {
 	index map[string]int
-	names []string // in the order of the declaration, for messages
+	names []string          // in the order of the declaration, for messages
+	now   map[string]string // what a field that was renamed is called now
 }
 
 // fieldsOf lists the YAML fields of a struct type by their tags.
@@ -30,7 +31,7 @@ func fieldsOf(t reflect.Type) *structFields {
 	if f, ok := fieldCache.Load(t); ok {
 		return f.(*structFields)
 	}
-	f := &structFields{index: map[string]int{}}
+	f := &structFields{index: map[string]int{}, now: map[string]string{}}
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
 		if name == "" || name == "-" {
@@ -38,6 +39,9 @@ func fieldsOf(t reflect.Type) *structFields {
 		}
 		f.index[name] = i
 		f.names = append(f.names, name)
+		if was := t.Field(i).Tag.Get("was"); was != "" {
+			f.now[was] = name
+		}
 	}
 	fieldCache.Store(t, f)
 	return f
@@ -129,6 +133,10 @@ func (s *source) eachPair(n ast.Node, t reflect.Type, label string, fn func(key 
 func (s *source) decodeStruct(n ast.Node, v reflect.Value, label string) {
 	fields := fieldsOf(v.Type())
 	s.eachPair(n, v.Type(), label, func(key string, kv *ast.MappingValueNode) {
+		if now, renamed := fields.now[key]; renamed {
+			s.renamed = append(s.renamed, s.at(posOf(kv.Key), "%s is called %s now (this release reads the old name, the next does not)", key, now))
+			key = now
+		}
 		i, known := fields.index[key]
 		if !known {
 			s.fail(posOf(kv.Key), "unknown field %q in %s (expected one of %s)", key, label, strings.Join(fields.names, ", "))

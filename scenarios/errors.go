@@ -21,10 +21,15 @@ type Error struct {
 // Error implements error, in the form that editors and terminals link:
 // "path/to/file.yaml:LINE:COL: what is wrong (what was expected)".
 func (e *Error) Error() string {
+	return e.Place() + ": " + e.Msg
+}
+
+// Place is "path/to/file.yaml:LINE:COL", or the path alone.
+func (e *Error) Place() string {
 	if e.Line == 0 {
-		return e.File + ": " + e.Msg
+		return e.File
 	}
-	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
+	return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Col)
 }
 
 // Errors is every violation found in a set of files, ordered by file, line and

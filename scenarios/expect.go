@@ -44,7 +44,7 @@ type Expect struct {
 	// Reviews are the access reviews that the request caused, in order, the
 	// final one of the impersonated user included.
 	Reviews []Review `json:"reviews,omitzero" yaml:"reviews,omitempty"`
-	// Output is the body of the answer without surrounding space, where it is no
+	// Output is the body of the answer without surrounding space, where it is not a
 	// Status: a log, or what a command wrote that was run by exec.
 	Output string `json:"output,omitempty" yaml:"output,omitempty"`
 	// Backend are the users that the aggregated API server was told of, one for

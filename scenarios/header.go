@@ -24,18 +24,18 @@ type Header struct {
 	Value string `json:"value,omitempty" yaml:"value,omitempty"`
 	// Repeat writes Value that many times, for values that are too long to read.
 	Repeat int `json:"repeat,omitempty" yaml:"repeat,omitempty"`
-	// Hex are bytes behind Value, in hexadecimal, for what is no UTF-8.
+	// Hex are bytes behind Value, in hexadecimal, for what is not UTF-8.
 	Hex string `json:"hex,omitempty" yaml:"hex,omitempty"`
 }
 
 // Bytes is the whole value of the header.
 func (h Header) Bytes() string {
-	raw, _ := hex.DecodeString(h.Hex) // Load refuses what is no hexadecimal
+	raw, _ := hex.DecodeString(h.Hex) // Load refuses what is not hexadecimal
 	return strings.Repeat(h.Value, max(1, h.Repeat)) + string(raw)
 }
 
 // WantedUser is the name of the user that the request asks to impersonate, as it
-// stands in reviews and audit events: JSON has U+FFFD for each byte that is no
+// stands in reviews and audit events: JSON has U+FFFD for each byte that is not
 // UTF-8. Of several headers the API server takes the first, and client-go's come
 // before those that the scenario writes itself. It is empty if nobody is
 // impersonated.
@@ -91,7 +91,7 @@ func (c *checker) headers(r *Request, path []any) {
 	}
 }
 
-// notInToken tells which characters header names have not (RFC 9110).
+// notInToken tells which characters a header name cannot have (RFC 9110).
 func notInToken(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)

@@ -107,7 +107,7 @@ func (st Step) Sent() *Request {
 	return st.Request
 }
 
-// outcome is what a step that sends something comes to: for a client that of its
+// outcome is what a step that sends something ends in: for a client, that of its
 // first request that is refused; "" if it fails for another reason.
 func (st Step) outcome() Outcome {
 	switch {
@@ -147,9 +147,9 @@ func (c *checker) kubectl(k *Kubectl, path []any) {
 	switch {
 	case k.By == "" || c.src.failedAt(at("requestors")):
 	case !known:
-		c.fail(extend(path, "by"), "by is %q, which is no requestor (expected one of their aliases)", k.By)
+		c.fail(extend(path, "by"), "by is %q, which is not a requestor (expected one of their aliases)", k.By)
 	case r.ServiceAccount == nil:
-		c.fail(extend(path, "by"), "requestor %q is no service account (expected one: kubectl authenticates with a token)", k.By)
+		c.fail(extend(path, "by"), "requestor %q is not a service account (expected one: kubectl authenticates with a token)", k.By)
 	}
 	c.missing(extend(path, "args"), len(k.Args) == 0, "kubectl's arguments")
 	for i, a := range k.Args {

@@ -27,7 +27,7 @@ grants:
     verbs: ["impersonate:user-info"]
     apiGroups: [authentication.k8s.io]
     resources: [users]
-    names: [bob]
+    resourceNames: [bob]
   - subject: {group: crew}
     verbs: [get]
     nonResourceURLs: [/version, "/healthz*"]

@@ -25,7 +25,7 @@ import (
 const maxFileSize = 1 << 20
 
 // VectorSuffix ends the name of a file that holds a test vector of package vectors.
-// It lies among the scenarios and is none.
+// It lies among the scenarios without being one.
 const VectorSuffix = ".vector.yaml"
 
 // validID keeps IDs usable in filters, file names and URLs.
@@ -50,6 +50,7 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	}
 	errs := l.errs
 	for _, f := range loaded {
+		set.renamed, set.restated = append(set.renamed, f.source.renamed...), append(set.restated, f.source.restated...)
 		checkTwin(f, set, broken)
 		checkSetup(f, set, broken)
 		errs = append(errs, f.source.errs...)
@@ -66,6 +67,7 @@ func Merge(sets ...*Set) (*Set, error) {
 	out := &Set{byID: map[string]*Scenario{}}
 	var errs Errors
 	for _, set := range sets {
+		out.renamed, out.restated = append(out.renamed, set.renamed...), append(out.restated, set.restated...)
 		for _, s := range set.all {
 			if first, dup := out.byID[s.ID]; dup {
 				errs = append(errs, &Error{File: s.File, Line: 1, Col: 1, Msg: fmt.Sprintf(
@@ -182,6 +184,10 @@ func (l *loader) load(file string) *loadedFile {
 	l.loadFixtures(f, digest)
 	s.Digest = hex.EncodeToString(digest.Sum(nil))
 	check(f)
+	if len(f.source.broken) == 0 {
+		f.findRestated()
+		*s = *s.Full()
+	}
 	return f
 }
 

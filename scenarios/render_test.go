@@ -20,7 +20,7 @@ requestors: {agent: {user: agent}}
 grants:
   - {subject: {user: agent}, verbs: [list, watch], apiGroups: [""], resources: [pods], namespace: ns1}
   - {subject: {user: agent}, verbs: [list], apiGroups: [""], resources: [nodes]}
-  - {subject: {user: agent}, verbs: ["*"], apiGroups: [apps], resources: [deployments/scale], names: [web], namespace: ns1}
+  - {subject: {user: agent}, verbs: ["*"], apiGroups: [apps], resources: [deployments/scale], resourceNames: [web], namespace: ns1}
   - {id: later, subject: {user: agent}, verbs: [list, get], apiGroups: [""], resources: [nodes]}
   - {id: sooner, subject: {group: crew}, verbs: ["*"], apiGroups: ["*"], resources: ["*"]}
   - {subject: {user: "system:serviceaccount:ns1:sa"}, verbs: [get], nonResourceURLs: ["/healthz*"]}

@@ -7,7 +7,11 @@
 // "kep-5284/user-info/list-pods-allowed".
 package scenarios
 
-import "time"
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
 
 // Level says how strong a claim a scenario carries.
 type Level string
@@ -209,7 +213,7 @@ func (r Requestor) Username() string {
 }
 
 // Grant is a neutral permission: Subject may do Verbs on Resources of
-// APIGroups (only Names, if given), or on NonResourceURLs.
+// APIGroups (only those of Names, if given), or on NonResourceURLs.
 type Grant struct {
 	// ID lets grant and revoke steps name this grant. If the first step that
 	// names it is a grant step, it is not in force before that step; otherwise it
@@ -225,13 +229,32 @@ type Grant struct {
 	// resource and subresource, "*/exec" that subresource of any resource.
 	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty"`
 	// Names limits the grant to objects of these names. Empty means all.
-	Names []string `json:"names,omitempty" yaml:"names,omitempty"`
+	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty" was:"names"`
 	// Namespace limits the grant to one namespace. Empty means all of them and
 	// cluster scope.
 	Namespace string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 	// NonResourceURLs are paths, "*" at the end matches any rest. They exclude
 	// APIGroups, Resources, Names and Namespace.
 	NonResourceURLs []string `json:"nonResourceURLs,omitempty" yaml:"nonResourceURLs,omitempty"`
+}
+
+// UnmarshalJSON also takes the name that resourceNames had before: a grant without
+// its names would be one for all objects.
+func (g *Grant) UnmarshalJSON(raw []byte) error {
+	type plain Grant
+	read := struct {
+		*plain
+		Was []string `json:"names"`
+	}{plain: (*plain)(g)}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&read); err != nil {
+		return err
+	}
+	if len(g.Names) == 0 {
+		g.Names = read.Was
+	}
+	return nil
 }
 
 // Subject is a user (service accounts by their full user name) or a group.

@@ -10,7 +10,17 @@ import (
 type Set struct {
 	all  []*Scenario // sorted by ID
 	byID map[string]*Scenario
+
+	renamed, restated Errors
 }
+
+// Renamed lists the fields of the files that have their old name. It is read for
+// one release.
+func (s *Set) Renamed() Errors { return s.renamed }
+
+// Restated lists the expectations of the files that say only what follows from
+// others: they can be left out, and are judged all the same.
+func (s *Set) Restated() Errors { return s.restated }
 
 // add inserts a scenario whose ID is new.
 func (s *Set) add(sc *Scenario) {

@@ -15,6 +15,9 @@ type source struct {
 	file string
 	root ast.Node
 	errs Errors
+	// renamed are the fields that have their old name, restated those that only say
+	// what follows from others. Both are taken.
+	renamed, restated Errors
 	// broken are the nodes that could not be decoded. Rules about what is in
 	// them would only repeat the error in other words.
 	broken []ast.Node
@@ -25,7 +28,12 @@ type position struct{ line, col int }
 
 // fail records a violation at a position.
 func (s *source) fail(at position, format string, args ...any) {
-	s.errs = append(s.errs, &Error{File: s.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
+	s.errs = append(s.errs, s.at(at, format, args...))
+}
+
+// at is an error at a position.
+func (s *source) at(at position, format string, args ...any) *Error {
+	return &Error{File: s.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)}
 }
 
 // failAt records a violation at the node that path leads to, or at the nearest

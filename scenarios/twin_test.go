@@ -17,7 +17,7 @@ requires: {kubernetes: ">=1.35", gate: on}
 requestors:
   agent: {user: agent}
 grants:
-  - {subject: {user: agent}, verbs: ["impersonate:user-info"], apiGroups: [authentication.k8s.io], resources: [users], names: [bob]}
+  - {subject: {user: agent}, verbs: ["impersonate:user-info"], apiGroups: [authentication.k8s.io], resources: [users], resourceNames: [bob]}
   - {subject: {user: agent}, verbs: [list], apiGroups: [""], resources: [pods]}
   - {subject: {user: bob}, verbs: [list], apiGroups: [""], resources: [pods]}
 steps:
@@ -46,15 +46,15 @@ func TestTwin(t *testing.T) {
 		{"no headers", []string{" impersonate: {user: bob},", ""}, ""},
 		{"another verb", []string{"verb: list, resource", "verb: watch, resource"}, ""},
 		{"without the selector", []string{", fieldSelector: spec.nodeName=bob", ""}, ""},
-		{"a grant less", []string{"names: [bob]", "names: [carol]"}, ""},
+		{"a grant less", []string{"resourceNames: [bob]", "resourceNames: [carol]"}, ""},
 		{"another requestor", []string{"agent: {user: agent}", "agent: {user: agent, groups: [crew]}"}, ""},
 		{"another gate", []string{"gate: on", "gate: off"}, ""},
 		{"another version", []string{">=1.35", ">=1.36"}, ""},
-		{"the version written out", []string{"resource: pods, f", "version: v1, resource: pods, f", "names: [bob]", "names: [carol]"}, ""},
+		{"the version written out", []string{"resource: pods, f", "version: v1, resource: pods, f", "resourceNames: [bob]", "resourceNames: [carol]"}, ""},
 		{"the impersonated user's grants, which decide nothing here",
 			[]string{"{subject: {user: bob}", "{subject: {user: alice}", "impersonate: {user: bob}", "impersonate: {user: alice}"}, ""},
 		{"grants written in another way", []string{
-			"names: [bob]", "names: [bob], id: one", "verbs: [list], apiGroups: [\"\"], resources: [pods]}\n  - {subject: {user: bob}",
+			"resourceNames: [bob]", "resourceNames: [bob], id: one", "verbs: [list], apiGroups: [\"\"], resources: [pods]}\n  - {subject: {user: bob}",
 			"verbs: [list, list], apiGroups: [\"\"], resources: [pods, pods]}\n  - {subject: {user: bob}", "user: bob}, verb", "user: eve}, verb"}, ""},
 		{"no difference", nil, here + `twin "allowed" is the same in every respect and allowed (expected it to differ in one)`},
 		{"user and verb", []string{"user: bob}, verb: list", "user: eve}, verb: get, name: x"},
@@ -65,7 +65,7 @@ func TestTwin(t *testing.T) {
 			[]string{"impersonationForbidden", "requestForbidden", "{subject: {user: bob}, verbs: [list]", "{subject: {user: bob}, verbs: [get]"}, ""},
 		{"headers and the user's own grant where the request is forbidden",
 			[]string{"impersonationForbidden", "requestForbidden", "{subject: {user: bob}", "{subject: {user: alice}", "impersonate: {user: bob}", "impersonate: {user: alice, groups: [a]}"}, ""},
-		{"bad request", []string{"impersonationForbidden", "badRequest", "impersonate: {user: bob}", "impersonate: {groups: [a]}", "names: [bob]", "names: [carol]"}, ""},
+		{"bad request", []string{"impersonationForbidden", "badRequest", "impersonate: {user: bob}", "impersonate: {groups: [a]}", "resourceNames: [bob]", "resourceNames: [carol]"}, ""},
 		{"no twin", []string{"twin: allowed\n", ""},
 			"denied.yaml:13:23: the request is denied and the scenario has no twin (expected the ID of a scenario that differs in one respect and is allowed, or the same request allowed in another step)"},
 		{"itself", []string{"twin: allowed", "twin: denied"}, atTwin + "the scenario is its own twin (expected another, or the same request allowed in another step and no twin)"},
@@ -74,14 +74,14 @@ func TestTwin(t *testing.T) {
 		{"its own twin", []string{"twin: allowed\n", "", "expect: {outcome: impersonationForbidden}",
 			"expect: {outcome: impersonationForbidden}\n  - request: {by: agent, impersonate: {user: bob}, verb: list, resource: pods, fieldSelector: spec.nodeName=bob}\n    expect: {outcome: allowed}"}, ""},
 		{"no twin needed", []string{"twin: allowed\n", "", "impersonationForbidden", "serverError"}, ""},
-		{"but possible", []string{"impersonationForbidden", "unauthenticated", "names: [bob]", "names: [carol]"}, ""},
+		{"but possible", []string{"impersonationForbidden", "unauthenticated", "resourceNames: [bob]", "resourceNames: [carol]"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files := fstest.MapFS{
 				"allowed.yaml": file(allowedTwin),
 				"denied.yaml":  file(strings.NewReplacer(c.changes...).Replace(deniedTwin)),
 				// Another denial that is right.
-				"denied-too.yaml": file(strings.Replace(deniedTwin, "names: [bob]", "names: [carol]", 1)),
+				"denied-too.yaml": file(strings.Replace(deniedTwin, "resourceNames: [bob]", "resourceNames: [carol]", 1)),
 			}
 			_, err := scenarios.Load(files, nil)
 			got := ""

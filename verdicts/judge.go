@@ -29,9 +29,9 @@ func judgeOnce(s *scenarios.Scenario, e *Evidence) Result {
 	}
 	bound, _ := s.BindOn(e.Suffix, e.Nodes)
 	if e.StandIns {
-		accounts, why := bound.StandIn()
+		accounts, why := bound.Substitute()
 		if why != "" {
-			return j.invalid(BlameHarness, "no service account can stand in here: "+why)
+			return j.invalid(BlameHarness, "no substitute ServiceAccount is possible here: "+why)
 		}
 		bound = accounts
 	}

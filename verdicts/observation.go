@@ -47,7 +47,7 @@ type Evidence struct {
 	// Nodes are the real nodes that the scenario's Nodes stand for, in order
 	// (Scenario.BindOn).
 	Nodes []string `json:"nodes,omitempty"`
-	// StandIns says that service accounts stood for users (Scenario.StandIn).
+	// StandIns says that service accounts stood for users (Scenario.Substitute).
 	StandIns bool `json:"standIns,omitempty"`
 	// Started and Ended are when provisioning began and the last step was over.
 	Started time.Time `json:"started"`

@@ -60,13 +60,13 @@ matches_resource(granted, _, subresource) if {
 	granted == concat("/", ["*", subresource])
 }
 
-matches_namespace(grant, _) if not grant.namespace
+matches_namespace(grant, _) if not grant.resourceNamespace
 
 matches_namespace(grant, namespace) if grant.namespace == namespace
 
-matches_name(grant, _) if not grant.names
+matches_name(grant, _) if not grant.resourceNames
 
-matches_name(grant, name) if name in grant.names
+matches_name(grant, name) if name in grant.resourceNames
 
 matches_path(path, path)
 

@@ -52,8 +52,13 @@ func (f *selectionFlags) load() (reports.Texts, error) {
 		texts.Scenarios = os.DirFS(f.dir)
 	}
 	var err error
-	texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures)
-	return texts, located(f.dir, err)
+	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
+		return texts, located(f.dir, err)
+	}
+	for _, e := range texts.Set.Renamed() {
+		_, _ = fmt.Fprintf(os.Stderr, "note: %s: %s\n", filepath.Join(f.dir, e.Place()), e.Msg)
+	}
+	return texts, nil
 }
 
 // vectors reads the vector files of the same folder.

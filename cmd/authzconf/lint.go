@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
@@ -14,8 +15,9 @@ func newLint() *cobra.Command {
 		Long: `Check the scenario files of FOLDER (or the built-in ones) against every rule of
 the format: fields, types, version ranges, fixtures, requestors, grants, steps,
 and that every denial names an allowed twin. All errors are printed, each with
-file, line and column. Vector files (*.vector.yaml) are checked too. No server is
-needed.`,
+file, line and column. So are notes, on what can be left out because it follows
+from the rest, and on old names. Vector files (*.vector.yaml) are checked too. No
+server is needed.`,
 		Example: `  authzconf lint
   authzconf lint my-scenarios                # before authzconf run --scenarios my-scenarios`,
 		Args: cobra.MaximumNArgs(1),
@@ -32,6 +34,9 @@ needed.`,
 				return err
 			}
 			noteDeprecated(c, all)
+			for _, e := range texts.Set.Restated() {
+				_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s: %s\n", filepath.Join(flags.dir, e.Place()), e.Msg)
+			}
 			text := fmt.Sprintf("%d scenarios", len(texts.Set.All()))
 			if len(all) > 0 {
 				text += fmt.Sprintf(", %d vectors", len(all))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,17 +18,20 @@ import (
 func newList() *cobra.Command {
 	var flags selectionFlags
 	var output string
+	var full bool
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List scenarios",
 		Long: `List the scenarios: their ID, level, gate, versions and source.
 
 -o wide adds the twin and the description; -o json and -o yaml print the
-scenarios whole, for other programs. Test vectors are listed by authzconf
-conditions list.`,
+scenarios whole, for other programs: as a file would state them, or with --full
+also what is derived from that and judged all the same (codes, audit fields,
+metric deltas). Test vectors are listed by authzconf conditions list.`,
 		Example: `  authzconf list --focus associated-node
   authzconf list --level divergence -o wide
-  authzconf list -o json | jq '.[].id'`,
+  authzconf list -o json | jq '.[].id'
+  authzconf list -o yaml --full --focus user-info/list-pods-allowed`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			texts, err := flags.load()
@@ -42,11 +46,15 @@ conditions list.`,
 			if len(chosen) == 0 {
 				return fmt.Errorf("no scenario matches: %w", session.ErrNothingSelected)
 			}
-			return list(c.OutOrStdout(), chosen, output)
+			if full && output != "json" && output != "yaml" {
+				return errors.New("--full is for -o json and -o yaml")
+			}
+			return list(c.OutOrStdout(), chosen, output, full)
 		},
 	}
 	flags.register(c)
 	c.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml")
+	c.Flags().BoolVar(&full, "full", false, "with -o json or yaml: also what the loader derives")
 	return c
 }
 
@@ -56,13 +64,16 @@ type listed struct {
 	*scenarios.Scenario
 }
 
-func list(w io.Writer, chosen []*scenarios.Scenario, output string) error {
+func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) error {
 	switch output {
 	case "", "wide":
 		return table(w, chosen, output == "wide")
 	case "json", "yaml":
 		items := []listed{}
 		for _, s := range chosen {
+			if !full {
+				s = s.Lean()
+			}
 			items = append(items, listed{s.ID, s})
 		}
 		raw, err := json.MarshalIndent(items, "", "  ")

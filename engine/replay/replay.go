@@ -84,7 +84,7 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 		return e
 	}
 	if r.target.Substitutes() {
-		accounts, why := bound.StandIn()
+		accounts, why := bound.Substitute()
 		if why != "" {
 			e.Problems = append(e.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
 			return e

@@ -24,7 +24,7 @@ func (p CellPlan) Makes() (m Makes) {
 			continue
 		}
 		bound, _ := item.Scenario.Bind(scenarios.Suffix(0, "existing", item.Scenario.ID))
-		accounts, why := bound.StandIn()
+		accounts, why := bound.Substitute()
 		if why != "" {
 			continue
 		}

@@ -13,13 +13,14 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Print renders a scenario as a file that loads as the same scenario. Comments
+// Print renders a scenario as a file that loads as the same scenario: what the
+// loader derives is left out. Comments
 // go on top, a line each.
 func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
+	if err := enc.Encode(s.Lean()); err != nil {
 		return nil, err
 	}
 	// By way of JSON: it keeps the order of fields, and tells an empty list of

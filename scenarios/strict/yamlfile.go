@@ -32,7 +32,7 @@ type File struct {
 
 // Decode reads the one YAML document in data into v. name is for messages.
 func Decode(name string, data []byte, v any) (_ *File, err error) {
-	// The library panics at some texts that are no YAML, such as a tag with two
+	// The library panics at some texts that are not YAML, such as a tag with two
 	// values (goccy/go-yaml v1.19.2).
 	defer func() {
 		if p := recover(); p != nil {

@@ -9,11 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// StandIn is a bound scenario in which service accounts stand for the users that
-// are requestors: a cluster that somebody else made gives tokens to those, and to
-// nobody else. If the users mean more than somebody who sends requests, why says
-// what.
-func (s *Scenario) StandIn() (out *Scenario, why string) {
+// Substitute returns a copy of a bound scenario in which service accounts take the place of users that
+// are requestors: a cluster that somebody else made gives tokens to service accounts only. If a user means
+// more than somebody who sends requests, why says what.
+func (s *Scenario) Substitute() (out *Scenario, why string) {
 	names := map[string]string{}
 	space := "authzconf-" + s.Suffix
 	copied := (&binder{text: newRenamer(nil)}).scenario(s, s.Suffix)
@@ -32,7 +31,7 @@ func (s *Scenario) StandIn() (out *Scenario, why string) {
 	if len(names) == 0 {
 		return copied, ""
 	}
-	swap := standIns{names}
+	swap := substitutes{names}
 	for i := range copied.Grants {
 		g := &copied.Grants[i]
 		g.Subject.User = swap.whole(g.Subject.User)
@@ -56,10 +55,10 @@ func (s *Scenario) StandIn() (out *Scenario, why string) {
 	return copied, swap.left(copied)
 }
 
-// standIns are the accounts by the users that they stand for.
-type standIns struct{ names map[string]string }
+// substitutes are the accounts by the users that they stand for.
+type substitutes struct{ names map[string]string }
 
-func (s standIns) whole(name string) string {
+func (s substitutes) whole(name string) string {
 	if account, ok := s.names[name]; ok {
 		return account
 	}
@@ -67,14 +66,14 @@ func (s standIns) whole(name string) string {
 }
 
 // text swaps the names that an API server quotes.
-func (s standIns) text(t string) string {
+func (s substitutes) text(t string) string {
 	for user, account := range s.names {
 		t = strings.ReplaceAll(t, `User "`+user+`"`, `User "`+account+`"`)
 	}
 	return t
 }
 
-func (s standIns) value(v any) any {
+func (s substitutes) value(v any) any {
 	switch t := v.(type) {
 	case string:
 		return s.whole(t)
@@ -89,7 +88,7 @@ func (s standIns) value(v any) any {
 // left says where a user is still named: what is impersonated, or granted by
 // name, is not the requestor as such. What is not judged where service accounts
 // stand in does not count.
-func (s standIns) left(sc *Scenario) string {
+func (s substitutes) left(sc *Scenario) string {
 	var parts []any
 	for _, st := range sc.Steps {
 		parts = append(parts, st.Request)
@@ -158,9 +157,9 @@ func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 		return false, true, "the target lacks a way to change its authorizer chain"
 	}
 	bound, _ := s.Bind(Suffix(0, "existing", s.ID))
-	accounts, why := bound.StandIn()
+	accounts, why := bound.Substitute()
 	if why != "" {
-		return false, true, "the target lacks requestHeader, and no service account can stand in: " + why
+		return false, true, "the target lacks requestHeader, and no substitute ServiceAccount is possible: " + why
 	}
 	if ok, missing, _ := accounts.Selected(f); !ok {
 		return false, true, "the target lacks " + joinStrings(missing, ", ")

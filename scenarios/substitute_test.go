@@ -8,9 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestStandIn holds every scenario in which accounts stand in to naming no user
+// TestSubstitute holds every scenario in which accounts stand in to naming no user
 // that is not there any more, and to being the same otherwise.
-func TestStandIn(t *testing.T) {
+func TestSubstitute(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		t.Fatal(err)
@@ -18,7 +18,7 @@ func TestStandIn(t *testing.T) {
 	stood, swapped := 0, 0
 	for _, s := range set.All() {
 		bound, _ := s.Bind("abc123")
-		out, why := bound.StandIn()
+		out, why := bound.Substitute()
 		if why != "" {
 			continue
 		}
@@ -52,7 +52,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-func TestNoStandIn(t *testing.T) {
+func TestNoSubstitute(t *testing.T) {
 	for why, s := range map[string]*scenarios.Scenario{
 		"UID, groups or extra": {Requestors: map[string]scenarios.Requestor{"a": {User: "u-abc", Groups: []string{"g"}}}},
 		"a name of its own":    {Requestors: map[string]scenarios.Requestor{"a": {User: "system:admin"}}},
@@ -60,7 +60,7 @@ func TestNoStandIn(t *testing.T) {
 		"it runs kubectl":      {Requestors: map[string]scenarios.Requestor{"a": {User: "u-abc"}}, Steps: []scenarios.Step{{Kubectl: &scenarios.Kubectl{}}}},
 	} {
 		s.Suffix = "abc"
-		if _, got := s.StandIn(); !strings.Contains(got, why) {
+		if _, got := s.Substitute(); !strings.Contains(got, why) {
 			t.Errorf("expected %q, got %q", why, got)
 		}
 	}

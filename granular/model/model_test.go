@@ -113,7 +113,7 @@ func TestCheck(t *testing.T) {
 		{"twice", []Answer{no("m"), no("m"), yes("l")}, true, "m was asked twice"},
 		{"not needed", []Answer{yes("m"), no("l")}, true, "l was asked, and no field needs it any more"},
 		{"goes on", []Answer{no("m"), no("l"), no("l1"), no("l2")}, false, "l2 was asked after the request had failed"},
-		{"foreign", []Answer{yes("m"), yes("x")}, true, "x was asked, and is no permission of a field that changes"},
+		{"foreign", []Answer{yes("m"), yes("x")}, true, "x was asked, and is not a permission of a field that changes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := strings.Join(Check(chains, c.asked, c.allowed), "; "); got != c.want {

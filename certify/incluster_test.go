@@ -64,12 +64,12 @@ func TestReferenceInCluster(t *testing.T) {
 				t.Errorf("seed %d: level %s: granted is %t: %+v", seed, r.Level, r.Granted, r)
 			}
 		}
-		bundle(t, b, run)
+		bundle(t, run)
 	}
 }
 
 // bundle holds what is written to what is judged again from it.
-func bundle(t *testing.T, b *Plan, run *Run[Answer]) {
+func bundle(t *testing.T, run *Run[Answer]) {
 	t.Helper()
 	folder := t.TempDir()
 	c := run.Of(Product{Vendor: "Example", Name: "Authorizer", Version: "1"})
@@ -108,7 +108,7 @@ func TestHiddenFaults(t *testing.T) {
 					t.Errorf("the reference is wrong about %+v %v", j, err)
 				}
 			}
-			bundle(t, b, run)
+			bundle(t, run)
 		})
 	}
 }
@@ -152,7 +152,7 @@ func TestBlame(t *testing.T) {
 				t.Errorf("%s is blamed on %q, expected %q: %q", f.Reason, f.Blame, want, f.Examples)
 			}
 		}
-		bundle(t, b, run)
+		bundle(t, run)
 	}
 	t.Run("authorizer", func(t *testing.T) {
 		b := plan(t, 7)

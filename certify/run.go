@@ -189,14 +189,14 @@ func (r *runner) everything(ctx context.Context) error {
 			}
 		}
 	}
-	if !r.Blame || ctx.Err() != nil {
-		return nil
+	if r.Blame && ctx.Err() == nil {
+		findings, err := r.Plan.judgeAll(r.Answers)
+		if err != nil {
+			return err
+		}
+		return r.control(ctx, findings)
 	}
-	findings, err := r.Plan.judgeAll(r.Answers)
-	if err != nil {
-		return err
-	}
-	return r.control(ctx, findings)
+	return nil
 }
 
 // sequence asks one after the other.

@@ -26,7 +26,7 @@ func underLoad(t *testing.T, b *Plan, h http.Handler, p99 time.Duration) (*Run[A
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle(t, b, run)
+	bundle(t, run)
 	i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return r.Level == Load })
 	if i < 0 || len(run.Results[i].Rates) != 1 {
 		t.Fatalf("results %+v", run.Results)

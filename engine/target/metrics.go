@@ -36,7 +36,8 @@ type counted struct {
 const impersonationPrefix = "apiserver_impersonation_"
 
 // bulkyMetrics are switched off in the API server: nothing here reads them, and they are nine tenths of the 2 MB that
-// would be rendered after every request. Those of work queues and clients stay: kube-apiserver 1.34 panics without them.
+// would be rendered after every request. apiserver_resource_size_estimate_bytes
+// is not among them: kube-apiserver 1.34 panics without it.
 var bulkyMetrics = []string{
 	"apiserver_admission_controller_admission_duration_seconds",
 	"apiserver_admission_step_admission_duration_seconds",
@@ -53,7 +54,6 @@ var bulkyMetrics = []string{
 	"apiserver_request_duration_seconds",
 	"apiserver_request_filter_duration_seconds",
 	"apiserver_request_sli_duration_seconds",
-	"apiserver_resource_size_estimate_bytes",
 	"apiserver_response_sizes",
 	"apiserver_watch_cache_initialization_duration_seconds",
 	"apiserver_watch_cache_read_wait_seconds",
@@ -62,6 +62,12 @@ var bulkyMetrics = []string{
 	"apiserver_watch_list_duration_seconds",
 	"etcd_request_duration_seconds",
 	"etcd_requests_total",
+	"informer_processing_latency_seconds",
+	"rest_client_request_duration_seconds",
+	"rest_client_request_size_bytes",
+	"rest_client_response_size_bytes",
+	"workqueue_queue_duration_seconds",
+	"workqueue_work_duration_seconds",
 }
 
 // scrape reads the metric families whose name starts with one of the prefixes.

@@ -291,13 +291,32 @@ func TestBuiltInRoles(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]Config{
-		`"x" is not a version`:   {Kubernetes: "x"},
-		"cannot emulate":      {Kubernetes: "1.37", Binary: "1.36"},
-		"came with 1.35":      {Kubernetes: "1.34", Gate: scenarios.GateOn},
-		"the gate is on or o": {Kubernetes: "1.37", Gate: "open"},
+		`"x" is not a version`: {Kubernetes: "x"},
+		"cannot emulate":       {Kubernetes: "1.37", Binary: "1.36"},
+		"came with 1.35":       {Kubernetes: "1.34", Gate: scenarios.GateOn},
+		"the gate is on or o":  {Kubernetes: "1.37", Gate: "open"},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
+}
+
+// ImpersonationChecks are the least and the greatest number of checks that
+// impersonation itself makes.
+func (p Prediction) ImpersonationChecks() (least, greatest int) {
+	all, _ := p.Sequences()
+	for i, seq := range all {
+		n := 0
+		for _, r := range seq {
+			if r.Mode != "" {
+				n++
+			}
+		}
+		if i == 0 {
+			least = n
+		}
+		least, greatest = min(least, n), max(greatest, n)
+	}
+	return least, greatest
 }

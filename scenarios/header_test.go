@@ -66,7 +66,7 @@ func TestFormatErrors(t *testing.T) {
 		"the same as number 1":                           expect("      oneOf: [{message: a}, {message: a}]\n"),
 		"a field is given in oneOf and beside it":        expect("      message: c\n      oneOf: [{message: a}, {message: b}]\n"),
 		"message and messageMatches are given":           expect("      message: c\n      messageMatches: c\n"),
-		"messageMatches is no regular expression":        expect("      messageMatches: '('\n"),
+		"messageMatches is not a regular expression":     expect("      messageMatches: '('\n"),
 		"reload is given without requires.chain":         valid + "  - reload: other\n",
 		"the requestor is anonymous and has a name":      strings.Replace(valid, "{user: agent, groups: [crew]}", "{user: agent, anonymous: true}", 1),
 		"uid, groups and extra are given with anonymous": strings.Replace(valid, "{user: agent, groups: [crew]}", "{anonymous: true, groups: [crew]}", 1),

@@ -61,28 +61,6 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	return set, nil
 }
 
-// Merge joins sets that were loaded from different folders. An ID that occurs
-// in two of them is an error.
-func Merge(sets ...*Set) (*Set, error) {
-	out := &Set{byID: map[string]*Scenario{}}
-	var errs Errors
-	for _, set := range sets {
-		out.renamed, out.restated = append(out.renamed, set.renamed...), append(out.restated, set.restated...)
-		for _, s := range set.all {
-			if first, dup := out.byID[s.ID]; dup {
-				errs = append(errs, &Error{File: s.File, Line: 1, Col: 1, Msg: fmt.Sprintf(
-					"duplicate ID %q (expected an ID of its own; it is taken by %s)", s.ID, first.File)})
-				continue
-			}
-			out.add(s)
-		}
-	}
-	if err := errs.orNil(); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // loader is one call of Load.
 type loader struct {
 	files    fs.FS

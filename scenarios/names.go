@@ -29,15 +29,6 @@ type foundName struct {
 	path []any
 }
 
-// UniqueNames lists, sorted, the names that Bind makes unique.
-func (s *Scenario) UniqueNames() []string {
-	set := map[string]bool{}
-	for _, n := range s.findNames() {
-		set[n.name] = true
-	}
-	return slices.Sorted(maps.Keys(set))
-}
-
 // nameFinder collects names.
 type nameFinder struct{ found []foundName }
 

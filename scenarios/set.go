@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -42,38 +41,13 @@ func (s *Set) Get(id string) (*Scenario, bool) {
 	return sc, ok
 }
 
-// Predicate selects scenarios by what they are; by what they need of a target,
-// see Scenario.Selected.
-type Predicate func(*Scenario) bool
-
-// Filter returns the scenarios that all predicates hold for, sorted by ID.
-func (s *Set) Filter(keep ...Predicate) []*Scenario {
-	var out []*Scenario
+// Only returns the set of the scenarios that keep holds for.
+func (s *Set) Only(keep func(*Scenario) bool) *Set {
+	out := &Set{byID: map[string]*Scenario{}}
 	for _, sc := range s.all {
-		if !slices.ContainsFunc(keep, func(p Predicate) bool { return !p(sc) }) {
-			out = append(out, sc)
+		if keep(sc) {
+			out.add(sc)
 		}
 	}
 	return out
-}
-
-// Focus keeps the scenarios whose ID matches.
-func Focus(re *regexp.Regexp) Predicate {
-	return func(s *Scenario) bool { return re.MatchString(s.ID) }
-}
-
-// Skip leaves out the scenarios whose ID matches.
-func Skip(re *regexp.Regexp) Predicate {
-	return func(s *Scenario) bool { return !re.MatchString(s.ID) }
-}
-
-// Levels keeps the scenarios of one of the levels; none given keeps all.
-func Levels(levels ...Level) Predicate {
-	return func(s *Scenario) bool { return len(levels) == 0 || slices.Contains(levels, s.Level) }
-}
-
-// Suite keeps the scenarios below a folder, for example "kep-5284".
-func Suite(folder string) Predicate {
-	prefix := strings.Trim(folder, "/") + "/"
-	return func(s *Scenario) bool { return prefix == "/" || strings.HasPrefix(s.ID, prefix) }
 }

@@ -79,9 +79,6 @@ var factors = [factorCount]Factor{
 	change: {"change", []string{"none", "revoke-action", "revoke-identity", "revoke-legacy", "grant-action", "grant-legacy"}},
 }
 
-// Factors are all factors, in the order of a Choice.
-func Factors() []Factor { return slices.Clone(factors[:]) }
-
 // Choice is one level of each factor, by index.
 type Choice [factorCount]int
 

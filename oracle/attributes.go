@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -233,18 +232,6 @@ func labelRequirements(in []labels.Requirement) (out []metav1.LabelSelectorRequi
 		if op, known := ops[r.Operator()]; known {
 			out = append(out, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: op, Values: r.ValuesUnsorted()})
 		}
-	}
-	return out
-}
-
-// extraOf is a review's extra as that of a user.
-func extraOf(spec authorizationv1.SubjectAccessReviewSpec) map[string][]string {
-	if len(spec.Extra) == 0 {
-		return nil
-	}
-	out := map[string][]string{}
-	for _, k := range slices.Sorted(maps.Keys(spec.Extra)) {
-		out[k] = spec.Extra[k]
 	}
 	return out
 }

@@ -59,11 +59,10 @@ func (s *Server) attempted(p *Prediction) {
 	if !p.Counted {
 		return
 	}
-	d := scenarios.MetricDelta{Mode: string(p.Mode), Decision: "denied", Count: 1}
+	p.Attempts = []scenarios.MetricDelta{{Mode: string(p.Mode), Decision: "denied", Count: 1}}
 	if p.User != nil {
-		d.Decision = "allowed"
+		p.Attempts[0].Decision = "allowed"
 	}
-	p.Attempts = []scenarios.MetricDelta{d}
 }
 
 // impersonateGateOff is WithImpersonation, the filter without the gate.

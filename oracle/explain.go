@@ -97,7 +97,7 @@ func as(imp *scenarios.User) string {
 		text += fmt.Sprintf(" in groups %q", imp.Groups)
 	}
 	if len(imp.Extra) > 0 {
-		text += " with extra " + renderExtra(imp.Extra)
+		text += " with extra " + scenarios.RenderExtra(imp.Extra)
 	}
 	return text
 }
@@ -234,7 +234,7 @@ func details(u scenarios.User) string {
 		text += fmt.Sprintf(", UID %q", u.UID)
 	}
 	if len(u.Extra) > 0 {
-		text += ", extra " + renderExtra(u.Extra)
+		text += ", extra " + scenarios.RenderExtra(u.Extra)
 	}
 	return text
 }

@@ -96,7 +96,3 @@ func lowerASCII(s string) string {
 		return r
 	}, s)
 }
-
-// printable is a text as JSON has it: U+FFFD stands for each byte that is no
-// UTF-8.
-func printable(s string) string { return string([]rune(s)) }

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -150,31 +149,9 @@ func (p Prediction) messages(seq []Review) []string {
 // apiserver_impersonation_authorization_attempts_total over a sequence, sorted.
 func authorizations(seq []Review) (out []scenarios.MetricDelta) {
 	for _, r := range seq {
-		if r.Mode == "" {
-			continue
+		if r.Mode != "" {
+			out = append(out, scenarios.MetricDelta{Mode: string(r.Mode), Decision: scenarios.DecisionLabel(r.Answer.Decision), Count: 1})
 		}
-		d := scenarios.MetricDelta{Mode: string(r.Mode), Decision: "denied", Count: 1}
-		if r.Allowed() {
-			d.Decision = "allowed"
-		}
-		out = append(out, d)
 	}
-	return sumDeltas(out)
-}
-
-// sumDeltas adds up equal series and sorts them; those of zero are left out.
-func sumDeltas(in []scenarios.MetricDelta) (out []scenarios.MetricDelta) {
-	for _, d := range in {
-		same := func(o scenarios.MetricDelta) bool { return o.Mode == d.Mode && o.Decision == d.Decision }
-		if i := slices.IndexFunc(out, same); i >= 0 {
-			out[i].Count += d.Count
-			continue
-		}
-		out = append(out, d)
-	}
-	out = slices.DeleteFunc(out, func(d scenarios.MetricDelta) bool { return d.Count == 0 })
-	slices.SortFunc(out, func(a, b scenarios.MetricDelta) int {
-		return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Decision, b.Decision))
-	})
-	return out
+	return scenarios.SumDeltas(out)
 }

@@ -167,15 +167,8 @@ func (r Review) mode() string {
 	if r.By == ByImpersonated {
 		return ""
 	}
-	kind, rest, constrained := strings.Cut(r.Verb, ":")
-	switch {
-	case !constrained && kind == "impersonate":
-		return legacyMode
-	case constrained && (kind == "impersonate" || kind == "impersonate-on"):
-		mode, _, _ := strings.Cut(rest, ":")
-		return mode
-	}
-	return ""
+	mode, _ := ImpersonationMode(r.Verb)
+	return mode
 }
 
 // flatten lists reviews without their unordered groups.
@@ -251,11 +244,7 @@ func (d deriver) metrics(e Expect) (*MetricsExpect, []Alternative) {
 func authorizations(list []Review) []MetricDelta {
 	out := []MetricDelta{}
 	for _, r := range flatten(list) {
-		decision := "denied"
-		if r.Decision == Allow {
-			decision = "allowed"
-		}
-		mode := r.mode()
+		mode, decision := r.mode(), DecisionLabel(r.Decision)
 		if mode == "" {
 			continue
 		}

@@ -51,9 +51,9 @@ type Expect struct {
 	// each request that reached it. [] means that none did.
 	Backend []User `json:"backend,omitzero" yaml:"backend,omitempty"`
 	// Audit is about the request's audit event.
-	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty"`
+	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty" bind:"keep"`
 	// Metrics is about the impersonation counters of the API server.
-	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty"`
+	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty" bind:"keep"`
 	// OneOf are alternatives, of which one must be seen whole, where the API server
 	// does not always do the same. They state what Message, Reviews and Metrics
 	// otherwise do, all of them the same fields.
@@ -64,7 +64,7 @@ type Expect struct {
 type Alternative struct {
 	Message string         `json:"message,omitempty" yaml:"message,omitempty"`
 	Reviews []Review       `json:"reviews,omitzero" yaml:"reviews,omitempty"`
-	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty"`
+	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty" bind:"keep"`
 }
 
 // User is a user as the API server sees it. In an expectation a left-out field
@@ -99,11 +99,11 @@ type Review struct {
 	// By is requestor (left out) or impersonated: whose permission is asked.
 	By By `json:"by,omitempty" yaml:"by,omitempty"`
 	// Verb, and the resource attributes.
-	Verb        string `json:"verb,omitempty" yaml:"verb,omitempty"`
-	Group       string `json:"group,omitempty" yaml:"group,omitempty"`
-	Version     string `json:"version,omitempty" yaml:"version,omitempty"`
-	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty"`
-	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty"`
+	Verb        string `json:"verb,omitempty" yaml:"verb,omitempty" bind:"keep"`
+	Group       string `json:"group,omitempty" yaml:"group,omitempty" bind:"keep"`
+	Version     string `json:"version,omitempty" yaml:"version,omitempty" bind:"keep"`
+	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty" bind:"keep"`
+	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty" bind:"keep"`
 	Namespace   string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 	Name        string `json:"name,omitempty" yaml:"name,omitempty"`
 	// FieldSelector and LabelSelector in the form of a request's query.

@@ -19,13 +19,13 @@ const (
 // client-go cannot send.
 type Header struct {
 	// Name is sent in the case that it is written in.
-	Name string `json:"name" yaml:"name"`
+	Name string `json:"name" yaml:"name" bind:"keep"`
 	// Value is the text behind the colon.
 	Value string `json:"value,omitempty" yaml:"value,omitempty"`
 	// Repeat writes Value that many times, for values that are too long to read.
 	Repeat int `json:"repeat,omitempty" yaml:"repeat,omitempty"`
 	// Hex are bytes behind Value, in hexadecimal, for what is not UTF-8.
-	Hex string `json:"hex,omitempty" yaml:"hex,omitempty"`
+	Hex string `json:"hex,omitempty" yaml:"hex,omitempty" bind:"keep"`
 }
 
 // Bytes is the whole value of the header.
@@ -52,11 +52,6 @@ func (r *Request) WantedUser() string {
 }
 
 func isUserHeader(h Header) bool { return textproto.CanonicalMIMEHeaderKey(h.Name) == userHeader }
-
-func (b *binder) header(h Header) Header {
-	h.Value = b.str(h.Value)
-	return h
-}
 
 // headers checks the header lines that a scenario writes itself.
 func (c *checker) headers(r *Request, path []any) {

@@ -11,7 +11,7 @@ import (
 type Kubectl struct {
 	// By is the alias of the requestor, a service account: kubectl authenticates
 	// with its token.
-	By string `json:"by" yaml:"by"`
+	By string `json:"by" yaml:"by" bind:"keep"`
 	// Args are the arguments. Values of flags stand behind "=" (--as=bob,
 	// --namespace=shop), so that it can be told what is a value.
 	Args []string `json:"args" yaml:"args"`
@@ -34,7 +34,7 @@ type ClientExpect struct {
 // ClientRequest is one request of a client with what must be seen of it.
 type ClientRequest struct {
 	// Method is the HTTP method.
-	Method string `json:"method" yaml:"method"`
+	Method string `json:"method" yaml:"method" bind:"keep"`
 	// Path is the path with its query, as it was sent.
 	Path string `json:"path" yaml:"path"`
 	// Expect is as of a request step.
@@ -176,20 +176,6 @@ func (c *checker) expectClient(e *ClientExpect, path []any) {
 		}
 		c.expect(&r.Expect, extend(p, "expect"))
 	}
-}
-
-func (b *binder) kubectl(k Kubectl) Kubectl {
-	k.Args = b.list(k.Args)
-	return k
-}
-
-func (b *binder) expectClient(e ClientExpect) ClientExpect {
-	e.ExitCode = copyPtr(e.ExitCode, same)
-	e.Stdout, e.Stderr = b.list(e.Stdout), b.list(e.Stderr)
-	e.Requests = copyList(e.Requests, func(r ClientRequest) ClientRequest {
-		return ClientRequest{Method: r.Method, Path: b.str(r.Path), Expect: b.expect(r.Expect)}
-	})
-	return e
 }
 
 // RunsKubectl tells whether a step of the scenario runs kubectl.

@@ -34,11 +34,6 @@ const (
 	AnswerSilence PolicyAnswer = "silence"
 )
 
-func (b *binder) policyRule(r PolicyRule) PolicyRule {
-	r.For, r.Reason = b.grant(r.For), b.str(r.Reason)
-	return r
-}
-
 // policy checks the rules of the scripted webhook.
 func (c *checker) policy() {
 	if len(c.s.Policy) > 0 && c.s.Requires.Chain == "" {

@@ -32,34 +32,34 @@ const (
 type Scenario struct {
 	// ID is the file's path below the scenarios folder without extension. It is
 	// set by the loader and is not part of the file.
-	ID string `json:"-" yaml:"-"`
+	ID string `json:"-" yaml:"-" bind:"keep"`
 	// File is the path the scenario was read from, for error messages.
-	File string `json:"-" yaml:"-"`
+	File string `json:"-" yaml:"-" bind:"keep"`
 	// Digest is the SHA-256, in hexadecimal, of the file's bytes and of those of
 	// its fixtures. Evidence carries it, so that a verdict cannot be recomputed
 	// with another text than the one that was run.
-	Digest string `json:"-" yaml:"-"`
+	Digest string `json:"-" yaml:"-" bind:"keep"`
 
 	// Description says in one or two sentences what is shown and why it matters.
-	Description string `json:"description" yaml:"description"`
+	Description string `json:"description" yaml:"description" bind:"keep"`
 	// Source is the document and section that the behaviour comes from.
-	Source Source `json:"source" yaml:"source"`
+	Source Source `json:"source" yaml:"source" bind:"keep"`
 	// Level is the strength of the claim.
 	Level Level `json:"level" yaml:"level"`
 	// Documented is what the document says, in its words, when Level is
 	// Divergence. It is shown beside the result.
-	Documented string `json:"documented,omitempty" yaml:"documented,omitempty"`
+	Documented string `json:"documented,omitempty" yaml:"documented,omitempty" bind:"keep"`
 	// Requires selects the targets this scenario can run on.
-	Requires Requires `json:"requires" yaml:"requires"`
+	Requires Requires `json:"requires" yaml:"requires" bind:"keep"`
 	// Twin is the ID of the scenario that differs from this one in one respect
 	// and is allowed. A scenario with a denied request must have one: a negative
 	// that nothing turns positive proves nothing.
-	Twin string `json:"twin,omitempty" yaml:"twin,omitempty"`
+	Twin string `json:"twin,omitempty" yaml:"twin,omitempty" bind:"keep"`
 	// Setup names what this scenario shares with others of the same name: they
 	// have the same requestors, objects and grants, and their requests are for
 	// servers of different versions or gates. An upgrade path makes a setup once,
 	// under one name, and replays on each stage the scenario of it that is for it.
-	Setup string `json:"setup,omitempty" yaml:"setup,omitempty"`
+	Setup string `json:"setup,omitempty" yaml:"setup,omitempty" bind:"keep"`
 
 	// Names are further names to make unique (see Bind). Those of requestors,
 	// of objects and namespaces, and the nodes, service accounts and plain users
@@ -72,7 +72,7 @@ type Scenario struct {
 	Requestors map[string]Requestor `json:"requestors" yaml:"requestors"`
 	// Fixtures are manifests of the fixtures folder that are applied before the
 	// first step, by their path there: "docs-user-impersonation/user-identity.yaml".
-	Fixtures []string `json:"fixtures,omitempty" yaml:"fixtures,omitempty"`
+	Fixtures []string `json:"fixtures,omitempty" yaml:"fixtures,omitempty" bind:"keep"`
 	// Objects are further Kubernetes objects that are created before the first
 	// step. Namespaces, and the service accounts, pods and nodes of requestors,
 	// are created without being listed.
@@ -89,7 +89,7 @@ type Scenario struct {
 	Manifests []map[string]any `json:"manifests,omitempty" yaml:"-"`
 
 	// Suffix is what Bind made the names unique with; empty before.
-	Suffix string `json:"-" yaml:"-"`
+	Suffix string `json:"-" yaml:"-" bind:"keep"`
 }
 
 // Source is where a behaviour is described.
@@ -218,16 +218,16 @@ type Grant struct {
 	// ID lets grant and revoke steps name this grant. If the first step that
 	// names it is a grant step, it is not in force before that step; otherwise it
 	// is in force from the start.
-	ID string `json:"id,omitempty" yaml:"id,omitempty"`
+	ID string `json:"id,omitempty" yaml:"id,omitempty" bind:"keep"`
 	// Subject is who is granted.
 	Subject Subject `json:"subject" yaml:"subject"`
 	// Verbs are matched exactly; "*" is any verb.
-	Verbs []string `json:"verbs" yaml:"verbs"`
+	Verbs []string `json:"verbs" yaml:"verbs" bind:"keep"`
 	// APIGroups are matched exactly; "" is the core group, "*" any.
-	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty"`
+	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty" bind:"keep"`
 	// Resources are matched exactly, subresources as "pods/exec"; "*" is any
 	// resource and subresource, "*/exec" that subresource of any resource.
-	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty"`
+	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty" bind:"keep"`
 	// Names limits the grant to objects of these names. Empty means all.
 	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty" was:"names"`
 	// Namespace limits the grant to one namespace. Empty means all of them and
@@ -268,7 +268,7 @@ type Subject struct {
 // Reload is set.
 type Step struct {
 	// Name is shown in reports; left out, the request is.
-	Name string `json:"name,omitempty" yaml:"name,omitempty"`
+	Name string `json:"name,omitempty" yaml:"name,omitempty" bind:"keep"`
 	// Request is sent by a requestor; Expect says what must be seen.
 	Request *Request `json:"request,omitempty" yaml:"request,omitempty"`
 	Expect  *Expect  `json:"expect,omitempty" yaml:"expect,omitempty"`
@@ -279,19 +279,19 @@ type Step struct {
 	// "10500ms". Waits of different scenarios overlap.
 	Wait Duration `json:"wait,omitzero" yaml:"wait,omitempty"`
 	// Grant brings the grant of that ID into force.
-	Grant string `json:"grant,omitempty" yaml:"grant,omitempty"`
+	Grant string `json:"grant,omitempty" yaml:"grant,omitempty" bind:"keep"`
 	// Revoke takes the grant of that ID away.
-	Revoke string `json:"revoke,omitempty" yaml:"revoke,omitempty"`
+	Revoke string `json:"revoke,omitempty" yaml:"revoke,omitempty" bind:"keep"`
 	// Reload puts another authorizer chain, a file of fixtures/chains without
 	// ".yaml", in place of the one that is in force, in the running API server.
-	Reload string `json:"reload,omitempty" yaml:"reload,omitempty"`
+	Reload string `json:"reload,omitempty" yaml:"reload,omitempty" bind:"keep"`
 }
 
 // Request is one API request, in the words of authorization. The HTTP method
 // and path follow from it.
 type Request struct {
 	// By is the alias of the requestor.
-	By string `json:"by" yaml:"by"`
+	By string `json:"by" yaml:"by" bind:"keep"`
 	// Impersonate holds the impersonation headers. Left out, none is sent.
 	Impersonate *Impersonate `json:"impersonate,omitempty" yaml:"impersonate,omitempty"`
 	// Headers are further header lines, sent behind those of Impersonate as they
@@ -300,13 +300,13 @@ type Request struct {
 	Headers []Header `json:"headers,omitempty" yaml:"headers,omitempty"`
 	// Verb is the request verb: get, list, watch, create, update, patch, delete,
 	// deletecollection. With Path it is the HTTP method in lower case.
-	Verb string `json:"verb" yaml:"verb"`
+	Verb string `json:"verb" yaml:"verb" bind:"keep"`
 	// APIGroup, Version (left out: v1), Resource, Subresource, Namespace and Name
 	// make the path.
-	APIGroup    string `json:"apiGroup,omitempty" yaml:"apiGroup,omitempty"`
-	Version     string `json:"version,omitempty" yaml:"version,omitempty"`
-	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty"`
-	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty"`
+	APIGroup    string `json:"apiGroup,omitempty" yaml:"apiGroup,omitempty" bind:"keep"`
+	Version     string `json:"version,omitempty" yaml:"version,omitempty" bind:"keep"`
+	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty" bind:"keep"`
+	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty" bind:"keep"`
 	Namespace   string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 	Name        string `json:"name,omitempty" yaml:"name,omitempty"`
 	// Path is a non-resource path such as /version. It excludes the resource

@@ -15,7 +15,7 @@ import (
 func (s *Scenario) Substitute() (out *Scenario, why string) {
 	names := map[string]string{}
 	space := "authzconf-" + s.Suffix
-	copied := (&binder{text: newRenamer(nil)}).scenario(s, s.Suffix)
+	copied := s.Clone()
 	for alias, r := range s.Requestors {
 		switch {
 		case r.ServiceAccount != nil || r.Anonymous:

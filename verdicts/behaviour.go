@@ -46,7 +46,7 @@ func reviewBehaviour(decided []Decided) []string {
 	var lines []string
 	extras := 0 // length of the run of extra checks at the end of lines
 	for _, d := range decided {
-		lines = append(lines, "review: "+renderUser(reviewUser(d.Spec))+" "+RenderReview(Describe(d)))
+		lines = append(lines, "review: "+reviewUser(d.Spec).Render()+" "+RenderReview(Describe(d)))
 		if a := d.Spec.ResourceAttributes; a != nil && a.Resource == "userextras" {
 			extras++
 			slices.Sort(lines[len(lines)-extras:])
@@ -73,7 +73,7 @@ func stepBehaviour(o *Observation) []string {
 	}
 	if ev := AuditOf(o); ev != nil {
 		if u := ev.ImpersonatedUser; u != nil {
-			lines = append(lines, "audit: impersonated "+renderUser(auditUser(u.Username, u.UID, u.Groups, u.Extra)))
+			lines = append(lines, "audit: impersonated "+scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())
 		}
 		if m := ev.AuthenticationMetadata; m != nil {
 			lines = append(lines, "audit: constraint "+m.ImpersonationConstraint)

@@ -65,7 +65,7 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 			granted := scenarios.Covered(grants, d.Spec)
 			// Ordinary verbs may be allowed by what every cluster grants, or by the
 			// Node authorizer; impersonation is allowed by nobody but the scenario.
-			_, impersonation := ImpersonationMode(verbOf(d.Spec))
+			_, impersonation := scenarios.ImpersonationMode(verbOf(d.Spec))
 			switch {
 			case escalates(bound, o.Step):
 			case granted && d.Decision != scenarios.Allow, !granted && impersonation && d.Decision == scenarios.Allow:

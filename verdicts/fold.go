@@ -1,8 +1,6 @@
 package verdicts
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -58,26 +56,6 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 // same says whether a review is the one last seen at the front.
 func same(decided []Decided, r Review) bool {
 	return equality.Semantic.DeepEqual(decided[len(decided)-1].Spec, r.Spec)
-}
-
-// ImpersonationMode is the impersonation mode that a review's verb belongs to
-// (associated-node, arbitrary-node, serviceaccount, user-info, legacy), as
-// modeFromVerb of k8s.io/apiserver/pkg/endpoints/filters/impersonation has it;
-// ok is false for an ordinary verb.
-func ImpersonationMode(verb string) (mode string, ok bool) {
-	if verb == "impersonate" {
-		return "legacy", true
-	}
-	rest, ok := strings.CutPrefix(verb, "impersonate-on:")
-	if ok {
-		rest, _, _ = strings.Cut(rest, ":")
-	} else if rest, ok = strings.CutPrefix(verb, "impersonate:"); !ok {
-		return "", false
-	}
-	if !slices.Contains([]string{"associated-node", "arbitrary-node", "serviceaccount", "user-info"}, rest) {
-		return "unknown", true
-	}
-	return rest, true
 }
 
 // verbOf is the verb of a review, of either kind.

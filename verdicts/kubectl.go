@@ -80,7 +80,7 @@ func wantedLines(want []scenarios.ClientRequest) string {
 	for _, r := range want {
 		lines = append(lines, r.Method+" "+r.Path)
 	}
-	return list(lines)
+	return scenarios.List(lines)
 }
 
 func seenLines(got []Observation) string {
@@ -88,7 +88,7 @@ func seenLines(got []Observation) string {
 	for _, o := range got {
 		lines = append(lines, o.Request.Method+" "+o.Request.URL)
 	}
-	return list(lines)
+	return scenarios.List(lines)
 }
 
 // requests are the observations of single requests, those of clients included.

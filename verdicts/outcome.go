@@ -79,7 +79,7 @@ func OutcomeOf(r Response) scenarios.Outcome {
 // forbiddenOutcome tells the three kinds of 403 apart by their texts.
 func forbiddenOutcome(message string) scenarios.Outcome {
 	if m := forbidden.FindStringSubmatch(message); m != nil {
-		if _, ok := ImpersonationMode(m[2]); ok {
+		if _, ok := scenarios.ImpersonationMode(m[2]); ok {
 			return scenarios.ImpersonationForbidden
 		}
 		return scenarios.RequestForbidden

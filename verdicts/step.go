@@ -2,7 +2,6 @@ package verdicts
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,25 +47,17 @@ func (v *stepJudge) reconcile() string {
 	if !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
 		return ""
 	}
-	counts := map[[2]string]int{}
+	var seen []scenarios.MetricDelta
 	for _, d := range v.decided {
-		if mode, ok := ImpersonationMode(verbOf(d.Spec)); ok && d.Spec.User == v.requestor.Username() {
-			counts[[2]string{mode, decisionLabel(d.Decision)}]++
+		if mode, ok := scenarios.ImpersonationMode(verbOf(d.Spec)); ok && d.Spec.User == v.requestor.Username() {
+			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
 		}
 	}
-	got := renderCounts(counts)
-	want := renderCounts(v.samples(authorizationsMetric))
+	got, want := scenarios.RenderDeltas(seen), v.increases(authorizationsMetric)
 	if got != want {
 		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s", got, want)
 	}
 	return ""
-}
-
-func decisionLabel(d scenarios.Decision) string {
-	if d == scenarios.Allow {
-		return "allowed"
-	}
-	return "denied"
 }
 
 // outcome judges the class of the answer, its code and message. Where the audit
@@ -175,17 +166,17 @@ func (v *stepJudge) user() {
 		sources++
 		got := "no final review"
 		if n := len(v.decided); n > 0 && v.decided[n-1].Spec.User == v.impersonated() {
-			got = renderUser(reviewUser(v.decided[n-1].Spec))
+			got = reviewUser(v.decided[n-1].Spec).Render()
 		}
-		v.compare("user in the final review", renderUser(*want), got)
+		v.compare("user in the final review", want.Render(), got)
 	}
 	if v.event != nil {
 		sources++
 		got := "no impersonatedUser"
 		if u := v.event.ImpersonatedUser; u != nil {
-			got = renderUser(auditUser(u.Username, u.UID, u.Groups, u.Extra))
+			got = scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render()
 		}
-		v.compare("user in the audit event", renderUser(*want), got)
+		v.compare("user in the audit event", want.Render(), got)
 	}
 	if sources == 0 {
 		v.notJudged("user")
@@ -250,47 +241,23 @@ func (v *stepJudge) metrics() {
 		{"metrics.attempts", attemptsMetric, want.Attempts},
 		{"metrics.authorizations", authorizationsMetric, want.Authorizations},
 	} {
-		counts := map[[2]string]int{}
-		for _, d := range m.deltas {
-			counts[[2]string{d.Mode, d.Decision}] += d.Count
-		}
-		wanted := renderCounts(counts)
-		v.compare(m.field, wanted, renderCounts(v.samples(m.name)))
+		wanted := scenarios.RenderDeltas(m.deltas)
+		v.compare(m.field, wanted, v.increases(m.name))
 		histogram := strings.TrimSuffix(m.name, "_total") + "_duration_seconds_count"
-		v.compare(m.field+" (duration histogram)", wanted, renderCounts(v.samples(histogram)))
+		v.compare(m.field+" (duration histogram)", wanted, v.increases(histogram))
 		v.durations(m.field, histogram)
 	}
 }
 
-// samples are the increases of one metric by mode and decision.
-func (v *stepJudge) samples(name string) map[[2]string]int {
-	counts := map[[2]string]int{}
+// increases are those of one metric by mode and decision.
+func (v *stepJudge) increases(name string) string {
+	var deltas []scenarios.MetricDelta
 	for _, m := range v.o.Metrics {
 		if m.Name == name {
-			counts[[2]string{m.Mode, m.Decision}] += m.Delta
+			deltas = append(deltas, scenarios.MetricDelta{Mode: m.Mode, Decision: m.Decision, Count: m.Delta})
 		}
 	}
-	return counts
-}
-
-// renderCounts is a canonical text of counts by mode and decision.
-func renderCounts(counts map[[2]string]int) string {
-	var parts []string
-	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b [2]string) int {
-		return strings.Compare(a[0]+"\x00"+a[1], b[0]+"\x00"+b[1])
-	}) {
-		if n := counts[k]; n != 0 {
-			mode := k[0]
-			if mode == "" {
-				mode = `""`
-			}
-			parts = append(parts, fmt.Sprintf("%s %s ×%d", mode, k[1], n))
-		}
-	}
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ", ")
+	return scenarios.RenderDeltas(deltas)
 }
 
 func quote(s string) string {
@@ -301,18 +268,5 @@ func quote(s string) string {
 }
 
 func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {
-	return auditUser(spec.User, spec.UID, spec.Groups, spec.Extra)
-}
-
-// auditUser converts either API type of a user; both write extra values as a
-// named slice.
-func auditUser[V ~[]string](name, uid string, groups []string, extra map[string]V) scenarios.User {
-	u := scenarios.User{Name: name, UID: uid, Groups: groups}
-	for k, values := range extra {
-		if u.Extra == nil {
-			u.Extra = map[string][]string{}
-		}
-		u.Extra[k] = values
-	}
-	return u
+	return scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -132,7 +131,7 @@ func (s *Server) writeRole(p *Prediction, k asker, subject scenarios.User, r Req
 		Namespace: r.Namespace, Name: r.Name, ResourceRequest: true,
 	}
 	if !p.add(k.ask(question{"", subject, escalate})).Allowed() {
-		if missing := s.missingRules(subject, r.Namespace, rulesOf(r.Body)); len(missing) > 0 {
+		if missing := s.missingRules(subject, r.Namespace, scenarios.RulesOf(r.Body)); len(missing) > 0 {
 			p.escalates(subject, r, missing)
 			return
 		}
@@ -146,7 +145,7 @@ func (s *Server) writeBinding(p *Prediction, k asker, subject scenarios.User, r 
 	if !writes(p, subject, r) {
 		return
 	}
-	kind, name := text(r.Body, "roleRef", "kind"), text(r.Body, "roleRef", "name")
+	kind, name := scenarios.Text(r.Body, "roleRef", "kind"), scenarios.Text(r.Body, "roleRef", "name")
 	bind := Attributes{
 		Verb: "bind", APIGroup: rbacGroup, Version: "*", Resource: strings.ToLower(kind) + "s",
 		Namespace: r.Namespace, Name: name, ResourceRequest: true,
@@ -156,7 +155,7 @@ func (s *Server) writeBinding(p *Prediction, k asker, subject scenarios.User, r 
 		if role == nil {
 			return // 404: nothing is stored
 		}
-		if missing := s.missingRules(subject, r.Namespace, rulesOf(role)); len(missing) > 0 {
+		if missing := s.missingRules(subject, r.Namespace, scenarios.RulesOf(role)); len(missing) > 0 {
 			p.escalates(subject, r, missing)
 			return
 		}
@@ -173,7 +172,7 @@ func (s *Server) stored(r Request) {
 
 // escalates is the answer of ConfirmNoEscalation
 // (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
-func (p *Prediction) escalates(subject scenarios.User, r Request, missing []rbacv1.PolicyRule) {
+func (p *Prediction) escalates(subject scenarios.User, r Request, missing []scenarios.Grant) {
 	var lines []string
 	for _, rule := range missing {
 		lines = append(lines, compactRule(rule))
@@ -184,12 +183,4 @@ func (p *Prediction) escalates(subject scenarios.User, r Request, missing []rbac
 	p.Messages = []string{statusForbidden(rbacGroup, r.Resource, nameOf(r.Body), text)}
 }
 
-func nameOf(o map[string]any) string { return text(o, "metadata", "name") }
-
-func rulesOf(role map[string]any) []rbacv1.PolicyRule {
-	var body rbacv1.ClusterRole
-	if !decode(role, &body) {
-		return nil
-	}
-	return body.Rules
-}
+func nameOf(o map[string]any) string { return scenarios.Text(o, "metadata", "name") }

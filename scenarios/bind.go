@@ -158,7 +158,7 @@ func (b *binder) manifest(m map[string]any) map[string]any {
 	if isRBAC(m) {
 		for _, field := range []string{"metadata", "roleRef"} {
 			part, ok := out[field].(map[string]any)
-			if to, known := b.exact[text(m, field, "name")]; ok && known {
+			if to, known := b.exact[Text(m, field, "name")]; ok && known {
 				part["name"] = to
 			}
 		}

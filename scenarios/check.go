@@ -161,7 +161,7 @@ func (c *checker) requestor(r Requestor, path []any) {
 func (c *checker) manifests() {
 	seen := map[[3]string]bool{}
 	define := func(m map[string]any, path []any) {
-		key := [3]string{text(m, "kind"), text(m, "metadata", "namespace"), text(m, "metadata", "name")}
+		key := [3]string{Text(m, "kind"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
 		if key[0] != "" && key[2] != "" && seen[key] {
 			c.fail(path, "%s %q is defined twice (expected each object once in fixtures and objects)", key[0], key[2])
 		}

@@ -152,8 +152,8 @@ var fixedNames = []string{"CustomResourceDefinition", "APIService"}
 // manifest adds the names of an object: its own, its namespace, the node of a
 // pod, and the subjects of a binding.
 func (f *nameFinder) manifest(m map[string]any, path ...any) {
-	f.add(namespaceName, text(m, "metadata", "namespace"), path...)
-	name, kind := text(m, "metadata", "name"), text(m, "kind")
+	f.add(namespaceName, Text(m, "metadata", "namespace"), path...)
+	name, kind := Text(m, "metadata", "name"), Text(m, "kind")
 	switch {
 	case strings.HasPrefix(name, "system:") || slices.Contains(fixedNames, kind):
 	case isRBAC(m):
@@ -164,7 +164,7 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 		f.add(objectName, name, path...)
 	}
 	if kind == "Pod" {
-		f.add(objectName, text(m, "spec", "nodeName"), path...)
+		f.add(objectName, Text(m, "spec", "nodeName"), path...)
 	}
 	if !isRBAC(m) {
 		return
@@ -172,12 +172,12 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 	subjects, _ := m["subjects"].([]any)
 	for _, x := range subjects {
 		subject, _ := x.(map[string]any)
-		if text(subject, "kind") == "ServiceAccount" {
-			f.add(objectName, text(subject, "name"), path...)
-			f.add(namespaceName, text(subject, "namespace"), path...)
+		if Text(subject, "kind") == "ServiceAccount" {
+			f.add(objectName, Text(subject, "name"), path...)
+			f.add(namespaceName, Text(subject, "namespace"), path...)
 			continue
 		}
-		f.user(text(subject, "name"), path...)
+		f.user(Text(subject, "name"), path...)
 	}
 }
 
@@ -188,5 +188,5 @@ func extend(path []any, more ...any) []any {
 
 // isRBAC tells whether an object is a role or binding.
 func isRBAC(m map[string]any) bool {
-	return strings.HasPrefix(text(m, "apiVersion"), "rbac.authorization.k8s.io/")
+	return strings.HasPrefix(Text(m, "apiVersion"), "rbac.authorization.k8s.io/")
 }

@@ -80,8 +80,8 @@ func (s *Scenario) Pods() [][2]string {
 		}
 	}
 	for _, m := range slices.Concat(s.Manifests, s.Objects) {
-		if text(m, "kind") == "Pod" {
-			add(text(m, "spec", "nodeName"), text(m, "metadata", "namespace"), text(m, "metadata", "name"))
+		if Text(m, "kind") == "Pod" {
+			add(Text(m, "spec", "nodeName"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name"))
 		}
 	}
 	return out

@@ -124,8 +124,8 @@ func (s *Scenario) Outside() string {
 		}
 	}
 	for _, o := range slices.Concat(s.Manifests, s.Objects) {
-		space := text(o, "metadata", "namespace")
-		if kind, _ := o["kind"].(string); !strings.Contains(space, s.Suffix) && !isRBAC(o) && !strings.Contains(text(o, "metadata", "name"), s.Suffix) {
+		space := Text(o, "metadata", "namespace")
+		if kind, _ := o["kind"].(string); !strings.Contains(space, s.Suffix) && !isRBAC(o) && !strings.Contains(Text(o, "metadata", "name"), s.Suffix) {
 			return fmt.Sprintf("it makes a %s that is not in a namespace of its own", kind)
 		} else if space == "" && !isRBAC(o) && kind != "Namespace" {
 			return fmt.Sprintf("it makes a %s, which belongs to the whole cluster", kind)

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -112,24 +113,11 @@ func addPermissions(set map[string]bool, who string, grants []Grant, user string
 		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+ns)
 	}
 	for _, g := range grants {
-		if !g.Subject.is(user, groups) {
+		if !g.Subject.Is(user, groups) {
 			continue
 		}
-		names := g.Names
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for _, verb := range g.Verbs {
-			for _, path := range g.NonResourceURLs {
-				set[strings.Join([]string{who, verb, path}, " ")] = true
-			}
-			for _, group := range g.APIGroups {
-				for _, resource := range g.Resources {
-					for _, name := range names {
-						set[strings.Join([]string{who, g.Namespace, verb, group, resource, name}, "|")] = true
-					}
-				}
-			}
+		for _, part := range g.Parts() {
+			set[fmt.Sprintf("%s %q %q %q %q %q %q", who, g.Namespace, part.Verbs, part.NonResourceURLs, part.APIGroups, part.Resources, part.Names)] = true
 		}
 	}
 }

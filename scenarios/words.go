@@ -35,7 +35,7 @@ func (s *Scenario) words() []string {
 	}
 	for _, list := range [][]map[string]any{s.Manifests, s.Objects} {
 		for _, m := range list {
-			for _, g := range rulesOf(m) {
+			for _, g := range RulesOf(m) {
 				grant(g)
 			}
 		}

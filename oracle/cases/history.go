@@ -21,7 +21,6 @@ func (b *builder) changed(requests []scenarios.Request) []scenarios.Step {
 		r := requests[i]
 		steps = append(steps, scenarios.Step{Request: &r})
 	}
-	b.keepIDs(steps)
 	return steps
 }
 
@@ -55,14 +54,4 @@ func (b *builder) changeSteps() []scenarios.Step {
 		return []scenarios.Step{{Grant: legacyID}}
 	}
 	return nil
-}
-
-// keepIDs takes IDs that no step names off the grants.
-func (b *builder) keepIDs(steps []scenarios.Step) {
-	for i := range b.s.Grants {
-		id := b.s.Grants[i].ID
-		if !slices.ContainsFunc(steps, func(st scenarios.Step) bool { return st.Grant == id || st.Revoke == id }) {
-			b.s.Grants[i].ID = ""
-		}
-	}
 }

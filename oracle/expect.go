@@ -101,14 +101,6 @@ func (p Prediction) varies() bool {
 // finalHidden tells whether the request itself was allowed before webhooks are
 // asked.
 func (p Prediction) finalHidden() bool {
-	for _, g := range p.Segments {
-		for _, run := range g.Runs {
-			for _, r := range run {
-				if r.By == scenarios.ByImpersonated && r.Hidden {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	hidden := func(r Review) bool { return r.By == scenarios.ByImpersonated && r.Hidden }
+	return slices.ContainsFunc(p.Segments, func(g Segment) bool { return slices.ContainsFunc(slices.Concat(g.Runs...), hidden) })
 }

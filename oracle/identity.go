@@ -59,7 +59,7 @@ func (i identity) name(user string) question {
 			q.Name = "*"
 		}
 	}
-	if ns, account, ok := accountOf(user); ok {
+	if ns, account, ok := scenarios.SplitServiceAccount(user); ok {
 		q.Resource, q.Namespace, q.Name = "serviceaccounts", ns, account
 	}
 	return q
@@ -176,7 +176,7 @@ func (i identity) resulting(wanted scenarios.User) scenarios.User {
 	if _, ok := nodeOf(wanted.Name); ok && i.constrained {
 		wanted.Groups = []string{nodesGroup}
 	}
-	if ns, _, ok := accountOf(wanted.Name); ok && len(wanted.Groups) == 0 {
+	if ns, _, ok := scenarios.SplitServiceAccount(wanted.Name); ok && len(wanted.Groups) == 0 {
 		wanted.Groups = accountGroups(ns)
 	}
 	return completed(wanted)

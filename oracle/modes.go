@@ -13,11 +13,11 @@ import (
 // it has (the filters of associatedNodeImpersonationMode and its neighbours).
 func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	node, isNode := nodeOf(wanted.Name)
-	_, _, isAccount := accountOf(wanted.Name)
+	_, _, isAccount := scenarios.SplitServiceAccount(wanted.Name)
 	more := "more than a user name is asked for (a UID, groups or extra)"
 	switch mode {
 	case AssociatedNode:
-		_, _, fromAccount := accountOf(requestor.Name)
+		_, _, fromAccount := scenarios.SplitServiceAccount(requestor.Name)
 		on := requestor.Extra[nodeNameKey]
 		switch {
 		case !isNode:

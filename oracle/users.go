@@ -13,7 +13,6 @@ import (
 // (k8s.io/apiserver/pkg/authentication/user and serviceaccount).
 const (
 	nodeUserPrefix       = "system:node:"
-	accountUserPrefix    = "system:serviceaccount:"
 	accountsGroup        = "system:serviceaccounts"
 	nodesGroup           = "system:nodes"
 	mastersGroup         = "system:masters"
@@ -30,19 +29,6 @@ const (
 func nodeOf(user string) (node string, ok bool) {
 	node, ok = strings.CutPrefix(user, nodeUserPrefix)
 	return node, ok && len(validation.NameIsDNSSubdomain(node, false)) == 0
-}
-
-// accountOf is the service account that a user name stands for
-// (SplitUsername of k8s.io/apiserver/pkg/authentication/serviceaccount).
-func accountOf(user string) (namespace, name string, ok bool) {
-	rest, ok := strings.CutPrefix(user, accountUserPrefix)
-	parts := strings.Split(rest, ":")
-	if !ok || len(parts) != 2 {
-		return "", "", false
-	}
-	namespace, name = parts[0], parts[1]
-	return namespace, name, len(validation.ValidateNamespaceName(namespace, false)) == 0 &&
-		len(validation.ValidateServiceAccountName(name, false)) == 0
 }
 
 // Authenticated is a user as authentication leaves it: a member of

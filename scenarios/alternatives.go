@@ -3,6 +3,7 @@ package scenarios
 import (
 	"reflect"
 	"regexp"
+	"slices"
 )
 
 // allReviews are the reviews of an expectation, those of alternatives included.
@@ -86,10 +87,5 @@ func (c *checker) reloads() {
 
 // Reloads tells whether the scenario changes the authorizer chain.
 func (s *Scenario) Reloads() bool {
-	for _, st := range s.Steps {
-		if st.Reload != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Reload != "" })
 }

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -122,22 +123,13 @@ func (l *loader) walk() []string {
 	if err != nil {
 		l.errs = append(l.errs, &Error{File: ".", Msg: "cannot be read: " + plainFSError(err)})
 	}
+	files := slices.Concat(paths, vectors)
 	for _, dir := range dirs {
-		if !anyBelow(paths, dir) && !anyBelow(vectors, dir) {
+		if !slices.ContainsFunc(files, func(p string) bool { return dir == "." || strings.HasPrefix(p, dir+"/") }) {
 			l.errs = append(l.errs, &Error{File: dir, Msg: "a folder with no scenario (expected at least one .yaml file in it or below)"})
 		}
 	}
 	return paths
-}
-
-// anyBelow tells whether one of the paths lies in the folder or below it.
-func anyBelow(paths []string, dir string) bool {
-	for _, p := range paths {
-		if dir == "." || strings.HasPrefix(p, dir+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // load reads and checks one scenario file; twins need the others and come later.

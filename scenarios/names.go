@@ -47,7 +47,7 @@ func (f *nameFinder) user(name string, path ...any) {
 		}
 		return
 	}
-	if ns, sa, ok := splitServiceAccount(name); ok {
+	if ns, sa, ok := SplitServiceAccount(name); ok {
 		f.add(namespaceName, ns, path...)
 		f.add(objectName, sa, path...)
 		return
@@ -63,9 +63,9 @@ func (f *nameFinder) user(name string, path ...any) {
 	}
 }
 
-// splitServiceAccount takes the user name of a service account apart, under the
+// SplitServiceAccount takes the user name of a service account apart, under the
 // same conditions as the API server.
-func splitServiceAccount(user string) (namespace, name string, ok bool) {
+func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
 	if !ok {
 		return "", "", false

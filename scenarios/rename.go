@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -130,35 +131,17 @@ func unescape(s string, i int) (rune, bool) {
 	if i+3 > len(s) || s[i] != '%' {
 		return 0, false
 	}
-	hi, ok1 := hexDigit(s[i+1])
-	lo, ok2 := hexDigit(s[i+2])
-	if !ok1 || !ok2 {
+	c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+	if err != nil {
 		return 0, false
 	}
-	c := rune(hi<<4 | lo)
 	if c >= utf8.RuneSelf {
 		c = 'x'
 	}
-	return c, true
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
+	return rune(c), true
 }
 
 // isToken tells whether a character belongs to names.
 func isToken(r rune) bool {
-	switch r {
-	case '_', '.', '@', '-':
-		return true
-	}
-	return unicode.IsLetter(r) || unicode.IsDigit(r)
+	return strings.ContainsRune("_.@-", r) || unicode.IsLetter(r) || unicode.IsDigit(r)
 }

@@ -146,7 +146,7 @@ func rbacSubject(s Subject) rbacv1.Subject {
 	if s.Group != "" {
 		return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: s.Group}
 	}
-	if ns, name, ok := splitServiceAccount(s.User); ok {
+	if ns, name, ok := SplitServiceAccount(s.User); ok {
 		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}
 	}
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.User}

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -58,12 +59,7 @@ func (s *Scenario) Substitute() (out *Scenario, why string) {
 // substitutes are the accounts by the users that they stand for.
 type substitutes struct{ names map[string]string }
 
-func (s substitutes) whole(name string) string {
-	if account, ok := s.names[name]; ok {
-		return account
-	}
-	return name
-}
+func (s substitutes) whole(name string) string { return cmp.Or(s.names[name], name) }
 
 // text swaps the names that an API server quotes.
 func (s substitutes) text(t string) string {

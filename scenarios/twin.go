@@ -109,7 +109,7 @@ func addPermissions(set map[string]bool, who string, grants []Grant, user string
 	} else {
 		groups = append([]string{"system:authenticated"}, groups...)
 	}
-	if ns, _, ok := splitServiceAccount(user); ok {
+	if ns, _, ok := SplitServiceAccount(user); ok {
 		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+ns)
 	}
 	for _, g := range grants {

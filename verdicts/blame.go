@@ -2,6 +2,7 @@ package verdicts
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -33,15 +34,7 @@ func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 // sameFields compares what differed, not the values: names are fresh in the
 // control run.
 func sameFields(a, b []Difference) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Step != b[i].Step || a[i].Field != b[i].Field {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field })
 }
 
 // wrongDecision finds a review that was decided otherwise than the grants in
@@ -52,10 +45,8 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 		return "", false // not only the grants decide there
 	}
 	bound, _ := s.BindOn(e.Suffix, e.Nodes)
-	for _, st := range bound.Steps {
-		if st.Grant != "" || st.Revoke != "" {
-			return "", false
-		}
+	if slices.ContainsFunc(bound.Steps, func(st scenarios.Step) bool { return st.Grant != "" || st.Revoke != "" }) {
+		return "", false
 	}
 	grants := append(scenarios.RulesFromManifests(bound.Manifests), bound.Grants...)
 	grants = append(grants, scenarios.RulesFromManifests(bound.Objects)...)
@@ -65,7 +56,7 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 			granted := scenarios.Covered(grants, d.Spec)
 			// Ordinary verbs may be allowed by what every cluster grants, or by the
 			// Node authorizer; impersonation is allowed by nobody but the scenario.
-			_, impersonation := scenarios.ImpersonationMode(verbOf(d.Spec))
+			_, impersonation := scenarios.ImpersonationMode(Describe(d).Verb)
 			switch {
 			case escalates(bound, o.Step):
 			case granted && d.Decision != scenarios.Allow, !granted && impersonation && d.Decision == scenarios.Allow:
@@ -79,10 +70,7 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 // escalates says whether the step may have changed roles itself, so that the
 // grants of the scenario are not all there is.
 func escalates(s *scenarios.Scenario, step int) bool {
-	for _, st := range s.Steps[:step+1] {
-		if st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Steps[:step+1], func(st scenarios.Step) bool {
+		return st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io"
+	})
 }

@@ -57,14 +57,3 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 func same(decided []Decided, r Review) bool {
 	return equality.Semantic.DeepEqual(decided[len(decided)-1].Spec, r.Spec)
 }
-
-// verbOf is the verb of a review, of either kind.
-func verbOf(spec authorizationv1.SubjectAccessReviewSpec) string {
-	if spec.ResourceAttributes != nil {
-		return spec.ResourceAttributes.Verb
-	}
-	if spec.NonResourceAttributes != nil {
-		return spec.NonResourceAttributes.Verb
-	}
-	return ""
-}

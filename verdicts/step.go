@@ -49,7 +49,7 @@ func (v *stepJudge) reconcile() string {
 	}
 	var seen []scenarios.MetricDelta
 	for _, d := range v.decided {
-		if mode, ok := scenarios.ImpersonationMode(verbOf(d.Spec)); ok && d.Spec.User == v.requestor.Username() {
+		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && d.Spec.User == v.requestor.Username() {
 			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
 		}
 	}

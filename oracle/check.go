@@ -21,9 +21,8 @@ type Played struct {
 	Prediction Prediction
 }
 
-// Play runs a scenario, bound or not, on a server of its own: waits, grants and
-// revocations included. f says which server, its capabilities do not matter;
-// fixtures is where authorizer chains are described.
+// Play runs a scenario, bound or not, on a server of its own: waits, grants and revocations included. f says which
+// server, its capabilities do not matter; fixtures is where authorizer chains are described.
 func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, error) {
 	server, err := ServerFor(s, f, fixtures)
 	if err != nil {
@@ -61,8 +60,7 @@ type exchange struct {
 	expect  *scenarios.Expect
 }
 
-// exchanges are the requests that a step sends: one, those that a client is
-// expected to make, or none.
+// exchanges are the requests that a step sends: one, those that a client is expected to make, or none.
 func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 	switch {
 	case st.Request != nil:

@@ -12,8 +12,7 @@ import (
 
 // Difference is one point in which an expectation and a prediction differ.
 type Difference struct {
-	// Field is the path of the expectation, for example "reviews" or
-	// "audit.constraint".
+	// Field is the path of the expectation, for example "reviews" or "audit.constraint".
 	Field string
 	// Expected is what the expectation says, Predicted what the model says.
 	Expected, Predicted string
@@ -28,11 +27,9 @@ func (d *differences) add(field, expected, predicted string) {
 	}
 }
 
-// Compare compares all that an expectation states with the prediction. Where
-// several things are possible, the expectation has to agree with each of them:
-// otherwise it would be met on some runs only. Not compared are the code and the
-// text of an answer that others write, and metrics that the server does not
-// keep.
+// Compare compares all that an expectation states with the prediction. Where several things are possible, the
+// expectation has to agree with each of them: otherwise it would be met on some runs only. Not compared are the
+// code and the text of an answer that others write, and metrics that the server does not keep.
 func (p Prediction) Compare(e *scenarios.Expect) []Difference {
 	var out differences
 	out.add("outcome", string(e.Outcome), string(p.Outcome))
@@ -92,8 +89,7 @@ func (p Prediction) compare(e scenarios.Alternative, pattern string, possible Po
 	return out
 }
 
-// alternatives compares what is possible with alternatives, of which one has to
-// agree.
+// alternatives compares what is possible with alternatives, of which one has to agree.
 func (p Prediction) alternatives(list []scenarios.Alternative, possible Possibility) (out differences) {
 	var all []string
 	for _, a := range list {
@@ -124,8 +120,8 @@ func visible(seq []Review) []Review {
 	return slices.DeleteFunc(slices.Clone(seq), func(r Review) bool { return r.Hidden })
 }
 
-// reviews compares expected reviews with one possible sequence. Reviews of an
-// unordered group are put into the order of the sequence first.
+// reviews compares expected reviews with one possible sequence. Reviews of an unordered group are put into the
+// order of the sequence first.
 func (p Prediction) reviews(expected []scenarios.Review, seq []Review) (want, got string) {
 	var flat []scenarios.Review
 	for _, e := range expected {

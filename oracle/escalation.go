@@ -8,10 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// missingRules are the rules, in their smallest parts, that a user does not hold
-// in a namespace, by plain comparison of strings (Covers of
-// k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go). Parts
-// that differ in the verb alone are put together again (CompactRules).
+// missingRules are the rules, in their smallest parts, that a user does not hold in a namespace, by plain
+// comparison of strings (Covers of k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go). Parts that
+// differ in the verb alone are put together again (CompactRules).
 func (s *Server) missingRules(u scenarios.User, namespace string, rules []scenarios.Grant) (missing []scenarios.Grant) {
 	held := slices.Concat(s.policy.grants, s.grants, s.policy.defaults)
 	for _, rule := range rules {

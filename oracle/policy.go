@@ -34,15 +34,15 @@ type binding struct {
 // pod is what the Node authorizer knows of a pod.
 type pod struct{ namespace, name, node, account string }
 
-// defaultsYAML are the roles and bindings that every cluster has and that can
-// decide about a user who has been granted nothing, from the bootstrap policy of
-// k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy (1.37).
+// defaultsYAML are the roles and bindings that every cluster has and that can decide about a user who has been
+// granted nothing, from the bootstrap policy of k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy
+// (1.37).
 //
 //go:embed defaults.yaml
 var defaultsYAML []byte
 
-// builtIn are the objects of defaultsYAML. The user-facing roles are
-// aggregated: their rules are put together here.
+// builtIn are the objects of defaultsYAML. The user-facing roles are aggregated: their rules are put together
+// here.
 var builtIn = sync.OnceValue(func() []map[string]any {
 	var objects []map[string]any
 	if err := yaml.UnmarshalStrict(defaultsYAML, &objects); err != nil {
@@ -91,8 +91,8 @@ func newPolicy(objects []map[string]any) policy {
 	return p
 }
 
-// danglingSubjects are the subjects of a binding to a role that is not there. It
-// asks what the binding would give if the role gave anything.
+// danglingSubjects are the subjects of a binding to a role that is not there. It asks what the binding would give
+// if the role gave anything.
 func (p policy) danglingSubjects(o map[string]any) []binding {
 	kind, name, namespace := scenarios.Text(o, "roleRef", "kind"), scenarios.Text(o, "roleRef", "name"), scenarios.Text(o, "metadata", "namespace")
 	if scenarios.Text(o, "kind") == "ClusterRoleBinding" {
@@ -144,8 +144,8 @@ func (p policy) find(group, resource, namespace, name string) int {
 	})
 }
 
-// applies tells whether RBAC meets the binding when it looks for the rules of a
-// review: cluster-wide bindings first, then those of the namespace.
+// applies tells whether RBAC meets the binding when it looks for the rules of a review: cluster-wide bindings
+// first, then those of the namespace.
 func (b binding) applies(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if b.namespace != "" && (spec.ResourceAttributes == nil || spec.ResourceAttributes.Namespace != b.namespace) {
 		return false

@@ -47,8 +47,7 @@ func nextOrder(o []int) bool {
 	return true
 }
 
-// sequences are the possible orders of the reviews of one segment, each once.
-// complete is false if there are more.
+// sequences are the possible orders of the reviews of one segment, each once. complete is false if there are more.
 func (g Segment) sequences() (out [][]Review, complete bool) {
 	seen := map[string]bool{}
 	for order := range orders(len(g.Runs)) {
@@ -70,10 +69,9 @@ func (g Segment) sequences() (out [][]Review, complete bool) {
 	return out, len(g.Runs) <= maxRuns
 }
 
-// Sequences are the possible sequences of all reviews, what webhooks do not see
-// included. There is one, unless several keys of extra were asked one by one.
-// complete is false if there are more than are listed; each possible part then
-// occurs in one of them.
+// Sequences are the possible sequences of all reviews, what webhooks do not see included. There is one, unless
+// several keys of extra were asked one by one. complete is false if there are more than are listed; each possible
+// part then occurs in one of them.
 func (p Prediction) Sequences() (all [][]Review, complete bool) {
 	all, complete = [][]Review{nil}, true
 	for _, g := range p.Segments {
@@ -105,8 +103,7 @@ type Possibility struct {
 	Message string
 }
 
-// Possibilities are all of them, one unless the order of a Go map has a part in
-// it; complete is that of Sequences.
+// Possibilities are all of them, one unless the order of a Go map has a part in it; complete is that of Sequences.
 func (p Prediction) Possibilities() (out []Possibility, complete bool) {
 	all, complete := p.Sequences()
 	for _, seq := range all {
@@ -121,8 +118,8 @@ func (p Prediction) Possibilities() (out []Possibility, complete bool) {
 	return out, complete
 }
 
-// messages are the texts that can go with a sequence: of impersonation that is
-// forbidden, the first denial in the order of the modes.
+// messages are the texts that can go with a sequence: of impersonation that is forbidden, the first denial in the
+// order of the modes.
 func (p Prediction) messages(seq []Review) []string {
 	if p.Outcome != scenarios.ImpersonationForbidden {
 		return p.Messages
@@ -145,8 +142,7 @@ func (p Prediction) messages(seq []Review) []string {
 	return nil
 }
 
-// authorizations is the increase of
-// apiserver_impersonation_authorization_attempts_total over a sequence, sorted.
+// authorizations is the increase of apiserver_impersonation_authorization_attempts_total over a sequence, sorted.
 func authorizations(seq []Review) (out []scenarios.MetricDelta) {
 	for _, r := range seq {
 		if r.Mode != "" {

@@ -23,8 +23,7 @@ func (c *checker) metrics(m *MetricsExpect, path []any) {
 	}
 }
 
-// alternatives checks oneOf, in which none may say less than another or the
-// same, and messageMatches.
+// alternatives checks oneOf, in which none may say less than another or the same, and messageMatches.
 func (c *checker) alternatives(e *Expect, path []any) {
 	if _, err := regexp.Compile(e.MessageMatches); err != nil {
 		c.fail(extend(path, "messageMatches"), "messageMatches is not a regular expression: %s (expected one of Go's)", err)
@@ -62,9 +61,8 @@ func (a Alternative) states() [3]bool {
 	return [3]bool{a.Message != "", a.Reviews != nil, a.Metrics != nil}
 }
 
-// reloads checks the steps that change the chain. A scenario that has any needs
-// a chain of its own kind to come back to: the ordinary one is where all others
-// run.
+// reloads checks the steps that change the chain. A scenario that has any needs a chain of its own kind to come
+// back to: the ordinary one is where all others run.
 func (c *checker) reloads() {
 	now := c.s.Requires.Chain
 	for i, st := range c.s.Steps {

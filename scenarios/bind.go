@@ -6,8 +6,8 @@ import (
 	"reflect"
 )
 
-// Suffix derives the end of unique names from a seed and what it is for (the
-// scenario's ID, the control plane, ...): six characters, the first a letter.
+// Suffix derives the end of unique names from a seed and what it is for (the scenario's ID, the control plane,
+// ...): six characters, the first a letter.
 func Suffix(seed int64, parts ...string) string {
 	h := sha256.New()
 	var b [8]byte
@@ -29,30 +29,24 @@ func Suffix(seed int64, parts ...string) string {
 	return string(out)
 }
 
-// Bind returns a copy of the scenario in which every unique name has "-" and
-// the suffix appended, and what each name became. Scenarios bound with
-// different suffixes share no requestor, namespace or object, so they can run
-// side by side, and no cache of the API server carries anything from one to the
-// other.
+// Bind returns a copy of the scenario in which every unique name has "-" and the suffix appended, and what each
+// name became. Scenarios bound with different suffixes share no requestor, namespace or object, so they can run
+// side by side, and no cache of the API server carries anything from one to the other.
 //
-// Names are found where the format says that something is a name (requestors,
-// grants, namespaces, metadata.name of manifests, impersonated users, subjects
-// of bindings) and are replaced in every string of requestors, manifests,
-// objects, grants and steps, see Rename. Left as they are: the identity of the
-// scenario (ID, description, source, requires, documented, twin), map keys,
-// aliases and grant IDs, step names, and the fields that hold no names (verbs,
-// API groups, versions, resources, kinds).
+// Names are found where the format says that something is a name (requestors, grants, namespaces, metadata.name of
+// manifests, impersonated users, subjects of bindings) and are replaced in every string of requestors, manifests,
+// objects, grants and steps, see Rename. Left as they are: the identity of the scenario (ID, description, source,
+// requires, documented, twin), map keys, aliases and grant IDs, step names, and the fields that hold no names
+// (verbs, API groups, versions, resources, kinds).
 //
-// An RBAC object whose name is also a verb, as in the examples of KEP-5284, is
-// renamed only where the name stands for the object: in metadata.name and in
-// roleRef.
+// An RBAC object whose name is also a verb, as in the examples of KEP-5284, is renamed only where the name stands
+// for the object: in metadata.name and in roleRef.
 func (s *Scenario) Bind(suffix string) (*Scenario, map[string]string) {
 	return s.BindOn(suffix, nil)
 }
 
-// BindOn is Bind for a cluster with these nodes: the first of the scenario's
-// Nodes becomes the first of them, and so on. Placeholders without a node stay as
-// they are.
+// BindOn is Bind for a cluster with these nodes: the first of the scenario's Nodes becomes the first of them, and
+// so on. Placeholders without a node stay as they are.
 func (s *Scenario) BindOn(suffix string, nodes []string) (*Scenario, map[string]string) {
 	names := map[string]string{}
 	for i, placeholder := range s.Nodes[:min(len(s.Nodes), len(nodes))] {
@@ -143,8 +137,8 @@ func (b *binder) copy(to, from reflect.Value, keep bool) {
 	}
 }
 
-// nameless are the fields of Kubernetes objects that hold no names. Only their
-// strings and lists of strings are left alone: a pod's "resources" is a mapping.
+// nameless are the fields of Kubernetes objects that hold no names. Only their strings and lists of strings are
+// left alone: a pod's "resources" is a mapping.
 var nameless = map[string]bool{
 	"apiVersion": true, "kind": true, "apiGroup": true, "apiGroups": true, "verb": true, "verbs": true,
 	"resource": true, "resources": true, "subresource": true, "version": true,

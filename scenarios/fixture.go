@@ -22,8 +22,7 @@ type fixture struct {
 	err       error
 }
 
-// get reads and decodes a fixture. Its error reads as the end of a sentence
-// that begins with the fixture's name.
+// get reads and decodes a fixture. Its error reads as the end of a sentence that begins with the fixture's name.
 func (s *fixtureStore) get(name string) *fixture {
 	s.mu.Lock()
 	fx, ok := s.cache[name]

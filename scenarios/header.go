@@ -10,13 +10,12 @@ const (
 	userHeader = "Impersonate-User"
 	// headerPrefix begins every header that a scenario may write itself.
 	headerPrefix = "impersonate-"
-	// maxHeader keeps a mistyped repetition from filling the memory. It is twice
-	// what an API server reads of a request.
+	// maxHeader keeps a mistyped repetition from filling the memory. It is twice what an API server reads of a
+	// request.
 	maxHeader = 2 << 20
 )
 
-// Header is one header line of a request, sent as it is written: for what
-// client-go cannot send.
+// Header is one header line of a request, sent as it is written: for what client-go cannot send.
 type Header struct {
 	// Name is sent in the case that it is written in.
 	Name string `json:"name" yaml:"name" bind:"keep"`
@@ -34,11 +33,9 @@ func (h Header) Bytes() string {
 	return strings.Repeat(h.Value, max(1, h.Repeat)) + string(raw)
 }
 
-// WantedUser is the name of the user that the request asks to impersonate, as it
-// stands in reviews and audit events: JSON has U+FFFD for each byte that is not
-// UTF-8. Of several headers the API server takes the first, and client-go's come
-// before those that the scenario writes itself. It is empty if nobody is
-// impersonated.
+// WantedUser is the name of the user that the request asks to impersonate, as it stands in reviews and audit
+// events: JSON has U+FFFD for each byte that is not UTF-8. Of several headers the API server takes the first, and
+// client-go's come before those that the scenario writes itself. It is empty if nobody is impersonated.
 func (r *Request) WantedUser() string {
 	if r.Impersonate != nil {
 		return r.Impersonate.User

@@ -38,8 +38,8 @@ func (f *nameFinder) add(kind nameKind, name string, path ...any) {
 	}
 }
 
-// user adds the names within a user or group name. What begins with "system:"
-// means something to Kubernetes and is not renamed whole.
+// user adds the names within a user or group name. What begins with "system:" means something to Kubernetes and is
+// not renamed whole.
 func (f *nameFinder) user(name string, path ...any) {
 	if node, ok := strings.CutPrefix(name, "system:node:"); ok {
 		if len(validation.IsDNS1123Subdomain(node)) == 0 {
@@ -63,8 +63,7 @@ func (f *nameFinder) user(name string, path ...any) {
 	}
 }
 
-// SplitServiceAccount takes the user name of a service account apart, under the
-// same conditions as the API server.
+// SplitServiceAccount takes the user name of a service account apart, under the same conditions as the API server.
 func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
 	if !ok {
@@ -77,8 +76,8 @@ func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	return namespace, name, true
 }
 
-// findNames finds every name that Bind makes unique; those that stand for real
-// nodes are not among them. Order and repetitions are those of the file.
+// findNames finds every name that Bind makes unique; those that stand for real nodes are not among them. Order and
+// repetitions are those of the file.
 func (s *Scenario) findNames() []foundName {
 	f := &nameFinder{}
 	for i, n := range s.Names {
@@ -145,12 +144,11 @@ func (f *nameFinder) request(r *Request, path ...any) {
 	}
 }
 
-// fixedNames are kinds whose objects' names Kubernetes derives from their
-// content; with another name they would be refused.
+// fixedNames are kinds whose objects' names Kubernetes derives from their content; with another name they would be
+// refused.
 var fixedNames = []string{"CustomResourceDefinition", "APIService"}
 
-// manifest adds the names of an object: its own, its namespace, the node of a
-// pod, and the subjects of a binding.
+// manifest adds the names of an object: its own, its namespace, the node of a pod, and the subjects of a binding.
 func (f *nameFinder) manifest(m map[string]any, path ...any) {
 	f.add(namespaceName, Text(m, "metadata", "namespace"), path...)
 	name, kind := Text(m, "metadata", "name"), Text(m, "kind")

@@ -8,9 +8,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// Covers tells whether the grant allows what a SubjectAccessReview asks. The
-// rules are those of RBAC in kube-apiserver (RuleAllows and its helpers),
-// because grants are given as RBAC there and must mean the same elsewhere.
+// Covers tells whether the grant allows what a SubjectAccessReview asks. The rules are those of RBAC in
+// kube-apiserver (RuleAllows and its helpers), because grants are given as RBAC there and must mean the same
+// elsewhere.
 func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if !g.Subject.Is(spec.User, spec.Groups) {
 		return false
@@ -23,8 +23,7 @@ func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if a == nil || g.Namespace != "" && g.Namespace != a.Namespace {
 		return false
 	}
-	// A grant with names never matches a request without one, such as a list:
-	// the empty name is not among them.
+	// A grant with names never matches a request without one, such as a list: the empty name is not among them.
 	return matches(g.Verbs, a.Verb) && matches(g.APIGroups, a.Group) &&
 		matchesResource(g.Resources, a.Resource, a.Subresource) &&
 		(len(g.Names) == 0 || slices.Contains(g.Names, a.Name))
@@ -66,9 +65,9 @@ func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool 
 	return slices.ContainsFunc(grants, func(g Grant) bool { return g.Covers(spec) })
 }
 
-// RulesFromManifests turns the roles and bindings among the manifests into
-// neutral grants, one for each rule and subject. Bindings to roles that are not
-// among them, such as cluster-admin, give none; other objects are passed over.
+// RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and
+// subject. Bindings to roles that are not among them, such as cluster-admin, give none; other objects are passed
+// over.
 func RulesFromManifests(manifests []map[string]any) []Grant {
 	type roleKey struct{ kind, namespace, name string }
 	roles := map[roleKey][]Grant{}
@@ -116,8 +115,8 @@ func roleNamespace(kind string, m map[string]any) string {
 	return Text(m, "metadata", "namespace")
 }
 
-// RulesOf are the rules of a role as grants without subject and namespace. A
-// rule about resources and paths gives two.
+// RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives
+// two.
 func RulesOf(m map[string]any) []Grant {
 	if !isRBAC(m) {
 		return nil
@@ -138,8 +137,7 @@ func RulesOf(m map[string]any) []Grant {
 	return out
 }
 
-// subjectsOf are the subjects of a binding. A service account without a
-// namespace is in that of the binding.
+// subjectsOf are the subjects of a binding. A service account without a namespace is in that of the binding.
 func subjectsOf(m map[string]any, namespace string) []Subject {
 	subjects, _ := m["subjects"].([]any)
 	var out []Subject

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// RBACObject is a role and its binding, in force together: ClusterRole and
-// ClusterRoleBinding, or, with a namespace, Role and RoleBinding.
+// RBACObject is a role and its binding, in force together: ClusterRole and ClusterRoleBinding, or, with a
+// namespace, Role and RoleBinding.
 type RBACObject struct {
 	// Name is that of both objects, unique among bound scenarios.
 	Name string
@@ -34,12 +34,11 @@ type RBACObject struct {
 	Role        *rbacv1.Role
 	RoleBinding *rbacv1.RoleBinding
 
-	// Check is a review that is allowed exactly when role and binding are in
-	// force: what to poll until an authorizer has seen a change.
+	// Check is a review that is allowed exactly when role and binding are in force: what to poll until an
+	// authorizer has seen a change.
 	Check authorizationv1.SubjectAccessReviewSpec
-	// Exclusive tells whether nothing else in the scenario allows Check. If it is
-	// false, every review of this grant is allowed by another one as well, and
-	// Check says nothing about this one.
+	// Exclusive tells whether nothing else in the scenario allows Check. If it is false, every review of this
+	// grant is allowed by another one as well, and Check says nothing about this one.
 	Exclusive bool
 }
 
@@ -51,8 +50,8 @@ func (o RBACObject) Objects() []runtime.Object {
 	return []runtime.Object{o.Role, o.RoleBinding}
 }
 
-// RenderRBAC renders the grants of a bound scenario: one role and binding for
-// each subject, namespace and grant ID, in the order of the file.
+// RenderRBAC renders the grants of a bound scenario: one role and binding for each subject, namespace and grant
+// ID, in the order of the file.
 func RenderRBAC(s *Scenario) []RBACObject {
 	type key struct {
 		subject          Subject
@@ -95,8 +94,8 @@ func objectPrefix(s *Scenario) string {
 	return "authzconf-" + s.Suffix + "-"
 }
 
-// InForceAtStart tells whether the grant of that ID holds before the first
-// step: unless the first step that names it is a grant step.
+// InForceAtStart tells whether the grant of that ID holds before the first step: unless the first step that names
+// it is a grant step.
 func (s *Scenario) InForceAtStart(grantID string) bool {
 	if grantID == "" {
 		return true
@@ -152,8 +151,8 @@ func rbacSubject(s Subject) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.User}
 }
 
-// pickCheck chooses the first review that the grants allow and the others do
-// not. If there is none, it is the first one, and false.
+// pickCheck chooses the first review that the grants allow and the others do not. If there is none, it is the
+// first one, and false.
 func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	var first *authorizationv1.SubjectAccessReviewSpec
 	for _, g := range grants {

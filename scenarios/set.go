@@ -13,12 +13,11 @@ type Set struct {
 	renamed, restated Errors
 }
 
-// Renamed lists the fields of the files that have their old name. It is read for
-// one release.
+// Renamed lists the fields of the files that have their old name. It is read for one release.
 func (s *Set) Renamed() Errors { return s.renamed }
 
-// Restated lists the expectations of the files that say only what follows from
-// others: they can be left out, and are judged all the same.
+// Restated lists the expectations of the files that say only what follows from others: they can be left out, and
+// are judged all the same.
 func (s *Set) Restated() Errors { return s.restated }
 
 // add inserts a scenario whose ID is new.
@@ -28,8 +27,8 @@ func (s *Set) add(sc *Scenario) {
 	s.byID[sc.ID] = sc
 }
 
-// All returns the scenarios sorted by ID. The slice is the caller's; the
-// scenarios are shared and must not be changed (Bind gives a copy).
+// All returns the scenarios sorted by ID. The slice is the caller's; the scenarios are shared and must not be
+// changed (Bind gives a copy).
 func (s *Set) All() []*Scenario { return slices.Clone(s.all) }
 
 // Len is the number of scenarios.

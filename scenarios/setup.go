@@ -17,8 +17,8 @@ func (s *Set) Setups() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// checkSetup applies the rules about setups, once all scenarios are known: a
-// scenario is compared with the first of its setup.
+// checkSetup applies the rules about setups, once all scenarios are known: a scenario is compared with the first
+// of its setup.
 func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
 	s, src := f.scenario, f.source
 	if s.Setup == "" || !f.readable || src.failedAt(nil) {

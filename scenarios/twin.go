@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A denial proves something only beside a request that is allowed and differs
-// in one respect. What counts as one respect, so that it can be checked:
+// A denial proves something only beside a request that is allowed and differs in one respect. What counts as one
+// respect, so that it can be checked:
 //
 //   - the gate: requires.gate, where no target can meet both;
 //   - the requestor, as it is defined;
@@ -21,8 +21,8 @@ import (
 //     step. The impersonated user's count only where it is the request that is
 //     forbidden, and none where the request is bad: they decide nothing there.
 //
-// Versions are a respect only if nothing else differs, since they often follow
-// from the texts that are expected. Earlier steps are not compared.
+// Versions are a respect only if nothing else differs, since they often follow from the texts that are expected.
+// Earlier steps are not compared.
 
 // respects compares a denied request with a twin's allowed one.
 func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
@@ -48,8 +48,7 @@ func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
 	return out
 }
 
-// bare is a request without requestor and headers. A version that is left out
-// is v1.
+// bare is a request without requestor and headers. A version that is left out is v1.
 func bare(r *Request) Request {
 	out := *r
 	out.By, out.Impersonate, out.Headers = "", nil, nil
@@ -78,9 +77,8 @@ func generic(r *Request) Request {
 	return out
 }
 
-// permissionsAt lists what the requestor of a step, and the impersonated user if
-// asked for, may do before it: single permissions, sorted, without their
-// subject, so that the ways of writing them make no difference.
+// permissionsAt lists what the requestor of a step, and the impersonated user if asked for, may do before it:
+// single permissions, sorted, without their subject, so that the ways of writing them make no difference.
 func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 	grants := RulesFromManifests(append(slices.Clone(s.Manifests), s.Objects...))
 	for _, g := range s.Grants {
@@ -148,8 +146,8 @@ func (s *Scenario) requestSteps(outcomes ...Outcome) []int {
 	return out
 }
 
-// unpaired lists the requests with one of the outcomes that are not allowed,
-// unchanged, in another step of the scenario.
+// unpaired lists the requests with one of the outcomes that are not allowed, unchanged, in another step of the
+// scenario.
 func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	allowed := s.requestSteps(Allowed)
 	return slices.DeleteFunc(s.requestSteps(outcomes...), func(d int) bool {
@@ -159,8 +157,7 @@ func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	})
 }
 
-// checkTwin applies the rules about twins, once all scenarios are known. Broken
-// are those that did not decode.
+// checkTwin applies the rules about twins, once all scenarios are known. Broken are those that did not decode.
 func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 	s, src := f.scenario, f.source
 	if !f.readable || src.failedAt(at("twin")) {
@@ -193,8 +190,7 @@ func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 	}
 }
 
-// compareTwin checks that one of the twin's allowed requests differs from the
-// denied one in exactly one respect.
+// compareTwin checks that one of the twin's allowed requests differs from the denied one in exactly one respect.
 func compareTwin(src *source, s *Scenario, denied int, twin *Scenario) {
 	var nearest []string
 	for i, allowed := range twin.requestSteps(Allowed) {

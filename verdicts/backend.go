@@ -7,8 +7,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// backend judges whom the aggregated API server was told of. Of impersonation it
-// must not be told at all.
+// backend judges whom the aggregated API server was told of. Of impersonation it must not be told at all.
 func (v *stepJudge) backend() {
 	want := v.expect.Backend
 	if want == nil {

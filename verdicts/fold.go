@@ -17,8 +17,7 @@ const (
 	Policy = "policy"
 )
 
-// Decided is one access review with the decision of the authorizers that stand
-// between the recorder's two points.
+// Decided is one access review with the decision of the authorizers that stand between the recorder's two points.
 type Decided struct {
 	Spec     authorizationv1.SubjectAccessReviewSpec `json:"spec"`
 	Decision scenarios.Decision                      `json:"decision"`
@@ -26,12 +25,10 @@ type Decided struct {
 	At time.Time `json:"at"`
 }
 
-// Fold turns the reviews of one request, as they arrived at both points, into
-// decisions: what reached the back was NoOpinion to everybody before it; what
-// did not was decided, by Deny if the scripted webhook said so, for no other
-// authorizer ever does, else by Allow. A review behind the front that is not the
-// one last seen there belongs to nothing: it is returned in stray, and means
-// that reviews were lost or mixed up.
+// Fold turns the reviews of one request, as they arrived at both points, into decisions: what reached the back was
+// NoOpinion to everybody before it; what did not was decided, by Deny if the scripted webhook said so, for no
+// other authorizer ever does, else by Allow. A review behind the front that is not the one last seen there belongs
+// to nothing: it is returned in stray, and means that reviews were lost or mixed up.
 func Fold(reviews []Review) (decided []Decided, stray []Review) {
 	open := false
 	for _, r := range reviews {

@@ -45,8 +45,8 @@ func count(want []scenarios.Review) int {
 	return n
 }
 
-// unordered pairs each wanted review with a seen one that equals it; what is
-// left is compared as sets, so that the difference shows both sides.
+// unordered pairs each wanted review with a seen one that equals it; what is left is compared as sets, so that the
+// difference shows both sides.
 func (v *stepJudge) unordered(at int, want []scenarios.Review, got []Decided) {
 	rest := slices.Clone(got)
 	var missing []scenarios.Review
@@ -72,8 +72,7 @@ func (v *stepJudge) review(i int, want scenarios.Review, got Decided) {
 	}
 }
 
-// differences are those between a wanted and a seen review; Field is the
-// attribute.
+// differences are those between a wanted and a seen review; Field is the attribute.
 func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference {
 	var diffs []Difference
 	check := func(field, w, g string) {

@@ -28,8 +28,7 @@ type stepJudge struct {
 // impersonated is the wanted user's name; "" if nobody is impersonated.
 func (v *stepJudge) impersonated() string { return v.request.WantedUser() }
 
-// foreign finds reviews that are nobody's in this step. Requests are sent one at
-// a time, so there must be none.
+// foreign finds reviews that are nobody's in this step. Requests are sent one at a time, so there must be none.
 func (v *stepJudge) foreign() string {
 	for _, d := range v.decided {
 		if d.Spec.User != v.requestor.Username() && d.Spec.User != v.impersonated() {
@@ -39,10 +38,9 @@ func (v *stepJudge) foreign() string {
 	return ""
 }
 
-// reconcile compares the recorder's count of impersonation checks with the API
-// server's own (apiserver_impersonation_authorization_attempts_total), by mode
-// and decision. Where they differ, one of them lost something, and nothing that
-// was seen can be believed.
+// reconcile compares the recorder's count of impersonation checks with the API server's own
+// (apiserver_impersonation_authorization_attempts_total), by mode and decision. Where they differ, one of them
+// lost something, and nothing that was seen can be believed.
 func (v *stepJudge) reconcile() string {
 	if !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
 		return ""
@@ -60,8 +58,8 @@ func (v *stepJudge) reconcile() string {
 	return ""
 }
 
-// outcome judges the class of the answer, its code and message. Where the audit
-// event is to be had it has to tell the same as the answer.
+// outcome judges the class of the answer, its code and message. Where the audit event is to be had it has to tell
+// the same as the answer.
 func (v *stepJudge) outcome() {
 	got := OutcomeOf(v.o.Response)
 	if got == "" {
@@ -90,9 +88,8 @@ func (v *stepJudge) outcome() {
 	v.printed()
 }
 
-// onlyAuditTells says that the target has no audit event by which to tell the
-// outcome: the answer tells nothing, or it is the refusal that is expected behind
-// authorization, by admission or a handler, and looks like one by it.
+// onlyAuditTells says that the target has no audit event by which to tell the outcome: the answer tells nothing,
+// or it is the refusal that is expected behind authorization, by admission or a handler, and looks like one by it.
 func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
 	if v.has(scenarios.Audit) {
 		return false
@@ -127,8 +124,8 @@ func (v *stepJudge) message() {
 	}
 }
 
-// oneOf judges the alternatives: one of them must be seen whole. Two can only be
-// seen at once where the target does not show what tells them apart.
+// oneOf judges the alternatives: one of them must be seen whole. Two can only be seen at once where the target
+// does not show what tells them apart.
 func (v *stepJudge) oneOf() {
 	if v.expect.OneOf == nil {
 		return
@@ -154,8 +151,7 @@ func (v *stepJudge) oneOf() {
 	v.compare("oneOf", want, got)
 }
 
-// user judges the resulting user where the target shows it: in the final access
-// review and in the audit event.
+// user judges the resulting user where the target shows it: in the final access review and in the audit event.
 func (v *stepJudge) user() {
 	want := v.expect.User
 	if want == nil {
@@ -183,9 +179,8 @@ func (v *stepJudge) user() {
 	}
 }
 
-// finalReviewExpected is false where the scenario says that nobody is asked
-// about the impersonated user: members of system:masters pass before every
-// authorizer.
+// finalReviewExpected is false where the scenario says that nobody is asked about the impersonated user: members
+// of system:masters pass before every authorizer.
 func (v *stepJudge) finalReviewExpected() bool {
 	return v.expect.Reviews == nil || slices.ContainsFunc(v.expect.Reviews, func(r scenarios.Review) bool {
 		return r.By == scenarios.ByImpersonated
@@ -223,8 +218,8 @@ const (
 	authorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
 )
 
-// metrics judges the impersonation counters, and that each duration histogram
-// counted as often as its counter, and times that can be.
+// metrics judges the impersonation counters, and that each duration histogram counted as often as its counter, and
+// times that can be.
 func (v *stepJudge) metrics() {
 	want := v.expect.Metrics
 	if want == nil {

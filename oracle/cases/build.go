@@ -7,8 +7,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The names in cases. Each becomes unique when a scenario is bound; none is part
-// of a word that Kubernetes itself uses.
+// The names in cases. Each becomes unique when a scenario is bound; none is part of a word that Kubernetes itself
+// uses.
 const (
 	callerName  = "caller"
 	teamName    = "backend"

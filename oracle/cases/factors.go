@@ -30,8 +30,7 @@ const (
 	factorCount
 )
 
-// factors are all factors with their levels. What a level means is in the
-// functions that switch on it.
+// factors are all factors with their levels. What a level means is in the functions that switch on it.
 var factors = [factorCount]Factor{
 	// Who is to be impersonated: names of each kind, and names that nearly parse.
 	wanted: {"wanted", []string{

@@ -6,8 +6,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// changed puts the change of permissions before the last request. A single
-// request is sent again after it.
+// changed puts the change of permissions before the last request. A single request is sent again after it.
 func (b *builder) changed(requests []scenarios.Request) []scenarios.Step {
 	what := b.changeSteps()
 	if len(what) > 0 && len(requests) == 1 {

@@ -8,11 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Shrink makes a scenario smaller while holds stays true of it: steps, grants,
-// headers, selectors, requestors' groups and extra are left out, one after the
-// other, until nothing can be left out any more or holds was asked limit times.
-// Expectations are removed; holds has to know what is expected. The scenario
-// itself is not changed.
+// Shrink makes a scenario smaller while holds stays true of it: steps, grants, headers, selectors, requestors'
+// groups and extra are left out, one after the other, until nothing can be left out any more or holds was asked
+// limit times. Expectations are removed; holds has to know what is expected. The scenario itself is not changed.
 func Shrink(s *scenarios.Scenario, limit int, holds func(*scenarios.Scenario) bool) *scenarios.Scenario {
 	best := Bare(s)
 	for changed := true; changed; {

@@ -156,14 +156,14 @@ func holds(t *testing.T, b *advice.Summary, grants []scenarios.Grant) {
 	t.Helper()
 	seen := b.Seen()
 	neighbours, _ := advice.Neighbours(seen)
-	wrong, err := advice.Check(grants, seen, neighbours)
+	wrong, err := check(grants, seen, neighbours)
 	if err != nil || len(wrong) > 0 {
 		t.Errorf("%v, %q", err, wrong)
 	}
 	for i, g := range grants {
 		for _, less := range lessThan(g) {
 			try := slices.Concat(grants[:i], less, grants[i+1:])
-			if wrong, err := advice.Check(try, seen, nil); err != nil || len(wrong) == 0 {
+			if wrong, err := check(try, seen, nil); err != nil || len(wrong) == 0 {
 				t.Errorf("%v: it would do with %v in place of %v", err, less, g)
 			}
 		}
@@ -233,7 +233,7 @@ func TestNeighboursFindWideGrants(t *testing.T) {
 		for i := range grants {
 			widen(&grants[i])
 		}
-		wrong, err := advice.Check(grants, seen, neighbours)
+		wrong, err := check(grants, seen, neighbours)
 		if err != nil || !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, "another "+what) }) {
 			t.Errorf("%s: %v, %q", what, err, wrong)
 		}
@@ -263,7 +263,7 @@ func TestMaxNames(t *testing.T) {
 	}
 	seen := b.Seen()
 	neighbours, without := advice.Neighbours(seen)
-	if wrong, err := advice.Check(a.Grants, seen, neighbours); err != nil || len(wrong) > 0 || len(seen) != 5 || without["name"] == 0 {
+	if wrong, err := check(a.Grants, seen, neighbours); err != nil || len(wrong) > 0 || len(seen) != 5 || without["name"] == 0 {
 		t.Errorf("%v, %q, %d seen, %v", err, wrong, len(seen), without)
 	}
 }

@@ -1,6 +1,7 @@
 package advice
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/authzconf/authzconf/oracle"
@@ -146,4 +147,18 @@ func (f footprint) holds(s Seen, a Action) bool {
 		}
 	}
 	return false
+}
+
+// Sendable is the action with an example of a name where names were left out.
+func (s Seen) Sendable() Action {
+	a := s.Action
+	if a.AnyName && a.Name == "" {
+		a.Name = "any"
+	}
+	return a
+}
+
+// String is the impersonation for people.
+func (s Seen) String() string {
+	return fmt.Sprintf("%s as %s: %s", s.Requestor.Name, s.As.User, s.Action)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// stage is one part of what a mode checks about the wanted user: the name, the
-// UID, the groups or the extra.
+// stage is one part of what a mode checks about the wanted user: the name, the UID, the groups or the extra.
 type stage struct {
 	// refusals are the possible texts with which it is refused unasked.
 	refusals []string
@@ -41,8 +40,8 @@ type asker struct {
 	*Server
 	// by says whose permission is asked.
 	by scenarios.By
-	// plain is for the filter of servers without the gate, which does not go on
-	// after an error, and leaves its text out.
+	// plain is for the filter of servers without the gate, which does not go on after an error, and leaves its
+	// text out.
 	plain bool
 }
 
@@ -110,8 +109,8 @@ func distinct(list []string) []string {
 // unknownText stands for the text of a denial that the model does not know.
 const unknownText = "\x00"
 
-// denial is the text of a 403: the error's text first, as checkAuthorization of
-// the filter with the gate on has it.
+// denial is the text of a 403: the error's text first, as checkAuthorization of the filter with the gate on has
+// it.
 func (k asker) denial(r Review) string {
 	why := r.Answer.Reason
 	switch {
@@ -126,12 +125,11 @@ func (k asker) denial(r Review) string {
 	return forbidden(r.Spec, why)
 }
 
-// sanitizer is that of
-// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+// sanitizer is that of k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// forbidden is the text of ForbiddenStatusError and forbiddenMessage (the same
-// file), in NewForbidden of k8s.io/apimachinery/pkg/api/errors.
+// forbidden is the text of ForbiddenStatusError and forbiddenMessage (the same file), in NewForbidden of
+// k8s.io/apimachinery/pkg/api/errors.
 func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) string {
 	if reason != "" {
 		reason = ": " + reason

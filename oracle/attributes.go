@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,14 +16,13 @@ import (
 )
 
 // Attributes are what a request is to authorization, as RequestInfoFactory of
-// k8s.io/apiserver/pkg/endpoints/request/requestinfo.go and
-// GetAuthorizerAttributes of pkg/endpoints/filters/authorization.go have it.
+// k8s.io/apiserver/pkg/endpoints/request/requestinfo.go and GetAuthorizerAttributes of
+// pkg/endpoints/filters/authorization.go have it.
 type Attributes struct {
-	// Verb is the request verb, or the lower-case HTTP method of a request for a
-	// path.
+	// Verb is the request verb, or the lower-case HTTP method of a request for a path.
 	Verb string
-	// APIGroup, Version, Resource, Subresource, Namespace and Name are empty for
-	// a request that is for no resource.
+	// APIGroup, Version, Resource, Subresource, Namespace and Name are empty for a request that is for no
+	// resource.
 	APIGroup, Version, Resource, Subresource, Namespace, Name string
 	// Path is the whole path of the URL.
 	Path string
@@ -33,19 +31,17 @@ type Attributes struct {
 	// Fields and Labels are the selectors of list, watch and deletecollection.
 	Fields []fields.Requirement
 	Labels []labels.Requirement
-	// BadSelector says that a selector cannot be parsed: the server then
-	// authorizes without it, and caches nothing.
+	// BadSelector says that a selector cannot be parsed: the server then authorizes without it, and caches
+	// nothing.
 	BadSelector bool
 }
 
-// Request is what the model is asked about: the attributes, and of the rest as
-// much as leads to further reviews.
+// Request is what the model is asked about: the attributes, and of the rest as much as leads to further reviews.
 type Request struct {
 	Attributes
 	// Headers are impersonation headers behind those of client-go.
 	Headers []scenarios.Header
-	// Body is the object that is written. The model looks at roles, role bindings
-	// and self-reviews.
+	// Body is the object that is written. The model looks at roles, role bindings and self-reviews.
 	Body map[string]any
 	// Apply says that a patch is a server-side apply, which can create.
 	Apply bool
@@ -59,8 +55,8 @@ var methods = map[string]string{
 	"patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE",
 }
 
-// RequestOf is a scenario's request as it arrives: its HTTP method and path are
-// parsed again, because that is all the server gets.
+// RequestOf is a scenario's request as it arrives: its HTTP method and path are parsed again, because that is all
+// the server gets.
 func RequestOf(r *scenarios.Request) Request {
 	query := url.Values{}
 	for k, v := range r.Query {
@@ -104,8 +100,7 @@ func resourcePath(r *scenarios.Request) string {
 	return strings.Join(parts, "/")
 }
 
-// ParseRequest is NewRequestInfo of
-// k8s.io/apiserver/pkg/endpoints/request/requestinfo.go. The path is decoded.
+// ParseRequest is NewRequestInfo of k8s.io/apiserver/pkg/endpoints/request/requestinfo.go. The path is decoded.
 func ParseRequest(method, path string, query url.Values) Attributes {
 	a := Attributes{Path: path, Verb: strings.ToLower(method)}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
@@ -146,9 +141,8 @@ func ParseRequest(method, path string, query url.Values) Attributes {
 	return a
 }
 
-// collection turns requests without a name into list, watch and
-// deletecollection. A field selector that asks for one name gives the name,
-// unless the options cannot be decoded.
+// collection turns requests without a name into list, watch and deletecollection. A field selector that asks for
+// one name gives the name, unless the options cannot be decoded.
 func (a *Attributes) collection(query url.Values) {
 	if a.Name != "" || a.Verb != "get" && a.Verb != "delete" {
 		return
@@ -183,8 +177,7 @@ func (a *Attributes) selectors(field, label string) {
 	}
 }
 
-// review is the access review that asks for a user's permission, as
-// WebhookAuthorizer.Authorize builds it
+// review is the access review that asks for a user's permission, as WebhookAuthorizer.Authorize builds it
 // (k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go).
 func (a Attributes) review(u scenarios.User) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: slices.Clone(u.Groups)}
@@ -233,18 +226,6 @@ func labelRequirements(in []labels.Requirement) (out []metav1.LabelSelectorRequi
 		if op, known := ops[r.Operator()]; known {
 			out = append(out, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: op, Values: r.ValuesUnsorted()})
 		}
-	}
-	return out
-}
-
-// extraOf is a review's extra as that of a user.
-func extraOf(spec authorizationv1.SubjectAccessReviewSpec) map[string][]string {
-	if len(spec.Extra) == 0 {
-		return nil
-	}
-	out := map[string][]string{}
-	for _, k := range slices.Sorted(maps.Keys(spec.Extra)) {
-		out[k] = spec.Extra[k]
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 
 // Authorizer is one link of the chain that access reviews go through.
 type Authorizer struct {
-	// Name stands before the reason in messages of 1.37 and later. An authorizer
-	// without a name gives reasons that are whole already.
+	// Name stands before the reason in messages of 1.37 and later. An authorizer without a name gives reasons that
+	// are whole already.
 	Name string
 	// Hidden says that webhooks of the chain do not see what it decides.
 	Hidden bool
@@ -23,8 +23,7 @@ type Authorizer struct {
 // Answer is what an authorizer says.
 type Answer struct {
 	Decision scenarios.Decision
-	// Reason is the authorizer's text, Err the text of an error; both may be
-	// empty.
+	// Reason is the authorizer's text, Err the text of an error; both may be empty.
 	Reason, Err string
 	// Source says which grant allowed the review, where that is known.
 	Source string
@@ -33,8 +32,8 @@ type Answer struct {
 }
 
 // authorize asks the chain, as unionAuthzHandler.Authorize does
-// (k8s.io/apiserver/pkg/authorization/union/union.go): the first to allow or
-// deny ends it, otherwise reasons and errors add up.
+// (k8s.io/apiserver/pkg/authorization/union/union.go): the first to allow or deny ends it, otherwise reasons and
+// errors add up.
 func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answer, hidden bool) {
 	var reasons, errs []string
 	vague := false
@@ -57,8 +56,7 @@ func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answ
 	return Answer{Decision: scenarios.NoOpinion, Reason: strings.Join(reasons, "\n"), Err: aggregate(errs), vague: vague}, false
 }
 
-// aggregate is the text of several errors, as
-// k8s.io/apimachinery/pkg/util/errors has it.
+// aggregate is the text of several errors, as k8s.io/apimachinery/pkg/util/errors has it.
 func aggregate(errs []string) string {
 	var distinct []string
 	for _, e := range errs {
@@ -75,9 +73,8 @@ func aggregate(errs []string) string {
 	return "[" + strings.Join(distinct, ", ") + "]"
 }
 
-// ordinaryChain is that of every kube-apiserver: members of system:masters pass
-// before it (NewPrivilegedGroups of pkg/authorization/authorizerfactory), then
-// Node and RBAC.
+// ordinaryChain is that of every kube-apiserver: members of system:masters pass before it (NewPrivilegedGroups of
+// pkg/authorization/authorizerfactory), then Node and RBAC.
 func (s *Server) ordinaryChain() []Authorizer {
 	return []Authorizer{
 		{Hidden: true, Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) Answer {
@@ -91,9 +88,8 @@ func (s *Server) ordinaryChain() []Authorizer {
 	}
 }
 
-// rbacAuthorizer is RBACAuthorizer.Authorize
-// (k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go). Its reason tells
-// of bindings of the subject whose role is not there, only when nothing allows.
+// rbacAuthorizer is RBACAuthorizer.Authorize (k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go). Its
+// reason tells of bindings of the subject whose role is not there, only when nothing allows.
 func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
 	for _, list := range [][]scenarios.Grant{s.policy.grants, s.grants, s.policy.defaults} {
 		for _, g := range list {

@@ -27,8 +27,8 @@ type chainFile struct {
 	ABACPolicy string
 }
 
-// Chain puts the authorizer chain of a chain file in the place of Node and RBAC.
-// rules are what its scripted webhook answers.
+// Chain puts the authorizer chain of a chain file in the place of Node and RBAC. rules are what its scripted
+// webhook answers.
 func (s *Server) Chain(file []byte, rules []scenarios.PolicyRule) error {
 	var f chainFile
 	if err := yaml.Unmarshal(file, &f); err != nil {
@@ -69,16 +69,14 @@ func (s *Server) Chain(file []byte, rules []scenarios.PolicyRule) error {
 	return nil
 }
 
-// webhook is a webhook that answers by rules
-// (k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go).
+// webhook is a webhook that answers by rules (k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go).
 type webhook struct {
 	rules      []scenarios.PolicyRule
 	failed     scenarios.Decision // what its failure policy makes of no answer
 	conditions cel.CELMatcher
 }
 
-// condition adds a match condition. The language is the server's own: what is
-// modelled is what follows from it.
+// condition adds a match condition. The language is the server's own: what is modelled is what follows from it.
 func (w *webhook) condition(expression string) error {
 	compiled, err := cel.NewDefaultCompiler().CompileCELExpression(&cel.SubjectAccessReviewMatchCondition{Expression: expression})
 	w.conditions.CompilationResults = append(w.conditions.CompilationResults, compiled)
@@ -140,9 +138,8 @@ func (l abacList) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer
 	return Answer{Decision: scenarios.NoOpinion, Reason: "No policy matched."}
 }
 
-// matches knows of verbs only whether they read: an action check reads if the
-// request does, because IsReadOnly of the attributes is that of the request; an
-// identity check never does.
+// matches knows of verbs only whether they read: an action check reads if the request does, because IsReadOnly of
+// the attributes is that of the request; an identity check never does.
 func (p abacPolicy) matches(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	star := func(have, want string) bool { return have == "*" || have == want }
 	if p.Spec.User == "" && p.Spec.Group == "" || p.Spec.User != "" && !star(p.Spec.User, spec.User) ||

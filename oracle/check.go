@@ -11,19 +11,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Disagreement is a point in which a scenario and the model do not agree.
-type Disagreement struct {
-	Scenario string
-	// Step is the index of the step, from 0.
-	Step int
-	Difference
-}
-
-// String says it on three lines.
-func (d Disagreement) String() string {
-	return fmt.Sprintf("%s, step %d, %s:\n  expected  %s\n  predicted %s", d.Scenario, d.Step, d.Field, d.Expected, d.Predicted)
-}
-
 // Played is one request of a scenario with what the model predicts for it.
 type Played struct {
 	// Step is the index of the step, from 0.
@@ -34,9 +21,8 @@ type Played struct {
 	Prediction Prediction
 }
 
-// Play runs a scenario, bound or not, on a server of its own: waits, grants and
-// revocations included. f says which server, its capabilities do not matter;
-// fixtures is where authorizer chains are described.
+// Play runs a scenario, bound or not, on a server of its own: waits, grants and revocations included. f says which
+// server, its capabilities do not matter; fixtures is where authorizer chains are described.
 func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, error) {
 	server, err := ServerFor(s, f, fixtures)
 	if err != nil {
@@ -74,8 +60,7 @@ type exchange struct {
 	expect  *scenarios.Expect
 }
 
-// exchanges are the requests that a step sends: one, those that a client is
-// expected to make, or none.
+// exchanges are the requests that a step sends: one, those that a client is expected to make, or none.
 func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 	switch {
 	case st.Request != nil:
@@ -158,23 +143,4 @@ func (s *Server) chainFrom(name string, rules []scenarios.PolicyRule, fixtures f
 		return fmt.Errorf("chain %s: %w", name, err)
 	}
 	return nil
-}
-
-// Check compares every expectation of a scenario with what the model predicts
-// for a server.
-func Check(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Disagreement, error) {
-	played, err := Play(s, f, fixtures)
-	if err != nil {
-		return nil, err
-	}
-	var out []Disagreement
-	for _, r := range played {
-		if r.Expect == nil {
-			continue
-		}
-		for _, d := range r.Prediction.Compare(r.Expect) {
-			out = append(out, Disagreement{s.ID, r.Step, d})
-		}
-	}
-	return out, nil
 }

@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"testing"
@@ -73,7 +75,7 @@ func TestScenarios(t *testing.T) {
 			selected++
 			for _, v := range []*scenarios.Scenario{s, bound} {
 				runs++
-				found, err := Check(v, f, fixtures.FS)
+				found, err := check(v, f, fixtures.FS)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -92,4 +94,36 @@ func TestScenarios(t *testing.T) {
 		}
 	}
 	t.Logf("%d scenarios, %d runs", set.Len()-len(unmodelled), runs)
+}
+
+// disagreement is a point in which a scenario and the model do not agree.
+type disagreement struct {
+	Scenario string
+	// Step is the index of the step, from 0.
+	Step int
+	Difference
+}
+
+// String says it on three lines.
+func (d disagreement) String() string {
+	return fmt.Sprintf("%s, step %d, %s:\n  expected  %s\n  predicted %s", d.Scenario, d.Step, d.Field, d.Expected, d.Predicted)
+}
+
+// check compares every expectation of a scenario with what the model predicts
+// for a server.
+func check(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]disagreement, error) {
+	played, err := Play(s, f, fixtures)
+	if err != nil {
+		return nil, err
+	}
+	var out []disagreement
+	for _, r := range played {
+		if r.Expect == nil {
+			continue
+		}
+		for _, d := range r.Prediction.Compare(r.Expect) {
+			out = append(out, disagreement{s.ID, r.Step, d})
+		}
+	}
+	return out, nil
 }

@@ -2,21 +2,17 @@ package oracle
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Difference is one point in which an expectation and a prediction differ.
 type Difference struct {
-	// Field is the path of the expectation, for example "reviews" or
-	// "audit.constraint".
+	// Field is the path of the expectation, for example "reviews" or "audit.constraint".
 	Field string
 	// Expected is what the expectation says, Predicted what the model says.
 	Expected, Predicted string
@@ -31,11 +27,9 @@ func (d *differences) add(field, expected, predicted string) {
 	}
 }
 
-// Compare compares all that an expectation states with the prediction. Where
-// several things are possible, the expectation has to agree with each of them:
-// otherwise it would be met on some runs only. Not compared are the code and the
-// text of an answer that others write, and metrics that the server does not
-// keep.
+// Compare compares all that an expectation states with the prediction. Where several things are possible, the
+// expectation has to agree with each of them: otherwise it would be met on some runs only. Not compared are the
+// code and the text of an answer that others write, and metrics that the server does not keep.
 func (p Prediction) Compare(e *scenarios.Expect) []Difference {
 	var out differences
 	out.add("outcome", string(e.Outcome), string(p.Outcome))
@@ -45,9 +39,9 @@ func (p Prediction) Compare(e *scenarios.Expect) []Difference {
 	if e.User != nil {
 		predicted := "nobody is impersonated"
 		if p.User != nil {
-			predicted = renderUser(*p.User)
+			predicted = p.User.Render()
 		}
-		out.add("user", renderUser(*e.User), predicted)
+		out.add("user", e.User.Render(), predicted)
 	}
 	if a := e.Audit; a != nil {
 		if a.ImpersonatedUser != nil {
@@ -85,8 +79,8 @@ func (p Prediction) compare(e scenarios.Alternative, pattern string, possible Po
 		}
 	}
 	if e.Metrics != nil && p.Counted {
-		out.add("metrics.attempts", renderDeltas(e.Metrics.Attempts), renderDeltas(p.Attempts))
-		out.add("metrics.authorizations", renderDeltas(e.Metrics.Authorizations), renderDeltas(authorizations(possible.Reviews)))
+		out.add("metrics.attempts", scenarios.RenderDeltas(e.Metrics.Attempts), scenarios.RenderDeltas(p.Attempts))
+		out.add("metrics.authorizations", scenarios.RenderDeltas(e.Metrics.Authorizations), scenarios.RenderDeltas(authorizations(possible.Reviews)))
 	}
 	if e.Reviews != nil {
 		expected, predicted := p.reviews(e.Reviews, visible(possible.Reviews))
@@ -95,8 +89,7 @@ func (p Prediction) compare(e scenarios.Alternative, pattern string, possible Po
 	return out
 }
 
-// alternatives compares what is possible with alternatives, of which one has to
-// agree.
+// alternatives compares what is possible with alternatives, of which one has to agree.
 func (p Prediction) alternatives(list []scenarios.Alternative, possible Possibility) (out differences) {
 	var all []string
 	for _, a := range list {
@@ -127,8 +120,8 @@ func visible(seq []Review) []Review {
 	return slices.DeleteFunc(slices.Clone(seq), func(r Review) bool { return r.Hidden })
 }
 
-// reviews compares expected reviews with one possible sequence. Reviews of an
-// unordered group are put into the order of the sequence first.
+// reviews compares expected reviews with one possible sequence. Reviews of an unordered group are put into the
+// order of the sequence first.
 func (p Prediction) reviews(expected []scenarios.Review, seq []Review) (want, got string) {
 	var flat []scenarios.Review
 	for _, e := range expected {
@@ -156,14 +149,7 @@ func (p Prediction) reviews(expected []scenarios.Review, seq []Review) (want, go
 	for i := len(flat); i < len(seq); i++ {
 		seen = append(seen, p.renderSeen(seq[i], false))
 	}
-	return joined(wanted), joined(seen)
-}
-
-func joined(lines []string) string {
-	if len(lines) == 0 {
-		return "none"
-	}
-	return strings.Join(lines, "; ")
+	return scenarios.List(wanted), scenarios.List(seen)
 }
 
 // renderWanted is an expected review with its subject.
@@ -189,99 +175,27 @@ func (p Prediction) renderSeen(r Review, extra bool) string {
 
 // Describe is a predicted review in the terms of an expectation.
 func Describe(r Review) scenarios.Review {
-	d := scenarios.Review{Decision: r.Answer.Decision, Extra: extraOf(r.Spec)}
+	d := scenarios.ReviewOf(r.Spec, r.Answer.Decision)
 	if r.By == scenarios.ByImpersonated {
 		d.By = r.By
-	}
-	if n := r.Spec.NonResourceAttributes; n != nil {
-		d.Verb, d.Path = n.Verb, n.Path
-		return d
-	}
-	a := r.Spec.ResourceAttributes
-	d.Verb, d.Group, d.Version, d.Resource, d.Subresource = a.Verb, a.Group, a.Version, a.Resource, a.Subresource
-	d.Namespace, d.Name = a.Namespace, a.Name
-	if a.FieldSelector != nil {
-		d.FieldSelector = renderFields(a.FieldSelector.Requirements)
-	}
-	if a.LabelSelector != nil {
-		d.LabelSelector = renderLabels(a.LabelSelector.Requirements)
 	}
 	return d
 }
 
-// renderFields is a field selector in the form of a request's query.
-func renderFields(list []metav1.FieldSelectorRequirement) string {
-	var parts []string
-	for _, r := range list {
-		op := "="
-		if r.Operator == metav1.FieldSelectorOpNotIn {
-			op = "!="
-		}
-		parts = append(parts, r.Key+op+strings.Join(r.Values, "|"))
-	}
-	return strings.Join(parts, ",")
-}
-
-// renderLabels is a label selector in the form of a request's query.
-func renderLabels(list []metav1.LabelSelectorRequirement) string {
-	var parts []string
-	for _, r := range list {
-		switch r.Operator {
-		case metav1.LabelSelectorOpExists:
-			parts = append(parts, r.Key)
-		case metav1.LabelSelectorOpDoesNotExist:
-			parts = append(parts, "!"+r.Key)
-		case metav1.LabelSelectorOpIn:
-			parts = append(parts, r.Key+" in ("+strings.Join(r.Values, ",")+")")
-		default:
-			parts = append(parts, r.Key+" notin ("+strings.Join(r.Values, ",")+")")
-		}
-	}
-	return strings.Join(parts, ",")
-}
-
 // renderReview is a review on one line, every attribute named.
 func renderReview(user string, r scenarios.Review) string {
-	s := fmt.Sprintf("%s: %s", printable(user), r.Verb)
+	s := fmt.Sprintf("%s: %s", scenarios.Printable(user), r.Verb)
 	for _, f := range []struct{ name, value string }{
 		{"group", r.Group}, {"version", r.Version}, {"resource", r.Resource}, {"subresource", r.Subresource},
 		{"namespace", r.Namespace}, {"name", r.Name}, {"path", r.Path},
 		{"fieldSelector", r.FieldSelector}, {"labelSelector", r.LabelSelector},
 	} {
 		if f.value != "" {
-			s += fmt.Sprintf(" %s=%q", f.name, printable(f.value))
+			s += fmt.Sprintf(" %s=%q", f.name, scenarios.Printable(f.value))
 		}
 	}
 	if r.Extra != nil {
-		s += " extra=" + renderExtra(r.Extra)
+		s += " extra=" + scenarios.RenderExtra(r.Extra)
 	}
 	return s + " → " + string(r.Decision)
-}
-
-func renderUser(u scenarios.User) string {
-	text := fmt.Sprintf("%q uid=%q groups=", printable(u.Name), printable(u.UID))
-	for _, g := range u.Groups {
-		text += fmt.Sprintf("%q ", printable(g))
-	}
-	return text + "extra=" + renderExtra(u.Extra)
-}
-
-func renderExtra(extra map[string][]string) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(extra)) {
-		values := make([]string, len(extra[k]))
-		for i, v := range extra[k] {
-			values[i] = printable(v)
-		}
-		parts = append(parts, fmt.Sprintf("%s=%q", printable(k), values))
-	}
-	return "{" + strings.Join(parts, " ") + "}"
-}
-
-func renderDeltas(in []scenarios.MetricDelta) string {
-	var parts []string
-	for _, d := range sumDeltas(slices.Clone(in)) {
-		parts = append(parts, fmt.Sprintf("{mode=%q decision=%s} +%d", d.Mode, d.Decision, d.Count))
-	}
-	return joined(parts)
 }

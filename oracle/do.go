@@ -8,9 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Do predicts what the server does with a request of requestor, who is
-// authenticated (RequestorOf, Authenticated), and remembers it. Nothing is
-// impersonated if imp is nil.
+// Do predicts what the server does with a request of requestor, who is authenticated (RequestorOf, Authenticated),
+// and remembers it. Nothing is impersonated if imp is nil.
 func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Request) Prediction {
 	p := Prediction{Requestor: requestor, Counted: s.countsImpersonation()}
 	if headerBytes(imp, r.Headers) > maxHeaders {
@@ -53,17 +52,16 @@ func (p *Prediction) become(u scenarios.User, mode Mode) {
 	}
 }
 
-// attempted counts one attempt: under its mode if it succeeded, under none if
-// not (modeFromConstraint, constrainedImpersonationHandler.ServeHTTP).
+// attempted counts one attempt: under its mode if it succeeded, under none if not (modeFromConstraint,
+// constrainedImpersonationHandler.ServeHTTP).
 func (s *Server) attempted(p *Prediction) {
 	if !p.Counted {
 		return
 	}
-	d := scenarios.MetricDelta{Mode: string(p.Mode), Decision: "denied", Count: 1}
+	p.Attempts = []scenarios.MetricDelta{{Mode: string(p.Mode), Decision: "denied", Count: 1}}
 	if p.User != nil {
-		d.Decision = "allowed"
+		p.Attempts[0].Decision = "allowed"
 	}
-	p.Attempts = []scenarios.MetricDelta{d}
 }
 
 // impersonateGateOff is WithImpersonation, the filter without the gate.
@@ -76,8 +74,8 @@ func (s *Server) impersonateGateOff(p *Prediction, wanted scenarios.User) {
 	}
 }
 
-// withoutUser is the answer to headers that name no user: 500 before 1.35, 400
-// since (processImpersonationHeaders, buildImpersonationRequests).
+// withoutUser is the answer to headers that name no user: 500 before 1.35, 400 since (processImpersonationHeaders,
+// buildImpersonationRequests).
 func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
 	if s.binary < 35 {
 		p.Outcome, p.Code = scenarios.ServerError, 500
@@ -110,8 +108,8 @@ func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
 	}
 }
 
-// final authorizes the request itself, as whoever it has become
-// (withAuthorization of k8s.io/apiserver/pkg/endpoints/filters/authorization.go).
+// final authorizes the request itself, as whoever it has become (withAuthorization of
+// k8s.io/apiserver/pkg/endpoints/filters/authorization.go).
 func (s *Server) final(p *Prediction, subject scenarios.User, r Request) {
 	k := asker{Server: s, by: scenarios.ByRequestor}
 	if p.User != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Explain says, for a person with a 403 on the screen, what a server was asked,
-// in order, what it answered and why, and what was missing. It is called with
-// the prediction that the server made of the request.
+// Explain says, for a person with a 403 on the screen, what a server was asked, in order, what it answered and
+// why, and what was missing. It is called with the prediction that the server made of the request.
 func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) string {
 	x := &explanation{server: s}
 	x.line("%s %s%s.", p.Requestor.Name, request(r.Attributes), as(p.Wanted))
@@ -25,8 +24,7 @@ func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) st
 	return x.String()
 }
 
-// ExplainScenario explains the requests of a scenario, one after the other, on a
-// server as ServerFor makes it.
+// ExplainScenario explains the requests of a scenario, one after the other, on a server as ServerFor makes it.
 func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (string, error) {
 	text := ""
 	for i, st := range s.Steps {
@@ -97,7 +95,7 @@ func as(imp *scenarios.User) string {
 		text += fmt.Sprintf(" in groups %q", imp.Groups)
 	}
 	if len(imp.Extra) > 0 {
-		text += " with extra " + renderExtra(imp.Extra)
+		text += " with extra " + scenarios.RenderExtra(imp.Extra)
 	}
 	return text
 }
@@ -234,7 +232,7 @@ func details(u scenarios.User) string {
 		text += fmt.Sprintf(", UID %q", u.UID)
 	}
 	if len(u.Extra) > 0 {
-		text += ", extra " + renderExtra(u.Extra)
+		text += ", extra " + scenarios.RenderExtra(u.Extra)
 	}
 	return text
 }

@@ -14,15 +14,13 @@ const (
 	uidHeader   = "impersonate-uid"
 	groupHeader = "impersonate-group"
 	extraPrefix = "impersonate-extra-"
-	// maxHeaders is how much an API server reads of headers (DefaultMaxHeaderBytes
-	// of net/http).
+	// maxHeaders is how much an API server reads of headers (DefaultMaxHeaderBytes of net/http).
 	maxHeaders = 1 << 20
 )
 
-// wantedUser is what the impersonation headers ask for, as the API server reads
-// them (processImpersonationHeaders). Those of client-go come first
-// (impersonatingRoundTripper): it sends no key of extra without a value. sent is
-// false if no header says anything.
+// wantedUser is what the impersonation headers ask for, as the API server reads them
+// (processImpersonationHeaders). Those of client-go come first (impersonatingRoundTripper): it sends no key of
+// extra without a value. sent is false if no header says anything.
 func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios.User, sent bool) {
 	lines := map[string][]string{}
 	extra := map[string][]string{}
@@ -86,8 +84,7 @@ func headerBytes(imp *scenarios.Impersonate, raw []scenarios.Header) (n int) {
 	return n
 }
 
-// lowerASCII lowers what a header name can carry. Other letters travel
-// percent-encoded and keep their case.
+// lowerASCII lowers what a header name can carry. Other letters travel percent-encoded and keep their case.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -96,7 +93,3 @@ func lowerASCII(s string) string {
 		return r
 	}, s)
 }
-
-// printable is a text as JSON has it: U+FFFD stands for each byte that is no
-// UTF-8.
-func printable(s string) string { return string([]rune(s)) }

@@ -14,8 +14,8 @@ import (
 
 const (
 	authenticationGroup = "authentication.k8s.io"
-	// manyChecks is from how many groups, or values of extra, on a constrained
-	// mode first asks for all of them at once (manyAuthorizationChecksInLoop).
+	// manyChecks is from how many groups, or values of extra, on a constrained mode first asks for all of them at
+	// once (manyAuthorizationChecksInLoop).
 	manyChecks = 4
 )
 
@@ -59,14 +59,13 @@ func (i identity) name(user string) question {
 			q.Name = "*"
 		}
 	}
-	if ns, account, ok := accountOf(user); ok {
+	if ns, account, ok := scenarios.SplitServiceAccount(user); ok {
 		q.Resource, q.Namespace, q.Name = "serviceaccounts", ns, account
 	}
 	return q
 }
 
-// stages are the checks in the order of impersonationModeState.check: user, UID,
-// groups, extra.
+// stages are the checks in the order of impersonationModeState.check: user, UID, groups, extra.
 func (i identity) stages(wanted scenarios.User) []stage {
 	list := []stage{{runs: [][]question{{i.name(wanted.Name)}}}}
 	if wanted.UID != "" {
@@ -131,8 +130,8 @@ func (i identity) refusal(q question, why string) string {
 	return forbidden(q.review(i.requestor), why)
 }
 
-// badExtra says what a constrained mode does not take, one text for each key: it
-// is the first in the order of a map that counts (validateExtra).
+// badExtra says what a constrained mode does not take, one text for each key: it is the first in the order of a
+// map that counts (validateExtra).
 func badExtra(extra map[string][]string) (why []string) {
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
 		errs := validation.IsDomainPrefixedPath(field.NewPath("extra", "key"), key).ToAggregate()
@@ -150,9 +149,8 @@ func badExtra(extra map[string][]string) (why []string) {
 	return why
 }
 
-// gateOffStages are the checks of the filter that servers without the gate have
-// (WithImpersonation): user, groups, extra, UID; users, groups and service
-// accounts have no version.
+// gateOffStages are the checks of the filter that servers without the gate have (WithImpersonation): user, groups,
+// extra, UID; users, groups and service accounts have no version.
 func gateOffStages(wanted, requestor scenarios.User) []stage {
 	i := legacyIdentity(requestor)
 	i.version = ""
@@ -169,14 +167,13 @@ func gateOffStages(wanted, requestor scenarios.User) []stage {
 	return list
 }
 
-// resulting is who the requestor becomes in a mode. Constrained modes give nodes
-// and service accounts the groups that they always have; legacy does so for
-// service accounts if no group was asked for.
+// resulting is who the requestor becomes in a mode. Constrained modes give nodes and service accounts the groups
+// that they always have; legacy does so for service accounts if no group was asked for.
 func (i identity) resulting(wanted scenarios.User) scenarios.User {
 	if _, ok := nodeOf(wanted.Name); ok && i.constrained {
 		wanted.Groups = []string{nodesGroup}
 	}
-	if ns, _, ok := accountOf(wanted.Name); ok && len(wanted.Groups) == 0 {
+	if ns, _, ok := scenarios.SplitServiceAccount(wanted.Name); ok && len(wanted.Groups) == 0 {
 		wanted.Groups = accountGroups(ns)
 	}
 	return completed(wanted)

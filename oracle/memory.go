@@ -15,14 +15,12 @@ const (
 	indexSize = 10_000
 )
 
-// memory is what a server remembers of impersonation. Only successes are
-// remembered, and nothing ever erases one but time or, in the index, other
-// requestors.
+// memory is what a server remembers of impersonation. Only successes are remembered, and nothing ever erases one
+// but time or, in the index, other requestors.
 type memory struct {
 	now   time.Duration
 	index modeIndex
-	// outer is by mode, wanted user, requestor and request; inner by the first
-	// three.
+	// outer is by mode, wanted user, requestor and request; inner by the first three.
 	outer, inner map[string]remembered
 }
 
@@ -48,8 +46,7 @@ func (m *memory) remember(cache map[string]remembered, key string, u scenarios.U
 	cache[key] = remembered{user: u, since: m.now}
 }
 
-// cacheKey is a text that is equal for equal things, as buildKey makes one
-// (cache.go of the impersonation filter).
+// cacheKey is a text that is equal for equal things, as buildKey makes one (cache.go of the impersonation filter).
 func cacheKey(parts ...any) string {
 	raw, err := json.Marshal(parts) // sorts the keys of maps
 	if err != nil {
@@ -58,8 +55,8 @@ func cacheKey(parts ...any) string {
 	return string(raw)
 }
 
-// outerKey adds the request to what a success depends on. Nothing is cached of a
-// request with a selector that cannot be parsed: ok is false.
+// outerKey adds the request to what a success depends on. Nothing is cached of a request with a selector that
+// cannot be parsed: ok is false.
 func outerKey(mode Mode, wanted, requestor scenarios.User, a Attributes) (key string, ok bool) {
 	labels := make([]string, len(a.Labels))
 	for i, r := range a.Labels {
@@ -69,8 +66,8 @@ func outerKey(mode Mode, wanted, requestor scenarios.User, a Attributes) (key st
 	return cacheKey(mode, wanted, requestor, a, labels), !a.BadSelector
 }
 
-// modeIndex says which mode last succeeded for a requestor's name, for the most
-// recently used names (modeIndexCache).
+// modeIndex says which mode last succeeded for a requestor's name, for the most recently used names
+// (modeIndexCache).
 type modeIndex struct {
 	order   *list.List // of indexEntry, most recent first
 	entries map[string]*list.Element

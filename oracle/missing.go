@@ -20,9 +20,8 @@ type Need struct {
 	Grants []scenarios.Grant
 }
 
-// Missing says what would have to be granted, mode by mode, so that the
-// requestor may impersonate. Modes that do not apply are left out. It changes
-// nothing in the server, and looks at no cache.
+// Missing says what would have to be granted, mode by mode, so that the requestor may impersonate. Modes that do
+// not apply are left out. It changes nothing in the server, and looks at no cache.
 func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r Request) (needs []Need) {
 	wanted, asked := wantedUser(imp, r.Headers)
 	if !asked || wanted.Name == "" {
@@ -87,8 +86,8 @@ func (n *Need) add(g scenarios.Grant) {
 	n.Grants = append(n.Grants, g)
 }
 
-// grantFor is the narrowest grant that allows a review. The name * of the mode
-// associated-node stands for every node.
+// grantFor is the narrowest grant that allows a review. The name * of the mode associated-node stands for every
+// node.
 func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 	g := scenarios.Grant{Subject: scenarios.Subject{User: spec.User}}
 	if n := spec.NonResourceAttributes; n != nil {
@@ -106,8 +105,8 @@ func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 	return g
 }
 
-// NearMisses are the grants that would allow a review if they were different in
-// one respect, with that respect: what is usually wrong with a rule.
+// NearMisses are the grants that would allow a review if they were different in one respect, with that respect:
+// what is usually wrong with a rule.
 func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out []string) {
 	a := spec.ResourceAttributes
 	if a == nil {
@@ -127,8 +126,8 @@ func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out [
 			{func(g *scenarios.Grant) { g.Resources = []string{"*"} }, fmt.Sprintf("its resource is %q, the check is about %q", strings.Join(g.Resources, ", "), resourceName(a))},
 			{func(g *scenarios.Grant) { g.Verbs = []string{"*"} }, fmt.Sprintf("its verb is %q, the check is about %q", strings.Join(g.Verbs, ", "), a.Verb)},
 		} {
-			// A rule about something else altogether is not a near miss: of verbs only
-			// those of impersonation are alike.
+			// A rule about something else altogether is not a near miss: of verbs only those of impersonation are
+			// alike.
 			if strings.HasPrefix(try.what, "its verb") && !slices.ContainsFunc(g.Verbs, func(v string) bool { return strings.HasPrefix(v, "impersonate") }) {
 				continue
 			}
@@ -168,8 +167,7 @@ func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 	return fmt.Sprintf("it is for the name %q only, not for %q", names, a.Name)
 }
 
-// Dangling are the bindings among the objects to roles that are not among them
-// and not built in.
+// Dangling are the bindings among the objects to roles that are not among them and not built in.
 func (s *Server) Dangling() (out []string) {
 	for _, b := range s.policy.dangling {
 		who := "user " + b.subject.User

@@ -9,15 +9,15 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// notApplicable says why a mode has nothing to say about a wanted user; empty if
-// it has (the filters of associatedNodeImpersonationMode and its neighbours).
+// notApplicable says why a mode has nothing to say about a wanted user; empty if it has (the filters of
+// associatedNodeImpersonationMode and its neighbours).
 func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	node, isNode := nodeOf(wanted.Name)
-	_, _, isAccount := accountOf(wanted.Name)
+	_, _, isAccount := scenarios.SplitServiceAccount(wanted.Name)
 	more := "more than a user name is asked for (a UID, groups or extra)"
 	switch mode {
 	case AssociatedNode:
-		_, _, fromAccount := accountOf(requestor.Name)
+		_, _, fromAccount := scenarios.SplitServiceAccount(requestor.Name)
 		on := requestor.Extra[nodeNameKey]
 		switch {
 		case !isNode:
@@ -56,17 +56,16 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	return ""
 }
 
-// associated is the requestor as the mode associated-node shows it to
-// authorizers and caches: of its extra only the names of the keys are left, so
-// that one success serves all pods of a service account
+// associated is the requestor as the mode associated-node shows it to authorizers and caches: of its extra only
+// the names of the keys are left, so that one success serves all pods of a service account
 // (associatedNodeImpersonationRequestorUserInfo).
 func associated(requestor scenarios.User) scenarios.User {
 	requestor.Extra = map[string][]string{associatedNodeKeysKey: slices.Sorted(maps.Keys(requestor.Extra))}
 	return requestor
 }
 
-// try tries one mode (constrainedImpersonationModeState.check, and legacy, which
-// has no action check and remembers nothing).
+// try tries one mode (constrainedImpersonationModeState.check, and legacy, which has no action check and remembers
+// nothing).
 func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) (at Attempt, became scenarios.User) {
 	at.Mode = mode
 	if at.NotApplicable = notApplicable(mode, wanted, requestor); at.NotApplicable != "" {
@@ -124,9 +123,8 @@ func (m *memory) words(what string, r remembered) string {
 	return fmt.Sprintf("%s was allowed %s ago and stays remembered for %s", what, age.Round(time.Millisecond), (cacheTTL - age).Round(time.Millisecond))
 }
 
-// impersonate tries the modes: the one that last succeeded for the requestor's
-// name first, then the others in order. The first error is the one that the
-// client sees (impersonationModesTracker.getImpersonatedUser).
+// impersonate tries the modes: the one that last succeeded for the requestor's name first, then the others in
+// order. The first error is the one that the client sees (impersonationModesTracker.getImpersonatedUser).
 func (s *Server) impersonate(p *Prediction, wanted scenarios.User, a Attributes) {
 	order := Modes()
 	last, known := s.memory.index.get(p.Requestor.Name)

@@ -12,8 +12,8 @@ import (
 )
 
 // nodeGrants is what the Node authorizer allows every node alike: NodeRules of
-// k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go,
-// without the resources that NodeAuthorizer.Authorize decides itself.
+// k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, without the resources that
+// NodeAuthorizer.Authorize decides itself.
 var nodeGrants = []scenarios.Grant{
 	nodeGrant("authentication.k8s.io", "tokenreviews", "create"),
 	nodeGrant("authorization.k8s.io", "subjectaccessreviews,localsubjectaccessreviews", "create"),
@@ -59,8 +59,7 @@ var yesNode = Answer{Decision: scenarios.Allow, Source: "the Node authorizer: no
 
 func no(reason string) Answer { return Answer{Decision: scenarios.NoOpinion, Reason: reason} }
 
-// nodeResource decides about the resources that are not the same for every
-// node; ok is false for the others.
+// nodeResource decides about the resources that are not the same for every node; ok is false for the others.
 func (s *Server) nodeResource(node string, a *authorizationv1.ResourceAttributes) (answer Answer, ok bool) {
 	switch a.Group + "/" + a.Resource {
 	case "/nodes":
@@ -184,8 +183,7 @@ func nodeGet(node string, a *authorizationv1.ResourceAttributes) Answer {
 	return unrelated(node, a)
 }
 
-// unrelated is what hasPathFrom comes to for objects that no pod of the node
-// uses.
+// unrelated is what hasPathFrom comes to for objects that no pod of the node uses.
 func unrelated(node string, a *authorizationv1.ResourceAttributes) Answer {
 	if a.Name == "" {
 		return no("No Object name found")
@@ -206,8 +204,7 @@ func nodeLease(node string, a *authorizationv1.ResourceAttributes) Answer {
 	return yesNode
 }
 
-// nodeCSINode is authorizeCSINode, without the status subresource of an alpha
-// feature.
+// nodeCSINode is authorizeCSINode, without the status subresource of an alpha feature.
 func nodeCSINode(node string, a *authorizationv1.ResourceAttributes) Answer {
 	switch {
 	case a.Subresource != "":

@@ -301,3 +301,22 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// ImpersonationChecks are the least and the greatest number of checks that
+// impersonation itself makes.
+func (p Prediction) ImpersonationChecks() (least, greatest int) {
+	all, _ := p.Sequences()
+	for i, seq := range all {
+		n := 0
+		for _, r := range seq {
+			if r.Mode != "" {
+				n++
+			}
+		}
+		if i == 0 {
+			least = n
+		}
+		least, greatest = min(least, n), max(greatest, n)
+	}
+	return least, greatest
+}

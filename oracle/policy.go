@@ -34,15 +34,15 @@ type binding struct {
 // pod is what the Node authorizer knows of a pod.
 type pod struct{ namespace, name, node, account string }
 
-// defaultsYAML are the roles and bindings that every cluster has and that can
-// decide about a user who has been granted nothing, from the bootstrap policy of
-// k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy (1.37).
+// defaultsYAML are the roles and bindings that every cluster has and that can decide about a user who has been
+// granted nothing, from the bootstrap policy of k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy
+// (1.37).
 //
 //go:embed defaults.yaml
 var defaultsYAML []byte
 
-// builtIn are the objects of defaultsYAML. The user-facing roles are
-// aggregated: their rules are put together here.
+// builtIn are the objects of defaultsYAML. The user-facing roles are aggregated: their rules are put together
+// here.
 var builtIn = sync.OnceValue(func() []map[string]any {
 	var objects []map[string]any
 	if err := yaml.UnmarshalStrict(defaultsYAML, &objects); err != nil {
@@ -51,7 +51,7 @@ var builtIn = sync.OnceValue(func() []map[string]any {
 	rules := map[string][]any{}
 	for _, o := range objects {
 		if r, ok := o["rules"].([]any); ok {
-			rules[text(o, "metadata", "name")] = r
+			rules[scenarios.Text(o, "metadata", "name")] = r
 		}
 	}
 	view := rules["system:aggregate-to-view"]
@@ -75,14 +75,14 @@ func newPolicy(objects []map[string]any) policy {
 	if len(objects) == 0 {
 		return p
 	}
-	roles := slices.DeleteFunc(slices.Clone(builtIn()), func(o map[string]any) bool { return text(o, "kind") != "ClusterRole" })
+	roles := slices.DeleteFunc(slices.Clone(builtIn()), func(o map[string]any) bool { return scenarios.Text(o, "kind") != "ClusterRole" })
 	p.grants = scenarios.RulesFromManifests(slices.Concat(roles, objects))
 	for _, o := range objects {
-		switch text(o, "kind") {
+		switch scenarios.Text(o, "kind") {
 		case "Pod":
 			p.pods = append(p.pods, pod{
-				text(o, "metadata", "namespace"), text(o, "metadata", "name"),
-				text(o, "spec", "nodeName"), text(o, "spec", "serviceAccountName"),
+				scenarios.Text(o, "metadata", "namespace"), scenarios.Text(o, "metadata", "name"),
+				scenarios.Text(o, "spec", "nodeName"), scenarios.Text(o, "spec", "serviceAccountName"),
 			})
 		case "RoleBinding", "ClusterRoleBinding":
 			p.dangling = append(p.dangling, p.danglingSubjects(o)...)
@@ -91,11 +91,11 @@ func newPolicy(objects []map[string]any) policy {
 	return p
 }
 
-// danglingSubjects are the subjects of a binding to a role that is not there. It
-// asks what the binding would give if the role gave anything.
+// danglingSubjects are the subjects of a binding to a role that is not there. It asks what the binding would give
+// if the role gave anything.
 func (p policy) danglingSubjects(o map[string]any) []binding {
-	kind, name, namespace := text(o, "roleRef", "kind"), text(o, "roleRef", "name"), text(o, "metadata", "namespace")
-	if text(o, "kind") == "ClusterRoleBinding" {
+	kind, name, namespace := scenarios.Text(o, "roleRef", "kind"), scenarios.Text(o, "roleRef", "name"), scenarios.Text(o, "metadata", "namespace")
+	if scenarios.Text(o, "kind") == "ClusterRoleBinding" {
 		namespace = ""
 	}
 	if p.role(kind, namespace, name) != nil {
@@ -117,8 +117,8 @@ func (p policy) danglingSubjects(o map[string]any) []binding {
 func (p policy) role(kind, namespace, name string) map[string]any {
 	for _, list := range [][]map[string]any{p.objects, builtIn()} {
 		for _, o := range list {
-			if text(o, "kind") == kind && text(o, "metadata", "name") == name &&
-				(kind == "ClusterRole" || text(o, "metadata", "namespace") == namespace) {
+			if scenarios.Text(o, "kind") == kind && scenarios.Text(o, "metadata", "name") == name &&
+				(kind == "ClusterRole" || scenarios.Text(o, "metadata", "namespace") == namespace) {
 				return o
 			}
 		}
@@ -129,50 +129,33 @@ func (p policy) role(kind, namespace, name string) map[string]any {
 // find is the index of an object among those that are known, -1 if there is none.
 func (p policy) find(group, resource, namespace, name string) int {
 	return slices.IndexFunc(p.objects, func(o map[string]any) bool {
-		apiGroup, _, grouped := strings.Cut(text(o, "apiVersion"), "/")
+		apiGroup, _, grouped := strings.Cut(scenarios.Text(o, "apiVersion"), "/")
 		if !grouped {
 			apiGroup = ""
 		}
-		kind := strings.ToLower(text(o, "kind"))
+		kind := strings.ToLower(scenarios.Text(o, "kind"))
 		switch {
 		case strings.HasSuffix(kind, "class"):
 			kind += "es"
 		case !strings.HasSuffix(kind, "s"):
 			kind += "s"
 		}
-		return apiGroup == group && kind == resource && text(o, "metadata", "namespace") == namespace && nameOf(o) == name
+		return apiGroup == group && kind == resource && scenarios.Text(o, "metadata", "namespace") == namespace && nameOf(o) == name
 	})
 }
 
-// applies tells whether RBAC meets the binding when it looks for the rules of a
-// review: cluster-wide bindings first, then those of the namespace.
+// applies tells whether RBAC meets the binding when it looks for the rules of a review: cluster-wide bindings
+// first, then those of the namespace.
 func (b binding) applies(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if b.namespace != "" && (spec.ResourceAttributes == nil || spec.ResourceAttributes.Namespace != b.namespace) {
 		return false
 	}
-	return is(b.subject, spec.User, spec.Groups)
+	return b.subject.Is(spec.User, spec.Groups)
 }
 
 func (b binding) text() string {
 	kind := map[string]string{"Role": "role", "ClusterRole": "clusterrole"}[b.refKind]
 	return fmt.Sprintf("%s.rbac.authorization.k8s.io %q not found", kind, b.refNam)
-}
-
-// is tells whether a user with these groups is the subject.
-func is(s scenarios.Subject, user string, groups []string) bool {
-	if s.User != "" {
-		return s.User == user
-	}
-	return slices.Contains(groups, s.Group)
-}
-
-// text is the string at a path of fields, "" if there is none.
-func text(obj map[string]any, path ...string) string {
-	for _, field := range path[:len(path)-1] {
-		obj, _ = obj[field].(map[string]any)
-	}
-	s, _ := obj[path[len(path)-1]].(string)
-	return s
 }
 
 // withNamespace is an object that is created in a namespace.

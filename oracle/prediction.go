@@ -9,8 +9,7 @@ import (
 // Mode is a way of impersonating.
 type Mode string
 
-// The modes, in the order in which a server that remembers nothing tries them
-// (allImpersonationModes).
+// The modes, in the order in which a server that remembers nothing tries them (allImpersonationModes).
 const (
 	AssociatedNode Mode = "associated-node"
 	ArbitraryNode  Mode = "arbitrary-node"
@@ -28,8 +27,8 @@ type Prediction struct {
 	Outcome scenarios.Outcome
 	// Code is 400, 403 or 500; 0 if what comes behind authorization decides it.
 	Code int
-	// Messages are the possible texts of the answer, more than one where it
-	// depends on the order of a Go map; none where others write it.
+	// Messages are the possible texts of the answer, more than one where it depends on the order of a Go map; none
+	// where others write it.
 	Messages []string
 	// Requestor authenticated.
 	Requestor scenarios.User
@@ -43,8 +42,8 @@ type Prediction struct {
 	Segments []Segment
 	// Audit is what the audit event says.
 	Audit Audit
-	// Counted says whether the server keeps impersonation metrics, and Attempts
-	// is the increase of apiserver_impersonation_attempts_total.
+	// Counted says whether the server keeps impersonation metrics, and Attempts is the increase of
+	// apiserver_impersonation_attempts_total.
 	Counted  bool
 	Attempts []scenarios.MetricDelta
 	// Trace says mode by mode how it came to this.
@@ -69,23 +68,20 @@ type Review struct {
 	Mode Mode
 	// Spec is the question.
 	Spec authorizationv1.SubjectAccessReviewSpec
-	// Answer is what the chain said, and Hidden that webhooks do not see the
-	// question: it was decided before them.
+	// Answer is what the chain said, and Hidden that webhooks do not see the question: it was decided before them.
 	Answer Answer
 	Hidden bool
 	// text is that of the error if the server does not go on.
 	text string
 }
 
-// Allowed tells whether the answer lets the server go on. The filter of servers
-// without the gate does not go on after an error.
+// Allowed tells whether the answer lets the server go on. The filter of servers without the gate does not go on
+// after an error.
 func (r Review) Allowed() bool { return r.Answer.Decision == scenarios.Allow }
 
-// Segment is a part of the sequence of reviews. A single run is in order. Of
-// several, each in order within itself, any can be first, because a Go map is
-// walked: if a run ends with a denial, no other follows it; so either all runs
-// come, in any order, or some of those that are allowed and then one that is
-// not.
+// Segment is a part of the sequence of reviews. A single run is in order. Of several, each in order within itself,
+// any can be first, because a Go map is walked: if a run ends with a denial, no other follows it; so either all
+// runs come, in any order, or some of those that are allowed and then one that is not.
 type Segment struct {
 	Runs [][]Review
 }
@@ -93,11 +89,9 @@ type Segment struct {
 // Attempt is what became of one mode.
 type Attempt struct {
 	Mode Mode
-	// Remembered says that the mode was tried first because it was the last to
-	// succeed for this requestor.
+	// Remembered says that the mode was tried first because it was the last to succeed for this requestor.
 	Remembered bool
-	// NotApplicable says why the mode has nothing to say about the request; empty
-	// if it has.
+	// NotApplicable says why the mode has nothing to say about the request; empty if it has.
 	NotApplicable string
 	// Cached says what was not asked because an earlier success is remembered.
 	Cached string

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -48,8 +47,7 @@ func nextOrder(o []int) bool {
 	return true
 }
 
-// sequences are the possible orders of the reviews of one segment, each once.
-// complete is false if there are more.
+// sequences are the possible orders of the reviews of one segment, each once. complete is false if there are more.
 func (g Segment) sequences() (out [][]Review, complete bool) {
 	seen := map[string]bool{}
 	for order := range orders(len(g.Runs)) {
@@ -71,10 +69,9 @@ func (g Segment) sequences() (out [][]Review, complete bool) {
 	return out, len(g.Runs) <= maxRuns
 }
 
-// Sequences are the possible sequences of all reviews, what webhooks do not see
-// included. There is one, unless several keys of extra were asked one by one.
-// complete is false if there are more than are listed; each possible part then
-// occurs in one of them.
+// Sequences are the possible sequences of all reviews, what webhooks do not see included. There is one, unless
+// several keys of extra were asked one by one. complete is false if there are more than are listed; each possible
+// part then occurs in one of them.
 func (p Prediction) Sequences() (all [][]Review, complete bool) {
 	all, complete = [][]Review{nil}, true
 	for _, g := range p.Segments {
@@ -106,8 +103,7 @@ type Possibility struct {
 	Message string
 }
 
-// Possibilities are all of them, one unless the order of a Go map has a part in
-// it; complete is that of Sequences.
+// Possibilities are all of them, one unless the order of a Go map has a part in it; complete is that of Sequences.
 func (p Prediction) Possibilities() (out []Possibility, complete bool) {
 	all, complete := p.Sequences()
 	for _, seq := range all {
@@ -122,8 +118,8 @@ func (p Prediction) Possibilities() (out []Possibility, complete bool) {
 	return out, complete
 }
 
-// messages are the texts that can go with a sequence: of impersonation that is
-// forbidden, the first denial in the order of the modes.
+// messages are the texts that can go with a sequence: of impersonation that is forbidden, the first denial in the
+// order of the modes.
 func (p Prediction) messages(seq []Review) []string {
 	if p.Outcome != scenarios.ImpersonationForbidden {
 		return p.Messages
@@ -146,54 +142,12 @@ func (p Prediction) messages(seq []Review) []string {
 	return nil
 }
 
-// ImpersonationChecks are the least and the greatest number of checks that
-// impersonation itself makes.
-func (p Prediction) ImpersonationChecks() (least, greatest int) {
-	all, _ := p.Sequences()
-	for i, seq := range all {
-		n := 0
-		for _, r := range seq {
-			if r.Mode != "" {
-				n++
-			}
-		}
-		if i == 0 {
-			least = n
-		}
-		least, greatest = min(least, n), max(greatest, n)
-	}
-	return least, greatest
-}
-
-// authorizations is the increase of
-// apiserver_impersonation_authorization_attempts_total over a sequence, sorted.
+// authorizations is the increase of apiserver_impersonation_authorization_attempts_total over a sequence, sorted.
 func authorizations(seq []Review) (out []scenarios.MetricDelta) {
 	for _, r := range seq {
-		if r.Mode == "" {
-			continue
+		if r.Mode != "" {
+			out = append(out, scenarios.MetricDelta{Mode: string(r.Mode), Decision: scenarios.DecisionLabel(r.Answer.Decision), Count: 1})
 		}
-		d := scenarios.MetricDelta{Mode: string(r.Mode), Decision: "denied", Count: 1}
-		if r.Allowed() {
-			d.Decision = "allowed"
-		}
-		out = append(out, d)
 	}
-	return sumDeltas(out)
-}
-
-// sumDeltas adds up equal series and sorts them; those of zero are left out.
-func sumDeltas(in []scenarios.MetricDelta) (out []scenarios.MetricDelta) {
-	for _, d := range in {
-		same := func(o scenarios.MetricDelta) bool { return o.Mode == d.Mode && o.Decision == d.Decision }
-		if i := slices.IndexFunc(out, same); i >= 0 {
-			out[i].Count += d.Count
-			continue
-		}
-		out = append(out, d)
-	}
-	out = slices.DeleteFunc(out, func(d scenarios.MetricDelta) bool { return d.Count == 0 })
-	slices.SortFunc(out, func(a, b scenarios.MetricDelta) int {
-		return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Decision, b.Decision))
-	})
-	return out
+	return scenarios.SumDeltas(out)
 }

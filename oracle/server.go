@@ -13,23 +13,20 @@ import (
 
 // Config says what a server is, and what is granted on it.
 type Config struct {
-	// Kubernetes is the effective version, "1.37"; Binary that of the program,
-	// the same if it is empty.
+	// Kubernetes is the effective version, "1.37"; Binary that of the program, the same if it is empty.
 	Kubernetes, Binary string
-	// Gate is the state of ConstrainedImpersonation. Empty, or any, is the
-	// version's default.
+	// Gate is the state of ConstrainedImpersonation. Empty, or any, is the version's default.
 	Gate scenarios.Gate
 	// Grants are in force from the start.
 	Grants []scenarios.Grant
-	// Objects are those of the cluster that decisions depend on: roles, bindings,
-	// pods.
+	// Objects are those of the cluster that decisions depend on: roles, bindings, pods.
 	Objects []map[string]any
 	// Chain is the authorizer chain; nil is Node and RBAC, with the grants.
 	Chain []Authorizer
 }
 
-// Server is the model of one API server process, with all that it remembers.
-// It is not safe for use by several goroutines.
+// Server is the model of one API server process, with all that it remembers. It is not safe for use by several
+// goroutines.
 type Server struct {
 	effective, binary uint64 // minor versions
 	gate              bool
@@ -107,6 +104,6 @@ func (s *Server) Apply(object map[string]any) {
 	s.policy = newPolicy(append(slices.Clone(s.policy.objects), object))
 }
 
-// countsImpersonation tells whether the server keeps apiserver_impersonation_*:
-// code of 1.36, of the filter that the gate turns on.
+// countsImpersonation tells whether the server keeps apiserver_impersonation_*: code of 1.36, of the filter that
+// the gate turns on.
 func (s *Server) countsImpersonation() bool { return s.gate && s.binary >= 36 }

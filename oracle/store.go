@@ -7,15 +7,14 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 const rbacGroup = "rbac.authorization.k8s.io"
 
-// store is what comes behind authorization and asks authorizers again: RBAC's
-// escalation check, self-reviews, and the second verb of exec.
+// store is what comes behind authorization and asks authorizers again: RBAC's escalation check, self-reviews, and
+// the second verb of exec.
 func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request) {
 	switch r.APIGroup + "/" + r.Resource {
 	case rbacGroup + "/roles", rbacGroup + "/clusterroles":
@@ -39,9 +38,8 @@ func (p *Prediction) add(r Review) Review {
 	return r
 }
 
-// connect is the check of create that exec, attach and portforward make since
-// 1.35 when they are opened with GET (ensureAuthorizedForVerb of
-// k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go). Authorization has let
+// connect is the check of create that exec, attach and portforward make since 1.35 when they are opened with GET
+// (ensureAuthorizedForVerb of k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go). Authorization has let
 // the request through, so the outcome stays.
 func (s *Server) connect(p *Prediction, k asker, subject scenarios.User, r Request) {
 	if s.effective < 35 || r.APIGroup != "" || r.Resource != "pods" || r.Verb != "get" || !slices.Contains([]string{"exec", "attach", "portforward"}, r.Subresource) {
@@ -55,16 +53,14 @@ func (s *Server) connect(p *Prediction, k asker, subject scenarios.User, r Reque
 	}
 }
 
-// creates are the resources that an update creates (AllowCreateOnUpdate of
-// their strategies).
+// creates are the resources that an update creates (AllowCreateOnUpdate of their strategies).
 var creates = []string{
 	"coordination.k8s.io/leases", "coordination.k8s.io/leasecandidates", "/endpoints", "/events", "/limitranges",
 	"/services", "node.k8s.io/runtimeclasses",
 }
 
-// write is what the storage of ordinary objects has to do with permissions: an
-// update or apply of what is not there needs create (withAuthorization of
-// k8s.io/apiserver/pkg/endpoints/handlers/update.go).
+// write is what the storage of ordinary objects has to do with permissions: an update or apply of what is not
+// there needs create (withAuthorization of k8s.io/apiserver/pkg/endpoints/handlers/update.go).
 func (s *Server) write(p *Prediction, k asker, subject scenarios.User, r Request) {
 	known := s.policy.find(r.APIGroup, r.Resource, r.Namespace, r.Name)
 	update := r.Verb == "update" && slices.Contains(creates, r.APIGroup+"/"+r.Resource) || r.Verb == "patch" && r.Apply
@@ -120,9 +116,8 @@ func writes(p *Prediction, subject scenarios.User, r Request) bool {
 		!slices.Contains(subject.Groups, mastersGroup)
 }
 
-// writeRole is the escalation check of roles: who may not escalate must hold
-// every rule (Create of k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased
-// and role/policybased, RoleEscalationAuthorized).
+// writeRole is the escalation check of roles: who may not escalate must hold every rule (Create of
+// k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased and role/policybased, RoleEscalationAuthorized).
 func (s *Server) writeRole(p *Prediction, k asker, subject scenarios.User, r Request) {
 	if !writes(p, subject, r) {
 		return
@@ -132,7 +127,7 @@ func (s *Server) writeRole(p *Prediction, k asker, subject scenarios.User, r Req
 		Namespace: r.Namespace, Name: r.Name, ResourceRequest: true,
 	}
 	if !p.add(k.ask(question{"", subject, escalate})).Allowed() {
-		if missing := s.missingRules(subject, r.Namespace, rulesOf(r.Body)); len(missing) > 0 {
+		if missing := s.missingRules(subject, r.Namespace, scenarios.RulesOf(r.Body)); len(missing) > 0 {
 			p.escalates(subject, r, missing)
 			return
 		}
@@ -140,13 +135,13 @@ func (s *Server) writeRole(p *Prediction, k asker, subject scenarios.User, r Req
 	s.stored(r)
 }
 
-// writeBinding is the same for bindings and the rules of their role
-// (clusterrolebinding/policybased, BindingAuthorized).
+// writeBinding is the same for bindings and the rules of their role (clusterrolebinding/policybased,
+// BindingAuthorized).
 func (s *Server) writeBinding(p *Prediction, k asker, subject scenarios.User, r Request) {
 	if !writes(p, subject, r) {
 		return
 	}
-	kind, name := text(r.Body, "roleRef", "kind"), text(r.Body, "roleRef", "name")
+	kind, name := scenarios.Text(r.Body, "roleRef", "kind"), scenarios.Text(r.Body, "roleRef", "name")
 	bind := Attributes{
 		Verb: "bind", APIGroup: rbacGroup, Version: "*", Resource: strings.ToLower(kind) + "s",
 		Namespace: r.Namespace, Name: name, ResourceRequest: true,
@@ -156,7 +151,7 @@ func (s *Server) writeBinding(p *Prediction, k asker, subject scenarios.User, r 
 		if role == nil {
 			return // 404: nothing is stored
 		}
-		if missing := s.missingRules(subject, r.Namespace, rulesOf(role)); len(missing) > 0 {
+		if missing := s.missingRules(subject, r.Namespace, scenarios.RulesOf(role)); len(missing) > 0 {
 			p.escalates(subject, r, missing)
 			return
 		}
@@ -171,9 +166,8 @@ func (s *Server) stored(r Request) {
 	}
 }
 
-// escalates is the answer of ConfirmNoEscalation
-// (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
-func (p *Prediction) escalates(subject scenarios.User, r Request, missing []rbacv1.PolicyRule) {
+// escalates is the answer of ConfirmNoEscalation (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
+func (p *Prediction) escalates(subject scenarios.User, r Request, missing []scenarios.Grant) {
 	var lines []string
 	for _, rule := range missing {
 		lines = append(lines, compactRule(rule))
@@ -184,12 +178,4 @@ func (p *Prediction) escalates(subject scenarios.User, r Request, missing []rbac
 	p.Messages = []string{statusForbidden(rbacGroup, r.Resource, nameOf(r.Body), text)}
 }
 
-func nameOf(o map[string]any) string { return text(o, "metadata", "name") }
-
-func rulesOf(role map[string]any) []rbacv1.PolicyRule {
-	var body rbacv1.ClusterRole
-	if !decode(role, &body) {
-		return nil
-	}
-	return body.Rules
-}
+func nameOf(o map[string]any) string { return scenarios.Text(o, "metadata", "name") }

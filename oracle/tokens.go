@@ -6,9 +6,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// tokenTTL is how long a token that was found valid is not looked at again
-// (TokenSuccessCacheTTL of k8s.io/kubernetes/pkg/kubeapiserver/options). What is
-// found invalid is not remembered.
+// tokenTTL is how long a token that was found valid is not looked at again (TokenSuccessCacheTTL of
+// k8s.io/kubernetes/pkg/kubeapiserver/options). What is found invalid is not remembered.
 const tokenTTL = 10 * time.Second
 
 // tokens is what a server knows of the tokens of service accounts.
@@ -21,8 +20,7 @@ type tokens struct {
 
 func newTokens() tokens { return tokens{gone: map[string]bool{}, valid: map[string]time.Duration{}} }
 
-// Receive is Do for a requestor of a scenario, whose token may have become
-// invalid.
+// Receive is Do for a requestor of a scenario, whose token may have become invalid.
 func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Impersonate, request Request) Prediction {
 	requestor := RequestorOf(alias, r)
 	if !s.authenticates(alias, r.ServiceAccount) {
@@ -34,10 +32,9 @@ func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Imp
 	return s.Do(requestor, imp, request)
 }
 
-// authenticates is Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go
-// behind the cache of k8s.io/apiserver/pkg/authentication/token/cache: a token
-// lives as long as what it is bound to. One that is bound to a pod names the
-// pod's node only for others to read: it outlives the node.
+// authenticates is Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go behind the cache of
+// k8s.io/apiserver/pkg/authentication/token/cache: a token lives as long as what it is bound to. One that is bound
+// to a pod names the pod's node only for others to read: it outlives the node.
 func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool {
 	if sa == nil {
 		return true
@@ -57,8 +54,7 @@ func boundPath(resource, namespace, name string) string {
 	return resource + "/" + namespace + "/" + name
 }
 
-// deleted notes what tokens may be bound to. The model knows no grace: scenarios
-// delete at once.
+// deleted notes what tokens may be bound to. The model knows no grace: scenarios delete at once.
 func (s *Server) deleted(r Request) {
 	if r.Verb != "delete" || r.APIGroup != "" || r.Subresource != "" || r.DryRun {
 		return

@@ -9,11 +9,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Names that Kubernetes gives a meaning
-// (k8s.io/apiserver/pkg/authentication/user and serviceaccount).
+// Names that Kubernetes gives a meaning (k8s.io/apiserver/pkg/authentication/user and serviceaccount).
 const (
 	nodeUserPrefix       = "system:node:"
-	accountUserPrefix    = "system:serviceaccount:"
 	accountsGroup        = "system:serviceaccounts"
 	nodesGroup           = "system:nodes"
 	mastersGroup         = "system:masters"
@@ -25,28 +23,15 @@ const (
 	associatedNodeKeysKey = "authentication.kubernetes.io/associated-node-keys"
 )
 
-// nodeOf is the node that a user name stands for: what follows system:node: has
-// to be a DNS subdomain (isNodeUsername).
+// nodeOf is the node that a user name stands for: what follows system:node: has to be a DNS subdomain
+// (isNodeUsername).
 func nodeOf(user string) (node string, ok bool) {
 	node, ok = strings.CutPrefix(user, nodeUserPrefix)
 	return node, ok && len(validation.NameIsDNSSubdomain(node, false)) == 0
 }
 
-// accountOf is the service account that a user name stands for
-// (SplitUsername of k8s.io/apiserver/pkg/authentication/serviceaccount).
-func accountOf(user string) (namespace, name string, ok bool) {
-	rest, ok := strings.CutPrefix(user, accountUserPrefix)
-	parts := strings.Split(rest, ":")
-	if !ok || len(parts) != 2 {
-		return "", "", false
-	}
-	namespace, name = parts[0], parts[1]
-	return namespace, name, len(validation.ValidateNamespaceName(namespace, false)) == 0 &&
-		len(validation.ValidateServiceAccountName(name, false)) == 0
-}
-
-// Authenticated is a user as authentication leaves it: a member of
-// system:authenticated, unless it is anonymous (NewAuthenticatedGroupAdder).
+// Authenticated is a user as authentication leaves it: a member of system:authenticated, unless it is anonymous
+// (NewAuthenticatedGroupAdder).
 func Authenticated(u scenarios.User) scenarios.User {
 	if u.Name != anonymousUser && !slices.Contains(u.Groups, authenticatedGroup) {
 		u.Groups = append(slices.Clone(u.Groups), authenticatedGroup)
@@ -54,9 +39,8 @@ func Authenticated(u scenarios.User) scenarios.User {
 	return u
 }
 
-// RequestorOf is who authenticates under an alias of a scenario. IDs that a
-// server makes up (of accounts, pods, nodes and credentials) are stood in for by
-// texts that are as different as the IDs would be.
+// RequestorOf is who authenticates under an alias of a scenario. IDs that a server makes up (of accounts, pods,
+// nodes and credentials) are stood in for by texts that are as different as the IDs would be.
 func RequestorOf(alias string, r scenarios.Requestor) scenarios.User {
 	if r.Anonymous {
 		return scenarios.User{Name: anonymousUser, Groups: []string{unauthenticatedGroup}}
@@ -97,8 +81,8 @@ func accountGroups(namespace string) []string {
 // onlyName tells whether nothing but a user name is wanted.
 func onlyName(u scenarios.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
 
-// completed is the resulting user with the group that everybody gets
-// (impersonationModeState.check and WithImpersonation).
+// completed is the resulting user with the group that everybody gets (impersonationModeState.check and
+// WithImpersonation).
 func completed(u scenarios.User) scenarios.User {
 	add := ""
 	switch {

@@ -206,7 +206,7 @@ func moved(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requesto
 		if d.Decision != scenarios.Allow {
 			decision = "denied"
 		}
-		if mode, ok := verdicts.ImpersonationMode(verdicts.Describe(d).Verb); ok && d.Spec.User == by.Username() {
+		if mode, ok := scenarios.ImpersonationMode(verdicts.Describe(d).Verb); ok && d.Spec.User == by.Username() {
 			add("apiserver_impersonation_authorization_attempts", mode, decision, 1)
 		}
 	}

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"reflect"
 	"regexp"
+	"slices"
 )
 
 // allReviews are the reviews of an expectation, those of alternatives included.
@@ -22,8 +23,7 @@ func (c *checker) metrics(m *MetricsExpect, path []any) {
 	}
 }
 
-// alternatives checks oneOf, in which none may say less than another or the
-// same, and messageMatches.
+// alternatives checks oneOf, in which none may say less than another or the same, and messageMatches.
 func (c *checker) alternatives(e *Expect, path []any) {
 	if _, err := regexp.Compile(e.MessageMatches); err != nil {
 		c.fail(extend(path, "messageMatches"), "messageMatches is not a regular expression: %s (expected one of Go's)", err)
@@ -61,9 +61,8 @@ func (a Alternative) states() [3]bool {
 	return [3]bool{a.Message != "", a.Reviews != nil, a.Metrics != nil}
 }
 
-// reloads checks the steps that change the chain. A scenario that has any needs
-// a chain of its own kind to come back to: the ordinary one is where all others
-// run.
+// reloads checks the steps that change the chain. A scenario that has any needs a chain of its own kind to come
+// back to: the ordinary one is where all others run.
 func (c *checker) reloads() {
 	now := c.s.Requires.Chain
 	for i, st := range c.s.Steps {
@@ -86,10 +85,5 @@ func (c *checker) reloads() {
 
 // Reloads tells whether the scenario changes the authorizer chain.
 func (s *Scenario) Reloads() bool {
-	for _, st := range s.Steps {
-		if st.Reload != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Reload != "" })
 }

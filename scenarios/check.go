@@ -38,8 +38,8 @@ func (c *checker) fail(path []any, format string, args ...any) {
 	c.src.failAt(path, format, args...)
 }
 
-// missing records that a required field is missing or empty. A field that is
-// there and did not decode has been reported already.
+// missing records that a required field is missing or empty. A field that is there and did not decode has been
+// reported already.
 func (c *checker) missing(path []any, empty bool, expected string) {
 	if !empty {
 		return
@@ -54,8 +54,7 @@ func (c *checker) missing(path []any, empty bool, expected string) {
 	}
 }
 
-// enum records a value that is not one of those allowed; an empty one is a missing
-// field and not reported here.
+// enum records a value that is not one of those allowed; an empty one is a missing field and not reported here.
 func enum[T ~string](c *checker, path []any, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
 		c.fail(path, "%v is %q (expected one of %s)", path[len(path)-1], string(value), joinStrings(allowed, ", "))
@@ -161,7 +160,7 @@ func (c *checker) requestor(r Requestor, path []any) {
 func (c *checker) manifests() {
 	seen := map[[3]string]bool{}
 	define := func(m map[string]any, path []any) {
-		key := [3]string{text(m, "kind"), text(m, "metadata", "namespace"), text(m, "metadata", "name")}
+		key := [3]string{Text(m, "kind"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
 		if key[0] != "" && key[2] != "" && seen[key] {
 			c.fail(path, "%s %q is defined twice (expected each object once in fixtures and objects)", key[0], key[2])
 		}

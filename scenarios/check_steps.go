@@ -143,8 +143,7 @@ func (c *checker) request(r *Request, path []any) {
 	}
 }
 
-// objectOf checks that verb and name fit together, since the HTTP method and
-// path follow from them.
+// objectOf checks that verb and name fit together, since the HTTP method and path follow from them.
 func (c *checker) objectOf(r *Request, path []any) {
 	if main, sub, has := strings.Cut(r.Resource, "/"); has {
 		c.fail(extend(path, "resource"), "resource is %q (expected resource: %s and subresource: %s)", r.Resource, main, sub)
@@ -202,8 +201,8 @@ var refusalCodes = map[Outcome]int{
 	BadRequest: 400, Unauthenticated: 401, HeadersTooLarge: 431,
 }
 
-// codeProblem says what code an outcome has if it cannot be this one. What comes
-// after an allowed authorization is open, 403 by admission included.
+// codeProblem says what code an outcome has if it cannot be this one. What comes after an allowed authorization is
+// open, 403 by admission included.
 func codeProblem(o Outcome, code int) (expected string) {
 	switch only := refusalCodes[o]; {
 	case only != 0 && code != only:

@@ -11,10 +11,9 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// The decoder fills Go values from a YAML tree. The library's own strict
-// decoder stops at the first error and turns numbers into strings without a
-// word; a scenario's author is better served by every error at once, each with
-// its place, so the tree is walked here.
+// The decoder fills Go values from a YAML tree. The library's own strict decoder stops at the first error and
+// turns numbers into strings without a word; a scenario's author is better served by every error at once, each
+// with its place, so the tree is walked here.
 
 // fieldCache holds fieldsOf results: decoding is parallel and types are few.
 var fieldCache sync.Map
@@ -106,8 +105,8 @@ func (s *source) decodeText(n ast.Node, v reflect.Value, label string) {
 	}
 }
 
-// eachPair calls fn for each pair of a mapping whose key is a string that did
-// not occur before, and records the others.
+// eachPair calls fn for each pair of a mapping whose key is a string that did not occur before, and records the
+// others.
 func (s *source) eachPair(n ast.Node, t reflect.Type, label string, fn func(key string, kv *ast.MappingValueNode)) {
 	kvs, ok := pairs(n)
 	if !ok {
@@ -189,8 +188,8 @@ func (s *source) decodeScalar(n ast.Node, v reflect.Value, label string) {
 	s.wrongType(n, v.Type(), label)
 }
 
-// decodeAny gives the types of decoded JSON, integers as int64, which is what
-// runtime.DeepCopyJSON and unstructured objects take.
+// decodeAny gives the types of decoded JSON, integers as int64, which is what runtime.DeepCopyJSON and
+// unstructured objects take.
 func (s *source) decodeAny(n ast.Node, label string) any {
 	switch t := n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:

@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// What follows from the rest of an expectation is not written into files. The
-// loader derives it, and it is judged like everything else:
+// What follows from the rest of an expectation is not written into files. The loader derives it, and it is judged
+// like everything else:
 //
 //   - the code follows from the outcome, unless that is allowed or serverError;
 //   - the audit fields follow from the outcome and the mode, where the reviews or
 //     the resulting user are stated;
 //   - the metric deltas follow from the reviews, where the gate is on.
 //
-// The mode is that of the last review about the impersonation. Where a cache has
-// answered instead, there is none; then the file states the audit fields, and the
-// mode is taken from their constraint. "audit: {}" and "metrics: {}" say that
-// nothing of it is to be judged.
+// The mode is that of the last review about the impersonation. Where a cache has answered instead, there is none;
+// then the file states the audit fields, and the mode is taken from their constraint. "audit: {}" and "metrics:
+// {}" say that nothing of it is to be judged.
 
-// Full returns a copy of the scenario with everything derived that its
-// expectations leave to be derived. Scenarios that Load returns are full.
+// Full returns a copy of the scenario with everything derived that its expectations leave to be derived. Scenarios
+// that Load returns are full.
 func (s *Scenario) Full() *Scenario { return s.mapExpect(deriver.fill) }
 
-// Lean returns a copy of the scenario without the expectations that Full derives:
-// the form in which a file states it.
+// Lean returns a copy of the scenario without the expectations that Full derives: the form in which a file states
+// it.
 func (s *Scenario) Lean() *Scenario { return s.mapExpect(deriver.strip) }
 
 // mapExpect copies a scenario with each expectation replaced.
@@ -84,8 +83,8 @@ func (d deriver) strip(e Expect) Expect {
 	return e
 }
 
-// leavable are the fields that may be left out, in the order in which that is
-// tried: metrics may need the mode that audit states.
+// leavable are the fields that may be left out, in the order in which that is tried: metrics may need the mode
+// that audit states.
 var leavable = []struct {
 	field string
 	out   func(Expect) Expect
@@ -130,8 +129,7 @@ func (f *loadedFile) findRestated() {
 	}
 }
 
-// authorized tells whether the outcome is one of a request that the impersonation
-// filter let through.
+// authorized tells whether the outcome is one of a request that the impersonation filter let through.
 func authorized(o Outcome) bool {
 	return o == Allowed || o == RequestForbidden || o == EscalationForbidden
 }
@@ -161,21 +159,13 @@ func (d deriver) mode(e Expect) string {
 
 const legacyMode = "legacy"
 
-// mode is that of which the requestor is asked, "" for a review that is about
-// something else.
+// mode is that of which the requestor is asked, "" for a review that is about something else.
 func (r Review) mode() string {
 	if r.By == ByImpersonated {
 		return ""
 	}
-	kind, rest, constrained := strings.Cut(r.Verb, ":")
-	switch {
-	case !constrained && kind == "impersonate":
-		return legacyMode
-	case constrained && (kind == "impersonate" || kind == "impersonate-on"):
-		mode, _, _ := strings.Cut(rest, ":")
-		return mode
-	}
-	return ""
+	mode, _ := ImpersonationMode(r.Verb)
+	return mode
 }
 
 // flatten lists reviews without their unordered groups.
@@ -213,8 +203,7 @@ func (d deriver) audit(e Expect) *AuditExpect {
 	return &AuditExpect{ImpersonatedUser: &impersonated, Constraint: &constraint, Decision: &decision}
 }
 
-// metrics derives the deltas of the expectation, or of each alternative where they
-// differ.
+// metrics derives the deltas of the expectation, or of each alternative where they differ.
 func (d deriver) metrics(e Expect) (*MetricsExpect, []Alternative) {
 	impersonated, mode := d.impersonated(e.Outcome), d.mode(e)
 	if d.gate != GateOn || d.request.WantedUser() == "" || !e.statesReviews() || impersonated && mode == "" {
@@ -251,11 +240,7 @@ func (d deriver) metrics(e Expect) (*MetricsExpect, []Alternative) {
 func authorizations(list []Review) []MetricDelta {
 	out := []MetricDelta{}
 	for _, r := range flatten(list) {
-		decision := "denied"
-		if r.Decision == Allow {
-			decision = "allowed"
-		}
-		mode := r.mode()
+		mode, decision := r.mode(), DecisionLabel(r.Decision)
 		if mode == "" {
 			continue
 		}

@@ -11,15 +11,14 @@ import (
 type Error struct {
 	// File is the path below the folder that was loaded.
 	File string
-	// Line and Col count from 1. Both are 0 where the error is about a whole
-	// folder.
+	// Line and Col count from 1. Both are 0 where the error is about a whole folder.
 	Line, Col int
 	// Msg is what is wrong, followed by what was expected in parentheses.
 	Msg string
 }
 
-// Error implements error, in the form that editors and terminals link:
-// "path/to/file.yaml:LINE:COL: what is wrong (what was expected)".
+// Error implements error, in the form that editors and terminals link: "path/to/file.yaml:LINE:COL: what is wrong
+// (what was expected)".
 func (e *Error) Error() string {
 	return e.Place() + ": " + e.Msg
 }
@@ -32,8 +31,8 @@ func (e *Error) Place() string {
 	return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Col)
 }
 
-// Errors is every violation found in a set of files, ordered by file, line and
-// column. A load does not stop at the first one.
+// Errors is every violation found in a set of files, ordered by file, line and column. A load does not stop at the
+// first one.
 type Errors []*Error
 
 // Error implements error, one violation a line.
@@ -54,8 +53,8 @@ func (e Errors) Unwrap() []error {
 	return out
 }
 
-// orNil sorts the errors and returns a nil error if there are none; a nil
-// Errors in an error variable would not be nil.
+// orNil sorts the errors and returns a nil error if there are none; a nil Errors in an error variable would not be
+// nil.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil

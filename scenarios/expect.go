@@ -1,17 +1,16 @@
 package scenarios
 
-// Outcome is how the API server answered a request. The classes are kept apart
-// so that one cannot pass for another.
+// Outcome is how the API server answered a request. The classes are kept apart so that one cannot pass for
+// another.
 type Outcome string
 
 const (
-	// Allowed: authorization let the request through, whatever came then (404
-	// for an object that does not exist is Allowed).
+	// Allowed: authorization let the request through, whatever came then (404 for an object that does not exist is
+	// Allowed).
 	Allowed Outcome = "allowed"
 	// ImpersonationForbidden: 403 by the impersonation filter.
 	ImpersonationForbidden Outcome = "impersonationForbidden"
-	// RequestForbidden: 403 by authorization, of the impersonated user if there
-	// is one.
+	// RequestForbidden: 403 by authorization, of the impersonated user if there is one.
 	RequestForbidden Outcome = "requestForbidden"
 	// EscalationForbidden: 403 by RBAC's escalation check, behind authorization.
 	EscalationForbidden Outcome = "escalationForbidden"
@@ -19,15 +18,15 @@ const (
 	BadRequest Outcome = "badRequest"
 	// Unauthenticated: 401.
 	Unauthenticated Outcome = "unauthenticated"
-	// HeadersTooLarge: 431 by the HTTP server, before anything else: nothing is
-	// authenticated, and there is no audit event.
+	// HeadersTooLarge: 431 by the HTTP server, before anything else: nothing is authenticated, and there is no
+	// audit event.
 	HeadersTooLarge Outcome = "headersTooLarge"
 	// ServerError: 5xx before the request was authorized.
 	ServerError Outcome = "serverError"
 )
 
-// Expect states what must be seen of a request. What is left out is not
-// judged; an empty list means that there must be none.
+// Expect states what must be seen of a request. What is left out is not judged; an empty list means that there
+// must be none.
 type Expect struct {
 	// Outcome must be given.
 	Outcome Outcome `json:"outcome" yaml:"outcome"`
@@ -35,28 +34,27 @@ type Expect struct {
 	Code int `json:"code,omitempty" yaml:"code,omitempty"`
 	// Message is the whole message of the answered Status.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
-	// MessageMatches is a regular expression for the whole message, where a part of
-	// it is not known before: the address of a webhook, for example.
+	// MessageMatches is a regular expression for the whole message, where a part of it is not known before: the
+	// address of a webhook, for example.
 	MessageMatches string `json:"messageMatches,omitempty" yaml:"messageMatches,omitempty"`
-	// User is the resulting user: who the request was authorized as. It is
-	// judged against the final access review and the audit event.
+	// User is the resulting user: who the request was authorized as. It is judged against the final access review
+	// and the audit event.
 	User *User `json:"user,omitempty" yaml:"user,omitempty"`
-	// Reviews are the access reviews that the request caused, in order, the
-	// final one of the impersonated user included.
+	// Reviews are the access reviews that the request caused, in order, the final one of the impersonated user
+	// included.
 	Reviews []Review `json:"reviews,omitzero" yaml:"reviews,omitempty"`
-	// Output is the body of the answer without surrounding space, where it is not a
-	// Status: a log, or what a command wrote that was run by exec.
+	// Output is the body of the answer without surrounding space, where it is not a Status: a log, or what a
+	// command wrote that was run by exec.
 	Output string `json:"output,omitempty" yaml:"output,omitempty"`
-	// Backend are the users that the aggregated API server was told of, one for
-	// each request that reached it. [] means that none did.
+	// Backend are the users that the aggregated API server was told of, one for each request that reached it. []
+	// means that none did.
 	Backend []User `json:"backend,omitzero" yaml:"backend,omitempty"`
 	// Audit is about the request's audit event.
-	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty"`
+	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty" bind:"keep"`
 	// Metrics is about the impersonation counters of the API server.
-	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty"`
-	// OneOf are alternatives, of which one must be seen whole, where the API server
-	// does not always do the same. They state what Message, Reviews and Metrics
-	// otherwise do, all of them the same fields.
+	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty" bind:"keep"`
+	// OneOf are alternatives, of which one must be seen whole, where the API server does not always do the same.
+	// They state what Message, Reviews and Metrics otherwise do, all of them the same fields.
 	OneOf []Alternative `json:"oneOf,omitempty" yaml:"oneOf,omitempty"`
 }
 
@@ -64,11 +62,10 @@ type Expect struct {
 type Alternative struct {
 	Message string         `json:"message,omitempty" yaml:"message,omitempty"`
 	Reviews []Review       `json:"reviews,omitzero" yaml:"reviews,omitempty"`
-	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty"`
+	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty" bind:"keep"`
 }
 
-// User is a user as the API server sees it. In an expectation a left-out field
-// is empty: a user is stated whole.
+// User is a user as the API server sees it. In an expectation a left-out field is empty: a user is stated whole.
 type User struct {
 	Name   string              `json:"name" yaml:"name"`
 	UID    string              `json:"uid,omitempty" yaml:"uid,omitempty"`
@@ -80,8 +77,7 @@ type User struct {
 type Decision string
 
 const (
-	// Allow: decided before the end of the chain was reached, and the request
-	// went on.
+	// Allow: decided before the end of the chain was reached, and the request went on.
 	Allow Decision = "allow"
 	// Deny: an authorizer ended the chain with a denial.
 	Deny Decision = "deny"
@@ -89,21 +85,21 @@ const (
 	NoOpinion Decision = "noOpinion"
 )
 
-// Review is one access review. All attributes are stated: one that is left out
-// must be empty in the review, but for those that say otherwise.
+// Review is one access review. All attributes are stated: one that is left out must be empty in the review, but
+// for those that say otherwise.
 type Review struct {
-	// Unordered, if given, is a group of reviews that may come in any order, and
-	// excludes every other field (extra keys come from a Go map).
+	// Unordered, if given, is a group of reviews that may come in any order, and excludes every other field (extra
+	// keys come from a Go map).
 	Unordered []Review `json:"unordered,omitempty" yaml:"unordered,omitempty"`
 
 	// By is requestor (left out) or impersonated: whose permission is asked.
 	By By `json:"by,omitempty" yaml:"by,omitempty"`
 	// Verb, and the resource attributes.
-	Verb        string `json:"verb,omitempty" yaml:"verb,omitempty"`
-	Group       string `json:"group,omitempty" yaml:"group,omitempty"`
-	Version     string `json:"version,omitempty" yaml:"version,omitempty"`
-	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty"`
-	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty"`
+	Verb        string `json:"verb,omitempty" yaml:"verb,omitempty" bind:"keep"`
+	Group       string `json:"group,omitempty" yaml:"group,omitempty" bind:"keep"`
+	Version     string `json:"version,omitempty" yaml:"version,omitempty" bind:"keep"`
+	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty" bind:"keep"`
+	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty" bind:"keep"`
 	Namespace   string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 	Name        string `json:"name,omitempty" yaml:"name,omitempty"`
 	// FieldSelector and LabelSelector in the form of a request's query.
@@ -111,8 +107,7 @@ type Review struct {
 	LabelSelector string `json:"labelSelector,omitempty" yaml:"labelSelector,omitempty"`
 	// Path is that of a non-resource review.
 	Path string `json:"path,omitempty" yaml:"path,omitempty"`
-	// Extra, if given, is the subject's whole extra as the authorizer sees it.
-	// Left out it is not judged.
+	// Extra, if given, is the subject's whole extra as the authorizer sees it. Left out it is not judged.
 	Extra map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 	// Decision must be given.
 	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
@@ -128,23 +123,19 @@ const (
 	ByImpersonated By = "impersonated"
 )
 
-// AuditExpect is about the ResponseComplete (for a watch: ResponseStarted)
-// audit event. Pointers that are nil are not judged.
+// AuditExpect is about the ResponseComplete (for a watch: ResponseStarted) audit event. Pointers that are nil are
+// not judged.
 type AuditExpect struct {
-	// ImpersonatedUser says whether the event has impersonatedUser; its content
-	// is judged through Expect.User.
+	// ImpersonatedUser says whether the event has impersonatedUser; its content is judged through Expect.User.
 	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`
-	// Constraint is authenticationMetadata.impersonationConstraint; "" means
-	// that it must be absent.
+	// Constraint is authenticationMetadata.impersonationConstraint; "" means that it must be absent.
 	Constraint *string `json:"constraint,omitempty" yaml:"constraint,omitempty"`
-	// Decision is the annotation authorization.k8s.io/decision; "" means that it
-	// must be absent.
+	// Decision is the annotation authorization.k8s.io/decision; "" means that it must be absent.
 	Decision *string `json:"decision,omitempty" yaml:"decision,omitempty"`
 }
 
-// MetricsExpect states the increase of the impersonation counters over one
-// request, whole: a series that is not listed must not move. The count of each
-// duration histogram must move with its counter.
+// MetricsExpect states the increase of the impersonation counters over one request, whole: a series that is not
+// listed must not move. The count of each duration histogram must move with its counter.
 type MetricsExpect struct {
 	// Attempts is apiserver_impersonation_attempts_total.
 	Attempts []MetricDelta `json:"attempts" yaml:"attempts"`

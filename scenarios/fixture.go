@@ -22,8 +22,7 @@ type fixture struct {
 	err       error
 }
 
-// get reads and decodes a fixture. Its error reads as the end of a sentence
-// that begins with the fixture's name.
+// get reads and decodes a fixture. Its error reads as the end of a sentence that begins with the fixture's name.
 func (s *fixtureStore) get(name string) *fixture {
 	s.mu.Lock()
 	fx, ok := s.cache[name]
@@ -85,21 +84,21 @@ func decodeManifests(file string, raw []byte) ([]map[string]any, error) {
 func manifestProblems(obj map[string]any) []string {
 	var out []string
 	for _, field := range []string{"apiVersion", "kind"} {
-		if text(obj, field) == "" {
+		if Text(obj, field) == "" {
 			out = append(out, fmt.Sprintf("the object has no %s (expected a Kubernetes object)", field))
 		}
 	}
-	if text(obj, "metadata", "name") == "" {
+	if Text(obj, "metadata", "name") == "" {
 		out = append(out, "the object has no metadata.name (expected a name)")
 	}
-	if k := text(obj, "kind"); isRBAC(obj) && (k == "Role" || k == "RoleBinding") && text(obj, "metadata", "namespace") == "" {
+	if k := Text(obj, "kind"); isRBAC(obj) && (k == "Role" || k == "RoleBinding") && Text(obj, "metadata", "namespace") == "" {
 		out = append(out, fmt.Sprintf("the %s has no metadata.namespace (expected a namespace)", k))
 	}
 	return out
 }
 
-// text is the string at a path of fields, "" if there is none.
-func text(obj map[string]any, path ...string) string {
+// Text is the string at a path of fields, "" if there is none.
+func Text(obj map[string]any, path ...string) string {
 	for _, field := range path[:len(path)-1] {
 		obj, _ = obj[field].(map[string]any)
 	}

@@ -10,22 +10,21 @@ const (
 	userHeader = "Impersonate-User"
 	// headerPrefix begins every header that a scenario may write itself.
 	headerPrefix = "impersonate-"
-	// maxHeader keeps a mistyped repetition from filling the memory. It is twice
-	// what an API server reads of a request.
+	// maxHeader keeps a mistyped repetition from filling the memory. It is twice what an API server reads of a
+	// request.
 	maxHeader = 2 << 20
 )
 
-// Header is one header line of a request, sent as it is written: for what
-// client-go cannot send.
+// Header is one header line of a request, sent as it is written: for what client-go cannot send.
 type Header struct {
 	// Name is sent in the case that it is written in.
-	Name string `json:"name" yaml:"name"`
+	Name string `json:"name" yaml:"name" bind:"keep"`
 	// Value is the text behind the colon.
 	Value string `json:"value,omitempty" yaml:"value,omitempty"`
 	// Repeat writes Value that many times, for values that are too long to read.
 	Repeat int `json:"repeat,omitempty" yaml:"repeat,omitempty"`
 	// Hex are bytes behind Value, in hexadecimal, for what is not UTF-8.
-	Hex string `json:"hex,omitempty" yaml:"hex,omitempty"`
+	Hex string `json:"hex,omitempty" yaml:"hex,omitempty" bind:"keep"`
 }
 
 // Bytes is the whole value of the header.
@@ -34,11 +33,9 @@ func (h Header) Bytes() string {
 	return strings.Repeat(h.Value, max(1, h.Repeat)) + string(raw)
 }
 
-// WantedUser is the name of the user that the request asks to impersonate, as it
-// stands in reviews and audit events: JSON has U+FFFD for each byte that is not
-// UTF-8. Of several headers the API server takes the first, and client-go's come
-// before those that the scenario writes itself. It is empty if nobody is
-// impersonated.
+// WantedUser is the name of the user that the request asks to impersonate, as it stands in reviews and audit
+// events: JSON has U+FFFD for each byte that is not UTF-8. Of several headers the API server takes the first, and
+// client-go's come before those that the scenario writes itself. It is empty if nobody is impersonated.
 func (r *Request) WantedUser() string {
 	if r.Impersonate != nil {
 		return r.Impersonate.User
@@ -52,11 +49,6 @@ func (r *Request) WantedUser() string {
 }
 
 func isUserHeader(h Header) bool { return textproto.CanonicalMIMEHeaderKey(h.Name) == userHeader }
-
-func (b *binder) header(h Header) Header {
-	h.Value = b.str(h.Value)
-	return h
-}
 
 // headers checks the header lines that a scenario writes itself.
 func (c *checker) headers(r *Request, path []any) {

@@ -5,36 +5,35 @@ import (
 	"strings"
 )
 
-// Kubectl is one run of the real kubectl, as a child process with a kubeconfig
-// of the requestor's. Within a scenario the runs of one requestor share a home
-// folder, and so what kubectl has cached of the API server's discovery.
+// Kubectl is one run of the real kubectl, as a child process with a kubeconfig of the requestor's. Within a
+// scenario the runs of one requestor share a home folder, and so what kubectl has cached of the API server's
+// discovery.
 type Kubectl struct {
-	// By is the alias of the requestor, a service account: kubectl authenticates
-	// with its token.
-	By string `json:"by" yaml:"by"`
-	// Args are the arguments. Values of flags stand behind "=" (--as=bob,
-	// --namespace=shop), so that it can be told what is a value.
+	// By is the alias of the requestor, a service account: kubectl authenticates with its token.
+	By string `json:"by" yaml:"by" bind:"keep"`
+	// Args are the arguments. Values of flags stand behind "=" (--as=bob, --namespace=shop), so that it can be
+	// told what is a value.
 	Args []string `json:"args" yaml:"args"`
 }
 
-// ClientExpect states what must be seen of a run of a client: how it ended, what
-// it printed, and every request it made.
+// ClientExpect states what must be seen of a run of a client: how it ended, what it printed, and every request it
+// made.
 type ClientExpect struct {
 	// ExitCode is that of the process. It must be given.
 	ExitCode *int `json:"exitCode" yaml:"exitCode"`
-	// Stdout and Stderr are texts that the output must contain; [] means that
-	// there must be no output. Left out, the output is not judged.
+	// Stdout and Stderr are texts that the output must contain; [] means that there must be no output. Left out,
+	// the output is not judged.
 	Stdout []string `json:"stdout,omitzero" yaml:"stdout,omitempty"`
 	Stderr []string `json:"stderr,omitzero" yaml:"stderr,omitempty"`
-	// Requests are all the requests that the client sent, in order. They must be
-	// given; [] means that there were none.
+	// Requests are all the requests that the client sent, in order. They must be given; [] means that there were
+	// none.
 	Requests []ClientRequest `json:"requests" yaml:"requests"`
 }
 
 // ClientRequest is one request of a client with what must be seen of it.
 type ClientRequest struct {
 	// Method is the HTTP method.
-	Method string `json:"method" yaml:"method"`
+	Method string `json:"method" yaml:"method" bind:"keep"`
 	// Path is the path with its query, as it was sent.
 	Path string `json:"path" yaml:"path"`
 	// Expect is as of a request step.
@@ -59,8 +58,8 @@ func (k *Kubectl) flag(name string) string {
 	return ""
 }
 
-// Impersonate is what the flags --as, --as-group, --as-uid and --as-user-extra
-// make kubectl send; nil if there are none.
+// Impersonate is what the flags --as, --as-group, --as-uid and --as-user-extra make kubectl send; nil if there are
+// none.
 func (k *Kubectl) Impersonate() *Impersonate {
 	i := &Impersonate{User: k.flag("as"), UID: k.flag("as-uid"), Groups: k.flags("as-group")}
 	for _, e := range k.flags("as-user-extra") {
@@ -79,8 +78,8 @@ func (k *Kubectl) Impersonate() *Impersonate {
 // Line is the command as it would be typed.
 func (k *Kubectl) Line() string { return "kubectl " + strings.Join(k.Args, " ") }
 
-// request stands for the command where two steps are compared and where names
-// are looked for: its path is the command without what the other fields say.
+// request stands for the command where two steps are compared and where names are looked for: its path is the
+// command without what the other fields say.
 func (k *Kubectl) request() *Request {
 	plain := slices.DeleteFunc(slices.Clone(k.Args), func(a string) bool { return strings.HasPrefix(a, "--as") })
 	return &Request{
@@ -98,8 +97,7 @@ func (k *Kubectl) Step(r ClientRequest) *Step {
 	}
 }
 
-// Sent is the step's request, or what stands for that of a client; nil if the
-// step sends none.
+// Sent is the step's request, or what stands for that of a client; nil if the step sends none.
 func (st Step) Sent() *Request {
 	if st.Kubectl != nil {
 		return st.Kubectl.request()
@@ -107,8 +105,8 @@ func (st Step) Sent() *Request {
 	return st.Request
 }
 
-// outcome is what a step that sends something ends in: for a client, that of its
-// first request that is refused; "" if it fails for another reason.
+// outcome is what a step that sends something ends in: for a client, that of its first request that is refused; ""
+// if it fails for another reason.
 func (st Step) outcome() Outcome {
 	switch {
 	case st.Expect != nil:
@@ -176,20 +174,6 @@ func (c *checker) expectClient(e *ClientExpect, path []any) {
 		}
 		c.expect(&r.Expect, extend(p, "expect"))
 	}
-}
-
-func (b *binder) kubectl(k Kubectl) Kubectl {
-	k.Args = b.list(k.Args)
-	return k
-}
-
-func (b *binder) expectClient(e ClientExpect) ClientExpect {
-	e.ExitCode = copyPtr(e.ExitCode, same)
-	e.Stdout, e.Stderr = b.list(e.Stdout), b.list(e.Stderr)
-	e.Requests = copyList(e.Requests, func(r ClientRequest) ClientRequest {
-		return ClientRequest{Method: r.Method, Path: b.str(r.Path), Expect: b.expect(r.Expect)}
-	})
-	return e
 }
 
 // RunsKubectl tells whether a step of the scenario runs kubectl.

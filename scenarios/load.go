@@ -14,26 +14,27 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxFileSize is the largest scenario or fixture that is read. Real ones have a
-// few KB; the limit keeps a wrong path from filling the memory.
+// maxFileSize is the largest scenario or fixture that is read. Real ones have a few KB; the limit keeps a wrong
+// path from filling the memory.
 const maxFileSize = 1 << 20
 
-// VectorSuffix ends the name of a file that holds a test vector of package vectors.
-// It lies among the scenarios without being one.
+// VectorSuffix ends the name of a file that holds a test vector of package vectors. It lies among the scenarios
+// without being one.
 const VectorSuffix = ".vector.yaml"
 
 // validID keeps IDs usable in filters, file names and URLs.
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
 
-// Load reads every *.yaml below files as a scenario, but for those that end in
-// VectorSuffix, and checks every rule of the format. Fixtures are looked up in the second file system. Folders named
-// testdata, and those that begin with a dot or an underscore, are left out.
+// Load reads every *.yaml below files as a scenario, but for those that end in VectorSuffix, and checks every rule
+// of the format. Fixtures are looked up in the second file system. Folders named testdata, and those that begin
+// with a dot or an underscore, are left out.
 //
 // The error, if any, is of type Errors and holds all violations of all files.
 func Load(files, fixtures fs.FS) (*Set, error) {
@@ -61,28 +62,6 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	return set, nil
 }
 
-// Merge joins sets that were loaded from different folders. An ID that occurs
-// in two of them is an error.
-func Merge(sets ...*Set) (*Set, error) {
-	out := &Set{byID: map[string]*Scenario{}}
-	var errs Errors
-	for _, set := range sets {
-		out.renamed, out.restated = append(out.renamed, set.renamed...), append(out.restated, set.restated...)
-		for _, s := range set.all {
-			if first, dup := out.byID[s.ID]; dup {
-				errs = append(errs, &Error{File: s.File, Line: 1, Col: 1, Msg: fmt.Sprintf(
-					"duplicate ID %q (expected an ID of its own; it is taken by %s)", s.ID, first.File)})
-				continue
-			}
-			out.add(s)
-		}
-	}
-	if err := errs.orNil(); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // loader is one call of Load.
 type loader struct {
 	files    fs.FS
@@ -94,13 +73,12 @@ type loader struct {
 type loadedFile struct {
 	scenario *Scenario
 	source   *source
-	// readable is false if the file did not give a mapping; rules about its
-	// content then say nothing.
+	// readable is false if the file did not give a mapping; rules about its content then say nothing.
 	readable bool
 }
 
-// parallel calls fn for 0 to n-1 on all processors: parsing is most of the cost
-// of every command, and files do not depend on each other.
+// parallel calls fn for 0 to n-1 on all processors: parsing is most of the cost of every command, and files do not
+// depend on each other.
 func (l *loader) parallel(n int, fn func(int)) {
 	var wg sync.WaitGroup
 	workers := min(n, runtime.GOMAXPROCS(0))
@@ -114,8 +92,7 @@ func (l *loader) parallel(n int, fn func(int)) {
 	wg.Wait()
 }
 
-// walk lists the scenario files in lexical order and records folders that hold
-// none.
+// walk lists the scenario files in lexical order and records folders that hold none.
 func (l *loader) walk() []string {
 	var paths, vectors, dirs []string
 	err := fs.WalkDir(l.files, ".", func(p string, d fs.DirEntry, err error) error {
@@ -144,22 +121,13 @@ func (l *loader) walk() []string {
 	if err != nil {
 		l.errs = append(l.errs, &Error{File: ".", Msg: "cannot be read: " + plainFSError(err)})
 	}
+	files := slices.Concat(paths, vectors)
 	for _, dir := range dirs {
-		if !anyBelow(paths, dir) && !anyBelow(vectors, dir) {
+		if !slices.ContainsFunc(files, func(p string) bool { return dir == "." || strings.HasPrefix(p, dir+"/") }) {
 			l.errs = append(l.errs, &Error{File: dir, Msg: "a folder with no scenario (expected at least one .yaml file in it or below)"})
 		}
 	}
 	return paths
-}
-
-// anyBelow tells whether one of the paths lies in the folder or below it.
-func anyBelow(paths []string, dir string) bool {
-	for _, p := range paths {
-		if dir == "." || strings.HasPrefix(p, dir+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // load reads and checks one scenario file; twins need the others and come later.
@@ -248,8 +216,7 @@ func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
 	}
 }
 
-// addDigest adds a file with its length, so that bytes cannot move from one
-// file to the next unseen.
+// addDigest adds a file with its length, so that bytes cannot move from one file to the next unseen.
 func addDigest(h hash.Hash, raw []byte) {
 	var length [8]byte
 	binary.BigEndian.PutUint64(length[:], uint64(len(raw)))
@@ -257,9 +224,8 @@ func addDigest(h hash.Hash, raw []byte) {
 	h.Write(raw)
 }
 
-// readFile reads a file of at most maxFileSize. The size is looked at first, and
-// the reader is limited in case it is not what the file system said. Errors read
-// as the end of a sentence that begins with the file.
+// readFile reads a file of at most maxFileSize. The size is looked at first, and the reader is limited in case it
+// is not what the file system said. Errors read as the end of a sentence that begins with the file.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {

@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
@@ -146,44 +143,14 @@ func TestLoadOrderAndFilter(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	for _, c := range []struct {
-		name string
-		keep []scenarios.Predicate
-		want string
-	}{
-		{"all", nil, "a/b/c a/z b/y"},
-		{"focus", []scenarios.Predicate{scenarios.Focus(regexp.MustCompile(`^a/`))}, "a/b/c a/z"},
-		{"skip", []scenarios.Predicate{scenarios.Skip(regexp.MustCompile(`z$`))}, "a/b/c b/y"},
-		{"level", []scenarios.Predicate{scenarios.Levels(scenarios.Extended)}, "a/b/c"},
-		{"no level", []scenarios.Predicate{scenarios.Levels()}, "a/b/c a/z b/y"},
-		{"suite", []scenarios.Predicate{scenarios.Suite("a")}, "a/b/c a/z"},
-		{"no suite", []scenarios.Predicate{scenarios.Suite("")}, "a/b/c a/z b/y"},
-		{"both", []scenarios.Predicate{scenarios.Suite("a"), scenarios.Levels(scenarios.Core)}, "a/z"},
-		{"none", []scenarios.Predicate{scenarios.Suite("a/z")}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := ids(set.Filter(c.keep...)); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
+	if got := ids(set.All()); got != "a/b/c a/z b/y" {
+		t.Errorf("all: %q", got)
+	}
+	if got := ids(set.Only(func(s *scenarios.Scenario) bool { return s.Level == scenarios.Extended }).All()); got != "a/b/c" {
+		t.Errorf("one level: %q", got)
 	}
 	if _, ok := set.Get("nothing"); ok {
 		t.Error("Get found a scenario that does not exist")
-	}
-}
-
-func TestMerge(t *testing.T) {
-	one := mustLoad(t, fstest.MapFS{"a/x.yaml": file(valid), "a/y.yaml": file(valid)}, nil)
-	two := mustLoad(t, fstest.MapFS{"b/x.yaml": file(valid)}, nil)
-	set, err := scenarios.Merge(one, two)
-	if err != nil || set.Len() != 3 {
-		t.Fatalf("merge: %v, %v", set, err)
-	}
-	_, err = scenarios.Merge(one, two, one)
-	want := "a/x.yaml:1:1: duplicate ID \"a/x\" (expected an ID of its own; it is taken by a/x.yaml)\n" +
-		"a/y.yaml:1:1: duplicate ID \"a/y\" (expected an ID of its own; it is taken by a/y.yaml)"
-	if err == nil || err.Error() != want {
-		t.Errorf("merge with itself: %v", cmp.Diff(want, fmt.Sprint(err)))
 	}
 }
 

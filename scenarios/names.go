@@ -29,15 +29,6 @@ type foundName struct {
 	path []any
 }
 
-// UniqueNames lists, sorted, the names that Bind makes unique.
-func (s *Scenario) UniqueNames() []string {
-	set := map[string]bool{}
-	for _, n := range s.findNames() {
-		set[n.name] = true
-	}
-	return slices.Sorted(maps.Keys(set))
-}
-
 // nameFinder collects names.
 type nameFinder struct{ found []foundName }
 
@@ -47,8 +38,8 @@ func (f *nameFinder) add(kind nameKind, name string, path ...any) {
 	}
 }
 
-// user adds the names within a user or group name. What begins with "system:"
-// means something to Kubernetes and is not renamed whole.
+// user adds the names within a user or group name. What begins with "system:" means something to Kubernetes and is
+// not renamed whole.
 func (f *nameFinder) user(name string, path ...any) {
 	if node, ok := strings.CutPrefix(name, "system:node:"); ok {
 		if len(validation.IsDNS1123Subdomain(node)) == 0 {
@@ -56,7 +47,7 @@ func (f *nameFinder) user(name string, path ...any) {
 		}
 		return
 	}
-	if ns, sa, ok := splitServiceAccount(name); ok {
+	if ns, sa, ok := SplitServiceAccount(name); ok {
 		f.add(namespaceName, ns, path...)
 		f.add(objectName, sa, path...)
 		return
@@ -72,9 +63,8 @@ func (f *nameFinder) user(name string, path ...any) {
 	}
 }
 
-// splitServiceAccount takes the user name of a service account apart, under the
-// same conditions as the API server.
-func splitServiceAccount(user string) (namespace, name string, ok bool) {
+// SplitServiceAccount takes the user name of a service account apart, under the same conditions as the API server.
+func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
 	if !ok {
 		return "", "", false
@@ -86,8 +76,8 @@ func splitServiceAccount(user string) (namespace, name string, ok bool) {
 	return namespace, name, true
 }
 
-// findNames finds every name that Bind makes unique; those that stand for real
-// nodes are not among them. Order and repetitions are those of the file.
+// findNames finds every name that Bind makes unique; those that stand for real nodes are not among them. Order and
+// repetitions are those of the file.
 func (s *Scenario) findNames() []foundName {
 	f := &nameFinder{}
 	for i, n := range s.Names {
@@ -154,15 +144,14 @@ func (f *nameFinder) request(r *Request, path ...any) {
 	}
 }
 
-// fixedNames are kinds whose objects' names Kubernetes derives from their
-// content; with another name they would be refused.
+// fixedNames are kinds whose objects' names Kubernetes derives from their content; with another name they would be
+// refused.
 var fixedNames = []string{"CustomResourceDefinition", "APIService"}
 
-// manifest adds the names of an object: its own, its namespace, the node of a
-// pod, and the subjects of a binding.
+// manifest adds the names of an object: its own, its namespace, the node of a pod, and the subjects of a binding.
 func (f *nameFinder) manifest(m map[string]any, path ...any) {
-	f.add(namespaceName, text(m, "metadata", "namespace"), path...)
-	name, kind := text(m, "metadata", "name"), text(m, "kind")
+	f.add(namespaceName, Text(m, "metadata", "namespace"), path...)
+	name, kind := Text(m, "metadata", "name"), Text(m, "kind")
 	switch {
 	case strings.HasPrefix(name, "system:") || slices.Contains(fixedNames, kind):
 	case isRBAC(m):
@@ -173,7 +162,7 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 		f.add(objectName, name, path...)
 	}
 	if kind == "Pod" {
-		f.add(objectName, text(m, "spec", "nodeName"), path...)
+		f.add(objectName, Text(m, "spec", "nodeName"), path...)
 	}
 	if !isRBAC(m) {
 		return
@@ -181,12 +170,12 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 	subjects, _ := m["subjects"].([]any)
 	for _, x := range subjects {
 		subject, _ := x.(map[string]any)
-		if text(subject, "kind") == "ServiceAccount" {
-			f.add(objectName, text(subject, "name"), path...)
-			f.add(namespaceName, text(subject, "namespace"), path...)
+		if Text(subject, "kind") == "ServiceAccount" {
+			f.add(objectName, Text(subject, "name"), path...)
+			f.add(namespaceName, Text(subject, "namespace"), path...)
 			continue
 		}
-		f.user(text(subject, "name"), path...)
+		f.user(Text(subject, "name"), path...)
 	}
 }
 
@@ -197,5 +186,5 @@ func extend(path []any, more ...any) []any {
 
 // isRBAC tells whether an object is a role or binding.
 func isRBAC(m map[string]any) bool {
-	return strings.HasPrefix(text(m, "apiVersion"), "rbac.authorization.k8s.io/")
+	return strings.HasPrefix(Text(m, "apiVersion"), "rbac.authorization.k8s.io/")
 }

@@ -6,12 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxNodes is how many nodes a scenario may name: a target with the capability has
-// at least so many.
+// maxNodes is how many nodes a scenario may name: a target with the capability has at least so many.
 const maxNodes = 2
 
-// nodes checks the names that stand for real nodes. They are replaced like names
-// that are made unique, so the same must hold of them.
+// nodes checks the names that stand for real nodes. They are replaced like names that are made unique, so the same
+// must hold of them.
 func (c *checker) nodes() {
 	if len(c.s.Nodes) > maxNodes {
 		c.fail(at("nodes"), "there are %d nodes (expected at most %d)", len(c.s.Nodes), maxNodes)
@@ -64,8 +63,8 @@ func (c *checker) running(sa *ServiceAccount, path []any) {
 	}
 }
 
-// Pods are the pods that the scenario runs on real nodes, by namespace and name:
-// those of requestors, and objects that name such a node.
+// Pods are the pods that the scenario runs on real nodes, by namespace and name: those of requestors, and objects
+// that name such a node.
 func (s *Scenario) Pods() [][2]string {
 	var out [][2]string
 	add := func(node, namespace, name string) {
@@ -80,8 +79,8 @@ func (s *Scenario) Pods() [][2]string {
 		}
 	}
 	for _, m := range slices.Concat(s.Manifests, s.Objects) {
-		if text(m, "kind") == "Pod" {
-			add(text(m, "spec", "nodeName"), text(m, "metadata", "namespace"), text(m, "metadata", "name"))
+		if Text(m, "kind") == "Pod" {
+			add(Text(m, "spec", "nodeName"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name"))
 		}
 	}
 	return out

@@ -2,9 +2,8 @@ package scenarios
 
 import "slices"
 
-// PolicyRule is what the scripted webhook of a chain answers to the reviews that
-// For covers. The first rule that covers a review decides; a review that none
-// covers gets no opinion.
+// PolicyRule is what the scripted webhook of a chain answers to the reviews that For covers. The first rule that
+// covers a review decides; a review that none covers gets no opinion.
 type PolicyRule struct {
 	// For says which reviews: in the form of a grant, with its subject.
 	For Grant `json:"for" yaml:"for"`
@@ -33,11 +32,6 @@ const (
 	// AnswerSilence is nothing until the API server gives up.
 	AnswerSilence PolicyAnswer = "silence"
 )
-
-func (b *binder) policyRule(r PolicyRule) PolicyRule {
-	r.For, r.Reason = b.grant(r.For), b.str(r.Reason)
-	return r
-}
 
 // policy checks the rules of the scripted webhook.
 func (c *checker) policy() {
@@ -80,8 +74,7 @@ func (s *Scenario) chains() []string {
 	return names
 }
 
-// FixtureFiles are all files of the fixtures folder that the scenario depends
-// on: its fixtures and its chain.
+// FixtureFiles are all files of the fixtures folder that the scenario depends on: its fixtures and its chain.
 func (s *Scenario) FixtureFiles() []string {
 	files := slices.Clone(s.Fixtures)
 	for _, chain := range s.chains() {

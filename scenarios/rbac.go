@@ -8,11 +8,11 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// Covers tells whether the grant allows what a SubjectAccessReview asks. The
-// rules are those of RBAC in kube-apiserver (RuleAllows and its helpers),
-// because grants are given as RBAC there and must mean the same elsewhere.
+// Covers tells whether the grant allows what a SubjectAccessReview asks. The rules are those of RBAC in
+// kube-apiserver (RuleAllows and its helpers), because grants are given as RBAC there and must mean the same
+// elsewhere.
 func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
-	if !g.Subject.is(spec.User, spec.Groups) {
+	if !g.Subject.Is(spec.User, spec.Groups) {
 		return false
 	}
 	if spec.NonResourceAttributes != nil {
@@ -23,15 +23,14 @@ func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if a == nil || g.Namespace != "" && g.Namespace != a.Namespace {
 		return false
 	}
-	// A grant with names never matches a request without one, such as a list:
-	// the empty name is not among them.
+	// A grant with names never matches a request without one, such as a list: the empty name is not among them.
 	return matches(g.Verbs, a.Verb) && matches(g.APIGroups, a.Group) &&
 		matchesResource(g.Resources, a.Resource, a.Subresource) &&
 		(len(g.Names) == 0 || slices.Contains(g.Names, a.Name))
 }
 
-// is tells whether a user with these groups is the subject.
-func (s Subject) is(user string, groups []string) bool {
+// Is tells whether a user with these groups is the subject.
+func (s Subject) Is(user string, groups []string) bool {
 	if s.User != "" {
 		return s.User == user
 	}
@@ -66,32 +65,32 @@ func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool 
 	return slices.ContainsFunc(grants, func(g Grant) bool { return g.Covers(spec) })
 }
 
-// RulesFromManifests turns the roles and bindings among the manifests into
-// neutral grants, one for each rule and subject. Bindings to roles that are not
-// among them, such as cluster-admin, give none; other objects are passed over.
+// RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and
+// subject. Bindings to roles that are not among them, such as cluster-admin, give none; other objects are passed
+// over.
 func RulesFromManifests(manifests []map[string]any) []Grant {
 	type roleKey struct{ kind, namespace, name string }
 	roles := map[roleKey][]Grant{}
 	for _, m := range manifests {
-		if k := text(m, "kind"); isRBAC(m) && (k == "Role" || k == "ClusterRole") {
-			roles[roleKey{k, roleNamespace(k, m), text(m, "metadata", "name")}] = rulesOf(m)
+		if k := Text(m, "kind"); isRBAC(m) && (k == "Role" || k == "ClusterRole") {
+			roles[roleKey{k, roleNamespace(k, m), Text(m, "metadata", "name")}] = RulesOf(m)
 		}
 	}
 	var out []Grant
 	for _, m := range manifests {
-		kind := text(m, "kind")
+		kind := Text(m, "kind")
 		if !isRBAC(m) || kind != "RoleBinding" && kind != "ClusterRoleBinding" {
 			continue
 		}
 		namespace := ""
 		if kind == "RoleBinding" {
-			namespace = text(m, "metadata", "namespace")
+			namespace = Text(m, "metadata", "namespace")
 		}
-		refKind := text(m, "roleRef", "kind")
+		refKind := Text(m, "roleRef", "kind")
 		if kind == "ClusterRoleBinding" && refKind != "ClusterRole" {
 			continue // refused by the API server
 		}
-		key := roleKey{refKind, "", text(m, "roleRef", "name")}
+		key := roleKey{refKind, "", Text(m, "roleRef", "name")}
 		if refKind == "Role" {
 			key.namespace = namespace
 		}
@@ -113,12 +112,12 @@ func roleNamespace(kind string, m map[string]any) string {
 	if kind == "ClusterRole" {
 		return "" // whatever a manifest says: it is not namespaced
 	}
-	return text(m, "metadata", "namespace")
+	return Text(m, "metadata", "namespace")
 }
 
-// rulesOf are the rules of a role as grants without subject and namespace. A
-// rule about resources and paths gives two.
-func rulesOf(m map[string]any) []Grant {
+// RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives
+// two.
+func RulesOf(m map[string]any) []Grant {
 	if !isRBAC(m) {
 		return nil
 	}
@@ -138,21 +137,20 @@ func rulesOf(m map[string]any) []Grant {
 	return out
 }
 
-// subjectsOf are the subjects of a binding. A service account without a
-// namespace is in that of the binding.
+// subjectsOf are the subjects of a binding. A service account without a namespace is in that of the binding.
 func subjectsOf(m map[string]any, namespace string) []Subject {
 	subjects, _ := m["subjects"].([]any)
 	var out []Subject
 	for _, x := range subjects {
 		subject, _ := x.(map[string]any)
-		name := text(subject, "name")
-		switch text(subject, "kind") {
+		name := Text(subject, "name")
+		switch Text(subject, "kind") {
 		case "User":
 			out = append(out, Subject{User: name})
 		case "Group":
 			out = append(out, Subject{Group: name})
 		case "ServiceAccount":
-			if ns := cmp.Or(text(subject, "namespace"), namespace); ns != "" {
+			if ns := cmp.Or(Text(subject, "namespace"), namespace); ns != "" {
 				out = append(out, Subject{User: "system:serviceaccount:" + ns + ":" + name})
 			}
 		}

@@ -4,19 +4,17 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Rename replaces every whole occurrence of a name in s by what names maps it
-// to. An occurrence is whole if no token character, that is a letter, a digit
-// or one of "_.@-", stands directly before or after it: "node1" is replaced in
-// system:node:node1, spec.nodeName=node1 and "node1", and not in node10 or
-// node1.example. A dot that ends a sentence is not part of a token, and
-// percent-encoded characters are judged as what they encode. Where several
-// names fit, the longest is taken. Names that URL-encoding changes are found in
-// their encoded forms too.
+// Rename replaces every whole occurrence of a name in s by what names maps it to. An occurrence is whole if no
+// token character, that is a letter, a digit or one of "_.@-", stands directly before or after it: "node1" is
+// replaced in system:node:node1, spec.nodeName=node1 and "node1", and not in node10 or node1.example. A dot that
+// ends a sentence is not part of a token, and percent-encoded characters are judged as what they encode. Where
+// several names fit, the longest is taken. Names that URL-encoding changes are found in their encoded forms too.
 func Rename(s string, names map[string]string) string {
 	return newRenamer(names).rename(s)
 }
@@ -55,8 +53,8 @@ func newRenamer(names map[string]string) *renamer {
 	return r
 }
 
-// rename makes one pass from left to right. Boundaries are judged on the
-// original text, so that replacements cannot influence each other.
+// rename makes one pass from left to right. Boundaries are judged on the original text, so that replacements
+// cannot influence each other.
 func (r *renamer) rename(s string) string {
 	if len(r.byFirst) == 0 || s == "" {
 		return s
@@ -124,41 +122,23 @@ func endsHere(s string, i int) bool {
 	return !isToken(after)
 }
 
-// unescape decodes a percent-encoded byte at s[i:]. Bytes of a multi-byte
-// character come out as the replacement letter, which is a token character.
+// unescape decodes a percent-encoded byte at s[i:]. Bytes of a multi-byte character come out as the replacement
+// letter, which is a token character.
 func unescape(s string, i int) (rune, bool) {
 	if i+3 > len(s) || s[i] != '%' {
 		return 0, false
 	}
-	hi, ok1 := hexDigit(s[i+1])
-	lo, ok2 := hexDigit(s[i+2])
-	if !ok1 || !ok2 {
+	c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+	if err != nil {
 		return 0, false
 	}
-	c := rune(hi<<4 | lo)
 	if c >= utf8.RuneSelf {
 		c = 'x'
 	}
-	return c, true
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
+	return rune(c), true
 }
 
 // isToken tells whether a character belongs to names.
 func isToken(r rune) bool {
-	switch r {
-	case '_', '.', '@', '-':
-		return true
-	}
-	return unicode.IsLetter(r) || unicode.IsDigit(r)
+	return strings.ContainsRune("_.@-", r) || unicode.IsLetter(r) || unicode.IsDigit(r)
 }

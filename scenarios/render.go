@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// RBACObject is a role and its binding, in force together: ClusterRole and
-// ClusterRoleBinding, or, with a namespace, Role and RoleBinding.
+// RBACObject is a role and its binding, in force together: ClusterRole and ClusterRoleBinding, or, with a
+// namespace, Role and RoleBinding.
 type RBACObject struct {
 	// Name is that of both objects, unique among bound scenarios.
 	Name string
@@ -34,12 +34,11 @@ type RBACObject struct {
 	Role        *rbacv1.Role
 	RoleBinding *rbacv1.RoleBinding
 
-	// Check is a review that is allowed exactly when role and binding are in
-	// force: what to poll until an authorizer has seen a change.
+	// Check is a review that is allowed exactly when role and binding are in force: what to poll until an
+	// authorizer has seen a change.
 	Check authorizationv1.SubjectAccessReviewSpec
-	// Exclusive tells whether nothing else in the scenario allows Check. If it is
-	// false, every review of this grant is allowed by another one as well, and
-	// Check says nothing about this one.
+	// Exclusive tells whether nothing else in the scenario allows Check. If it is false, every review of this
+	// grant is allowed by another one as well, and Check says nothing about this one.
 	Exclusive bool
 }
 
@@ -51,8 +50,8 @@ func (o RBACObject) Objects() []runtime.Object {
 	return []runtime.Object{o.Role, o.RoleBinding}
 }
 
-// RenderRBAC renders the grants of a bound scenario: one role and binding for
-// each subject, namespace and grant ID, in the order of the file.
+// RenderRBAC renders the grants of a bound scenario: one role and binding for each subject, namespace and grant
+// ID, in the order of the file.
 func RenderRBAC(s *Scenario) []RBACObject {
 	type key struct {
 		subject          Subject
@@ -95,8 +94,8 @@ func objectPrefix(s *Scenario) string {
 	return "authzconf-" + s.Suffix + "-"
 }
 
-// InForceAtStart tells whether the grant of that ID holds before the first
-// step: unless the first step that names it is a grant step.
+// InForceAtStart tells whether the grant of that ID holds before the first step: unless the first step that names
+// it is a grant step.
 func (s *Scenario) InForceAtStart(grantID string) bool {
 	if grantID == "" {
 		return true
@@ -146,14 +145,14 @@ func rbacSubject(s Subject) rbacv1.Subject {
 	if s.Group != "" {
 		return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: s.Group}
 	}
-	if ns, name, ok := splitServiceAccount(s.User); ok {
+	if ns, name, ok := SplitServiceAccount(s.User); ok {
 		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}
 	}
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.User}
 }
 
-// pickCheck chooses the first review that the grants allow and the others do
-// not. If there is none, it is the first one, and false.
+// pickCheck chooses the first review that the grants allow and the others do not. If there is none, it is the
+// first one, and false.
 func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	var first *authorizationv1.SubjectAccessReviewSpec
 	for _, g := range grants {
@@ -172,41 +171,59 @@ func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec,
 	return *first, false
 }
 
-// reviews lists the reviews that a grant names, wildcards replaced by an
-// example.
-func (g Grant) Examples() []authorizationv1.SubjectAccessReviewSpec {
-	subject := authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User}
-	if g.Subject.Group != "" {
-		subject.Groups = []string{g.Subject.Group}
-	}
-	var out []authorizationv1.SubjectAccessReviewSpec
-	names := g.Names
-	if len(names) == 0 {
-		names = []string{""}
-	}
-	for _, verb := range g.Verbs {
-		verb = example(verb, "get")
-		for _, u := range g.NonResourceURLs {
-			spec := subject
-			path := strings.TrimRight(u, "*")
-			spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: example(path, "/")}
-			out = append(out, spec)
+// Examples lists the reviews that a grant names, wildcards replaced by an example.
+func (g Grant) Examples() (out []authorizationv1.SubjectAccessReviewSpec) {
+	for _, part := range g.Parts() {
+		spec := part.Review()
+		if n := spec.NonResourceAttributes; n != nil {
+			n.Verb, n.Path = example(n.Verb, "get"), example(strings.TrimRight(n.Path, "*"), "/")
+		} else {
+			a := spec.ResourceAttributes
+			a.Verb, a.Group, a.Resource = example(a.Verb, "get"), example(a.Group, ""), example(a.Resource, "pods")
 		}
-		for _, group := range g.APIGroups {
-			for _, resource := range g.Resources {
-				for _, name := range names {
-					spec := subject
-					main, sub, _ := strings.Cut(resource, "/")
-					spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-						Verb: verb, Group: example(group, ""), Resource: example(main, "pods"), Subresource: sub,
-						Namespace: g.Namespace, Name: name,
-					}
-					out = append(out, spec)
+		out = append(out, spec)
+	}
+	return out
+}
+
+// Parts are the grant in its smallest parts: one verb with one path, or with one API group, resource and name.
+func (g Grant) Parts() (out []Grant) {
+	names := [][]string{nil}
+	if len(g.Names) > 0 {
+		names = slices.Collect(slices.Chunk(g.Names, 1))
+	}
+	for verb := range slices.Chunk(g.Verbs, 1) {
+		part := Grant{Subject: g.Subject, Namespace: g.Namespace, Verbs: verb}
+		for part.NonResourceURLs = range slices.Chunk(g.NonResourceURLs, 1) {
+			out = append(out, part)
+		}
+		part.NonResourceURLs = nil
+		for part.APIGroups = range slices.Chunk(g.APIGroups, 1) {
+			for part.Resources = range slices.Chunk(g.Resources, 1) {
+				for _, part.Names = range names {
+					out = append(out, part)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// Review is what a part asks for, wildcards as they stand.
+func (g Grant) Review() authorizationv1.SubjectAccessReviewSpec {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User}
+	if g.Subject.Group != "" {
+		spec.Groups = []string{g.Subject.Group}
+	}
+	if len(g.NonResourceURLs) > 0 {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: g.Verbs[0], Path: g.NonResourceURLs[0]}
+		return spec
+	}
+	resource, sub, _ := strings.Cut(g.Resources[0], "/")
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb: g.Verbs[0], Group: g.APIGroups[0], Resource: resource, Subresource: sub, Namespace: g.Namespace, Name: strings.Join(g.Names, ""),
+	}
+	return spec
 }
 
 // example replaces a wildcard, or a path that was nothing but one.

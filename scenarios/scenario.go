@@ -1,9 +1,8 @@
-// Package scenarios holds the behaviours that authzconf checks, one YAML file
-// each, with the Go type they are decoded into and the strict loader.
+// Package scenarios holds the behaviours that authzconf checks, one YAML file each, with the Go type they are
+// decoded into and the strict loader.
 //
-// A scenario is data: it names who may do what (grants), sends requests
-// (steps) and states what must be seen (expectations). Its path below this
-// folder, without ".yaml", is its stable ID, for example
+// A scenario is data: it names who may do what (grants), sends requests (steps) and states what must be seen
+// (expectations). Its path below this folder, without ".yaml", is its stable ID, for example
 // "kep-5284/user-info/list-pods-allowed".
 package scenarios
 
@@ -19,66 +18,60 @@ type Level string
 const (
 	// Core is what the documents promise about the decision itself.
 	Core Level = "core"
-	// Extended is the transcript around a decision: the ordered access reviews,
-	// audit fields, metrics, error texts.
+	// Extended is the transcript around a decision: the ordered access reviews, audit fields, metrics, error
+	// texts.
 	Extended Level = "extended"
-	// Divergence marks a behaviour in which a document and the servers differ.
-	// It is judged against the servers; Documented holds what the text says.
+	// Divergence marks a behaviour in which a document and the servers differ. It is judged against the servers;
+	// Documented holds what the text says.
 	Divergence Level = "divergence"
 )
 
-// Scenario is one behaviour. The zero value is not usable: scenarios come from
-// Load, which checks every rule of the format.
+// Scenario is one behaviour. The zero value is not usable: scenarios come from Load, which checks every rule of
+// the format.
 type Scenario struct {
-	// ID is the file's path below the scenarios folder without extension. It is
-	// set by the loader and is not part of the file.
-	ID string `json:"-" yaml:"-"`
+	// ID is the file's path below the scenarios folder without extension. It is set by the loader and is not part
+	// of the file.
+	ID string `json:"-" yaml:"-" bind:"keep"`
 	// File is the path the scenario was read from, for error messages.
-	File string `json:"-" yaml:"-"`
-	// Digest is the SHA-256, in hexadecimal, of the file's bytes and of those of
-	// its fixtures. Evidence carries it, so that a verdict cannot be recomputed
-	// with another text than the one that was run.
-	Digest string `json:"-" yaml:"-"`
+	File string `json:"-" yaml:"-" bind:"keep"`
+	// Digest is the SHA-256, in hexadecimal, of the file's bytes and of those of its fixtures. Evidence carries
+	// it, so that a verdict cannot be recomputed with another text than the one that was run.
+	Digest string `json:"-" yaml:"-" bind:"keep"`
 
 	// Description says in one or two sentences what is shown and why it matters.
-	Description string `json:"description" yaml:"description"`
+	Description string `json:"description" yaml:"description" bind:"keep"`
 	// Source is the document and section that the behaviour comes from.
-	Source Source `json:"source" yaml:"source"`
+	Source Source `json:"source" yaml:"source" bind:"keep"`
 	// Level is the strength of the claim.
 	Level Level `json:"level" yaml:"level"`
-	// Documented is what the document says, in its words, when Level is
-	// Divergence. It is shown beside the result.
-	Documented string `json:"documented,omitempty" yaml:"documented,omitempty"`
+	// Documented is what the document says, in its words, when Level is Divergence. It is shown beside the result.
+	Documented string `json:"documented,omitempty" yaml:"documented,omitempty" bind:"keep"`
 	// Requires selects the targets this scenario can run on.
-	Requires Requires `json:"requires" yaml:"requires"`
-	// Twin is the ID of the scenario that differs from this one in one respect
-	// and is allowed. A scenario with a denied request must have one: a negative
-	// that nothing turns positive proves nothing.
-	Twin string `json:"twin,omitempty" yaml:"twin,omitempty"`
-	// Setup names what this scenario shares with others of the same name: they
-	// have the same requestors, objects and grants, and their requests are for
-	// servers of different versions or gates. An upgrade path makes a setup once,
-	// under one name, and replays on each stage the scenario of it that is for it.
-	Setup string `json:"setup,omitempty" yaml:"setup,omitempty"`
+	Requires Requires `json:"requires" yaml:"requires" bind:"keep"`
+	// Twin is the ID of the scenario that differs from this one in one respect and is allowed. A scenario with a
+	// denied request must have one: a negative that nothing turns positive proves nothing.
+	Twin string `json:"twin,omitempty" yaml:"twin,omitempty" bind:"keep"`
+	// Setup names what this scenario shares with others of the same name: they have the same requestors, objects
+	// and grants, and their requests are for servers of different versions or gates. An upgrade path makes a setup
+	// once, under one name, and replays on each stage the scenario of it that is for it.
+	Setup string `json:"setup,omitempty" yaml:"setup,omitempty" bind:"keep"`
 
-	// Names are further names to make unique (see Bind). Those of requestors,
-	// of objects and namespaces, and the nodes, service accounts and plain users
-	// that are impersonated are found without being listed.
+	// Names are further names to make unique (see Bind). Those of requestors, of objects and namespaces, and the
+	// nodes, service accounts and plain users that are impersonated are found without being listed.
 	Names []string `json:"names,omitempty" yaml:"names,omitempty"`
-	// Nodes are names that stand for real nodes of the cluster, in which kubelets
-	// run pods: another one each. BindOn puts the real names in their place.
+	// Nodes are names that stand for real nodes of the cluster, in which kubelets run pods: another one each.
+	// BindOn puts the real names in their place.
 	Nodes []string `json:"nodes,omitempty" yaml:"nodes,omitempty"`
 	// Requestors are those who authenticate, by the alias that requests use.
 	Requestors map[string]Requestor `json:"requestors" yaml:"requestors"`
-	// Fixtures are manifests of the fixtures folder that are applied before the
-	// first step, by their path there: "docs-user-impersonation/user-identity.yaml".
-	Fixtures []string `json:"fixtures,omitempty" yaml:"fixtures,omitempty"`
-	// Objects are further Kubernetes objects that are created before the first
-	// step. Namespaces, and the service accounts, pods and nodes of requestors,
-	// are created without being listed.
+	// Fixtures are manifests of the fixtures folder that are applied before the first step, by their path there:
+	// "docs-user-impersonation/user-identity.yaml".
+	Fixtures []string `json:"fixtures,omitempty" yaml:"fixtures,omitempty" bind:"keep"`
+	// Objects are further Kubernetes objects that are created before the first step. Namespaces, and the service
+	// accounts, pods and nodes of requestors, are created without being listed.
 	Objects []map[string]any `json:"objects,omitempty" yaml:"objects,omitempty"`
-	// Grants are neutral permissions: rendered as RBAC on a cluster, exported as
-	// policy for an authorizer's vendor.
+	// Grants are neutral permissions: rendered as RBAC on a cluster, exported as policy for an authorizer's
+	// vendor.
 	Grants []Grant `json:"grants,omitempty" yaml:"grants,omitempty"`
 	// Policy is what the scripted webhook of Requires.Chain answers.
 	Policy []PolicyRule `json:"policy,omitempty" yaml:"policy,omitempty"`
@@ -89,13 +82,13 @@ type Scenario struct {
 	Manifests []map[string]any `json:"manifests,omitempty" yaml:"-"`
 
 	// Suffix is what Bind made the names unique with; empty before.
-	Suffix string `json:"-" yaml:"-"`
+	Suffix string `json:"-" yaml:"-" bind:"keep"`
 }
 
 // Source is where a behaviour is described.
 type Source struct {
-	// Document is the short name: KEP-5284, docs/user-impersonation, or
-	// kubernetes for behaviour that only the source code shows.
+	// Document is the short name: KEP-5284, docs/user-impersonation, or kubernetes for behaviour that only the
+	// source code shows.
 	Document string `json:"document" yaml:"document"`
 	// Section is the heading, or the file and function.
 	Section string `json:"section" yaml:"section"`
@@ -123,18 +116,16 @@ const (
 	Audit Capability = "audit"
 	// Metrics: apiserver_impersonation_* can be read (1.36 and later, gate on).
 	Metrics Capability = "metrics"
-	// RequestHeader: arbitrary requestors, through request-header client
-	// certificates.
+	// RequestHeader: arbitrary requestors, through request-header client certificates.
 	RequestHeader Capability = "requestHeader"
 	// Tokens: ServiceAccount tokens, unbound or bound to a pod or node.
 	Tokens Capability = "tokens"
 	// RBAC: grants can be given as RBAC objects.
 	RBAC Capability = "rbac"
-	// Aggregation: an aggregated API, things of conformance.authzconf.dev/v1, is
-	// served by the harness, which sees what arrives there.
+	// Aggregation: an aggregated API, things of conformance.authzconf.dev/v1, is served by the harness, which sees
+	// what arrives there.
 	Aggregation Capability = "aggregation"
-	// KubeletNodes: at least two nodes whose kubelets run pods, and the image of
-	// the node agent on them.
+	// KubeletNodes: at least two nodes whose kubelets run pods, and the image of the node agent on them.
 	KubeletNodes Capability = "nodes"
 )
 
@@ -145,41 +136,35 @@ func AllCapabilities() []Capability {
 
 // Requires selects targets.
 type Requires struct {
-	// Kubernetes is a range of minor versions, for example ">=1.35" or
-	// ">=1.35, <1.37". Empty means every version. It is compared with the
-	// effective version: the emulated one where emulation is used.
+	// Kubernetes is a range of minor versions, for example ">=1.35" or ">=1.35, <1.37". Empty means every version.
+	// It is compared with the effective version: the emulated one where emulation is used.
 	Kubernetes string `json:"kubernetes,omitempty" yaml:"kubernetes,omitempty"`
-	// Binary is the same for the version of the binary, for behaviour that
-	// emulation does not change (messages, metrics).
+	// Binary is the same for the version of the binary, for behaviour that emulation does not change (messages,
+	// metrics).
 	Binary string `json:"binary,omitempty" yaml:"binary,omitempty"`
 	// Gate is the state of ConstrainedImpersonation. It must be given.
 	Gate Gate `json:"gate" yaml:"gate"`
-	// Chain names what stands between the recorder's two points, a file of
-	// fixtures/chains without ".yaml". Empty is Node and RBAC, as in every ordinary
-	// cluster.
+	// Chain names what stands between the recorder's two points, a file of fixtures/chains without ".yaml". Empty
+	// is Node and RBAC, as in every ordinary cluster.
 	Chain string `json:"chain,omitempty" yaml:"chain,omitempty"`
-	// Capabilities that the target must have. Those that follow from the
-	// scenario (requestors, grants) need not be listed. Expectations about
-	// reviews, audit or metrics do not make the scenario unrunnable where the
-	// target cannot show them unless the capability is listed here: such an
-	// expectation is then reported as not judged.
+	// Capabilities that the target must have. Those that follow from the scenario (requestors, grants) need not be
+	// listed. Expectations about reviews, audit or metrics do not make the scenario unrunnable where the target
+	// cannot show them unless the capability is listed here: such an expectation is then reported as not judged.
 	Capabilities []Capability `json:"capabilities,omitempty" yaml:"capabilities,omitempty"`
 }
 
-// Requestor authenticates. Exactly one of User, ServiceAccount and Anonymous is
-// set.
+// Requestor authenticates. Exactly one of User, ServiceAccount and Anonymous is set.
 type Requestor struct {
 	// User is an arbitrary user, through a request-header client certificate.
 	User string `json:"user,omitempty" yaml:"user,omitempty"`
-	// UID, Groups and Extra go with User. The API server adds
-	// system:authenticated.
+	// UID, Groups and Extra go with User. The API server adds system:authenticated.
 	UID    string              `json:"uid,omitempty" yaml:"uid,omitempty"`
 	Groups []string            `json:"groups,omitempty" yaml:"groups,omitempty"`
 	Extra  map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 	// ServiceAccount is a real ServiceAccount with a token of its own.
 	ServiceAccount *ServiceAccount `json:"serviceAccount,omitempty" yaml:"serviceAccount,omitempty"`
-	// Anonymous sends no credentials. All scenarios share this requestor, and with
-	// it the API server's memory of who impersonated how.
+	// Anonymous sends no credentials. All scenarios share this requestor, and with it the API server's memory of
+	// who impersonated how.
 	Anonymous bool `json:"anonymous,omitempty" yaml:"anonymous,omitempty"`
 }
 
@@ -187,17 +172,15 @@ type Requestor struct {
 type ServiceAccount struct {
 	Namespace string `json:"namespace" yaml:"namespace"`
 	Name      string `json:"name" yaml:"name"`
-	// Pod binds the token to a pod of that name on Node. The pod is created; no
-	// kubelet is needed.
+	// Pod binds the token to a pod of that name on Node. The pod is created; no kubelet is needed.
 	Pod string `json:"pod,omitempty" yaml:"pod,omitempty"`
-	// Node is the pod's spec.nodeName; without Pod the token is bound to the
-	// Node object itself.
+	// Node is the pod's spec.nodeName; without Pod the token is bound to the Node object itself.
 	Node string `json:"node,omitempty" yaml:"node,omitempty"`
-	// NodeObject says whether a Node object of that name is created. Left out it
-	// is. A pod-bound token carries the node's name even without one.
+	// NodeObject says whether a Node object of that name is created. Left out it is. A pod-bound token carries the
+	// node's name even without one.
 	NodeObject *bool `json:"nodeObject,omitempty" yaml:"nodeObject,omitempty"`
-	// Running says that the pod really runs, on one of the scenario's Nodes, and
-	// that its token is the one which the kubelet asked for and projected into it.
+	// Running says that the pod really runs, on one of the scenario's Nodes, and that its token is the one which
+	// the kubelet asked for and projected into it.
 	Running bool `json:"running,omitempty" yaml:"running,omitempty"`
 }
 
@@ -212,34 +195,32 @@ func (r Requestor) Username() string {
 	return r.User
 }
 
-// Grant is a neutral permission: Subject may do Verbs on Resources of
-// APIGroups (only those of Names, if given), or on NonResourceURLs.
+// Grant is a neutral permission: Subject may do Verbs on Resources of APIGroups (only those of Names, if given),
+// or on NonResourceURLs.
 type Grant struct {
-	// ID lets grant and revoke steps name this grant. If the first step that
-	// names it is a grant step, it is not in force before that step; otherwise it
-	// is in force from the start.
-	ID string `json:"id,omitempty" yaml:"id,omitempty"`
+	// ID lets grant and revoke steps name this grant. If the first step that names it is a grant step, it is not
+	// in force before that step; otherwise it is in force from the start.
+	ID string `json:"id,omitempty" yaml:"id,omitempty" bind:"keep"`
 	// Subject is who is granted.
 	Subject Subject `json:"subject" yaml:"subject"`
 	// Verbs are matched exactly; "*" is any verb.
-	Verbs []string `json:"verbs" yaml:"verbs"`
+	Verbs []string `json:"verbs" yaml:"verbs" bind:"keep"`
 	// APIGroups are matched exactly; "" is the core group, "*" any.
-	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty"`
-	// Resources are matched exactly, subresources as "pods/exec"; "*" is any
-	// resource and subresource, "*/exec" that subresource of any resource.
-	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty"`
+	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty" bind:"keep"`
+	// Resources are matched exactly, subresources as "pods/exec"; "*" is any resource and subresource, "*/exec"
+	// that subresource of any resource.
+	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty" bind:"keep"`
 	// Names limits the grant to objects of these names. Empty means all.
 	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty" was:"names"`
-	// Namespace limits the grant to one namespace. Empty means all of them and
-	// cluster scope.
+	// Namespace limits the grant to one namespace. Empty means all of them and cluster scope.
 	Namespace string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
-	// NonResourceURLs are paths, "*" at the end matches any rest. They exclude
-	// APIGroups, Resources, Names and Namespace.
+	// NonResourceURLs are paths, "*" at the end matches any rest. They exclude APIGroups, Resources, Names and
+	// Namespace.
 	NonResourceURLs []string `json:"nonResourceURLs,omitempty" yaml:"nonResourceURLs,omitempty"`
 }
 
-// UnmarshalJSON also takes the name that resourceNames had before: a grant without
-// its names would be one for all objects.
+// UnmarshalJSON also takes the name that resourceNames had before: a grant without its names would be one for all
+// objects.
 func (g *Grant) UnmarshalJSON(raw []byte) error {
 	type plain Grant
 	read := struct {
@@ -257,60 +238,54 @@ func (g *Grant) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Subject is a user (service accounts by their full user name) or a group.
-// Exactly one is set.
+// Subject is a user (service accounts by their full user name) or a group. Exactly one is set.
 type Subject struct {
 	User  string `json:"user,omitempty" yaml:"user,omitempty"`
 	Group string `json:"group,omitempty" yaml:"group,omitempty"`
 }
 
-// Step is one action. Exactly one of Request, Kubectl, Wait, Grant, Revoke and
-// Reload is set.
+// Step is one action. Exactly one of Request, Kubectl, Wait, Grant, Revoke and Reload is set.
 type Step struct {
 	// Name is shown in reports; left out, the request is.
-	Name string `json:"name,omitempty" yaml:"name,omitempty"`
+	Name string `json:"name,omitempty" yaml:"name,omitempty" bind:"keep"`
 	// Request is sent by a requestor; Expect says what must be seen.
 	Request *Request `json:"request,omitempty" yaml:"request,omitempty"`
 	Expect  *Expect  `json:"expect,omitempty" yaml:"expect,omitempty"`
 	// Kubectl is run by a requestor; ExpectClient says what must be seen.
 	Kubectl      *Kubectl      `json:"kubectl,omitempty" yaml:"kubectl,omitempty"`
 	ExpectClient *ClientExpect `json:"expectClient,omitempty" yaml:"expectClient,omitempty"`
-	// Wait lets time pass since the previous request was answered, for example
-	// "10500ms". Waits of different scenarios overlap.
+	// Wait lets time pass since the previous request was answered, for example "10500ms". Waits of different
+	// scenarios overlap.
 	Wait Duration `json:"wait,omitzero" yaml:"wait,omitempty"`
 	// Grant brings the grant of that ID into force.
-	Grant string `json:"grant,omitempty" yaml:"grant,omitempty"`
+	Grant string `json:"grant,omitempty" yaml:"grant,omitempty" bind:"keep"`
 	// Revoke takes the grant of that ID away.
-	Revoke string `json:"revoke,omitempty" yaml:"revoke,omitempty"`
-	// Reload puts another authorizer chain, a file of fixtures/chains without
-	// ".yaml", in place of the one that is in force, in the running API server.
-	Reload string `json:"reload,omitempty" yaml:"reload,omitempty"`
+	Revoke string `json:"revoke,omitempty" yaml:"revoke,omitempty" bind:"keep"`
+	// Reload puts another authorizer chain, a file of fixtures/chains without ".yaml", in place of the one that is
+	// in force, in the running API server.
+	Reload string `json:"reload,omitempty" yaml:"reload,omitempty" bind:"keep"`
 }
 
-// Request is one API request, in the words of authorization. The HTTP method
-// and path follow from it.
+// Request is one API request, in the words of authorization. The HTTP method and path follow from it.
 type Request struct {
 	// By is the alias of the requestor.
-	By string `json:"by" yaml:"by"`
+	By string `json:"by" yaml:"by" bind:"keep"`
 	// Impersonate holds the impersonation headers. Left out, none is sent.
 	Impersonate *Impersonate `json:"impersonate,omitempty" yaml:"impersonate,omitempty"`
-	// Headers are further header lines, sent behind those of Impersonate as they
-	// are written. A request that has any is sent by HTTP/1.1, which keeps the case
-	// of names.
+	// Headers are further header lines, sent behind those of Impersonate as they are written. A request that has
+	// any is sent by HTTP/1.1, which keeps the case of names.
 	Headers []Header `json:"headers,omitempty" yaml:"headers,omitempty"`
-	// Verb is the request verb: get, list, watch, create, update, patch, delete,
-	// deletecollection. With Path it is the HTTP method in lower case.
-	Verb string `json:"verb" yaml:"verb"`
-	// APIGroup, Version (left out: v1), Resource, Subresource, Namespace and Name
-	// make the path.
-	APIGroup    string `json:"apiGroup,omitempty" yaml:"apiGroup,omitempty"`
-	Version     string `json:"version,omitempty" yaml:"version,omitempty"`
-	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty"`
-	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty"`
+	// Verb is the request verb: get, list, watch, create, update, patch, delete, deletecollection. With Path it is
+	// the HTTP method in lower case.
+	Verb string `json:"verb" yaml:"verb" bind:"keep"`
+	// APIGroup, Version (left out: v1), Resource, Subresource, Namespace and Name make the path.
+	APIGroup    string `json:"apiGroup,omitempty" yaml:"apiGroup,omitempty" bind:"keep"`
+	Version     string `json:"version,omitempty" yaml:"version,omitempty" bind:"keep"`
+	Resource    string `json:"resource,omitempty" yaml:"resource,omitempty" bind:"keep"`
+	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty" bind:"keep"`
 	Namespace   string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 	Name        string `json:"name,omitempty" yaml:"name,omitempty"`
-	// Path is a non-resource path such as /version. It excludes the resource
-	// fields.
+	// Path is a non-resource path such as /version. It excludes the resource fields.
 	Path string `json:"path,omitempty" yaml:"path,omitempty"`
 	// FieldSelector and LabelSelector go into the query.
 	FieldSelector string `json:"fieldSelector,omitempty" yaml:"fieldSelector,omitempty"`
@@ -323,23 +298,21 @@ type Request struct {
 	Patch PatchType `json:"patch,omitempty" yaml:"patch,omitempty"`
 	// Operations are the body of a JSON patch.
 	Operations []map[string]any `json:"operations,omitempty" yaml:"operations,omitempty"`
-	// Upgrade asks for another protocol on the connection, as kubectl exec does. A
-	// connection that is upgraded is hung up at once, unless it is an exec's by
-	// WebSocket: then the body is what the command writes to stdout.
+	// Upgrade asks for another protocol on the connection, as kubectl exec does. A connection that is upgraded is
+	// hung up at once, unless it is an exec's by WebSocket: then the body is what the command writes to stdout.
 	Upgrade Upgrade `json:"upgrade,omitempty" yaml:"upgrade,omitempty"`
 }
 
 // Impersonate is what the impersonation headers carry.
 type Impersonate struct {
-	// User is Impersonate-User. It may be empty, to show what the API server
-	// makes of the other headers alone.
+	// User is Impersonate-User. It may be empty, to show what the API server makes of the other headers alone.
 	User string `json:"user,omitempty" yaml:"user,omitempty"`
 	// UID is Impersonate-Uid.
 	UID string `json:"uid,omitempty" yaml:"uid,omitempty"`
 	// Groups are sent as one Impersonate-Group header each, in order.
 	Groups []string `json:"groups,omitempty" yaml:"groups,omitempty"`
-	// Extra are Impersonate-Extra-<key> headers; keys are percent-encoded as
-	// client-go does, values are sent in order.
+	// Extra are Impersonate-Extra-<key> headers; keys are percent-encoded as client-go does, values are sent in
+	// order.
 	Extra map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 }
 

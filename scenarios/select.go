@@ -11,8 +11,7 @@ import (
 
 // Facts are what a target is and can show, as read back from it.
 type Facts struct {
-	// Kubernetes is the effective minor version: the emulated one where
-	// emulation is used, "1.35".
+	// Kubernetes is the effective minor version: the emulated one where emulation is used, "1.35".
 	Kubernetes string
 	// Binary is the minor version of the binary, "1.37".
 	Binary string
@@ -26,10 +25,9 @@ type Facts struct {
 
 // Selected tells whether the scenario can run on a target with these facts.
 //
-// If it cannot, either missing is empty, and the scenario is not meant for such
-// a target (another version or gate), or missing names the capabilities that
-// the target lacks, and the scenario is not supported there. Why says the same
-// in words.
+// If it cannot, either missing is empty, and the scenario is not meant for such a target (another version or
+// gate), or missing names the capabilities that the target lacks, and the scenario is not supported there. Why
+// says the same in words.
 func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string) {
 	for _, v := range []struct{ what, want, have string }{
 		{"Kubernetes", s.Requires.Kubernetes, f.Kubernetes},
@@ -56,9 +54,8 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 	return true, nil, ""
 }
 
-// Needs lists the capabilities without which the scenario cannot run: those
-// that it requires, and those that follow from its requestors, grants and
-// manifests. The order is that of AllCapabilities.
+// Needs lists the capabilities without which the scenario cannot run: those that it requires, and those that
+// follow from its requestors, grants and manifests. The order is that of AllCapabilities.
 func (s *Scenario) Needs() []Capability {
 	need := map[Capability]bool{}
 	for _, c := range s.Requires.Capabilities {
@@ -106,8 +103,7 @@ func outside(what, want, have string) string {
 	return ""
 }
 
-// minorVersion cuts "v1.35.4-rc.1" to 1.35.0, the form that ranges of minor
-// versions are compared with.
+// minorVersion cuts "v1.35.4-rc.1" to 1.35.0, the form that ranges of minor versions are compared with.
 func minorVersion(v string) (*semver.Version, error) {
 	full, err := semver.NewVersion(v)
 	if err != nil {

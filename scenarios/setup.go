@@ -17,19 +17,8 @@ func (s *Set) Setups() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Only returns the set of the scenarios that a predicate holds for.
-func (s *Set) Only(keep Predicate) *Set {
-	out := &Set{byID: map[string]*Scenario{}}
-	for _, sc := range s.all {
-		if keep(sc) {
-			out.add(sc)
-		}
-	}
-	return out
-}
-
-// checkSetup applies the rules about setups, once all scenarios are known: a
-// scenario is compared with the first of its setup.
+// checkSetup applies the rules about setups, once all scenarios are known: a scenario is compared with the first
+// of its setup.
 func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
 	s, src := f.scenario, f.source
 	if s.Setup == "" || !f.readable || src.failedAt(nil) {
@@ -40,7 +29,7 @@ func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
 			src.failAt(at("steps", i), "the step changes what the setup %q keeps (expected requests and waits only)", s.Setup)
 		}
 	}
-	mates := set.Filter(func(o *Scenario) bool { return o.Setup == s.Setup })
+	mates := set.Only(func(o *Scenario) bool { return o.Setup == s.Setup }).all
 	first := mates[0]
 	if len(mates) == 1 {
 		src.failAt(at("setup"), "no other scenario has the setup %q (expected two at least, for different versions or gates)", s.Setup)

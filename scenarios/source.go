@@ -15,11 +15,11 @@ type source struct {
 	file string
 	root ast.Node
 	errs Errors
-	// renamed are the fields that have their old name, restated those that only say
-	// what follows from others. Both are taken.
+	// renamed are the fields that have their old name, restated those that only say what follows from others. Both
+	// are taken.
 	renamed, restated Errors
-	// broken are the nodes that could not be decoded. Rules about what is in
-	// them would only repeat the error in other words.
+	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error in
+	// other words.
 	broken []ast.Node
 }
 
@@ -36,8 +36,8 @@ func (s *source) at(at position, format string, args ...any) *Error {
 	return &Error{File: s.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)}
 }
 
-// failAt records a violation at the node that path leads to, or at the nearest
-// node above it that exists. Path elements are field names and list indices.
+// failAt records a violation at the node that path leads to, or at the nearest node above it that exists. Path
+// elements are field names and list indices.
 func (s *source) failAt(path []any, format string, args ...any) {
 	n, _ := find(s.root, path)
 	s.fail(posOf(n), format, args...)
@@ -55,8 +55,7 @@ func (s *source) has(path []any) bool {
 	return found
 }
 
-// failedAt tells whether the node at the path, or one below it, could not be
-// decoded.
+// failedAt tells whether the node at the path, or one below it, could not be decoded.
 func (s *source) failedAt(path []any) bool {
 	if len(s.broken) == 0 {
 		return false
@@ -78,11 +77,10 @@ func (s *source) holdsBroken(n ast.Node) bool {
 	return false
 }
 
-// parseYAML parses a file into its documents' trees. Documents that hold
-// nothing are kept as nil, so that a caller can count them.
+// parseYAML parses a file into its documents' trees. Documents that hold nothing are kept as nil, so that a caller
+// can count them.
 func parseYAML(file string, raw []byte) ([]ast.Node, *Error) {
-	// Duplicate keys are reported by the decoder: it finds all of them, the
-	// parser would stop at the first.
+	// Duplicate keys are reported by the decoder: it finds all of them, the parser would stop at the first.
 	parsed, err := parser.ParseBytes(raw, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		e := &Error{File: file, Line: 1, Col: 1, Msg: err.Error()}
@@ -109,8 +107,7 @@ func parseYAML(file string, raw []byte) ([]ast.Node, *Error) {
 	return docs, nil
 }
 
-// posOf is where a node begins. The token of a block mapping is its first
-// colon, so its first key is taken.
+// posOf is where a node begins. The token of a block mapping is its first colon, so its first key is taken.
 func posOf(n ast.Node) position {
 	switch t := n.(type) {
 	case nil:
@@ -140,8 +137,7 @@ func pairs(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// find follows a path and returns the deepest node it reaches, and whether that
-// is the path's end.
+// find follows a path and returns the deepest node it reaches, and whether that is the path's end.
 func find(n ast.Node, path []any) (ast.Node, bool) {
 	for _, step := range path {
 		var next ast.Node

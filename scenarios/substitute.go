@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Substitute returns a copy of a bound scenario in which service accounts take the place of users that
-// are requestors: a cluster that somebody else made gives tokens to service accounts only. If a user means
-// more than somebody who sends requests, why says what.
+// Substitute returns a copy of a bound scenario in which service accounts take the place of users that are
+// requestors: a cluster that somebody else made gives tokens to service accounts only. If a user means more than
+// somebody who sends requests, why says what.
 func (s *Scenario) Substitute() (out *Scenario, why string) {
 	names := map[string]string{}
 	space := "authzconf-" + s.Suffix
-	copied := (&binder{text: newRenamer(nil)}).scenario(s, s.Suffix)
+	copied := s.Clone()
 	for alias, r := range s.Requestors {
 		switch {
 		case r.ServiceAccount != nil || r.Anonymous:
@@ -58,12 +59,7 @@ func (s *Scenario) Substitute() (out *Scenario, why string) {
 // substitutes are the accounts by the users that they stand for.
 type substitutes struct{ names map[string]string }
 
-func (s substitutes) whole(name string) string {
-	if account, ok := s.names[name]; ok {
-		return account
-	}
-	return name
-}
+func (s substitutes) whole(name string) string { return cmp.Or(s.names[name], name) }
 
 // text swaps the names that an API server quotes.
 func (s substitutes) text(t string) string {
@@ -85,9 +81,8 @@ func (s substitutes) value(v any) any {
 	return v
 }
 
-// left says where a user is still named: what is impersonated, or granted by
-// name, is not the requestor as such. What is not judged where service accounts
-// stand in does not count.
+// left says where a user is still named: what is impersonated, or granted by name, is not the requestor as such.
+// What is not judged where service accounts stand in does not count.
 func (s substitutes) left(sc *Scenario) string {
 	var parts []any
 	for _, st := range sc.Steps {
@@ -115,8 +110,8 @@ func (s substitutes) left(sc *Scenario) string {
 	return ""
 }
 
-// Outside says what a bound scenario would make or change beyond namespaces of
-// its own and roles; empty if nothing.
+// Outside says what a bound scenario would make or change beyond namespaces of its own and roles; empty if
+// nothing.
 func (s *Scenario) Outside() string {
 	for alias, r := range s.Requestors {
 		if sa := r.ServiceAccount; sa != nil && (sa.Pod != "" || sa.Node != "") {
@@ -124,8 +119,8 @@ func (s *Scenario) Outside() string {
 		}
 	}
 	for _, o := range slices.Concat(s.Manifests, s.Objects) {
-		space := text(o, "metadata", "namespace")
-		if kind, _ := o["kind"].(string); !strings.Contains(space, s.Suffix) && !isRBAC(o) && !strings.Contains(text(o, "metadata", "name"), s.Suffix) {
+		space := Text(o, "metadata", "namespace")
+		if kind, _ := o["kind"].(string); !strings.Contains(space, s.Suffix) && !isRBAC(o) && !strings.Contains(Text(o, "metadata", "name"), s.Suffix) {
 			return fmt.Sprintf("it makes a %s that is not in a namespace of its own", kind)
 		} else if space == "" && !isRBAC(o) && kind != "Namespace" {
 			return fmt.Sprintf("it makes a %s, which belongs to the whole cluster", kind)
@@ -143,10 +138,9 @@ func (s *Scenario) Outside() string {
 	return ""
 }
 
-// SelectedThere is Selected for a cluster that somebody else made, with facts as
-// read from it: service accounts stand for users where they can, and nothing is
-// made or changed beyond namespaces of the scenario's own and roles. Unsupported
-// says that the scenario is for such a server, and why that it cannot be run.
+// SelectedThere is Selected for a cluster that somebody else made, with facts as read from it: service accounts
+// stand for users where they can, and nothing is made or changed beyond namespaces of the scenario's own and
+// roles. Unsupported says that the scenario is for such a server, and why that it cannot be run.
 func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 	everything := f
 	everything.Capabilities, everything.Chain = AllCapabilities(), s.Requires.Chain

@@ -1,14 +1,15 @@
 package scenarios
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-// A denial proves something only beside a request that is allowed and differs
-// in one respect. What counts as one respect, so that it can be checked:
+// A denial proves something only beside a request that is allowed and differs in one respect. What counts as one
+// respect, so that it can be checked:
 //
 //   - the gate: requires.gate, where no target can meet both;
 //   - the requestor, as it is defined;
@@ -20,8 +21,8 @@ import (
 //     step. The impersonated user's count only where it is the request that is
 //     forbidden, and none where the request is bad: they decide nothing there.
 //
-// Versions are a respect only if nothing else differs, since they often follow
-// from the texts that are expected. Earlier steps are not compared.
+// Versions are a respect only if nothing else differs, since they often follow from the texts that are expected.
+// Earlier steps are not compared.
 
 // respects compares a denied request with a twin's allowed one.
 func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
@@ -47,8 +48,7 @@ func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
 	return out
 }
 
-// bare is a request without requestor and headers. A version that is left out
-// is v1.
+// bare is a request without requestor and headers. A version that is left out is v1.
 func bare(r *Request) Request {
 	out := *r
 	out.By, out.Impersonate, out.Headers = "", nil, nil
@@ -77,9 +77,8 @@ func generic(r *Request) Request {
 	return out
 }
 
-// permissionsAt lists what the requestor of a step, and the impersonated user if
-// asked for, may do before it: single permissions, sorted, without their
-// subject, so that the ways of writing them make no difference.
+// permissionsAt lists what the requestor of a step, and the impersonated user if asked for, may do before it:
+// single permissions, sorted, without their subject, so that the ways of writing them make no difference.
 func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 	grants := RulesFromManifests(append(slices.Clone(s.Manifests), s.Objects...))
 	for _, g := range s.Grants {
@@ -108,28 +107,15 @@ func addPermissions(set map[string]bool, who string, grants []Grant, user string
 	} else {
 		groups = append([]string{"system:authenticated"}, groups...)
 	}
-	if ns, _, ok := splitServiceAccount(user); ok {
+	if ns, _, ok := SplitServiceAccount(user); ok {
 		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+ns)
 	}
 	for _, g := range grants {
-		if !g.Subject.is(user, groups) {
+		if !g.Subject.Is(user, groups) {
 			continue
 		}
-		names := g.Names
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for _, verb := range g.Verbs {
-			for _, path := range g.NonResourceURLs {
-				set[strings.Join([]string{who, verb, path}, " ")] = true
-			}
-			for _, group := range g.APIGroups {
-				for _, resource := range g.Resources {
-					for _, name := range names {
-						set[strings.Join([]string{who, g.Namespace, verb, group, resource, name}, "|")] = true
-					}
-				}
-			}
+		for _, part := range g.Parts() {
+			set[fmt.Sprintf("%s %q %q %q %q %q %q", who, g.Namespace, part.Verbs, part.NonResourceURLs, part.APIGroups, part.Resources, part.Names)] = true
 		}
 	}
 }
@@ -160,8 +146,8 @@ func (s *Scenario) requestSteps(outcomes ...Outcome) []int {
 	return out
 }
 
-// unpaired lists the requests with one of the outcomes that are not allowed,
-// unchanged, in another step of the scenario.
+// unpaired lists the requests with one of the outcomes that are not allowed, unchanged, in another step of the
+// scenario.
 func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	allowed := s.requestSteps(Allowed)
 	return slices.DeleteFunc(s.requestSteps(outcomes...), func(d int) bool {
@@ -171,8 +157,7 @@ func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	})
 }
 
-// checkTwin applies the rules about twins, once all scenarios are known. Broken
-// are those that did not decode.
+// checkTwin applies the rules about twins, once all scenarios are known. Broken are those that did not decode.
 func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 	s, src := f.scenario, f.source
 	if !f.readable || src.failedAt(at("twin")) {
@@ -205,8 +190,7 @@ func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 	}
 }
 
-// compareTwin checks that one of the twin's allowed requests differs from the
-// denied one in exactly one respect.
+// compareTwin checks that one of the twin's allowed requests differs from the denied one in exactly one respect.
 func compareTwin(src *source, s *Scenario, denied int, twin *Scenario) {
 	var nearest []string
 	for i, allowed := range twin.requestSteps(Allowed) {

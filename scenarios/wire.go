@@ -33,8 +33,8 @@ const (
 	WebSocket Upgrade = "websocket"
 	// SPDY is what clients used before; it is asked for with POST.
 	SPDY Upgrade = "spdy"
-	// Tunnel is SPDY within a WebSocket, which is how port-forward asks since it uses
-	// WebSockets; it is asked for with GET.
+	// Tunnel is SPDY within a WebSocket, which is how port-forward asks since it uses WebSockets; it is asked for
+	// with GET.
 	Tunnel Upgrade = "tunnel"
 )
 

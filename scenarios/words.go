@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// fixedWords are what the API server's messages and paths are made of. A name
-// like one of them could not be told from the text around it.
+// fixedWords are what the API server's messages and paths are made of. A name like one of them could not be told
+// from the text around it.
 const fixedWords = `is forbidden User cannot resource in API group the namespace at cluster scope
 	impersonating empty string key extra an invalid a non-lowercase values value not allowed requested
 	&user.DefaultInfo{Name: UID: Groups: Extra:map []string nil} without user name attempting to grant
 	RBAC permissions currently held {APIGroups Resources Verbs ResourceNames} system: masters nodes node
 	serviceaccount serviceaccounts authenticated unauthenticated anonymous /api/v1 /apis/ namespaces`
 
-// words lists the texts of a scenario that Bind must not change, although a
-// name may look the same: verbs, API groups, resources and fixed wording.
+// words lists the texts of a scenario that Bind must not change, although a name may look the same: verbs, API
+// groups, resources and fixed wording.
 func (s *Scenario) words() []string {
 	set := map[string]bool{fixedWords: true}
 	add := func(list ...string) {
@@ -35,7 +35,7 @@ func (s *Scenario) words() []string {
 	}
 	for _, list := range [][]map[string]any{s.Manifests, s.Objects} {
 		for _, m := range list {
-			for _, g := range rulesOf(m) {
+			for _, g := range RulesOf(m) {
 				grant(g)
 			}
 		}

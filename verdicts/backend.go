@@ -7,8 +7,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// backend judges whom the aggregated API server was told of. Of impersonation it
-// must not be told at all.
+// backend judges whom the aggregated API server was told of. Of impersonation it must not be told at all.
 func (v *stepJudge) backend() {
 	want := v.expect.Backend
 	if want == nil {
@@ -20,23 +19,23 @@ func (v *stepJudge) backend() {
 	}
 	var wanted, seen, left []string
 	for _, u := range want {
-		wanted = append(wanted, renderUser(u))
+		wanted = append(wanted, u.Render())
 	}
 	for _, r := range v.o.Backend {
-		seen = append(seen, renderUser(r.User))
+		seen = append(seen, r.User.Render())
 		if len(r.Impersonation) > 0 {
 			left = append(left, fmt.Sprint(r.Impersonation))
 		}
 	}
-	v.compare("backend", list(wanted), list(seen))
-	v.compare("backend (impersonation headers)", "none", list(left))
+	v.compare("backend", scenarios.List(wanted), scenarios.List(seen))
+	v.compare("backend (impersonation headers)", "none", scenarios.List(left))
 }
 
 // backendBehaviour is what reached the aggregated API server.
 func backendBehaviour(o *Observation) []string {
 	var lines []string
 	for _, r := range o.Backend {
-		lines = append(lines, strings.TrimSpace("backend: "+r.Method+" "+r.URL+" by "+renderUser(r.User)+" "+renderExtra(r.Impersonation)))
+		lines = append(lines, strings.TrimSpace("backend: "+r.Method+" "+r.URL+" by "+r.User.Render()+" "+scenarios.RenderExtra(r.Impersonation)))
 	}
 	return lines
 }

@@ -9,17 +9,14 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// serverMade matches what an API server makes up anew each time: the IDs of
-// objects and of credentials.
+// serverMade matches what an API server makes up anew each time: the IDs of objects and of credentials.
 var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// localAddress matches where something listens for one run, which a message may
-// name.
+// localAddress matches where something listens for one run, which a message may name.
 var localAddress = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
-// Behaviour is what a target did in a scenario, a line per thing seen, with the
-// scenario's own names and without what is generated anew in every run. Two cells
-// that behave alike give the same lines.
+// Behaviour is what a target did in a scenario, a line per thing seen, with the scenario's own names and without
+// what is generated anew in every run. Two cells that behave alike give the same lines.
 func Behaviour(e *Evidence) []string {
 	back := make(map[string]string, len(e.Names))
 	for name, unique := range e.Names {
@@ -40,13 +37,13 @@ func Behaviour(e *Evidence) []string {
 	return lines
 }
 
-// reviewBehaviour renders reviews in order, but for runs of extra checks: their
-// keys come from a Go map, so their order is generated anew as well.
+// reviewBehaviour renders reviews in order, but for runs of extra checks: their keys come from a Go map, so their
+// order is generated anew as well.
 func reviewBehaviour(decided []Decided) []string {
 	var lines []string
 	extras := 0 // length of the run of extra checks at the end of lines
 	for _, d := range decided {
-		lines = append(lines, "review: "+renderUser(reviewUser(d.Spec))+" "+RenderReview(Describe(d)))
+		lines = append(lines, "review: "+reviewUser(d.Spec).Render()+" "+RenderReview(Describe(d)))
 		if a := d.Spec.ResourceAttributes; a != nil && a.Resource == "userextras" {
 			extras++
 			slices.Sort(lines[len(lines)-extras:])
@@ -73,7 +70,7 @@ func stepBehaviour(o *Observation) []string {
 	}
 	if ev := AuditOf(o); ev != nil {
 		if u := ev.ImpersonatedUser; u != nil {
-			lines = append(lines, "audit: impersonated "+renderUser(auditUser(u.Username, u.UID, u.Groups, u.Extra)))
+			lines = append(lines, "audit: impersonated "+scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())
 		}
 		if m := ev.AuthenticationMetadata; m != nil {
 			lines = append(lines, "audit: constraint "+m.ImpersonationConstraint)

@@ -2,15 +2,15 @@ package verdicts
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// blame says whose fault a failure is, and why. First the authorizer: a review
-// that was decided otherwise than the scenario's grants say. Then the control
-// run, the same scenario under fresh names: if it did not fail in the same way,
-// something outside the scenario had a part in it; if it did, the API server
-// does not do what the scenario says.
+// blame says whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
+// scenario's grants say. Then the control run, the same scenario under fresh names: if it did not fail in the same
+// way, something outside the scenario had a part in it; if it did, the API server does not do what the scenario
+// says.
 func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 	if d, ok := wrongDecision(s, e); ok {
 		return BlameAuthorizer, r.Reason + "; the authorizer decided otherwise than the grants: " + d
@@ -30,32 +30,20 @@ func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 	return BlameAPIServer, r.Reason + "; the control run saw the same"
 }
 
-// sameFields compares what differed, not the values: names are fresh in the
-// control run.
+// sameFields compares what differed, not the values: names are fresh in the control run.
 func sameFields(a, b []Difference) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Step != b[i].Step || a[i].Field != b[i].Field {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field })
 }
 
-// wrongDecision finds a review that was decided otherwise than the grants in
-// force say. Scenarios that change grants while they run are left out: their
-// window is what they are about.
+// wrongDecision finds a review that was decided otherwise than the grants in force say. Scenarios that change
+// grants while they run are left out: their window is what they are about.
 func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	if s.Requires.Chain != "" {
 		return "", false // not only the grants decide there
 	}
 	bound, _ := s.BindOn(e.Suffix, e.Nodes)
-	for _, st := range bound.Steps {
-		if st.Grant != "" || st.Revoke != "" {
-			return "", false
-		}
+	if slices.ContainsFunc(bound.Steps, func(st scenarios.Step) bool { return st.Grant != "" || st.Revoke != "" }) {
+		return "", false
 	}
 	grants := append(scenarios.RulesFromManifests(bound.Manifests), bound.Grants...)
 	grants = append(grants, scenarios.RulesFromManifests(bound.Objects)...)
@@ -63,9 +51,9 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 		decided, _ := Fold(o.Reviews)
 		for _, d := range decided {
 			granted := scenarios.Covered(grants, d.Spec)
-			// Ordinary verbs may be allowed by what every cluster grants, or by the
-			// Node authorizer; impersonation is allowed by nobody but the scenario.
-			_, impersonation := ImpersonationMode(verbOf(d.Spec))
+			// Ordinary verbs may be allowed by what every cluster grants, or by the Node authorizer; impersonation
+			// is allowed by nobody but the scenario.
+			_, impersonation := scenarios.ImpersonationMode(Describe(d).Verb)
 			switch {
 			case escalates(bound, o.Step):
 			case granted && d.Decision != scenarios.Allow, !granted && impersonation && d.Decision == scenarios.Allow:
@@ -76,13 +64,10 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	return "", false
 }
 
-// escalates says whether the step may have changed roles itself, so that the
-// grants of the scenario are not all there is.
+// escalates says whether the step may have changed roles itself, so that the grants of the scenario are not all
+// there is.
 func escalates(s *scenarios.Scenario, step int) bool {
-	for _, st := range s.Steps[:step+1] {
-		if st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Steps[:step+1], func(st scenarios.Step) bool {
+		return st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io"
+	})
 }

@@ -1,8 +1,6 @@
 package verdicts
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -19,8 +17,7 @@ const (
 	Policy = "policy"
 )
 
-// Decided is one access review with the decision of the authorizers that stand
-// between the recorder's two points.
+// Decided is one access review with the decision of the authorizers that stand between the recorder's two points.
 type Decided struct {
 	Spec     authorizationv1.SubjectAccessReviewSpec `json:"spec"`
 	Decision scenarios.Decision                      `json:"decision"`
@@ -28,12 +25,10 @@ type Decided struct {
 	At time.Time `json:"at"`
 }
 
-// Fold turns the reviews of one request, as they arrived at both points, into
-// decisions: what reached the back was NoOpinion to everybody before it; what
-// did not was decided, by Deny if the scripted webhook said so, for no other
-// authorizer ever does, else by Allow. A review behind the front that is not the
-// one last seen there belongs to nothing: it is returned in stray, and means
-// that reviews were lost or mixed up.
+// Fold turns the reviews of one request, as they arrived at both points, into decisions: what reached the back was
+// NoOpinion to everybody before it; what did not was decided, by Deny if the scripted webhook said so, for no
+// other authorizer ever does, else by Allow. A review behind the front that is not the one last seen there belongs
+// to nothing: it is returned in stray, and means that reviews were lost or mixed up.
 func Fold(reviews []Review) (decided []Decided, stray []Review) {
 	open := false
 	for _, r := range reviews {
@@ -58,35 +53,4 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 // same says whether a review is the one last seen at the front.
 func same(decided []Decided, r Review) bool {
 	return equality.Semantic.DeepEqual(decided[len(decided)-1].Spec, r.Spec)
-}
-
-// ImpersonationMode is the impersonation mode that a review's verb belongs to
-// (associated-node, arbitrary-node, serviceaccount, user-info, legacy), as
-// modeFromVerb of k8s.io/apiserver/pkg/endpoints/filters/impersonation has it;
-// ok is false for an ordinary verb.
-func ImpersonationMode(verb string) (mode string, ok bool) {
-	if verb == "impersonate" {
-		return "legacy", true
-	}
-	rest, ok := strings.CutPrefix(verb, "impersonate-on:")
-	if ok {
-		rest, _, _ = strings.Cut(rest, ":")
-	} else if rest, ok = strings.CutPrefix(verb, "impersonate:"); !ok {
-		return "", false
-	}
-	if !slices.Contains([]string{"associated-node", "arbitrary-node", "serviceaccount", "user-info"}, rest) {
-		return "unknown", true
-	}
-	return rest, true
-}
-
-// verbOf is the verb of a review, of either kind.
-func verbOf(spec authorizationv1.SubjectAccessReviewSpec) string {
-	if spec.ResourceAttributes != nil {
-		return spec.ResourceAttributes.Verb
-	}
-	if spec.NonResourceAttributes != nil {
-		return spec.NonResourceAttributes.Verb
-	}
-	return ""
 }

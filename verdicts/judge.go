@@ -8,8 +8,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Judge is the verdict of scenario s, as it was loaded, on evidence e. It
-// depends on nothing else.
+// Judge is the verdict of scenario s, as it was loaded, on evidence e. It depends on nothing else.
 func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	r := judgeOnce(s, e)
 	if r.Verdict == Failed {

@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// client judges a run of a client: how it ended, what it printed, and each of
-// its requests as a request step is judged.
+// client judges a run of a client: how it ended, what it printed, and each of its requests as a request step is
+// judged.
 func (j *judge) client(i int, st *scenarios.Step, o *Observation) (problem string) {
 	if o.Client == nil {
 		return "there is no observation of the client"
@@ -33,8 +33,7 @@ func (j *judge) client(i int, st *scenarios.Step, o *Observation) (problem strin
 	return ""
 }
 
-// clientRequest judges one request of a client; the fields of its differences
-// say which.
+// clientRequest judges one request of a client; the fields of its differences say which.
 func (j *judge) clientRequest(n, step int, st *scenarios.Step, o *Observation) (problem string) {
 	one := &judge{s: j.s, e: j.e}
 	problem = one.step(step, st, o)
@@ -49,12 +48,10 @@ func (j *judge) clientRequest(n, step int, st *scenarios.Step, o *Observation) (
 	return problem
 }
 
-// ClientField is what the fields of differences in a client's n-th request begin
-// with.
+// ClientField is what the fields of differences in a client's n-th request begin with.
 func ClientField(n int) string { return fmt.Sprintf("requests[%d].", n) }
 
-// output judges what a client printed: the wanted texts are part of it, or there
-// is none.
+// output judges what a client printed: the wanted texts are part of it, or there is none.
 func (v *stepJudge) output(stream string, want []string, got string) {
 	if want != nil && len(want) == 0 {
 		v.compare(stream, "nothing", orNothing(got))
@@ -80,7 +77,7 @@ func wantedLines(want []scenarios.ClientRequest) string {
 	for _, r := range want {
 		lines = append(lines, r.Method+" "+r.Path)
 	}
-	return list(lines)
+	return scenarios.List(lines)
 }
 
 func seenLines(got []Observation) string {
@@ -88,7 +85,7 @@ func seenLines(got []Observation) string {
 	for _, o := range got {
 		lines = append(lines, o.Request.Method+" "+o.Request.URL)
 	}
-	return list(lines)
+	return scenarios.List(lines)
 }
 
 // requests are the observations of single requests, those of clients included.
@@ -107,8 +104,7 @@ func requests(steps []Observation) []Observation {
 	return all
 }
 
-// clientBehaviour is what a client and the API server did. What the client
-// printed has times in it.
+// clientBehaviour is what a client and the API server did. What the client printed has times in it.
 func clientBehaviour(o *Observation) []string {
 	lines := []string{fmt.Sprintf("%s: exit code %d", o.Client.Command, o.Client.ExitCode)}
 	for i := range o.Requests {

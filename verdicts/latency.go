@@ -6,8 +6,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// What a duration can be said to be, so that the same fault reads the same in
-// every run.
+// What a duration can be said to be, so that the same fault reads the same in every run.
 const (
 	someTime    = "more than none, at most that of the request"
 	noTime      = "none"
@@ -15,8 +14,8 @@ const (
 	noAnnotated = "absent"
 )
 
-// clockSlack is how much longer the API server may count than a request took
-// here: the clock that times are taken from can be set meanwhile.
+// clockSlack is how much longer the API server may count than a request took here: the clock that times are taken
+// from can be set meanwhile.
 const clockSlack = time.Second
 
 // spent says what a duration within a request is.
@@ -44,16 +43,15 @@ func (v *stepJudge) durations(field, histogram string) {
 	}
 }
 
-// Annotations of a request that took more than half a second, as
-// writeLatencyToAnnotation of k8s.io/apiserver/pkg/endpoints/filters/audit.go has
-// it: how long it took in all, and impersonation within.
+// Annotations of a request that took more than half a second, as writeLatencyToAnnotation of
+// k8s.io/apiserver/pkg/endpoints/filters/audit.go has it: how long it took in all, and impersonation within.
 const (
 	totalAnnotation         = "apiserver.latency.k8s.io/total"
 	impersonationAnnotation = "apiserver.latency.k8s.io/impersonation"
 )
 
-// latency judges that the audit event of a slow request says how long the
-// impersonation took. API servers say so since they have the metrics.
+// latency judges that the audit event of a slow request says how long the impersonation took. API servers say so
+// since they have the metrics.
 func (v *stepJudge) latency() {
 	total, err := time.ParseDuration(v.event.Annotations[totalAnnotation])
 	attempted := v.event.ImpersonatedUser != nil || OutcomeOf(v.o.Response) == scenarios.ImpersonationForbidden

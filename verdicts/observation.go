@@ -1,6 +1,5 @@
-// Package verdicts judges what was observed of a scenario against what the
-// scenario expects. It is pure: no clock, no network, no files, so that anybody
-// can recompute every verdict from the evidence.
+// Package verdicts judges what was observed of a scenario against what the scenario expects. It is pure: no clock,
+// no network, no files, so that anybody can recompute every verdict from the evidence.
 package verdicts
 
 import (
@@ -14,8 +13,7 @@ import (
 
 // Cell is the target that a scenario ran on, as it was asked for.
 type Cell struct {
-	// Name is unique in a run and names the evidence folder, for example
-	// "1.37-gate-on".
+	// Name is unique in a run and names the evidence folder, for example "1.37-gate-on".
 	Name string `json:"name"`
 	// Provider is local, kind or existing.
 	Provider string `json:"provider"`
@@ -27,12 +25,12 @@ type Cell struct {
 	Gate string `json:"gate"`
 }
 
-// Existing is the provider of a cluster that somebody else made: nothing is seen
-// there of a request but its answer, and service accounts stand for users.
+// Existing is the provider of a cluster that somebody else made: nothing is seen there of a request but its
+// answer, and service accounts stand for users.
 const Existing = "existing"
 
-// Evidence is everything raw that was seen of one scenario on one cell. It is
-// stored as it is, and a verdict is a function of it and of the scenario.
+// Evidence is everything raw that was seen of one scenario on one cell. It is stored as it is, and a verdict is a
+// function of it and of the scenario.
 type Evidence struct {
 	// Scenario and Digest name the exact text that was run.
 	Scenario string `json:"scenario"`
@@ -44,22 +42,19 @@ type Evidence struct {
 	Suffix string `json:"suffix"`
 	// Names maps the names of the scenario to the unique ones that were used.
 	Names map[string]string `json:"names"`
-	// Nodes are the real nodes that the scenario's Nodes stand for, in order
-	// (Scenario.BindOn).
+	// Nodes are the real nodes that the scenario's Nodes stand for, in order (Scenario.BindOn).
 	Nodes []string `json:"nodes,omitempty"`
 	// StandIns says that service accounts stood for users (Scenario.Substitute).
 	StandIns bool `json:"standIns,omitempty"`
 	// Started and Ended are when provisioning began and the last step was over.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
-	// Steps are the observations of request steps; Step is the index in the
-	// scenario's steps.
+	// Steps are the observations of request steps; Step is the index in the scenario's steps.
 	Steps []Observation `json:"steps"`
-	// Problems are what broke in the harness or the environment. Any makes the
-	// verdict invalid.
+	// Problems are what broke in the harness or the environment. Any makes the verdict invalid.
 	Problems []Problem `json:"problems,omitempty"`
-	// Control is the evidence of the control run, made only after a failure:
-	// the same scenario again under fresh names.
+	// Control is the evidence of the control run, made only after a failure: the same scenario again under fresh
+	// names.
 	Control *Evidence `json:"control,omitempty"`
 }
 
@@ -79,20 +74,18 @@ type Observation struct {
 	Request SentRequest `json:"request"`
 	// Response is what came back.
 	Response Response `json:"response"`
-	// Reviews are those that arrived at the recorder during the request, at both
-	// points, in order of arrival. Nil where the target has no recorder.
+	// Reviews are those that arrived at the recorder during the request, at both points, in order of arrival. Nil
+	// where the target has no recorder.
 	Reviews []Review `json:"reviews"`
-	// Audit is the request's audit event as written by the API server; nil where
-	// the target shows none.
+	// Audit is the request's audit event as written by the API server; nil where the target shows none.
 	Audit json.RawMessage `json:"audit,omitempty"`
-	// Metrics are the increases of the impersonation series over the request;
-	// nil where the target has none.
+	// Metrics are the increases of the impersonation series over the request; nil where the target has none.
 	Metrics []MetricSample `json:"metrics"`
 	// Backend are the requests that reached the aggregated API server meanwhile.
 	Backend []BackendRequest `json:"backend,omitempty"`
-	// Client is set where a client program was run in place of one request: what
-	// became of it. Requests are those it sent, in order, each observed as a
-	// request step is; the fields above but Request.Requestor are empty then.
+	// Client is set where a client program was run in place of one request: what became of it. Requests are those
+	// it sent, in order, each observed as a request step is; the fields above but Request.Requestor are empty
+	// then.
 	Client   *ClientRun    `json:"client,omitempty"`
 	Requests []Observation `json:"requests,omitempty"`
 	// Sent and Answered are the times of the request.
@@ -122,8 +115,8 @@ type ClientRun struct {
 	Stderr string `json:"stderr,omitempty"`
 }
 
-// SentRequest is a request as it was sent. Authorization and request-header
-// credentials are not in it; Requestor says who authenticated.
+// SentRequest is a request as it was sent. Authorization and request-header credentials are not in it; Requestor
+// says who authenticated.
 type SentRequest struct {
 	Requestor string              `json:"requestor"`
 	Method    string              `json:"method"`
@@ -136,8 +129,8 @@ type SentRequest struct {
 type Response struct {
 	Code    int    `json:"code"`
 	AuditID string `json:"auditID,omitempty"`
-	// Body is the first 64 KiB of the answer, as text; of an exec that was let
-	// through, those of what the command wrote.
+	// Body is the first 64 KiB of the answer, as text; of an exec that was let through, those of what the command
+	// wrote.
 	Body string `json:"body,omitempty"`
 	// Warnings are the Warning headers.
 	Warnings []string `json:"warnings,omitempty"`
@@ -145,11 +138,11 @@ type Response struct {
 
 // Review is one access review as it arrived at one point of the chain.
 type Review struct {
-	// Point is front (before every other authorizer), back (after them), or
-	// policy: the scripted webhook among them.
+	// Point is front (before every other authorizer), back (after them), or policy: the scripted webhook among
+	// them.
 	Point string `json:"point"`
-	// Decision is what the scripted webhook's answer amounts to in its chain, its
-	// failure policy included; empty at the other points.
+	// Decision is what the scripted webhook's answer amounts to in its chain, its failure policy included; empty
+	// at the other points.
 	Decision scenarios.Decision `json:"decision,omitempty"`
 	// At is the time of arrival.
 	At time.Time `json:"at"`
@@ -166,7 +159,6 @@ type MetricSample struct {
 	Mode     string `json:"mode"`
 	Decision string `json:"decision"`
 	Delta    int    `json:"delta"`
-	// Seconds is, for a histogram of durations, the increase of its sum; nil where
-	// it was not looked at.
+	// Seconds is, for a histogram of durations, the increase of its sum; nil where it was not looked at.
 	Seconds *float64 `json:"seconds,omitempty"`
 }

@@ -24,8 +24,7 @@ const (
 )
 
 const (
-	// decisionAnnotation is set by WithAuthorization, so only on requests that
-	// got past impersonation.
+	// decisionAnnotation is set by WithAuthorization, so only on requests that got past impersonation.
 	decisionAnnotation = "authorization.k8s.io/decision"
 	escalationText     = "is attempting to grant RBAC permissions not currently held"
 	noUserText         = "without impersonating a user"
@@ -52,9 +51,8 @@ func AuditOf(o *Observation) *auditv1.Event {
 	return &ev
 }
 
-// OutcomeOf classifies an answer from its code and text alone. It returns ""
-// where these do not tell (a 400 or a 5xx that does not speak of
-// impersonation): the audit event decides then.
+// OutcomeOf classifies an answer from its code and text alone. It returns "" where these do not tell (a 400 or a
+// 5xx that does not speak of impersonation): the audit event decides then.
 func OutcomeOf(r Response) scenarios.Outcome {
 	message := ""
 	if st := StatusOf(r); st != nil {
@@ -79,7 +77,7 @@ func OutcomeOf(r Response) scenarios.Outcome {
 // forbiddenOutcome tells the three kinds of 403 apart by their texts.
 func forbiddenOutcome(message string) scenarios.Outcome {
 	if m := forbidden.FindStringSubmatch(message); m != nil {
-		if _, ok := ImpersonationMode(m[2]); ok {
+		if _, ok := scenarios.ImpersonationMode(m[2]); ok {
 			return scenarios.ImpersonationForbidden
 		}
 		return scenarios.RequestForbidden
@@ -90,8 +88,7 @@ func forbiddenOutcome(message string) scenarios.Outcome {
 	return scenarios.RequestForbidden
 }
 
-// expectedAnnotation is what the audit annotation authorization.k8s.io/decision
-// has to be for an outcome.
+// expectedAnnotation is what the audit annotation authorization.k8s.io/decision has to be for an outcome.
 func expectedAnnotation(o scenarios.Outcome) string {
 	switch o {
 	case scenarios.Allowed, scenarios.EscalationForbidden:

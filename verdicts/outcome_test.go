@@ -57,7 +57,7 @@ func TestImpersonationMode(t *testing.T) {
 		"list":                                  "",
 	}
 	for verb, want := range tests {
-		mode, ok := ImpersonationMode(verb)
+		mode, ok := scenarios.ImpersonationMode(verb)
 		if mode != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", verb, mode, ok, want)
 		}

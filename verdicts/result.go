@@ -24,8 +24,8 @@ type Blame string
 const (
 	// BlameAuthorizer: a review was decided otherwise than the grants say.
 	BlameAuthorizer Blame = "authorizer"
-	// BlameAPIServer: the reviews were decided as the grants say, and the control
-	// run saw the same; so the API server does otherwise than the scenario says.
+	// BlameAPIServer: the reviews were decided as the grants say, and the control run saw the same; so the API
+	// server does otherwise than the scenario says.
 	BlameAPIServer Blame = "apiServer"
 	// BlameHarness: authzconf itself broke.
 	BlameHarness Blame = "harness"
@@ -44,14 +44,12 @@ type Result struct {
 	Blame  Blame  `json:"blame,omitempty"`
 	// Differences are all that was seen otherwise than expected.
 	Differences []Difference `json:"differences,omitempty"`
-	// NotJudged names expectations that the target cannot show, for example
-	// "metrics".
+	// NotJudged names expectations that the target cannot show, for example "metrics".
 	NotJudged []string `json:"notJudged,omitempty"`
-	// Judged is the number of expectations that were compared. A scenario in
-	// which nothing was compared is not passed.
+	// Judged is the number of expectations that were compared. A scenario in which nothing was compared is not
+	// passed.
 	Judged int `json:"judged"`
-	// KnownFailing is the stated reason of the known-failing entry that this
-	// result matches.
+	// KnownFailing is the stated reason of the known-failing entry that this result matches.
 	KnownFailing string `json:"knownFailing,omitempty"`
 }
 

@@ -2,12 +2,10 @@ package verdicts
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -47,8 +45,8 @@ func count(want []scenarios.Review) int {
 	return n
 }
 
-// unordered pairs each wanted review with a seen one that equals it; what is
-// left is compared as sets, so that the difference shows both sides.
+// unordered pairs each wanted review with a seen one that equals it; what is left is compared as sets, so that the
+// difference shows both sides.
 func (v *stepJudge) unordered(at int, want []scenarios.Review, got []Decided) {
 	rest := slices.Clone(got)
 	var missing []scenarios.Review
@@ -74,8 +72,7 @@ func (v *stepJudge) review(i int, want scenarios.Review, got Decided) {
 	}
 }
 
-// differences are those between a wanted and a seen review; Field is the
-// attribute.
+// differences are those between a wanted and a seen review; Field is the attribute.
 func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference {
 	var diffs []Difference
 	check := func(field, w, g string) {
@@ -97,7 +94,7 @@ func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference
 	check("labelSelector", want.LabelSelector, seen.LabelSelector)
 	check("decision", string(want.Decision), string(got.Decision))
 	if want.Extra != nil {
-		check("extra", renderExtra(want.Extra), renderExtra(reviewUser(got.Spec).Extra))
+		check("extra", scenarios.RenderExtra(want.Extra), scenarios.RenderExtra(reviewUser(got.Spec).Extra))
 	}
 	if want.By != scenarios.ByImpersonated && v.requestor.ServiceAccount == nil && want.Extra == nil {
 		own := "system:authenticated"
@@ -108,7 +105,7 @@ func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference
 			Name: v.requestor.Username(), UID: v.requestor.UID, Extra: v.requestor.Extra,
 			Groups: append(slices.Clone(v.requestor.Groups), own),
 		}
-		check("requestor", renderUser(asked), renderUser(reviewUser(got.Spec)))
+		check("requestor", asked.Render(), reviewUser(got.Spec).Render())
 	}
 	return diffs
 }
@@ -121,61 +118,7 @@ func (v *stepJudge) userOf(by scenarios.By) string {
 }
 
 // Describe is a seen review in the terms of an expectation.
-func Describe(d Decided) scenarios.Review {
-	r := scenarios.Review{Decision: d.Decision, Verb: verbOf(d.Spec), Extra: reviewUser(d.Spec).Extra}
-	if a := d.Spec.NonResourceAttributes; a != nil {
-		r.Path = a.Path
-	}
-	a := d.Spec.ResourceAttributes
-	if a == nil {
-		return r
-	}
-	r.Group, r.Version, r.Resource, r.Subresource = a.Group, a.Version, a.Resource, a.Subresource
-	r.Namespace, r.Name = a.Namespace, a.Name
-	if s := a.FieldSelector; s != nil {
-		r.FieldSelector = renderField(s)
-	}
-	if s := a.LabelSelector; s != nil {
-		r.LabelSelector = renderLabel(s)
-	}
-	return r
-}
-
-func renderField(s *authorizationv1.FieldSelectorAttributes) string {
-	var parts []string
-	for _, r := range s.Requirements {
-		op := "="
-		if r.Operator == metav1.FieldSelectorOpNotIn {
-			op = "!="
-		}
-		parts = append(parts, r.Key+op+strings.Join(r.Values, "|"))
-	}
-	return strings.Join(append(parts, raw(s.RawSelector)...), ",")
-}
-
-func renderLabel(s *authorizationv1.LabelSelectorAttributes) string {
-	var parts []string
-	for _, r := range s.Requirements {
-		switch r.Operator {
-		case metav1.LabelSelectorOpExists:
-			parts = append(parts, r.Key)
-		case metav1.LabelSelectorOpDoesNotExist:
-			parts = append(parts, "!"+r.Key)
-		case metav1.LabelSelectorOpIn:
-			parts = append(parts, r.Key+" in ("+strings.Join(r.Values, ",")+")")
-		default:
-			parts = append(parts, r.Key+" notin ("+strings.Join(r.Values, ",")+")")
-		}
-	}
-	return strings.Join(append(parts, raw(s.RawSelector)...), ",")
-}
-
-func raw(selector string) []string {
-	if selector == "" {
-		return nil
-	}
-	return []string{"raw:" + selector}
-}
+func Describe(d Decided) scenarios.Review { return scenarios.ReviewOf(d.Spec, d.Decision) }
 
 // RenderReview is a review on one line, for people.
 func RenderReview(r scenarios.Review) string {
@@ -208,7 +151,7 @@ func describe(spec authorizationv1.SubjectAccessReviewSpec) string {
 }
 
 func renderWanted(want []scenarios.Review) string {
-	lines := []string{}
+	var lines []string
 	for _, w := range want {
 		if len(w.Unordered) > 0 {
 			lines = append(lines, "in any order {"+renderWanted(w.Unordered)+"}")
@@ -216,40 +159,13 @@ func renderWanted(want []scenarios.Review) string {
 		}
 		lines = append(lines, RenderReview(w))
 	}
-	return list(lines)
+	return scenarios.List(lines)
 }
 
 func renderDecided(got []Decided) string {
-	lines := []string{}
+	var lines []string
 	for _, d := range got {
 		lines = append(lines, RenderReview(Describe(d)))
 	}
-	return list(lines)
-}
-
-func list(lines []string) string {
-	if len(lines) == 0 {
-		return "none"
-	}
-	return strings.Join(lines, "; ")
-}
-
-func renderUser(u scenarios.User) string {
-	s := fmt.Sprintf("%q", u.Name)
-	if u.UID != "" {
-		s += fmt.Sprintf(" uid=%q", u.UID)
-	}
-	s += fmt.Sprintf(" groups=%q", u.Groups)
-	if len(u.Extra) > 0 {
-		s += " extra=" + renderExtra(u.Extra)
-	}
-	return s
-}
-
-func renderExtra(extra map[string][]string) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(extra)) {
-		parts = append(parts, fmt.Sprintf("%s=%q", k, extra[k]))
-	}
-	return "{" + strings.Join(parts, " ") + "}"
+	return scenarios.List(lines)
 }

@@ -2,7 +2,6 @@ package verdicts
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -29,8 +28,7 @@ type stepJudge struct {
 // impersonated is the wanted user's name; "" if nobody is impersonated.
 func (v *stepJudge) impersonated() string { return v.request.WantedUser() }
 
-// foreign finds reviews that are nobody's in this step. Requests are sent one at
-// a time, so there must be none.
+// foreign finds reviews that are nobody's in this step. Requests are sent one at a time, so there must be none.
 func (v *stepJudge) foreign() string {
 	for _, d := range v.decided {
 		if d.Spec.User != v.requestor.Username() && d.Spec.User != v.impersonated() {
@@ -40,37 +38,28 @@ func (v *stepJudge) foreign() string {
 	return ""
 }
 
-// reconcile compares the recorder's count of impersonation checks with the API
-// server's own (apiserver_impersonation_authorization_attempts_total), by mode
-// and decision. Where they differ, one of them lost something, and nothing that
-// was seen can be believed.
+// reconcile compares the recorder's count of impersonation checks with the API server's own
+// (apiserver_impersonation_authorization_attempts_total), by mode and decision. Where they differ, one of them
+// lost something, and nothing that was seen can be believed.
 func (v *stepJudge) reconcile() string {
 	if !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
 		return ""
 	}
-	counts := map[[2]string]int{}
+	var seen []scenarios.MetricDelta
 	for _, d := range v.decided {
-		if mode, ok := ImpersonationMode(verbOf(d.Spec)); ok && d.Spec.User == v.requestor.Username() {
-			counts[[2]string{mode, decisionLabel(d.Decision)}]++
+		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && d.Spec.User == v.requestor.Username() {
+			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
 		}
 	}
-	got := renderCounts(counts)
-	want := renderCounts(v.samples(authorizationsMetric))
+	got, want := scenarios.RenderDeltas(seen), v.increases(authorizationsMetric)
 	if got != want {
 		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s", got, want)
 	}
 	return ""
 }
 
-func decisionLabel(d scenarios.Decision) string {
-	if d == scenarios.Allow {
-		return "allowed"
-	}
-	return "denied"
-}
-
-// outcome judges the class of the answer, its code and message. Where the audit
-// event is to be had it has to tell the same as the answer.
+// outcome judges the class of the answer, its code and message. Where the audit event is to be had it has to tell
+// the same as the answer.
 func (v *stepJudge) outcome() {
 	got := OutcomeOf(v.o.Response)
 	if got == "" {
@@ -99,9 +88,8 @@ func (v *stepJudge) outcome() {
 	v.printed()
 }
 
-// onlyAuditTells says that the target has no audit event by which to tell the
-// outcome: the answer tells nothing, or it is the refusal that is expected behind
-// authorization, by admission or a handler, and looks like one by it.
+// onlyAuditTells says that the target has no audit event by which to tell the outcome: the answer tells nothing,
+// or it is the refusal that is expected behind authorization, by admission or a handler, and looks like one by it.
 func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
 	if v.has(scenarios.Audit) {
 		return false
@@ -136,8 +124,8 @@ func (v *stepJudge) message() {
 	}
 }
 
-// oneOf judges the alternatives: one of them must be seen whole. Two can only be
-// seen at once where the target does not show what tells them apart.
+// oneOf judges the alternatives: one of them must be seen whole. Two can only be seen at once where the target
+// does not show what tells them apart.
 func (v *stepJudge) oneOf() {
 	if v.expect.OneOf == nil {
 		return
@@ -163,8 +151,7 @@ func (v *stepJudge) oneOf() {
 	v.compare("oneOf", want, got)
 }
 
-// user judges the resulting user where the target shows it: in the final access
-// review and in the audit event.
+// user judges the resulting user where the target shows it: in the final access review and in the audit event.
 func (v *stepJudge) user() {
 	want := v.expect.User
 	if want == nil {
@@ -175,26 +162,25 @@ func (v *stepJudge) user() {
 		sources++
 		got := "no final review"
 		if n := len(v.decided); n > 0 && v.decided[n-1].Spec.User == v.impersonated() {
-			got = renderUser(reviewUser(v.decided[n-1].Spec))
+			got = reviewUser(v.decided[n-1].Spec).Render()
 		}
-		v.compare("user in the final review", renderUser(*want), got)
+		v.compare("user in the final review", want.Render(), got)
 	}
 	if v.event != nil {
 		sources++
 		got := "no impersonatedUser"
 		if u := v.event.ImpersonatedUser; u != nil {
-			got = renderUser(auditUser(u.Username, u.UID, u.Groups, u.Extra))
+			got = scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render()
 		}
-		v.compare("user in the audit event", renderUser(*want), got)
+		v.compare("user in the audit event", want.Render(), got)
 	}
 	if sources == 0 {
 		v.notJudged("user")
 	}
 }
 
-// finalReviewExpected is false where the scenario says that nobody is asked
-// about the impersonated user: members of system:masters pass before every
-// authorizer.
+// finalReviewExpected is false where the scenario says that nobody is asked about the impersonated user: members
+// of system:masters pass before every authorizer.
 func (v *stepJudge) finalReviewExpected() bool {
 	return v.expect.Reviews == nil || slices.ContainsFunc(v.expect.Reviews, func(r scenarios.Review) bool {
 		return r.By == scenarios.ByImpersonated
@@ -232,8 +218,8 @@ const (
 	authorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
 )
 
-// metrics judges the impersonation counters, and that each duration histogram
-// counted as often as its counter, and times that can be.
+// metrics judges the impersonation counters, and that each duration histogram counted as often as its counter, and
+// times that can be.
 func (v *stepJudge) metrics() {
 	want := v.expect.Metrics
 	if want == nil {
@@ -250,47 +236,23 @@ func (v *stepJudge) metrics() {
 		{"metrics.attempts", attemptsMetric, want.Attempts},
 		{"metrics.authorizations", authorizationsMetric, want.Authorizations},
 	} {
-		counts := map[[2]string]int{}
-		for _, d := range m.deltas {
-			counts[[2]string{d.Mode, d.Decision}] += d.Count
-		}
-		wanted := renderCounts(counts)
-		v.compare(m.field, wanted, renderCounts(v.samples(m.name)))
+		wanted := scenarios.RenderDeltas(m.deltas)
+		v.compare(m.field, wanted, v.increases(m.name))
 		histogram := strings.TrimSuffix(m.name, "_total") + "_duration_seconds_count"
-		v.compare(m.field+" (duration histogram)", wanted, renderCounts(v.samples(histogram)))
+		v.compare(m.field+" (duration histogram)", wanted, v.increases(histogram))
 		v.durations(m.field, histogram)
 	}
 }
 
-// samples are the increases of one metric by mode and decision.
-func (v *stepJudge) samples(name string) map[[2]string]int {
-	counts := map[[2]string]int{}
+// increases are those of one metric by mode and decision.
+func (v *stepJudge) increases(name string) string {
+	var deltas []scenarios.MetricDelta
 	for _, m := range v.o.Metrics {
 		if m.Name == name {
-			counts[[2]string{m.Mode, m.Decision}] += m.Delta
+			deltas = append(deltas, scenarios.MetricDelta{Mode: m.Mode, Decision: m.Decision, Count: m.Delta})
 		}
 	}
-	return counts
-}
-
-// renderCounts is a canonical text of counts by mode and decision.
-func renderCounts(counts map[[2]string]int) string {
-	var parts []string
-	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b [2]string) int {
-		return strings.Compare(a[0]+"\x00"+a[1], b[0]+"\x00"+b[1])
-	}) {
-		if n := counts[k]; n != 0 {
-			mode := k[0]
-			if mode == "" {
-				mode = `""`
-			}
-			parts = append(parts, fmt.Sprintf("%s %s ×%d", mode, k[1], n))
-		}
-	}
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ", ")
+	return scenarios.RenderDeltas(deltas)
 }
 
 func quote(s string) string {
@@ -301,18 +263,5 @@ func quote(s string) string {
 }
 
 func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {
-	return auditUser(spec.User, spec.UID, spec.Groups, spec.Extra)
-}
-
-// auditUser converts either API type of a user; both write extra values as a
-// named slice.
-func auditUser[V ~[]string](name, uid string, groups []string, extra map[string]V) scenarios.User {
-	u := scenarios.User{Name: name, UID: uid, Groups: groups}
-	for k, values := range extra {
-		if u.Extra == nil {
-			u.Extra = map[string][]string{}
-		}
-		u.Extra[k] = values
-	}
-	return u
+	return scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
 }

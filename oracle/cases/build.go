@@ -7,8 +7,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The names in cases. Each becomes unique when a scenario is bound; none is part
-// of a word that Kubernetes itself uses.
+// The names in cases. Each becomes unique when a scenario is bound; none is part of a word that Kubernetes itself
+// uses.
 const (
 	callerName  = "caller"
 	teamName    = "backend"
@@ -45,7 +45,8 @@ func build(choice Choice, rng *rand.Rand) *scenarios.Scenario {
 	steps := b.steps()
 	b.grants(steps)
 	b.s.Steps = b.changed(steps)
-	b.tidy()
+	b.s.Grants = slices.DeleteFunc(b.s.Grants, func(g scenarios.Grant) bool { return g.Subject == scenarios.Subject{} })
+	prune(b.s)
 	return b.s
 }
 
@@ -139,20 +140,4 @@ func (b *builder) headers() *scenarios.Impersonate {
 		return nil
 	}
 	return imp
-}
-
-// tidy leaves out what the rules of the format do not take.
-func (b *builder) tidy() {
-	used := map[string]bool{}
-	for _, st := range b.s.Steps {
-		if st.Request != nil {
-			used[st.Request.By] = true
-		}
-	}
-	for alias := range b.s.Requestors {
-		if !used[alias] {
-			delete(b.s.Requestors, alias)
-		}
-	}
-	b.s.Grants = slices.DeleteFunc(b.s.Grants, func(g scenarios.Grant) bool { return g.Subject == scenarios.Subject{} })
 }

@@ -38,9 +38,8 @@ func pairOf(f, l, f2, l2 int) pair {
 	return pair{f2, l2, f, l}
 }
 
-// next starts from a pair that did not come up yet, and gives each other factor,
-// in a random order, the level that brings the most new pairs. It is false when
-// all came up.
+// next starts from a pair that did not come up yet, and gives each other factor, in a random order, the level that
+// brings the most new pairs. It is false when all came up.
 func (c *cover) next(rng *rand.Rand) (choice Choice, ok bool) {
 	for len(c.list) > 0 && !c.open[c.list[0]] {
 		c.list = c.list[1:]

@@ -30,8 +30,7 @@ const (
 	factorCount
 )
 
-// factors are all factors with their levels. What a level means is in the
-// functions that switch on it.
+// factors are all factors with their levels. What a level means is in the functions that switch on it.
 var factors = [factorCount]Factor{
 	// Who is to be impersonated: names of each kind, and names that nearly parse.
 	wanted: {"wanted", []string{
@@ -78,9 +77,6 @@ var factors = [factorCount]Factor{
 	}},
 	change: {"change", []string{"none", "revoke-action", "revoke-identity", "revoke-legacy", "grant-action", "grant-legacy"}},
 }
-
-// Factors are all factors, in the order of a Choice.
-func Factors() []Factor { return slices.Clone(factors[:]) }
 
 // Choice is one level of each factor, by index.
 type Choice [factorCount]int

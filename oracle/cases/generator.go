@@ -18,8 +18,7 @@ type Case struct {
 	Scenario *scenarios.Scenario
 }
 
-// Generator makes cases, always the same ones for a seed. It is not safe for use
-// by several goroutines.
+// Generator makes cases, always the same ones for a seed. It is not safe for use by several goroutines.
 type Generator struct {
 	seed  int64
 	count int
@@ -52,8 +51,8 @@ func (g *Generator) build(choice Choice, rng *rand.Rand) Case {
 	return Case{Number: g.count, Choice: choice, Scenario: s}
 }
 
-// random takes any level of each factor. With grants taken that way most cases
-// end in a denial early on, so half of them get grants that let them go further.
+// random takes any level of each factor. With grants taken that way most cases end in a denial early on, so half
+// of them get grants that let them go further.
 func random(rng *rand.Rand) (choice Choice) {
 	for f := range factors {
 		choice[f] = rng.IntN(len(factors[f].Levels))

@@ -6,8 +6,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// changed puts the change of permissions before the last request. A single
-// request is sent again after it.
+// changed puts the change of permissions before the last request. A single request is sent again after it.
 func (b *builder) changed(requests []scenarios.Request) []scenarios.Step {
 	what := b.changeSteps()
 	if len(what) > 0 && len(requests) == 1 {
@@ -21,7 +20,6 @@ func (b *builder) changed(requests []scenarios.Request) []scenarios.Step {
 		r := requests[i]
 		steps = append(steps, scenarios.Step{Request: &r})
 	}
-	b.keepIDs(steps)
 	return steps
 }
 
@@ -55,14 +53,4 @@ func (b *builder) changeSteps() []scenarios.Step {
 		return []scenarios.Step{{Grant: legacyID}}
 	}
 	return nil
-}
-
-// keepIDs takes IDs that no step names off the grants.
-func (b *builder) keepIDs(steps []scenarios.Step) {
-	for i := range b.s.Grants {
-		id := b.s.Grants[i].ID
-		if !slices.ContainsFunc(steps, func(st scenarios.Step) bool { return st.Grant == id || st.Revoke == id }) {
-			b.s.Grants[i].ID = ""
-		}
-	}
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Print renders a scenario as a file that loads as the same scenario: what the
-// loader derives is left out. Comments
-// go on top, a line each.
+// Print renders a scenario as a file that loads as the same scenario: what the loader derives is left out.
+// Comments go on top, a line each.
 func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
@@ -23,8 +22,7 @@ func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
 	if err := enc.Encode(s.Lean()); err != nil {
 		return nil, err
 	}
-	// By way of JSON: it keeps the order of fields, and tells an empty list of
-	// reviews from one that is left out.
+	// By way of JSON: it keeps the order of fields, and tells an empty list of reviews from one that is left out.
 	text, err := yaml.JSONToYAML(raw.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("printing scenario %s: %w", s.ID, err)
@@ -40,11 +38,10 @@ func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
 // twinID begins the IDs of the grants that Paired adds.
 const twinID = "twin-"
 
-// Paired adds what a file with denials has to have: after its steps, the users
-// are granted everything, and the denied requests, given by their steps, come
-// again and are allowed. It is false where that cannot be: where users have no
-// unique name everything would be granted to those of other scenarios as well,
-// and a request without a user is never allowed.
+// Paired adds what a file with denials has to have: after its steps, the users are granted everything, and the
+// denied requests, given by their steps, come again and are allowed. It is false where that cannot be: where users
+// have no unique name everything would be granted to those of other scenarios as well, and a request without a
+// user is never allowed.
 func Paired(s *scenarios.Scenario, denied []int) (*scenarios.Scenario, bool) {
 	out := Bare(s)
 	everything := []scenarios.Grant{{APIGroups: []string{"*"}, Resources: []string{"*"}}}
@@ -88,8 +85,7 @@ func unique(user string) bool {
 	return user != "" && bound.Grants[0].Subject.User != user
 }
 
-// Unique tells whether nothing that a scenario grants reaches the users of
-// another one.
+// Unique tells whether nothing that a scenario grants reaches the users of another one.
 func Unique(s *scenarios.Scenario) bool {
 	bound, _ := s.Bind("abc123")
 	for i, g := range bound.Grants {

@@ -6,8 +6,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// requestOf is a request of one kind. Nothing that it names exists, and none has
-// a body: what storage makes of it is not what is looked at.
+// requestOf is a request of one kind. Nothing that it names exists, and none has a body: what storage makes of it
+// is not what is looked at.
 func (b *builder) requestOf(kind string) scenarios.Request {
 	core := pick(b.rng, "pods", "configmaps", "secrets")
 	pod := scenarios.Request{Resource: "pods", Namespace: place, Name: thing}

@@ -8,11 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Shrink makes a scenario smaller while holds stays true of it: steps, grants,
-// headers, selectors, requestors' groups and extra are left out, one after the
-// other, until nothing can be left out any more or holds was asked limit times.
-// Expectations are removed; holds has to know what is expected. The scenario
-// itself is not changed.
+// Shrink makes a scenario smaller while holds stays true of it: steps, grants, headers, selectors, requestors'
+// groups and extra are left out, one after the other, until nothing can be left out any more or holds was asked
+// limit times. Expectations are removed; holds has to know what is expected. The scenario itself is not changed.
 func Shrink(s *scenarios.Scenario, limit int, holds func(*scenarios.Scenario) bool) *scenarios.Scenario {
 	best := Bare(s)
 	for changed := true; changed; {
@@ -42,42 +40,9 @@ func Shrink(s *scenarios.Scenario, limit int, holds func(*scenarios.Scenario) bo
 
 // Bare is a copy of a scenario without expectations that shares nothing with it.
 func Bare(s *scenarios.Scenario) *scenarios.Scenario {
-	out := *s
-	out.Requestors = map[string]scenarios.Requestor{}
-	for alias, r := range s.Requestors {
-		r.Groups, r.Extra = slices.Clone(r.Groups), cloneLists(r.Extra)
-		out.Requestors[alias] = r
-	}
-	out.Grants = slices.Clone(s.Grants)
-	for i := range out.Grants {
-		g := &out.Grants[i]
-		for _, l := range lists(g) {
-			*l = slices.Clone(*l)
-		}
-	}
-	out.Steps = slices.Clone(s.Steps)
+	out := s.Clone()
 	for i := range out.Steps {
-		st := &out.Steps[i]
-		st.Expect = nil
-		if st.Request == nil {
-			continue
-		}
-		r := *st.Request
-		if r.Impersonate != nil {
-			imp := *r.Impersonate
-			imp.Groups, imp.Extra = slices.Clone(imp.Groups), cloneLists(imp.Extra)
-			r.Impersonate = &imp
-		}
-		r.Query, r.Body = maps.Clone(r.Query), maps.Clone(r.Body)
-		st.Request = &r
-	}
-	return &out
-}
-
-func cloneLists(m map[string][]string) map[string][]string {
-	out := maps.Clone(m)
-	for k := range out {
-		out[k] = slices.Clone(out[k])
+		out.Steps[i].Expect = nil
 	}
 	return out
 }

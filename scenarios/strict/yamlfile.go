@@ -1,6 +1,6 @@
-// Package strict reads the small strict files that people write for authzconf:
-// an unknown field or a wrong type is an error with file, line and column.
-// Scenarios have a decoder of their own, which reports all that is wrong at once.
+// Package strict reads the small strict files that people write for authzconf: an unknown field or a wrong type is
+// an error with file, line and column. Scenarios have a decoder of their own, which reports all that is wrong at
+// once.
 package strict
 
 import (
@@ -15,13 +15,11 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// sizeLimit is the size up to which a file is read: a larger one is not written
-// by hand.
+// sizeLimit is the size up to which a file is read: a larger one is not written by hand.
 const sizeLimit = 1 << 20
 
-// lineLimit is how many lines are read: the library takes a time that grows with
-// the square of the empty lines in a block of text (goccy/go-yaml v1.19.2, 20 s for
-// 50,000).
+// lineLimit is how many lines are read: the library takes a time that grows with the square of the empty lines in
+// a block of text (goccy/go-yaml v1.19.2, 20 s for 50,000).
 const lineLimit = 10_000
 
 // File is a decoded file, which knows where its parts are.
@@ -32,8 +30,7 @@ type File struct {
 
 // Decode reads the one YAML document in data into v. name is for messages.
 func Decode(name string, data []byte, v any) (_ *File, err error) {
-	// The library panics at some texts that are not YAML, such as a tag with two
-	// values (goccy/go-yaml v1.19.2).
+	// The library panics at some texts that are not YAML, such as a tag with two values (goccy/go-yaml v1.19.2).
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s: cannot be read as YAML", name)
@@ -60,8 +57,7 @@ func Decode(name string, data []byte, v any) (_ *File, err error) {
 	return &File{name: name, root: file.Docs[0].Body}, nil
 }
 
-// At is "file:line:column" of a path such as $.stages[1].gate, or of its nearest
-// parent that is in the file.
+// At is "file:line:column" of a path such as $.stages[1].gate, or of its nearest parent that is in the file.
 func (f *File) At(path string) string {
 	for path != "$" && path != "" {
 		if p, err := yaml.PathString(path); err == nil {
@@ -87,8 +83,7 @@ func located(name string, err error) error {
 	return fmt.Errorf("%s: %s", name, first)
 }
 
-// begin is where a node begins: the token of a mapping is its first colon, so its
-// first key is looked up.
+// begin is where a node begins: the token of a mapping is its first colon, so its first key is looked up.
 func begin(n ast.Node) (line, column int) {
 	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
 		return begin(m.Values[0].Key)

@@ -74,7 +74,7 @@ func (c counts) add(o *verdicts.Observation) {
 		} else if a := d.Spec.NonResourceAttributes; a != nil {
 			verb = a.Verb
 		}
-		if mode, ok := verdicts.ImpersonationMode(verb); ok {
+		if mode, ok := scenarios.ImpersonationMode(verb); ok {
 			decision := "denied"
 			if d.Decision == scenarios.Allow {
 				decision = "allowed"

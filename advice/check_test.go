@@ -1,16 +1,17 @@
-package advice
+package advice_test
 
 import (
 	"fmt"
 	"time"
 
+	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Check holds the grants against the model of the API server: what was seen must
+// check holds the grants against the model of the API server: what was seen must
 // be allowed in its mode, and each neighbour denied. It returns what is otherwise.
-func Check(grants []scenarios.Grant, seen []Seen, neighbours []Neighbour) ([]string, error) {
+func check(grants []scenarios.Grant, seen []advice.Seen, neighbours []advice.Neighbour) ([]string, error) {
 	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn, Grants: grants})
 	if err != nil {
 		return nil, err
@@ -33,25 +34,11 @@ func Check(grants []scenarios.Grant, seen []Seen, neighbours []Neighbour) ([]str
 }
 
 // ask predicts one request on a server that remembers nothing.
-func ask(server *oracle.Server, s Seen) oracle.Prediction {
+func ask(server *oracle.Server, s advice.Seen) oracle.Prediction {
 	server.Advance(time.Minute)
 	a := s.Sendable()
 	return server.Do(oracle.Authenticated(s.Requestor), &s.As, oracle.Request{Attributes: oracle.Attributes{
 		Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource,
 		Namespace: a.Namespace, Name: a.Name, Path: a.Path, ResourceRequest: a.Path == "",
 	}})
-}
-
-// Sendable is the action with an example of a name where names were left out.
-func (s Seen) Sendable() Action {
-	a := s.Action
-	if a.AnyName && a.Name == "" {
-		a.Name = "any"
-	}
-	return a
-}
-
-// String is the impersonation for people.
-func (s Seen) String() string {
-	return fmt.Sprintf("%s as %s: %s", s.Requestor.Name, s.As.User, s.Action)
 }

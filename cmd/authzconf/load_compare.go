@@ -74,7 +74,10 @@ func printComparison(w io.Writer, r *load.Result, output string) error {
 		enc.SetIndent("", " ")
 		return enc.Encode(r)
 	case "markdown":
-		_, err := w.Write(load.ComparisonMarkdown(r))
+		text, err := load.ComparisonMarkdown(r)
+		if err == nil {
+			_, err = w.Write(text)
+		}
 		return err
 	}
 	b := &strings.Builder{}

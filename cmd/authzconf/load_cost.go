@@ -40,7 +40,10 @@ numbers of agents differ, the curves to cost.html and SVG files.`,
 				return err
 			}
 			if reportDir == "" {
-				_, err = c.OutOrStdout().Write(cost.Markdown())
+				text, err := cost.Markdown()
+				if err == nil {
+					_, err = c.OutOrStdout().Write(text)
+				}
 				return err
 			}
 			if err := cost.Write(reportDir); err != nil {

@@ -133,8 +133,9 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 	if err != nil {
 		return nil, auditlog.Stats{}, err
 	}
-	show := newReading(stderr, files)
-	r := &auditlog.Reader{Progress: show.shown}
+	show := newDisplay(stderr)
+	defer show.end()
+	r := &auditlog.Reader{Progress: showReading(show, files)}
 	r.Each = func(e *auditlog.Event, again bool) error {
 		err := summary.Add(e, again)
 		if err == nil || errors.Is(err, advice.ErrTooMany) {
@@ -147,17 +148,13 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 		err := r.ReadFile(ctx, file)
 		switch {
 		case errors.Is(err, advice.ErrTooMany):
-			show.end()
 			return nil, r.Stats(), &exitError{code: exitInvalid, err: fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file)}
 		case ctx.Err() != nil:
-			show.end()
 			return nil, r.Stats(), &exitError{code: exitInvalid, err: errors.New("interrupted")}
 		case err != nil:
-			show.end()
 			return nil, r.Stats(), err
 		}
 	}
-	show.end()
 	return summary, r.Stats(), nil
 }
 
@@ -202,33 +199,18 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte
 	return nil
 }
 
-// reading shows how far the reading is.
-type reading struct {
-	*progress
-	size  int64 // of all files on disk
-	begun time.Time
-}
-
-func newReading(out io.Writer, files []string) *reading {
-	r := &reading{progress: newProgress(out, 0, false), begun: time.Now()}
+// showReading shows how far the reading of files is.
+func showReading(show *display, files []string) func(auditlog.Stats) {
+	begun, size := time.Now(), int64(0)
 	for _, f := range files {
 		if info, err := os.Stat(f); err == nil {
-			r.size += info.Size()
+			size += info.Size()
 		}
 	}
-	return r
-}
-
-func (r *reading) shown(s auditlog.Stats) {
-	if time.Since(r.progress.shown) < plainEvery/10 || !r.live && time.Since(r.progress.shown) < plainEvery {
-		return
+	return func(s auditlog.Stats) {
+		if show.due() {
+			show.status(fmt.Sprintf("%.0f MB (%.0f MB on disk), %.0f MB/s, %d events, %d that impersonate",
+				float64(s.Bytes)/1e6, float64(size)/1e6, float64(s.Bytes)/1e6/time.Since(begun).Seconds(), s.Events, s.Impersonated))
+		}
 	}
-	r.progress.shown = time.Now()
-	text := fmt.Sprintf("%.0f MB (%.0f MB on disk), %.0f MB/s, %d events, %d that impersonate",
-		float64(s.Bytes)/1e6, float64(r.size)/1e6, float64(s.Bytes)/1e6/time.Since(r.begun).Seconds(), s.Events, s.Impersonated)
-	if r.live {
-		_, _ = fmt.Fprintf(r.out, "\r\x1b[K%s", text)
-		return
-	}
-	_, _ = fmt.Fprintln(r.out, text)
 }

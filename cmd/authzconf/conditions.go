@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -181,13 +180,10 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if err := writable(&filedExplore, f.dir); err != nil {
 		return err
 	}
-	begin, show, mu := time.Now(), newProgress(c.ErrOrStderr(), 0, false), sync.Mutex{}
+	begin, show := time.Now(), newDisplay(c.ErrOrStderr())
 	o.Progress = func(done int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(show.shown) > plainEvery {
-			show.shown = time.Now()
-			show.line(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
+		if show.due() {
+			show.status(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
 		}
 	}
 	r, err := model.Explore(c.Context(), subjects[f.subject], o)

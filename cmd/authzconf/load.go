@@ -163,8 +163,8 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	if err := writable(&load.Folder, f.reportDir); err != nil {
 		return err
 	}
-	show := newLoadProgress(c.ErrOrStderr())
-	o.Said, o.Progress, o.Created = show.said, show.progress, show.created
+	show := &loadProgress{display: newDisplay(c.ErrOrStderr())}
+	o.Said, o.Progress, o.Created = show.line, show.progress, show.created
 	out, err := storm.Execute(c.Context(), o)
 	show.end()
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/advice/verification"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
 )
 
 type adviseFlags struct {
@@ -91,7 +91,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	case stats.Events == 0:
 		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
 	case summary.Empty():
-		return &exitError{code: exitInvalid, err: fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event"))}
+		return invalid(fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event")))
 	}
 	a := summary.Advice()
 	manifests, err := advice.Manifests(advice.RBAC(a.Grants))
@@ -106,10 +106,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 			return err
 		}
 	}
-	if len(a.Kept) > 0 {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return failedIf(len(a.Kept) > 0)
 }
 
 // logFiles are the files of all paths.
@@ -148,9 +145,9 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 		err := r.ReadFile(ctx, file)
 		switch {
 		case errors.Is(err, advice.ErrTooMany):
-			return nil, r.Stats(), &exitError{code: exitInvalid, err: fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file)}
+			return nil, r.Stats(), invalid(fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file))
 		case ctx.Err() != nil:
-			return nil, r.Stats(), &exitError{code: exitInvalid, err: errors.New("interrupted")}
+			return nil, r.Stats(), invalid(errors.New("interrupted"))
 		case err != nil:
 			return nil, r.Stats(), err
 		}
@@ -160,9 +157,7 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 
 // try tries the manifests, on the model and on a control plane.
 func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
-	cells, err := matrix.Matrix{
-		Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
-	}.Cells()
+	cell, err := localCell(c, f.kubernetes, target.AskOn)
 	if err != nil {
 		return err
 	}
@@ -178,7 +173,7 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte
 		neighbours = neighbours[:min(len(neighbours), 4*f.verifyLimit)]
 	}
 	result, err := verification.Run(c.Context(), verification.Options{
-		Target: cells[0], Manifests: manifests, Seen: seen, Neighbours: neighbours,
+		Target: cell, Manifests: manifests, Seen: seen, Neighbours: neighbours,
 		Progress: func(line string) { _, _ = fmt.Fprintln(stderr, line) },
 	})
 	if err != nil {
@@ -193,10 +188,7 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte
 		}
 		_, _ = fmt.Fprintf(out, "# WRONG: %s\n", w)
 	}
-	if len(result.Wrong) > 0 {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return failedIf(len(result.Wrong) > 0)
 }
 
 // showReading shows how far the reading of files is.

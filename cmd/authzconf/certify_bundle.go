@@ -298,8 +298,5 @@ func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Ke
 		}
 	}
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", out, page.Believed(), count(len(page.Rows), "bundle"))
-	if page.Believed() < len(page.Rows) {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return failedIf(page.Believed() < len(page.Rows))
 }

@@ -180,9 +180,9 @@ func (v *verifier) recompute() {
 	again.Cells = nil
 	at := v.readEvidence()
 	for _, c := range v.Report.Cells {
-		c.Results = nil
-		c.NotRun = append([]NotRun(nil), c.NotRun...)
-		for _, r := range v.cellResults(c.Name) {
+		results := c.Results
+		c.Results, c.NotRun = nil, slices.Clone(c.NotRun)
+		for _, r := range results {
 			k := key{c.Name, r.Scenario}
 			e, ok := at[k]
 			delete(at, k)
@@ -318,16 +318,6 @@ func (v *verifier) checkSelection(c *Cell) {
 			v.differ("%s: the target showed %v, the report says %v", evidencePath(c.Name, e.Scenario), e.Capabilities, c.Facts.Capabilities)
 		}
 	}
-}
-
-// cellResults are the report's results of a cell.
-func (v *verifier) cellResults(cell string) []verdicts.Result {
-	for _, c := range v.Report.Cells {
-		if c.Name == cell {
-			return c.Results
-		}
-	}
-	return nil
 }
 
 // readEvidence decodes the evidence files; each has to be where its content says.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"text/tabwriter"
 	"time"
 
@@ -256,9 +255,8 @@ the environment broke.`,
 				return errors.New("--rounds: expected 2 to 1000")
 			case o.Requests < 1 || o.Requests > 10000:
 				return errors.New("--requests: expected 1 to 10000")
-			case !c.Flags().Changed("seed"):
-				o.Seed = rand.Int64N(1_000_000)
 			}
+			drawSeed(c, &o.Seed)
 			o.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
 			cost, err := cost.MeasureCost(c.Context(), o)
 			if err != nil {
@@ -272,6 +270,6 @@ the environment broke.`,
 	}
 	c.Flags().IntVar(&o.Rounds, "rounds", 24, "blocks of each variant, interleaved")
 	c.Flags().IntVar(&o.Requests, "requests", 100, "requests of a block")
-	c.Flags().Int64Var(&o.Seed, "seed", 0, "seed of the order and of the intervals (default: random, printed)")
+	seedFlag(c, &o.Seed, "the order and of the intervals")
 	return c
 }

@@ -47,9 +47,9 @@ func evidencePath(cell, scenario string) string {
 // redacted, with the digests of the files.
 func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (map[string][]byte, *ConformanceReport, error) {
 	files := map[string][]byte{}
-	clean := &ConformanceReport{}
-	if err := redactInto(r, clean); err != nil {
-		return nil, nil, fmt.Errorf("redacting the report: %w", err)
+	clean, err := redactedCopy(r, "the report")
+	if err != nil {
+		return nil, nil, err
 	}
 	kept, err := addEvidence(files, evidence)
 	if err != nil {
@@ -107,9 +107,9 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*ver
 
 // renderRedacted renders evidence, redacted, and returns it as it is stored.
 func renderRedacted[T any](evidence *T, of string) (*T, []byte, error) {
-	clean := new(T)
-	if err := redactInto(evidence, clean); err != nil {
-		return nil, nil, fmt.Errorf("redacting the evidence of %s: %w", of, err)
+	clean, err := redactedCopy(evidence, "the evidence of "+of)
+	if err != nil {
+		return nil, nil, err
 	}
 	raw, err := encodeJSON(clean, "  ")
 	return clean, raw, err

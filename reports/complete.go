@@ -52,36 +52,21 @@ func digestOf(refs []ScenarioRef) string {
 func (c *Cell) summarize(set *scenarios.Set) {
 	c.Summary = map[scenarios.Level]Counts{}
 	for _, r := range c.Results {
-		c.Summary[r.Level] = c.Summary[r.Level].add(countOf(r))
+		n := c.Summary[r.Level]
+		*n.of(markOf(r))++
+		c.Summary[r.Level] = n
 	}
 	for _, n := range c.NotRun {
 		s, ok := set.Get(n.Scenario)
 		if !ok {
 			continue // Conclude says that it is not one of the loaded ones.
 		}
-		one := Counts{NotApplicable: 1}
+		counts, m := c.Summary[s.Level], markNotRun
 		if n.Cause == CauseUser {
-			one = Counts{Skipped: 1}
+			m = markSkipped
 		}
-		c.Summary[s.Level] = c.Summary[s.Level].add(one)
-	}
-}
-
-// countOf is one result as counts.
-func countOf(r verdicts.Result) Counts {
-	switch {
-	case r.KnownFailing != "":
-		return Counts{KnownFailing: 1}
-	case r.Verdict == verdicts.Passed:
-		return Counts{Passed: 1}
-	case r.Verdict == verdicts.Failed:
-		return Counts{Failed: 1}
-	case r.Verdict == verdicts.NotSupported:
-		return Counts{NotSupported: 1}
-	case r.Verdict == verdicts.Skipped:
-		return Counts{Skipped: 1}
-	default:
-		return Counts{Invalid: 1}
+		*counts.of(m)++
+		c.Summary[s.Level] = counts
 	}
 }
 

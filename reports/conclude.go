@@ -96,11 +96,9 @@ type conclusion struct {
 func (c *conclusion) outcome() Outcome {
 	o := Outcome{Notes: c.notes, Reasons: slices.Concat(c.unknown, c.failed, c.minor)}
 	switch {
-	case len(c.unknown) > 0:
-		o.Result, o.ExitCode = RunInvalid, ExitInvalid
-	case len(c.failed) > 0:
+	case len(c.unknown) == 0 && len(c.failed) > 0:
 		o.Result, o.ExitCode = RunFailed, ExitFailed
-	case len(c.minor) > 0:
+	case len(o.Reasons) > 0:
 		o.Result, o.ExitCode = RunInvalid, ExitInvalid
 	default:
 		o.Result, o.ExitCode = RunPassed, ExitPassed
@@ -155,14 +153,8 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 			say(k.to, "%s", fmt.Sprintf(k.what, plural(n, "scenario"))+first)
 		}
 	}
-	left := 0
-	for _, n := range cell.NotRun {
-		if n.Cause == CauseUser {
-			left++
-		}
-	}
-	if left > 0 {
-		say(&c.notes, "%s left out by the user", plural(left, "scenario"))
+	if left := slices.DeleteFunc(slices.Clone(cell.NotRun), func(n NotRun) bool { return n.Cause != CauseUser }); len(left) > 0 {
+		say(&c.notes, "%s left out by the user", plural(len(left), "scenario"))
 	}
 }
 

@@ -1,11 +1,7 @@
 package reports
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -58,7 +54,7 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &BehaviourDiff{A: left.cell.Name, B: right.cell.Name}
+	d := &BehaviourDiff{A: left.cell, B: right.cell}
 	for _, id := range sortedKeys(left.evidence) {
 		e, ok := right.evidence[id]
 		if !ok {
@@ -67,8 +63,8 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 		}
 		d.Compared++
 		was, is := verdicts.Behaviour(left.evidence[id]), verdicts.Behaviour(e)
-		if !slices.Equal(was, is) || left.verdict(id) != right.verdict(id) {
-			d.Changed = append(d.Changed, ScenarioDiff{Scenario: id, A: left.verdict(id), B: right.verdict(id), Lines: diffLines(was, is)})
+		if !slices.Equal(was, is) || left.verdict[id] != right.verdict[id] {
+			d.Changed = append(d.Changed, ScenarioDiff{Scenario: id, A: left.verdict[id], B: right.verdict[id], Lines: diffLines(was, is)})
 		}
 	}
 	for _, id := range sortedKeys(right.evidence) {
@@ -79,45 +75,27 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 	return d, nil
 }
 
-// sideData is a cell with its evidence by scenario.
+// sideData is what a cell has by scenario.
 type sideData struct {
-	cell     Cell
+	cell     string
+	verdict  map[string]verdicts.Verdict
 	evidence map[string]*verdicts.Evidence
-}
-
-func (s sideData) verdict(scenario string) verdicts.Verdict {
-	for _, r := range s.cell.Results {
-		if r.Scenario == scenario {
-			return r.Verdict
-		}
-	}
-	return ""
 }
 
 // readSide reads a cell and its evidence. The report is taken as it is: whether it holds is for Verify.
 func readSide(s Side) (sideData, error) {
-	root, err := os.OpenRoot(s.Dir)
+	root, r, _, err := openReport(s.Dir)
 	if err != nil {
-		return sideData{}, fmt.Errorf("there is no report folder: %w", err)
+		return sideData{}, err
 	}
 	defer func() { _ = root.Close() }()
-	data, err := root.ReadFile(reportFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return sideData{}, fmt.Errorf("%s has no %s: it is not a report", s.Dir, reportFile)
-	}
-	if err != nil {
-		return sideData{}, err
-	}
-	r, err := DecodeReport(path.Join(s.Dir, reportFile), data)
-	if err != nil {
-		return sideData{}, err
-	}
 	cell, err := r.cell(s)
 	if err != nil {
 		return sideData{}, err
 	}
-	side := sideData{cell: cell, evidence: map[string]*verdicts.Evidence{}}
+	side := sideData{cell: cell.Name, verdict: map[string]verdicts.Verdict{}, evidence: map[string]*verdicts.Evidence{}}
 	for _, result := range cell.Results {
+		side.verdict[result.Scenario] = result.Verdict
 		name := evidencePath(cell.Name, result.Scenario)
 		if _, listed := r.Files[name]; !listed {
 			continue // it was not run

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,39 +106,26 @@ var (
 	allMarks = []mark{markPassed, markFailed, markKnown, markInvalid, markNotSupported, markSkipped, markNotRun}
 )
 
+// verdictMarks are those of results; what is not here is invalid.
+var verdictMarks = map[verdicts.Verdict]mark{
+	verdicts.Passed: markPassed, verdicts.Failed: markFailed, verdicts.NotSupported: markNotSupported, verdicts.Skipped: markSkipped,
+}
+
 func markOf(r verdicts.Result) mark {
-	switch {
-	case r.KnownFailing != "":
+	if r.KnownFailing != "" {
 		return markKnown
-	case r.Verdict == verdicts.Passed:
-		return markPassed
-	case r.Verdict == verdicts.Failed:
-		return markFailed
-	case r.Verdict == verdicts.NotSupported:
-		return markNotSupported
-	case r.Verdict == verdicts.Skipped:
-		return markSkipped
 	}
-	return markInvalid
+	return cmp.Or(verdictMarks[r.Verdict], markInvalid)
 }
 
-// outcomeMark is the overall outcome.
-func outcomeMark(o Outcome) mark {
-	switch o.Result {
-	case RunPassed:
-		return markPassed
-	case RunFailed:
-		return markFailed
+// tiles lists the counts of marks, or only those that are not 0.
+func (c Counts) tiles(zero bool) (all []tile) {
+	for _, m := range allMarks {
+		if n := *c.of(m); zero || n > 0 {
+			all = append(all, tile{m, n})
+		}
 	}
-	return markInvalid
-}
-
-// tiles lists counts in the order of verdicts.
-func (c Counts) tiles() []tile {
-	return []tile{
-		{markPassed, c.Passed}, {markFailed, c.Failed}, {markKnown, c.KnownFailing}, {markInvalid, c.Invalid},
-		{markNotSupported, c.NotSupported}, {markSkipped, c.Skipped}, {markNotRun, c.NotApplicable},
-	}
+	return all
 }
 
 // anchor is the fragment of a scenario, or of one on a cell.
@@ -147,7 +135,7 @@ func anchor(parts ...string) string {
 
 // newPage collects what the page shows.
 func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *page {
-	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: outcomeMark(r.Outcome), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
+	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: markOf(verdicts.Result{Verdict: verdicts.Verdict(r.Outcome.Result)}), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
 	var total Counts
 	for i := range r.Cells {
 		p.Cells = append(p.Cells, newCellView(&r.Cells[i]))
@@ -155,19 +143,14 @@ func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios
 			total = total.add(n)
 		}
 	}
-	p.Totals = total.tiles()
-	for _, t := range p.Totals {
-		if t.Count > 0 {
-			p.Filters = append(p.Filters, t)
-		}
-	}
+	p.Totals, p.Filters = total.tiles(true), total.tiles(false)
 	p.Facts = facts(r)
 	p.Changes = behaviourTables(r, evidence, set)
 	if r.Path != nil {
 		p.Path = newPathView(r, evidence, set)
 	}
 	p.matrix(set, index(evidence))
-	p.findings(set)
+	p.Findings = groupFindings(r.Findings, set)
 	return p
 }
 
@@ -226,24 +209,22 @@ func newCellView(c *Cell) cellView {
 	}
 	for _, level := range Levels() {
 		n := c.Summary[level]
-		lc := levelCounts{Level: level, Total: n.Executed() + n.NotSupported + n.Skipped}
-		for _, t := range n.tiles() {
-			if t.Count > 0 {
-				lc.Tiles = append(lc.Tiles, t)
-			}
-		}
-		v.Levels = append(v.Levels, lc)
+		v.Levels = append(v.Levels, levelCounts{level, n.tiles(false), n.Executed() + n.NotSupported + n.Skipped})
 	}
 	return v
 }
 
 // groupFindings groups findings by scenario, and cells that show the same.
-func groupFindings(all []Finding) []findingView {
+func groupFindings(all []Finding, set *scenarios.Set) []findingView {
 	var views []findingView
 	for _, f := range all {
 		n := len(views)
 		if n == 0 || views[n-1].Scenario != f.Scenario {
-			views = append(views, findingView{Scenario: f.Scenario, Anchor: anchor(f.Scenario), Source: f.Source, Documented: f.Documented})
+			v := findingView{Scenario: f.Scenario, Anchor: anchor(f.Scenario), Source: f.Source, Documented: f.Documented}
+			if s, ok := set.Get(f.Scenario); ok {
+				v.Description = s.Description
+			}
+			views = append(views, v)
 			n++
 		}
 		v := &views[n-1]
@@ -257,36 +238,20 @@ func groupFindings(all []Finding) []findingView {
 	return views
 }
 
-// findings are the report's, each with what its scenario says of itself.
-func (p *page) findings(set *scenarios.Set) {
-	p.Findings = groupFindings(p.Report.Findings)
-	for i := range p.Findings {
-		if s, ok := set.Get(p.Findings[i].Scenario); ok {
-			p.Findings[i].Description = s.Description
-		}
-	}
-}
-
 // requiresText words what a scenario needs of a target.
 func requiresText(r scenarios.Requires) string {
+	gate := string(r.Gate)
+	if r.Gate == scenarios.GateAny {
+		gate = ""
+	}
 	var parts []string
-	if r.Kubernetes != "" {
-		parts = append(parts, "Kubernetes "+r.Kubernetes)
-	}
-	if r.Binary != "" {
-		parts = append(parts, "binary "+r.Binary)
-	}
-	if r.Gate != "" && r.Gate != scenarios.GateAny {
-		parts = append(parts, "gate "+string(r.Gate))
-	}
-	if r.Chain != "" {
-		parts = append(parts, "authorizer chain "+r.Chain)
+	for _, p := range [][2]string{{"Kubernetes ", r.Kubernetes}, {"binary ", r.Binary}, {"gate ", gate}, {"authorizer chain ", r.Chain}} {
+		if p[1] != "" {
+			parts = append(parts, p[0]+p[1])
+		}
 	}
 	for _, c := range r.Capabilities {
 		parts = append(parts, string(c))
 	}
-	if len(parts) == 0 {
-		return "any target"
-	}
-	return strings.Join(parts, ", ")
+	return orWord(strings.Join(parts, ", "), "any target")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -99,11 +98,7 @@ type ObjectState struct {
 
 // Redacted is a copy without credentials, as it is stored: claims have to follow from what a reader has.
 func (e *StageEvidence) Redacted() (*StageEvidence, error) {
-	clean := &StageEvidence{}
-	if err := redactInto(e, clean); err != nil {
-		return nil, fmt.Errorf("redacting the evidence of stage %s: %w", e.Cell, err)
-	}
-	return clean, nil
+	return redactedCopy(e, "the evidence of stage "+e.Cell)
 }
 
 func stagePath(cell string) string { return pathDir + "/" + cell + ".json" }
@@ -124,9 +119,8 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 	for i := range p.Stages {
 		stage := &p.Stages[i]
 		stage.Objects, stage.Reviews, stage.ConstrainedReviews, stage.Claims = 0, 0, 0, nil
-		cell, ok := r.cellNamed(stage.Cell)
-		e := of[stage.Cell]
-		if !ok || e == nil {
+		cell, e := r.cellNamed(stage.Cell), of[stage.Cell]
+		if cell == nil || e == nil {
 			stage.claim(ClaimObjects, verdicts.Invalid, "the stage was not reached, or broke off")
 			continue
 		}
@@ -142,8 +136,8 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 		if cell.Facts.Gate == scenarios.GateOff {
 			stage.noConstrained(stage.Cell, e.Verbs)
 		}
-		for _, name := range slices.Sorted(maps.Keys(e.Neighbours)) {
-			if other, ok := r.cellNamed(name); ok && other.Facts.Gate == scenarios.GateOff {
+		for _, name := range sortedKeys(e.Neighbours) {
+			if other := r.cellNamed(name); other != nil && other.Facts.Gate == scenarios.GateOff {
 				stage.noConstrained(name, e.Neighbours[name])
 			}
 		}
@@ -153,12 +147,14 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 	}
 }
 
-func (r *ConformanceReport) cellNamed(name string) (*Cell, bool) {
-	i := slices.IndexFunc(r.Cells, func(c Cell) bool { return c.Name == name })
-	if i < 0 {
-		return nil, false
+// cellNamed is nil if there is none.
+func (r *ConformanceReport) cellNamed(name string) *Cell {
+	for i := range r.Cells {
+		if r.Cells[i].Name == name {
+			return &r.Cells[i]
+		}
 	}
-	return &r.Cells[i], true
+	return nil
 }
 
 func (l *PathStage) claim(name string, v verdicts.Verdict, detail string) {
@@ -181,7 +177,7 @@ func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 			compared++
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(first)) {
+	for _, path := range sortedKeys(first) {
 		if !seen[path] {
 			changed = append(changed, path+" is gone")
 		}
@@ -266,7 +262,7 @@ func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 	for _, n := range verbs {
 		total += n
 	}
-	for _, verb := range slices.Sorted(maps.Keys(verbs)) {
+	for _, verb := range sortedKeys(verbs) {
 		if Constrained(verb) {
 			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", plural(verbs[verb], "review"), verb, where))
 			return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -73,21 +74,23 @@ func looksRandom(s string) bool {
 // RedactEvidence returns evidence in which no credential is left. Structure is kept, and evidence that holds
 // none comes back equal. A runner calls it before judging, so that the verdict is that of what is stored.
 func RedactEvidence(e *verdicts.Evidence) (*verdicts.Evidence, error) {
-	clean := &verdicts.Evidence{}
-	return clean, redactInto(e, clean)
+	return redactedCopy(e, "the evidence of "+e.Scenario+" on "+e.Cell.Name)
 }
 
-// redactInto passes in through redaction as JSON and decodes it into out.
-func redactInto(in, out any) error {
-	raw, err := encodeJSON(in, "")
-	if err != nil {
-		return err
+// redactedCopy passes a value through redaction as JSON. what is for the messages.
+func redactedCopy[T any](v *T, what string) (*T, error) {
+	out := new(T)
+	raw, err := encodeJSON(v, "")
+	if err == nil {
+		raw, _, err = redactJSON(raw)
 	}
-	clean, _, err := redactJSON(raw)
-	if err != nil {
-		return err
+	if err == nil {
+		err = json.Unmarshal(raw, out)
 	}
-	return json.Unmarshal(clean, out)
+	if err != nil {
+		return nil, fmt.Errorf("redacting %s: %w", what, err)
+	}
+	return out, nil
 }
 
 // redactJSON redacts every string of a JSON value, and the fields that are secret by name. If nothing was, raw

@@ -157,13 +157,20 @@ type Counts struct {
 // Executed is how many scenarios were run to an end, whatever the end.
 func (c Counts) Executed() int { return c.Passed + c.Failed + c.KnownFailing + c.Invalid }
 
+// of is the count of what is shown by a mark.
+func (c *Counts) of(m mark) *int {
+	return map[mark]*int{
+		markPassed: &c.Passed, markFailed: &c.Failed, markKnown: &c.KnownFailing, markInvalid: &c.Invalid,
+		markNotSupported: &c.NotSupported, markSkipped: &c.Skipped, markNotRun: &c.NotApplicable,
+	}[m]
+}
+
 // add sums two counts.
 func (c Counts) add(o Counts) Counts {
-	return Counts{
-		Passed: c.Passed + o.Passed, Failed: c.Failed + o.Failed, KnownFailing: c.KnownFailing + o.KnownFailing,
-		Invalid: c.Invalid + o.Invalid, NotSupported: c.NotSupported + o.NotSupported,
-		Skipped: c.Skipped + o.Skipped, NotApplicable: c.NotApplicable + o.NotApplicable,
+	for _, m := range allMarks {
+		*c.of(m) += *o.of(m)
 	}
+	return c
 }
 
 // Finding is a divergence scenario on one cell: what the document says beside what was seen.

@@ -49,22 +49,11 @@ func (v *Verification) OK() bool { return len(v.Differences) == 0 }
 // scenarios, summaries, findings, known-failing states, the outcome and the pages. What the run itself filled in
 // (witness, times, command) it can only take as it is. An error means that there is no report to be verified.
 func Verify(dir string, o VerifyOptions) (*Verification, error) {
-	root, err := os.OpenRoot(dir)
+	root, report, data, err := openReport(dir)
 	if err != nil {
-		return nil, fmt.Errorf("there is no report folder: %w", err)
+		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	data, err := root.ReadFile(reportFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s has no %s: no report was finished there", dir, reportFile)
-	}
-	if err != nil {
-		return nil, err
-	}
-	report, err := DecodeReport(path.Join(dir, reportFile), data)
-	if err != nil {
-		return nil, err
-	}
 	v := &verifier{Verification: &Verification{Report: report}, root: root.FS(), files: map[string][]byte{}}
 	v.readFiles()
 	if v.loadScenarios(o.Builtin) {
@@ -74,6 +63,24 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 	}
 	v.Set, v.Evidence, v.Digest = v.set, v.evidence, sha256Hex(data)
 	return v.Verification, nil
+}
+
+// openReport opens a folder and reads its report.yaml.
+func openReport(dir string) (root *os.Root, r *ConformanceReport, data []byte, err error) {
+	if root, err = os.OpenRoot(dir); err != nil {
+		return nil, nil, nil, fmt.Errorf("there is no report folder: %w", err)
+	}
+	data, err = root.ReadFile(reportFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s has no %s: no report was finished there", dir, reportFile)
+	}
+	if err == nil {
+		r, err = DecodeReport(path.Join(dir, reportFile), data)
+	}
+	if err != nil {
+		_ = root.Close()
+	}
+	return root, r, data, err
 }
 
 type verifier struct {
@@ -180,9 +187,9 @@ func (v *verifier) recompute() {
 	again.Cells = nil
 	at := v.readEvidence()
 	for _, c := range v.Report.Cells {
-		c.Results = nil
-		c.NotRun = append([]NotRun(nil), c.NotRun...)
-		for _, r := range v.cellResults(c.Name) {
+		results := c.Results
+		c.Results, c.NotRun = nil, slices.Clone(c.NotRun)
+		for _, r := range results {
 			k := key{c.Name, r.Scenario}
 			e, ok := at[k]
 			delete(at, k)
@@ -270,7 +277,7 @@ func (v *verifier) rejudge(e *StageEvidence) {
 			}
 			continue
 		}
-		cell, _ := v.Report.cellNamed(a.Cell)
+		cell := v.Report.cellNamed(a.Cell)
 		if cell == nil {
 			v.differ("%s: an answer is of the cell %s, which the report does not have", stagePath(e.Cell), a.Cell)
 			continue
@@ -318,16 +325,6 @@ func (v *verifier) checkSelection(c *Cell) {
 			v.differ("%s: the target showed %v, the report says %v", evidencePath(c.Name, e.Scenario), e.Capabilities, c.Facts.Capabilities)
 		}
 	}
-}
-
-// cellResults are the report's results of a cell.
-func (v *verifier) cellResults(cell string) []verdicts.Result {
-	for _, c := range v.Report.Cells {
-		if c.Name == cell {
-			return c.Results
-		}
-	}
-	return nil
 }
 
 // readEvidence decodes the evidence files; each has to be where its content says.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/advice/verification"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
 )
 
 type adviseFlags struct {
@@ -91,7 +91,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	case stats.Events == 0:
 		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
 	case summary.Empty():
-		return &exitError{code: exitInvalid, err: fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event"))}
+		return invalid(fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event")))
 	}
 	a := summary.Advice()
 	manifests, err := advice.Manifests(advice.RBAC(a.Grants))
@@ -106,10 +106,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 			return err
 		}
 	}
-	if len(a.Kept) > 0 {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return failedIf(len(a.Kept) > 0)
 }
 
 // logFiles are the files of all paths.
@@ -133,8 +130,9 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 	if err != nil {
 		return nil, auditlog.Stats{}, err
 	}
-	show := newReading(stderr, files)
-	r := &auditlog.Reader{Progress: show.shown}
+	show := newDisplay(stderr)
+	defer show.end()
+	r := &auditlog.Reader{Progress: showReading(show, files)}
 	r.Each = func(e *auditlog.Event, again bool) error {
 		err := summary.Add(e, again)
 		if err == nil || errors.Is(err, advice.ErrTooMany) {
@@ -147,25 +145,19 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 		err := r.ReadFile(ctx, file)
 		switch {
 		case errors.Is(err, advice.ErrTooMany):
-			show.end()
-			return nil, r.Stats(), &exitError{code: exitInvalid, err: fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file)}
+			return nil, r.Stats(), invalid(fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file))
 		case ctx.Err() != nil:
-			show.end()
-			return nil, r.Stats(), &exitError{code: exitInvalid, err: errors.New("interrupted")}
+			return nil, r.Stats(), invalid(errors.New("interrupted"))
 		case err != nil:
-			show.end()
 			return nil, r.Stats(), err
 		}
 	}
-	show.end()
 	return summary, r.Stats(), nil
 }
 
 // try tries the manifests, on the model and on a control plane.
 func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
-	cells, err := matrix.Matrix{
-		Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
-	}.Cells()
+	cell, err := localCell(c, f.kubernetes, target.AskOn)
 	if err != nil {
 		return err
 	}
@@ -181,7 +173,7 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte
 		neighbours = neighbours[:min(len(neighbours), 4*f.verifyLimit)]
 	}
 	result, err := verification.Run(c.Context(), verification.Options{
-		Target: cells[0], Manifests: manifests, Seen: seen, Neighbours: neighbours,
+		Target: cell, Manifests: manifests, Seen: seen, Neighbours: neighbours,
 		Progress: func(line string) { _, _ = fmt.Fprintln(stderr, line) },
 	})
 	if err != nil {
@@ -196,39 +188,21 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte
 		}
 		_, _ = fmt.Fprintf(out, "# WRONG: %s\n", w)
 	}
-	if len(result.Wrong) > 0 {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return failedIf(len(result.Wrong) > 0)
 }
 
-// reading shows how far the reading is.
-type reading struct {
-	*progress
-	size  int64 // of all files on disk
-	begun time.Time
-}
-
-func newReading(out io.Writer, files []string) *reading {
-	r := &reading{progress: newProgress(out, 0, false), begun: time.Now()}
+// showReading shows how far the reading of files is.
+func showReading(show *display, files []string) func(auditlog.Stats) {
+	begun, size := time.Now(), int64(0)
 	for _, f := range files {
 		if info, err := os.Stat(f); err == nil {
-			r.size += info.Size()
+			size += info.Size()
 		}
 	}
-	return r
-}
-
-func (r *reading) shown(s auditlog.Stats) {
-	if time.Since(r.progress.shown) < plainEvery/10 || !r.live && time.Since(r.progress.shown) < plainEvery {
-		return
+	return func(s auditlog.Stats) {
+		if show.due() {
+			show.status(fmt.Sprintf("%.0f MB (%.0f MB on disk), %.0f MB/s, %d events, %d that impersonate",
+				float64(s.Bytes)/1e6, float64(size)/1e6, float64(s.Bytes)/1e6/time.Since(begun).Seconds(), s.Events, s.Impersonated))
+		}
 	}
-	r.progress.shown = time.Now()
-	text := fmt.Sprintf("%.0f MB (%.0f MB on disk), %.0f MB/s, %d events, %d that impersonate",
-		float64(s.Bytes)/1e6, float64(r.size)/1e6, float64(s.Bytes)/1e6/time.Since(r.begun).Seconds(), s.Events, s.Impersonated)
-	if r.live {
-		_, _ = fmt.Fprintf(r.out, "\r\x1b[K%s", text)
-		return
-	}
-	_, _ = fmt.Fprintln(r.out, text)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,9 +92,8 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 		return errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
 	case !c.Flags().Changed("seed") && f.hook == "":
 		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
-	case !c.Flags().Changed("seed"):
-		f.seed = rand.Int64N(1_000_000)
 	}
+	drawSeed(c, &f.seed)
 	if err := f.check(c.ErrOrStderr()); err != nil {
 		return err
 	}
@@ -259,6 +257,22 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 	return c
 }
 
+// serveReference starts the reference of either kind. A policy is needed where there is no plan with one.
+func serveReference(seed int64, policy, kubeconfig string, conditionals bool) (stop func() error, err error) {
+	switch {
+	case !conditionals:
+		plan, err := planOf(seed)
+		if err != nil {
+			return nil, err
+		}
+		stop, err = certify.ServeReference(plan, policy, kubeconfig)
+		return stop, invalid(err)
+	case policy == "":
+		return nil, errors.New("--policy is needed: the file with the policies, such as certify policy --conditional prints")
+	}
+	return certification.ServeReference(policy, kubeconfig)
+}
+
 func newServeReference() *cobra.Command {
 	var (
 		seed         int64
@@ -275,16 +289,9 @@ it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
 			if path == "" {
 				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
 			}
-			if conditionals {
-				return serveConditional(c, policy, path)
-			}
-			plan, err := planOf(seed)
+			stop, err := serveReference(seed, policy, path, conditionals)
 			if err != nil {
 				return err
-			}
-			stop, err := certify.ServeReference(plan, policy, path)
-			if err != nil {
-				return invalid(err)
 			}
 			_, _ = fmt.Fprintln(c.OutOrStdout(), path)
 			<-c.Context().Done()

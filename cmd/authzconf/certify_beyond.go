@@ -107,11 +107,11 @@ func outcomeOf(results []certify.LevelResult, tried []certify.CertificationLevel
 		case r.Inconclusive != "" && r.Findings == 0:
 			inconclusive = true
 		default:
-			return &exitError{code: exitFailed}
+			return exitWith(exitFailed)
 		}
 	}
 	if inconclusive {
-		return &exitError{code: exitInvalid}
+		return exitWith(exitInvalid)
 	}
 	return nil
 }

@@ -57,10 +57,8 @@ func (f *certifyFlags) check(stderr io.Writer) error {
 		return errors.New("--sign-key needs --report-dir, and --vendor, --product and --product-version: what is signed is somebody's")
 	}
 	var err error
-	if f.key, err = privateKey("--sign-key", f.signKey); err != nil {
-		return err
-	}
-	return nil
+	f.key, err = privateKey("--sign-key", f.signKey)
+	return err
 }
 
 // tried are the levels that are asked for.
@@ -298,8 +296,5 @@ func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Ke
 		}
 	}
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", out, page.Believed(), count(len(page.Rows), "bundle"))
-	if page.Believed() < len(page.Rows) {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return failedIf(page.Believed() < len(page.Rows))
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -72,20 +70,6 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "not asked: atomic: it takes --policy-hook, which changes the policies in between")
 	}
 	return result
-}
-
-// serveConditional is certify serve-reference --conditional.
-func serveConditional(c *cobra.Command, policies, kubeconfig string) error {
-	if policies == "" {
-		return errors.New("--policy is needed: the file with the policies, such as certify policy --conditional prints")
-	}
-	stop, err := certification.ServeReference(policies, kubeconfig)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintln(c.OutOrStdout(), kubeconfig)
-	<-c.Context().Done()
-	return errors.Join(stop(), os.Remove(kubeconfig))
 }
 
 // printConditionalPolicy is certify policy --conditional.

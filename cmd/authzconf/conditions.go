@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/conditional/cost"
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
@@ -121,10 +122,7 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 					return invalid(err)
 				}
 			}
-			if !r.Passed() {
-				return &exitError{code: exitFailed}
-			}
-			return nil
+			return failedIf(!r.Passed())
 		},
 	}
 	c.Flags().StringVar(&dir, "report-dir", "", "folder for library.yaml")
@@ -181,13 +179,10 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if err := writable(&filedExplore, f.dir); err != nil {
 		return err
 	}
-	begin, show, mu := time.Now(), newProgress(c.ErrOrStderr(), 0, false), sync.Mutex{}
+	begin, show := time.Now(), newDisplay(c.ErrOrStderr())
 	o.Progress = func(done int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(show.shown) > plainEvery {
-			show.shown = time.Now()
-			show.line(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
+		if show.due() {
+			show.status(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
 		}
 	}
 	r, err := model.Explore(c.Context(), subjects[f.subject], o)
@@ -238,4 +233,43 @@ func (f *conditionsExploreFlags) write(r *model.Explored) error {
 		files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
 	}
 	return filedExplore.Write(f.dir, files)
+}
+
+func newConditionsCost() *cobra.Command {
+	var o cost.CostOptions
+	c := &cobra.Command{
+		Use:   "cost",
+		Short: "Measure what conditional authorization (KEP-5681) costs",
+		Long: `Count the webhook calls of a conditional request in the four cells of KEP-5681's
+table, and those of an API server of today that over-grants and judges in admission;
+and measure a condition in CEL beside the same expression as a
+ValidatingAdmissionPolicy, whose time the API server itself reports.
+
+Exit codes: 0 the calls are as the KEP's table says, 1 they are not, 2 bad usage, 3
+the environment broke.`,
+		Example: "  authzconf conditions cost --rounds 24 --requests 100",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case o.Rounds < 2 || o.Rounds > 1000:
+				return errors.New("--rounds: expected 2 to 1000")
+			case o.Requests < 1 || o.Requests > 10000:
+				return errors.New("--requests: expected 1 to 10000")
+			}
+			drawSeed(c, &o.Seed)
+			o.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+			cost, err := cost.MeasureCost(c.Context(), o)
+			if err != nil {
+				return invalid(err)
+			}
+			if err := cost.Print(c.OutOrStdout()); err != nil {
+				return invalid(err)
+			}
+			return failedIf(!cost.Agrees())
+		},
+	}
+	c.Flags().IntVar(&o.Rounds, "rounds", 24, "blocks of each variant, interleaved")
+	c.Flags().IntVar(&o.Requests, "requests", 100, "requests of a block")
+	seedFlag(c, &o.Seed, "the order and of the intervals")
+	return c
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
 )
 
 type deputyFlags struct {
@@ -51,7 +51,7 @@ broke.`,
 	return c
 }
 
-func (f *deputyFlags) run(c *cobra.Command) error {
+func (f *deputyFlags) run(c *cobra.Command) (err error) {
 	if c.Flags().Changed("bridge") {
 		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: --bridge is now called --impersonation; the old name is accepted for one release")
 	}
@@ -59,18 +59,16 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: the part trails is now called audit-logs; the old name is accepted for one release")
 		f.options.Parts[i] = "audit-logs"
 	}
-	if err := f.options.Check(); err != nil {
+	if err = f.options.Check(); err != nil {
 		return err
 	}
 	drawSeed(c, &f.options.Seed)
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{f.kubernetes}, Gate: "on", Binaries: &local.Binaries{Progress: c.ErrOrStderr()}}.Cells()
-	if err != nil {
+	if f.options.Target, err = localCell(c, f.kubernetes, target.AskOn); err != nil {
 		return err
 	}
-	if err := writable(&deputy.Folder, f.reportDir); err != nil {
+	if err = writable(&deputy.Folder, f.reportDir); err != nil {
 		return err
 	}
-	f.options.Target = cells[0]
 	f.options.Progress = func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }
 	report, broken := deputy.Run(c.Context(), f.options)
 	for _, line := range report.Lines() {
@@ -83,11 +81,8 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 		}
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(f.reportDir, "deputy.yaml"))
 	}
-	switch {
-	case broken != nil:
+	if broken != nil {
 		return invalid(broken)
-	case report.Failed():
-		return &exitError{code: exitFailed}
 	}
-	return nil
+	return failedIf(report.Failed())
 }

@@ -114,8 +114,5 @@ func cleanExisting(c *cobra.Command, kubeconfig string, dryRun bool) error {
 	if len(found) == 0 && err == nil {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "nothing is left behind")
 	}
-	if err != nil {
-		return invalid(err)
-	}
-	return nil
+	return invalid(err)
 }

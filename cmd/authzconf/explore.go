@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -59,8 +57,14 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 	if err := writable(&explore.Folder, f.reportDir); err != nil {
 		return err
 	}
-	show := exploreProgress{progress: newProgress(c.ErrOrStderr(), 0, false)}
-	report, err := explore.Run(c.Context(), explore.Options{Cells: cells, Cases: f.cases, Seed: f.seed, Events: show.event})
+	show := newDisplay(c.ErrOrStderr())
+	report, err := explore.Run(c.Context(), explore.Options{Cells: cells, Cases: f.cases, Seed: f.seed, Events: func(e explore.Event) {
+		if e.Text != "" {
+			show.line(e.Text)
+			return
+		}
+		show.status(fmt.Sprintf("%s: %d/%d cases, %.0f cases/s, %d disagreements", e.Cell, e.Done, e.Cases, e.PerSecond, e.Disagreements))
+	}})
 	show.end()
 	if err != nil {
 		return err
@@ -87,27 +91,4 @@ func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report) error {
 		return invalid(broken)
 	}
 	return nil
-}
-
-// exploreProgress shows explore's events as progress shows a run's.
-type exploreProgress struct {
-	*progress
-	mu sync.Mutex
-}
-
-func (p *exploreProgress) event(e explore.Event) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.Text != "" {
-		p.line(e.Text)
-		return
-	}
-	text := fmt.Sprintf("%s: %d/%d cases, %.0f cases/s, %d disagreements", e.Cell, e.Done, e.Cases, e.PerSecond, e.Disagreements)
-	switch {
-	case p.live:
-		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", text)
-	case time.Since(p.shown) > plainEvery:
-		p.shown = time.Now()
-		_, _ = fmt.Fprintln(p.out, text)
-	}
 }

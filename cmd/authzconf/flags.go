@@ -44,14 +44,11 @@ func (f *selectionFlags) register(c *cobra.Command) {
 
 // load reads the scenarios. Bad ones are all reported at once.
 func (f *selectionFlags) load() (reports.Texts, error) {
-	texts := reports.Texts{Scenarios: scenarios.FS, Fixtures: fixtures.FS}
-	if f.dir != "" {
-		if info, err := os.Stat(f.dir); err != nil || !info.IsDir() {
-			return texts, fmt.Errorf("--scenarios %s: there is no such folder", f.dir)
-		}
-		texts.Scenarios = os.DirFS(f.dir)
+	files, err := folderOr(f.dir, scenarios.FS)
+	texts := reports.Texts{Scenarios: files, Fixtures: fixtures.FS}
+	if err != nil {
+		return texts, err
 	}
-	var err error
 	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
 		return texts, located(f.dir, err)
 	}
@@ -59,6 +56,17 @@ func (f *selectionFlags) load() (reports.Texts, error) {
 		_, _ = fmt.Fprintf(os.Stderr, "note: %s: %s\n", filepath.Join(f.dir, e.Place()), e.Msg)
 	}
 	return texts, nil
+}
+
+// folderOr is the folder of --scenarios, or what is built in.
+func folderOr(dir string, builtin fs.FS) (fs.FS, error) {
+	if dir == "" {
+		return builtin, nil
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("--scenarios %s: there is no such folder", dir)
+	}
+	return os.DirFS(dir), nil
 }
 
 // vectors reads the vector files of the same folder.
@@ -81,14 +89,10 @@ func located(dir string, err error) error {
 	if !errors.As(err, &all) {
 		return err
 	}
-	where, count := cmp.Or(dir, "the built-in scenarios"), "1 error"
-	if len(all) > 1 {
-		count = fmt.Sprintf("%d errors", len(all))
-	}
 	for _, e := range all {
 		e.File = filepath.Join(dir, e.File)
 	}
-	return fmt.Errorf("%s in %s:\n%w", count, where, all)
+	return fmt.Errorf("%s in %s:\n%w", count(len(all), "error"), cmp.Or(dir, "the built-in scenarios"), all)
 }
 
 func (f *selectionFlags) selection() (session.Selection, error) {
@@ -100,9 +104,8 @@ func (f *selectionFlags) selection() (session.Selection, error) {
 	if sel.Skip, err = pattern("skip", f.skip); err != nil {
 		return sel, err
 	}
-	known := []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
 	for _, l := range f.levels {
-		if !slices.Contains(known, scenarios.Level(l)) {
+		if !slices.Contains(reports.Levels(), scenarios.Level(l)) {
 			return sel, fmt.Errorf("--level %q is not one of core, extended, divergence", l)
 		}
 		sel.Levels = append(sel.Levels, scenarios.Level(l))
@@ -160,14 +163,10 @@ func (f *matrixFlags) resolve() (matrix.Matrix, error) {
 	}
 	f.matrix.FeatureGates = map[string]bool{}
 	for name, value := range f.gates {
-		switch value {
-		case "true":
-			f.matrix.FeatureGates[name] = true
-		case "false":
-			f.matrix.FeatureGates[name] = false
-		default:
+		if value != "true" && value != "false" {
 			return f.matrix, fmt.Errorf("--feature-gate %s=%s: the value is true or false", name, value)
 		}
+		f.matrix.FeatureGates[name] = value == "true"
 	}
 	return f.matrix, nil
 }
@@ -198,6 +197,17 @@ func (f *matrixFlags) resolveImages() error {
 		}
 	}
 	return nil
+}
+
+// localCell is one local control plane.
+func localCell(c *cobra.Command, kubernetes string, gate target.Asked) (target.Options, error) {
+	cells, err := matrix.Matrix{
+		Provider: target.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+	}.Cells()
+	if err != nil {
+		return target.Options{}, err
+	}
+	return cells[0], nil
 }
 
 // seedFlag adds --seed, of what the text says.

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
@@ -61,12 +57,9 @@ func (f *granularFlags) place(c *cobra.Command) {
 
 // load reads the scenarios that are asked for.
 func (f *granularFlags) load() ([]*granular.Scenario, error) {
-	var files fs.FS = granular.Scenarios
-	if f.dir != "" {
-		if info, err := os.Stat(f.dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("--scenarios %s: there is no such folder", f.dir)
-		}
-		files = os.DirFS(f.dir)
+	files, err := folderOr(f.dir, granular.Scenarios)
+	if err != nil {
+		return nil, err
 	}
 	all, err := granular.Load(files)
 	if err != nil {
@@ -85,17 +78,17 @@ func (f *granularFlags) load() ([]*granular.Scenario, error) {
 	return all, nil
 }
 
-// target reads what can be wrong before anything is started; a report of a kind that
-// cannot be written included.
-func (f *granularFlags) target(c *cobra.Command, kind *filing.Kind) (o target.Options, err error) {
-	cells, err := matrix.Matrix{
-		Provider: target.Local, Kubernetes: []string{f.kubernetes}, Gate: string(target.AskDefault),
-		Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
-	}.Cells()
-	if err != nil {
-		return o, err
+// start starts what the scenarios run before, if a report of a kind can be written afterwards.
+func (f *granularFlags) start(c *cobra.Command, kind *filing.Kind) (*granular.Bench, error) {
+	on, err := localCell(c, f.kubernetes, target.AskDefault)
+	if err == nil {
+		err = writable(kind, f.reportDir)
 	}
-	return cells[0], writable(kind, f.reportDir)
+	if err != nil {
+		return nil, err
+	}
+	bench, err := granular.Start(c.Context(), on)
+	return bench, invalid(err)
 }
 
 func (f *granularFlags) run(c *cobra.Command) error {
@@ -103,13 +96,9 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	o, err := f.target(c, &granular.Folder)
+	bench, err := f.start(c, &granular.Folder)
 	if err != nil {
 		return err
-	}
-	bench, err := granular.Start(c.Context(), o)
-	if err != nil {
-		return invalid(err)
 	}
 	start := time.Now()
 	results, err := bench.Run(c.Context(), enforcer.Reference(), all)
@@ -123,13 +112,10 @@ func (f *granularFlags) run(c *cobra.Command) error {
 			return invalid(err)
 		}
 	}
-	switch {
-	case failed > 0:
-		return &exitError{code: exitFailed}
-	case lost > 0:
-		return &exitError{code: exitInvalid}
+	if failed == 0 && lost > 0 {
+		return exitWith(exitInvalid)
 	}
-	return nil
+	return failedIf(failed > 0)
 }
 
 func newGranularList() *cobra.Command {
@@ -186,13 +172,9 @@ that they have no permission for. The times are those of this machine.`,
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")
 			}
-			on, err := flags.target(c, &granular.CostFolder)
+			bench, err := flags.start(c, &granular.CostFolder)
 			if err != nil {
 				return err
-			}
-			bench, err := granular.Start(c.Context(), on)
-			if err != nil {
-				return invalid(err)
 			}
 			cost, err := bench.Measure(c.Context(), o)
 			if err := errors.Join(err, bench.Close()); err != nil {
@@ -202,10 +184,7 @@ that they have no permission for. The times are those of this machine.`,
 			if flags.reportDir == "" {
 				return nil
 			}
-			if err := cost.Write(flags.reportDir); err != nil {
-				return invalid(err)
-			}
-			return nil
+			return invalid(cost.Write(flags.reportDir))
 		},
 	}
 	flags.place(c)

@@ -97,10 +97,7 @@ func newLoadShard() *cobra.Command {
 	return &cobra.Command{
 		Use: "shard", Short: "Be a shard of a storm: a job and orders on stdin, blocks on stdout", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := shard.Serve(c.Context(), c.InOrStdin(), c.OutOrStdout()); err != nil {
-				return &exitError{code: exitInvalid, err: err}
-			}
-			return nil
+			return invalid(shard.Serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
 		},
 	}
 }
@@ -163,8 +160,8 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	if err := writable(&load.Folder, f.reportDir); err != nil {
 		return err
 	}
-	show := newLoadProgress(c.ErrOrStderr())
-	o.Said, o.Progress, o.Created = show.said, show.progress, show.created
+	show := &loadProgress{display: newDisplay(c.ErrOrStderr())}
+	o.Said, o.Progress, o.Created = show.line, show.progress, show.created
 	out, err := storm.Execute(c.Context(), o)
 	show.end()
 	if err != nil {
@@ -192,8 +189,5 @@ func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, measured *loadr
 		}
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf load verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
 	}
-	if code := result.Outcome.ExitCode(); code != exitPassed {
-		return &exitError{code: code}
-	}
-	return nil
+	return exitWith(result.Outcome.ExitCode())
 }

@@ -8,7 +8,7 @@ import (
 // TestCreatedInALog expects a line every so often.
 func TestCreatedInALog(t *testing.T) {
 	var out bytes.Buffer
-	p := newLoadProgress(&out)
+	p := &loadProgress{display: newDisplay(&out)}
 	p.created(1, 154999)
 	p.shown = p.shown.Add(-2 * plainEvery)
 	p.created(12000, 154999)
@@ -22,7 +22,7 @@ func TestCreatedInALog(t *testing.T) {
 // TestCreatedOnATerminal expects one line that is rewritten, not for each object.
 func TestCreatedOnATerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := newLoadProgress(&out)
+	p := &loadProgress{display: newDisplay(&out)}
 	p.live = true
 	p.shown = p.shown.Add(-2 * liveEvery)
 	for done := range int64(1000) {

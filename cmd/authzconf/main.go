@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
 )
 
 // Exit codes. They are part of the interface: CI gates branch on them.
@@ -47,10 +48,25 @@ func (e *exitError) Unwrap() error { return e.err }
 // invalid marks an error of the environment, unless it is one that the user can mend, as every other error is.
 func invalid(err error) error {
 	var usage *local.UsageError
-	if errors.As(err, &usage) {
+	if err == nil || errors.As(err, &usage) {
 		return err
 	}
 	return &exitError{code: exitInvalid, err: err}
+}
+
+// exitWith ends a command that has printed all it has to say.
+func exitWith(code int) error {
+	if code == exitPassed {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+func failedIf(failed bool) error {
+	if failed {
+		return exitWith(exitFailed)
+	}
+	return nil
 }
 
 func run(args []string, stdout, stderr io.Writer) (code int) {
@@ -132,4 +148,53 @@ Exit codes:
 	root.SetHelpCommandGroupID(housekeeping)
 	root.SetCompletionCommandGroupID(housekeeping)
 	return root
+}
+
+// housekeeping is the ID of the group that cobra's own commands are in too.
+const housekeeping = "housekeeping"
+
+// commandGroup is a part of the help text.
+type commandGroup struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+// commandGroups have every command, in the order of the help text: cobra sorts them within a group.
+func commandGroups() []commandGroup {
+	return []commandGroup{
+		{"judge", "Judge API servers", []*cobra.Command{newRun(), newMatrix(), newUpgrade(), newExplore(), newDeputy()}},
+		{"load", "Load", []*cobra.Command{newLoad()}},
+		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular()}},
+		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
+		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},
+	}
+}
+
+// version is set by the Makefile (-ldflags -X main.version=...).
+var version = ""
+
+// suiteVersion is the version of authzconf: stamped, else that of the module.
+func suiteVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of authzconf and the Kubernetes versions it runs",
+		Long: `Print the version of authzconf, which reports carry, and the Kubernetes versions
+that --kubernetes accepts. The exit code is 0.`,
+		Example: `  authzconf version`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
+			return err
+		},
+	}
 }

@@ -40,10 +40,7 @@ Exit codes: 0 no difference, 1 the cells differ, 2 bad usage or no report.`,
 				return err
 			}
 			printDiff(c.OutOrStdout(), d, whole)
-			if len(d.Changed) > 0 {
-				return &exitError{code: exitFailed}
-			}
-			return nil
+			return failedIf(len(d.Changed) > 0)
 		},
 	}
 	c.Flags().BoolVar(&whole, "whole", false, "also print the lines that are the same")

@@ -34,10 +34,7 @@ func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritte
 	case dir != "":
 		_, _ = fmt.Fprintf(w, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(dir, "report.html"), dir)
 	}
-	if r.Outcome.ExitCode != exitPassed {
-		return &exitError{code: r.Outcome.ExitCode}
-	}
-	return nil
+	return exitWith(r.Outcome.ExitCode)
 }
 
 // printOutcome prints what did not pass, and the outcome with its reasons.

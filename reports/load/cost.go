@@ -17,19 +17,43 @@ import (
 
 // Cost is several runs side by side: what each variant costs at each number of agents and each delay of the webhook.
 type Cost struct {
-	columns []column
-	// variants are the rows: every variant on its server.
-	variants []curveOf
-	plots    costPlots
+	// Columns are the runs, Variants the rows: every variant on its server.
+	Columns  []column
+	Variants []curveOf
+	curves   costPlots
 }
 
 // column is one run.
 type column struct {
-	run     *run.Run
-	result  Result
-	outcome string
-	delay   time.Duration
-	title   string
+	Run            *run.Run
+	Result         Result
+	Title, Outcome string
+	delay          time.Duration
+}
+
+// Measured is what the run has of a variant, nil if it has nothing.
+func (c column) Measured(of curveOf) *Variant {
+	i := slices.IndexFunc(c.Result.Variants, func(v Variant) bool { return v.Variant == of.Variant && v.Server == of.Server })
+	if i < 0 {
+		return nil
+	}
+	return &c.Result.Variants[i]
+}
+
+// Version is that of the first server.
+func (c column) Version() string {
+	if len(c.Run.Servers) == 0 {
+		return ""
+	}
+	return c.Run.Servers[0].GitVersion
+}
+
+// Length is that of the first block.
+func (c column) Length() time.Duration {
+	if len(c.Run.Blocks) == 0 {
+		return 0
+	}
+	return time.Duration(c.Run.Blocks[0].Length)
 }
 
 // NewCost judges each run by its own thresholds. Runs are put in order of agents, then of delay.
@@ -40,62 +64,66 @@ func NewCost(runs ...Saved) (*Cost, error) {
 	c := &Cost{}
 	delays, profiles := map[time.Duration]bool{}, map[string]bool{}
 	for _, s := range runs {
-		col := column{run: &s.Run}
+		col := column{Run: &s.Run}
 		if s.Thresholds != nil {
-			col.result = Judge(s.Run, *s.Thresholds)
-			col.outcome = string(col.result.Outcome)
+			col.Result = Judge(s.Run, *s.Thresholds)
+			col.Outcome = string(col.Result.Outcome)
 		} else {
-			col.result = Judge(s.Run, Thresholds{MinPairs: max(s.Run.Pairs, 1)})
-			col.outcome = "not judged: its thresholds are not known without its " + reportFile
+			col.Result = Judge(s.Run, Thresholds{MinPairs: max(s.Run.Pairs, 1)})
+			col.Outcome = "not judged: its thresholds are not known without its " + reportFile
 		}
 		if len(s.Run.Servers) > 0 {
 			col.delay = time.Duration(s.Run.Servers[0].WebhookDelay)
 		}
 		delays[col.delay], profiles[s.Run.Profile] = true, true
-		c.columns = append(c.columns, col)
+		c.Columns = append(c.Columns, col)
 		for _, b := range s.Run.Blocks {
-			if row := (curveOf{b.Variant, b.Server}); !slices.Contains(c.variants, row) {
-				c.variants = append(c.variants, row)
+			if row := (curveOf{b.Variant, b.Server}); !slices.Contains(c.Variants, row) {
+				c.Variants = append(c.Variants, row)
 			}
 		}
 	}
-	slices.SortStableFunc(c.columns, func(x, y column) int {
-		return cmp.Or(cmp.Compare(x.run.Profile, y.run.Profile), x.run.Agents-y.run.Agents, cmp.Compare(x.delay, y.delay))
+	slices.SortStableFunc(c.Columns, func(x, y column) int {
+		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, cmp.Compare(x.delay, y.delay))
 	})
-	slices.SortFunc(c.variants, func(x, y curveOf) int {
-		return cmp.Or(cmp.Compare(x.variant, y.variant), cmp.Compare(x.server, y.server))
+	slices.SortFunc(c.Variants, func(x, y curveOf) int {
+		return cmp.Or(cmp.Compare(x.Variant, y.Variant), cmp.Compare(x.Server, y.Server))
 	})
 	var results []*Result
-	for i := range c.columns {
-		col := &c.columns[i]
-		results = append(results, &col.result)
-		col.title = counted(col.run.Agents, "agent")
+	for i := range c.Columns {
+		col := &c.Columns[i]
+		results = append(results, &col.Result)
+		col.Title = counted(col.Run.Agents, "agent")
 		if len(delays) > 1 {
-			col.title += ", webhook " + col.delay.String()
+			col.Title += ", webhook " + col.delay.String()
 		}
 		if len(profiles) > 1 {
-			col.title += ", " + col.run.Profile
+			col.Title += ", " + col.Run.Profile
 		}
 	}
 	var err error
-	c.plots, err = plotCost(results...)
+	c.curves, err = plotCost(results...)
 	return c, err
 }
 
 // Files are README.md and, where the numbers of agents differ, the curves: cost.html and SVG files.
 func (c *Cost) Files() (map[string][]byte, error) {
-	if len(c.plots.Names) == 0 {
-		return map[string][]byte{"README.md": c.Markdown()}, nil
+	if len(c.curves.Names) == 0 {
+		text, err := c.Markdown()
+		return map[string][]byte{"README.md": text}, err
+	}
+	text, err := c.Markdown("cpu", "reviews")
+	if err != nil {
+		return nil, err
 	}
 	var b bytes.Buffer
 	p := page{Plots: map[string]template.HTML{}}
-	p.addCost(c.plots)
+	p.addCost(c.curves)
 	if err := pageTemplates.ExecuteTemplate(&b, "cost", p); err != nil {
 		return nil, err
 	}
 	return map[string][]byte{
-		"README.md": c.Markdown("cpu.svg", "reviews.svg"), "cost.html": b.Bytes(),
-		"reviews.svg": []byte(c.plots.Reviews), "cpu.svg": []byte(c.plots.CPU),
+		"README.md": text, "cost.html": b.Bytes(), "reviews.svg": []byte(c.curves.Reviews), "cpu.svg": []byte(c.curves.CPU),
 	}, nil
 }
 
@@ -111,47 +139,49 @@ func (c *Cost) Write(dir string) error {
 	return err
 }
 
-// Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then
-// the comparisons, and whether the runs were sound. plots are the names of picture files to show, if any.
-func (c *Cost) Markdown(plots ...string) []byte {
-	b := &strings.Builder{}
-	b.WriteString("# What each variant costs\n\n")
-	c.circumstances(b)
-	for _, p := range plots {
-		fmt.Fprintf(b, "![%s by number of agents](%s)\n\n", strings.TrimSuffix(p, ".svg"), p)
-	}
-	if len(plots) > 0 {
-		b.WriteString("cost.html has the same curves with the names of the variants.\n\n")
-	}
-	c.table(b, "Access reviews per request", "Mean of the blocks; in brackets the oracle's prediction for a known and an unknown agent.", func(a Variant) string {
-		s := fmt.Sprintf("%.3f", a.Reviews.PerRequest.Estimate)
-		if p := a.Reviews.Predicted; p != nil && p.Warm == p.Cold {
+// costTable is about one thing that was measured.
+type costTable struct {
+	Title, Note string
+	Cell        func(*Variant) string
+}
+
+var costTables = []costTable{
+	{"Access reviews per request", "Mean of the blocks; in brackets the oracle's prediction for a known and an unknown agent.", func(v *Variant) string {
+		s := fmt.Sprintf("%.3f", v.Reviews.PerRequest.Estimate)
+		if p := v.Reviews.Predicted; p != nil && p.Warm == p.Cold {
 			s += fmt.Sprintf(" (%g)", p.Cold)
 		} else if p != nil {
 			s += fmt.Sprintf(" (%g to %g)", p.Warm, p.Cold)
 		}
 		return s
-	})
-	c.table(b, "Reviews per second at the authorizer", "", func(a Variant) string { return fmt.Sprintf("%.1f", a.ReviewsPerSecond) })
-	c.table(b, "Latency", "p50 / p99 in ms, from the intended send, all blocks together. Variants ran one after the other: the comparisons below are what tells them apart.",
-		func(a Variant) string { return fmt.Sprintf("%.2f / %.1f", a.P50.Milliseconds, a.P99.Milliseconds) })
-	c.table(b, "CPU time of the API server per request", "In ms.", func(a Variant) string { return fmt.Sprintf("%.2f", a.ServerCPU) })
-	c.table(b, "Memory of the API server", "Most at a block's end, in MiB. Blocks of all variants run in the same process.", func(a Variant) string { return fmt.Sprint(a.ServerRSS >> 20) })
-	c.table(b, "Priority and fairness", "Mean time in the API server's queues in ms per request dispatched, and requests rejected.", func(a Variant) string {
-		waited, dispatched, rejected := flowControlOf(a)
+	}},
+	{"Reviews per second at the authorizer", "", func(v *Variant) string { return fmt.Sprintf("%.1f", v.ReviewsPerSecond) }},
+	{"Latency", "p50 / p99 in ms, from the intended send, all blocks together. Variants ran one after the other: the comparisons below are what tells them apart.",
+		func(v *Variant) string { return fmt.Sprintf("%.2f / %.1f", v.P50.Milliseconds, v.P99.Milliseconds) }},
+	{"CPU time of the API server per request", "In ms.", func(v *Variant) string { return fmt.Sprintf("%.2f", v.ServerCPU) }},
+	{"Memory of the API server", "Most at a block's end, in MiB. Blocks of all variants run in the same process.", func(v *Variant) string { return fmt.Sprint(v.ServerRSS >> 20) }},
+	{"Priority and fairness", "Mean time in the API server's queues in ms per request dispatched, and requests rejected.", func(v *Variant) string {
+		waited, dispatched, rejected := flowControlOf(v)
 		return fmt.Sprintf("%.2f, %g", 1000*waited/max(dispatched, 1), rejected)
-	})
-	c.table(b, "Requests", "Answered per second, and errors of all answers.", func(a Variant) string {
-		return fmt.Sprintf("%.1f/s, %d of %d", a.Rate, a.Errors, a.Done)
-	})
-	c.comparisons(b)
-	c.soundness(b)
-	return []byte(b.String())
+	}},
+	{"Requests", "Answered per second, and errors of all answers.", func(v *Variant) string {
+		return fmt.Sprintf("%.1f/s, %d of %d", v.Rate, v.Errors, v.Done)
+	}},
+}
+
+// Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then
+// the comparisons, and whether the runs were sound. plots are the names of SVG files to show, if any.
+func (c *Cost) Markdown(plots ...string) ([]byte, error) {
+	return markdown("cost", struct {
+		*Cost
+		Plots  []string
+		Tables []costTable
+	}{c, plots, costTables})
 }
 
 // flowControlOf sums over priority levels: seconds waited, requests dispatched and rejected.
-func flowControlOf(a Variant) (waited, dispatched, rejected float64) {
-	for name, n := range a.FlowControl {
+func flowControlOf(v *Variant) (waited, dispatched, rejected float64) {
+	for name, n := range v.FlowControl {
 		switch {
 		case strings.Contains(name, " exempt"): // what measures, not what is measured
 		case strings.HasPrefix(name, "waited "):
@@ -163,77 +193,4 @@ func flowControlOf(a Variant) (waited, dispatched, rejected float64) {
 		}
 	}
 	return waited, dispatched, rejected
-}
-
-func (c *Cost) circumstances(b *strings.Builder) {
-	b.WriteString("| run | Kubernetes | CPUs | seed | blocks | length | load before, after | outcome |\n|---|---|--:|--:|--:|--:|---|---|\n")
-	for _, col := range c.columns {
-		r := col.run
-		version, length := "", time.Duration(0)
-		if len(r.Servers) > 0 {
-			version = r.Servers[0].GitVersion
-		}
-		if len(r.Blocks) > 0 {
-			length = time.Duration(r.Blocks[0].Length)
-		}
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s | %.1f, %.1f | %s |\n", md(col.title), md(version), r.Machine.CPUs, r.Seed, len(r.Blocks), length,
-			r.Machine.LoadBefore, r.Machine.LoadAfter, col.outcome)
-	}
-	b.WriteString("\n")
-}
-
-// table has a variant in each row and a run in each column.
-func (c *Cost) table(b *strings.Builder, title, note string, cell func(Variant) string) {
-	fmt.Fprintf(b, "## %s\n\n", title)
-	if note != "" {
-		fmt.Fprintf(b, "%s\n\n", note)
-	}
-	b.WriteString("| variant |")
-	for _, col := range c.columns {
-		fmt.Fprintf(b, " %s |", md(col.title))
-	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|", len(c.columns)) + "\n")
-	for _, variant := range c.variants {
-		fmt.Fprintf(b, "| %s on %s |", md(variant.variant), md(variant.server))
-		for _, col := range c.columns {
-			i := slices.IndexFunc(col.result.Variants, func(a Variant) bool { return a.Variant == variant.variant && a.Server == variant.server })
-			if i < 0 {
-				b.WriteString(" not run |")
-				continue
-			}
-			fmt.Fprintf(b, " %s |", cell(col.result.Variants[i]))
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString("\n")
-}
-
-func (c *Cost) comparisons(b *strings.Builder) {
-	b.WriteString("## Comparisons\n\nHow much longer B takes than A, with 95 % intervals over pairs of blocks.\n\n")
-	b.WriteString("| run | A | B | pairs | p50 | p99 |\n|---|---|---|--:|---|---|\n")
-	for _, col := range c.columns {
-		for _, k := range col.result.Comparisons {
-			fmt.Fprintf(b, "| %s | %s | %s | %d | %s | %s |\n", md(col.title), md(k.A), md(k.B), k.Pairs, md(shortEffect(k.P50)), md(shortEffect(k.P99)))
-		}
-	}
-	b.WriteString("\n")
-}
-
-func shortEffect(e Effect) string {
-	if !e.Measured {
-		return e.Why
-	}
-	return changeText(e) + ", " + millisecondsText(e)
-}
-
-func (c *Cost) soundness(b *strings.Builder) {
-	b.WriteString("## Were the runs sound?\n\n")
-	for _, col := range c.columns {
-		for _, check := range col.result.Checks {
-			if check.State != Held {
-				fmt.Fprintf(b, "- %s: %s %s: %s\n", md(col.title), md(check.Name), check.State, md(check.Detail))
-			}
-		}
-	}
-	b.WriteString("- Every check that is not named here held.\n")
 }

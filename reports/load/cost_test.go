@@ -25,6 +25,15 @@ func costOf(t *testing.T, agents ...int) *Cost {
 	return c
 }
 
+func markdownOf(t *testing.T, c *Cost) string {
+	t.Helper()
+	text, err := c.Markdown()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // Runs with one number of agents each make a curve together.
 func TestCostOfSeveralRuns(t *testing.T) {
 	c := costOf(t, 1000, 10, 100)
@@ -54,13 +63,13 @@ func TestCostOfWhatDidNotRun(t *testing.T) {
 	if files, err := c.Files(); err != nil || len(files) != 1 {
 		t.Errorf("one number of agents makes a curve: %d files, %v", len(files), err)
 	}
-	other := *c.columns[0].run
+	other := *c.Columns[0].Run
 	other.Blocks = nil
-	c, err := NewCost(Saved{Run: *c.columns[0].run}, Saved{Run: other})
+	c, err := NewCost(Saved{Run: *c.Columns[0].Run}, Saved{Run: other})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(c.Markdown()); !strings.Contains(text, "not run") || !strings.Contains(text, "executed broken") && !strings.Contains(text, "executed unknown") {
+	if text := markdownOf(t, c); !strings.Contains(text, "not run") || !strings.Contains(text, "executed broken") && !strings.Contains(text, "executed unknown") {
 		t.Errorf("a run without blocks looks sound:\n%s", text)
 	}
 }
@@ -94,7 +103,7 @@ func TestCostJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(c.Markdown())
+	text := markdownOf(t, c)
 	if strings.Count(text, "| failed |\n") != 3 || strings.Count(text, "| not judged: its thresholds") != 1 {
 		t.Errorf("%s", text)
 	}

@@ -41,11 +41,11 @@ var Folder = filing.Kind{
 func render(r run.Run, result Result) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, content := range map[string]func() ([]byte, error){
-		runFile:      func() ([]byte, error) { return encode(r) },
-		reportFile:   func() ([]byte, error) { return encode(result) },
-		perfDataFile: func() ([]byte, error) { return encode(perfData(&r)) },
+		runFile:      func() ([]byte, error) { return filing.EncodeJSON(r) },
+		reportFile:   func() ([]byte, error) { return filing.EncodeJSON(result) },
+		perfDataFile: func() ([]byte, error) { return filing.EncodeJSON(perfData(&r)) },
 		metricsFile:  func() ([]byte, error) { return openMetrics(&r) },
-		summaryFile:  func() ([]byte, error) { return Markdown(&r, &result), nil },
+		summaryFile:  func() ([]byte, error) { return Markdown(&r, &result) },
 		htmlFile:     func() ([]byte, error) { return HTML(&r, &result) },
 	} {
 		data, err := content()
@@ -55,11 +55,6 @@ func render(r run.Run, result Result) (map[string][]byte, error) {
 		files[name] = data
 	}
 	return files, nil
-}
-
-func encode(v any) ([]byte, error) {
-	data, err := json.MarshalIndent(v, "", " ")
-	return append(data, '\n'), err
 }
 
 // Write writes run.json, report.json, perfdata.json, metrics.txt, summary.md and report.html to folder dir, which

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/net/html"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
@@ -27,6 +28,15 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func smallRun() run.Run {
 	s := simulation{seed: 3, pairs: 6, aaPairs: 2, requests: 400, noise: 0.02, agents: []int{10, 100}}
 	return s.run()
+}
+
+func markdownText(t *testing.T, r *run.Run, result *Result) string {
+	t.Helper()
+	text, err := Markdown(r, result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func smallThresholds() Thresholds {
@@ -77,8 +87,8 @@ func TestWriteLoadVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, _ := encode(r)
-	b, _ := encode(back)
+	a, _ := filing.EncodeJSON(r)
+	b, _ := filing.EncodeJSON(back)
 	if !bytes.Equal(a, b) {
 		t.Error("the run is not the same after being written and read")
 	}
@@ -138,7 +148,7 @@ func TestWriteRefusesForeignFolders(t *testing.T) {
 }
 
 func TestLoadIsStrict(t *testing.T) {
-	data, err := encode(smallRun())
+	data, err := filing.EncodeJSON(smallRun())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +183,7 @@ func TestLoadIsStrict(t *testing.T) {
 
 func TestPerfData(t *testing.T) {
 	r := smallRun()
-	data, err := encode(perfData(&r))
+	data, err := filing.EncodeJSON(perfData(&r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +349,7 @@ func TestEscapes(t *testing.T) {
 		t.Error("the names are not on the page")
 	}
 	result := Judge(r, smallThresholds())
-	summary := string(Markdown(&r, &result))
+	summary := markdownText(t, &r, &result)
 	if regexp.MustCompile(`<[a-z]|[^\\]\*a`).MatchString(summary) {
 		t.Error("a name is markup in the summary")
 	}

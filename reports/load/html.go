@@ -20,26 +20,28 @@ var (
 	//go:embed load.css
 	pageStyle string
 
-	pageTemplates = template.Must(template.New("load").Funcs(template.FuncMap{
+	pageTemplates = template.Must(template.New("load").Funcs(functions).Funcs(template.FuncMap{
 		"style":     func() template.CSS { return template.CSS(pageStyle) },
 		"colour":    func(i int) template.CSS { return template.CSS(statistics.Colour(i)) },
 		"dashed":    statistics.Dashed,
-		"bound":     boundText,
-		"reviews":   func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
-		"predict":   predictedText,
-		"change":    changeText,
-		"ms":        millisecondsText,
-		"p":         pText,
 		"bracket":   bracket,
 		"percentOf": func(part float64) string { return fmt.Sprintf("%g %%", 100*part) },
-		"duration":  func(d run.Duration) string { return time.Duration(d).String() },
 		"time":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"mib":       func(n int64) int64 { return n >> 20 },
-		"effects": func(c Comparison) []namedEffect {
-			return []namedEffect{{"p50", c.P50}, {"p99", c.P99}}
-		},
 	}).Parse(pageTemplate))
 )
+
+// functions are those of the page and of Markdown.
+var functions = map[string]any{
+	"bound":    boundText,
+	"reviews":  func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
+	"predict":  predictedText,
+	"change":   changeText,
+	"ms":       millisecondsText,
+	"p":        pText,
+	"duration": text,
+	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}} },
+}
 
 type namedEffect struct {
 	Name string

@@ -119,7 +119,7 @@ func TestComparisonThatNeverRan(t *testing.T) {
 		t.Error(text)
 	}
 	r := sound().run()
-	if page := string(Markdown(&r, &result)); !strings.Contains(page, "arbitrary") {
+	if page := markdownText(t, &r, &result); !strings.Contains(page, "arbitrary") {
 		t.Errorf("the summary does not show it:\n%s", page)
 	}
 }

@@ -98,7 +98,7 @@ func plotTimeline(groups []variantBlocks) (string, error) {
 }
 
 // curveOf is one variant on one server over the number of agents.
-type curveOf struct{ variant, server string }
+type curveOf struct{ Variant, Server string }
 
 // costPlots are the curves of cost against the number of agents, by variant and server. They are empty unless some
 // variant ran with several numbers.
@@ -131,7 +131,7 @@ func plotCost(results ...*Result) (plots costPlots, err error) {
 	cpu.Label, cpu.Y.Label = "server CPU per request in ms by number of agents", "server CPU per request in ms"
 	for _, c := range order {
 		slices.SortStableFunc(byCurve[c], func(x, y Variant) int { return x.Agents - y.Agents })
-		name := c.variant + " on " + c.server
+		name := c.Variant + " on " + c.Server
 		plots.Names = append(plots.Names, name)
 		r, u := statistics.Curve{Name: name}, statistics.Curve{Name: name}
 		for _, v := range byCurve[c] {

@@ -92,6 +92,31 @@ func pText(e Effect) string {
 	return fmt.Sprintf("%.3f", e.PHolm)
 }
 
+func predictedText(r ReviewRate) string {
+	if r.Predicted == nil {
+		return r.Verdict
+	}
+	return fmt.Sprintf("%g to %g: %s", r.Predicted.Warm, r.Predicted.Cold, r.Verdict)
+}
+
+// marginText is "equivalent: [-0.5, +1.2 %] against 5 %".
+func marginText(e Effect) string {
+	if e.Verdict == "" {
+		return "not asked"
+	}
+	if !e.Measured {
+		return string(e.Verdict)
+	}
+	return fmt.Sprintf("%s: 90 %% interval %s, margin %g %%", e.Verdict, bracket(e.Ninety), 100*e.Margin)
+}
+
+func shortEffect(e Effect) string {
+	if !e.Measured {
+		return e.Why
+	}
+	return changeText(e) + ", " + millisecondsText(e)
+}
+
 // String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19] ms, p 0.003; equivalent: …".
 func (e Effect) String() string {
 	s := changeText(e)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,10 +55,7 @@ margin, or a run that was disturbed.`,
 			if err := printComparison(c.OutOrStdout(), &result, output); err != nil {
 				return err
 			}
-			if code := result.Outcome.ExitCode(); code != exitPassed {
-				return &exitError{code: code}
-			}
-			return nil
+			return exitWith(result.Outcome.ExitCode())
 		},
 	}
 	c.Flags().Float64Var(&margin, "margin", 0.05, "part within which each p50 has to be the same, such as 0.05")
@@ -74,7 +72,10 @@ func printComparison(w io.Writer, r *load.Result, output string) error {
 		enc.SetIndent("", " ")
 		return enc.Encode(r)
 	case "markdown":
-		_, err := w.Write(load.ComparisonMarkdown(r))
+		text, err := load.ComparisonMarkdown(r)
+		if err == nil {
+			_, err = w.Write(text)
+		}
 		return err
 	}
 	b := &strings.Builder{}
@@ -101,4 +102,85 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// newLoadVerify is "load verify".
+func newLoadVerify() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify FOLDER",
+		Short: "Judge a saved load run again",
+		Long: `Read the run in a load report's folder, judge it again by the thresholds in its
+report, and fail if the folder says anything else. No server is needed.
+
+Exit codes: 0 the report follows from its run, whatever its outcome, 1 it does
+not, 2 there is no load report.`,
+		Example: `  authzconf load --profile node-agent-steady --report-dir out
+  authzconf load verify out`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) },
+	}
+}
+
+// verifyLoad judges the run of a load report again.
+func verifyLoad(c *cobra.Command, path string) error {
+	result, differences, err := load.Verify(path, suiteVersion())
+	if err != nil {
+		return err
+	}
+	for i, d := range differences {
+		differences[i] = printable(d)
+	}
+	if len(differences) > 0 {
+		return differs(c, differences, "the report does not follow from its run")
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: judged again, the outcome is %s\n", result.Outcome)
+	return err
+}
+
+// newLoadCost is "load cost".
+func newLoadCost() *cobra.Command {
+	var reportDir string
+	c := &cobra.Command{
+		Use:   "cost RUN RUN...",
+		Short: "Put saved load runs side by side: cost against agents and webhook delay",
+		Long: `Read the runs in several report folders (or run.json files) and print, as Markdown,
+what each variant cost in each of them: access reviews per request beside the model's
+prediction, reviews per second, latency, processor time; then the comparisons, and
+what was not sound. Each run is judged by its own thresholds, which are in its
+report.json: without it a run has no outcome. With --report-dir it goes to README.md there, and where the
+numbers of agents differ, the curves to cost.html and SVG files.`,
+		Example: `  for n in 10 100 1000; do
+    authzconf load --profile every-variant --agents $n --rate $((n / 12)) --report-dir run-$n
+  done
+  authzconf load cost run-10 run-100 run-1000 --report-dir cost`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var runs []load.Saved
+			for _, path := range args {
+				s, err := load.LoadSaved(path)
+				if err != nil {
+					return err
+				}
+				runs = append(runs, s)
+			}
+			cost, err := load.NewCost(runs...)
+			if err != nil {
+				return err
+			}
+			if reportDir == "" {
+				text, err := cost.Markdown()
+				if err == nil {
+					_, err = c.OutOrStdout().Write(text)
+				}
+				return err
+			}
+			if err := cost.Write(reportDir); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
+			return err
+		},
+	}
+	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md, cost.html and the curves")
+	return c
 }

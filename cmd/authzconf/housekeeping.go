@@ -1,0 +1,178 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/kind"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/target"
+)
+
+func newClean() *cobra.Command {
+	var dryRun bool
+	var kubeconfig string
+	c := &cobra.Command{
+		Use:   "clean",
+		Short: "Remove what earlier runs left behind: kind clusters, objects in an existing cluster",
+		Long: `Find kind clusters that authzconf created and whose run is over (they were kept with
+--keep, or the process was killed), and remove them with their folders.
+Clusters in use, and everything else on the container engine, are left alone.
+
+With --kubeconfig, remove what runs with --provider existing left in that cluster:
+namespaces and roles with the label authzconf.dev/run. No such run may be in progress.
+
+Exit codes: 0 everything was removed, 2 bad usage, 3 the container engine or the
+cluster cannot be reached, or something could not be removed.`,
+		Example: `  authzconf clean --dry-run
+  authzconf clean`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if kubeconfig != "" {
+				return cleanExisting(c, kubeconfig, dryRun)
+			}
+			if err := kind.CheckEngine(c.Context()); err != nil {
+				return err
+			}
+			names, err := kind.Leftovers(c.Context())
+			if err != nil {
+				return invalid(err)
+			}
+			out := c.OutOrStdout()
+			var errs []error
+			for _, name := range names {
+				if dryRun {
+					_, _ = fmt.Fprintf(out, "would remove %s\n", name)
+					continue
+				}
+				if err := kind.Remove(c.Context(), name); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", name, err))
+					continue
+				}
+				_, _ = fmt.Fprintf(out, "removed %s\n", name)
+			}
+			if len(names) == 0 {
+				_, _ = fmt.Fprintln(out, "nothing is left behind")
+			}
+			return invalid(errors.Join(errs...))
+		},
+	}
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be removed")
+	return c
+}
+
+func newControlPlanes() *cobra.Command {
+	var versions []string
+	c := &cobra.Command{
+		Use:   "control-planes",
+		Short: "Find or build etcd and kube-apiserver, and print where they are",
+		Long: `Find or build etcd and the kube-apiserver of every version (or of those given),
+so that later runs start at once. They are looked for in this order: TEST_ASSET_KUBE_APISERVER and
+TEST_ASSET_ETCD, KUBEBUILDER_ASSETS, the cache, a build from pinned Go modules
+(3 to 5 minutes per version on 2 cores, the first time).
+
+Exit codes: 0 all are there, 2 bad usage, 3 one could not be found or built.`,
+		Example: `  authzconf control-planes                   # all versions
+  authzconf control-planes --kubernetes 1.36,1.37`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			releases := local.Releases()
+			if len(versions) > 0 {
+				releases = nil
+			}
+			for _, v := range versions {
+				r, err := local.ParseRelease(v)
+				if err != nil {
+					return err
+				}
+				releases = append(releases, r)
+			}
+			return buildAll(c, releases)
+		},
+	}
+	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions (default: all)")
+	return c
+}
+
+func buildAll(c *cobra.Command, releases []local.Release) error {
+	b := &local.Binaries{Progress: c.ErrOrStderr()}
+	path, err := b.Etcd(c.Context())
+	if err != nil {
+		return invalid(err)
+	}
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "etcd\t%s\n", path)
+	for _, r := range releases {
+		path, err := b.KubeAPIServer(c.Context(), r)
+		if err != nil {
+			return invalid(err)
+		}
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "kube-apiserver %s\t%s\n", r.Version, path)
+	}
+	return nil
+}
+
+func newUp() *cobra.Command {
+	var flags matrixFlags
+	var port int
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Start one control plane to explore, until Ctrl-C",
+		Long: `Start etcd and a kube-apiserver (authorizers: Node and RBAC), print the path of an
+administrator's kubeconfig, and stop and remove everything on Ctrl-C.
+
+Exit codes: 0 stopped by Ctrl-C, 2 bad usage, 3 the control plane did not start, or died.`,
+		Example: `  authzconf up --gate on
+  authzconf up --kubernetes 1.35 > path &    # the path is the only line on stdout`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			m, err := flags.resolve()
+			if err != nil {
+				return err
+			}
+			m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+			return up(c, m, port)
+		},
+	}
+	flags.register(c, "default")
+	c.Flags().IntVar(&port, "port", 0, "port of the API server on 127.0.0.1 (default: a free one)")
+	return c
+}
+
+func up(c *cobra.Command, m matrix.Matrix, port int) error {
+	cells, err := m.Cells()
+	if err != nil {
+		return err
+	}
+	if m.Provider != target.Local {
+		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", target.Local, m.Provider)
+	}
+	if len(cells) != 1 {
+		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
+	}
+	ctx := c.Context()
+	plane, err := local.Start(ctx, cells[0].LocalOptions(port))
+	if err != nil {
+		return invalid(err)
+	}
+	defer func() { _ = plane.Stop() }() // for a panic; a second call does nothing
+	return invalid(errors.Join(serve(c, cells[0].Cell.Kubernetes, plane), plane.Stop()))
+}
+
+// serve says where the control plane is, and waits for Ctrl-C. An error is why it does not serve any more.
+func serve(c *cobra.Command, kubernetes string, plane *local.ControlPlane) error {
+	if _, err := fmt.Fprintln(c.OutOrStdout(), plane.KubeconfigPath()); err != nil {
+		return fmt.Errorf("printing the path of the kubeconfig: %w", err)
+	}
+	_, _ = fmt.Fprintf(c.ErrOrStderr(), "Kubernetes %s is ready at %s; the kubeconfig above is an administrator's. Ctrl-C stops it.\n",
+		kubernetes, plane.Admin().Host)
+	select {
+	case <-c.Context().Done():
+		return nil
+	case <-plane.Done():
+		return plane.Err()
+	}
+}

@@ -1,6 +1,7 @@
 package certify
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,16 +37,16 @@ func TestEngineIsRight(t *testing.T) {
 
 // around are reviews of what a grant allows, with a part of another grant.
 func around(g, other scenarios.Grant) (out []review) {
-	for _, verb := range append(g.Verbs, other.Verbs...) {
+	for _, verb := range slices.Concat(g.Verbs, other.Verbs) {
 		base := review{User: g.Subject.User, Groups: []string{g.Subject.Group}}
 		for _, path := range append(g.NonResourceURLs, other.NonResourceURLs...) {
 			r := base
 			r.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: path + "x"}
 			out = append(out, r)
 		}
-		for _, resource := range append(g.Resources, other.Resources...) {
+		for _, resource := range slices.Concat(g.Resources, other.Resources) {
 			resource, sub, _ := strings.Cut(resource, "/")
-			for _, name := range append([]string{""}, append(g.Names, other.Names...)...) {
+			for _, name := range slices.Concat([]string{""}, g.Names, other.Names) {
 				r := base
 				r.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Subresource: sub, Name: name, Namespace: g.Namespace}
 				if len(g.APIGroups) > 0 {

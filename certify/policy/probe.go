@@ -81,7 +81,7 @@ func (p Probe) grants() []scenarios.Grant {
 		in(user(p.Named, one("get"), core, one("configmaps")), p.Namespace, p.Object),
 		in(user(p.Sub, one("create"), core, one("pods/exec")), p.Namespace),
 		in(user(p.Any, one("get"), core, one("*/status")), p.Namespace),
-		in(user(p.Opaque, Verbs3617[1:2], core, one("pods")), p.Namespace),
+		in(user(p.Opaque, one(Verbs3617[1]), core, one("pods")), p.Namespace),
 		in(user(p.Granular, []string{"list", Verbs3617[0], Verbs3617[2]}, core, one("pods")), p.Namespace),
 		in(user(p.Star, one("impersonate:associated-node"), one(authn), one("nodes")), "", "*"),
 		in(user(p.Star, one("impersonate-on:associated-node:get"), core, one("nodes")), ""),

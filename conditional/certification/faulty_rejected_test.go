@@ -47,7 +47,7 @@ func TestRoguesAreRejected(t *testing.T) {
 	}
 }
 
-// Without allVariable every fifth rogue is tried, others for every sampleVariable.
+// Without allVariable every fifth faulty authorizer is tried, others for every sampleVariable.
 const (
 	sampleVariable = "AUTHZCONF_SAMPLE"
 	sampled        = 5

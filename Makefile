@@ -103,7 +103,7 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 
 .PHONY: faulty-authorizers rogues
 faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length
-	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -run 'TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -v -run 'TestGeneratedAreRejected|TestDevelopersAreRejected|TestDifferentlyRight|TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
 	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
 rogues: faulty-authorizers # its old name

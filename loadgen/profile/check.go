@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -71,7 +72,7 @@ func (p *Profile) checkSize(c *checker) {
 	span("webhookDelay", p.WebhookDelay, 0, 5*time.Second)
 	span("lateTolerance", p.LateTolerance, time.Millisecond, time.Second)
 	span("timeout", p.Timeout, 100*time.Millisecond, time.Minute)
-	c.ok(p.MaxLate >= 0 && p.MaxLate <= 1, "$.maxLate", "maxLate %v: expected 0 to 1", p.MaxLate)
+	c.ok(p.ColdShare >= 0 && p.ColdShare <= 1, "$.coldShare", "coldShare %v: expected 0 to 1", p.ColdShare)
 	c.ok(p.Block >= CacheLife && p.Block <= maxBlock && p.Block%CacheLife == 0, "$.block",
 		"block %s: expected a multiple of %s, the life of a cached check, up to %s", p.Block, CacheLife, maxBlock)
 	m := p.Mix
@@ -123,20 +124,25 @@ func (p *Profile) checkArrivals(c *checker) {
 func (p *Profile) checkComparisons(c *checker) {
 	c.ok(len(p.Comparisons) > 0 && len(p.Comparisons) <= 50, "$.comparisons", "%d comparisons: expected 1 to 50", len(p.Comparisons))
 	names, aa := map[string]bool{}, 0
-	for i, cmp := range p.Comparisons {
+	for i, compared := range p.Comparisons {
 		path := fmt.Sprintf("$.comparisons[%d]", i)
-		c.ok(nameForm.MatchString(cmp.Name), path+".name", "name %q: expected lower-case letters, digits and -", cmp.Name)
-		c.ok(!names[cmp.Name], path+".name", "the comparison %q is there twice: expected a name of its own", cmp.Name)
-		names[cmp.Name] = true
-		p.checkSide(c, path+".a", cmp.A)
-		p.checkSide(c, path+".b", cmp.B)
-		for name, m := range map[string]float64{"p50": cmp.Margins.P50, "p99": cmp.Margins.P99} {
-			c.ok(m >= 0 && m <= 10, path+".margins", "margin %v of %s: expected 0 to 10, a part of the baseline", m, name)
+		c.ok(nameForm.MatchString(compared.Name), path+".name", "name %q: expected lower-case letters, digits and -", compared.Name)
+		c.ok(!names[compared.Name], path+".name", "the comparison %q is there twice: expected a name of its own", compared.Name)
+		names[compared.Name] = true
+		p.checkSide(c, path+".a", compared.A)
+		p.checkSide(c, path+".b", compared.B)
+		for name, m := range map[string]float64{"p50": compared.Margins.P50, "p99": compared.Margins.P99} {
+			c.ok(m >= 0 && m < 1, path+".margins", "margin %v of %s: expected 0 to less than 1, a part of the baseline", m, name)
 		}
-		if cmp.AA() {
+		if compared.AA() {
 			aa++
 		}
 	}
+	cold := slices.ContainsFunc(p.Used(), func(name string) bool {
+		v, err := VariantNamed(name)
+		return err == nil && v.Cache == Cold
+	})
+	c.ok(cold || p.ColdShare == 0, "$.coldShare", "coldShare is for cold variants: expected one of them to be compared")
 	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same variant and server on both sides: expected exactly one, to show what no difference looks like", aa)
 }
 
@@ -152,10 +158,11 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		return
 	}
 	c.ok(p.Requestors == 0, path+".variant", "the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", variant.Name, p.Requestors)
-	period := p.period()
 	if variant.Cache == Cold {
-		c.ok(period > CacheLife, path+".variant",
-			"the variant %s asks every %s per agent, and a cached check lives %s: expected more agents or a lower rate", variant.Name, period.Round(time.Millisecond), CacheLife)
+		claimed, held := cmp.Or(p.ColdShare, 1), p.shareCold()
+		c.ok(held >= claimed, path+".variant",
+			"the variant %s asks every %s per agent, and a cached check lives %s: %.1f %% of the requests find it forgotten, and %.1f %% are claimed (coldShare): expected more agents, a lower rate or a lower coldShare",
+			variant.Name, p.period().Round(time.Millisecond), CacheLife, 100*held, 100*claimed)
 	}
 	if variant.Cache == Warm {
 		c.ok(p.Arrivals.Kind != pacer.Burst, path+".variant", "the variant %s in bursts: expected arrivals that keep a cache warm", variant.Name)
@@ -169,11 +176,10 @@ func (p *Profile) checkThresholds(c *checker) {
 		c.ok(slices.Contains(used, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, strings.Join(used, ", "))
 		c.ok(!seen[t.Variant], path+".variant", "thresholds of the variant %q are there twice: expected once", t.Variant)
 		seen[t.Variant] = true
-		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.SLOHeld != nil || t.ErrorRate != nil, path,
-			"the threshold asks for nothing: expected reviewsPerRequest, p99, sloHeld or errorRate")
+		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.ErrorRate != nil, path,
+			"the threshold asks for nothing: expected reviewsPerRequest, p99 or errorRate")
 		c.ok(t.ReviewsPerRequest == nil || *t.ReviewsPerRequest > 0 && *t.ReviewsPerRequest <= 1000, path+".reviewsPerRequest", "reviewsPerRequest: expected more than 0, up to 1000")
 		c.ok(t.P99 == nil || *t.P99 > 0 && *t.P99 <= time.Minute, path+".p99", "p99: expected more than 0s, up to 1m")
 		c.ok(t.ErrorRate == nil || *t.ErrorRate >= 0 && *t.ErrorRate <= 1, path+".errorRate", "errorRate: expected 0 to 1")
-		c.ok(t.SLOHeld == nil || *t.SLOHeld, path+".sloHeld", "sloHeld: expected true, or nothing if it need not hold")
 	}
 }

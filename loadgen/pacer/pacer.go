@@ -115,6 +115,7 @@ const (
 	streamTimes uint64 = iota
 	streamKinds
 	streamThink
+	streamBackoff
 )
 
 func (p Plan) random(agent int, stream uint64) *rand.Rand {
@@ -282,4 +283,29 @@ func (p Plan) Thinker(agent int) *Thinker {
 // Next is the pause after an answer, half to one and a half of the mean, and what is asked then.
 func (t *Thinker) Next() (pause time.Duration, kind int32) {
 	return time.Duration((0.5 + t.pause.Float64()) * float64(t.think)), t.kinds.next()
+}
+
+// Backoff gives the pauses of an agent whose requests fail.
+type Backoff struct {
+	next   time.Duration
+	random *rand.Rand
+}
+
+// Pauses of client-go's reflectors (defaultBackoffInit and defaultBackoffMax of k8s.io/client-go/tools/cache): each is
+// twice the one before, and up to twice as long as that by chance.
+const (
+	firstBackoff = 800 * time.Millisecond
+	mostBackoff  = 30 * time.Second
+)
+
+// Backoff is the one of an agent in a block.
+func (p Plan) Backoff(agent int) *Backoff {
+	return &Backoff{next: firstBackoff, random: p.random(agent, streamBackoff)}
+}
+
+// Next is how long to wait after a failure.
+func (b *Backoff) Next() time.Duration {
+	pause := b.next
+	b.next = min(2*b.next, mostBackoff)
+	return pause + time.Duration(b.random.Float64()*float64(pause))
 }

@@ -68,7 +68,7 @@ func TestRefused(t *testing.T) {
 		{"think of an open loop", "rate: 20", "rate: 20, think: 1s", "p.yaml:5:44: think is for a closed loop"},
 		{"a closed loop with a rate", "rate: 20", "rate: 20, closed: true, think: 1s", "p.yaml:5:45: a closed loop has the rate"},
 		{"stages beside a rate", "rate: 20", "rate: 20, stages: [{for: 5s, rate: 1}]", "p.yaml:5:33: stages have rates"},
-		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts"},
+		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts and waves"},
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
 		{"no agents", "agents: 240", "agents: 0", "p.yaml:4:9: agents 0: expected 1 to 100000"},
 		{"no requests", "{list: 1}", "{list: 0}", "p.yaml:6:7: the mix has no requests"},

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // The format of profiles.
@@ -188,7 +188,7 @@ func Defaults() Profile {
 // in the file are those of an earlier version, and will not be read by the next.
 func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
 	p = new(Defaults())
-	file, err := strict.Decode(name, data, p)
+	file, err := scenarios.Decode(name, data, "a load profile", p)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,6 +2,7 @@ package storm
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,14 +12,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 )
 
+// levelYAML is the agents' priority level, and the FlowSchema that leads to it; both are called levelName.
+//
+//go:embed level.yaml
+var levelYAML []byte
+
 const (
-	// levelName is what the agents' FlowSchema and priority level are called.
-	levelName = "authzconf-storm"
-	// levelPrecedence is before those of nodes and service accounts, and behind that of administrators.
-	levelPrecedence = 50
-	levelTimeout    = time.Minute
+	levelName    = "authzconf-storm"
+	levelTimeout = time.Minute
 )
 
 // makeLevel makes the agents' own level of priority and fairness, and waits until every API server has it.
@@ -30,28 +34,17 @@ func (r *runner) makeLevel(ctx context.Context, s *server) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, levelTimeout, fmt.Errorf("the API server did not take over the priority level %s within %s", levelName, levelTimeout))
 	defer cancel()
-	shares, none := int32(r.Profile.PriorityLevel.ConcurrencyShares), int32(0)
-	_, err = client.FlowcontrolV1().PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: levelName},
-		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-			NominalConcurrencyShares: &shares, LendablePercent: &none, BorrowingLimitPercent: &none,
-			LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
-		}},
-	}, metav1.CreateOptions{})
-	if err == nil || apierrors.IsAlreadyExists(err) {
-		_, err = client.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
-			ObjectMeta: metav1.ObjectMeta{Name: levelName},
-			Spec: flowcontrolv1.FlowSchemaSpec{
-				PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: levelName}, MatchingPrecedence: levelPrecedence,
-				Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-					// It is the impersonated user that is judged, who may be anybody.
-					Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: "system:authenticated"}}},
-					ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-						Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, ClusterScope: true, Namespaces: []string{"*"},
-					}},
-				}},
-			},
-		}, metav1.CreateOptions{})
+	var objects struct {
+		Level  flowcontrolv1.PriorityLevelConfiguration
+		Schema flowcontrolv1.FlowSchema
+	}
+	if err := yaml.UnmarshalStrict(levelYAML, &objects); err != nil {
+		return err
+	}
+	objects.Level.Spec.Limited.NominalConcurrencyShares = new(int32(r.Profile.PriorityLevel.ConcurrencyShares))
+	levels, schemas := client.FlowcontrolV1().PriorityLevelConfigurations(), client.FlowcontrolV1().FlowSchemas()
+	if _, err = levels.Create(ctx, &objects.Level, metav1.CreateOptions{}); err == nil {
+		_, err = schemas.Create(ctx, &objects.Schema, metav1.CreateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) {
 		return s.awaitLevel(ctx) // that of the other side, on the same etcd
@@ -62,8 +55,7 @@ func (r *runner) makeLevel(ctx context.Context, s *server) error {
 	r.undo = append(r.undo, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 		defer cancel()
-		return errors.Join(client.FlowcontrolV1().FlowSchemas().Delete(ctx, levelName, metav1.DeleteOptions{}),
-			client.FlowcontrolV1().PriorityLevelConfigurations().Delete(ctx, levelName, metav1.DeleteOptions{}))
+		return errors.Join(schemas.Delete(ctx, levelName, metav1.DeleteOptions{}), levels.Delete(ctx, levelName, metav1.DeleteOptions{}))
 	})
 	return s.awaitLevel(ctx)
 }

@@ -64,7 +64,7 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 	v.readFiles()
 	if v.loadScenarios(o.Builtin) {
 		v.recompute()
-		v.holdToCommand(o.Plan)
+		v.holdToCommand(o)
 		v.holdTogether()
 		v.compare(data)
 		v.comparePages(o.SuiteVersion)

@@ -11,11 +11,15 @@ import (
 )
 
 // holdToCommand holds the cells, what was to be run on them and what was left out to the recorded command line.
-func (v *verifier) holdToCommand(plan func(*ConformanceReport, *scenarios.Set) (*ConformanceReport, error)) {
-	if plan == nil {
+func (v *verifier) holdToCommand(o VerifyOptions) {
+	if o.Plan == nil {
 		return
 	}
-	asked, err := plan(v.Report, v.set)
+	set := v.set
+	if o.Builtin != nil { // of which an upgrade path takes some: which, the report does not choose
+		set = o.Builtin
+	}
+	asked, err := o.Plan(v.Report, set)
 	if err != nil {
 		v.differ("the report cannot be held to its command line %q: %v", v.Report.Command, err)
 		return
@@ -177,6 +181,8 @@ func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
 		digest, ok := theirs[s.ID]
 		delete(theirs, s.ID)
 		switch {
+		case !ok && v.Report.Path != nil && !slices.Contains(v.set.Setups(), s.Setup):
+			// The path has no part for it, which is held to the command line.
 		case !ok:
 			wrong = append(wrong, s.ID+" is missing")
 		case digest != s.Digest:

@@ -23,12 +23,14 @@ import (
 type loadFlags struct {
 	profile, kubernetes, reportDir string
 	provider, nodeImage, engine    string
+	authorizer                     string
 	variants                       []string
 	pairs, agents, shards          int
+	bindings                       int
 	rate                           float64
 	duration, delay                time.Duration
 	seed                           int64
-	dryRun                         bool
+	dryRun, list                   bool
 }
 
 func newLoad() *cobra.Command {
@@ -44,6 +46,7 @@ authorizer saw them, processor time and memory.
 A profile compares variants (what agents do) on servers, in pairs of blocks:
   none                   no impersonation
   legacy-gate-off/-on    the verb impersonate
+  associated-node        the agent's own node, remembered or not
   associated-node-cold   the agent's own node, when the server has forgotten it
   associated-node-warm   the agent's own node, remembered
   arbitrary-node         another node
@@ -53,7 +56,7 @@ A profile compares variants (what agents do) on servers, in pairs of blocks:
 One comparison has the same variant on both sides: it shows what no difference looks
 like. 20 pairs or more are needed for a claim.
 
-Built-in profiles: ` + strings.Join(profile.Names(), ", ") + `.
+Built-in profiles (--list-profiles says what they are): ` + strings.Join(profile.Names(), ", ") + `.
 
 The agents can be spread over shards: processes, or pods of an Indexed Job in the
 cluster that is under load (--provider kind --engine kubernetes). The schedule is the
@@ -62,9 +65,9 @@ same for any number of either.
 A run is inconclusive, exit code 3, if the generator was late, the servers or a
 shard died, a shard's clock was off, the authorizer and the API server counted
 differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`,
-		Example: `  authzconf load --profile node-agent-steady --dry-run     # what would run, and how long
-  authzconf load --profile daemonset-rollout --report-dir load
-  authzconf load --profile node-agent-steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
+		Example: `  authzconf load --profile steady --dry-run                # what would run, and how long
+  authzconf load --profile rollout-burst --report-dir load
+  authzconf load --profile steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
   authzconf load --profile my-profile.yaml --shards 4      # agents in four processes
   authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4`,
 		Args: cobra.NoArgs,
@@ -80,6 +83,8 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
 	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
 	fl.DurationVar(&f.delay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
+	fl.StringVar(&f.authorizer, "authorizer", profile.Webhook, "who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)")
+	fl.IntVar(&f.bindings, "rbac-bindings", 0, "how many more ClusterRoleBindings there are")
 	fl.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
 	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind)")
 	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd) or kind (a cluster each)")
@@ -87,8 +92,9 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
 	seedFlag(c, &f.seed, "the schedule and the order of blocks")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
+	fl.BoolVar(&f.list, "list-profiles", false, "say what the built-in profiles are, and stop")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
-	c.AddCommand(newLoadShard(), newLoadCompare(), newLoadVerify(), newLoadCost())
+	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost())
 	return c
 }
 
@@ -98,6 +104,16 @@ func newLoadShard() *cobra.Command {
 		Use: "shard", Short: "Be a shard of a storm: a job and orders on stdin, blocks on stdout", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return invalid(shard.Serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
+		},
+	}
+}
+
+// newLoadRecorder is how a run starts its recorder.
+func newLoadRecorder() *cobra.Command {
+	return &cobra.Command{
+		Use: "recorder", Short: "Be the recorder of a storm: questions on stdin, answers on stdout", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return invalid(storm.ServeRecorder(c.InOrStdin(), c.OutOrStdout()))
 		},
 	}
 }
@@ -120,6 +136,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if p, err = p.Adjusted(profile.Adjust{
 		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Agents: given(c, "agents", &f.agents), Rate: given(c, "rate", &f.rate),
 		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
+		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings),
 	}); err != nil {
 		return o, err
 	}
@@ -135,7 +152,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	o = storm.Options{
 		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,
-		Shards: f.shards, Command: []string{self, "load", "shard"},
+		Shards: f.shards, Command: []string{self, "load", "shard"}, RecorderCommand: []string{self, "load", "recorder"},
 		Tool: suiteVersion(), Called: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
 	}
 	return o, o.Check()
@@ -150,6 +167,13 @@ func given[T any](c *cobra.Command, flag string, value *T) *T {
 }
 
 func (f *loadFlags) run(c *cobra.Command) error {
+	if f.list {
+		lines, err := profile.Describe()
+		if err == nil {
+			_, err = fmt.Fprintln(c.OutOrStdout(), strings.Join(lines, "\n"))
+		}
+		return err
+	}
 	o, err := f.options(c)
 	if err != nil {
 		return err

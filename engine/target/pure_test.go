@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -45,7 +46,7 @@ func TestProbedGate(t *testing.T) {
 		`something else`: "unknown",
 		"":               "unknown",
 	} {
-		if got := probedGate(message); got != want {
+		if got := reports.ProbedGate(message); got != want {
 			t.Errorf("%q: %s, want %s", message, got, want)
 		}
 	}
@@ -54,12 +55,12 @@ func TestProbedGate(t *testing.T) {
 func TestCountersSince(t *testing.T) {
 	times := func(n int) counted { return counted{times: n} }
 	before := counters{
-		{"a", "legacy", "allowed"}: times(1), {"b", "", "denied"}: times(2),
-		{"h_count", "", "denied"}: {times: 2, histogram: true, sum: 0.5},
+		{name: "a", mode: "legacy", decision: "allowed"}: times(1), {name: "b", mode: "", decision: "denied"}: times(2),
+		{name: "h_count", mode: "", decision: "denied"}: {times: 2, histogram: true, sum: 0.5},
 	}
 	now := counters{
-		{"a", "legacy", "allowed"}: times(3), {"b", "", "denied"}: times(2), {"a", "user-info", "allowed"}: times(1),
-		{"h_count", "", "denied"}: {times: 3, histogram: true, sum: 0.75},
+		{name: "a", mode: "legacy", decision: "allowed"}: times(3), {name: "b", mode: "", decision: "denied"}: times(2), {name: "a", mode: "user-info", decision: "allowed"}: times(1),
+		{name: "h_count", mode: "", decision: "denied"}: {times: 3, histogram: true, sum: 0.75},
 	}
 	quarter := 0.25
 	want := []verdicts.MetricSample{

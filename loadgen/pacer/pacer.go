@@ -24,39 +24,32 @@ const (
 	Periodic Arrivals = "periodic"
 	// Burst has all agents at once, and again after every Plan.Every.
 	Burst Arrivals = "burst"
+	// Waves has each agent once, Plan.AtOnce of them at a time, as a rollout does: the next wave after Plan.Every.
+	Waves Arrivals = "waves"
 )
 
 // Known are all arrivals.
-func Known() []Arrivals { return []Arrivals{Constant, Poisson, Periodic, Burst} }
-
-// Stage is a part of a plan with a rate of its own.
-type Stage struct {
-	For  time.Duration
-	Rate float64 // requests per second, by all agents
-}
+func Known() []Arrivals { return []Arrivals{Constant, Poisson, Periodic, Burst, Waves} }
 
 // Plan is everything that a schedule follows from.
 type Plan struct {
 	Arrivals Arrivals
 	Agents   int
-	// Rate is how many requests per second all agents send. Stages, if there are any, replace it; the last one
-	// goes on to the end. A burst has neither.
-	Rate   float64
-	Stages []Stage
+	// Rate is how many requests per second all agents send. Bursts and waves have none.
+	Rate float64
 	// Length is where the schedule ends.
 	Length time.Duration
 	// Jitter is by how much of its period a periodic request is early or late at most: 0 to less than 0.5, so that
 	// requests of an agent keep their order.
 	Jitter float64
-	// Every is the time between two bursts; 0 is a single one.
+	// Every is the time between two bursts, 0 a single one; or between two waves.
 	Every time.Duration
+	// AtOnce is how many agents are in a wave.
+	AtOnce int
+	// Opening has every agent ask at the beginning, too.
+	Opening bool
 	// Mix are the weights of the kinds of requests.
 	Mix []int
-	// Closed makes every agent wait for the answer and then think. A schedule has then each agent's first request
-	// only; see Thinker.
-	Closed bool
-	// Think is the mean pause of a closed loop.
-	Think time.Duration
 	// Seed makes schedules differ.
 	Seed uint64
 }
@@ -80,15 +73,12 @@ func (p Plan) Check() error {
 		return fmt.Errorf("length %s: expected more than 0", p.Length)
 	case p.Jitter < 0 || p.Jitter >= 0.5:
 		return fmt.Errorf("jitter %v: expected 0 to less than 0.5", p.Jitter)
-	case p.Every < 0 || p.Think < 0:
+	case p.Every < 0:
 		return fmt.Errorf("a pause is negative")
-	case p.Closed || p.Arrivals == Burst:
-		return nil
-	}
-	for _, s := range p.stages() {
-		if s.For <= 0 || !(s.Rate > 0) || math.IsInf(s.Rate, 0) {
-			return fmt.Errorf("%s at a rate of %v: expected both above 0", s.For, s.Rate)
-		}
+	case p.Arrivals == Waves && p.AtOnce < 1:
+		return fmt.Errorf("%d agents in a wave: expected at least 1", p.AtOnce)
+	case !p.Scheduled() && (!(p.Rate > 0) || math.IsInf(p.Rate, 0)):
+		return fmt.Errorf("a rate of %v: expected more than 0", p.Rate)
 	}
 	return nil
 }
@@ -114,7 +104,7 @@ func Sort(all []Send) {
 const (
 	streamTimes uint64 = iota
 	streamKinds
-	streamThink
+	streamBackoff
 )
 
 func (p Plan) random(agent int, stream uint64) *rand.Rand {
@@ -131,20 +121,21 @@ func (p Plan) agent(all []Send, agent int) []Send {
 		all = append(all, Send{At: max(at, 0), Agent: int32(agent), Kind: kinds.next()})
 		return true
 	}
+	if p.Opening {
+		add(0)
+	}
 	switch {
-	case p.Closed:
-		// Agents that all began at once would be a burst.
-		random := p.random(agent, streamTimes)
-		add(time.Duration(random.Float64() * float64(p.Think)))
 	case p.Arrivals == Burst:
 		at := time.Duration(0)
 		for add(at) && p.Every > 0 {
 			at += p.Every
 		}
+	case p.Arrivals == Waves:
+		add(p.Every * time.Duration(agent/p.AtOnce))
 	default:
-		at, next := p.clock(), p.positions(agent)
+		next := p.positions(agent)
 		for more := true; more; {
-			more = add(at(next()))
+			more = add(p.at(next()))
 		}
 	}
 	return all
@@ -177,69 +168,38 @@ func (p Plan) positions(agent int) func() float64 {
 	}
 }
 
-// stages are the plan's, the last one without an end.
-func (p Plan) stages() []Stage {
-	if len(p.Stages) == 0 {
-		return []Stage{{For: p.Length, Rate: p.Rate}}
-	}
-	return p.Stages
-}
-
-// clock turns a position into a time.
-func (p Plan) clock() func(position float64) time.Duration {
-	stages := p.stages()
-	return func(position float64) time.Duration {
-		var begin time.Duration
-		for i, s := range stages {
-			room := float64(s.Rate * s.For.Seconds())
-			if position < room || i == len(stages)-1 {
-				ns := math.Round(float64(position/s.Rate) * 1e9)
-				if ns > float64(math.MaxInt64/4) {
-					return math.MaxInt64
-				}
-				return begin + time.Duration(ns)
-			}
-			position -= room
-			begin += s.For
-		}
+// at turns a position into a time.
+func (p Plan) at(position float64) time.Duration {
+	ns := math.Round(float64(position/p.Rate) * 1e9)
+	if ns > float64(math.MaxInt64/4) {
 		return math.MaxInt64
 	}
+	return time.Duration(ns)
 }
 
 // Expected is how many requests the plan amounts to: exactly for constant arrivals and bursts, on average for the
 // others.
 func (p Plan) Expected() float64 {
-	if p.Arrivals == Burst {
+	switch p.Arrivals {
+	case Waves:
+		waves := 1 + int((p.Length-1)/max(p.Every, 1))
+		return float64(min(p.Agents, waves*p.AtOnce))
+	case Burst:
 		bursts := 1.0
 		if p.Every > 0 {
 			bursts = math.Ceil(p.Length.Seconds() / p.Every.Seconds())
 		}
 		return bursts * float64(p.Agents)
 	}
-	sum, left := 0.0, p.Length
-	stages := p.stages()
-	for i, s := range stages {
-		part := min(s.For, left)
-		if i == len(stages)-1 {
-			part = left
-		}
-		sum += s.Rate * part.Seconds()
-		left -= part
+	sum := p.Rate * p.Length.Seconds()
+	if p.Opening {
+		sum += float64(p.Agents)
 	}
 	return sum
 }
 
-// Highest is the highest rate of the plan; 0 for a burst.
-func (p Plan) Highest() float64 {
-	if p.Arrivals == Burst {
-		return 0
-	}
-	highest := 0.0
-	for _, s := range p.stages() {
-		highest = max(highest, s.Rate)
-	}
-	return highest
-}
+// Scheduled says whether arrivals are at given times, and have no rate.
+func (p Plan) Scheduled() bool { return p.Arrivals == Burst || p.Arrivals == Waves }
 
 // kindDrawer draws kinds by their weights.
 type kindDrawer struct {
@@ -264,22 +224,27 @@ func (d kindDrawer) next() int32 {
 	return 0
 }
 
-// Thinker gives an agent's pauses and kinds in a closed loop. They are the same however many shards there are;
-// only the times of requests follow from the server.
-type Thinker struct {
-	think time.Duration
-	pause *rand.Rand
-	kinds kindDrawer
+// Backoff gives the pauses of an agent whose requests fail.
+type Backoff struct {
+	next   time.Duration
+	random *rand.Rand
 }
 
-// Thinker is the one of an agent, whose first request is in the schedule.
-func (p Plan) Thinker(agent int) *Thinker {
-	t := &Thinker{think: p.Think, pause: p.random(agent, streamThink), kinds: kindDrawer{random: p.random(agent, streamKinds), mix: p.Mix}}
-	t.kinds.next() // that of the first
-	return t
+// Pauses of client-go's reflectors (defaultBackoffInit and defaultBackoffMax of k8s.io/client-go/tools/cache): each is
+// twice the one before, and up to twice as long as that by chance.
+const (
+	firstBackoff = 800 * time.Millisecond
+	mostBackoff  = 30 * time.Second
+)
+
+// Backoff is the one of an agent in a block.
+func (p Plan) Backoff(agent int) *Backoff {
+	return &Backoff{next: firstBackoff, random: p.random(agent, streamBackoff)}
 }
 
-// Next is the pause after an answer, half to one and a half of the mean, and what is asked then.
-func (t *Thinker) Next() (pause time.Duration, kind int32) {
-	return time.Duration((0.5 + t.pause.Float64()) * float64(t.think)), t.kinds.next()
+// Next is how long to wait after a failure.
+func (b *Backoff) Next() time.Duration {
+	pause := b.next
+	b.next = min(2*b.next, mostBackoff)
+	return pause + time.Duration(b.random.Float64()*float64(pause))
 }

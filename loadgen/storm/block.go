@@ -2,6 +2,7 @@ package storm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,7 +15,8 @@ import (
 )
 
 // scraped are the metrics that are read before and after each block.
-var scraped = []string{authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds"}
+var scraped = []string{authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
+	decisions, "go_memstats_alloc_bytes_total", "go_gc_duration_seconds", "process_cpu_seconds_total"}
 
 // readTimeout bounds reading the metrics of a server that may be dying.
 const readTimeout = 20 * time.Second
@@ -28,37 +30,38 @@ func (r *runner) block(ctx context.Context, i int) bool {
 		r.problem(i, "%v", err)
 		return false
 	}
-	if variant.Cache == profile.Cold && !r.forget(ctx, p.side) {
+	if (variant.Cache == profile.Cold || r.Profile.FirstContact()) && !r.forget(ctx, p.side) {
 		return false
 	}
-	before, err := r.read(s)
+	before, err := s.read()
 	if err != nil {
 		r.problem(i, "before the block: %v", err)
 		return false
 	}
-	self, pid := os.Getpid(), s.target.ServerPID()
+	self := os.Getpid()
 	start := time.Now().Add(shard.Lead(r.Profile))
-	counted := newReviews(start)
-	s.target.Count(counted.counting(r.Profile.WebhookDelay, s.others()))
-	serverBefore, _ := shard.Used(pid)
+	counted := r.count(s, start, true)
+	used := r.used(s)
 	ownBefore, _ := shard.Used(self)
 	stop := r.report(i, p, start, counted)
+	over := r.event(ctx, i, s, start)
 	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
 	stop()
+	eventErr := over()
 	r.last[p.side] = time.Now()
 	if ctx.Err() != nil {
 		r.problem(-1, "ended by the user in block %d of %d, which is left out", i+1, len(r.plan))
 		return false
 	}
-	if b == nil {
+	if err = errors.Join(err, eventErr); b == nil || eventErr != nil {
 		r.problem(i, "%v", err)
 		return false
 	}
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents
-	serverAfter, serverRSS := shard.Used(pid)
+	b.Cost = r.cost(s, used)
 	ownAfter, ownRSS := shard.Used(self)
-	b.ServerCPU, b.ServerRSS = run.Duration(serverAfter-serverBefore), serverRSS
+	b.ServerCPU, b.ServerRSS = b.Cost[run.APIServer].CPU, b.Cost[run.APIServer].RSS
 	if r.Shards == 1 && r.Engine != Pods {
 		b.GeneratorCPU = 0 // that of this process, which is all of it
 	}
@@ -70,10 +73,10 @@ func (r *runner) block(ctx context.Context, i int) bool {
 
 // complete adds what the authorizer and the server say of a block, and tells whether the run can go on. lost is
 // why part of the generator is gone.
-func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted *reviews, lost error) bool {
+func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted func() tallies, lost error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
-	counted.fill(b)
+	counted().fill(b, r.Profile.Authorizer.Cache)
 	if lost != nil {
 		r.problem(at, "%v", lost)
 	} else {
@@ -82,21 +85,32 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	for _, text := range unaccepted(b) {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
-	if err := s.target.Err(); err != nil {
+	if err := s.err(); err != nil {
 		text := err.Error()
 		r.Said(text) // with the end of its log, which is not for the record
 		text, _, _ = strings.Cut(text, "\n")
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 		return false
 	}
-	after, err := r.read(s)
+	after, err := s.read()
 	if err != nil {
 		r.problem(at, "after the block: %v", err)
 		return false
 	}
-	metrics(b, after.since(before), s.attempts, s.target.Components())
+	increased := after.since(before)
+	runtimeCost(b, increased)
+	restarted := r.Profile.Event.Kind != profile.NoEvent
+	metrics(b, increased, s.attempts && !r.Profile.Authorizer.Cache && !r.alone(), s.targets[0].Components(), restarted)
+	if r.alone() {
+		b.Reviews = checked(b, increased)
+	}
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
+	}
+	// What the API server remembers of the webhook, what is asked again, and what is asked before each page are not in
+	// the prediction.
+	if r.Profile.Authorizer.Cache || b.Retried > 0 || r.Profile.SelfReviews > 0 {
+		return lost == nil
 	}
 	if b.Predicted, err = population.Predict(r.Profile, side, r.Release.Version); err != nil {
 		r.problem(at, "%v", err)
@@ -107,10 +121,10 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 // unaccepted says which credentials were not accepted in a block: no variant means to be without, so that the
 // block does not show what it is for.
 func unaccepted(b *run.Block) (list []string) {
-	if n := b.Answers["401"]; n > 0 {
+	if n := b.Answers["401"] - b.Again["401"]; n > 0 {
 		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))
 	}
-	if n := b.Answers["tls"]; n > 0 {
+	if n := b.Answers["tls"] - b.Again["tls"]; n > 0 {
 		list = append(list, fmt.Sprintf("%d requests failed in TLS: a certificate has expired, or was changed", n))
 	}
 	return list
@@ -133,19 +147,8 @@ func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	}
 }
 
-// read reads the counters of a server. It does not end with the run, so that the last block is complete.
-func (r *runner) read(s *server) (counters, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-	defer cancel()
-	families, err := s.target.Scrape(ctx, scraped...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
-	}
-	return readCounters(families), nil
-}
-
 // report tells how a block is going until the function that it returns is called.
-func (r *runner) report(i int, p planned, start time.Time, counted *reviews) (stop func()) {
+func (r *runner) report(i int, p planned, start time.Time, counted func() tallies) (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}
@@ -168,7 +171,7 @@ func (r *runner) report(i int, p planned, start time.Time, counted *reviews) (st
 			r.Progress(Progress{
 				Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
 				Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
-				Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted.soFar(),
+				Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted().total(),
 			})
 		}
 	}()

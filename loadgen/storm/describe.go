@@ -17,11 +17,7 @@ import (
 func Describe(w io.Writer, o Options) error {
 	p := o.Profile
 	_, _ = fmt.Fprintf(w, "%s: %d agents on %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, p.Agents, p.Connections(), p.Servers(), o.Release.Version, o.Shards)
-	if !p.Arrivals.Closed {
-		_, _ = fmt.Fprintf(w, "arrivals: %s, about %.0f requests in a block of %s\n", p.Arrivals.Kind, p.Plan(0).Expected(), p.Block)
-	} else {
-		_, _ = fmt.Fprintf(w, "arrivals: closed loop, agents think for %s; blocks of %s\n", p.Arrivals.Think, p.Block)
-	}
+	_, _ = fmt.Fprintf(w, "arrivals: %s, about %.0f requests in a block of %s\n", p.Arrivals.Kind, p.Plan(0).Expected(), p.Block)
 	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each: %d blocks, at least %s\n\n", len(p.Comparisons), p.Pairs, 2*p.Pairs*len(p.Comparisons), p.Length().Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "COMPARISON\tSIDE\tVARIANT\tSERVER\tREVIEWS PER REQUEST, COLD\tWARM")
@@ -45,7 +41,8 @@ func row(table io.Writer, o Options, name, role string, side profile.Side) error
 // Thresholds are those of a profile. Its own number of pairs counts, whatever the user asked for: with fewer no
 // claim about latency can be made.
 func Thresholds(p *profile.Profile) load.Thresholds {
-	t := load.Thresholds{Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
+	// The objectives of Kubernetes are judged in every profile.
+	t := load.Thresholds{Limits: load.Limits{SLOHeld: true}, Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
 	value := func(v *float64) float64 {
 		if v == nil {
 			return 0
@@ -53,7 +50,7 @@ func Thresholds(p *profile.Profile) load.Thresholds {
 		return *v
 	}
 	for _, limit := range p.Thresholds {
-		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: limit.SLOHeld != nil && *limit.SLOHeld}
+		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: true}
 		if limit.P99 != nil {
 			l.P99 = run.Duration(*limit.P99)
 		}

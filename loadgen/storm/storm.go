@@ -20,7 +20,6 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load/run"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Options are a run.
@@ -41,6 +40,9 @@ type Options struct {
 	// process is started that calls shard.Serve.
 	Shards  int
 	Command []string
+	// RecorderCommand, if given, is how a process is started that calls ServeRecorder. Without it, and for clusters of
+	// kind, the recorder is part of this process.
+	RecorderCommand []string
 	// Tool and Called are authzconf's version, and how it was called.
 	Tool   string
 	Called []string
@@ -68,17 +70,6 @@ type Progress struct {
 // progressEvery is the pause between two calls of Options.Progress.
 const progressEvery = time.Second
 
-// server is a control plane under load.
-type server struct {
-	name   profile.Server
-	target *target.Target
-	// attempts says whether it counts checks of impersonation.
-	attempts bool
-	// population is who is there, and generator who sends: both may be those of the other server, too.
-	population *population.Population
-	generator  shard.Generator
-}
-
 // Engines.
 const (
 	Processes = "processes"
@@ -93,6 +84,9 @@ type runner struct {
 	generators []shard.Generator          // one for all servers, or one for each
 	last       map[profile.Side]time.Time // when a block of the side ended
 	plan       []planned
+	undo       []func() error   // removes what the run has made for itself
+	recorder   *recorderProcess // nil: the recorder is part of this process
+	idle       map[profile.Server]map[string]run.Cost
 }
 
 // Execute runs a profile. An error means that nothing could be measured; what goes wrong later is in Run.Problems.
@@ -133,6 +127,7 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 		return nil, err
 	}
 	r.out.Machine.LoadBefore = loadAverage()
+	r.measureIdle(ctx)
 	for i := range r.plan {
 		if !r.block(ctx, i) {
 			break
@@ -156,10 +151,16 @@ func (r *runner) stop() error {
 	for _, g := range r.generators {
 		errs = append(errs, g.Close())
 	}
+	for _, undo := range r.undo {
+		errs = append(errs, undo())
+	}
 	for _, name := range slices.Backward(r.Profile.Servers()) {
 		if s := r.servers[name]; s != nil {
-			errs = append(errs, s.target.Stop())
+			errs = append(errs, s.stop())
 		}
+	}
+	if r.recorder != nil {
+		errs = append(errs, r.recorder.close())
 	}
 	return errors.Join(errs...)
 }
@@ -181,10 +182,17 @@ func (r *runner) prepare(ctx context.Context) error {
 			}
 		}
 		// From here on nothing is kept of single reviews.
-		s.target.Count(newReviews(time.Now()).counting(0, nil))
-		_, anonymous := s.target.Credentials()
-		if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
-			return fmt.Errorf("on %s: %w", name, err)
+		r.count(s, time.Now(), false)
+		if r.Profile.PriorityLevel != nil {
+			if err := r.makeLevel(ctx, s); err != nil {
+				return err
+			}
+		}
+		for _, t := range s.targets {
+			_, anonymous := t.Credentials()
+			if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+				return fmt.Errorf("on %s: %w", name, err)
+			}
 		}
 	}
 	return r.connect(ctx)
@@ -193,8 +201,8 @@ func (r *runner) prepare(ctx context.Context) error {
 // populate creates everybody on a server.
 func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	begin := time.Now()
-	admin, _ := s.target.Credentials()
-	storage, err := s.target.Storage()
+	admin, _ := s.targets[0].Credentials()
+	storage, err := s.targets[0].Storage()
 	if err != nil {
 		return err
 	}
@@ -214,42 +222,6 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 
 // sharedStorage says whether the servers have one etcd.
 func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
-
-// start brings up the servers. Local ones share one etcd, so that they hold the same objects and accept the same
-// tokens; only one is under load at a time.
-func (r *runner) start(ctx context.Context) error {
-	var first *target.Target
-	for _, name := range r.Profile.Servers() {
-		gate := target.AskOff
-		if name == profile.GateOn {
-			gate = target.AskOn
-		}
-		if !target.GateKnown(r.Release.Version) {
-			return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
-		}
-		t, err := target.Start(ctx, target.Options{
-			Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
-			Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: first,
-		})
-		if err != nil {
-			return fmt.Errorf("starting %s: %w", name, err)
-		}
-		s := &server{name: name, target: t, attempts: slices.Contains(t.Facts.Capabilities, "metrics")}
-		r.servers[name] = s
-		if first == nil && r.sharedStorage() {
-			first = t
-		}
-		w := t.Witness
-		r.out.Servers = append(r.out.Servers, run.Server{
-			Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: string(t.Facts.Gate),
-			WebhookDelay: run.Duration(r.Profile.WebhookDelay), Mismatches: w.Mismatches,
-		})
-		for _, m := range w.Mismatches {
-			r.problem(-1, "%s is not what was asked for: %s", name, m)
-		}
-	}
-	return nil
-}
 
 // machine says where this process runs.
 func machine() run.Machine {

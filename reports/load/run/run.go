@@ -128,10 +128,15 @@ type Block struct {
 	Sent    int64 `json:"sent"`
 	Late    int64 `json:"late"`
 	Dropped int64 `json:"dropped"`
-	// Retried are answers 429 after which the agent waited as it was told and asked again; each is also counted in
-	// Answers. Reconnects are connections that had to be opened anew within the block.
-	Retried    int64 `json:"retried,omitempty"`
-	Reconnects int64 `json:"reconnects,omitempty"`
+	// Retried are answers after which the agent waited, as it was told (Retry-After) or as client-go does by itself,
+	// and asked again; each is also counted in Answers, and in Again by what it was: 429 is throttled, refused is a
+	// server that is not there. Reconnects are connections that had to be opened anew within the block.
+	Retried    int64            `json:"retried,omitempty"`
+	Again      map[string]int64 `json:"again,omitempty"`
+	Reconnects int64            `json:"reconnects,omitempty"`
+	// FollowsServer says that it follows from the server's answers who asks when: agents come back
+	// after a restart. The sides of a pair then do not have the same arrivals.
+	FollowsServer bool `json:"followsServer,omitempty"`
 	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by class of error ("timeout",
 	// "refused", "reset", "tls", "eof", "other").
 	Answers map[string]int64 `json:"answers"`
@@ -159,12 +164,33 @@ type Block struct {
 	Timeline []Second `json:"timeline,omitempty"`
 
 	// CPU time used in the block, and resident memory at its end.
-	ServerCPU      Duration            `json:"serverCPU"`
-	ServerRSS      int64               `json:"serverRSSBytes"`
-	GeneratorCPU   Duration            `json:"generatorCPU"` // authzconf's own process: agents and recorder
-	GeneratorRSS   int64               `json:"generatorRSSBytes"`
+	ServerCPU    Duration `json:"serverCPU"`
+	ServerRSS    int64    `json:"serverRSSBytes"`
+	GeneratorCPU Duration `json:"generatorCPU"` // authzconf's own process: agents and recorder
+	GeneratorRSS int64    `json:"generatorRSSBytes"`
+	// Cost is what the programs that are under load used in the block, by what they are.
+	Cost           map[string]Cost     `json:"cost,omitempty"`
 	WebhookLatency histogram.Histogram `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
 	FlowControl    map[string]float64  `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
+}
+
+// Programs that have a cost.
+const (
+	APIServer  = "API server"
+	Etcd       = "etcd"
+	Authorizer = "authorizer"
+)
+
+// Cost is what a program used in a block.
+type Cost struct {
+	// CPU is all of its processor time, Idle what it would have used without requests, as measured before the first
+	// block.
+	CPU  Duration `json:"cpu"`
+	Idle Duration `json:"idle"`
+	RSS  int64    `json:"rssBytes"` // at the end
+	// Allocated bytes and garbage collections, of programs that say so.
+	Allocated int64 `json:"allocatedBytes,omitempty"`
+	GCs       int64 `json:"gcs,omitempty"`
 }
 
 // ReviewCount counts access reviews.

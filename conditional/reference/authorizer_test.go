@@ -25,7 +25,7 @@ func asking() vectors.SubjectAccessReviewSpec {
 
 // TestDecisionsAreOfOneSnapshot: policies change all the time, of which either two
 // allow on a condition or two deny; no decision mixes them, and the conditions of
-// each amount to what their own snapshot says.
+// each answer what their own snapshot says.
 func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 	one := snapshot(t, vectors.Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`}, vectors.Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`})
 	two := snapshot(t, vectors.Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`}, vectors.Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`})

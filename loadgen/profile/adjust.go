@@ -14,6 +14,7 @@ import (
 type Adjust struct {
 	Variants     []string
 	Pairs        *int
+	Starts       *int
 	Agents       *int
 	Rate         *float64
 	Block        *time.Duration
@@ -32,6 +33,10 @@ func change[T any](flags map[string]string, flag, path string, field, to *T) {
 func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	out, flags := *p, map[string]string{}
 	change(flags, "--pairs", "$.pairs", &out.Pairs, a.Pairs)
+	change(flags, "--starts", "$.starts", &out.Starts, a.Starts)
+	if a.Pairs != nil && a.Starts == nil {
+		out.Starts = min(out.Starts, max(out.Pairs, 1))
+	}
 	change(flags, "--agents", "$.agents", &out.Agents, a.Agents)
 	change(flags, "--duration", "$.block", &out.Block, a.Block)
 	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
@@ -73,6 +78,9 @@ func (p *Profile) keep(variants []string) error {
 		switch {
 		case c.AA() && !named(c.A):
 			c.A, c.B = first, first
+			if first.Server == GateOff {
+				c.B.Server = GateOff2
+			}
 			kept = slices.Insert(kept, 0, c)
 		case c.AA():
 			kept = slices.Insert(kept, 0, c)

@@ -58,11 +58,21 @@ type Variant struct {
 // Server names a control plane by the state of its gate.
 type Server string
 
-// The servers of a run.
+// The servers of a run. GateOff2 is another process that is as GateOff: between the two an A/A comparison shows what
+// processes differ by.
 const (
-	GateOn  Server = "gate-on"
-	GateOff Server = "gate-off"
+	GateOn   Server = "gate-on"
+	GateOff  Server = "gate-off"
+	GateOff2 Server = "gate-off-2"
 )
+
+// Gate is the server of the same state of the gate that variants name.
+func (s Server) Gate() Server {
+	if s == GateOff2 {
+		return GateOff
+	}
+	return s
+}
 
 // Variants are all variants.
 func Variants() []Variant {

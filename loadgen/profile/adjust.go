@@ -77,10 +77,8 @@ func (p *Profile) keep(variants []string) error {
 	for _, c := range p.Comparisons {
 		switch {
 		case c.AA() && !named(c.A):
-			c.A, c.B = first, first
-			if first.Server == GateOff {
-				c.B.Server = GateOff2
-			}
+			c.A = Side{Variant: first.Variant, Server: first.Server.Gate()}
+			c.B = Side{Variant: first.Variant, Server: c.A.Server + second}
 			kept = slices.Insert(kept, 0, c)
 		case c.AA():
 			kept = slices.Insert(kept, 0, c)

@@ -138,9 +138,11 @@ func (p *Profile) checkComparisons(c *checker) {
 		}
 		if cmp.AA() {
 			aa++
+			c.ok(cmp.A.Server != cmp.B.Server, path+".b.server", "%s on both sides: expected %s and %s, for what two processes differ by is part of every other comparison",
+				cmp.B.Server, cmp.B.Server.Gate(), cmp.B.Server.Gate()+second)
 		}
 	}
-	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same variant and server on both sides: expected exactly one, to show what no difference looks like", aa)
+	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same variant and gate on both sides: expected exactly one, to show what no difference looks like", aa)
 }
 
 func (p *Profile) checkSide(c *checker, path string, s Side) {
@@ -149,7 +151,7 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		c.ok(false, path+".variant", "%v", err)
 		return
 	}
-	c.ok(slices.Contains([]Server{GateOn, GateOff, GateOff2}, s.Server), path+".server", "server %q: expected %s, %s or %s", s.Server, GateOn, GateOff, GateOff2)
+	c.ok(slices.Contains(Servers(), s.Server), path+".server", "server %q: expected one of %v", s.Server, Servers())
 	c.ok(variant.Gate == "" || variant.Gate == s.Server.Gate(), path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, variant.Gate)
 	if variant.Cache == Any {
 		return

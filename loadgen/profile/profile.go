@@ -43,7 +43,8 @@ type Profile struct {
 	Reconnect bool `yaml:"reconnect"`
 	// Block is the length of a block, a multiple of CacheLife.
 	Block time.Duration `yaml:"block"`
-	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers.
+	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers (5, or as many as
+	// pairs if those are fewer).
 	Pairs  int `yaml:"pairs"`
 	Starts int `yaml:"starts"`
 	// Declared are the pairs and starts of the file, which no flag lowers.
@@ -134,10 +135,13 @@ type Threshold struct {
 	ErrorRate *float64 `yaml:"errorRate"`
 }
 
+// defaultStarts are those of a file that says nothing about them, and has as many pairs.
+const defaultStarts = 5
+
 // Defaults are the values of what a file leaves out.
 func Defaults() Profile {
 	return Profile{
-		PodsPerNode: 30, AgentsPerConnection: 1, TokensPerAgent: 1, Pairs: 20, Starts: 5,
+		PodsPerNode: 30, AgentsPerConnection: 1, TokensPerAgent: 1, Pairs: 20,
 		LateTolerance: 10 * time.Millisecond, MaxLate: 0.01, Timeout: 10 * time.Second,
 	}
 }
@@ -170,6 +174,9 @@ func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
 	}
 	for i := range p.Thresholds {
 		rename(fmt.Sprintf("$.thresholds[%d]", i), &p.Thresholds[i].Arm, &p.Thresholds[i].Variant)
+	}
+	if p.Starts == 0 {
+		p.Starts = min(defaultStarts, max(p.Pairs, 1))
 	}
 	p.Declared = Declared{p.Pairs, p.Starts}
 	if err == nil {
@@ -247,7 +254,7 @@ func (p *Profile) UsedOn(variant string, server Server) bool {
 
 // Servers are those that are used.
 func (p *Profile) Servers() []Server {
-	return slices.DeleteFunc([]Server{GateOn, GateOff, GateOff2}, func(server Server) bool {
+	return slices.DeleteFunc(Servers(), func(server Server) bool {
 		return !slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Server == server })
 	})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // scraped are the metrics that are read before and after each block.
-var scraped = []string{authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds"}
+var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds"}
 
 // readTimeout bounds reading the metrics of a server that may be dying.
 const readTimeout = 20 * time.Second
@@ -56,6 +56,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	}
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents
+	b.Start, b.ServerStarted = p.start, before.began()
 	serverAfter, serverRSS := shard.Used(pid)
 	ownAfter, ownRSS := shard.Used(self)
 	b.ServerCPU, b.ServerRSS = run.Duration(serverAfter-serverBefore), serverRSS

@@ -118,7 +118,7 @@ func newRunner(o Options) *runner {
 	r.out = &run.Run{
 		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
+		Machine: machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Starts: o.Profile.Starts, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
 	return r
 }
@@ -134,7 +134,7 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 	}
 	r.out.Machine.LoadBefore = loadAverage()
 	for i := range r.plan {
-		if !r.block(ctx, i) {
+		if !r.begin(ctx, i) || !r.block(ctx, i) {
 			break
 		}
 	}
@@ -221,7 +221,7 @@ func (r *runner) start(ctx context.Context) error {
 	var first *target.Target
 	for _, name := range r.Profile.Servers() {
 		gate := target.AskOff
-		if name == profile.GateOn {
+		if name.Gate() == profile.GateOn {
 			gate = target.AskOn
 		}
 		if !target.GateKnown(r.Release.Version) {

@@ -144,7 +144,9 @@ func (l Limits) validate(path string) error {
 // design is how many pairs a comparison has, and in how many starts of the servers.
 type design struct{ pairs, starts int }
 
-func (d design) String() string { return counted(d.pairs, "pair") + " in " + counted(d.starts, "start") }
+func (d design) String() string {
+	return counted(d.pairs, "pair") + " in " + counted(d.starts, "start")
+}
 
 // covers says whether this is no less than another.
 func (d design) covers(least design) bool { return d.pairs >= least.pairs && d.starts >= least.starts }

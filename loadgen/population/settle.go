@@ -48,7 +48,7 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 		q.node, q.imp = 0, &scenarios.Impersonate{User: "system:node:" + nodeName(0)}
 	}
 	for kind, weight := range p.Plan(0).Mix {
-		if weight == 0 || profile.Kinds()[kind] == "watch" {
+		if weight == 0 || profile.Kinds()[kind] == "watch" || profile.Kinds()[kind] == profile.Review {
 			continue
 		}
 		asked := request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} })

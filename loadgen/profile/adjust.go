@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
 // Adjust are changes of a profile for one run. Zero values change nothing.
@@ -40,8 +38,8 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	change(flags, "--agents", "$.agents", &out.Agents, a.Agents)
 	change(flags, "--duration", "$.block", &out.Block, a.Block)
 	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	if a.Rate != nil && (p.Arrivals.Kind == pacer.Burst || p.Arrivals.Closed || len(p.Arrivals.Stages) > 0) {
-		return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts, stages or a closed loop)", *a.Rate, p.Name)
+	if a.Rate != nil && (p.Plan(0).Scheduled() || p.Arrivals.Closed || len(p.Arrivals.Stages) > 0) {
+		return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts, waves, stages or a closed loop)", *a.Rate, p.Name)
 	}
 	change(flags, "--rate", "$.arrivals.rate", &out.Arrivals.Rate, a.Rate)
 	if a.Agents != nil {

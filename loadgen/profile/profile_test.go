@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,7 +30,8 @@ comparisons:
   a: {variant: legacy-gate-off, server: gate-off}
   b: {variant: associated-node-warm, server: gate-on}
 thresholds:
-- {variant: associated-node-cold, reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}
+- {variant: associated-node-cold, reviewsPerRequest: 3, p99: 1s, errorRate: 0}
+coldShare: 0.6
 `
 
 func TestParse(t *testing.T) {
@@ -66,28 +68,36 @@ func TestRefused(t *testing.T) {
 		{"think of an open loop", "rate: 20", "rate: 20, think: 1s", "p.yaml:5:44: think is for a closed loop"},
 		{"a closed loop with a rate", "rate: 20", "rate: 20, closed: true, think: 1s", "p.yaml:5:45: a closed loop has the rate"},
 		{"stages beside a rate", "rate: 20", "rate: 20, stages: [{for: 5s, rate: 1}]", "p.yaml:5:33: stages have rates"},
-		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts"},
+		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts and waves"},
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
 		{"no agents", "agents: 240", "agents: 0", "p.yaml:4:9: agents 0: expected 1 to 100000"},
 		{"no requests", "{list: 1}", "{list: 0}", "p.yaml:6:7: the mix has no requests"},
-		{"a cold variant that is warm", "agents: 240", "agents: 100", "p.yaml:15:16: the variant associated-node-cold asks every 5s per agent"},
+		{"a cold variant that is warm", "agents: 240", "agents: 100", "p.yaml:15:16: the variant associated-node-cold asks every 5s per agent, and a cached check lives 10s: 39.4 % of the requests"},
 		{"a cold variant with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:16: the variant associated-node-cold with 3 requestors"},
 		{"a variant on the wrong server", "server: gate-off}\n  b: {variant: associated-node-cold", "server: gate-on}\n  b: {variant: associated-node-cold", "p.yaml:14:41: the variant legacy-gate-off on server gate-on: expected server gate-off"},
 		{"an unknown variant", "variant: none, server: gate-on}\n  b", "variant: nine, server: gate-on}\n  b", `p.yaml:11:16: variant "nine": expected one of none,`},
 		{"an unknown server", "{variant: none, server: gate-on}\n  b", "{variant: none, server: on}\n  b", `p.yaml:11:30: server "on": expected one of [gate-on gate-off gate-on-2 gate-off-2]`},
 		{"no A/A pair", "b: {variant: none, server: gate-on-2}", "b: {variant: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same variant"},
 		{"an A/A pair of one process", "b: {variant: none, server: gate-on-2}", "b: {variant: none, server: gate-on}", "p.yaml:12:30: gate-on on both sides: expected gate-on and gate-on-2"},
-		{"a margin of 1", "margins: {p50: 0.1}", "margins: {p50: 1}", "p.yaml:16:13: margin 1 of p50: expected 0 to below 1"},
+		{"a margin of 1", "margins: {p50: 0.1}", "margins: {p50: 1}", "p.yaml:16:13: margin 1 of p50: expected 0 to less than 1"},
 		{"more starts than pairs", "pairs: 2", "starts: 21", "p.yaml:8:9: 21 starts of the servers for 20 pairs: expected"},
 		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
 		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:13: variant "denied": expected one that is compared`},
-		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
+		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
+		{"a setting that nothing uses", "pairs: 2", "maxLate: 0.01", `p.yaml:8:1: unknown field "maxLate"`},
+		{"a margin of 1", "p50: 0.1", "p50: 1", "p.yaml:16:13: margin 1 of p50: expected 0 to less than 1"},
+		{"a claim of more cold requests than there are", "coldShare: 0.6", "coldShare: 0.7", "p.yaml:15:16: the variant associated-node-cold asks every 12s"},
+		{"a Poisson process that is all cold", "coldShare: 0.6", "", "p.yaml:15:16: the variant associated-node-cold asks every 12s"},
+		{"a share of nothing", "associated-node-cold", "legacy-gate-on", "p.yaml:22:12: coldShare is for cold variants"},
 		{"another format", "v1alpha1", "v2", "p.yaml:1:13: apiVersion"},
 		{"a delay of a minute", "pairs: 2", "webhookDelay: 1m", "p.yaml:8:15: webhookDelay 1m0s: expected 0s to 5s"},
 		{"more requests than memory", "{kind: poisson, rate: 20}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, rate: 1e5}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block amounts to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)
+			if c.name == "a share of nothing" {
+				text = strings.ReplaceAll(good, c.old, c.new)
+			}
 			if text == good {
 				t.Fatal("nothing was replaced")
 			}
@@ -184,4 +194,40 @@ func FuzzParse(f *testing.F) {
 			t.Error("nothing to run")
 		}
 	})
+}
+
+// TestShareCold holds the claim against the arrivals themselves: a request is cold if CacheLife has passed since the
+// last one of its agent that was.
+func TestShareCold(t *testing.T) {
+	for _, c := range []struct {
+		arrivals Arrivals
+		block    time.Duration
+	}{
+		{Arrivals{Kind: "poisson", Rate: 20}, 20 * time.Second},
+		{Arrivals{Kind: "poisson", Rate: 300}, 60 * time.Second},
+		{Arrivals{Kind: "poisson", Rate: 4}, 10 * time.Second},
+		{Arrivals{Kind: "periodic", Rate: 20, Jitter: 0.05}, 60 * time.Second},
+		{Arrivals{Kind: "constant", Rate: 20}, 60 * time.Second},
+	} {
+		p := Defaults()
+		p.Agents, p.Arrivals, p.Block, p.Mix.List = 2400, c.arrivals, c.block, 1
+		p.Arrivals.Rate *= 10
+		last, cold := map[int32]time.Duration{}, 0
+		schedule := p.Plan(7).Stripe(0, 1)
+		for _, send := range schedule {
+			if at, asked := last[send.Agent]; !asked || send.At-at >= CacheLife {
+				last[send.Agent], cold = send.At, cold+1
+			}
+		}
+		if share := float64(cold) / float64(len(schedule)); math.Abs(share-p.shareCold()) > 0.02 {
+			t.Errorf("%+v in %s: %.3f of the requests are cold, and %.3f are claimed", p.Arrivals, c.block, share, p.shareCold())
+		}
+	}
+	for _, warm := range []Arrivals{{Kind: "periodic", Rate: 20, Jitter: 0.1}, {Kind: "closed", Closed: true, Think: 15 * time.Second}} {
+		p := Defaults()
+		p.Agents, p.Arrivals, p.Block = 240, warm, 60*time.Second
+		if share := p.shareCold(); share != 0 {
+			t.Errorf("%+v: %v are sure to be cold", warm, share)
+		}
+	}
 }

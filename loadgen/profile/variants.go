@@ -78,6 +78,7 @@ func Variants() []Variant {
 		{Name: "none", What: "no impersonation", As: Nobody, Cache: Any},
 		{Name: "legacy-gate-off", What: "the verb impersonate, gate off", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOff},
 		{Name: "legacy-gate-on", What: "the verb impersonate, gate on", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOn},
+		{Name: "associated-node", What: "the agent's own node, remembered or not", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Any, Gate: GateOn},
 		{Name: "associated-node-cold", What: "the agent's own node, never twice within the cache's life", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Cold, Gate: GateOn},
 		{Name: "associated-node-warm", What: "the agent's own node, again and again", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Warm, Gate: GateOn},
 		{Name: "arbitrary-node", What: "another node than the agent's", As: OtherNode, Grants: []string{GrantArbitrary}, Cache: Any, Gate: GateOn},

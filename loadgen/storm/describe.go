@@ -46,7 +46,8 @@ func row(table io.Writer, o Options, name, role string, side profile.Side) error
 // Thresholds are those of a profile. The pairs and starts that its file declares count, whatever a flag asked for: with
 // fewer no claim about latency can be made.
 func Thresholds(p *profile.Profile) load.Thresholds {
-	t := load.Thresholds{Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Declared.Pairs, MinStarts: p.Declared.Starts}
+	// The objectives of Kubernetes are judged in every profile.
+	t := load.Thresholds{Limits: load.Limits{SLOHeld: true}, Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Declared.Pairs, MinStarts: p.Declared.Starts}
 	value := func(v *float64) float64 {
 		if v == nil {
 			return 0
@@ -54,7 +55,7 @@ func Thresholds(p *profile.Profile) load.Thresholds {
 		return *v
 	}
 	for _, limit := range p.Thresholds {
-		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: limit.SLOHeld != nil && *limit.SLOHeld}
+		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: true}
 		if limit.P99 != nil {
 			l.P99 = run.Duration(*limit.P99)
 		}

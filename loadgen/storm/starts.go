@@ -42,14 +42,17 @@ func (r *runner) begin(ctx context.Context, i int) bool {
 
 // renew starts a server anew, as it was, and waits until it answers as variants expect.
 func (r *runner) renew(ctx context.Context, s *server) error {
-	if err := s.target.Renew(ctx); err != nil {
+	if err := s.restart(ctx); err != nil {
 		return err
 	}
-	for _, m := range s.target.Witness.Mismatches {
-		r.problem(-1, "%s is not what was asked for after it was started anew: %s", s.name, m)
+	for _, t := range s.targets {
+		r.mismatches(-1, s.name, t.Witness.Mismatches)
+		_, anonymous := t.Credentials()
+		if err := s.population.Settle(ctx, anonymous, r.Profile, s.name); err != nil {
+			return err
+		}
 	}
-	_, anonymous := s.target.Credentials()
-	return s.population.Settle(ctx, anonymous, r.Profile, s.name)
+	return nil
 }
 
 // warmUp opens the connections to a server again and has the agents of its first side ask it as themselves, so that
@@ -57,7 +60,7 @@ func (r *runner) renew(ctx context.Context, s *server) error {
 func (r *runner) warmUp(ctx context.Context, s *server, start int) error {
 	i := slices.IndexFunc(r.plan, func(p planned) bool { return p.side.Server == s.name })
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
-	s.target.Count(newReviews(time.Now()).counting(r.Profile.WebhookDelay, s.others()))
+	s.count(newReviews(time.Now()).counting(r.Profile.WebhookDelay, s.others()))
 	_, err := s.generator.Block(ctx, shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), Start: time.Now().Add(shard.Lead(r.Profile)), WarmUp: true})
 	if err == nil {
 		err = ctx.Err()

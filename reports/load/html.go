@@ -36,6 +36,7 @@ var functions = map[string]any{
 	"bound":    boundText,
 	"reviews":  func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
 	"predict":  predictedText,
+	"again":    againText,
 	"change":   changeText,
 	"ms":       millisecondsText,
 	"p":        pText,

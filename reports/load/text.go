@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -78,6 +79,15 @@ func reviewsText(r ReviewRate) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f] reviews per request", r.PerRequest.Estimate, r.PerRequest.Low, r.PerRequest.High)
 }
 
+// againText is "12 × 429, 20 × refused", or a dash.
+func againText(again map[string]int64) string {
+	var parts []string
+	for _, status := range slices.Sorted(maps.Keys(again)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", again[status], status))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
 // pText is "0.004 (adjusted 0.028)": the interval beside it goes with the first.
 func pText(e Effect) string {
 	if !e.Measured {
@@ -130,14 +140,14 @@ func (e Effect) String() string {
 // Summarize writes one line for each variant on each server: what was measured, and not what follows from it.
 func Summarize(w io.Writer, r *run.Run, result *Result) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tERRORS\tLATE\tDROPPED\t")
+	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tASKED AGAIN\tERRORS\tLATE\tDROPPED\t")
 	for _, v := range result.Variants {
 		predicted := "-"
 		if p := v.Reviews.Predicted; p != nil {
 			predicted = fmt.Sprintf("%.3g to %.3g", p.Warm, p.Cold)
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%.2f\t%.2f\t%.2f\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
-			predicted, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, v.Errors, v.Late, v.Dropped)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%.2f\t%.2f\t%.2f\t%s\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
+			predicted, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, againText(v.Again), v.Errors, v.Late, v.Dropped)
 	}
 	_ = table.Flush()
 	for _, p := range r.Problems {

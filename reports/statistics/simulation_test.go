@@ -119,6 +119,7 @@ func TestFalsePositivesOfStarts(t *testing.T) {
 			byPairs++
 		}
 	}
+	t.Logf("by pairs: %d of 1000", byPairs)
 	if byPairs < 300 {
 		t.Errorf("a test that takes pairs for units errs in %d of 1000 runs: the simulation has no starts to speak of", byPairs)
 	}

@@ -1,6 +1,8 @@
 package certify
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,7 +56,7 @@ func (b Bundle) signers() []string {
 }
 
 // checkSignature says what is wrong with the signature of the bundle: nothing, if the key has signed every file of
-// it as it is.
+// it as it is. Without a key only the signature itself is not checked.
 func (b Bundle) checkSignature(key *Key) (differences []string) {
 	raw, ok := b[signatureFile]
 	if !ok {
@@ -64,7 +66,15 @@ func (b Bundle) checkSignature(key *Key) (differences []string) {
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %s", signatureFile, err)}
 	}
-	return s.differences(b.content())
+	differences = s.differences(b.content())
+	if c, err := b.Certification(); err == nil {
+		claimed, _ := json.Marshal(claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
+		var signed bytes.Buffer
+		if json.Compact(&signed, s.Predicate) != nil || !bytes.Equal(signed.Bytes(), claimed) {
+			differences = append(differences, fmt.Sprintf("%s: what is signed about the certification is not what %s says", signatureFile, certificationFile))
+		}
+	}
+	return differences
 }
 
 // SignedBy says whose signature a bundle carries. With keys, one of them must have signed it.
@@ -74,7 +84,11 @@ func (b Bundle) SignedBy(keys []*Key) (signed string, differences []string) {
 	case len(keys) == 0 && b[signatureFile] == nil:
 		return "none", nil
 	case len(keys) == 0:
-		return fmt.Sprintf("of key %.60s, not checked", strings.Join(names, ", ")), nil
+		// Whose it is nobody can say without a key; that it is not of this bundle anybody can.
+		if differences = b.checkSignature(nil); len(differences) > 0 {
+			return "not valid", differences
+		}
+		return fmt.Sprintf("of key %.60s, not checked: --key names one to check it with", strings.Join(names, ", ")), nil
 	}
 	for _, key := range keys {
 		if differences = b.checkSignature(key); len(differences) == 0 {

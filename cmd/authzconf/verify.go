@@ -127,4 +127,4 @@ func verifyConformance(c *cobra.Command, path string) error {
 	return err
 }
 
-func verifyCertification(c *cobra.Command, path string) error { return verifyBundle(c, path, nil) }
+func verifyCertification(c *cobra.Command, path string) error { return verifyBundle(c, path, nil, false) }

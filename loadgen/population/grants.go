@@ -1,6 +1,7 @@
 package population
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 
@@ -19,6 +20,9 @@ func Grants(variant profile.Variant) []scenarios.Grant {
 	list := []scenarios.Grant{{
 		ID: "read", Subject: scenarios.Subject{Group: "system:authenticated"},
 		Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"},
+	}, {
+		ID: "ask", Subject: scenarios.Subject{Group: "system:authenticated"}, // as system:basic-user
+		Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"},
 	}}
 	add := func(id, group string, resources []string, verbs ...string) {
 		list = append(list, scenarios.Grant{ID: id, Subject: agents, Verbs: verbs, APIGroups: []string{group}, Resources: resources})
@@ -79,6 +83,12 @@ func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Pre
 			return nil, err
 		}
 		asked := oracle.Request{Attributes: oracle.ParseRequest("GET", path, values)}
+		if profile.Kinds()[kind] == profile.Review {
+			asked.Attributes = oracle.ParseRequest("POST", path, values)
+			if err := json.Unmarshal([]byte(selfReview), &asked.Body); err != nil {
+				return nil, err
+			}
+		}
 		for i, sum := range []*float64{&out.Cold, &out.Warm} {
 			prediction := server.Do(requestor, q.imp, asked)
 			if forbidden := prediction.Code == 403; forbidden != variant.Denied {

@@ -17,6 +17,8 @@ type Adjust struct {
 	Rate         *float64
 	Block        *time.Duration
 	WebhookDelay *time.Duration
+	Authorizer   *string
+	Bindings     *int
 }
 
 // change sets a field that is to be changed, and remembers the flag that does.
@@ -38,12 +40,19 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	change(flags, "--agents", "$.agents", &out.Agents, a.Agents)
 	change(flags, "--duration", "$.block", &out.Block, a.Block)
 	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	if a.Rate != nil && (p.Plan(0).Scheduled() || p.Arrivals.Closed || len(p.Arrivals.Stages) > 0) {
-		return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts, waves, stages or a closed loop)", *a.Rate, p.Name)
+	if a.Rate != nil && p.Plan(0).Scheduled() {
+		return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts or waves)", *a.Rate, p.Name)
 	}
 	change(flags, "--rate", "$.arrivals.rate", &out.Arrivals.Rate, a.Rate)
 	if a.Agents != nil {
 		out.Requestors = min(out.Requestors, out.Agents)
+	}
+	change(flags, "--rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
+	if a.Authorizer != nil {
+		kind := strings.TrimSuffix(*a.Authorizer, "-cached")
+		change(flags, "--authorizer", "$.authorizer.kind", &out.Authorizer.Kind, &kind)
+		out.Authorizer.Cache = kind != *a.Authorizer
+		flags["$.authorizer"] = "--authorizer"
 	}
 	if len(a.Variants) > 0 {
 		if err := out.keep(a.Variants); err != nil {

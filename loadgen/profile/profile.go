@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // The format of profiles.
@@ -80,8 +80,7 @@ type Declared struct{ Pairs, Starts int }
 type Arrivals struct {
 	Kind pacer.Arrivals `yaml:"kind"`
 	// Rate is in requests per second, by all agents.
-	Rate   float64 `yaml:"rate"`
-	Stages []Stage `yaml:"stages"`
+	Rate float64 `yaml:"rate"`
 	// Jitter is a part of the period, of periodic arrivals.
 	Jitter float64 `yaml:"jitter"`
 	// Every is the time between bursts, or waves.
@@ -90,9 +89,6 @@ type Arrivals struct {
 	MaxUnavailable float64 `yaml:"maxUnavailable"`
 	// Opening has all agents ask at once at the beginning, and then each on its own time.
 	Opening bool `yaml:"opening"`
-	// Closed has agents wait for each answer and think before they ask again.
-	Closed bool          `yaml:"closed"`
-	Think  time.Duration `yaml:"think"`
 }
 
 // Event is what becomes of the API servers in a block.
@@ -138,12 +134,6 @@ const (
 	Webhook = "webhook"
 	RBAC    = "rbac"
 )
-
-// Stage is a part of a block with a rate of its own.
-type Stage struct {
-	For  time.Duration `yaml:"for"`
-	Rate float64       `yaml:"rate"`
-}
 
 // Mix are the weights of the kinds of requests.
 type Mix struct {
@@ -210,7 +200,7 @@ func Defaults() Profile {
 // in the file are those of an earlier version, and will not be read by the next.
 func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
 	p = new(Defaults())
-	file, err := strict.Decode(name, data, p)
+	file, err := scenarios.Decode(name, data, "a load profile", p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -260,13 +250,10 @@ func (p *Profile) Plan(seed uint64) pacer.Plan {
 		Arrivals: p.Arrivals.Kind, Agents: p.Agents, Rate: p.Arrivals.Rate, Length: p.Block,
 		Jitter: p.Arrivals.Jitter, Every: p.Arrivals.Every, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review},
 		AtOnce: int(math.Ceil(p.Arrivals.MaxUnavailable * float64(p.Agents))), Opening: p.Arrivals.Opening,
-		Closed: p.Arrivals.Closed, Think: p.Arrivals.Think, Seed: seed,
+		Seed: seed,
 	}
 	if p.Reflectors {
 		plan.Mix[0] = 1 // they begin with a list
-	}
-	for _, s := range p.Arrivals.Stages {
-		plan.Stages = append(plan.Stages, pacer.Stage{For: s.For, Rate: s.Rate})
 	}
 	return plan
 }
@@ -279,18 +266,16 @@ func (p *Profile) Once() bool {
 // FirstContact says whether a block begins with agents that the server has forgotten.
 func (p *Profile) FirstContact() bool { return p.Plan(0).Scheduled() || p.Arrivals.Opening }
 
-// period is how often one agent asks, on average over the busiest part.
+// period is how often one agent asks, on average.
 func (p *Profile) period() time.Duration {
 	switch {
-	case p.Arrivals.Closed:
-		return p.Arrivals.Think
 	case p.Arrivals.Kind == pacer.Burst && p.Arrivals.Every > 0:
 		return p.Arrivals.Every
 	case p.Once():
 		// Between two blocks of a cold variant the server is given time to forget.
 		return p.Block + CacheLife
 	}
-	return time.Duration(float64(p.Agents) / p.Plan(0).Highest() * float64(time.Second))
+	return time.Duration(float64(p.Agents) / p.Arrivals.Rate * float64(time.Second))
 }
 
 // shareCold is the part of an agent's requests that come when its last check is forgotten, on average in a block that
@@ -299,8 +284,6 @@ func (p *Profile) period() time.Duration {
 func (p *Profile) shareCold() float64 {
 	shortest := p.period().Seconds()
 	switch {
-	case p.Arrivals.Closed:
-		shortest /= 2
 	case p.Arrivals.Kind == pacer.Periodic:
 		shortest *= 1 - 2*p.Arrivals.Jitter
 	case p.Arrivals.Kind == pacer.Poisson:

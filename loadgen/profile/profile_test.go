@@ -63,11 +63,8 @@ func TestRefused(t *testing.T) {
 		{"a rate that is no number", "rate: 20", "rate: .nan", "p.yaml:5:33: rate NaN: expected"},
 		{"no rate", "{kind: poisson, rate: 20}", "{kind: poisson}", "p.yaml:5:12: rate 0: expected"},
 		{"unknown arrivals", "poisson", "normal", `p.yaml:5:18: arrivals "normal": expected one of`},
-		{"a burst with a rate", "poisson", "burst", "p.yaml:5:12: a burst has all agents at once: expected neither"},
+		{"a burst with a rate", "poisson", "burst", "p.yaml:5:31: a burst has all agents at once: expected no rate"},
 		{"jitter of a Poisson process", "rate: 20", "rate: 20, jitter: 0.1", "p.yaml:5:45: jitter is for periodic"},
-		{"think of an open loop", "rate: 20", "rate: 20, think: 1s", "p.yaml:5:44: think is for a closed loop"},
-		{"a closed loop with a rate", "rate: 20", "rate: 20, closed: true, think: 1s", "p.yaml:5:45: a closed loop has the rate"},
-		{"stages beside a rate", "rate: 20", "rate: 20, stages: [{for: 5s, rate: 1}]", "p.yaml:5:33: stages have rates"},
 		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts and waves"},
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
 		{"no agents", "agents: 240", "agents: 0", "p.yaml:4:9: agents 0: expected 1 to 100000"},
@@ -84,6 +81,15 @@ func TestRefused(t *testing.T) {
 		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
 		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:13: variant "denied": expected one that is compared`},
 		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
+		{"a restart that nobody comes back from", "pairs: 2", "event: {kind: restart, after: 5s}", "p.yaml:8:9: the agents would not come back after a restart: expected reflectors"},
+		{"a restart after the block", "pairs: 2", "event: {kind: restart, after: 20s}", "p.yaml:8:9: after 20s: expected 1s to less than"},
+		{"a time of no event", "pairs: 2", "event: {after: 5s}", "p.yaml:8:16: after is for an event"},
+		{"reflectors with a mix", "pairs: 2", "reflectors: true", "p.yaml:6:7: reflectors list and watch: expected no mix"},
+		{"a wave of no size", "{kind: poisson, rate: 20}", "{kind: waves, every: 1s}", "p.yaml:5:12: maxUnavailable 0: expected more than 0"},
+		{"waves that take too long", "{kind: poisson, rate: 20}", "{kind: waves, every: 5s, maxUnavailable: 0.1}", "p.yaml:7:8: the waves are not over after 20s: expected a longer block"},
+		{"a delay of no webhook", "pairs: 2", "authorizer: {kind: rbac, cache: true}", "p.yaml:8:14: RBAC alone has no webhook: expected no cache"},
+		{"no delay that varies", "pairs: 2", "authorizer: {sigma: 1}", "p.yaml:8:14: answers that take no time neither vary nor wait"},
+		{"a level without seats", "pairs: 2", "priorityLevel: {concurrencyShares: 0}", "p.yaml:8:17: expected concurrencyShares of 1"},
 		{"a setting that nothing uses", "pairs: 2", "maxLate: 0.01", `p.yaml:8:1: unknown field "maxLate"`},
 		{"a margin of 1", "p50: 0.1", "p50: 1", "p.yaml:16:13: margin 1 of p50: expected 0 to less than 1"},
 		{"a claim of more cold requests than there are", "coldShare: 0.6", "coldShare: 0.7", "p.yaml:15:16: the variant associated-node-cold asks every 12s"},
@@ -223,7 +229,7 @@ func TestShareCold(t *testing.T) {
 			t.Errorf("%+v in %s: %.3f of the requests are cold, and %.3f are claimed", p.Arrivals, c.block, share, p.shareCold())
 		}
 	}
-	for _, warm := range []Arrivals{{Kind: "periodic", Rate: 20, Jitter: 0.1}, {Kind: "closed", Closed: true, Think: 15 * time.Second}} {
+	for _, warm := range []Arrivals{{Kind: "periodic", Rate: 20, Jitter: 0.1}} {
 		p := Defaults()
 		p.Agents, p.Arrivals, p.Block = 240, warm, 60*time.Second
 		if share := p.shareCold(); share != 0 {

@@ -17,11 +17,7 @@ import (
 func Describe(w io.Writer, o Options) error {
 	p := o.Profile
 	_, _ = fmt.Fprintf(w, "%s: %d agents on %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, p.Agents, p.Connections(), p.Servers(), o.Release.Version, o.Shards)
-	if !p.Arrivals.Closed {
-		_, _ = fmt.Fprintf(w, "arrivals: %s, about %.0f requests in a block of %s\n", p.Arrivals.Kind, p.Plan(0).Expected(), p.Block)
-	} else {
-		_, _ = fmt.Fprintf(w, "arrivals: closed loop, agents think for %s; blocks of %s\n", p.Arrivals.Think, p.Block)
-	}
+	_, _ = fmt.Fprintf(w, "arrivals: %s, about %.0f requests in a block of %s\n", p.Arrivals.Kind, p.Plan(0).Expected(), p.Block)
 	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each over %d starts of the servers: %d blocks, and %d for warming up, at least %s\n\n",
 		len(p.Comparisons), p.Pairs, p.Starts, 2*p.Pairs*len(p.Comparisons), p.Starts*len(p.Servers()), p.Length().Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

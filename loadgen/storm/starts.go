@@ -42,6 +42,7 @@ func (r *runner) begin(ctx context.Context, i int) bool {
 
 // renew starts a server anew, as it was, and waits until it answers as variants expect.
 func (r *runner) renew(ctx context.Context, s *server) error {
+	r.count(s, time.Now(), false) // what asks now are not agents
 	if err := s.restart(ctx); err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (r *runner) renew(ctx context.Context, s *server) error {
 func (r *runner) warmUp(ctx context.Context, s *server, start int) error {
 	i := slices.IndexFunc(r.plan, func(p planned) bool { return p.side.Server == s.name })
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
-	s.count(newReviews(time.Now()).counting(r.Profile.WebhookDelay, s.others()))
+	r.count(s, time.Now(), true)
 	_, err := s.generator.Block(ctx, shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), Start: time.Now().Add(shard.Lead(r.Profile)), WarmUp: true})
 	if err == nil {
 		err = ctx.Err()

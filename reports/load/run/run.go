@@ -141,7 +141,7 @@ type Block struct {
 	Retried    int64            `json:"retried,omitempty"`
 	Again      map[string]int64 `json:"again,omitempty"`
 	Reconnects int64            `json:"reconnects,omitempty"`
-	// FollowsServer says that it follows from the server's answers who asks when: agents wait for them, or come back
+	// FollowsServer says that it follows from the server's answers who asks when: agents come back
 	// after a restart. The sides of a pair then do not have the same arrivals.
 	FollowsServer bool `json:"followsServer,omitempty"`
 	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by class of error ("timeout",
@@ -171,12 +171,33 @@ type Block struct {
 	Timeline []Second `json:"timeline,omitempty"`
 
 	// CPU time used in the block, and resident memory at its end.
-	ServerCPU      Duration            `json:"serverCPU"`
-	ServerRSS      int64               `json:"serverRSSBytes"`
-	GeneratorCPU   Duration            `json:"generatorCPU"` // authzconf's own process: agents and recorder
-	GeneratorRSS   int64               `json:"generatorRSSBytes"`
+	ServerCPU    Duration `json:"serverCPU"`
+	ServerRSS    int64    `json:"serverRSSBytes"`
+	GeneratorCPU Duration `json:"generatorCPU"` // authzconf's own process: agents and recorder
+	GeneratorRSS int64    `json:"generatorRSSBytes"`
+	// Cost is what the programs that are under load used in the block, by what they are.
+	Cost           map[string]Cost     `json:"cost,omitempty"`
 	WebhookLatency histogram.Histogram `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
 	FlowControl    map[string]float64  `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
+}
+
+// Programs that have a cost.
+const (
+	APIServer  = "API server"
+	Etcd       = "etcd"
+	Authorizer = "authorizer"
+)
+
+// Cost is what a program used in a block.
+type Cost struct {
+	// CPU is all of its processor time, Idle what it would have used without requests, as measured before the first
+	// block.
+	CPU  Duration `json:"cpu"`
+	Idle Duration `json:"idle"`
+	RSS  int64    `json:"rssBytes"` // at the end
+	// Allocated bytes and garbage collections, of programs that say so.
+	Allocated int64 `json:"allocatedBytes,omitempty"`
+	GCs       int64 `json:"gcs,omitempty"`
 }
 
 // ReviewCount counts access reviews.

@@ -25,7 +25,7 @@ type loadFlags struct {
 	provider, nodeImage, engine    string
 	authorizer                     string
 	variants                       []string
-	pairs, agents, shards          int
+	pairs, starts, agents, shards  int
 	bindings                       int
 	rate                           float64
 	duration, delay                time.Duration
@@ -53,8 +53,13 @@ A profile compares variants (what agents do) on servers, in pairs of blocks:
   denied                 no permission to impersonate
   fallback               associated-node half granted, legacy allows
   deputy, deputy-legacy  many users with groups and extra
-One comparison has the same variant on both sides: it shows what no difference looks
-like. 20 pairs or more are needed for a claim.
+One comparison (A/A) has the same variant on two servers that are alike: it shows what
+no difference looks like.
+
+The servers are started anew several times, for two processes of one program differ,
+and every pair of one start with them. What is said of a difference rests on the means
+of starts: 5 or more, and as many pairs as the profile declares. With fewer, by --pairs
+or --starts, differences are unknown, and the run is inconclusive.
 
 Built-in profiles (--list-profiles says what they are): ` + strings.Join(profile.Names(), ", ") + `.
 
@@ -79,6 +84,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.StringSliceVar(&f.variants, "arms", nil, "the old name of --variants")
 	_ = fl.MarkHidden("arms")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
+	fl.IntVar(&f.starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
 	fl.IntVar(&f.agents, "agents", 0, "number of agents (default: the profile's)")
 	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
 	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
@@ -134,7 +140,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", note)
 	}
 	if p, err = p.Adjusted(profile.Adjust{
-		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Agents: given(c, "agents", &f.agents), Rate: given(c, "rate", &f.rate),
+		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Agents: given(c, "agents", &f.agents), Rate: given(c, "rate", &f.rate),
 		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
 		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings),
 	}); err != nil {

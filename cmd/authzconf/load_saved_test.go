@@ -25,7 +25,7 @@ func savedRun(t *testing.T, latency time.Duration) string {
 	}
 	for i := range 20 {
 		b := loadrun.Block{
-			Pair: i, Role: "A", Variant: "warm", Server: "gate-on", Agents: 10, Length: loadrun.Duration(time.Second),
+			Pair: i, Start: i / 4, ServerStarted: time.Unix(int64(i/4), 0), Role: "A", Variant: "warm", Server: "gate-on", Agents: 10, Length: loadrun.Duration(time.Second),
 			Planned: 400, Sent: 400, Answers: map[string]int64{"200": 400},
 			Timeline: []loadrun.Second{{Sent: 400, Done: 400, Reviews: 400}},
 			Reviews:  []loadrun.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 400}},
@@ -74,7 +74,7 @@ func TestLoadCompare(t *testing.T) {
 		{"slower within a wide margin", []string{a, slower, "--margin", "0.5"}, exitPassed, "equivalent", ""},
 		{"faster", []string{slower, a}, exitPassed, "below", ""},
 		{"margin that cannot be told", []string{a, savedRun(t, 10500*time.Microsecond), "--margin", "0.0494"}, exitInvalid, "outcome: inconclusive", ""},
-		{"more pairs than there are", []string{a, same, "--min-pairs", "21"}, exitInvalid, "a claim needs 21", ""},
+		{"more pairs than there are", []string{a, same, "--min-pairs", "21"}, exitInvalid, "it needs 21 pairs in 5 starts", ""},
 		{"no second run", []string{a}, exitUsage, "", "accepts 2 arg(s)"},
 		{"no such folder", []string{a, filepath.Join(a, "none")}, exitUsage, "", "there is no load run"},
 		{"an unknown field", []string{bad, a}, exitUsage, "", `unknown field "speed"`},

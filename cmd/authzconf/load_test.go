@@ -29,6 +29,7 @@ func TestLoadUsage(t *testing.T) {
 		{"--profile denied-flood --rate 1e9", "error: --rate: rate 1e+09: expected"},
 		{"--profile rollout-burst --rate 5", "error: --rate 5: the profile rollout-burst has no single rate"},
 		{"--profile denied-flood --pairs 0", "error: --pairs: pairs 0: expected 1 to 1000"},
+		{"--profile denied-flood --starts 21", "error: --starts: 21 starts of the servers for 20 pairs: expected a pair for each"},
 		{"--profile denied-flood --duration 15s", "error: --duration: block 15s: expected a multiple of 10s"},
 		{"--profile denied-flood --variants none", "error: --variants none: the profile denied-flood has denied"},
 		{"--profile denied-flood --shards 0", "error: --shards 0: expected 1 to 64"},
@@ -56,7 +57,7 @@ func TestLoadDryRun(t *testing.T) {
 	if code := run([]string{"load", "--profile", "denied-flood", "--pairs", "3", "--dry-run"}, &stdout, &stderr); code != exitPassed {
 		t.Fatalf("%d: %s", code, stderr.String())
 	}
-	for _, want := range []string{"denied-flood: 100 agents on 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each: 12 blocks, at least 4m0s", "denied   gate-on   3"} {
+	for _, want := range []string{"denied-flood: 100 agents on 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each over 3 starts of the servers: 12 blocks, and 9 for warming up, at least 5m30s", "denied   gate-on     3"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("does not say %q:\n%s", want, stdout.String())
 		}

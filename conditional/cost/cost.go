@@ -120,7 +120,7 @@ func (c *Cost) measure(ctx context.Context, cluster *Cluster) error {
 		variants = append(variants, c.compiled(e.name, e.text), c.text(e.name, e.text), c.byWebhook(w, e.name, e.text))
 	}
 	r := rand.New(rand.NewPCG(uint64(c.Options.Seed), 0x636f7374))
-	for range c.Options.Rounds + 1 { // the first round wvariants up
+	for range c.Options.Rounds + 1 { // the first round warms up
 		for _, i := range r.Perm(len(variants)) {
 			if err := variants[i](ctx); err != nil {
 				return err

@@ -47,14 +47,14 @@ func TestCost(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	blocks := map[string][]float64{"a": {1, 2, 4, 1, 2, 4}, "b": {2, 4, 8, 2, 4, 8}}
-	rows, err := compare(blocks, "a", 1, "b")
+	rows, err := compare(blocks, "a", "b")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r := rows[0]; r.Ratio.Estimate < 1.999 || r.Ratio.Estimate > 2.001 || r.Median != 4 || r.P > 0.05 {
 		t.Errorf("%+v", r)
 	}
-	if _, err := compare(blocks, "a", 1, "none"); err == nil {
+	if _, err := compare(blocks, "a", "none"); err == nil {
 		t.Error("what was not measured is compared")
 	}
 }

@@ -18,13 +18,14 @@ type Row struct {
 	Name string
 	// Median is that of the blocks, in the unit of the table.
 	Median float64
-	// Ratio is how many times the other variant's it is, with its 95 % interval; P is that of the sign-flip test.
+	// Ratio is how many times the other variant's it is, with its 95 % interval, and P the p-value of there being no
+	// difference: both by Student's t over rounds.
 	Ratio statistics.Interval
 	P     float64
 }
 
 // compare makes a row of each variant: blocks of the same round are a pair.
-func compare(blocks map[string][]float64, against string, seed int64, names ...string) (out []Row, err error) {
+func compare(blocks map[string][]float64, against string, names ...string) (out []Row, err error) {
 	for _, name := range names {
 		ratios, err := statistics.LogRatios(blocks[against], blocks[name])
 		if err != nil {
@@ -33,10 +34,8 @@ func compare(blocks map[string][]float64, against string, seed int64, names ...s
 		if len(ratios) == 0 {
 			return nil, fmt.Errorf("%s: nothing was measured", name)
 		}
-		out = append(out, Row{
-			Name: name, Median: median(blocks[name]), P: statistics.SignFlip(ratios, uint64(seed)),
-			Ratio: statistics.Bootstrap(ratios, uint64(seed)).Interval(0.95).Map(math.Exp),
-		})
+		ratio, _ := statistics.MeanInterval(ratios, 0.95)
+		out = append(out, Row{Name: name, Median: median(blocks[name]), P: statistics.TTest(ratios), Ratio: ratio.Map(math.Exp)})
 	}
 	return out, nil
 }
@@ -78,7 +77,7 @@ func (c *Cost) Print(to io.Writer) error {
 		line("%s\t%t\t%.2f\t%.2f\t%t", row.Enforcement, row.Cached, row.Reviews, row.Evaluations, row.Agrees())
 	}
 	for _, e := range expressions {
-		rows, err := compare(c.Evaluations[e.name], variantVAP, c.Options.Seed, variantVAP, variantCompiled, variantText, variantWebhook)
+		rows, err := compare(c.Evaluations[e.name], variantVAP, variantVAP, variantCompiled, variantText, variantWebhook)
 		if err != nil {
 			return err
 		}
@@ -92,7 +91,7 @@ func (c *Cost) Print(to io.Writer) error {
 			line("%s\t%.1f\t%.2f (%.2f to %.2f)\t%.4f\t%s", r.Name, r.Median, r.Ratio.Estimate, r.Ratio.Low, r.Ratio.High, r.P, same)
 		}
 	}
-	rows, err := compare(c.Latencies, variantPlain, c.Options.Seed, variantPlain, variantVAP, variantToday)
+	rows, err := compare(c.Latencies, variantPlain, variantPlain, variantVAP, variantToday)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Pre
 		return nil, err
 	}
 	gate := scenarios.GateOff
-	if side.Server == profile.GateOn {
+	if side.Server.Gate() == profile.GateOn {
 		gate = scenarios.GateOn
 	}
 	q := asking(variant, p.Identities(variant), 0)

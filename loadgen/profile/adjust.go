@@ -12,6 +12,7 @@ import (
 type Adjust struct {
 	Variants     []string
 	Pairs        *int
+	Starts       *int
 	Agents       *int
 	Rate         *float64
 	Block        *time.Duration
@@ -32,6 +33,10 @@ func change[T any](flags map[string]string, flag, path string, field, to *T) {
 func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	out, flags := *p, map[string]string{}
 	change(flags, "--pairs", "$.pairs", &out.Pairs, a.Pairs)
+	change(flags, "--starts", "$.starts", &out.Starts, a.Starts)
+	if a.Pairs != nil && a.Starts == nil {
+		out.Starts = min(out.Starts, max(out.Pairs, 1))
+	}
 	change(flags, "--agents", "$.agents", &out.Agents, a.Agents)
 	change(flags, "--duration", "$.block", &out.Block, a.Block)
 	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
@@ -79,7 +84,8 @@ func (p *Profile) keep(variants []string) error {
 	for _, c := range p.Comparisons {
 		switch {
 		case c.AA() && !named(c.A):
-			c.A, c.B = first, first
+			c.A = Side{Variant: first.Variant, Server: first.Server.Gate()}
+			c.B = Side{Variant: first.Variant, Server: c.A.Server + second}
 			kept = slices.Insert(kept, 0, c)
 		case c.AA():
 			kept = slices.Insert(kept, 0, c)

@@ -19,6 +19,7 @@ const (
 	maxRate     = 100_000
 	maxRequests = 20_000_000 // in a block
 	maxPairs    = 1000
+	maxStarts   = 100
 	maxBlock    = time.Hour
 	maxTokens   = 100
 )
@@ -70,6 +71,8 @@ func (p *Profile) checkSize(c *checker) {
 	number("requestors", p.Requestors, 0, maxAgents)
 	number("tokensPerAgent", p.TokensPerAgent, 1, maxTokens)
 	number("pairs", p.Pairs, 1, maxPairs)
+	number("starts", p.Starts, 1, maxStarts)
+	c.ok(p.Starts <= p.Pairs, "$.starts", "%d starts of the servers for %d pairs: expected a pair for each", p.Starts, p.Pairs)
 	span("webhookDelay", p.WebhookDelay, 0, 5*time.Second)
 	span("lateTolerance", p.LateTolerance, time.Millisecond, time.Second)
 	span("timeout", p.Timeout, 100*time.Millisecond, time.Minute)
@@ -156,6 +159,8 @@ func (p *Profile) checkComparisons(c *checker) {
 		}
 		if compared.AA() {
 			aa++
+			c.ok(compared.A.Server != compared.B.Server, path+".b.server", "%s on both sides: expected %s and %s, for what two processes differ by is part of every other comparison",
+				compared.B.Server, compared.B.Server.Gate(), compared.B.Server.Gate()+second)
 		}
 	}
 	cold := slices.ContainsFunc(p.Used(), func(name string) bool {
@@ -163,7 +168,7 @@ func (p *Profile) checkComparisons(c *checker) {
 		return err == nil && v.Cache == Cold
 	})
 	c.ok(cold || p.ColdShare == 0, "$.coldShare", "coldShare is for cold variants: expected one of them to be compared")
-	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same variant and server on both sides: expected exactly one, to show what no difference looks like", aa)
+	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same variant and gate on both sides: expected exactly one, to show what no difference looks like", aa)
 }
 
 func (p *Profile) checkSide(c *checker, path string, s Side) {
@@ -172,8 +177,8 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		c.ok(false, path+".variant", "%v", err)
 		return
 	}
-	c.ok(s.Server == GateOn || s.Server == GateOff, path+".server", "server %q: expected %s or %s", s.Server, GateOn, GateOff)
-	c.ok(variant.Gate == "" || variant.Gate == s.Server, path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, variant.Gate)
+	c.ok(slices.Contains(Servers(), s.Server), path+".server", "server %q: expected one of %v", s.Server, Servers())
+	c.ok(variant.Gate == "" || variant.Gate == s.Server.Gate(), path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, variant.Gate)
 	if variant.Cache == Any {
 		return
 	}

@@ -54,8 +54,12 @@ type Profile struct {
 	Authorizer    Authorizer     `yaml:"authorizer"`
 	// Block is the length of a block, a multiple of CacheLife.
 	Block time.Duration `yaml:"block"`
-	// Pairs is how many pairs of blocks each comparison has.
-	Pairs int `yaml:"pairs"`
+	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers (5, or as many as
+	// pairs if those are fewer).
+	Pairs  int `yaml:"pairs"`
+	Starts int `yaml:"starts"`
+	// Declared are the pairs and starts of the file, which no flag lowers.
+	Declared Declared `yaml:"-"`
 	// WebhookDelay is what the authorizer adds to each answer.
 	WebhookDelay time.Duration `yaml:"webhookDelay"`
 	// LateTolerance is how long after its time a request may leave and not be late.
@@ -68,6 +72,9 @@ type Profile struct {
 	Comparisons []Comparison `yaml:"comparisons"`
 	Thresholds  []Threshold  `yaml:"thresholds"`
 }
+
+// Declared is what a claim was declared to rest on.
+type Declared struct{ Pairs, Starts int }
 
 // Arrivals say when requests are sent.
 type Arrivals struct {
@@ -155,7 +162,9 @@ type Side struct {
 }
 
 // AA tells whether both sides are the same: such a comparison shows what a difference of nothing looks like.
-func (c Comparison) AA() bool { return c.A == c.B }
+func (c Comparison) AA() bool {
+	return c.A.Variant == c.B.Variant && c.A.Server.Gate() == c.B.Server.Gate()
+}
 
 // Margins are parts of the baseline: 0.1 is 10 %. 0 declares none.
 type Margins struct {
@@ -175,6 +184,9 @@ type Threshold struct {
 	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
 }
+
+// defaultStarts are those of a file that says nothing about them, and has as many pairs.
+const defaultStarts = 5
 
 // Defaults are the values of what a file leaves out.
 func Defaults() Profile {
@@ -213,6 +225,10 @@ func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
 	for i := range p.Thresholds {
 		rename(fmt.Sprintf("$.thresholds[%d]", i), &p.Thresholds[i].Arm, &p.Thresholds[i].Variant)
 	}
+	if p.Starts == 0 {
+		p.Starts = min(defaultStarts, max(p.Pairs, 1))
+	}
+	p.Declared = Declared{p.Pairs, p.Starts}
 	if err == nil {
 		err = p.Check(file.At)
 	}
@@ -325,7 +341,7 @@ func (p *Profile) UsedOn(variant string, server Server) bool {
 
 // Servers are those that are used.
 func (p *Profile) Servers() []Server {
-	return slices.DeleteFunc([]Server{GateOn, GateOff}, func(server Server) bool {
+	return slices.DeleteFunc(Servers(), func(server Server) bool {
 		return !slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Server == server })
 	})
 }
@@ -335,7 +351,10 @@ func (p *Profile) Connections() int {
 	return (p.Agents + p.AgentsPerConnection - 1) / p.AgentsPerConnection
 }
 
-// Length is how long all blocks take.
+// WarmUp is how long a server that was started is asked before the first block that counts.
+func (p *Profile) WarmUp() time.Duration { return min(p.Block, CacheLife) }
+
+// Length is how long all blocks take, those for warming up included.
 func (p *Profile) Length() time.Duration {
-	return time.Duration(2*p.Pairs*len(p.Comparisons)) * p.Block
+	return time.Duration(2*p.Pairs*len(p.Comparisons))*p.Block + time.Duration(p.Starts*len(p.Servers()))*p.WarmUp()
 }

@@ -21,7 +21,7 @@ pairs: 2
 comparisons:
 - name: aa
   a: {variant: none, server: gate-on}
-  b: {variant: none, server: gate-on}
+  b: {variant: none, server: gate-on-2}
 - name: cold
   a: {variant: legacy-gate-off, server: gate-off}
   b: {variant: associated-node-cold, server: gate-on}
@@ -45,7 +45,7 @@ func TestParse(t *testing.T) {
 	if got := p.Used(); !slices.Equal(got, []string{"none", "legacy-gate-off", "associated-node-cold", "associated-node-warm"}) {
 		t.Errorf("variants %v", got)
 	}
-	if p.Length() != 2*2*3*20*time.Second || p.Connections() != 240 || len(p.Servers()) != 2 {
+	if p.Length() != 2*2*3*20*time.Second+2*3*10*time.Second || p.Declared != (Declared{2, 2}) || p.Connections() != 240 || len(p.Servers()) != 3 {
 		t.Errorf("%s, %d connections, servers %v", p.Length(), p.Connections(), p.Servers())
 	}
 	warm, _ := VariantNamed("associated-node-warm")
@@ -73,8 +73,11 @@ func TestRefused(t *testing.T) {
 		{"a cold variant with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:16: the variant associated-node-cold with 3 requestors"},
 		{"a variant on the wrong server", "server: gate-off}\n  b: {variant: associated-node-cold", "server: gate-on}\n  b: {variant: associated-node-cold", "p.yaml:14:41: the variant legacy-gate-off on server gate-on: expected server gate-off"},
 		{"an unknown variant", "variant: none, server: gate-on}\n  b", "variant: nine, server: gate-on}\n  b", `p.yaml:11:16: variant "nine": expected one of none,`},
-		{"an unknown server", "{variant: none, server: gate-on}\n  b", "{variant: none, server: on}\n  b", `p.yaml:11:30: server "on": expected gate-on or gate-off`},
-		{"no A/A pair", "b: {variant: none, server: gate-on}", "b: {variant: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same variant"},
+		{"an unknown server", "{variant: none, server: gate-on}\n  b", "{variant: none, server: on}\n  b", `p.yaml:11:30: server "on": expected one of [gate-on gate-off gate-on-2 gate-off-2]`},
+		{"no A/A pair", "b: {variant: none, server: gate-on-2}", "b: {variant: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same variant"},
+		{"an A/A pair of one process", "b: {variant: none, server: gate-on-2}", "b: {variant: none, server: gate-on}", "p.yaml:12:30: gate-on on both sides: expected gate-on and gate-on-2"},
+		{"a margin of 1", "margins: {p50: 0.1}", "margins: {p50: 1}", "p.yaml:16:13: margin 1 of p50: expected 0 to less than 1"},
+		{"more starts than pairs", "pairs: 2", "starts: 21", "p.yaml:8:9: 21 starts of the servers for 20 pairs: expected"},
 		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
 		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:13: variant "denied": expected one that is compared`},
 		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
@@ -155,6 +158,12 @@ func TestAdjusted(t *testing.T) {
 	}
 	if p.Agents != 240 || len(p.Comparisons) != 3 {
 		t.Error("the profile itself changed")
+	}
+	if fewer, err := p.Adjusted(Adjust{Pairs: new(1)}); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 || fewer.Declared != p.Declared {
+		t.Errorf("one pair: %v, %+v", err, fewer)
+	}
+	if aa := q.Comparisons[0]; aa.A.Server != GateOff || aa.B.Server != "gate-off-2" {
+		t.Errorf("the A/A pair is of %+v", aa)
 	}
 	if _, err := p.Adjusted(Adjust{Variants: []string{"denied"}}); err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
 		t.Errorf("a variant that is not there: %v", err)

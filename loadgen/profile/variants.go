@@ -58,11 +58,19 @@ type Variant struct {
 // Server names a control plane by the state of its gate.
 type Server string
 
-// The servers of a run.
+// The servers of a run. Of each there can be a second process: between the two an A/A comparison shows what processes
+// differ by.
 const (
 	GateOn  Server = "gate-on"
 	GateOff Server = "gate-off"
+	second         = "-2"
 )
+
+// Servers are all that profiles may name, in the order in which they are started.
+func Servers() []Server { return []Server{GateOn, GateOff, GateOn + second, GateOff + second} }
+
+// Gate is the first server with the same state of the gate, which is the one that variants name.
+func (s Server) Gate() Server { return Server(strings.TrimSuffix(string(s), second)) }
 
 // Variants are all variants.
 func Variants() []Variant {

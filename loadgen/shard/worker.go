@@ -41,6 +41,8 @@ type Order struct {
 	Seed uint64
 	// Start is time 0 of the block.
 	Start time.Time
+	// WarmUp has the connections to the server opened anew, and the agents ask as themselves for a while.
+	WarmUp bool
 	// Stop ends the block that is running instead.
 	Stop bool
 	// Ask, a number from 1, asks for the shard's time instead.
@@ -131,8 +133,19 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 		return nil, fmt.Errorf("there is no server %s", o.Side.Server)
 	}
 	p, tokens := &w.job.Profile, w.job.Tokens[variant.Name]
+	plan := p.Plan(o.Seed)
+	if o.WarmUp {
+		pool.Close()
+		if err := pool.Open(ctx); err != nil {
+			return nil, fmt.Errorf("connecting to %s: %w", o.Side.Server, err)
+		}
+		variant.As, variant.Denied, plan.Length = profile.Nobody, false, p.WarmUp()
+		if soon := time.Now().Add(Lead(p)); o.Start.Before(soon) {
+			o.Start = soon
+		}
+	}
 	storm := &agent.Storm{
-		Pool: pool, Plan: p.Plan(o.Seed), Shard: w.job.Index, Shards: w.job.Count,
+		Pool: pool, Plan: plan, Shard: w.job.Index, Shards: w.job.Count,
 		// By this process's monotonic clock: a time from another process has only a wall clock.
 		Start:   time.Now().Add(time.Until(o.Start)),
 		Kinds:   profile.Kinds(),

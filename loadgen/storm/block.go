@@ -15,7 +15,7 @@ import (
 )
 
 // scraped are the metrics that are read before and after each block.
-var scraped = []string{authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
+var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
 	decisions, "go_memstats_alloc_bytes_total", "go_gc_duration_seconds", "process_cpu_seconds_total"}
 
 // readTimeout bounds reading the metrics of a server that may be dying.
@@ -59,6 +59,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	}
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents
+	b.Start, b.ServerStarted = p.start, before.began()
 	b.Cost = r.cost(s, used)
 	ownAfter, ownRSS := shard.Used(self)
 	b.ServerCPU, b.ServerRSS = b.Cost[run.APIServer].CPU, b.Cost[run.APIServer].RSS

@@ -18,7 +18,8 @@ func Describe(w io.Writer, o Options) error {
 	p := o.Profile
 	_, _ = fmt.Fprintf(w, "%s: %d agents on %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, p.Agents, p.Connections(), p.Servers(), o.Release.Version, o.Shards)
 	_, _ = fmt.Fprintf(w, "arrivals: %s, about %.0f requests in a block of %s\n", p.Arrivals.Kind, p.Plan(0).Expected(), p.Block)
-	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each: %d blocks, at least %s\n\n", len(p.Comparisons), p.Pairs, 2*p.Pairs*len(p.Comparisons), p.Length().Round(time.Second))
+	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each over %d starts of the servers: %d blocks, and %d for warming up, at least %s\n\n",
+		len(p.Comparisons), p.Pairs, p.Starts, 2*p.Pairs*len(p.Comparisons), p.Starts*len(p.Servers()), p.Length().Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "COMPARISON\tSIDE\tVARIANT\tSERVER\tREVIEWS PER REQUEST, COLD\tWARM")
 	for _, c := range p.Comparisons {
@@ -38,11 +39,11 @@ func row(table io.Writer, o Options, name, role string, side profile.Side) error
 	return err
 }
 
-// Thresholds are those of a profile. Its own number of pairs counts, whatever the user asked for: with fewer no
-// claim about latency can be made.
+// Thresholds are those of a profile. The pairs and starts that its file declares count, whatever a flag asked for: with
+// fewer no claim about latency can be made.
 func Thresholds(p *profile.Profile) load.Thresholds {
 	// The objectives of Kubernetes are judged in every profile.
-	t := load.Thresholds{Limits: load.Limits{SLOHeld: true}, Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
+	t := load.Thresholds{Limits: load.Limits{SLOHeld: true}, Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Declared.Pairs, MinStarts: p.Declared.Starts}
 	value := func(v *float64) float64 {
 		if v == nil {
 			return 0

@@ -176,7 +176,20 @@ type sample struct {
 	value  float64
 }
 
-// readCounters takes the counters, and the counts and sums of histograms.
+// processStart is a gauge of every Go program: when it began, in seconds since 1970.
+const processStart = "process_start_time_seconds"
+
+// began is when the server's process began, zero if it does not say so.
+func (c counters) began() time.Time {
+	for _, s := range c {
+		if s.family == processStart {
+			return time.UnixMilli(int64(1000 * s.value)).UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// readCounters takes the counters, the counts and sums of histograms, and when the process began.
 func readCounters(families map[string]*dto.MetricFamily) counters {
 	out := counters{}
 	for name, family := range families {
@@ -191,6 +204,8 @@ func readCounters(families map[string]*dto.MetricFamily) counters {
 			switch {
 			case m.GetCounter() != nil:
 				add(name, m.GetCounter().GetValue())
+			case name == processStart:
+				add(name, m.GetGauge().GetValue())
 			case m.GetHistogram() != nil:
 				add(name+"_sum", m.GetHistogram().GetSampleSum())
 				add(name+"_count", float64(m.GetHistogram().GetSampleCount()))
@@ -205,7 +220,11 @@ func readCounters(families map[string]*dto.MetricFamily) counters {
 // add adds the counters of another server.
 func (c counters) add(other counters) {
 	for key, s := range other {
-		s.value += c[key].value
+		if before := c[key].value; s.family == processStart {
+			s.value = max(s.value, before) // the newest process
+		} else {
+			s.value += before
+		}
 		c[key] = s
 	}
 }

@@ -81,7 +81,7 @@ func (r *runner) start(ctx context.Context) error {
 // options are those of one API server.
 func (r *runner) options(name profile.Server, join *target.Target) target.Options {
 	gate := target.AskOff
-	if name == profile.GateOn {
+	if name.Gate() == profile.GateOn {
 		gate = target.AskOn
 	}
 	o := target.Options{

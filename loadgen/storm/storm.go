@@ -112,7 +112,7 @@ func newRunner(o Options) *runner {
 	r.out = &run.Run{
 		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
+		Machine: machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Starts: o.Profile.Starts, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
 	return r
 }
@@ -129,7 +129,7 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 	r.out.Machine.LoadBefore = loadAverage()
 	r.measureIdle(ctx)
 	for i := range r.plan {
-		if !r.block(ctx, i) {
+		if !r.begin(ctx, i) || !r.block(ctx, i) {
 			break
 		}
 	}

@@ -3,6 +3,7 @@ package storm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -213,9 +214,9 @@ func TestOrder(t *testing.T) {
 		profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)},
 		profile.Comparison{Name: "gate", A: side("denied", profile.GateOff), B: side("denied", profile.GateOn)},
 	)
-	p.Pairs = 10
+	p.Pairs, p.Starts = 12, 3
 	blocks := order(p, 3)
-	if len(blocks) != 2*2*10 {
+	if len(blocks) != 2*2*12 {
 		t.Fatalf("%d blocks", len(blocks))
 	}
 	first := map[string]int{}
@@ -229,11 +230,14 @@ func TestOrder(t *testing.T) {
 			t.Errorf("pair %d twice", a.pair)
 		}
 		pairs[a.pair] = true
-		first[a.comparison.Name+a.role]++
+		if a.start != b.start || a.start != i/16 {
+			t.Errorf("blocks %d and %d are of the starts %d and %d", i, i+1, a.start, b.start)
+		}
+		first[fmt.Sprint(a.start, a.comparison.Name, a.role)]++
 	}
 	for name, n := range first {
-		if n != 5 {
-			t.Errorf("%s begins %d of 10 pairs", name, n)
+		if n != 2 {
+			t.Errorf("%s begins %d of 4 pairs", name, n)
 		}
 	}
 	same, other := order(p, 3), order(p, 4)

@@ -24,7 +24,7 @@ const (
 	// the pair.
 	displacedLimit = 0.02
 	// alpha is the level of tests of the measuring.
-	alpha = 0.05
+	alpha = statistics.Alpha
 	// trendLimit is the change of a p50 over the run, as a part, that a trend needs to count: with enough blocks a
 	// trend of no importance is significant, too.
 	trendLimit = 0.05
@@ -72,11 +72,12 @@ func checks(r *run.Run, variants []variantBlocks, groups []comparisonPairs, comp
 		checkCounters(r),
 		checkGenerator(r),
 		checkArrivals(groups),
-		checkPairs(groups, t, r.Pairs),
+		checkStarts(r),
+		checkPairs(groups, t, design{r.Pairs, r.Starts}),
 		checkTrends(variants, comparisons),
 	}
-	if len(groups) > 0 {
-		all = append(all, checkAA(comparisons, r.Seed))
+	if t.declareMargins() && len(groups) > 0 || slices.ContainsFunc(comparisons, claims) {
+		all = append(all, checkAA(comparisons))
 	}
 	return all
 }
@@ -234,18 +235,57 @@ func sentBySecond(b *run.Block) []int64 {
 	return sent
 }
 
-// checkPairs holds comparisons to have the pairs that a claim needs, and those that were asked for.
-func checkPairs(groups []comparisonPairs, t Thresholds, asked int) Check {
+// checkStarts holds the starts of the servers to have been some: no process is of two.
+func checkStarts(r *run.Run) Check {
+	c := checker{name: "starts of the servers"}
+	type process struct {
+		server string
+		began  int64
+	}
+	startOf, starts := map[process]int{}, map[int]bool{}
+	for i, b := range r.Blocks {
+		is := process{b.Server, b.ServerStarted.UnixNano()}
+		before, known := startOf[is]
+		switch {
+		case b.ServerStarted.IsZero() && !known:
+			c.unknown = append(c.unknown, fmt.Sprintf("%s does not say since when it runs", b.Server))
+		case known && before != b.Start && !b.ServerStarted.IsZero():
+			c.wrongf("block %d: %s is the same process in the starts %d and %d", i, b.Server, before, b.Start)
+		}
+		startOf[is], starts[b.Start] = b.Start, true
+	}
+	if c.held = "each server was started once"; len(starts) > 1 {
+		c.held = fmt.Sprintf("each server was started %d times, and no process is of two starts", len(starts))
+	} else {
+		c.unknown = nil // it makes no difference
+	}
+	return c.result()
+}
+
+// checkPairs holds comparisons to have the pairs and starts that were declared, those that a claim needs where one is
+// to be made, and those that were asked for.
+func checkPairs(groups []comparisonPairs, t Thresholds, asked design) Check {
 	c := checker{name: checkPairsName, held: "there is no comparison"}
+	tests := 0
+	for _, g := range groups {
+		if !g.key.aa {
+			tests += 2
+		}
+	}
+	least := t.declared()
+	if t.declareMargins() {
+		least = t.forClaim(tests)
+	}
 	for _, g := range groups {
 		c.wrong = append(c.wrong, g.problems...)
-		if len(g.pairs) < t.minPairs() && !g.key.aa {
-			c.wrongf("%s has %d pairs; a claim needs %d", g.key.name, len(g.pairs), t.minPairs())
-		} else if len(g.pairs) < asked && !g.key.aa {
-			c.wrongf("%s has %d of the %d pairs that were asked for", g.key.name, len(g.pairs), asked)
-		} else if !g.key.aa {
-			c.held = fmt.Sprintf("each comparison has %d pairs or more", t.minPairs())
+		if has := g.design(); g.key.aa {
+			continue // its own check says so
+		} else if !has.covers(least) {
+			c.unknown = append(c.unknown, fmt.Sprintf("%s has %s; it needs %s", g.key.name, has, least))
+		} else if !has.covers(asked) {
+			c.wrongf("%s has %s, and %s were asked for", g.key.name, has, asked)
 		}
+		c.held = fmt.Sprintf("each comparison has %s or more", least)
 	}
 	return c.result()
 }
@@ -280,43 +320,40 @@ func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
 	return c.result()
 }
 
-// checkAA looks at the pairs whose two sides are the same. They differ if the harness does.
-func checkAA(comparisons []Comparison, seed int64) Check {
+// claims says whether something is said of the difference of two sides.
+func claims(c Comparison) bool { return !c.AA && (c.P50.Measured || c.P99.Measured) }
+
+// checkAA looks at the comparisons of two servers that are the same. They differ if the harness does, or if the order
+// in which servers are started matters.
+func checkAA(comparisons []Comparison) Check {
 	c := checker{name: "A/A"}
-	var names []string
-	var p []float64
+	var seen []string
 	for i := range comparisons {
 		cmp := &comparisons[i]
-		if !cmp.AA {
+		switch {
+		case !cmp.AA:
+			continue
+		case cmp.oneProcess:
+			c.unknown = append(c.unknown, fmt.Sprintf("%s has one process on both sides: what two processes differ by is not known", cmp.Name))
 			continue
 		}
-		for _, q := range []struct {
-			name string
-			of   func(*Comparison) []float64
-		}{
-			{"p50", func(c *Comparison) []float64 { return c.logP50 }},
-			{"p99", func(c *Comparison) []float64 { return c.logP99 }},
-		} {
-			residuals, degrees := spread(comparisons, q.of)
-			x := q.of(cmp)
-			value, ok := statistics.AA(x, residuals, degrees, seedOf(seed, cmp.Name+" A/A "+q.name))
-			if ok {
-				names = append(names, fmt.Sprintf("%s of %s differs by %+.1f %%", q.name, cmp.Name, 100*math.Expm1(statistics.Mean(x))))
-				p = append(p, value)
-			} else if q.name == "p50" {
-				c.unknown = append(c.unknown, fmt.Sprintf("%s cannot be judged: %d usable pairs, and too few others to hold them against", cmp.Name, len(x)))
+		for _, e := range []namedEffect{{"p50", cmp.P50}, {"p99", cmp.P99}} {
+			said := fmt.Sprintf("%s of %s: %s", e.Name, cmp.Name, e.Effect)
+			switch {
+			case !e.Measured:
+				c.unknown = append(c.unknown, said)
+			case e.PHolm <= alpha || e.Verdict == statistics.Above || e.Verdict == statistics.Below:
+				c.wrong = append(c.wrong, said+", though both sides are the same")
+			case e.Verdict == statistics.Undecided:
+				c.unknown = append(c.unknown, said)
 			}
+			seen = append(seen, said)
 		}
 	}
-	for i, adjusted := range statistics.Holm(p) {
-		if adjusted <= alpha {
-			c.wrongf("%s (p %.3g), though both sides are the same", names[i], adjusted)
-		}
+	if len(seen) == 0 && len(c.unknown) == 0 {
+		c.unknown = append(c.unknown, "the run has no A/A pair: what two servers that are the same differ by is not known")
 	}
-	if len(p) == 0 && len(c.unknown) == 0 {
-		c.unknown = append(c.unknown, "the run has no A/A pair: what the harness itself makes of two equal sides is not known")
-	}
-	c.held = "two sides that are the same do not differ"
+	c.held = "no difference was found between two servers that are the same: " + strings.Join(seen, "; ")
 	return c.result()
 }
 

@@ -20,15 +20,13 @@ func Compare(a, b run.Run, t Thresholds) (Result, error) {
 		return Result{}, errors.New("the two runs have no variant in common, on a server of the same name and with as many agents")
 	}
 	result := newResult(&b, t)
-	for _, g := range groups {
-		c := compare(g, false, t, b.Seed)
+	for _, c := range compareAll(groups, false, t) {
 		c.A, c.B = "earlier run", "later run"
 		if b.Started.Before(a.Started) {
 			c.A, c.B = "later run", "earlier run"
 		}
 		result.Comparisons = append(result.Comparisons, c)
 	}
-	adjust(result.Comparisons)
 	for _, side := range []struct {
 		name string
 		run  *run.Run
@@ -45,7 +43,7 @@ func Compare(a, b run.Run, t Thresholds) (Result, error) {
 			result.Variants = own.Variants
 		}
 	}
-	result.Checks = append(result.Checks, checkArrivals(groups), checkPairs(groups, t, 0))
+	result.Checks = append(result.Checks, checkArrivals(groups), checkPairs(groups, t, design{}))
 	judgeVariants(&result, groupVariants(&b))
 	judgeComparisons(&result)
 	result.Notes = append(result.Notes, "the runs were not interleaved: what changed around them between the two is part of the differences")
@@ -64,8 +62,8 @@ func ComparisonThresholds(margin, marginP99 float64, minPairs int) (Thresholds, 
 		return t, fmt.Errorf("--margin-p99 %g: expected a part from 0 to below 1", marginP99)
 	case margin == 0 && marginP99 == 0:
 		return t, errors.New("--margin and --margin-p99 are both 0: there is nothing to judge by")
-	case minPairs < statistics.MinPairsForSigns:
-		return t, fmt.Errorf("--min-pairs %d: no statement is made on fewer than %d", minPairs, statistics.MinPairsForSigns)
+	case minPairs < statistics.PairsNeeded(1):
+		return t, fmt.Errorf("--min-pairs %d: no statement is made on fewer than %d", minPairs, statistics.PairsNeeded(1))
 	}
 	return t, nil
 }
@@ -75,11 +73,11 @@ func pairRuns(a, b *run.Run) []comparisonPairs {
 	type blockKey struct {
 		comparison, role string
 		aa               bool
-		pair             int
+		start, pair      int
 		variant          variantKey
 	}
 	keyOfBlock := func(b *run.Block) blockKey {
-		return blockKey{b.Comparison, b.Role, b.AA, b.Pair, keyOf(b)}
+		return blockKey{b.Comparison, b.Role, b.AA, b.Start, b.Pair, keyOf(b)}
 	}
 	// Blocks that have no pair of their own are matched in the order of their running.
 	counterparts := map[blockKey][]*run.Block{}

@@ -3,7 +3,6 @@ package load
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"slices"
 
@@ -70,7 +69,10 @@ func groupPairs(r *run.Run) []comparisonPairs {
 			if first := g.pairs[0]; keyOf(p.a) != keyOf(first.a) || keyOf(p.b) != keyOf(first.b) {
 				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s compares other variants or servers than pair %d", p.number, g.key.name, first.number))
 			}
-			if g.key.aa && keyOf(p.a) != keyOf(p.b) {
+			if p.a.Start != p.b.Start {
+				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s has its sides in two starts of the servers, %d and %d", p.number, g.key.name, p.a.Start, p.b.Start))
+			}
+			if g.key.aa && p.a.Variant != p.b.Variant {
 				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s is called A/A and compares %s with %s", p.number, g.key.name, keyOf(p.a).name(false), keyOf(p.b).name(false)))
 			}
 		}
@@ -85,35 +87,54 @@ func groupPairs(r *run.Run) []comparisonPairs {
 	return all
 }
 
-// seedOf makes a seed of that of the run and of what is drawn for, so that a comparison has the same figures
-// whatever others there are.
-func seedOf(seed int64, what string) uint64 {
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%d %s", seed, what)
-	return h.Sum64()
-}
-
-func compare(g comparisonPairs, severalAgents bool, t Thresholds, seed int64) Comparison {
-	c := Comparison{Name: g.key.name, AA: g.key.aa, Agents: g.key.agents, Pairs: len(g.pairs), pairs: g.pairs}
+// compare says how the sides of a comparison differ, if it has what a claim needs.
+func compare(g comparisonPairs, severalAgents bool, t Thresholds, need design) Comparison {
+	has := g.design()
+	c := Comparison{Name: g.key.name, AA: g.key.aa, Agents: g.key.agents, Pairs: has.pairs, Starts: has.starts}
 	if severalAgents {
 		c.Name = fmt.Sprintf("%s, %d agents", g.key.name, g.key.agents)
-	}
-	if len(g.pairs) > 0 {
-		c.A, c.B = keyOf(g.pairs[0].a).name(false), keyOf(g.pairs[0].b).name(false)
 	}
 	var a, b []*run.Block
 	for _, p := range g.pairs {
 		a, b = append(a, p.a), append(b, p.b)
 	}
-	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
-	c.P50, c.logP50 = effect(g.pairs, 0.5, t.pairsForClaim(), seedOf(seed, c.Name+" p50"))
-	c.P99, c.logP99 = effect(g.pairs, 0.99, t.pairsForClaim(), seedOf(seed, c.Name+" p99"))
-	if !c.AA {
-		margins := t.margins(g.key.name)
-		c.P50.judge(margins.P50)
-		c.P99.judge(margins.P99)
+	if len(g.pairs) > 0 {
+		c.A, c.B = keyOf(a[0]).name(false), keyOf(b[0]).name(false)
+		c.oneProcess = a[0].Server == b[0].Server
 	}
+	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
+	c.P50, c.logP50 = effect(g.pairs, 0.5, has, need)
+	c.P99, _ = effect(g.pairs, 0.99, has, need)
+	margins := t.margins(g.key.name)
+	if c.AA {
+		margins = t.Comparisons[g.key.name] // only what was declared for it
+	}
+	c.P50.judge(margins.P50)
+	c.P99.judge(margins.P99)
 	return c
+}
+
+// compareAll compares groups. Those of A/A are a family of tests of their own.
+func compareAll(groups []comparisonPairs, severalAgents bool, t Thresholds) (comparisons []Comparison) {
+	tests := map[bool]int{}
+	for _, g := range groups {
+		tests[g.key.aa] += 2 // p50 and p99
+	}
+	for _, g := range groups {
+		comparisons = append(comparisons, compare(g, severalAgents, t, t.forClaim(tests[g.key.aa])))
+	}
+	adjust(comparisons, false)
+	adjust(comparisons, true)
+	return comparisons
+}
+
+// design is how many pairs there are, and in how many starts.
+func (g comparisonPairs) design() design {
+	starts := map[int]bool{}
+	for _, p := range g.pairs {
+		starts[p.a.Start] = true
+	}
+	return design{len(g.pairs), len(starts)}
 }
 
 func meanReviews(blocks []*run.Block) float64 {
@@ -129,13 +150,11 @@ func unmeasured(format string, args ...any) Effect {
 	return Effect{Why: fmt.Sprintf(format, args...), P: 1, PHolm: 1}
 }
 
-// effect is the difference of a quantile over pairs, and the log-ratios.
-func effect(pairs []pair, q float64, minPairs int, seed uint64) (Effect, []float64) {
-	if len(pairs) == 0 {
-		return unmeasured("there is no pair"), nil
-	}
+// effect is the difference of a quantile over starts, and the log-ratios of pairs.
+func effect(pairs []pair, q float64, has, need design) (Effect, []float64) {
 	needed := statistics.SamplesNeeded(q, level)
 	var a, b, difference []float64
+	var starts []int
 	for _, p := range pairs {
 		for _, block := range []*run.Block{p.a, p.b} {
 			if n, done := errorsOf(block), answered(block); float64(n) > errorsCompared*float64(done) {
@@ -147,26 +166,24 @@ func effect(pairs []pair, q float64, minPairs int, seed uint64) (Effect, []float
 		}
 		x, y := milliseconds(p.a.Latency.Quantile(q)), milliseconds(p.b.Latency.Quantile(q))
 		a, b, difference = append(a, x), append(b, y), append(difference, y-x)
+		starts = append(starts, p.a.Start)
 	}
 	logs, err := statistics.LogRatios(a, b)
 	if err != nil {
 		return unmeasured("%s", err), nil
 	}
-	if len(pairs) < 2 {
-		return unmeasured("one pair has no interval"), logs
+	if !has.covers(need) {
+		return unmeasured("%s; a claim needs %s", has, need), logs
 	}
-	ratio := statistics.Bootstrap(logs, seed)
-	e := Effect{
-		Measured:     true,
-		Change:       ratio.Interval(level).Map(math.Expm1),
-		Ninety:       ratio.Interval(0.9).Map(math.Expm1),
-		Milliseconds: statistics.Bootstrap(difference, seed).Interval(level),
-		P:            statistics.SignFlip(logs, seed),
+	means := statistics.StartMeans(starts, logs)
+	change, _ := statistics.MeanInterval(means, level)
+	ninety, _ := statistics.MeanInterval(means, 0.9)
+	e := Effect{Measured: true, Change: change.Map(math.Expm1), Ninety: ninety.Map(math.Expm1), P: statistics.TTest(means)}
+	for _, m := range means {
+		e.Starts = append(e.Starts, math.Expm1(m))
 	}
+	e.Milliseconds, _ = statistics.MeanInterval(statistics.StartMeans(starts, difference), level)
 	e.PHolm = e.P
-	if len(pairs) < minPairs {
-		e.Why = fmt.Sprintf("%d pairs; a claim needs %d", len(pairs), minPairs)
-	}
 	return e, logs
 }
 
@@ -176,19 +193,19 @@ func (e *Effect) judge(margin float64) {
 		return
 	}
 	e.Verdict = statistics.Undecided
-	if e.Measured && e.Why == "" {
+	if e.Measured {
 		e.Verdict = statistics.Equivalent90(e.Ninety.Map(math.Log1p), margin)
 	}
 }
 
-// adjust sets the p-values of all comparisons but A/A for there being several.
-func adjust(comparisons []Comparison) {
+// adjust sets the p-values of one family, A/A or all others, for there being several.
+func adjust(comparisons []Comparison, aa bool) {
 	var effects []*Effect
 	var p []float64
 	for i := range comparisons {
 		c := &comparisons[i]
 		for _, e := range []*Effect{&c.P50, &c.P99} {
-			if !c.AA && e.Measured {
+			if c.AA == aa && e.Measured {
 				effects, p = append(effects, e), append(p, e.P)
 			}
 		}
@@ -196,15 +213,4 @@ func adjust(comparisons []Comparison) {
 	for i, adjusted := range statistics.Holm(p) {
 		effects[i].PHolm = adjusted
 	}
-}
-
-// spread are the residuals of the log-ratios of all comparisons but A/A, with their degrees of freedom.
-func spread(comparisons []Comparison, of func(*Comparison) []float64) (residuals []float64, degrees int) {
-	for i := range comparisons {
-		if x := of(&comparisons[i]); !comparisons[i].AA && len(x) > 1 {
-			residuals = append(residuals, statistics.Residuals(x)...)
-			degrees += len(x) - 1
-		}
-	}
-	return residuals, degrees
 }

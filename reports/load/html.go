@@ -70,11 +70,13 @@ func HTML(r *run.Run, result *Result) ([]byte, error) {
 	latencies, err2 := plotLatencies(groups)
 	timeline, err3 := plotTimeline(groups)
 	costs, err4 := plotCost(result)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	effects, err5 := plotEffects(result.Comparisons)
+	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
 	p := page{Run: r, Result: result, Plots: map[string]template.HTML{
 		"reviews": template.HTML(reviews), "latencies": template.HTML(latencies), "timeline": template.HTML(timeline),
+		"effects": template.HTML(effects),
 	}}
 	p.addCost(costs)
 	var b bytes.Buffer

@@ -25,11 +25,7 @@ func Judge(r run.Run, t Thresholds) Result {
 	for _, g := range variants {
 		result.Variants = append(result.Variants, measureVariant(g))
 	}
-	several := severalAgents(groups)
-	for _, g := range groups {
-		result.Comparisons = append(result.Comparisons, compare(g, several, t, r.Seed))
-	}
-	adjust(result.Comparisons)
+	result.Comparisons = append(result.Comparisons, compareAll(groups, severalAgents(groups), t)...)
 	result.Checks = checks(&r, variants, groups, result.Comparisons, t)
 	judgeVariants(&result, variants)
 	judgeComparisons(&result)
@@ -231,7 +227,7 @@ func judgeEffect(r *Result, c Comparison, name string, e Effect) {
 	case statistics.Above:
 		state = Broken
 	}
-	r.limit(c.Name, name, state, "%s, %s: 90 %% interval %s, margin %g %%", changeText(e), e.Verdict, bracket(e.Ninety), 100*e.Margin)
+	r.limit(c.Name, name, state, "%s", e)
 }
 
 // conclude derives the outcome from checks and limits.

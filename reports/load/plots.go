@@ -18,6 +18,29 @@ func (r ReviewRate) interval() *statistics.Interval {
 	return nil
 }
 
+// plotEffects shows the changes of all comparisons in percent, p50 before p99, beside their margins.
+func plotEffects(comparisons []Comparison) (string, error) {
+	percents := func(part float64) float64 { return 100 * part }
+	var rows []statistics.Row
+	for _, c := range comparisons {
+		for _, e := range []namedEffect{{"p50", c.P50}, {"p99", c.P99}} {
+			if !e.Measured {
+				continue
+			}
+			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents)}
+			for _, start := range e.Starts {
+				row.Values = append(row.Values, 100*start)
+			}
+			if e.Margin > 0 {
+				// By logarithms: to be slower by a factor is as much as to be faster by it.
+				row.Band = &statistics.Interval{Low: 100 * (1/(1+e.Margin) - 1), High: 100 * e.Margin}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return statistics.Forest("how much longer B takes than A", "how much longer B takes than A, in percent", rows)
+}
+
 // plotReviews shows reviews per request by variant, and the bounds of the prediction as crosses.
 func plotReviews(variants []Variant) (string, error) {
 	var bars []statistics.Bar

@@ -4,6 +4,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -68,8 +69,10 @@ type Thresholds struct {
 	MarginP99 float64 `json:"marginP99,omitempty"`
 	// Comparisons have margins of their own, in place of these, by name.
 	Comparisons map[string]Margins `json:"comparisons,omitempty"`
-	// MinPairs is how many pairs a comparison needs: 20 if it is 0. A verdict on a margin needs 6 in any case.
-	MinPairs int `json:"minPairs,omitempty"`
+	// MinPairs and MinStarts are how many pairs a comparison was declared to have, and in how many starts of the
+	// servers: 20 in 5 if they are 0. What is said of a difference needs what the statistics ask for in any case.
+	MinPairs  int `json:"minPairs,omitempty"`
+	MinStarts int `json:"minStarts,omitempty"`
 }
 
 // Margins are the parts within which the two sides of a comparison have to be the same. 0: not judged.
@@ -111,8 +114,8 @@ func (t Thresholds) Validate() error {
 			return fmt.Errorf("%s: %g is not a part from 0 to below 1", path, part)
 		}
 	}
-	if t.MinPairs < 0 {
-		return fmt.Errorf("minPairs: %d is below 0", t.MinPairs)
+	if t.MinPairs < 0 || t.MinStarts < 0 {
+		return fmt.Errorf("minPairs, minStarts: %d, %d: one is below 0", t.MinPairs, t.MinStarts)
 	}
 	if err := t.Limits.validate(""); err != nil {
 		return err
@@ -138,16 +141,27 @@ func (l Limits) validate(path string) error {
 	return nil
 }
 
-func (t Thresholds) minPairs() int {
-	if t.MinPairs > 0 {
-		return t.MinPairs
-	}
-	return DefaultMinPairs
+// design is how many pairs a comparison has, and in how many starts of the servers.
+type design struct{ pairs, starts int }
+
+func (d design) String() string {
+	return counted(d.pairs, "pair") + " in " + counted(d.starts, "start")
 }
 
-// pairsForClaim is how many pairs a verdict needs, whatever was declared: the intervals of fewer are too narrow,
-// and no test of them can reach 5 %.
-func (t Thresholds) pairsForClaim() int { return max(t.minPairs(), statistics.MinPairsForSigns) }
+// covers says whether this is no less than another.
+func (d design) covers(least design) bool { return d.pairs >= least.pairs && d.starts >= least.starts }
+
+// declared is what the comparisons were declared to have.
+func (t Thresholds) declared() design {
+	return design{cmp.Or(t.MinPairs, DefaultMinPairs), cmp.Or(t.MinStarts, statistics.MinStarts)}
+}
+
+// forClaim is what a statement needs that is one of so many tests: what was declared, and no less than what the
+// statistics ask for.
+func (t Thresholds) forClaim(tests int) design {
+	d := t.declared()
+	return design{max(d.pairs, statistics.PairsNeeded(tests)), max(d.starts, statistics.MinStarts)}
+}
 
 func (t Thresholds) of(variant string) Limits {
 	if l, ok := t.Variants[variant]; ok {
@@ -292,32 +306,36 @@ type Comparison struct {
 	AA     bool   `json:"aa,omitempty"`
 	Agents int    `json:"agents"`
 	// A and B name variant and server of the sides.
-	A     string `json:"a"`
-	B     string `json:"b"`
-	Pairs int    `json:"pairs"`
-	P50   Effect `json:"p50"`
-	P99   Effect `json:"p99"`
+	A string `json:"a"`
+	B string `json:"b"`
+	// Pairs is how many there are, Starts in how many starts of the servers.
+	Pairs  int    `json:"pairs"`
+	Starts int    `json:"starts"`
+	P50    Effect `json:"p50"`
+	P99    Effect `json:"p99"`
 	// ReviewsA and ReviewsB are the reviews per request of the sides.
 	ReviewsA float64 `json:"reviewsPerRequestA"`
 	ReviewsB float64 `json:"reviewsPerRequestB"`
 
-	// Log-ratios by pair; kept for the checks.
-	logP50, logP99 []float64
-	pairs          []pair
+	// Log-ratios of p50 by pair; kept for the trend.
+	logP50 []float64
+	// oneProcess says that both sides of an A/A comparison ran on one server.
+	oneProcess bool
 }
 
-// Effect is how much longer B takes than A, over pairs.
+// Effect is how much longer B takes than A, over starts of the servers.
 type Effect struct {
 	// Measured is false if nothing can be said; Why says why.
 	Measured bool   `json:"measured"`
 	Why      string `json:"why,omitempty"`
 	// Change is B/A-1 (0.03 is 3 % longer) with its 95 % interval, Ninety the 90 % interval, which the verdict is
-	// about.
+	// about: by Student's t over the means of starts, which are in Starts.
 	Change statistics.Interval `json:"change"`
 	Ninety statistics.Interval `json:"change90"`
+	Starts []float64           `json:"starts,omitempty"`
 	// Milliseconds is the mean difference with its 95 % interval.
 	Milliseconds statistics.Interval `json:"milliseconds"`
-	// P is that of the sign-flip test, PHolm adjusted for all that are made in the report.
+	// P is that of the same t, PHolm adjusted for all tests of its family: those of all comparisons, or of A/A.
 	P     float64 `json:"p"`
 	PHolm float64 `json:"pHolm"`
 	// Margin is what was declared, 0 if nothing was, and Verdict where the 90 % interval lies: equivalent, above,

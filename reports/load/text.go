@@ -49,16 +49,12 @@ func bracket(i statistics.Interval) string {
 	return fmt.Sprintf("[%s, %s]", strings.TrimSuffix(percent(i.Low), " %"), percent(i.High))
 }
 
-// changeText is "+3.1 % [+1.2, +5.0 %]", or why there is none.
+// changeText is "+3.1 % [+1.2, +5.0 %]", or why it is unknown.
 func changeText(e Effect) string {
 	if !e.Measured {
-		return "not measured (" + e.Why + ")"
+		return "unknown (" + e.Why + ")"
 	}
-	s := percent(e.Change.Estimate) + " " + bracket(e.Change)
-	if e.Why != "" {
-		s += " (" + e.Why + ")"
-	}
-	return s
+	return percent(e.Change.Estimate) + " " + bracket(e.Change)
 }
 
 // millisecondsText is "+0.120 [+0.050, +0.190] ms".
@@ -92,14 +88,19 @@ func againText(again map[string]int64) string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
+// pText is "0.004 (adjusted 0.028)": the interval beside it goes with the first.
 func pText(e Effect) string {
 	if !e.Measured {
 		return ""
 	}
-	if e.PHolm < 0.0005 {
+	return pValue(e.P) + " (adjusted " + pValue(e.PHolm) + ")"
+}
+
+func pValue(p float64) string {
+	if p < 0.0005 {
 		return "< 0.001"
 	}
-	return fmt.Sprintf("%.3f", e.PHolm)
+	return fmt.Sprintf("%.3f", p)
 }
 
 func predictedText(r ReviewRate) string {
@@ -115,25 +116,22 @@ func marginText(e Effect) string {
 		return "not asked"
 	}
 	if !e.Measured {
-		return string(e.Verdict)
+		return "unknown"
 	}
 	return fmt.Sprintf("%s: 90 %% interval %s, margin %g %%", e.Verdict, bracket(e.Ninety), 100*e.Margin)
 }
 
 func shortEffect(e Effect) string {
 	if !e.Measured {
-		return e.Why
+		return changeText(e)
 	}
-	return changeText(e) + ", " + millisecondsText(e)
+	return changeText(e) + ", " + millisecondsText(e) + ", p " + pText(e)
 }
 
-// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19] ms, p 0.003; equivalent: …".
+// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19] ms, p 0.003 (adjusted 0.02); equivalent: …".
 func (e Effect) String() string {
-	s := changeText(e)
-	if e.Measured {
-		s += ", " + millisecondsText(e) + ", p " + pText(e)
-	}
-	if e.Verdict != "" {
+	s := shortEffect(e)
+	if e.Measured && e.Verdict != "" {
 		s += "; " + marginText(e)
 	}
 	return s

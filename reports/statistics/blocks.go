@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// MeanInterval is the mean of blocks with its interval by Student's t at a level such as 0.95. With fewer than two
+// MeanInterval is the mean of values, of blocks or of starts, with its interval by Student's t at a level such as 0.95. With fewer than two
 // values there is no interval, and ok is false.
 func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
 	if len(x) == 0 {
@@ -137,55 +137,4 @@ func Displaced(plan, actual []int64) float64 {
 		return 0
 	}
 	return float64(max(missing, added)) / float64(planned)
-}
-
-// MinPairsForSigns is from how many pairs a sign-flip test can reach p < 0.05: with 5 the smallest possible p is
-// 2/32.
-const MinPairsForSigns = 6
-
-// AA judges pairs whose two sides are the same thing, by their log-ratios: p is the probability of a mean so far
-// from 0 if they are. With 6 pairs or more it is the sign-flip test. With fewer, which cannot reach 5 % by it, the
-// mean is held against the spread of the other pairs of the run around their own means (residuals, with so many
-// degrees of freedom) by Student's t. ok is false if there is too little of both: then nothing can be said.
-func AA(x, residuals []float64, degrees int, seed uint64) (p float64, ok bool) {
-	switch {
-	case len(x) == 0:
-		return 1, false
-	case len(x) >= MinPairsForSigns:
-		return SignFlip(x, seed), true
-	case degrees < MinPairsForSigns-1:
-		return 1, false
-	}
-	var squares float64
-	for _, r := range residuals {
-		squares += r * r
-	}
-	mean := math.Abs(stat.Mean(x, nil))
-	deviation := math.Sqrt(squares / float64(degrees))
-	if deviation == 0 {
-		if mean == 0 {
-			return 1, true
-		}
-		return 0, true
-	}
-	t := mean / stat.StdErr(deviation, float64(len(x)))
-	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(degrees)}.Survival(t), true
-}
-
-// Mean is the mean of values; 0 of none.
-func Mean(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	return stat.Mean(x, nil)
-}
-
-// Residuals are the distances of values from their mean.
-func Residuals(x []float64) []float64 {
-	mean := stat.Mean(x, nil)
-	r := make([]float64, len(x))
-	for i, v := range x {
-		r[i] = v - mean
-	}
-	return r
 }

@@ -160,8 +160,7 @@ func Bars(label, axis string, list []Bar) (string, error) {
 	var marks plotter.XYs
 	for i, b := range slices.Backward(list) {
 		y := float64(len(list) - 1 - i)
-		// The reader's letters may be wider than those that the space is measured by.
-		names = append(names, b.Name+strings.Repeat(" ", 1+len(b.Name)/5))
+		names = append(names, spaced(b.Name))
 		if b.Interval != nil {
 			bars.XYs = append(bars.XYs, plotter.XY{X: b.Value, Y: y})
 			bars.XErrors = append(bars.XErrors, struct{ Low, High float64 }{b.Interval.Low - b.Value, b.Interval.High - b.Value})
@@ -196,6 +195,75 @@ func Bars(label, axis string, list []Bar) (string, error) {
 	Axis{Room: true}.makeRoom(&p.X)
 	return svg(p, label, float64(60+26*len(list))), nil
 }
+
+// Row is one of Forest: an interval around its estimate, the values that it is of, and the band that it should lie
+// within, if there is one.
+type Row struct {
+	Name     string
+	Interval Interval
+	Values   []float64
+	Band     *Interval
+}
+
+// Forest draws intervals one below the other, beside 0, as an SVG element; empty if there is none.
+func Forest(label, axis string, rows []Row) (string, error) {
+	if len(rows) == 0 {
+		return "", nil
+	}
+	p := newPlot()
+	p.X.Label.Text = axis
+	var names []string
+	var estimates, values plotter.XYs
+	var bars errorBars
+	for i, r := range slices.Backward(rows) {
+		y := float64(len(rows) - 1 - i)
+		names = append(names, spaced(r.Name))
+		if r.Band != nil {
+			band, err := plotter.NewPolygon(plotter.XYs{{X: r.Band.Low, Y: y - 0.35}, {X: r.Band.High, Y: y - 0.35}, {X: r.Band.High, Y: y + 0.35}, {X: r.Band.Low, Y: y + 0.35}})
+			if err != nil {
+				return "", err
+			}
+			band.Color, band.LineStyle.Width = color.RGBA{204, 232, 222, 255}, 0
+			p.Add(band)
+		}
+		at := plotter.XY{X: r.Interval.Estimate, Y: y}
+		estimates, bars.XYs = append(estimates, at), append(bars.XYs, at)
+		bars.XErrors = append(bars.XErrors, struct{ Low, High float64 }{r.Interval.Low - at.X, r.Interval.High - at.X})
+		for _, v := range r.Values {
+			values = append(values, plotter.XY{X: v, Y: y - 0.2})
+		}
+	}
+	zero, err := plotter.NewLine(plotter.XYs{{X: 0, Y: -0.6}, {X: 0, Y: float64(len(rows)) - 0.4}})
+	if err != nil {
+		return "", err
+	}
+	intervals, err := plotter.NewXErrorBars(bars)
+	if err != nil {
+		return "", err
+	}
+	intervals.Width, intervals.Color = vg.Points(2), palette[0]
+	p.Add(zero, intervals)
+	for _, dots := range []struct {
+		plotter.XYs
+		draw.GlyphStyle
+	}{
+		{values, draw.GlyphStyle{Color: palette[6], Radius: vg.Points(2), Shape: draw.RingGlyph{}}},
+		{estimates, draw.GlyphStyle{Color: palette[0], Radius: vg.Points(4), Shape: draw.CircleGlyph{}}},
+	} {
+		drawn, err := plotter.NewScatter(dots.XYs)
+		if err != nil {
+			return "", err
+		}
+		drawn.GlyphStyle = dots.GlyphStyle
+		p.Add(drawn)
+	}
+	p.NominalY(names...)
+	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
+	return svg(p, label, float64(60+26*len(rows))), nil
+}
+
+// spaced makes room for a name: the reader's letters may be wider than those that the space is measured by.
+func spaced(name string) string { return name + strings.Repeat(" ", 1+len(name)/5) }
 
 // Colours that people with colour blindness can tell apart (Okabe and Ito); after the last of them lines are dashed.
 var palette = []color.RGBA{

@@ -2,7 +2,6 @@ package statistics
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,80 +34,34 @@ func TestLogRatios(t *testing.T) {
 	}
 }
 
-func TestBootstrap(t *testing.T) {
-	// All resamples are the same.
-	if got, want := Bootstrap([]float64{2, 2, 2}, 1).Interval(0.95), (Interval{2, 2, 2}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	// A quarter of the resamples of two values has the mean of either, the others
-	// that of both: 90 % reach from end to end, 40 % do not.
-	two := Bootstrap([]float64{0, 1}, 1)
-	if got, want := two.Interval(0.9), (Interval{0.5, 0, 1}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got, want := two.Interval(0.4), (Interval{0.5, 0.5, 0.5}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	// Means of many values are normal.
-	r := rand.New(rand.NewPCG(7, 7))
-	x := make([]float64, 400)
-	var squares, mean float64
-	for i := range x {
-		x[i] = r.NormFloat64()
-		mean += x[i] / 400
-	}
-	for _, v := range x {
-		squares += (v - mean) * (v - mean)
-	}
-	got, half := Bootstrap(x, 3).Interval(0.95), 1.959964*math.Sqrt(squares/400)/math.Sqrt(400)
-	want := Interval{mean, mean - half, mean + half}
-	if !cmp.Equal(got, want, cmpopts.EquateApprox(0, 0.05*half)) {
-		t.Errorf("got %v, want about %v", got, want)
-	}
-	if again := Bootstrap(x, 3).Interval(0.95); again != got {
-		t.Errorf("the same seed gives %v, then %v", got, again)
-	}
-	if other := Bootstrap(x, 4).Interval(0.95); other == got {
-		t.Error("another seed draws the same resamples")
+func TestStartMeans(t *testing.T) {
+	got := StartMeans([]int{1, 0, 1, 4, 1}, []float64{1, 7, 2, -1, 6})
+	if diff := cmp.Diff([]float64{7, 3, -1}, got, about); diff != "" {
+		t.Error(diff)
 	}
 }
 
-func TestSignFlip(t *testing.T) {
+func TestTTest(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		x    []float64
 		want float64
 	}{
 		{"nothing", nil, 1},
-		{"one pair", []float64{3}, 1},
-		{"all zero", []float64{0, 0, 0}, 1},
-		{"five on one side", []float64{1, 2, 3, 4, 5}, 2.0 / 32},
-		{"six on the other side", []float64{-1, -2, -3, -4, -5, -6}, 2.0 / 64},
-		// Of the 16 sums of ±1 ±2 ±3 ±4 only 1-2-3+4 and its opposite are nearer to
-		// 0 than 1+2+3-4.
-		{"both sides", []float64{1, 2, 3, -4}, 14.0 / 16},
-		// Of the sums of ±5 ±2 ±2 ±5 the four with 5-5 and 2-2 are 0, all others at
-		// least 4, as this is. In floating point not all of the 4 are equal.
-		{"rounding", []float64{-0.5, 0.2, 0.2, 0.5}, 12.0 / 16},
+		{"one start", []float64{3}, 1},
+		{"no difference at all", []float64{0, 0, 0}, 1},
+		{"the same difference each time", []float64{2, 2, 2}, 0},
+		// With 1 degree of freedom t is Cauchy's: 3/1 has p 1 - 2/π·atan 3.
+		{"two starts", []float64{2, 4}, 1 - 2/math.Pi*math.Atan(3)},
 	} {
-		near(t, c.name, SignFlip(c.x, 1), c.want)
+		near(t, c.name, TTest(c.x), c.want)
 	}
-	// Drawn: of 20 pairs with equal distances, 15 up and 5 down, the number of ups
-	// is binomial: P(≤ 5 or ≥ 15) = 2 · 21700 / 2^20.
-	x := make([]float64, 20)
+	// t of 4 degrees at 0.975 is 2.776445: the interval of the same values ends at 0.
+	x := []float64{-2, -1, 0, 1, 2}
 	for i := range x {
-		x[i] = 1
-		if i < 5 {
-			x[i] = -1
-		}
+		x[i] += 2.776445105 * math.Sqrt(0.5)
 	}
-	want := 2 * 21700.0 / (1 << 20)
-	if got := SignFlip(x, 1); math.Abs(got-want) > 4*math.Sqrt(want/Resamples) {
-		t.Errorf("20 pairs: got %g, want about %g", got, want)
-	}
-	if SignFlip(x, 5) != SignFlip(x, 5) {
-		t.Error("the same seed gives two values")
-	}
+	near(t, "at the end of the interval", TTest(x), 0.05)
 }
 
 func TestHolm(t *testing.T) {
@@ -246,37 +199,5 @@ func TestDisplaced(t *testing.T) {
 		{[]int64{0}, []int64{1}, 1},
 	} {
 		near(t, "displaced", Displaced(c.plan, c.actual), c.want)
-	}
-}
-
-func TestAA(t *testing.T) {
-	six := []float64{1, 2, 3, 4, 5, 6}
-	if p, ok := AA(six, nil, 0, 1); !ok || p != 2.0/64 {
-		t.Errorf("six pairs: p %g, %v", p, ok)
-	}
-	if _, ok := AA(nil, six, 20, 1); ok {
-		t.Error("there is no pair, and yet it is judged")
-	}
-	if _, ok := AA([]float64{1}, []float64{1, -1}, 1, 1); ok {
-		t.Error("one pair without a spread to hold it against is judged")
-	}
-	// Deviation 1 with 10 degrees: t of one pair is its value; 2.228139 has p 0.05.
-	residuals := []float64{1, -1, 1, -1, 1, -1, 1, -1, 1, -1}
-	p, ok := AA([]float64{2.228138852}, residuals, 10, 1)
-	if !ok {
-		t.Fatal("not judged")
-	}
-	near(t, "one pair", p, 0.05)
-	if p, ok := AA([]float64{0}, []float64{0, 0}, 10, 1); !ok || p != 1 {
-		t.Errorf("no difference and no spread: p %g, %v", p, ok)
-	}
-	if p, ok := AA([]float64{0.1}, []float64{0, 0}, 10, 1); !ok || p != 0 {
-		t.Errorf("a difference and no spread: p %g, %v", p, ok)
-	}
-}
-
-func TestResiduals(t *testing.T) {
-	if diff := cmp.Diff([]float64{-1, 0, 1}, Residuals([]float64{4, 5, 6}), about); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -35,7 +35,10 @@ type Run struct {
 	// Agents, Pairs and Shards are what was asked for.
 	Agents int `json:"agents"`
 	Pairs  int `json:"pairs"`
+	Starts int `json:"starts,omitempty"`
 	Shards int `json:"shards"`
+	// WarmUps is how many blocks for warming up were run and thrown away.
+	WarmUps int `json:"warmUps,omitempty"`
 	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty is processes.
 	Engine string `json:"engine,omitempty"`
 	// Blocks are in the order in which they ran.
@@ -104,10 +107,14 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // Block is one variant on one server for one stretch of time.
 type Block struct {
 	// Pair numbers the pairs of blocks that are compared, from 0. Role is the block's side of the pair: "A" (the
-	// baseline) or "B". An A/A pair has the same server and variant on both sides, and AA set.
+	// baseline) or "B". An A/A pair has the same variant on both sides, on two servers of the same kind, and AA set.
 	Pair int    `json:"pair"`
 	Role string `json:"role"`
 	AA   bool   `json:"aa,omitempty"`
+	// Start numbers the starts of the servers, from 0, and ServerStarted is when the process of the block's server
+	// says that it began: pairs of one start have the same processes. It is zero where the server does not say it.
+	Start         int       `json:"start,omitempty"`
+	ServerStarted time.Time `json:"serverStarted,omitzero"`
 	// Variant names what the agents do (see profiles), Server where. Comparison names which comparison of the
 	// profile the pair belongs to.
 	Variant string `json:"variant"`

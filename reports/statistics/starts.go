@@ -1,0 +1,136 @@
+// Package statistics has the few statistical procedures that a load report needs. They work on pairs of blocks within
+// starts of the servers, never on single requests: those of one block are autocorrelated, and a test that takes them
+// for independent finds a difference between any two blocks; pairs of one start share two processes, and a test that
+// takes those for independent finds a difference between any two processes. Nothing is drawn: everybody who recomputes
+// a report gets the same figures.
+package statistics
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Interval is an estimate with its confidence interval.
+type Interval struct {
+	Estimate float64 `json:"estimate"`
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+}
+
+// Map applies a monotone function to the three numbers.
+func (i Interval) Map(f func(float64) float64) Interval {
+	return Interval{Estimate: f(i.Estimate), Low: f(i.Low), High: f(i.High)}
+}
+
+// LogRatios are ln(b/a) of each pair. They are used because a slow-down by a factor and a speed-up by the same one
+// are then equally far from none.
+func LogRatios(a, b []float64) ([]float64, error) {
+	if len(a) != len(b) {
+		return nil, fmt.Errorf("%d values cannot be paired with %d", len(a), len(b))
+	}
+	ratios := make([]float64, len(a))
+	for i := range a {
+		if !(a[i] > 0 && b[i] > 0) || math.IsInf(a[i], 0) || math.IsInf(b[i], 0) {
+			return nil, fmt.Errorf("pair %d: there is no ratio of %g and %g", i, b[i], a[i])
+		}
+		ratios[i] = math.Log(b[i] / a[i])
+	}
+	return ratios, nil
+}
+
+// MinStarts is how many starts of the servers a statement about their difference needs. A process that happens to be
+// 1 % slower makes every pair of its start differ, so that pairs tell nothing about the next start, and only starts do.
+const MinStarts = 5
+
+// Alpha is the level of tests.
+const Alpha = 0.05
+
+// PairsNeeded is how many pairs a statement needs that is one of so many tests: with fewer not even a test that looks
+// at nothing but the signs of the differences, all of them alike, could reach Alpha when it is adjusted for the others.
+func PairsNeeded(tests int) int { return int(math.Ceil(math.Log2(2 * float64(max(tests, 1)) / Alpha))) }
+
+// StartMeans are the means of the values of each start of the servers, in the order of the starts. They are what is
+// independent: intervals and tests are of them.
+func StartMeans(starts []int, x []float64) []float64 {
+	by := map[int][]float64{}
+	for i, start := range starts {
+		by[start] = append(by[start], x[i])
+	}
+	var means []float64
+	for _, start := range slices.Sorted(maps.Keys(by)) {
+		means = append(means, stat.Mean(by[start], nil))
+	}
+	return means
+}
+
+// TTest is the two-sided p-value of the mean of values being 0, by Student's t: below 0.05 if and only if the interval
+// of MeanInterval at 0.95 leaves 0 out. Fewer than two values tell nothing: p is 1.
+func TTest(x []float64) float64 {
+	if len(x) < 2 {
+		return 1
+	}
+	mean, deviation := stat.MeanStdDev(x, nil)
+	if mean == 0 {
+		return 1
+	}
+	// Values that are all the same have no deviation: t is infinite, and p 0.
+	t := math.Abs(mean) / stat.StdErr(deviation, float64(len(x)))
+	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(x) - 1)}.Survival(t)
+}
+
+// Holm adjusts p-values for there being several: the chance that any of them is at or below a level though nothing
+// differs is at most that level.
+func Holm(p []float64) []float64 {
+	order := make([]int, len(p))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
+	adjusted := make([]float64, len(p))
+	var highest float64
+	for rank, i := range order {
+		highest = max(highest, min(1, float64(len(p)-rank)*p[i]))
+		adjusted[i] = highest
+	}
+	return adjusted
+}
+
+// Equivalence says where a difference lies against a margin.
+type Equivalence string
+
+// The possible answers.
+const (
+	// Equivalent: the whole 90 % interval lies within the margin. It is shown that the difference is small, which
+	// a large p-value does not show.
+	Equivalent Equivalence = "equivalent"
+	// Above: the whole 90 % interval lies above the margin.
+	Above Equivalence = "above"
+	// Below: the whole 90 % interval lies below the margin.
+	Below Equivalence = "below"
+	// Undecided: the interval crosses a bound of the margin. More pairs could tell.
+	Undecided Equivalence = "undecided"
+)
+
+// Equivalent90 compares the 90 % interval of a mean log-ratio with a margin: the part, such as 0.05, by which the
+// one side may exceed the other. The margin has to be declared before anything is measured. Two one-sided tests at
+// 5 % are the same as this.
+func Equivalent90(ninety Interval, margin float64) Equivalence {
+	bound := math.Log1p(margin)
+	switch {
+	case math.IsNaN(ninety.Low) || math.IsNaN(ninety.High):
+		return Undecided
+	case ninety.Low > -bound && ninety.High < bound:
+		return Equivalent
+	case ninety.Low >= bound:
+		return Above
+	case ninety.High <= -bound:
+		return Below
+	}
+	return Undecided
+}

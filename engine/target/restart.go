@@ -76,7 +76,11 @@ func (t *Target) Renew(ctx context.Context) error {
 	if _, err := t.replaceAPIServer(ctx, o, wanted); err != nil {
 		return err
 	}
-	return errors.Join(t.witnessVersion(ctx), t.witnessGate(ctx))
+	if err := errors.Join(t.witnessVersion(ctx), t.witnessGate(ctx)); err != nil {
+		return err
+	}
+	t.Witness.Mismatches = t.Witness.Judge(t.Cell)
+	return nil
 }
 
 // Replaced is when the API server that runs now was started by Restart: the one before had ended.

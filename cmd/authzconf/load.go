@@ -24,9 +24,9 @@ type loadFlags struct {
 	profile, kubernetes, reportDir string
 	provider, nodeImage, engine    string
 	variants                       []string
-	pairs, agents, shards          int
-	rate                           float64
-	duration, delay                time.Duration
+	accounts                       string
+	pairs, nodes, sets, shards     int
+	duration, delay, every         time.Duration
 	seed                           int64
 	dryRun                         bool
 }
@@ -44,14 +44,19 @@ authorizer saw them, processor time and memory.
 A profile compares variants (what agents do) on servers, in pairs of blocks:
   none                   no impersonation
   legacy-gate-off/-on    the verb impersonate
+  associated-node        the agent's own node
   associated-node-cold   the agent's own node, when the server has forgotten it
-  associated-node-warm   the agent's own node, remembered
   arbitrary-node         another node
   denied                 no permission to impersonate
   fallback               associated-node half granted, legacy allows
   deputy, deputy-legacy  many users with groups and extra
 One comparison has the same variant on both sides: it shows what no difference looks
 like. 20 pairs or more are needed for a claim.
+
+The agents are DaemonSets: a pod on every node, each with a token of its own, all pods
+of a DaemonSet with one ServiceAccount (--service-accounts shared). With one each
+(perAgent) associated-node shares nothing of what is remembered. Each agent asks as
+often as the profile says (--every), however many nodes there are.
 
 Built-in profiles: ` + strings.Join(profile.Names(), ", ") + `.
 
@@ -76,8 +81,10 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.StringSliceVar(&f.variants, "arms", nil, "the old name of --variants")
 	_ = fl.MarkHidden("arms")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
-	fl.IntVar(&f.agents, "agents", 0, "number of agents (default: the profile's)")
-	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
+	fl.IntVar(&f.nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
+	fl.IntVar(&f.sets, "daemonsets", 0, "DaemonSets (default: the profile's)")
+	fl.StringVar(&f.accounts, "service-accounts", "", "who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)")
+	fl.DurationVar(&f.every, "every", 0, "how often each agent asks (default: the profile's)")
 	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
 	fl.DurationVar(&f.delay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
 	fl.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
@@ -118,7 +125,8 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", note)
 	}
 	if p, err = p.Adjusted(profile.Adjust{
-		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Agents: given(c, "agents", &f.agents), Rate: given(c, "rate", &f.rate),
+		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
+		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
 		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
 	}); err != nil {
 		return o, err

@@ -6,18 +6,18 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
 // Adjust are changes of a profile for one run. Zero values change nothing.
 type Adjust struct {
-	Variants     []string
-	Pairs        *int
-	Agents       *int
-	Rate         *float64
-	Block        *time.Duration
-	WebhookDelay *time.Duration
+	Variants        []string
+	Pairs           *int
+	Nodes           *int
+	DaemonSets      *int
+	ServiceAccounts *ServiceAccounts
+	Every           *time.Duration
+	Block           *time.Duration
+	WebhookDelay    *time.Duration
 }
 
 // change sets a field that is to be changed, and remembers the flag that does.
@@ -27,20 +27,22 @@ func change[T any](flags map[string]string, flag, path string, field, to *T) {
 	}
 }
 
-// Adjusted is the profile with the changes, checked again: a rate that makes a cold variant warm is an error here
-// too.
+// Adjusted is the profile with the changes, checked again: agents that ask so often that a cold variant is not cold
+// are an error here too.
 func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	out, flags := *p, map[string]string{}
 	change(flags, "--pairs", "$.pairs", &out.Pairs, a.Pairs)
-	change(flags, "--agents", "$.agents", &out.Agents, a.Agents)
+	change(flags, "--nodes", "$.nodes", &out.Nodes, a.Nodes)
+	change(flags, "--daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
+	change(flags, "--service-accounts", "$.serviceAccounts", &out.ServiceAccounts, a.ServiceAccounts)
 	change(flags, "--duration", "$.block", &out.Block, a.Block)
 	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	if a.Rate != nil && (p.Arrivals.Kind == pacer.Burst || p.Arrivals.Closed || len(p.Arrivals.Stages) > 0) {
-		return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts, stages or a closed loop)", *a.Rate, p.Name)
+	if a.Every != nil && (p.Arrivals.Closed || len(p.Arrivals.Stages) > 0) {
+		return nil, fmt.Errorf("--every %s: in the profile %s agents ask in stages or in a closed loop", *a.Every, p.Name)
 	}
-	change(flags, "--rate", "$.arrivals.rate", &out.Arrivals.Rate, a.Rate)
-	if a.Agents != nil {
-		out.Requestors = min(out.Requestors, out.Agents)
+	change(flags, "--every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
+	if a.Nodes != nil {
+		out.Requestors = min(out.Requestors, out.Agents())
 	}
 	if len(a.Variants) > 0 {
 		if err := out.keep(a.Variants); err != nil {

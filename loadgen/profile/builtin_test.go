@@ -6,7 +6,7 @@ import (
 )
 
 func TestLoad(t *testing.T) {
-	want := []string{"apiserver-restart", "daemonset-rollout", "denied-flood", "deputy-dashboard", "every-variant", "legacy-fallback", "node-agent-steady", "token-churn"}
+	want := []string{"apiserver-restart", "daemonset-rollout", "denied-flood", "deputy-dashboard", "every-variant", "legacy-fallback", "many-accounts", "node-agent-busy", "node-agent-steady", "token-churn"}
 	if got := Names(); !slices.Equal(got, want) {
 		t.Errorf("profiles %v, want %v", got, want)
 	}

@@ -14,12 +14,12 @@ import (
 // filling its memory.
 const (
 	maxAgents   = 100_000
-	minRate     = 0.01
 	maxRate     = 100_000
 	maxRequests = 20_000_000 // in a block
 	maxPairs    = 1000
 	maxBlock    = time.Hour
 	maxTokens   = 100
+	maxMinted   = 200_000 // at a millisecond and more each
 )
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?$`)
@@ -62,7 +62,11 @@ func (p *Profile) checkSize(c *checker) {
 	span := func(name string, value, from, to time.Duration) {
 		c.ok(value >= from && value <= to, "$."+name, "%s %s: expected %s to %s", name, value, from, to)
 	}
-	number("agents", p.Agents, 1, maxAgents)
+	c.ok(p.OldAgents == 0, "$.agents", "agents %d: expected nodes, on each of which every one of daemonSets has an agent", p.OldAgents)
+	number("nodes", p.Nodes, 1, maxAgents)
+	number("daemonSets", p.DaemonSets, 1, 100)
+	c.ok(p.Agents() <= maxAgents, "$.daemonSets", "%d DaemonSets on %d nodes are %d agents: expected at most %d", p.DaemonSets, p.Nodes, p.Agents(), maxAgents)
+	c.ok(p.ServiceAccounts == Shared || p.ServiceAccounts == PerAgent, "$.serviceAccounts", "serviceAccounts %q: expected %s (one for each DaemonSet) or %s", p.ServiceAccounts, Shared, PerAgent)
 	number("podsPerNode", p.PodsPerNode, 1, 250)
 	number("agentsPerConnection", p.AgentsPerConnection, 1, 1000)
 	number("requestors", p.Requestors, 0, maxAgents)
@@ -79,37 +83,43 @@ func (p *Profile) checkSize(c *checker) {
 		c.ok(weight >= 0 && weight <= 10_000, "$.mix", "weight %d of %s: expected 0 to 10000", weight, name)
 	}
 	c.ok(m.List+m.Get+m.Watch > 0, "$.mix", "the mix has no requests: expected a weight for list, get or watch")
-	c.ok(p.Requestors <= p.Agents, "$.requestors", "%d requestors for %d agents: expected no more than agents", p.Requestors, p.Agents)
+	c.ok(p.Requestors <= p.Agents(), "$.requestors", "%d requestors for %d agents: expected no more than agents", p.Requestors, p.Agents())
+	c.ok(p.Requestors == 0 || p.DaemonSets == 1, "$.requestors", "requestors send for all agents, and the pods of %d DaemonSets send for themselves: expected one of both", p.DaemonSets)
+	c.ok(p.Minted() <= maxMinted, "$.tokensPerAgent", "%d variants, %d pods that send and %d tokens each are %d tokens to mint: expected at most %d",
+		len(p.Used()), p.Identities(), p.TokensPerAgent, p.Minted(), maxMinted)
 }
 
 func (p *Profile) checkArrivals(c *checker) {
 	a := p.Arrivals
 	c.ok(slices.Contains(pacer.Known(), a.Kind), "$.arrivals.kind", "arrivals %q: expected one of %v", a.Kind, pacer.Known())
 	burst := a.Kind == pacer.Burst
-	rate := func(path string, value float64) {
-		c.ok(value >= minRate && value <= maxRate, path, "rate %v: expected %v to %d requests/s", value, minRate, maxRate)
+	every := func(path string, value time.Duration) {
+		c.ok(value >= time.Millisecond && value <= time.Hour, path, "every %s: expected how often each agent asks, 1ms to 1h", value)
+		if c.err == nil {
+			c.ok(p.rate(value) <= maxRate, path, "%d agents that ask every %s send %.0f requests/s: expected at most %d", p.Agents(), value, p.rate(value), maxRate)
+		}
 	}
+	c.ok(a.OldRate == nil, "$.arrivals.rate", "rate is that of all agents, and makes each ask the less often, the more there are: expected every, how often each asks")
 	switch {
 	case a.Closed:
-		c.ok(a.Rate == 0 && len(a.Stages) == 0 && !burst, "$.arrivals.closed",
-			"a closed loop has the rate that the server gives it: expected neither rate nor stages nor bursts")
+		c.ok(a.Every == 0 && len(a.Stages) == 0 && !burst, "$.arrivals.closed",
+			"a closed loop has the rate that the server gives it: expected neither every nor stages nor bursts")
 		c.ok(a.Think >= 10*time.Millisecond && a.Think <= time.Hour, "$.arrivals.think", "think %s: expected 10ms to 1h in a closed loop", a.Think)
 	case burst:
-		c.ok(a.Rate == 0 && len(a.Stages) == 0, "$.arrivals", "a burst has all agents at once: expected neither rate nor stages")
+		c.ok(len(a.Stages) == 0, "$.arrivals", "a burst has all agents at once: expected no stages")
 		c.ok(a.Every == 0 || a.Every >= time.Second && a.Every <= p.Block, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
 	case len(a.Stages) > 0:
-		c.ok(a.Rate == 0, "$.arrivals.rate", "stages have rates of their own: expected no rate beside them")
+		c.ok(a.Every == 0, "$.arrivals.every", "stages say how often agents ask: expected no every beside them")
 		c.ok(len(a.Stages) <= 100, "$.arrivals.stages", "%d stages: expected at most 100", len(a.Stages))
 		for i, s := range a.Stages {
 			path := fmt.Sprintf("$.arrivals.stages[%d]", i)
-			rate(path+".rate", s.Rate)
+			every(path+".every", s.Every)
 			c.ok(s.For >= 100*time.Millisecond && s.For <= maxBlock, path+".for", "for %s: expected 100ms to %s", s.For, maxBlock)
 		}
 	default:
-		rate("$.arrivals.rate", a.Rate)
+		every("$.arrivals.every", a.Every)
 	}
 	c.ok(a.Closed || a.Think == 0, "$.arrivals.think", "think is for a closed loop: expected closed: true beside it")
-	c.ok(burst || a.Every == 0, "$.arrivals.every", "every is for bursts: expected kind: burst beside it")
 	c.ok(a.Kind == pacer.Periodic || a.Jitter == 0, "$.arrivals.jitter", "jitter is for periodic arrivals: expected kind: periodic beside it")
 	c.ok(a.Jitter >= 0 && a.Jitter < 0.5, "$.arrivals.jitter", "jitter %v: expected 0 to less than 0.5 of the period", a.Jitter)
 	c.ok(burst || !p.Reconnect, "$.reconnect", "reconnect is for bursts: expected kind: burst beside it")
@@ -152,14 +162,8 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		return
 	}
 	c.ok(p.Requestors == 0, path+".variant", "the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", variant.Name, p.Requestors)
-	period := p.period()
-	if variant.Cache == Cold {
-		c.ok(period > CacheLife, path+".variant",
-			"the variant %s asks every %s per agent, and a cached check lives %s: expected more agents or a lower rate", variant.Name, period.Round(time.Millisecond), CacheLife)
-	}
-	if variant.Cache == Warm {
-		c.ok(p.Arrivals.Kind != pacer.Burst, path+".variant", "the variant %s in bursts: expected arrivals that keep a cache warm", variant.Name)
-	}
+	c.ok(p.Period() > CacheLife, path+".variant",
+		"the variant %s asks every %s per agent, and a cached check lives %s: expected agents that ask less often", variant.Name, p.Period().Round(time.Millisecond), CacheLife)
 }
 
 func (p *Profile) checkThresholds(c *checker) {

@@ -28,12 +28,19 @@ type Profile struct {
 	Name       string `yaml:"name"`
 	// Description says what it stands for.
 	Description string `yaml:"description"`
-	// Agents is how many there are, each on a node of its own with PodsPerNode pods.
-	Agents      int `yaml:"agents"`
+	// Nodes is how many there are, with PodsPerNode pods each. Every one of DaemonSets has an agent on each of them.
+	Nodes       int `yaml:"nodes"`
+	DaemonSets  int `yaml:"daemonSets"`
 	PodsPerNode int `yaml:"podsPerNode"`
+	// OldAgents and, of Arrivals, OldRate are refused: a rate of all agents together made each ask the less often,
+	// the more there were.
+	OldAgents int `yaml:"agents" json:"-"`
 	// AgentsPerConnection share one connection.
 	AgentsPerConnection int `yaml:"agentsPerConnection"`
-	// Requestors, if given, is how many service accounts all agents share; without it each has its own.
+	// ServiceAccounts says which pods have one together.
+	ServiceAccounts ServiceAccounts `yaml:"serviceAccounts"`
+	// Requestors, if given, is how many pods send for all agents, as those of a deputy do for its users; without it
+	// each agent is a pod, on its node.
 	Requestors int `yaml:"requestors"`
 	// TokensPerAgent are used in turn: every request with another token than the one before, if there are several.
 	TokensPerAgent int      `yaml:"tokensPerAgent"`
@@ -60,23 +67,33 @@ type Profile struct {
 // Arrivals say when requests are sent.
 type Arrivals struct {
 	Kind pacer.Arrivals `yaml:"kind"`
-	// Rate is in requests per second, by all agents.
-	Rate   float64 `yaml:"rate"`
-	Stages []Stage `yaml:"stages"`
+	// Every is the time between two requests of one agent, on average, however many agents there are; 0 is a single
+	// burst.
+	Every   time.Duration `yaml:"every"`
+	OldRate *float64      `yaml:"rate" json:"-"`
+	Stages  []Stage       `yaml:"stages"`
 	// Jitter is a part of the period, of periodic arrivals.
 	Jitter float64 `yaml:"jitter"`
-	// Every is the time between bursts.
-	Every time.Duration `yaml:"every"`
 	// Closed has agents wait for each answer and think before they ask again.
 	Closed bool          `yaml:"closed"`
 	Think  time.Duration `yaml:"think"`
 }
 
-// Stage is a part of a block with a rate of its own.
+// Stage is a part of a block in which agents ask more or less often.
 type Stage struct {
-	For  time.Duration `yaml:"for"`
-	Rate float64       `yaml:"rate"`
+	For   time.Duration `yaml:"for"`
+	Every time.Duration `yaml:"every"`
 }
+
+// ServiceAccounts says which pods have one together.
+type ServiceAccounts string
+
+const (
+	// Shared is one for each DaemonSet, as DaemonSets have it, or one for all requestors.
+	Shared ServiceAccounts = "shared"
+	// PerAgent is one for every pod that sends.
+	PerAgent ServiceAccounts = "perAgent"
+)
 
 // Mix are the weights of the kinds of requests.
 type Mix struct {
@@ -129,7 +146,7 @@ type Threshold struct {
 // Defaults are the values of what a file leaves out.
 func Defaults() Profile {
 	return Profile{
-		PodsPerNode: 30, AgentsPerConnection: 1, TokensPerAgent: 1, Pairs: 20,
+		DaemonSets: 1, PodsPerNode: 30, ServiceAccounts: Shared, AgentsPerConnection: 1, TokensPerAgent: 1, Pairs: 20,
 		LateTolerance: 10 * time.Millisecond, MaxLate: 0.01, Timeout: 10 * time.Second,
 	}
 }
@@ -175,43 +192,81 @@ func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
 // Kinds are the kinds of requests, in the order of Plan.Mix.
 func Kinds() []string { return []string{"list", "get", "watch"} }
 
+// Agents is how many ask.
+func (p *Profile) Agents() int { return p.Nodes * p.DaemonSets }
+
 // Plan is the schedule of a block.
 func (p *Profile) Plan(seed uint64) pacer.Plan {
 	plan := pacer.Plan{
-		Arrivals: p.Arrivals.Kind, Agents: p.Agents, Rate: p.Arrivals.Rate, Length: p.Block,
-		Jitter: p.Arrivals.Jitter, Every: p.Arrivals.Every, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch},
+		Arrivals: p.Arrivals.Kind, Agents: p.Agents(), Length: p.Block,
+		Jitter: p.Arrivals.Jitter, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch},
 		Closed: p.Arrivals.Closed, Think: p.Arrivals.Think, Seed: seed,
 	}
+	if p.Arrivals.Kind == pacer.Burst {
+		plan.Every = p.Arrivals.Every
+	} else if p.Arrivals.Every > 0 {
+		plan.Rate = p.rate(p.Arrivals.Every)
+	}
 	for _, s := range p.Arrivals.Stages {
-		plan.Stages = append(plan.Stages, pacer.Stage{For: s.For, Rate: s.Rate})
+		plan.Stages = append(plan.Stages, pacer.Stage{For: s.For, Rate: p.rate(s.Every)})
 	}
 	return plan
 }
 
-// period is how often one agent asks, on average over the busiest part.
-func (p *Profile) period() time.Duration {
+// rate is that of all agents in requests per second, if each asks so often.
+func (p *Profile) rate(every time.Duration) float64 { return float64(p.Agents()) / every.Seconds() }
+
+// Period is how often one agent asks, on average over the busiest part.
+func (p *Profile) Period() time.Duration {
+	period := p.Arrivals.Every
 	switch {
 	case p.Arrivals.Closed:
 		return p.Arrivals.Think
-	case p.Arrivals.Kind == pacer.Burst && p.Arrivals.Every > 0:
-		return p.Arrivals.Every
-	case p.Arrivals.Kind == pacer.Burst:
+	case p.Arrivals.Kind == pacer.Burst && period == 0:
 		// Between two blocks of a cold variant the server is given time to forget.
 		return p.Block + CacheLife
 	}
-	return time.Duration(float64(p.Agents) / p.Plan(0).Highest() * float64(time.Second))
+	for i, s := range p.Arrivals.Stages {
+		if i == 0 || s.Every < period {
+			period = s.Every
+		}
+	}
+	return period
 }
 
-// Identities is how many service accounts the agents of a variant are. Agent a is number a mod that.
-func (p *Profile) Identities(a Variant) int {
-	switch {
-	case p.Requestors > 0:
-		return min(p.Requestors, p.Agents)
-	case a.Cache == Warm:
-		return min(p.Agents, max(1, int(float64(p.Agents)/max(p.period().Seconds(), 1))))
+// Identities is how many pods send, each with tokens of its own: agent a is number a mod that.
+func (p *Profile) Identities() int {
+	if p.Requestors > 0 {
+		return p.Requestors
 	}
-	return p.Agents
+	return p.Agents()
 }
+
+// Accounts is how many service accounts the identities have, and AccountOf the one of an identity.
+func (p *Profile) Accounts() int {
+	switch {
+	case p.ServiceAccounts == PerAgent:
+		return p.Identities()
+	case p.Requestors > 0:
+		return 1
+	}
+	return p.DaemonSets
+}
+
+// AccountOf is the number of an identity's service account. Agents of the first DaemonSet come first, in the order of
+// their nodes, then those of the second.
+func (p *Profile) AccountOf(identity int) int {
+	switch {
+	case p.ServiceAccounts == PerAgent:
+		return identity
+	case p.Requestors > 0:
+		return 0
+	}
+	return identity / p.Nodes
+}
+
+// Minted is how many tokens the agents of all variants need, with one of each variant that takes no part.
+func (p *Profile) Minted() int { return len(p.Used()) * (p.Identities() + 1) * p.TokensPerAgent }
 
 // sides are those of all comparisons.
 func (p *Profile) sides() (sides []Side) {
@@ -245,7 +300,7 @@ func (p *Profile) Servers() []Server {
 
 // Connections is how many connections the agents have to one server.
 func (p *Profile) Connections() int {
-	return (p.Agents + p.AgentsPerConnection - 1) / p.AgentsPerConnection
+	return (p.Agents() + p.AgentsPerConnection - 1) / p.AgentsPerConnection
 }
 
 // Length is how long all blocks take.

@@ -27,8 +27,6 @@ const (
 	Any Cache = "any"
 	// Cold asks again only when the last answer is forgotten.
 	Cold Cache = "cold"
-	// Warm spreads the requests over so few agents that each asks every second.
-	Warm Cache = "warm"
 )
 
 // Grants of a variant. Everybody may read pods; these are about impersonation.
@@ -71,7 +69,7 @@ func Variants() []Variant {
 		{Name: "legacy-gate-off", What: "the verb impersonate, gate off", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOff},
 		{Name: "legacy-gate-on", What: "the verb impersonate, gate on", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOn},
 		{Name: "associated-node-cold", What: "the agent's own node, never twice within the cache's life", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Cold, Gate: GateOn},
-		{Name: "associated-node-warm", What: "the agent's own node, again and again", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Warm, Gate: GateOn},
+		{Name: "associated-node", What: "the agent's own node, however often it asks", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Any, Gate: GateOn},
 		{Name: "arbitrary-node", What: "another node than the agent's", As: OtherNode, Grants: []string{GrantArbitrary}, Cache: Any, Gate: GateOn},
 		{Name: "denied", What: "no permission to impersonate", As: OwnNode, Cache: Any, Denied: true},
 		{Name: "fallback", What: "the action is allowed and the identity denied, legacy allows", As: OwnNode, Grants: []string{GrantAssociatedAction, GrantLegacy}, Cache: Any, Gate: GateOn},

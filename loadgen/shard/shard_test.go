@@ -46,10 +46,10 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	p := profile.Defaults()
-	p.Agents, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
-	p.Arrivals = profile.Arrivals{Kind: "poisson", Rate: 100}
+	p.Nodes, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
+	p.Arrivals = profile.Arrivals{Kind: "poisson", Every: 100 * time.Millisecond}
 	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Variant: "none", Server: profile.GateOff}, B: profile.Side{Variant: "none", Server: profile.GateOff}}}
-	tokens := make([][]string, p.Agents)
+	tokens := make([][]string, p.Agents())
 	for i := range tokens {
 		tokens[i] = []string{fmt.Sprintf("token-%d", i)}
 	}

@@ -117,7 +117,7 @@ func modeOf(verb string) string {
 		mode, _, _ := strings.Cut(rest, ":")
 		return mode
 	}
-	return "request"
+	return run.RequestMode
 }
 
 // fill puts what was counted into the block.
@@ -234,7 +234,7 @@ func unreconciled(b *run.Block, evaluations int64, hasAttempts, components bool)
 	var total int64
 	for _, r := range b.Reviews {
 		total += r.Count
-		if r.Mode != "request" {
+		if r.Mode != run.RequestMode {
 			seen[cell{r.Mode, map[string]string{"Allow": "allowed"}[r.Decision]}] += r.Count
 		}
 	}

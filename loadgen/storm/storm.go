@@ -77,6 +77,8 @@ type server struct {
 	// population is who is there, and generator who sends: both may be those of the other server, too.
 	population *population.Population
 	generator  shard.Generator
+	// history predicts what its authorizer is asked.
+	history *population.History
 }
 
 // Engines.
@@ -93,6 +95,7 @@ type runner struct {
 	generators []shard.Generator          // one for all servers, or one for each
 	last       map[profile.Side]time.Time // when a block of the side ended
 	plan       []planned
+	shrunk     map[profile.Side]bool // where the smallest schedule was looked for
 }
 
 // Execute runs a profile. An error means that nothing could be measured; what goes wrong later is in Run.Problems.
@@ -108,7 +111,7 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 }
 
 func newRunner(o Options) *runner {
-	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed)}
+	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}}
 	if r.Provider == "" {
 		r.Provider = target.Local
 	}
@@ -118,7 +121,7 @@ func newRunner(o Options) *runner {
 	r.out = &run.Run{
 		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
+		Machine: machine(), Agents: o.Profile.Agents(), Population: who(o.Profile), Pairs: o.Profile.Pairs, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
 	return r
 }
@@ -208,7 +211,7 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	}
 	took := time.Since(begin).Seconds()
 	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d variants, in %.1f s",
-		r.Profile.Agents+1, r.Profile.PodsPerNode, len(r.Profile.Used()), took))
+		r.Profile.Nodes+1, r.Profile.PodsPerNode, len(r.Profile.Used()), took))
 	return nil
 }
 
@@ -234,7 +237,11 @@ func (r *runner) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", name, err)
 		}
-		s := &server{name: name, target: t, attempts: slices.Contains(t.Facts.Capabilities, "metrics")}
+		history, err := population.NewHistory(r.Profile, name, r.Release.Version)
+		if err != nil {
+			return errors.Join(err, t.Stop())
+		}
+		s := &server{name: name, target: t, history: history, attempts: slices.Contains(t.Facts.Capabilities, "metrics")}
 		r.servers[name] = s
 		if first == nil && r.sharedStorage() {
 			first = t

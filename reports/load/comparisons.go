@@ -117,7 +117,7 @@ func compare(g comparisonPairs, severalAgents bool, t Thresholds, seed int64) Co
 }
 
 func meanReviews(blocks []*run.Block) float64 {
-	return reviewRate(blocks, 0).PerRequest.Estimate
+	return reviewRate("", blocks).PerRequest.Estimate
 }
 
 // errorsCompared is the part of a block's answers that may be errors for its latencies to be compared: an error is

@@ -145,15 +145,23 @@ type costTable struct {
 	Cell        func(*Variant) string
 }
 
+// rateCell is "2.050 (2.050)", or "–" if there was no such block.
+func rateCell(r *ReviewRate) string {
+	switch {
+	case r == nil:
+		return "–"
+	case r.Predicted == nil:
+		return fmt.Sprintf("%.3f", r.PerRequest.Estimate)
+	}
+	return fmt.Sprintf("%.3f (%s)", r.PerRequest.Estimate, r.Predicted)
+}
+
 var costTables = []costTable{
-	{"Access reviews per request", "Mean of the blocks; in brackets the oracle's prediction for a known and an unknown agent.", func(v *Variant) string {
-		s := fmt.Sprintf("%.3f", v.Reviews.PerRequest.Estimate)
-		if p := v.Reviews.Predicted; p != nil && p.Warm == p.Cold {
-			s += fmt.Sprintf(" (%g)", p.Cold)
-		} else if p != nil {
-			s += fmt.Sprintf(" (%g to %g)", p.Warm, p.Cold)
-		}
-		return s
+	{"Access reviews per request", "Mean of the blocks in which every agent had asked before, or of all if there is none; in brackets the prediction for their schedules.", func(v *Variant) string {
+		return rateCell(&v.Reviews)
+	}},
+	{"Access reviews per request at first contact", "Of the blocks of which every request was the first of its agent.", func(v *Variant) string {
+		return rateCell(v.FirstContact)
 	}},
 	{"Reviews per second at the authorizer", "", func(v *Variant) string { return fmt.Sprintf("%.1f", v.ReviewsPerSecond) }},
 	{"Latency", "p50 / p99 in ms, from the intended send, all blocks together. Variants ran one after the other: the comparisons below are what tells them apart.",

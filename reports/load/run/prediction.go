@@ -1,0 +1,121 @@
+package run
+
+import (
+	"fmt"
+	"time"
+)
+
+// Population is who takes part in a run.
+type Population struct {
+	// Every one of DaemonSets has an agent on each of Nodes, which have PodsPerNode pods to ask for.
+	Nodes       int `json:"nodes"`
+	PodsPerNode int `json:"podsPerNode"`
+	DaemonSets  int `json:"daemonSets"`
+	// Requestors is how many pods send for all agents, 0 if each is a pod. All pods together have ServiceAccounts.
+	Requestors      int `json:"requestors,omitempty"`
+	ServiceAccounts int `json:"serviceAccounts"`
+	// Arrivals is how requests are spread over time; an agent asks Every so often, or, if Closed, that long after
+	// its last answer.
+	Arrivals string   `json:"arrivals"`
+	Every    Duration `json:"every"`
+	Closed   bool     `json:"closed,omitempty"`
+}
+
+// String is a line for people.
+func (p Population) String() string {
+	several := func(n int, noun string) string {
+		if n != 1 {
+			noun += "s"
+		}
+		return fmt.Sprint(n, " ", noun)
+	}
+	who := fmt.Sprintf("%s (%s on %s)", several(p.Nodes*p.DaemonSets, "agent"), several(p.DaemonSets, "DaemonSet"), several(p.Nodes, "node"))
+	if p.Requestors > 0 {
+		who = fmt.Sprintf("%s, for which %s", several(p.Nodes, "agent"), several(p.Requestors, "pod")+" send")
+	}
+	how := "each asks every " + time.Duration(p.Every).String()
+	if p.Closed {
+		how = fmt.Sprintf("each asks %s after its last answer", time.Duration(p.Every))
+	}
+	return fmt.Sprintf("%s with %s; %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), how, p.Arrivals)
+}
+
+// Prediction is the oracle's, for the requests that were meant to be sent in a block and what the server had been asked
+// before.
+type Prediction struct {
+	// Requests were meant to be sent; First of them were the first of their agent to this server.
+	Requests int64 `json:"requests,omitempty"`
+	First    int64 `json:"firstContacts,omitempty"`
+	// Asked is how many agents sent them, each Seldom to Often times.
+	Asked  int `json:"agentsAsked,omitempty"`
+	Seldom int `json:"fewestOfAnAgent,omitempty"`
+	Often  int `json:"mostOfAnAgent,omitempty"`
+	// Slowest is what the slowest took to its answer: requests that are so close may each ask for what one could
+	// remember.
+	Slowest Duration     `json:"slowest,omitempty,omitzero"`
+	Checks  []CheckRange `json:"checks,omitempty"`
+
+	// Cold and Warm are of runs before this was predicted for a schedule: reviews per request of an agent that the
+	// caches did not know, and of one that they did.
+	Cold float64 `json:"cold,omitempty"`
+	Warm float64 `json:"warm,omitempty"`
+}
+
+// CheckRange is how many reviews of a kind are predicted; see ReviewCount.
+type CheckRange struct {
+	Mode     string `json:"mode"`
+	Verb     string `json:"verb"`
+	Decision string `json:"decision"`
+	Low      int64  `json:"low"`
+	High     int64  `json:"high"`
+}
+
+// Range are the fewest and the most reviews.
+func (p *Prediction) Range() (low, high int64) {
+	for _, c := range p.Checks {
+		low, high = low+c.Low, high+c.High
+	}
+	return low, high
+}
+
+// Smallest is the shortest schedule that was found to show what is not as predicted. It began when the server had
+// forgotten all checks.
+type Smallest struct {
+	// Requests are the first of its requests, of Count.
+	Requests []string `json:"requests"`
+	Count    int      `json:"count"`
+	// Text is what is not as predicted.
+	Text string `json:"text"`
+}
+
+// Unpredicted says which reviews of a block are not as many as predicted. Where requests failed, or were not sent, or
+// sent twice, nothing can be said: why is not empty.
+func (b *Block) Unpredicted() (list []string, why string) {
+	switch p := b.Predicted; {
+	case p == nil || p.Requests == 0:
+		return nil, "not predicted for a schedule"
+	case b.Sent != p.Requests:
+		return nil, fmt.Sprintf("%d requests were predicted, and %d sent", p.Requests, b.Sent)
+	case b.Retried > 0:
+		return nil, fmt.Sprintf("%d requests were throttled and sent again", b.Retried)
+	case len(b.Wrong) > 0:
+		return nil, "requests failed, and the prediction is for those that do not"
+	}
+	seen := map[CheckRange]int64{}
+	for _, r := range b.Reviews {
+		seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}] += r.Count
+	}
+	for _, c := range b.Predicted.Checks {
+		kind := CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
+		if n := seen[kind]; n < c.Low || n > c.High {
+			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted %d to %d", c.Mode, c.Verb, c.Decision, n, c.Low, c.High))
+		}
+		delete(seen, kind)
+	}
+	for _, r := range b.Reviews {
+		if n := seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}]; n > 0 {
+			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted none", r.Mode, r.Verb, r.Decision, n))
+		}
+	}
+	return list, ""
+}

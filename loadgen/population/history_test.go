@@ -1,6 +1,7 @@
 package population
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,7 @@ func TestSteadyState(t *testing.T) {
 		// A second minute goes on where the first ended.
 		got := predict(t, h, "associated-node", start.Add(time.Duration(n)*c.every), rounds(p, n, c.every/100, c.every), ms)
 		low, high := got.Range()
+		t.Logf("every %s: %.4f to %.4f reviews per request", c.every, float64(low)/float64(got.Requests), float64(high)/float64(got.Requests))
 		for _, sum := range []int64{low, high} {
 			if rate := float64(sum) / float64(got.Requests); rate < c.from || rate > c.to || got.First != 0 {
 				t.Errorf("every %s: %v reviews per request, %d first contacts; want %v to %v, none", c.every, rate, got.First, c.from, c.to)
@@ -262,4 +264,47 @@ func BenchmarkPredict(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/5000, "µs/request")
+}
+
+// Of a server that forgets too early, two requests of one agent are enough to see it.
+func TestSmallest(t *testing.T) {
+	p := nodes(20, profile.PerAgent, "associated-node")
+	v, err := profile.VariantNamed("associated-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(sends []pacer.Send) bool {
+		right, wrong := history(t, p), history(t, p)
+		got := predict(t, right, "associated-node", time.Now(), sends, 0)
+		wrong.fewest.Remembers(0, 5*second)
+		counts := map[run.ReviewCount]*run.CheckRange{}
+		for i, send := range sends {
+			if i > 0 {
+				wrong.fewest.Advance(send.At - sends[i-1].At)
+			}
+			if err := wrong.one(v, send, 0, counts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var asked int64
+		for _, c := range counts {
+			asked += c.Low
+		}
+		low, _ := got.Range()
+		return asked != low
+	}
+	all := rounds(p, 3, 10*ms, 6*second)
+	got := Smallest(all, 100, shows)
+	if len(got) != 2 || got[0].Agent != got[1].Agent || got[1].At-got[0].At != 6*second {
+		t.Errorf("%v", got)
+	}
+	if got := Smallest(all, 3, shows); len(got) >= len(all) || !shows(got) {
+		t.Errorf("with 3 tries: %d requests", len(got))
+	}
+	if got := Smallest(all, 100, func([]pacer.Send) bool { return false }); len(got) != len(all) {
+		t.Errorf("what does not show again became %d requests", len(got))
+	}
+	if text := Describe(p, v, got[1]); !strings.Contains(text, "sends list for system:node:storm-0000") {
+		t.Error(text)
+	}
 }

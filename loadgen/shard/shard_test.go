@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
@@ -101,6 +102,26 @@ func TestShardsAreOne(t *testing.T) {
 		if b.Planned != blocks[0].Planned || b.Planned < 50 || b.Sent != b.Planned || b.Answers["200"] != b.Planned || b.Latency.Count() != b.Planned || b.GeneratorRSS == 0 {
 			t.Errorf("%d shards: planned %d, sent %d, answers %v", i+1, b.Planned, b.Sent, b.Answers)
 		}
+	}
+}
+
+// Some requests of a block are sent alone, each by the shard of its agent, and the block ends soon after the last.
+func TestSends(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := order()
+	o.Sends = []pacer.Send{{At: 0, Agent: 1}, {At: time.Millisecond, Agent: 4, Kind: 1}, {At: 2 * time.Millisecond, Agent: 1}}
+	b, err := g.Block(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if list, get := b.Kinds["list"], b.Kinds["get"]; b.Sent != 3 || list.Count() != 2 || get.Count() != 1 {
+		t.Errorf("sent %d: %d lists, %d gets", b.Sent, list.Count(), get.Count())
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -96,6 +97,38 @@ func TestExecute(t *testing.T) {
 				t.Errorf("%s on %s: attempts %v", b.Variant, b.Server, b.Attempts)
 			}
 		}
+	}
+}
+
+// A server that asks something else than was predicted is a finding, with the fewest requests that show it. Here it
+// is the prediction that is wrong: it takes the server for one with the gate off.
+func TestFinding(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("denied", profile.GateOn), B: side("denied", profile.GateOn)})
+	p.Nodes = 4
+	var r *runner
+	r = newRunner(Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) {
+		t.Log(s)
+		if strings.HasPrefix(s, "created ") {
+			wrong, err := population.NewHistory(p, profile.GateOff, "1.37")
+			if err != nil {
+				t.Error(err)
+			}
+			r.servers[profile.GateOn].history = wrong
+		}
+	}})
+	out, err := r.execute(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Blocks) != 2 || len(out.Problems) > 0 {
+		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
+	}
+	s := out.Blocks[0].Smallest
+	if s == nil || s.Count != 1 || len(s.Requests) != 1 || !strings.Contains(s.Text, "legacy impersonate NoOpinion: 1 reviews, predicted 1") && !strings.Contains(s.Text, "arbitrary-node impersonate-on:arbitrary-node:list NoOpinion: 1 reviews, predicted none") {
+		t.Errorf("the smallest schedule: %+v", s)
+	}
+	if list, why := out.Blocks[1].Unpredicted(); len(list) == 0 || why != "" || out.Blocks[1].Smallest != nil {
+		t.Errorf("the second block: %v %s", list, why)
 	}
 }
 

@@ -38,7 +38,7 @@ func (s simulation) run() run.Run {
 			{Name: "gate-on", GitVersion: "v1.37.1", Gate: "on", WebhookDelay: run.Duration(time.Millisecond)},
 		},
 		Population: run.Population{Nodes: s.agents[0], PodsPerNode: 30, DaemonSets: 1, ServiceAccounts: 1, Arrivals: "periodic", Every: run.Duration(12 * time.Second)},
-		Agents: s.agents[0], Pairs: s.pairs, Shards: 1, Problems: []run.Problem{},
+		Agents:     s.agents[0], Pairs: s.pairs, Shards: 1, Problems: []run.Problem{},
 	}
 	for _, agents := range s.agents {
 		for i := range max(s.pairs, s.aaPairs) {

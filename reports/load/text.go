@@ -140,9 +140,16 @@ func asked(r *run.Run) string {
 	}
 	text := r.Population.String()
 	if most > 0 {
-		text += fmt.Sprintf(". In a block of %s %s of %d asked, %s times each", time.Duration(r.Blocks[0].Length), fromTo(least, most), r.Agents, fromTo(seldom, often))
+		text += fmt.Sprintf(". In a block of %s %s of %d asked, %s each", time.Duration(r.Blocks[0].Length), fromTo(least, most), r.Agents, timesText(seldom, often))
 	}
 	return text
+}
+
+func timesText(low, high int) string {
+	if high == 1 {
+		return "once"
+	}
+	return fromTo(low, high) + " times"
 }
 
 func fromTo(low, high int) string {

@@ -90,7 +90,7 @@ test-nightly: build ## all tests, faulty authorizers all of them, policy engines
 .PHONY: image
 image: ## write the container image of authzconf for jobs of ci/certify (_output/authzconf-image.tar)
 	@mkdir -p _output
-	go run ./ci/certify/image latest _output/authzconf-image.tar
+	ci/certify/image latest _output/authzconf-image.tar
 
 .PHONY: transcripts
 transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
@@ -138,7 +138,8 @@ load-results: build ## measure what docs/results reports, about an hour (PARTS="
 
 .PHONY: bench-advise
 bench-advise: build ## measure authzconf advise on generated audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
-	go run ./ci/advisebench $(BENCHFLAGS)
+	@go test -c -o _output/bin/bench-advise ./engine/auditlog
+	AUTHZCONF_BENCH=$(AUTHZCONF) _output/bin/bench-advise -test.run TestBenchAdvise -test.timeout 1h $(BENCHFLAGS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME

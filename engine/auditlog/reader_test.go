@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/authzconf/authzconf/ci/advisebench/sample"
 	"github.com/authzconf/authzconf/engine/auditlog"
 )
 
@@ -119,7 +118,7 @@ func TestRead(t *testing.T) {
 // Lines that lie across the ends of chunks are found like others, and the counts are those of decoding every line.
 func TestReadLikeDecodingEveryLine(t *testing.T) {
 	var log bytes.Buffer
-	want, err := sample.Write(&log, sample.Options{Size: 5 << 20, PerMille: 30, Seed: 7})
+	want, err := sample{size: 5 << 20, perMille: 30, seed: 7}.write(&log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +211,7 @@ func BenchmarkRead(b *testing.B) {
 	for _, perMille := range []int{0, 10, 1000} {
 		b.Run(fmt.Sprintf("%d-per-mille", perMille), func(b *testing.B) {
 			var log bytes.Buffer
-			if _, err := sample.Write(&log, sample.Options{Size: 16 << 20, PerMille: perMille, Seed: 1}); err != nil {
+			if _, err := (sample{size: 16 << 20, perMille: perMille, seed: 1}).write(&log); err != nil {
 				b.Fatal(err)
 			}
 			b.SetBytes(int64(log.Len()))

@@ -84,4 +84,7 @@ func (s *Session) runCell(c *Cell) {
 		c.Run(s.ctx, run, one, nil, s.seed, s.events)
 	}
 	wg.Wait()
+	if s.ctx.Err() == nil {
+		c.Err = c.Target.UnknownFamilies(s.ctx)
+	}
 }

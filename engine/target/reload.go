@@ -86,7 +86,7 @@ func (t *Target) reload(ctx context.Context, between middle, name string) error 
 
 // reloads are the API server's counts by status.
 func (t *Target) reloads(ctx context.Context) (map[string]float64, error) {
-	families, err := t.scrape(ctx, reloadsMetric)
+	families, err := t.scrapeNamed(ctx, reloadsMetric)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func (t *Target) witnessVersion(ctx context.Context, o Options) error {
 // witnessGate reads the gate in two ways: the metric, and the text of the
 // refusal of groups without a user, for which no permission is needed.
 func (t *Target) witnessGate(ctx context.Context) error {
-	families, err := t.scrape(ctx, featureMetric)
+	families, err := t.scrapeNamed(ctx, featureMetric)
 	if err != nil {
 		return err
 	}

@@ -36,13 +36,13 @@ func BenchmarkRequest(b *testing.B) {
 
 // BenchmarkTally counts a request's beginning and end, as many goroutines do.
 func BenchmarkTally(b *testing.B) {
-	t := &tally{start: time.Now(), expect: http.StatusOK, kinds: make([]histogram.Histogram, 1)}
+	t := &tally{start: time.Now(), kinds: make([]histogram.Histogram, 1)}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			now := time.Now()
 			t.sent(now, now)
-			t.finish(0, now, now, now, http.StatusOK, nil)
+			t.finish(0, http.StatusOK, now, now, now, http.StatusOK, nil)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -21,6 +22,8 @@ type Request struct {
 	// Path and Query are those of the URL.
 	Path, Query string
 	Header      http.Header
+	// Body is posted, if there is one.
+	Body []byte
 	// Watch says that the answer goes on: its latency is that of its beginning.
 	Watch bool
 }
@@ -36,8 +39,13 @@ type Storm struct {
 	// several goroutines.
 	Kinds   []string
 	Request func(agent, kind, turn int) Request
-	// Expect is the status that all answers should have.
+	// Expect is the status that all answers should have; what is posted is created (201) where others are ok (200).
 	Expect int
+	// Before is a kind of request, and how many of it an agent sends before each other one.
+	Before struct{ Kind, Times int }
+	// Return has agents be reflectors as client-go's are: they list (kind 0), then watch (kind 2), and when the watch
+	// ends or a request fails they wait, longer each time, and begin anew.
+	Return bool
 	// Tolerance is how late a request may leave, Timeout how long its answer may take.
 	Tolerance, Timeout time.Duration
 	// Reconnect closes all connections before the block, so that each agent opens its own with its first request.
@@ -67,14 +75,14 @@ func (s *Storm) Prepare() ([]pacer.Send, error) {
 	if err := s.Plan.Check(); err != nil {
 		return nil, err
 	}
-	s.tally = &tally{start: s.Start, tolerance: s.Tolerance, expect: s.Expect, kinds: make([]histogram.Histogram, len(s.Kinds))}
+	s.tally = &tally{start: s.Start, tolerance: s.Tolerance, kinds: make([]histogram.Histogram, len(s.Kinds))}
 	if s.Room == 0 {
 		s.Room = max(4096, 4*s.Plan.Agents)
 	}
 	if s.Reconnect {
 		s.Pool.Close()
 	}
-	if !s.Plan.Closed {
+	if !s.Plan.Closed && !s.Return {
 		var err error
 		if s.alarm, err = newAlarm(); err != nil {
 			return nil, err
@@ -94,16 +102,19 @@ func (s *Storm) Run(ctx context.Context, schedule []pacer.Send) *run.Block {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settle, cancel) })
 	defer stop()
-	if s.Plan.Closed {
-		s.closed(ctx, inner, schedule)
-	} else {
+	switch {
+	case s.Return:
+		s.each(schedule, func(first pacer.Send) int64 { return s.reflect(ctx, inner, first) })
+	case s.Plan.Closed:
+		s.each(schedule, func(first pacer.Send) int64 { return s.closed(ctx, inner, first) })
+	default:
 		s.open(ctx, inner, schedule)
 	}
 	s.group.Wait()
 	t := s.tally
 	b := &t.block
 	b.Started, b.Length = s.Start, run.Duration(s.Plan.Length)
-	b.Agents = s.Plan.Agents
+	b.Agents, b.FollowsServer = s.Plan.Agents, s.Return || s.Plan.Closed
 	b.Reconnects = s.Pool.opened.Load() - opened
 	b.Kinds = map[string]histogram.Histogram{}
 	for i, h := range t.kinds {
@@ -125,18 +136,26 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 		if !s.alarm.wait(s.Start.Add(send.At)) {
 			return
 		}
-		s.tally.block.Planned++
 		turn := &turns[int(send.Agent)/s.Shards]
 		due := task{send, *turn}
 		*turn++
 		if s.room.Add(1) > int64(s.Room) {
 			s.room.Add(-1)
+			s.tally.block.Planned++
 			s.tally.drop()
 			continue
 		}
+		s.tally.block.Planned += int64(1 + s.Before.Times)
 		s.group.Add(1)
 		go func() {
 			defer s.group.Done()
+			first := due
+			for range s.Before.Times {
+				first.Kind = int32(s.Before.Kind)
+				s.one(inner, first)
+				first.At = time.Since(s.Start) // when the next could be sent
+			}
+			due.At = first.At
 			s.one(inner, due)
 			s.room.Add(-1)
 		}()
@@ -145,59 +164,105 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 	s.alarm.wait(s.Start.Add(s.Plan.Length))
 }
 
-// closed has every agent wait for its answer, and then think.
-func (s *Storm) closed(ctx, inner context.Context, schedule []pacer.Send) {
+// each has every agent of the schedule go its own way, which returns how many requests it meant to send.
+func (s *Storm) each(schedule []pacer.Send, agent func(first pacer.Send) (planned int64)) {
 	var planned atomic.Int64
 	var agents sync.WaitGroup
 	for _, first := range schedule {
-		agents.Go(func() {
-			thinker, at, kind := s.Plan.Thinker(int(first.Agent)), first.At, first.Kind
-			for turn := 0; at < s.Plan.Length; turn++ {
-				timer := time.NewTimer(time.Until(s.Start.Add(at)))
-				select {
-				case <-ctx.Done():
-					timer.Stop()
-					return
-				case <-timer.C:
-				}
-				planned.Add(1)
-				s.one(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: kind}, turn})
-				var pause time.Duration
-				pause, kind = thinker.Next()
-				at = time.Since(s.Start) + pause
-			}
-		})
+		agents.Go(func() { planned.Add(agent(first)) })
 	}
 	agents.Wait()
 	s.tally.block.Planned = planned.Load()
 }
 
+// closed is an agent that waits for its answer, and then thinks.
+func (s *Storm) closed(ctx, inner context.Context, first pacer.Send) (planned int64) {
+	thinker, at, kind := s.Plan.Thinker(int(first.Agent)), first.At, first.Kind
+	for turn := 0; at < s.Plan.Length && pause(ctx, time.Until(s.Start.Add(at))); turn++ {
+		planned++
+		s.one(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: kind}, turn})
+		var think time.Duration
+		think, kind = thinker.Next()
+		at = time.Since(s.Start) + think
+	}
+	return planned
+}
+
+// The kinds of requests of an agent that comes back.
+const listKind, watchKind = 0, 2
+
+// reflect is an agent that comes back. client-go watches from where it was and is told that this is too long ago,
+// for the cache of a server that has just started holds nothing older; here it lists at once.
+func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned int64) {
+	if !pause(ctx, time.Until(s.Start.Add(first.At))) {
+		return 0
+	}
+	at, backoff, end := first.At, s.Plan.Backoff(int(first.Agent)), s.Start.Add(s.Plan.Length)
+	for at < s.Plan.Length && ctx.Err() == nil {
+		ok, watched := true, time.Now()
+		for turn, kind := range []int32{listKind, watchKind} {
+			if ok {
+				planned, watched = planned+1, time.Now()
+				ok = s.retrying(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: kind}, turn}, backoff) && s.Expect == http.StatusOK
+				at = time.Since(s.Start)
+			}
+		}
+		// A watch that ends at once is a failure, too (VeryShortWatchError).
+		if !ok || time.Since(watched) < time.Second {
+			pause(ctx, min(backoff.Next(), time.Until(end)))
+			at = time.Since(s.Start)
+		}
+	}
+	return planned
+}
+
 // one sends a request, again if it is told to, and counts what becomes of it.
-func (s *Storm) one(ctx context.Context, next task) {
+func (s *Storm) one(ctx context.Context, next task) { s.retrying(ctx, next, nil) }
+
+// mostRetries is how often a request is sent again after a Retry-After (maxRetries of client-go's rest.Request).
+const mostRetries = 10
+
+// retrying is one of an agent that comes back, if there is a backoff: then every failure is followed by another try. It
+// returns false if the request was not answered as expected.
+func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff) bool {
 	agent, kind := int(next.Agent), next.Kind
 	intended, actual := s.Start.Add(next.At), time.Now()
 	s.tally.sent(intended, actual)
-	asked := s.Request(agent, int(kind), next.turn)
-	for {
+	asked, expect := s.Request(agent, int(kind), next.turn), s.Expect
+	if len(asked.Body) > 0 && expect == http.StatusOK {
+		expect = http.StatusCreated
+	}
+	for retries := 0; ; {
 		status, after, body, err := s.send(ctx, agent, asked)
-		if err == nil && status == http.StatusTooManyRequests && s.wait(ctx, after) {
-			s.tally.retry(status)
+		again := false
+		switch {
+		case err == nil && status == expect:
+		case after > 0 && retries < mostRetries:
+			retries++
+			again = s.wait(ctx, after)
+		case backoff != nil:
+			again = s.wait(ctx, backoff.Next())
+		}
+		if again {
+			s.tally.retry(status, err)
 			continue
 		}
-		s.tally.finish(kind, intended, actual, time.Now(), status, err)
+		s.tally.finish(kind, expect, intended, actual, time.Now(), status, err)
 		if body != nil {
 			s.follow(ctx, body)
 		}
-		return
+		return err == nil && status == expect
 	}
 }
 
-// wait does as a Retry-After says, unless the block is over by then.
-func (s *Storm) wait(ctx context.Context, after time.Duration) bool {
-	if after <= 0 || time.Since(s.Start)+after > s.Plan.Length {
-		return false
-	}
-	timer := time.NewTimer(after)
+// wait waits before a request is sent again, unless the block and the time for its last answers are over by then.
+func (s *Storm) wait(ctx context.Context, d time.Duration) bool {
+	return time.Since(s.Start)+d <= s.Plan.Length+s.Timeout && pause(ctx, d)
+}
+
+// pause returns false if the context ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -222,9 +287,13 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 	if err != nil {
 		return 0, 0, nil, causeOf(ctx, err)
 	}
-	host := s.Pool.host
+	host, method := s.Pool.host, http.MethodGet
+	var body io.ReadCloser
+	if len(asked.Body) > 0 {
+		method, body = http.MethodPost, io.NopCloser(bytes.NewReader(asked.Body))
+	}
 	r := (&http.Request{
-		Method: http.MethodGet, Host: host.Host, Header: asked.Header,
+		Method: method, Host: host.Host, Header: asked.Header, Body: body, ContentLength: int64(len(asked.Body)),
 		URL:   &url.URL{Scheme: host.Scheme, Host: host.Host, Path: asked.Path, RawQuery: asked.Query},
 		Proto: "HTTP/2.0", ProtoMajor: 2,
 	}).WithContext(ctx)
@@ -232,6 +301,9 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 	// As http.Transport does, which client-go uses: API servers close connections that were idle for 90 s.
 	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
 		if cc, err = s.Pool.renewed(ctx, agent, cc); err == nil {
+			if len(asked.Body) > 0 {
+				r.Body = io.NopCloser(bytes.NewReader(asked.Body))
+			}
 			resp, err = cc.RoundTrip(r) //nolint:bodyclose // closed below; one with an error has none
 		}
 	}
@@ -244,7 +316,7 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
-	if resp.StatusCode == http.StatusTooManyRequests {
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		after = time.Duration(seconds) * time.Second
 	}

@@ -220,7 +220,7 @@ func TestTooManyRequests(t *testing.T) {
 	s := storm(t, c, func(s *Storm) { s.Plan.Arrivals, s.Plan.Rate, s.Plan.Length = pacer.Burst, 0, 2*time.Second })
 	b := play(t.Context(), t, s)
 	balanced(t, b)
-	if b.Answers["429"] != 20 || b.Answers["200"] != 20 || b.Retried != 20 || len(b.Wrong) != 0 {
+	if b.Answers["429"] != 20 || b.Answers["200"] != 20 || b.Retried != 20 || b.Again["429"] != 20 || len(b.Wrong) != 0 {
 		t.Errorf("answers %v, %d retried, wrong %v", b.Answers, b.Retried, b.Wrong)
 	}
 	if b.Latency.Min() < time.Second {
@@ -235,6 +235,71 @@ func TestTooManyRequestsForGood(t *testing.T) {
 	balanced(t, b)
 	if b.Answers["429"] != 200 || b.Retried != 0 || b.Wrong["429: expected 200"] != 200 {
 		t.Errorf("answers %v, %d retried, wrong %v", b.Answers, b.Retried, b.Wrong)
+	}
+}
+
+// TestReturn has a server that is away for a while: every agent asks until it is back, lists and watches again, and
+// nothing of that is an error.
+func TestReturn(t *testing.T) {
+	var away atomic.Bool
+	server, c := stub(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case away.Load():
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.URL.Path == "/watch":
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	})
+	s := storm(t, c, func(s *Storm) {
+		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix, s.Return, s.Kinds = pacer.Burst, 6*time.Second, []int{1, 0, 0}, true, []string{"list", "get", "watch"}
+		s.Request = func(_, kind, _ int) Request {
+			return Request{Path: "/" + s.Kinds[kind], Header: http.Header{}, Watch: kind == watchKind}
+		}
+	})
+	time.AfterFunc(2600*time.Millisecond, func() { away.Store(false) })
+	b := play(t.Context(), t, s, func() { away.Store(true); server.CloseClientConnections() })
+	balanced(t, b)
+	watches := b.Kinds["watch"]
+	if !b.FollowsServer || b.Planned < 60 || watches.Count() < 40 || b.Again["503"] < 20 || len(b.Wrong) > 0 {
+		t.Errorf("planned %d, answers %v, again %v, wrong %v", b.Planned, b.Answers, b.Again, b.Wrong)
+	}
+	if longest := b.Latency.Max(); longest < time.Second {
+		t.Errorf("the wait for the server is in no latency: the longest is %s", longest)
+	}
+}
+
+// TestReturnDenied expects agents that are denied to ask again, later and later, and never to watch.
+func TestReturnDenied(t *testing.T) {
+	_, c := stub(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	b := play(t.Context(), t, storm(t, c, func(s *Storm) {
+		s.Plan.Arrivals, s.Plan.Length, s.Return, s.Expect = pacer.Burst, 2*time.Second, true, http.StatusForbidden
+	}))
+	balanced(t, b)
+	if b.Planned < 20 || b.Planned > 60 || len(b.Wrong) > 0 || b.Again != nil {
+		t.Errorf("planned %d, wrong %v", b.Planned, b.Wrong)
+	}
+}
+
+// TestBefore has agents ask what they may before each page.
+func TestBefore(t *testing.T) {
+	var posted atomic.Int32
+	_, c := stub(t, func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); string(body) == "may I?" && r.Method == http.MethodPost {
+			posted.Add(1)
+			w.WriteHeader(http.StatusCreated)
+		}
+	})
+	b := play(t.Context(), t, storm(t, c, func(s *Storm) {
+		s.Plan.Rate, s.Kinds = 20, []string{"list", "review"}
+		s.Before.Kind, s.Before.Times = 1, 3
+		s.Request = func(_, kind, _ int) Request {
+			return Request{Path: "/", Header: http.Header{}, Body: []byte("may I?")[:6*kind]}
+		}
+	}))
+	balanced(t, b)
+	if b.Planned != 80 || posted.Load() != 60 || b.Answers["201"] != 60 || b.Answers["200"] != 20 || len(b.Wrong) > 0 {
+		t.Errorf("planned %d, posted %d, answers %v, wrong %v", b.Planned, posted.Load(), b.Answers, b.Wrong)
 	}
 }
 

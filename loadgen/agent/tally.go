@@ -14,7 +14,6 @@ import (
 type tally struct {
 	start     time.Time
 	tolerance time.Duration
-	expect    int
 
 	mu    sync.Mutex
 	block run.Block
@@ -52,19 +51,29 @@ func (t *tally) sent(intended, actual time.Time) {
 }
 
 // retry counts an answer after which the agent asks again.
-func (t *tally) retry(status int) {
+func (t *tally) retry(status int, err error) {
+	name := nameOf(status, err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.block.Retried++
-	t.answer(strconv.Itoa(status))
+	if t.block.Again == nil {
+		t.block.Again = map[string]int64{}
+	}
+	t.block.Again[name]++
+	t.answer(name)
+}
+
+// nameOf is what an answer is counted as: a status, or a class of error.
+func nameOf(status int, err error) string {
+	if err != nil {
+		return classify(err)
+	}
+	return strconv.Itoa(status)
 }
 
 // finish counts the end of a request: a status, or an error.
-func (t *tally) finish(kind int32, intended, actual, end time.Time, status int, err error) {
-	name := strconv.Itoa(status)
-	if err != nil {
-		name = classify(err)
-	}
+func (t *tally) finish(kind int32, expect int, intended, actual, end time.Time, status int, err error) {
+	name := nameOf(status, err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.done++
@@ -74,13 +83,13 @@ func (t *tally) finish(kind int32, intended, actual, end time.Time, status int, 
 	if name == other {
 		t.block.NoteOdd(err.Error())
 	}
-	if err != nil || status != t.expect {
+	if err != nil || status != expect {
 		t.errs++
 		second.Errors++
 		if t.block.Wrong == nil {
 			t.block.Wrong = map[string]int64{}
 		}
-		t.block.Wrong[fmt.Sprintf("%s: expected %d", name, t.expect)]++
+		t.block.Wrong[fmt.Sprintf("%s: expected %d", name, expect)]++
 	}
 	t.block.Latency.Record(end.Sub(intended))
 	t.block.Service.Record(end.Sub(actual))

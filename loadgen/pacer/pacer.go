@@ -24,10 +24,12 @@ const (
 	Periodic Arrivals = "periodic"
 	// Burst has all agents at once, and again after every Plan.Every.
 	Burst Arrivals = "burst"
+	// Waves has each agent once, Plan.AtOnce of them at a time, as a rollout does: the next wave after Plan.Every.
+	Waves Arrivals = "waves"
 )
 
 // Known are all arrivals.
-func Known() []Arrivals { return []Arrivals{Constant, Poisson, Periodic, Burst} }
+func Known() []Arrivals { return []Arrivals{Constant, Poisson, Periodic, Burst, Waves} }
 
 // Stage is a part of a plan with a rate of its own.
 type Stage struct {
@@ -40,7 +42,7 @@ type Plan struct {
 	Arrivals Arrivals
 	Agents   int
 	// Rate is how many requests per second all agents send. Stages, if there are any, replace it; the last one
-	// goes on to the end. A burst has neither.
+	// goes on to the end. Bursts and waves have neither.
 	Rate   float64
 	Stages []Stage
 	// Length is where the schedule ends.
@@ -48,8 +50,12 @@ type Plan struct {
 	// Jitter is by how much of its period a periodic request is early or late at most: 0 to less than 0.5, so that
 	// requests of an agent keep their order.
 	Jitter float64
-	// Every is the time between two bursts; 0 is a single one.
+	// Every is the time between two bursts, 0 a single one; or between two waves.
 	Every time.Duration
+	// AtOnce is how many agents are in a wave.
+	AtOnce int
+	// Opening has every agent ask at the beginning, too.
+	Opening bool
 	// Mix are the weights of the kinds of requests.
 	Mix []int
 	// Closed makes every agent wait for the answer and then think. A schedule has then each agent's first request
@@ -82,7 +88,9 @@ func (p Plan) Check() error {
 		return fmt.Errorf("jitter %v: expected 0 to less than 0.5", p.Jitter)
 	case p.Every < 0 || p.Think < 0:
 		return fmt.Errorf("a pause is negative")
-	case p.Closed || p.Arrivals == Burst:
+	case p.Arrivals == Waves && p.AtOnce < 1:
+		return fmt.Errorf("%d agents in a wave: expected at least 1", p.AtOnce)
+	case p.Closed || p.Scheduled():
 		return nil
 	}
 	for _, s := range p.stages() {
@@ -115,6 +123,7 @@ const (
 	streamTimes uint64 = iota
 	streamKinds
 	streamThink
+	streamBackoff
 )
 
 func (p Plan) random(agent int, stream uint64) *rand.Rand {
@@ -131,6 +140,9 @@ func (p Plan) agent(all []Send, agent int) []Send {
 		all = append(all, Send{At: max(at, 0), Agent: int32(agent), Kind: kinds.next()})
 		return true
 	}
+	if p.Opening {
+		add(0)
+	}
 	switch {
 	case p.Closed:
 		// Agents that all began at once would be a burst.
@@ -141,6 +153,8 @@ func (p Plan) agent(all []Send, agent int) []Send {
 		for add(at) && p.Every > 0 {
 			at += p.Every
 		}
+	case p.Arrivals == Waves:
+		add(p.Every * time.Duration(agent/p.AtOnce))
 	default:
 		at, next := p.clock(), p.positions(agent)
 		for more := true; more; {
@@ -209,7 +223,11 @@ func (p Plan) clock() func(position float64) time.Duration {
 // Expected is how many requests the plan amounts to: exactly for constant arrivals and bursts, on average for the
 // others.
 func (p Plan) Expected() float64 {
-	if p.Arrivals == Burst {
+	switch p.Arrivals {
+	case Waves:
+		waves := 1 + int((p.Length-1)/max(p.Every, 1))
+		return float64(min(p.Agents, waves*p.AtOnce))
+	case Burst:
 		bursts := 1.0
 		if p.Every > 0 {
 			bursts = math.Ceil(p.Length.Seconds() / p.Every.Seconds())
@@ -217,6 +235,9 @@ func (p Plan) Expected() float64 {
 		return bursts * float64(p.Agents)
 	}
 	sum, left := 0.0, p.Length
+	if p.Opening {
+		sum = float64(p.Agents)
+	}
 	stages := p.stages()
 	for i, s := range stages {
 		part := min(s.For, left)
@@ -229,9 +250,12 @@ func (p Plan) Expected() float64 {
 	return sum
 }
 
-// Highest is the highest rate of the plan; 0 for a burst.
+// Scheduled says whether arrivals are at given times, and have no rate.
+func (p Plan) Scheduled() bool { return p.Arrivals == Burst || p.Arrivals == Waves }
+
+// Highest is the highest rate of the plan; 0 if it has none.
 func (p Plan) Highest() float64 {
-	if p.Arrivals == Burst {
+	if p.Scheduled() {
 		return 0
 	}
 	highest := 0.0
@@ -282,4 +306,29 @@ func (p Plan) Thinker(agent int) *Thinker {
 // Next is the pause after an answer, half to one and a half of the mean, and what is asked then.
 func (t *Thinker) Next() (pause time.Duration, kind int32) {
 	return time.Duration((0.5 + t.pause.Float64()) * float64(t.think)), t.kinds.next()
+}
+
+// Backoff gives the pauses of an agent whose requests fail.
+type Backoff struct {
+	next   time.Duration
+	random *rand.Rand
+}
+
+// Pauses of client-go's reflectors (defaultBackoffInit and defaultBackoffMax of k8s.io/client-go/tools/cache): each is
+// twice the one before, and up to twice as long as that by chance.
+const (
+	firstBackoff = 800 * time.Millisecond
+	mostBackoff  = 30 * time.Second
+)
+
+// Backoff is the one of an agent in a block.
+func (p Plan) Backoff(agent int) *Backoff {
+	return &Backoff{next: firstBackoff, random: p.random(agent, streamBackoff)}
+}
+
+// Next is how long to wait after a failure.
+func (b *Backoff) Next() time.Duration {
+	pause := b.next
+	b.next = min(2*b.next, mostBackoff)
+	return pause + time.Duration(b.random.Float64()*float64(pause))
 }

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -45,6 +46,7 @@ func (p *Profile) Check(at func(path string) string) error {
 	c.ok(p.Kind == Kind, "$.kind", "kind %q: expected %s", p.Kind, Kind)
 	c.ok(nameForm.MatchString(p.Name), "$.name", "name %q: expected lower-case letters, digits and -", p.Name)
 	p.checkSize(c)
+	p.checkEvents(c)
 	p.checkArrivals(c)
 	if c.err == nil {
 		p.checkComparisons(c)
@@ -75,24 +77,50 @@ func (p *Profile) checkSize(c *checker) {
 	span("webhookDelay", p.WebhookDelay, 0, 5*time.Second)
 	span("lateTolerance", p.LateTolerance, time.Millisecond, time.Second)
 	span("timeout", p.Timeout, 100*time.Millisecond, time.Minute)
-	c.ok(p.MaxLate >= 0 && p.MaxLate <= 1, "$.maxLate", "maxLate %v: expected 0 to 1", p.MaxLate)
+	c.ok(p.ColdShare >= 0 && p.ColdShare <= 1, "$.coldShare", "coldShare %v: expected 0 to 1", p.ColdShare)
 	c.ok(p.Block >= CacheLife && p.Block <= maxBlock && p.Block%CacheLife == 0, "$.block",
 		"block %s: expected a multiple of %s, the life of a cached check, up to %s", p.Block, CacheLife, maxBlock)
-	m := p.Mix
-	for name, weight := range map[string]int{"list": m.List, "get": m.Get, "watch": m.Watch} {
-		c.ok(weight >= 0 && weight <= 10_000, "$.mix", "weight %d of %s: expected 0 to 10000", weight, name)
+	sum := 0
+	for i, weight := range []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review} {
+		c.ok(weight >= 0 && weight <= 10_000, "$.mix", "weight %d of %s: expected 0 to 10000", weight, Kinds()[i])
+		sum += weight
 	}
-	c.ok(m.List+m.Get+m.Watch > 0, "$.mix", "the mix has no requests: expected a weight for list, get or watch")
+	c.ok(sum > 0 || p.Reflectors, "$.mix", "the mix has no requests: expected a weight for %s", strings.Join(Kinds(), ", "))
 	c.ok(p.Requestors <= p.Agents(), "$.requestors", "%d requestors for %d agents: expected no more than agents", p.Requestors, p.Agents())
 	c.ok(p.Requestors == 0 || p.DaemonSets == 1, "$.requestors", "requestors send for all agents, and the pods of %d DaemonSets send for themselves: expected one of both", p.DaemonSets)
 	c.ok(p.Minted() <= maxMinted, "$.tokensPerAgent", "%d variants, %d pods that send and %d tokens each are %d tokens to mint: expected at most %d",
 		len(p.Used()), p.Identities(), p.TokensPerAgent, p.Minted(), maxMinted)
 }
 
+// checkEvents finds settings of servers and agents that contradict each other, or that nothing would use.
+func (p *Profile) checkEvents(c *checker) {
+	e, a := p.Event, p.Authorizer
+	c.ok(p.APIServers >= 1 && p.APIServers <= 5, "$.apiServers", "apiServers %d: expected 1 to 5", p.APIServers)
+	c.ok(slices.Contains([]EventKind{NoEvent, Restart, RollingRestart}, e.Kind), "$.event.kind", "event %q: expected %s or %s", e.Kind, Restart, RollingRestart)
+	c.ok(e.Kind != NoEvent || e.After == 0, "$.event.after", "after is for an event: expected a kind beside it")
+	c.ok(e.Kind == NoEvent || e.After >= time.Second && e.After < p.Block, "$.event", "after %s: expected 1s to less than the block's %s", e.After, p.Block)
+	c.ok(e.Kind == NoEvent || p.Reflectors, "$.event", "the agents would not come back after a restart: expected reflectors: true")
+	c.ok(e.Kind != Restart || p.APIServers == 1, "$.event.kind", "a restart of %d API servers: expected %s", p.APIServers, RollingRestart)
+	c.ok(e.Kind != RollingRestart || p.APIServers > 1, "$.event.kind", "a rolling restart of one API server: expected apiServers of 2 or more, or %s", Restart)
+	c.ok(!p.Reflectors || p.Mix == Mix{}, "$.mix", "reflectors list and watch: expected no mix")
+	c.ok(!p.Reflectors || p.SelfReviews == 0, "$.selfReviews", "reflectors list and watch: expected no selfReviews")
+	c.ok(!p.Reflectors || p.Once(), "$.reflectors", "reflectors begin once and go on: expected one burst, or waves")
+	c.ok(p.SelfReviews >= 0 && p.SelfReviews <= 100, "$.selfReviews", "selfReviews %d: expected 0 to 100", p.SelfReviews)
+	c.ok(p.SelfReviews == 0 || !p.Arrivals.Closed, "$.selfReviews", "selfReviews in a closed loop: expected an open one")
+	c.ok(p.PriorityLevel == nil || p.PriorityLevel.ConcurrencyShares >= 1 && p.PriorityLevel.ConcurrencyShares <= 10_000, "$.priorityLevel", "expected concurrencyShares of 1 to 10000")
+	rbac := a.Kind == RBAC
+	c.ok(rbac || a.Kind == Webhook, "$.authorizer.kind", "authorizer %q: expected %s or %s", a.Kind, Webhook, RBAC)
+	c.ok(!rbac || !a.Cache && a.Concurrency == 0 && p.WebhookDelay == 0, "$.authorizer", "RBAC alone has no webhook: expected no cache, concurrency or webhookDelay")
+	c.ok(a.Sigma >= 0 && a.Sigma <= 3, "$.authorizer.sigma", "sigma %v: expected 0 to 3", a.Sigma)
+	c.ok(a.Concurrency >= 0 && a.Concurrency <= 1000, "$.authorizer.concurrency", "concurrency %d: expected 0 to 1000", a.Concurrency)
+	c.ok(p.WebhookDelay > 0 || a.Sigma == 0 && a.Concurrency == 0, "$.authorizer", "answers that take no time neither vary nor wait for each other: expected a webhookDelay")
+	c.ok(a.Bindings >= 0 && a.Bindings <= 20_000, "$.authorizer.bindings", "bindings %d: expected 0 to 20000", a.Bindings)
+}
+
 func (p *Profile) checkArrivals(c *checker) {
 	a := p.Arrivals
 	c.ok(slices.Contains(pacer.Known(), a.Kind), "$.arrivals.kind", "arrivals %q: expected one of %v", a.Kind, pacer.Known())
-	burst := a.Kind == pacer.Burst
+	burst, waves := a.Kind == pacer.Burst, a.Kind == pacer.Waves
 	every := func(path string, value time.Duration) {
 		c.ok(value >= time.Millisecond && value <= time.Hour, path, "every %s: expected how often each agent asks, 1ms to 1h", value)
 		if c.err == nil {
@@ -102,12 +130,17 @@ func (p *Profile) checkArrivals(c *checker) {
 	c.ok(a.OldRate == nil, "$.arrivals.rate", "rate is that of all agents, and makes each ask the less often, the more there are: expected every, how often each asks")
 	switch {
 	case a.Closed:
-		c.ok(a.Every == 0 && len(a.Stages) == 0 && !burst, "$.arrivals.closed",
-			"a closed loop has the rate that the server gives it: expected neither every nor stages nor bursts")
+		c.ok(a.Every == 0 && len(a.Stages) == 0 && !burst && !waves, "$.arrivals.closed",
+			"a closed loop has the rate that the server gives it: expected neither every nor stages, bursts or waves")
 		c.ok(a.Think >= 10*time.Millisecond && a.Think <= time.Hour, "$.arrivals.think", "think %s: expected 10ms to 1h in a closed loop", a.Think)
 	case burst:
 		c.ok(len(a.Stages) == 0, "$.arrivals", "a burst has all agents at once: expected no stages")
 		c.ok(a.Every == 0 || a.Every >= time.Second && a.Every <= p.Block, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
+	case waves:
+		c.ok(len(a.Stages) == 0, "$.arrivals", "waves have no rate: expected no stages")
+		c.ok(a.MaxUnavailable > 0 && a.MaxUnavailable <= 1, "$.arrivals", "maxUnavailable %v: expected more than 0, up to 1", a.MaxUnavailable)
+		c.ok(a.Every >= 100*time.Millisecond, "$.arrivals", "every %s: expected 100ms or more between waves", a.Every)
+		c.ok(c.err != nil || p.Plan(0).Expected() == float64(p.Agents()), "$.block", "the waves are not over after %s: expected a longer block, shorter pauses or larger waves", p.Block)
 	case len(a.Stages) > 0:
 		c.ok(a.Every == 0, "$.arrivals.every", "stages say how often agents ask: expected no every beside them")
 		c.ok(len(a.Stages) <= 100, "$.arrivals.stages", "%d stages: expected at most 100", len(a.Stages))
@@ -120,9 +153,11 @@ func (p *Profile) checkArrivals(c *checker) {
 		every("$.arrivals.every", a.Every)
 	}
 	c.ok(a.Closed || a.Think == 0, "$.arrivals.think", "think is for a closed loop: expected closed: true beside it")
+	c.ok(waves || a.MaxUnavailable == 0, "$.arrivals.maxUnavailable", "maxUnavailable is for waves: expected kind: waves beside it")
+	c.ok(!a.Opening || !burst && !waves && !a.Closed, "$.arrivals.opening", "opening is for arrivals at a rate: expected neither bursts nor waves nor a closed loop")
 	c.ok(a.Kind == pacer.Periodic || a.Jitter == 0, "$.arrivals.jitter", "jitter is for periodic arrivals: expected kind: periodic beside it")
 	c.ok(a.Jitter >= 0 && a.Jitter < 0.5, "$.arrivals.jitter", "jitter %v: expected 0 to less than 0.5 of the period", a.Jitter)
-	c.ok(burst || !p.Reconnect, "$.reconnect", "reconnect is for bursts: expected kind: burst beside it")
+	c.ok(burst || waves || !p.Reconnect, "$.reconnect", "reconnect is for bursts and waves: expected kind: burst beside it")
 	if c.err == nil && !a.Closed {
 		n := p.Plan(0).Expected()
 		c.ok(n <= maxRequests, "$.block", "a block amounts to %.0f requests: expected at most %d", n, maxRequests)
@@ -133,20 +168,25 @@ func (p *Profile) checkArrivals(c *checker) {
 func (p *Profile) checkComparisons(c *checker) {
 	c.ok(len(p.Comparisons) > 0 && len(p.Comparisons) <= 50, "$.comparisons", "%d comparisons: expected 1 to 50", len(p.Comparisons))
 	names, aa := map[string]bool{}, 0
-	for i, cmp := range p.Comparisons {
+	for i, compared := range p.Comparisons {
 		path := fmt.Sprintf("$.comparisons[%d]", i)
-		c.ok(nameForm.MatchString(cmp.Name), path+".name", "name %q: expected lower-case letters, digits and -", cmp.Name)
-		c.ok(!names[cmp.Name], path+".name", "the comparison %q is there twice: expected a name of its own", cmp.Name)
-		names[cmp.Name] = true
-		p.checkSide(c, path+".a", cmp.A)
-		p.checkSide(c, path+".b", cmp.B)
-		for name, m := range map[string]float64{"p50": cmp.Margins.P50, "p99": cmp.Margins.P99} {
-			c.ok(m >= 0 && m <= 10, path+".margins", "margin %v of %s: expected 0 to 10, a part of the baseline", m, name)
+		c.ok(nameForm.MatchString(compared.Name), path+".name", "name %q: expected lower-case letters, digits and -", compared.Name)
+		c.ok(!names[compared.Name], path+".name", "the comparison %q is there twice: expected a name of its own", compared.Name)
+		names[compared.Name] = true
+		p.checkSide(c, path+".a", compared.A)
+		p.checkSide(c, path+".b", compared.B)
+		for name, m := range map[string]float64{"p50": compared.Margins.P50, "p99": compared.Margins.P99} {
+			c.ok(m >= 0 && m < 1, path+".margins", "margin %v of %s: expected 0 to less than 1, a part of the baseline", m, name)
 		}
-		if cmp.AA() {
+		if compared.AA() {
 			aa++
 		}
 	}
+	cold := slices.ContainsFunc(p.Used(), func(name string) bool {
+		v, err := VariantNamed(name)
+		return err == nil && v.Cache == Cold
+	})
+	c.ok(cold || p.ColdShare == 0, "$.coldShare", "coldShare is for cold variants: expected one of them to be compared")
 	c.ok(aa == 1, "$.comparisons", "%d comparisons have the same variant and server on both sides: expected exactly one, to show what no difference looks like", aa)
 }
 
@@ -162,8 +202,10 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		return
 	}
 	c.ok(p.Requestors == 0, path+".variant", "the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", variant.Name, p.Requestors)
-	c.ok(p.Period() > CacheLife, path+".variant",
-		"the variant %s asks every %s per agent, and a cached check lives %s: expected agents that ask less often", variant.Name, p.Period().Round(time.Millisecond), CacheLife)
+	claimed, held := cmp.Or(p.ColdShare, 1), p.shareCold()
+	c.ok(held >= claimed, path+".variant",
+		"the variant %s asks every %s per agent, and a cached check lives %s: %.1f %% of the requests find it forgotten, and %.1f %% are claimed (coldShare): expected agents that ask less often, or a lower coldShare",
+		variant.Name, p.Period().Round(time.Millisecond), CacheLife, 100*held, 100*claimed)
 }
 
 func (p *Profile) checkThresholds(c *checker) {
@@ -173,11 +215,10 @@ func (p *Profile) checkThresholds(c *checker) {
 		c.ok(slices.Contains(used, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, strings.Join(used, ", "))
 		c.ok(!seen[t.Variant], path+".variant", "thresholds of the variant %q are there twice: expected once", t.Variant)
 		seen[t.Variant] = true
-		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.SLOHeld != nil || t.ErrorRate != nil, path,
-			"the threshold asks for nothing: expected reviewsPerRequest, p99, sloHeld or errorRate")
+		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.ErrorRate != nil, path,
+			"the threshold asks for nothing: expected reviewsPerRequest, p99 or errorRate")
 		c.ok(t.ReviewsPerRequest == nil || *t.ReviewsPerRequest > 0 && *t.ReviewsPerRequest <= 1000, path+".reviewsPerRequest", "reviewsPerRequest: expected more than 0, up to 1000")
 		c.ok(t.P99 == nil || *t.P99 > 0 && *t.P99 <= time.Minute, path+".p99", "p99: expected more than 0s, up to 1m")
 		c.ok(t.ErrorRate == nil || *t.ErrorRate >= 0 && *t.ErrorRate <= 1, path+".errorRate", "errorRate: expected 0 to 1")
-		c.ok(t.SLOHeld == nil || *t.SLOHeld, path+".sloHeld", "sloHeld: expected true, or nothing if it need not hold")
 	}
 }

@@ -4,6 +4,7 @@ package profile
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -46,38 +47,97 @@ type Profile struct {
 	TokensPerAgent int      `yaml:"tokensPerAgent"`
 	Arrivals       Arrivals `yaml:"arrivals"`
 	Mix            Mix      `yaml:"mix"`
-	// Reconnect has every agent come back with a new connection in each burst.
+	// SelfReviews is how often an agent asks what it may before each other request (SelfSubjectAccessReview).
+	SelfReviews int `yaml:"selfReviews"`
+	// Reflectors has every agent list and watch as client-go does, and come back with its backoff, in place of a mix.
+	Reflectors bool `yaml:"reflectors"`
+	// Reconnect has every agent come with a new connection.
 	Reconnect bool `yaml:"reconnect"`
+	// APIServers is how many stand behind a balancer, on each side. Event is what becomes of them in a block.
+	APIServers int   `yaml:"apiServers"`
+	Event      Event `yaml:"event"`
+	// PriorityLevel, if given, is a level of priority and fairness for the agents alone.
+	PriorityLevel *PriorityLevel `yaml:"priorityLevel"`
+	Authorizer    Authorizer     `yaml:"authorizer"`
 	// Block is the length of a block, a multiple of CacheLife.
 	Block time.Duration `yaml:"block"`
 	// Pairs is how many pairs of blocks each comparison has.
 	Pairs int `yaml:"pairs"`
 	// WebhookDelay is what the authorizer adds to each answer.
 	WebhookDelay time.Duration `yaml:"webhookDelay"`
-	// LateTolerance is how long after its time a request may leave and not be late. MaxLate was the part that may be
-	// late; it is read and not used, for reports judge that by a fixed limit, which is lower.
+	// LateTolerance is how long after its time a request may leave and not be late.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
-	MaxLate       float64       `yaml:"maxLate"`
 	// Timeout is how long an agent waits for an answer.
-	Timeout     time.Duration `yaml:"timeout"`
-	Comparisons []Comparison  `yaml:"comparisons"`
-	Thresholds  []Threshold   `yaml:"thresholds"`
+	Timeout time.Duration `yaml:"timeout"`
+	// ColdShare is the part of the requests of cold variants that find what the server knew of them forgotten. All,
+	// if it is not given.
+	ColdShare   float64      `yaml:"coldShare"`
+	Comparisons []Comparison `yaml:"comparisons"`
+	Thresholds  []Threshold  `yaml:"thresholds"`
 }
 
 // Arrivals say when requests are sent.
 type Arrivals struct {
 	Kind pacer.Arrivals `yaml:"kind"`
 	// Every is the time between two requests of one agent, on average, however many agents there are; 0 is a single
-	// burst.
+	// burst. Of waves, in which each agent comes once, it is the time between two of them.
 	Every   time.Duration `yaml:"every"`
 	OldRate *float64      `yaml:"rate" json:"-"`
 	Stages  []Stage       `yaml:"stages"`
 	// Jitter is a part of the period, of periodic arrivals.
 	Jitter float64 `yaml:"jitter"`
+	// MaxUnavailable is the part of the agents that is in a wave, as that of a DaemonSet's rollout.
+	MaxUnavailable float64 `yaml:"maxUnavailable"`
+	// Opening has all agents ask at once at the beginning, and then each on its own time.
+	Opening bool `yaml:"opening"`
 	// Closed has agents wait for each answer and think before they ask again.
 	Closed bool          `yaml:"closed"`
 	Think  time.Duration `yaml:"think"`
 }
+
+// Event is what becomes of the API servers in a block.
+type Event struct {
+	Kind  EventKind     `yaml:"kind"`
+	After time.Duration `yaml:"after"`
+}
+
+// EventKind names an event.
+type EventKind string
+
+// The events. Processes are ended in order and started anew on the same etcd.
+const (
+	NoEvent EventKind = ""
+	// Restart is of the only API server.
+	Restart EventKind = "restart"
+	// RollingRestart is of one API server after the other; the balancer leaves out the one that is away.
+	RollingRestart EventKind = "rolling-restart"
+)
+
+// PriorityLevel is a PriorityLevelConfiguration of the type Limited that lends and borrows nothing and rejects what
+// finds no seat.
+type PriorityLevel struct {
+	ConcurrencyShares int `yaml:"concurrencyShares"`
+}
+
+// Authorizer is what decides beside RBAC, and how long it takes.
+type Authorizer struct {
+	// Kind is Webhook, the default, or RBAC alone: then the API server counts.
+	Kind string `yaml:"kind"`
+	// Cache has the API server remember what the webhook answers, as long as it does by default.
+	Cache bool `yaml:"cache"`
+	// Sigma, if given, makes the profile's webhookDelay the median of a lognormal distribution.
+	Sigma float64 `yaml:"sigma"`
+	// Concurrency, if given, is how many reviews the webhook answers at once.
+	Concurrency int `yaml:"concurrency"`
+	// Bindings is how many more ClusterRoleBindings there are, for RBAC to look through.
+	Bindings int `yaml:"bindings"`
+}
+
+// Authorizers.
+const (
+	Webhook = "webhook"
+	RBAC    = "rbac"
+)
 
 // Stage is a part of a block in which agents ask more or less often.
 type Stage struct {
@@ -100,6 +160,8 @@ type Mix struct {
 	List  int `yaml:"list"`
 	Get   int `yaml:"get"`
 	Watch int `yaml:"watch"`
+	// Review is of SelfSubjectAccessReviews.
+	Review int `yaml:"review"`
 }
 
 // Comparison is of two sides, block by block.
@@ -137,8 +199,6 @@ type Threshold struct {
 	ReviewsPerRequest *float64 `yaml:"reviewsPerRequest"`
 	// P99 is from the intended send to the end of the answer.
 	P99 *time.Duration `yaml:"p99"`
-	// SLOHeld says that 99 % of single objects come within 1 s, and of lists within 30 s.
-	SLOHeld *bool `yaml:"sloHeld"`
 	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
 }
@@ -146,8 +206,9 @@ type Threshold struct {
 // Defaults are the values of what a file leaves out.
 func Defaults() Profile {
 	return Profile{
-		DaemonSets: 1, PodsPerNode: 30, ServiceAccounts: Shared, AgentsPerConnection: 1, TokensPerAgent: 1, Pairs: 20,
-		LateTolerance: 10 * time.Millisecond, MaxLate: 0.01, Timeout: 10 * time.Second,
+		DaemonSets: 1, PodsPerNode: 30, ServiceAccounts: Shared, AgentsPerConnection: 1, APIServers: 1,
+		Authorizer: Authorizer{Kind: Webhook}, TokensPerAgent: 1, Pairs: 20,
+		LateTolerance: 10 * time.Millisecond, Timeout: 10 * time.Second,
 	}
 }
 
@@ -190,7 +251,10 @@ func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
 }
 
 // Kinds are the kinds of requests, in the order of Plan.Mix.
-func Kinds() []string { return []string{"list", "get", "watch"} }
+func Kinds() []string { return []string{"list", "get", "watch", Review} }
+
+// Review is the kind of request that is a SelfSubjectAccessReview.
+const Review = "review"
 
 // Agents is how many ask.
 func (p *Profile) Agents() int { return p.Nodes * p.DaemonSets }
@@ -199,13 +263,17 @@ func (p *Profile) Agents() int { return p.Nodes * p.DaemonSets }
 func (p *Profile) Plan(seed uint64) pacer.Plan {
 	plan := pacer.Plan{
 		Arrivals: p.Arrivals.Kind, Agents: p.Agents(), Length: p.Block,
-		Jitter: p.Arrivals.Jitter, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch},
+		Jitter: p.Arrivals.Jitter, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review},
+		AtOnce: int(math.Ceil(p.Arrivals.MaxUnavailable * float64(p.Agents()))), Opening: p.Arrivals.Opening,
 		Closed: p.Arrivals.Closed, Think: p.Arrivals.Think, Seed: seed,
 	}
-	if p.Arrivals.Kind == pacer.Burst {
+	if plan.Scheduled() {
 		plan.Every = p.Arrivals.Every
 	} else if p.Arrivals.Every > 0 {
 		plan.Rate = p.rate(p.Arrivals.Every)
+	}
+	if p.Reflectors {
+		plan.Mix[0] = 1 // they begin with a list
 	}
 	for _, s := range p.Arrivals.Stages {
 		plan.Stages = append(plan.Stages, pacer.Stage{For: s.For, Rate: p.rate(s.Every)})
@@ -216,13 +284,21 @@ func (p *Profile) Plan(seed uint64) pacer.Plan {
 // rate is that of all agents in requests per second, if each asks so often.
 func (p *Profile) rate(every time.Duration) float64 { return float64(p.Agents()) / every.Seconds() }
 
+// Once says whether each agent comes once in a block.
+func (p *Profile) Once() bool {
+	return p.Arrivals.Kind == pacer.Waves || p.Arrivals.Kind == pacer.Burst && p.Arrivals.Every == 0
+}
+
+// FirstContact says whether a block begins with agents that the server has forgotten.
+func (p *Profile) FirstContact() bool { return p.Plan(0).Scheduled() || p.Arrivals.Opening }
+
 // Period is how often one agent asks, on average over the busiest part.
 func (p *Profile) Period() time.Duration {
 	period := p.Arrivals.Every
 	switch {
 	case p.Arrivals.Closed:
 		return p.Arrivals.Think
-	case p.Arrivals.Kind == pacer.Burst && period == 0:
+	case p.Once():
 		// Between two blocks of a cold variant the server is given time to forget.
 		return p.Block + CacheLife
 	}
@@ -232,6 +308,35 @@ func (p *Profile) Period() time.Duration {
 		}
 	}
 	return period
+}
+
+// shareCold is the part of an agent's requests that come when its last check is forgotten, on average in a block that
+// begins cold. What comes sooner does not make the server remember longer (cache.Expiring), so that checks are
+// forgotten CacheLife after each request that was cold.
+func (p *Profile) shareCold() float64 {
+	shortest := p.Period().Seconds()
+	switch {
+	case p.Arrivals.Closed:
+		shortest /= 2
+	case p.Arrivals.Kind == pacer.Periodic:
+		shortest *= 1 - 2*p.Arrivals.Jitter
+	case p.Arrivals.Kind == pacer.Poisson:
+		rate, cold := 1/p.Period().Seconds(), 0.0
+		// The nth cold request comes n pauses and n-1 lives after the beginning, and the pauses are exponential.
+		for n, left := 1, p.Block.Seconds(); left > 0; n, left = n+1, left-CacheLife.Seconds() {
+			term, fewer := math.Exp(-rate*left), 0.0
+			for i := range n {
+				fewer += term
+				term *= rate * left / float64(i+1)
+			}
+			cold += 1 - fewer
+		}
+		return cold / (rate * p.Block.Seconds())
+	}
+	if shortest > CacheLife.Seconds() {
+		return 1
+	}
+	return 0
 }
 
 // Identities is how many pods send, each with tokens of its own: agent a is number a mod that.

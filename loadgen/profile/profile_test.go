@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,7 +30,8 @@ comparisons:
   a: {variant: legacy-gate-off, server: gate-off}
   b: {variant: associated-node, server: gate-on}
 thresholds:
-- {variant: associated-node-cold, reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}
+- {variant: associated-node-cold, reviewsPerRequest: 3, p99: 1s, errorRate: 0}
+coldShare: 0.6
 `
 
 func TestParse(t *testing.T) {
@@ -70,11 +72,11 @@ func TestRefused(t *testing.T) {
 		{"think of an open loop", "every: 12s", "every: 12s, think: 1s", "p.yaml:5:46: think is for a closed loop"},
 		{"a closed loop with a rate", "every: 12s", "every: 12s, closed: true, think: 1s", "p.yaml:5:47: a closed loop has the rate"},
 		{"stages beside a rate", "every: 12s", "every: 12s, stages: [{for: 5s, every: 1s}]", "p.yaml:5:34: stages say how often"},
-		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts"},
+		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts and waves"},
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
 		{"no nodes", "nodes: 240", "nodes: 0", "p.yaml:4:8: nodes 0: expected 1 to 100000"},
 		{"no requests", "{list: 1}", "{list: 0}", "p.yaml:6:7: the mix has no requests"},
-		{"a cold variant that is warm", "every: 12s", "every: 5s", "p.yaml:15:16: the variant associated-node-cold asks every 5s per agent"},
+		{"a cold variant that is warm", "every: 12s", "every: 5s", "p.yaml:15:16: the variant associated-node-cold asks every 5s per agent, and a cached check lives 10s: 39.4 % of the requests"},
 		{"a cold variant with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:16: the variant associated-node-cold with 3 requestors"},
 		{"a variant on the wrong server", "server: gate-off}\n  b: {variant: associated-node-cold", "server: gate-on}\n  b: {variant: associated-node-cold", "p.yaml:14:41: the variant legacy-gate-off on server gate-on: expected server gate-off"},
 		{"an unknown variant", "variant: none, server: gate-on}\n  b", "variant: nine, server: gate-on}\n  b", `p.yaml:11:16: variant "nine": expected one of none,`},
@@ -82,13 +84,21 @@ func TestRefused(t *testing.T) {
 		{"no A/A pair", "b: {variant: none, server: gate-on}", "b: {variant: none, server: gate-off}", "p.yaml:10:1: 0 comparisons have the same variant"},
 		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
 		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:13: variant "denied": expected one that is compared`},
-		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, sloHeld: true, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
+		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
+		{"a setting that nothing uses", "pairs: 2", "maxLate: 0.01", `p.yaml:8:1: unknown field "maxLate"`},
+		{"a margin of 1", "p50: 0.1", "p50: 1", "p.yaml:16:13: margin 1 of p50: expected 0 to less than 1"},
+		{"a claim of more cold requests than there are", "coldShare: 0.6", "coldShare: 0.7", "p.yaml:15:16: the variant associated-node-cold asks every 12s"},
+		{"a Poisson process that is all cold", "coldShare: 0.6", "", "p.yaml:15:16: the variant associated-node-cold asks every 12s"},
+		{"a share of nothing", "associated-node-cold", "legacy-gate-on", "p.yaml:22:12: coldShare is for cold variants"},
 		{"another format", "v1alpha1", "v2", "p.yaml:1:13: apiVersion"},
 		{"a delay of a minute", "pairs: 2", "webhookDelay: 1m", "p.yaml:8:15: webhookDelay 1m0s: expected 0s to 5s"},
 		{"more requests than memory", "{kind: poisson, every: 12s}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, every: 3ms}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block amounts to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)
+			if c.name == "a share of nothing" {
+				text = strings.ReplaceAll(good, c.old, c.new)
+			}
 			if text == good {
 				t.Fatal("nothing was replaced")
 			}
@@ -182,4 +192,39 @@ func FuzzParse(f *testing.F) {
 			t.Error("nothing to run")
 		}
 	})
+}
+
+// TestShareCold holds the claim against the arrivals themselves: a request is cold if CacheLife has passed since the
+// last one of its agent that was.
+func TestShareCold(t *testing.T) {
+	for _, c := range []struct {
+		arrivals Arrivals
+		block    time.Duration
+	}{
+		{Arrivals{Kind: "poisson", Every: 12 * time.Second}, 20 * time.Second},
+		{Arrivals{Kind: "poisson", Every: 800 * time.Millisecond}, 60 * time.Second},
+		{Arrivals{Kind: "poisson", Every: time.Minute}, 10 * time.Second},
+		{Arrivals{Kind: "periodic", Every: 12 * time.Second, Jitter: 0.05}, 60 * time.Second},
+		{Arrivals{Kind: "constant", Every: 12 * time.Second}, 60 * time.Second},
+	} {
+		p := Defaults()
+		p.Nodes, p.Arrivals, p.Block, p.Mix.List = 2400, c.arrivals, c.block, 1
+		last, cold := map[int32]time.Duration{}, 0
+		schedule := p.Plan(7).Stripe(0, 1)
+		for _, send := range schedule {
+			if at, asked := last[send.Agent]; !asked || send.At-at >= CacheLife {
+				last[send.Agent], cold = send.At, cold+1
+			}
+		}
+		if share := float64(cold) / float64(len(schedule)); math.Abs(share-p.shareCold()) > 0.02 {
+			t.Errorf("%+v in %s: %.3f of the requests are cold, and %.3f are claimed", p.Arrivals, c.block, share, p.shareCold())
+		}
+	}
+	for _, warm := range []Arrivals{{Kind: "periodic", Every: 12 * time.Second, Jitter: 0.1}, {Kind: "closed", Closed: true, Think: 15 * time.Second}} {
+		p := Defaults()
+		p.Nodes, p.Arrivals, p.Block = 240, warm, 60*time.Second
+		if share := p.shareCold(); share != 0 {
+			t.Errorf("%+v: %v are sure to be cold", warm, share)
+		}
+	}
 }

@@ -176,10 +176,10 @@ func (r *runner) again(ctx context.Context, s *server, p planned, variant profil
 // unaccepted says which credentials were not accepted in a block: no variant means to be without, so that the
 // block does not show what it is for.
 func unaccepted(b *run.Block) (list []string) {
-	if n := b.Answers["401"]; n > 0 {
+	if n := b.Answers["401"] - b.Again["401"]; n > 0 {
 		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))
 	}
-	if n := b.Answers["tls"]; n > 0 {
+	if n := b.Answers["tls"] - b.Again["tls"]; n > 0 {
 		list = append(list, fmt.Sprintf("%d requests failed in TLS: a certificate has expired, or was changed", n))
 	}
 	return list

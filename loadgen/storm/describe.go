@@ -77,7 +77,8 @@ func who(p *profile.Profile) run.Population {
 // Thresholds are those of a profile. Its own number of pairs counts, whatever the user asked for: with fewer no
 // claim about latency can be made.
 func Thresholds(p *profile.Profile) load.Thresholds {
-	t := load.Thresholds{Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
+	// The objectives of Kubernetes are judged in every profile.
+	t := load.Thresholds{Limits: load.Limits{SLOHeld: true}, Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Pairs}
 	value := func(v *float64) float64 {
 		if v == nil {
 			return 0
@@ -85,7 +86,7 @@ func Thresholds(p *profile.Profile) load.Thresholds {
 		return *v
 	}
 	for _, limit := range p.Thresholds {
-		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: limit.SLOHeld != nil && *limit.SLOHeld}
+		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: true}
 		if limit.P99 != nil {
 			l.P99 = run.Duration(*limit.P99)
 		}

@@ -39,6 +39,7 @@ var functions = map[string]any{
 	"first":    rateCell,
 	"asked":    asked,
 	"named":    func(name string, r ReviewRate) named { return named{name, r} },
+	"again":    againText,
 	"change":   changeText,
 	"ms":       millisecondsText,
 	"p":        pText,

@@ -221,6 +221,10 @@ func TestLimits(t *testing.T) {
 		{"throttled", Thresholds{Limits: Limits{ErrorRate: new(0.0)}}, func(r *run.Run) {
 			r.Blocks[0].Answers = map[string]int64{"200": 398, "429": 1, "503": 1}
 		}, Failed, "2 of 12800 answers are errors"},
+		{"throttled, and asked again", Thresholds{Limits: Limits{ErrorRate: new(0.0)}}, func(r *run.Run) {
+			r.Blocks[0].Answers = map[string]int64{"200": 400, "429": 30, "refused": 2}
+			r.Blocks[0].Retried, r.Blocks[0].Again = 32, map[string]int64{"429": 30, "refused": 2}
+		}, Passed, ""},
 		{"errors within the limit", Thresholds{Limits: Limits{ErrorRate: new(0.01)}}, func(r *run.Run) {
 			r.Blocks[0].Answers = map[string]int64{"200": 399, "429": 1}
 		}, Passed, ""},

@@ -216,12 +216,15 @@ type Variant struct {
 	Name   string `json:"name"`
 	Blocks int    `json:"blocks"`
 
-	Sent    int64   `json:"sent"`
-	Done    int64   `json:"done"`
-	Errors  int64   `json:"errors"`
-	Late    int64   `json:"late"`
-	Dropped int64   `json:"dropped"`
-	Rate    float64 `json:"requestsPerSecond"`
+	Sent    int64 `json:"sent"`
+	Done    int64 `json:"done"`
+	Errors  int64 `json:"errors"`
+	Late    int64 `json:"late"`
+	Dropped int64 `json:"dropped"`
+	// Again are answers after which agents asked again, and which are no errors: 429 is throttled, refused is a server
+	// that was not there. Each is also in Statuses.
+	Again map[string]int64 `json:"again,omitempty"`
+	Rate  float64          `json:"requestsPerSecond"`
 	// Statuses are the answers by status, or class of error.
 	Statuses map[string]int64 `json:"statuses,omitempty"`
 

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -81,6 +82,15 @@ func reviewsText(r ReviewRate) string {
 		return fmt.Sprintf("%.3f reviews per request", r.PerRequest.Estimate)
 	}
 	return fmt.Sprintf("%.3f [%.3f, %.3f] reviews per request", r.PerRequest.Estimate, r.PerRequest.Low, r.PerRequest.High)
+}
+
+// againText is "12 × 429, 20 × refused", or a dash.
+func againText(again map[string]int64) string {
+	var parts []string
+	for _, status := range slices.Sorted(maps.Keys(again)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", again[status], status))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
 func pText(e Effect) string {
@@ -165,14 +175,14 @@ func Summarize(w io.Writer, r *run.Run, result *Result) {
 		_, _ = fmt.Fprintln(w, asked(r)+".")
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tFIRST CONTACT\tREVIEWS/S\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tERRORS\tLATE\tDROPPED\t")
+	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tFIRST CONTACT\tREVIEWS/S\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tASKED AGAIN\tERRORS\tLATE\tDROPPED\t")
 	for _, v := range result.Variants {
 		predicted := "-"
 		if p := v.Reviews.Predicted; p != nil {
 			predicted = p.String()
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%s\t%.1f\t%.2f\t%.2f\t%.2f\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
-			predicted, rateCell(v.FirstContact), v.ReviewsPerSecond, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, v.Errors, v.Late, v.Dropped)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%s\t%.1f\t%.2f\t%.2f\t%.2f\t%s\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
+			predicted, rateCell(v.FirstContact), v.ReviewsPerSecond, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, againText(v.Again), v.Errors, v.Late, v.Dropped)
 	}
 	_ = table.Flush()
 	for _, p := range r.Problems {

@@ -69,6 +69,12 @@ func measureVariant(g variantBlocks) Variant {
 		a.Errors += errorsOf(b)
 		a.Late += b.Late
 		a.Dropped += b.Dropped
+		for status, n := range b.Again {
+			if a.Again == nil {
+				a.Again = map[string]int64{}
+			}
+			a.Again[status] += n
+		}
 		for status, n := range b.Answers {
 			a.Statuses[status] += n
 		}
@@ -121,7 +127,7 @@ func reviewsOf(b *run.Block) int64 {
 }
 
 // errorsOf counts requests without an answer, and answers that the variant does not expect. Answers of 429 and of 500 and
-// above are never what a variant is about.
+// above are never what a variant is about, but one after which the agent asked again is not the last word.
 func errorsOf(b *run.Block) int64 {
 	wrong := map[string]int64{}
 	for text, n := range b.Wrong {
@@ -130,6 +136,7 @@ func errorsOf(b *run.Block) int64 {
 	}
 	var errors int64
 	for status, n := range b.Answers {
+		n -= b.Again[status]
 		if !isStatus(status) || status == "429" || status >= "500" {
 			errors += max(n, wrong[status])
 		} else {
@@ -147,11 +154,11 @@ func isStatus(s string) bool {
 	return len(s) == 3 && s[0] >= '1' && s[0] <= '5' && s[1] >= '0' && s[1] <= '9' && s[2] >= '0' && s[2] <= '9'
 }
 
-// answered counts the requests of a block that were answered or failed in it.
+// answered counts the requests of a block that were answered or failed in it, each once.
 func answered(b *run.Block) int64 {
 	var n int64
 	for _, count := range b.Answers {
 		n += count
 	}
-	return n
+	return n - b.Retried
 }

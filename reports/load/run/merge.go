@@ -13,6 +13,8 @@ func (b *Block) Merge(other *Block) {
 	b.Reconnects += other.Reconnects
 	b.Answers = sum(b.Answers, other.Answers)
 	b.Wrong = sum(b.Wrong, other.Wrong)
+	b.Again = sum(b.Again, other.Again)
+	b.FollowsServer = b.FollowsServer || other.FollowsServer
 	for _, text := range other.Odd {
 		b.NoteOdd(text)
 	}

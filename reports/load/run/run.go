@@ -130,10 +130,15 @@ type Block struct {
 	Sent    int64 `json:"sent"`
 	Late    int64 `json:"late"`
 	Dropped int64 `json:"dropped"`
-	// Retried are answers 429 after which the agent waited as it was told and asked again; each is also counted in
-	// Answers. Reconnects are connections that had to be opened anew within the block.
-	Retried    int64 `json:"retried,omitempty"`
-	Reconnects int64 `json:"reconnects,omitempty"`
+	// Retried are answers after which the agent waited, as it was told (Retry-After) or as client-go does by itself,
+	// and asked again; each is also counted in Answers, and in Again by what it was: 429 is throttled, refused is a
+	// server that is not there. Reconnects are connections that had to be opened anew within the block.
+	Retried    int64            `json:"retried,omitempty"`
+	Again      map[string]int64 `json:"again,omitempty"`
+	Reconnects int64            `json:"reconnects,omitempty"`
+	// FollowsServer says that it follows from the server's answers who asks when: agents wait for them, or come back
+	// after a restart. The sides of a pair then do not have the same arrivals.
+	FollowsServer bool `json:"followsServer,omitempty"`
 	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by class of error ("timeout",
 	// "refused", "reset", "tls", "eof", "other").
 	Answers map[string]int64 `json:"answers"`

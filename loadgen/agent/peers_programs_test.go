@@ -1,4 +1,4 @@
-package main
+package agent_test
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// Result is what a run reports of itself; CPU is measured by who started it.
-type Result struct {
+// result is what a run reports of itself; CPU is measured by who started it.
+type result struct {
 	Requests int64
 	// InTime are the requests that were sent before the schedule's end.
 	InTime int64
@@ -37,9 +37,9 @@ type Result struct {
 	ServerP99 time.Duration `json:"-"`
 }
 
-func readWork() (w Work, err error) { return w, json.NewDecoder(os.Stdin).Decode(&w) }
+func readWork() (w work, err error) { return w, json.NewDecoder(os.Stdin).Decode(&w) }
 
-func writeResult(r Result) error { return json.NewEncoder(os.Stdout).Encode(r) }
+func writeResult(r result) error { return json.NewEncoder(os.Stdout).Encode(r) }
 
 // resident is the memory that a process keeps when it does nothing.
 func resident() int64 {
@@ -64,7 +64,7 @@ func agents(idle bool) error {
 	if err != nil {
 		return err
 	}
-	var r Result
+	var r result
 	if idle {
 		r.Before = resident()
 	}
@@ -108,7 +108,7 @@ func bareConnections() error {
 	if err != nil {
 		return err
 	}
-	r := Result{Before: resident()}
+	r := result{Before: resident()}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(w.CA)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols)}
@@ -136,7 +136,7 @@ func bareConnections() error {
 }
 
 // ask asks the stub for something, on a connection of its own.
-func ask(w Work, path string) ([]byte, error) {
+func ask(w work, path string) ([]byte, error) {
 	client, err := rest.UnversionedRESTClientFor(&rest.Config{
 		Host: w.URL, TLSClientConfig: rest.TLSClientConfig{CAData: w.CA}, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs, GroupVersion: &schema.GroupVersion{}},
 	})

@@ -1,6 +1,4 @@
-// Package sample makes up audit logs: what a busy cluster's API server writes at level Metadata, with a share of
-// requests that impersonate. It is for tests and measurements.
-package sample
+package auditlog_test
 
 import (
 	"bufio"
@@ -11,34 +9,27 @@ import (
 	"time"
 )
 
-// Options say what the log is like.
-type Options struct {
-	// Size is how many bytes it has at least.
-	Size int64
-	// PerMille of the requests impersonate somebody.
-	PerMille int
-	// Users are impersonated, in Namespaces; 0 is 50 and 20.
-	Users, Namespaces int
-	Seed              uint64
+// sample is an audit log as a busy cluster's API server writes it at level Metadata, with a share of requests that
+// impersonate.
+type sample struct {
+	// size is how many bytes it has at least.
+	size int64
+	// perMille of the requests impersonate somebody.
+	perMille int
+	seed     uint64
 }
 
 type object = map[string]any
 
-// Write writes the log and returns how many of its events impersonate.
-func Write(w io.Writer, o Options) (impersonated int, err error) {
-	if o.Users == 0 {
-		o.Users = 50
-	}
-	if o.Namespaces == 0 {
-		o.Namespaces = 20
-	}
-	random := rand.New(rand.NewPCG(o.Seed, 0))
+// write writes the log and returns how many of its events impersonate.
+func (o sample) write(w io.Writer) (impersonated int, err error) {
+	random := rand.New(rand.NewPCG(o.seed, 0))
 	out := bufio.NewWriterSize(w, 1<<20)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for size := int64(0); size < o.Size; {
+	for size := int64(0); size < o.size; {
 		at = at.Add(time.Duration(random.IntN(2_000_000)))
-		as := random.IntN(1000) < o.PerMille
-		raw, err := line(random, at, o, as)
+		as := random.IntN(1000) < o.perMille
+		raw, err := line(random, at, as)
 		if err != nil {
 			return impersonated, err
 		}
@@ -84,9 +75,9 @@ type event struct {
 	Annotations      object   `json:"annotations"`
 }
 
-func line(random *rand.Rand, at time.Time, o Options, as bool) ([]byte, error) {
+func line(random *rand.Rand, at time.Time, as bool) ([]byte, error) {
 	v, r := verbs[random.IntN(len(verbs))], resources[random.IntN(len(resources))]
-	namespace := fmt.Sprintf("team-%d", random.IntN(o.Namespaces))
+	namespace := fmt.Sprintf("team-%d", random.IntN(20))
 	path, ref := "/api/"+r.version, object{"resource": r.resource, "namespace": namespace, "apiVersion": r.version}
 	if r.group != "" {
 		path, ref["apiGroup"] = "/apis/"+r.group+"/"+r.version, r.group
@@ -123,7 +114,7 @@ func line(random *rand.Rand, at time.Time, o Options, as bool) ([]byte, error) {
 	if as {
 		e.User["username"] = "system:serviceaccount:periscope:periscope"
 		e.ImpersonatedUser = object{
-			"username": fmt.Sprintf("user-%d@corp", random.IntN(o.Users)),
+			"username": fmt.Sprintf("user-%d@corp", random.IntN(50)),
 			"groups":   []string{"periscope-tier:" + []string{"read", "triage", "write", "maintain", "admin"}[random.IntN(5)], "system:authenticated"},
 		}
 	}

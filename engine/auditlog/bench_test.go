@@ -1,6 +1,4 @@
-// Advisebench measures what authzconf advise needs for a large audit log: it makes logs of the asked size, has the
-// program read them, and prints MB/s and peak memory of the child process.
-package main
+package auditlog_test
 
 import (
 	"compress/gzip"
@@ -13,24 +11,18 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"testing"
 	"time"
-
-	"github.com/authzconf/authzconf/ci/advisebench/sample"
 )
 
-func main() {
-	program := flag.String("program", "_output/authzconf", "the program to measure")
-	megabytes := flag.Int64("size", 1000, "size of each log, in MB")
-	repeats := flag.Int("repeats", 3, "how often each is read; the fastest counts")
-	flag.Parse()
-	if err := run(context.Background(), *program, *megabytes*1e6, *repeats); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
+// Flags of TestBenchAdvise.
+var (
+	megabytes = flag.Int64("size", 1000, "size of each log, in MB")
+	repeats   = flag.Int("repeats", 3, "how often each is read; the fastest counts")
+)
 
-// cases are the logs that are measured.
-var cases = []struct {
+// benchCases are the logs that are measured.
+var benchCases = []struct {
 	name     string
 	perMille int
 	gzip     bool
@@ -41,23 +33,24 @@ var cases = []struct {
 	{"1 %, gzip", 10, true},
 }
 
-func run(ctx context.Context, program string, size int64, repeats int) (err error) {
-	dir, err := os.MkdirTemp("", "advisebench-")
-	if err != nil {
-		return err
+// TestBenchAdvise measures what authzconf advise needs for a large audit log, with the program that AUTHZCONF_BENCH
+// names: MB/s and peak memory of the process. make bench-advise asks for it.
+func TestBenchAdvise(t *testing.T) {
+	program := os.Getenv("AUTHZCONF_BENCH")
+	if program == "" {
+		t.Skip("a measurement of minutes: make bench-advise")
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	size, path := *megabytes*1e6, filepath.Join(t.TempDir(), "audit.log")
 	fmt.Printf("%-22s %10s %10s %12s\n", "log", "size", "MB/s", "peak memory")
-	for _, c := range cases {
-		path := filepath.Join(dir, "audit.log")
-		if err := write(path, sample.Options{Size: size, PerMille: c.perMille, Seed: 1}, c.gzip); err != nil {
-			return err
+	for _, c := range benchCases {
+		if err := writeLog(path, sample{size: size, perMille: c.perMille, seed: 1}, c.gzip); err != nil {
+			t.Fatal(err)
 		}
 		best, peak := time.Duration(0), int64(0)
-		for range repeats {
-			took, memory, err := measure(ctx, program, path)
+		for range *repeats {
+			took, memory, err := measure(t.Context(), program, path)
 			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
+				t.Fatalf("%s: %v", c.name, err)
 			}
 			if best == 0 || took < best {
 				best = took
@@ -66,10 +59,9 @@ func run(ctx context.Context, program string, size int64, repeats int) (err erro
 		}
 		fmt.Printf("%-22s %7d MB %10.0f %8d MiB\n", c.name, size/1e6, float64(size)/1e6/best.Seconds(), peak>>20)
 	}
-	return nil
 }
 
-func write(path string, o sample.Options, compress bool) error {
+func writeLog(path string, s sample, compress bool) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -78,7 +70,7 @@ func write(path string, o sample.Options, compress bool) error {
 	if compress {
 		out = gzip.NewWriter(f)
 	}
-	if _, err := sample.Write(out, o); err != nil {
+	if _, err := s.write(out); err != nil {
 		return err
 	}
 	if compress {

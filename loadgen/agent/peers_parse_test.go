@@ -1,27 +1,92 @@
-package main
+package agent_test
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
+func parseFortio(_ work, out []byte) (r result, err error) {
+	var report struct {
+		DurationHistogram struct {
+			Count       int64
+			Percentiles []struct{ Percentile, Value float64 }
+		}
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		return r, err
+	}
+	r.Requests = report.DurationHistogram.Count
+	for _, p := range report.DurationHistogram.Percentiles {
+		if p.Percentile == 99 {
+			r.P99 = time.Duration(p.Value * float64(time.Second))
+		}
+	}
+	return r, nil
+}
+
+var h2loadDone = regexp.MustCompile(`(\d+) succeeded`)
+
+// parseH2load reads how many requests there were. h2load has no percentiles: the p99 is computed from its log, a
+// line for each request with its duration in µs.
+func parseH2load(w work, out []byte) (r result, err error) {
+	m := h2loadDone.FindSubmatch(out)
+	if m == nil {
+		return r, errors.New("its output has no number of requests")
+	}
+	if r.Requests, err = strconv.ParseInt(string(m[1]), 10, 64); err != nil {
+		return r, fmt.Errorf("its output: %w", err)
+	}
+	if w.Log == "" {
+		return r, nil
+	}
+	data, err := os.ReadFile(w.Log)
+	if err != nil {
+		return r, err
+	}
+	var took []int64
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			return r, fmt.Errorf("its log: %q, expected a start, a status and a duration", line)
+		}
+		us, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			return r, fmt.Errorf("its log: %w", err)
+		}
+		took = append(took, us)
+	}
+	if len(took) == 0 {
+		return r, errors.New("its log is empty")
+	}
+	slices.Sort(took)
+	r.P99 = time.Duration(took[(99*len(took)+99)/100-1]) * time.Microsecond
+	return r, nil
+}
+
 func TestParse(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	write := func(text string) Work {
+	write := func(text string) work {
 		if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return Work{Log: log}
+		return work{Log: log}
 	}
 	for _, c := range []struct {
 		name     string
-		parse    func(Work, []byte) (Result, error)
-		work     Work
+		parse    func(work, []byte) (result, error)
+		work     work
 		out      string
 		requests int64
 		p99      time.Duration
@@ -59,7 +124,7 @@ func TestMedians(t *testing.T) {
 }
 
 // The stub's stall holds up who asks in it, in order, and nobody later.
-func TestStall(t *testing.T) {
+func TestStubStall(t *testing.T) {
 	s := &stubServer{}
 	ask := func() { s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)) }
 	s.stalled = true

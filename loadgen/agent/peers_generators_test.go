@@ -1,6 +1,7 @@
-package main
+package agent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,25 +15,25 @@ import (
 // generator is one of the programs, and how it is asked to send.
 type generator struct {
 	title string
-	// program is a peer's name, or one of this program's own.
+	// program is a peer's name, or one of the test binary's own.
 	program string
 	own     bool
 	// together says that its connections send at the same moment.
 	together bool
 	// env is added to the environment.
 	env   []string
-	args  func(w Work) []string
-	parse func(w Work, out []byte) (Result, error)
+	args  func(w work) []string
+	parse func(w work, out []byte) (result, error)
 }
 
 func own(title, program string, together bool) generator {
-	return generator{title: title, program: program, own: true, together: together, parse: func(_ Work, out []byte) (r Result, err error) {
+	return generator{title: title, program: program, own: true, together: together, parse: func(_ work, out []byte) (r result, err error) {
 		return r, json.Unmarshal(out, &r)
 	}}
 }
 
 func fortio(title string, flags ...string) generator {
-	return generator{title: title, program: "fortio", together: len(flags) == 0, parse: parseFortio, args: func(w Work) []string {
+	return generator{title: title, program: "fortio", together: len(flags) == 0, parse: parseFortio, args: func(w work) []string {
 		return append(append([]string{"load", "-h2", "-k", "-quiet", "-json", "-", "-p", "50,99"}, flags...),
 			"-qps", strconv.Itoa(w.Rate), "-c", strconv.Itoa(w.Connections), "-t", fmt.Sprintf("%ds", w.Seconds), w.URL+"/")
 	}}
@@ -49,7 +50,7 @@ func generators() []generator {
 		own("authzconf, at once", asAgents, true),
 		fortio("fortio -uniform", "-uniform"),
 		fortio("fortio"),
-		{title: "h2load", program: "h2load", together: true, parse: parseH2load, args: func(w Work) []string {
+		{title: "h2load", program: "h2load", together: true, parse: parseH2load, args: func(w work) []string {
 			list := []string{"-c", strconv.Itoa(w.Connections), "--rps", strconv.Itoa(w.Rate / w.Connections), "-D", strconv.Itoa(w.Seconds)}
 			if w.Log != "" {
 				list = append(list, "--log-file="+w.Log)
@@ -72,12 +73,13 @@ func installed() (list []generator, missing []string) {
 }
 
 // withStub gives f a stub of its own.
-func withStub(w Work, f func(w Work) error) error {
+func withStub(w work, f func(w work) error) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	server := exec.CommandContext(context.Background(), self, asStub)
+	server := exec.CommandContext(context.Background(), self)
+	server.Env = append(os.Environ(), programEnv+"="+asStub)
 	server.Stderr = os.Stderr
 	in, err := server.StdinPipe()
 	if err != nil {
@@ -90,7 +92,7 @@ func withStub(w Work, f func(w Work) error) error {
 	if err := server.Start(); err != nil {
 		return err
 	}
-	var up Work
+	var up work
 	if err = json.NewDecoder(out).Decode(&up); err == nil {
 		w.URL, w.CA = up.URL, up.CA
 		err = f(w)
@@ -101,9 +103,9 @@ func withStub(w Work, f func(w Work) error) error {
 
 // once runs a generator against a stub of its own. A third into a run with a stall, the stub stands still for a
 // second.
-func once(g generator, w Work, stall bool) (r Result, err error) {
+func once(g generator, w work, stall bool) (r result, err error) {
 	w.Together = g.together
-	err = withStub(w, func(w Work) error {
+	err = withStub(w, func(w work) error {
 		stalled := make(chan error, 1)
 		if stall {
 			time.AfterFunc(time.Duration(w.Seconds)*time.Second/3, func() {
@@ -130,27 +132,22 @@ func once(g generator, w Work, stall bool) (r Result, err error) {
 }
 
 // start runs a generator's program, whose processor time alone counts.
-func start(g generator, w Work) (r Result, err error) {
-	program, args := g.program, []string{g.program}
-	switch {
-	case g.own:
-		if program, err = os.Executable(); err != nil {
-			return r, err
-		}
-	default:
-		args = g.args(w)
-	}
-	cmd := exec.CommandContext(context.Background(), program, args...)
-	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), g.env...)
+func start(g generator, w work) (r result, err error) {
+	var cmd *exec.Cmd
 	if g.own {
-		stdin, err := cmd.StdinPipe()
+		self, err := os.Executable()
 		if err != nil {
 			return r, err
 		}
-		go func() { _ = json.NewEncoder(stdin).Encode(w); _ = stdin.Close() }()
+		in, err := json.Marshal(w)
+		if err != nil {
+			return r, err
+		}
+		cmd = exec.CommandContext(context.Background(), self)
+		cmd.Env = append(append(os.Environ(), programEnv+"="+g.program), g.env...)
+		cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
 	} else {
-		cmd.Stderr = nil // progress
+		cmd = exec.CommandContext(context.Background(), g.program, g.args(w)...) // stderr has only progress
 	}
 	text, err := cmd.Output()
 	if err != nil {

@@ -1,19 +1,90 @@
-package main
+package agent_test
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"testing"
 	"time"
 
 	"github.com/prometheus/procfs"
 )
 
+// Flags of TestBenchPeers, which ci/bench-loadgen passes on.
+var (
+	repeats     = flag.Int("repeats", 10, "how often each generator runs")
+	rate        = flag.Int("rate", 1000, "requests per second")
+	connections = flag.Int("connections", 100, "connections")
+	seconds     = flag.Int("seconds", 5, "length of a run")
+	idle        = flag.Int("idle", 2000, "idle agents whose memory is measured")
+	many        = flag.Int("many", 10_000, "agents of a large storm whose memory is measured, 0 for none")
+)
+
+// work is what a generator is asked for.
+type work struct {
+	URL         string
+	CA          []byte
+	Rate        int
+	Connections int
+	Seconds     int
+	// Together has all connections send at the same moment, Rate/Connections times a second.
+	Together bool
+	// Log is a file for what h2load says of single requests.
+	Log string
+}
+
+// The programs that the test binary starts itself as, named by the variable programEnv.
+const (
+	programEnv = "AUTHZCONF_BENCH_PROGRAM"
+
+	asStub   = "stub"
+	asAgents = "agents"
+	asIdle   = "idle"
+	asBare   = "bare"
+)
+
+// TestMain is also the programs of TestBenchPeers.
+func TestMain(m *testing.M) {
+	var err error
+	switch os.Getenv(programEnv) {
+	case asStub:
+		err = stub()
+	case asAgents:
+		err = agents(false)
+	case asIdle:
+		err = agents(true)
+	case asBare:
+		err = bareConnections()
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// TestBenchPeers measures what the load generator itself costs and how exact it is, beside fortio and h2load on the
+// same TLS HTTP/2 stub, in turns, and prints tables in Markdown. Peers that are not installed are left out. It takes
+// minutes: make bench-loadgen asks for it.
+func TestBenchPeers(t *testing.T) {
+	if os.Getenv("AUTHZCONF_BENCH") == "" {
+		t.Skip("a measurement of minutes: make bench-loadgen")
+	}
+	b := &bench{work: work{Rate: *rate, Connections: *connections, Seconds: *seconds}, repeats: *repeats, idle: *idle, many: *many, out: os.Stdout}
+	if err := b.all(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // bench runs everything in turns, and keeps what each run said.
 type bench struct {
-	work       Work
+	work       work
 	repeats    int
 	idle, many int
 	out        io.Writer
@@ -29,8 +100,7 @@ const stallSeconds = 3
 // burst is the number of agents that send at the same moment.
 const burst = 1000
 
-func (b *bench) all(out io.Writer) error {
-	b.out = out
+func (b *bench) all() error {
 	var missing []string
 	b.list, missing = installed()
 	for _, title := range missing {
@@ -229,4 +299,13 @@ func (b *bench) memory() error {
 	}
 	b.print("%d agents, each of which has asked once at 1000 requests/s: %d MiB of resident memory, at most %d MiB.", b.many, r.After>>20, r.Peak>>20)
 	return nil
+}
+
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	list = slices.SortedFunc(slices.Values(list), cmp.Compare[float64])
+	n := len(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
 }

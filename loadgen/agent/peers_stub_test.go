@@ -1,4 +1,4 @@
-package main
+package agent_test
 
 import (
 	"cmp"
@@ -81,7 +81,7 @@ func stub() error {
 	s.StartTLS()
 	defer s.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	if err := json.NewEncoder(os.Stdout).Encode(Work{URL: s.URL, CA: ca}); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(work{URL: s.URL, CA: ca}); err != nil {
 		return err
 	}
 	_, err := io.Copy(io.Discard, os.Stdin)

@@ -20,22 +20,23 @@ const (
 // but time or, in the index, other requestors.
 type memory struct {
 	now time.Duration
-	// after is when a success is remembered, and life how long; see Server.Remembers.
-	after, life time.Duration
-	index       modeIndex
+	// took is how long the request takes of which is asked, and most says which bound is wanted; see Server.Takes.
+	took  time.Duration
+	most  bool
+	index modeIndex
 	// outer is by mode, wanted user, requestor and request; inner by the first three.
 	outer, inner map[string]remembered
 }
 
 // remembered is a success.
 type remembered struct {
-	user  scenarios.User
-	since time.Duration
+	user scenarios.User
+	// It was stored at some time between these, those of its request.
+	since, by time.Duration
 }
 
 func newMemory() memory {
 	return memory{
-		life:  cacheTTL,
 		index: modeIndex{order: list.New(), entries: map[string]*list.Element{}, size: indexSize},
 		outer: map[string]remembered{}, inner: map[string]remembered{},
 	}
@@ -43,20 +44,34 @@ func newMemory() memory {
 
 func (m *memory) recall(cache map[string]remembered, key string) (remembered, bool) {
 	r, ok := cache[key]
-	return r, ok && m.now >= r.since+m.after && m.now < r.since+m.life
-}
-
-// remember keeps a success. One that is not remembered yet counts from the first of those that ask at once.
-func (m *memory) remember(cache map[string]remembered, key string, u scenarios.User) {
-	if r, ok := cache[key]; !ok || m.now >= r.since+m.after {
-		cache[key] = remembered{user: u, since: m.now}
+	end := m.now + m.took
+	switch {
+	case !ok:
+	case m.most:
+		ok = m.now >= r.by && end < r.since+cacheTTL || m.took == 0 && m.now < r.since+cacheTTL
+	case m.now >= r.by+cacheTTL:
+		ok = false
+	case m.now < r.by && end > r.by: // it may have asked as well, and stored it last
+		r.by = end
+		cache[key] = r
 	}
+	return r, ok
 }
 
-// Remembers changes when a success is remembered, at once if nothing is said, and for how long, 10 s. There is no
-// single-flight: requests that come before the first has its answers ask all over again. A server that remembers
-// early and long asks the fewest reviews that are possible, one that remembers late and not so long the most.
-func (s *Server) Remembers(after, life time.Duration) { s.memory.after, s.memory.life = after, life }
+func (m *memory) remember(cache map[string]remembered, key string, u scenarios.User) {
+	now := remembered{user: u, since: m.now, by: m.now + m.took}
+	if r, ok := cache[key]; ok && m.most && m.now < r.by {
+		// Of requests that ask at once the first to be answered is the one that helps others.
+		now.since, now.by = r.since, min(r.by, now.by)
+	}
+	cache[key] = now
+}
+
+// Takes says how long the requests take of which is asked next, from when they were sent to their answers: nothing, if
+// it is not called. There is no single-flight, so that requests that are under way at once may each ask what one of them
+// could have remembered. A check is stored at some time of its request, and looked for at some time of another; most
+// says whether those times are such that the most reviews are asked that are possible, or the fewest.
+func (s *Server) Takes(took time.Duration, most bool) { s.memory.took, s.memory.most = took, most }
 
 // cacheKey is a text that is equal for equal things, as buildKey makes one (cache.go of the impersonation filter).
 func cacheKey(parts ...any) string {
@@ -90,7 +105,7 @@ type modeIndex struct {
 type indexEntry struct {
 	requestor string
 	mode      Mode
-	since     time.Duration
+	by        time.Duration // when it was stored at the latest
 }
 
 // lastMode is the mode that last succeeded for a requestor, if that is remembered by now.
@@ -101,19 +116,20 @@ func (m *memory) lastMode(requestor string) (Mode, bool) {
 	}
 	m.index.order.MoveToFront(e)
 	entry := e.Value.(indexEntry)
-	return entry.mode, m.now >= entry.since+m.after
+	return entry.mode, !m.most || m.now >= entry.by
 }
 
 func (m *memory) setMode(requestor string, mode Mode) {
-	x := &m.index
+	x, by := &m.index, m.now+m.took
 	if e, ok := x.entries[requestor]; ok {
-		if e.Value.(indexEntry).mode != mode {
-			e.Value = indexEntry{requestor, mode, m.now}
+		if last := e.Value.(indexEntry); last.mode == mode {
+			by = min(by, last.by)
 		}
+		e.Value = indexEntry{requestor, mode, by}
 		x.order.MoveToFront(e)
 		return
 	}
-	x.entries[requestor] = x.order.PushFront(indexEntry{requestor, mode, m.now})
+	x.entries[requestor] = x.order.PushFront(indexEntry{requestor, mode, by})
 	if x.order.Len() > x.size {
 		last := x.order.Back()
 		x.order.Remove(last)

@@ -2,6 +2,7 @@ package population
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -53,32 +54,36 @@ func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*
 	return &History{profile: p, fewest: fewest, most: most, met: map[met]bool{}}, err
 }
 
-// Predict goes on by the requests of a block that began at a time, and says what they cost. slowest is what the slowest
-// of them took from its intended send to its answer, by which its checks were remembered.
-func (h *History) Predict(variant profile.Variant, start time.Time, sends []pacer.Send, slowest time.Duration) (*run.Prediction, error) {
+// Predict goes on by what was asked in a block that began at a time, and says what it cost. The log is put in order.
+func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Asked) (*run.Prediction, error) {
 	if h.began.IsZero() {
 		h.began = start
 	}
-	// A check is remembered between its request's intended send and its answer, and looked for in the same span of
-	// another: so much can be between two requests in one direction or the other. Requests that ask at once each
-	// remember it anew, which makes the span two of them.
-	h.fewest.Remembers(0, profile.CacheLife+2*slowest)
-	h.most.Remembers(slowest, profile.CacheLife-slowest)
-	out := &run.Prediction{Slowest: run.Duration(slowest), Requests: int64(len(sends))}
-	counts, turns := map[run.ReviewCount]*run.CheckRange{}, map[int32]int{}
-	for _, send := range sends {
-		at := start.Sub(h.began) + send.At
-		h.fewest.Advance(max(0, at-h.now))
-		h.most.Advance(max(0, at-h.now))
+	slices.SortStableFunc(log, func(x, y run.Asked) int { return cmp.Compare(x.From, y.From) })
+	out := &run.Prediction{Requests: int64(len(log))}
+	counts, times := map[run.ReviewCount]*run.CheckRange{}, map[int32]int{}
+	for _, asked := range log {
+		at := start.Sub(h.began) + asked.From
+		for i, server := range []*oracle.Server{h.fewest, h.most} {
+			server.Advance(max(0, at-h.now))
+			server.Takes(asked.To-asked.From, i == 1)
+		}
 		h.now = max(h.now, at)
-		if who := (met{variant.Name, send.Agent}); !h.met[who] {
+		if who := (met{variant.Name, asked.Agent}); !h.met[who] {
 			h.met[who] = true
 			out.First++
 		}
-		if err := h.one(variant, send, turns[send.Agent], counts); err != nil {
+		times[asked.Agent]++
+		switch asked.Answer {
+		case "401": // nobody was asked
+			continue
+		case "", "429":
+		default:
+			out.Unsure++
+		}
+		if err := h.one(variant, asked, counts); err != nil {
 			return nil, err
 		}
-		turns[send.Agent]++
 	}
 	for _, c := range counts {
 		c.Low, c.High = min(c.Low, c.High), max(c.Low, c.High)
@@ -87,34 +92,44 @@ func (h *History) Predict(variant profile.Variant, start time.Time, sends []pace
 	slices.SortFunc(out.Checks, func(x, y run.CheckRange) int {
 		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
 	})
-	if out.Asked = len(turns); out.Asked > 0 {
-		times := slices.Collect(maps.Values(turns))
-		out.Seldom, out.Often = slices.Min(times), slices.Max(times)
+	if out.Asked = len(times); out.Asked > 0 {
+		each := slices.Collect(maps.Values(times))
+		out.Seldom, out.Often = slices.Min(each), slices.Max(each)
 	}
 	return out, nil
 }
 
 // one adds the reviews of a request, by mode, verb and decision.
-func (h *History) one(variant profile.Variant, send pacer.Send, turn int, counts map[run.ReviewCount]*run.CheckRange) error {
-	q := asking(h.profile, variant, int(send.Agent))
-	node, account := sender(h.profile, q.identity)
-	token := fmt.Sprint(q.identity, "-", turn%h.profile.TokensPerAgent)
+func (h *History) one(variant profile.Variant, asked run.Asked, counts map[run.ReviewCount]*run.CheckRange) error {
+	p, q := h.profile, asking(h.profile, variant, int(asked.Agent))
+	node, account := sender(p, q.identity)
+	token := fmt.Sprint(q.identity, "-", asked.Turn%p.TokensPerAgent)
 	requestor := oracle.RequestorOf(token, scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{
 		Namespace: space(variant), Name: account, Pod: agentName(q.identity), Node: nodeName(node),
 	}})
-	path, query := target(int(send.Kind), q.node, h.profile.PodsPerNode, turn)
-	values, err := url.ParseQuery(query)
+	sent := request(q, int(asked.Kind), asked.Turn, p.PodsPerNode, func(int) []string { return []string{token} })
+	values, err := url.ParseQuery(sent.Query)
 	if err != nil {
 		return err
 	}
-	asked := oracle.Request{Attributes: oracle.ParseRequest("GET", path, values)}
+	r := oracle.Request{Attributes: oracle.ParseRequest("GET", sent.Path, values)}
+	if len(sent.Body) > 0 {
+		r.Attributes = oracle.ParseRequest("POST", sent.Path, values)
+		if err := json.Unmarshal(sent.Body, &r.Body); err != nil {
+			return err
+		}
+	}
 	for i, server := range []*oracle.Server{h.fewest, h.most} {
-		prediction := server.Do(requestor, q.imp, asked)
+		prediction := server.Do(requestor, q.imp, r)
 		if forbidden := prediction.Code == 403; forbidden != variant.Denied {
-			return fmt.Errorf("the oracle says of agent %d of %s: code %d, %v", send.Agent, variant.Name, prediction.Code, prediction.Messages)
+			return fmt.Errorf("the oracle says of agent %d of %s: code %d, %v", asked.Agent, variant.Name, prediction.Code, prediction.Messages)
 		}
 		sequences, _ := prediction.Sequences()
 		for _, review := range sequences[0] {
+			// Priority and fairness comes between impersonation and the request's own check.
+			if asked.Answer == "429" && review.Mode == "" {
+				continue
+			}
 			c := run.ReviewCount{Mode: cmp.Or(string(review.Mode), run.RequestMode), Decision: "NoOpinion"}
 			if c.Verb = review.Spec.ResourceAttributes.Verb; review.Allowed() {
 				c.Decision = "Allow"
@@ -130,4 +145,14 @@ func (h *History) one(variant profile.Variant, send pacer.Send, turn int, counts
 		}
 	}
 	return nil
+}
+
+// Planned is a schedule as what was asked, if each request takes so long.
+func Planned(sends []pacer.Send, took time.Duration) (log []run.Asked) {
+	turns := map[int32]int{}
+	for _, send := range sends {
+		log = append(log, run.Asked{Agent: send.Agent, Kind: send.Kind, Turn: turns[send.Agent], From: send.At, To: send.At + took})
+		turns[send.Agent]++
+	}
+	return log
 }

@@ -39,7 +39,7 @@ func predict(t *testing.T, h *History, variant string, start time.Time, sends []
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := h.Predict(v, start, sends, slowest)
+	got, err := h.Predict(v, start, Planned(sends, slowest))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +155,26 @@ func TestColdDuplicates(t *testing.T) {
 	}
 }
 
+// Throttled requests were impersonated and not authorized; of those without an answer nothing is known.
+func TestAnswers(t *testing.T) {
+	p := nodes(1, profile.Shared, "legacy-gate-on")
+	v, err := profile.VariantNamed("legacy-gate-on")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := []run.Asked{{From: 0}, {From: second, Answer: "429"}, {From: 2 * second, Answer: "401"}, {From: 3 * second}}
+	got, err := history(t, p).Predict(v, time.Now(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low, high := got.Range(); low != 4+1+0+2 || high != low || got.Unsure != 0 {
+		t.Errorf("%d to %d reviews, %d unsure", low, high, got.Unsure)
+	}
+	if got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "timeout"}}); err != nil || got.Unsure != 1 {
+		t.Errorf("%v, %+v", err, got)
+	}
+}
+
 // Which request of two at the edge of 10 s is remembered depends on how long they take.
 func TestEdgeOfCacheLife(t *testing.T) {
 	p := nodes(1, profile.Shared, "associated-node")
@@ -259,7 +279,7 @@ func BenchmarkPredict(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := h.Predict(v, time.Now(), sends, ms); err != nil {
+		if _, err := h.Predict(v, time.Now(), Planned(sends, ms)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -276,20 +296,12 @@ func TestSmallest(t *testing.T) {
 	shows := func(sends []pacer.Send) bool {
 		right, wrong := history(t, p), history(t, p)
 		got := predict(t, right, "associated-node", time.Now(), sends, 0)
-		wrong.fewest.Remembers(0, 5*second)
-		counts := map[run.ReviewCount]*run.CheckRange{}
-		for i, send := range sends {
-			if i > 0 {
-				wrong.fewest.Advance(send.At - sends[i-1].At)
-			}
-			if err := wrong.one(v, send, 0, counts); err != nil {
-				t.Fatal(err)
-			}
+		// It takes twice the time to be old.
+		var stretched []pacer.Send
+		for _, send := range sends {
+			stretched = append(stretched, pacer.Send{At: 2 * send.At, Agent: send.Agent})
 		}
-		var asked int64
-		for _, c := range counts {
-			asked += c.Low
-		}
+		asked, _ := predict(t, wrong, "associated-node", time.Now(), stretched, 0).Range()
 		low, _ := got.Range()
 		return asked != low
 	}

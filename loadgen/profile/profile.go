@@ -339,6 +339,12 @@ func (p *Profile) shareCold() float64 {
 	return 0
 }
 
+// Predictable says whether the reviews of a block follow from its requests: all go to one API server, which remembers
+// what it knows, and asks the authorizer each time.
+func (p *Profile) Predictable() bool {
+	return p.APIServers <= 1 && p.Event.Kind == NoEvent && !p.Authorizer.Cache && p.Authorizer.Kind != RBAC
+}
+
 // Identities is how many pods send, each with tokens of its own: agent a is number a mod that.
 func (p *Profile) Identities() int {
 	if p.Requestors > 0 {

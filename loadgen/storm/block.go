@@ -103,22 +103,17 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	return lost == nil
 }
 
-// predict compares the reviews of the last block with the prediction for its schedule. The first time that a side does
-// something else, it looks for the smallest schedule that shows it. In a closed loop the server makes the schedule, and
-// nothing is predicted.
+// predict compares the reviews of the last block with the prediction for its requests. The first time that a side does
+// something else, it looks for the smallest schedule that shows it.
 func (r *runner) predict(ctx context.Context, s *server, p planned, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
-	if r.Profile.Arrivals.Closed {
-		return true
-	}
 	at := len(r.out.Blocks) - 1
 	b := &r.out.Blocks[at]
-	var err error
-	if b.Predicted, err = s.history.Predict(variant, start, sends, b.Latency.Max()); err != nil {
+	if err := r.foretold(s, b, variant, start); err != nil {
 		r.problem(at, "%v", err)
 		return false
 	}
 	list, _ := b.Unpredicted()
-	if len(list) == 0 || r.shrunk[p.side] {
+	if len(list) == 0 || r.shrunk[p.side] || b.FollowsServer || r.Profile.SelfReviews > 0 {
 		return true
 	}
 	r.shrunk[p.side] = true
@@ -144,6 +139,15 @@ func (r *runner) predict(ctx context.Context, s *server, p planned, variant prof
 	return ctx.Err() == nil
 }
 
+// foretold predicts a block by its log, which is not needed any more.
+func (r *runner) foretold(s *server, b *run.Block, variant profile.Variant, start time.Time) (err error) {
+	if r.Profile.Predictable() {
+		b.Predicted, err = s.history.Predict(variant, start, b.Log)
+	}
+	b.Log = nil
+	return err
+}
+
 const (
 	// tries is in how many schedules the smallest is looked for: each takes as long as its requests, and what the
 	// server needs to forget.
@@ -166,7 +170,7 @@ func (r *runner) again(ctx context.Context, s *server, p planned, variant profil
 		return nil, err
 	}
 	counted.fill(b)
-	if b.Predicted, err = s.history.Predict(variant, start, sends, b.Latency.Max()); err != nil {
+	if err := r.foretold(s, b, variant, start); err != nil {
 		return nil, err
 	}
 	list, _ := b.Unpredicted()

@@ -42,8 +42,8 @@ func Describe(w io.Writer, o Options) error {
 
 // foretell predicts two blocks of a side, with a block's length between them.
 func foretell(o Options, side profile.Side) (string, error) {
-	if o.Profile.Arrivals.Closed {
-		return "-\t-", nil // the server makes the schedule
+	if p := o.Profile; p.Arrivals.Closed || p.Reflectors || p.SelfReviews > 0 || !p.Predictable() {
+		return "-\t-", nil // it follows from the server's answers, too
 	}
 	history, err := population.NewHistory(o.Profile, side.Server, o.Release.Version)
 	if err != nil {
@@ -56,7 +56,7 @@ func foretell(o Options, side profile.Side) (string, error) {
 	var texts []string
 	for i := range 2 {
 		sends := o.Profile.Plan(uint64(o.Seed)).Stripe(0, 1)
-		predicted, err := history.Predict(variant, time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), sends, 0)
+		predicted, err := history.Predict(variant, time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, 0))
 		if err != nil {
 			return "", err
 		}

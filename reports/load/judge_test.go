@@ -199,9 +199,9 @@ func TestLimits(t *testing.T) {
 		{"reviews of a kind that was not predicted", Thresholds{}, func(r *run.Run) {
 			r.Blocks[2].Reviews = append(r.Blocks[2].Reviews, run.ReviewCount{Mode: "user-info", Verb: "impersonate:user-info", Decision: "NoOpinion", Count: 7})
 		}, Failed, "user-info impersonate:user-info NoOpinion: 7 reviews, predicted none"},
-		{"throttled, which nobody predicts", Thresholds{}, func(r *run.Run) {
+		{"without an answer, which nobody predicts", Thresholds{}, func(r *run.Run) {
 			for i := range r.Blocks {
-				r.Blocks[i].Retried = 1
+				r.Blocks[i].Predicted.Unsure = 1
 			}
 		}, Inconclusive, "nothing was judged"},
 		{"nothing to judge", Thresholds{}, func(r *run.Run) {

@@ -40,20 +40,32 @@ func (p Population) String() string {
 	return fmt.Sprintf("%s with %s; %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), how, p.Arrivals)
 }
 
-// Prediction is the oracle's, for the requests that were meant to be sent in a block and what the server had been asked
-// before.
+// Asked is one request as it was sent: one that was answered 429 and sent again is two.
+type Asked struct {
+	Agent int32 `json:"a"`
+	Kind  int32 `json:"k"`
+	Turn  int   `json:"t"`
+	// From and To are when it was sent and answered, since the block's start.
+	From time.Duration `json:"f"`
+	To   time.Duration `json:"e"`
+	// Answer is the status, or class of error, if it is not what was expected.
+	Answer string `json:"s,omitempty"`
+}
+
+// Prediction is the oracle's, for the requests that were sent in a block and what the server had been asked before.
 type Prediction struct {
-	// Requests were meant to be sent; First of them were the first of their agent to this server.
+	// Requests were sent; First of them were the first of their agent to this server. Of Unsure it is not known how far
+	// they came: they had no answer, or an unexpected one.
 	Requests int64 `json:"requests,omitempty"`
 	First    int64 `json:"firstContacts,omitempty"`
+	Unsure   int64 `json:"unsure,omitempty"`
 	// Asked is how many agents sent them, each Seldom to Often times.
 	Asked  int `json:"agentsAsked,omitempty"`
 	Seldom int `json:"fewestOfAnAgent,omitempty"`
 	Often  int `json:"mostOfAnAgent,omitempty"`
-	// Slowest is what the slowest took to its answer: requests that are so close may each ask for what one could
-	// remember.
-	Slowest Duration     `json:"slowest,omitempty,omitzero"`
-	Checks  []CheckRange `json:"checks,omitempty"`
+	// Checks are the reviews. Requests that are under way at once may each ask what one of them could have remembered:
+	// so there is a range.
+	Checks []CheckRange `json:"checks,omitempty"`
 
 	// Cold and Warm are of runs before this was predicted for a schedule: reviews per request of an agent that the
 	// caches did not know, and of one that they did.
@@ -88,18 +100,15 @@ type Smallest struct {
 	Text string `json:"text"`
 }
 
-// Unpredicted says which reviews of a block are not as many as predicted. Where requests failed, or were not sent, or
-// sent twice, nothing can be said: why is not empty.
+// Unpredicted says which reviews of a block are not as many as predicted. Where nothing can be said, why is not empty.
 func (b *Block) Unpredicted() (list []string, why string) {
 	switch p := b.Predicted; {
 	case p == nil || p.Requests == 0:
-		return nil, "not predicted for a schedule"
-	case b.Sent != p.Requests:
-		return nil, fmt.Sprintf("%d requests were predicted, and %d sent", p.Requests, b.Sent)
-	case b.Retried > 0:
-		return nil, fmt.Sprintf("%d requests were throttled and sent again", b.Retried)
-	case len(b.Wrong) > 0:
-		return nil, "requests failed, and the prediction is for those that do not"
+		return nil, "not predicted"
+	case b.Sent+b.Retried != p.Requests:
+		return nil, fmt.Sprintf("%d requests were sent, and %d are in the log", b.Sent+b.Retried, p.Requests)
+	case p.Unsure > 0:
+		return nil, fmt.Sprintf("of %d requests it is not known which checks they came to", p.Unsure)
 	}
 	seen := map[CheckRange]int64{}
 	for _, r := range b.Reviews {

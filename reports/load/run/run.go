@@ -163,6 +163,8 @@ type Block struct {
 	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`
 	Smallest  *Smallest   `json:"smallest,omitempty"`
+	// Log is every request, for the prediction. It is not kept.
+	Log []Asked `json:"log,omitempty"`
 	// Timeline has one entry per second of the block.
 	Timeline []Second `json:"timeline,omitempty"`
 

@@ -104,7 +104,8 @@ func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 		}
 		b.Scenario = append(b.Scenario, v)
 	}
-	b.Probes = slices.Concat(b.attributes(), b.transcript(), b.derived(), b.repeated(), b.robust())
+	related := b.relations()
+	b.Probes = slices.Concat(related, b.special(), b.derived(), b.alike(), b.repeated(related), b.robust())
 	return b, b.seal()
 }
 
@@ -182,11 +183,7 @@ func (b *Plan) seal() error {
 		if err != nil {
 			return fmt.Errorf("vector %s: %w", v.ID, err)
 		}
-		level := v.Level
-		if level == NoOvergrant {
-			level = oldNoOvergrant // so that bundles of before belong to the same suite
-		}
-		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, level, v.Expect, v.Reason, v.Blame, len(body))
+		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, v.Level, v.Expect, v.Reason, v.Blame, len(body))
 		_, _ = h.Write(body)
 	}
 	b.Digest = hex.EncodeToString(h.Sum(nil))

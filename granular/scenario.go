@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Scenarios holds the scenarios that come with authzconf.
@@ -131,8 +131,11 @@ var validName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // Parse reads one scenario. name is the path of its file.
 func Parse(name string, data []byte) (*Scenario, error) {
 	s := &Scenario{ID: strings.TrimSuffix(name, ".yaml")}
-	y, err := strict.Decode(name, data, s)
+	y, err := scenarios.Decode(name, data, "a scenario", s)
 	if err != nil {
+		return nil, err
+	}
+	if err := y.Expect("", Kind); err != nil {
 		return nil, err
 	}
 	at, err := s.check()
@@ -145,8 +148,6 @@ func Parse(name string, data []byte) (*Scenario, error) {
 // check says what is wrong and where.
 func (s *Scenario) check() (at string, err error) {
 	switch {
-	case s.Kind != Kind:
-		return "$.kind", fmt.Errorf("kind is %q, expected %q", s.Kind, Kind)
 	case s.Description == "" || s.Section == "":
 		return "$", errors.New("expected a description and a section of KEP-3617")
 	case len(s.Attempts) == 0:

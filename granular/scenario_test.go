@@ -36,7 +36,7 @@ attempts:
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"good", "", "", ""},
-		{"another kind", "GranularScenario", "Scenario", `f.yaml:1:7: kind is "Scenario", expected "GranularScenario"`},
+		{"another kind", "GranularScenario", "Scenario", `f.yaml:1:7: kind must be GranularScenario, not "Scenario"`},
 		{"unknown field", "section: s", "section: s\nlevel: core", `f.yaml:4:1: unknown field "level"`},
 		{"no section", "section: s\n", "", "f.yaml: expected a description and a section"},
 		{"unknown verb", "verb: update", "verb: delete", `f.yaml:7:6: attempt no: verb is "delete", expected one of create`},

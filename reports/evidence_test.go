@@ -2,6 +2,8 @@ package reports
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -77,7 +79,7 @@ func testRun(t testing.TB, texts Texts, cells []Cell, change func(*verdicts.Evid
 			case !ok:
 				c.NotRun = append(c.NotRun, NotRun{Scenario: s.ID, Cause: CauseTarget, Why: why})
 			default:
-				e := perfect(s, c, scenarios.Suffix(42, c.Name, s.ID))
+				e := perfect(s, c, scenarios.Suffix(42, c.Name, s.ID), epoch.Add(time.Duration(3000+2500*len(all))*time.Millisecond))
 				if change != nil {
 					change(e)
 				}
@@ -91,11 +93,11 @@ func testRun(t testing.TB, texts Texts, cells []Cell, change func(*verdicts.Evid
 }
 
 // perfect is the evidence of a server that does what the scenario expects.
-func perfect(s *scenarios.Scenario, c Cell, suffix string) *verdicts.Evidence {
+func perfect(s *scenarios.Scenario, c Cell, suffix string, begin time.Time) *verdicts.Evidence {
 	bound, names := s.Bind(suffix)
 	e := &verdicts.Evidence{
 		Scenario: s.ID, Digest: s.Digest, Cell: c.Cell, Capabilities: c.Facts.Capabilities, Suffix: suffix, Names: names,
-		Started: epoch.Add(3 * time.Second),
+		Started: begin,
 	}
 	at := e.Started.Add(4 * time.Millisecond)
 	for i := range bound.Steps {
@@ -116,12 +118,14 @@ func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) ve
 	r, x := st.Request, st.Expect
 	o := verdicts.Observation{
 		Step: i, Sent: at, Answered: at.Add(3 * time.Millisecond), Metrics: []verdicts.MetricSample{},
-		Request: verdicts.SentRequest{Requestor: by.Username(), Method: "GET", URL: pathOf(r), Headers: map[string][]string{}},
+		Request: verdicts.SentRequest{Requestor: by.Username(), Method: r.Method()},
 	}
 	user := verdictUser(by)
+	credential := user
+	credential.Groups = slices.DeleteFunc(slices.Clone(user.Groups), func(g string) bool { return g == "system:authenticated" })
+	o.Request.Credential, o.Request.URL, o.Request.Headers = &credential, r.URI(), r.WireHeaders()
 	impersonated := scenarios.User{}
 	if r.Impersonate != nil {
-		o.Request.Headers["Impersonate-User"] = []string{r.Impersonate.User}
 		impersonated.Name = r.Impersonate.User
 	}
 	if x.User != nil {
@@ -143,24 +147,12 @@ func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) ve
 
 func verdictUser(by scenarios.Requestor) scenarios.User {
 	if by.ServiceAccount != nil {
-		return scenarios.User{Name: by.Username(), Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+		return scenarios.User{
+			Name: by.Username(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + by.ServiceAccount.Namespace, "system:authenticated"},
+			Extra: map[string][]string{"authentication.kubernetes.io/pod-name": {by.ServiceAccount.Pod}, "authentication.kubernetes.io/node-name": {by.ServiceAccount.Node}},
+		}
 	}
 	return scenarios.User{Name: by.User, UID: by.UID, Groups: append(slices.Clone(by.Groups), "system:authenticated"), Extra: by.Extra}
-}
-
-func pathOf(r *scenarios.Request) string {
-	if r.Path != "" {
-		return r.Path
-	}
-	path := "/api/v1/"
-	if r.Namespace != "" {
-		path += "namespaces/" + r.Namespace + "/"
-	}
-	path += strings.TrimSuffix(r.Resource+"/"+r.Name, "/")
-	if r.FieldSelector != "" {
-		path += "?fieldSelector=" + r.FieldSelector
-	}
-	return path
 }
 
 // asked is one review as it arrives, at both points unless it is decided between
@@ -169,8 +161,10 @@ func asked(w scenarios.Review, requestor, impersonated scenarios.User, at time.T
 	u := requestor
 	if w.By == scenarios.ByImpersonated {
 		u = impersonated
+	} else if strings.Contains(w.Verb, ":associated-node") {
+		u.Extra = map[string][]string{"authentication.kubernetes.io/associated-node-keys": slices.Sorted(maps.Keys(u.Extra))}
 	}
-	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extraOf[authorizationv1.ExtraValue](u)}
 	if w.Path != "" {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: w.Path, Verb: w.Verb}
 	} else {
@@ -190,6 +184,17 @@ func asked(w scenarios.Review, requestor, impersonated scenarios.User, at time.T
 	back := front
 	back.Point = verdicts.Back
 	return []verdicts.Review{front, back}
+}
+
+func extraOf[V ~[]string](u scenarios.User) map[string]V {
+	if len(u.Extra) == 0 {
+		return nil
+	}
+	extra := map[string]V{}
+	for key, values := range u.Extra {
+		extra[key] = values
+	}
+	return extra
 }
 
 // moved are the metrics that go with reviews.
@@ -220,13 +225,16 @@ func moved(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requesto
 
 // answered is the response with its audit event.
 func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
-	id := types.UID("0b4c1f52-6f0e-4a53-9d4a-3f6d7c2a1e00")
+	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(epoch).Milliseconds()))
 	resp := verdicts.Response{Code: 200, AuditID: string(id), Body: `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`}
 	ev := auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: auditv1.LevelMetadata, AuditID: id,
-		Stage: auditv1.StageResponseComplete, RequestURI: pathOf(r), Verb: r.Verb, SourceIPs: []string{"127.0.0.1"}, UserAgent: "authzconf",
-		User:                     authenticationv1.UserInfo{Username: by.Name, Groups: by.Groups},
+		Stage: auditv1.StageResponseComplete, RequestURI: r.URI(), Verb: r.Verb, SourceIPs: []string{"127.0.0.1"}, UserAgent: "authzconf",
+		User:                     authenticationv1.UserInfo{Username: by.Name, UID: by.UID, Groups: by.Groups, Extra: extraOf[authenticationv1.ExtraValue](by)},
 		RequestReceivedTimestamp: metav1.NewMicroTime(at), StageTimestamp: metav1.NewMicroTime(at.Add(2 * time.Millisecond)),
+	}
+	if r.Path == "" {
+		ev.ObjectRef = &auditv1.ObjectReference{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name, APIGroup: r.APIGroup, APIVersion: r.APIVersion()}
 	}
 	if x.Outcome == scenarios.Allowed {
 		ev.Annotations = map[string]string{"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": "RBAC: allowed by RoleBinding"}

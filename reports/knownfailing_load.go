@@ -6,7 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // KnownFailingKind is the kind of a known-failing file, of FileVersion.
@@ -23,15 +23,12 @@ type knownFailingList struct {
 // or an entry that is there twice is an error with file, line and column. name is for the messages.
 func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	var list knownFailingList
-	file, err := strict.Decode(name, data, &list)
+	file, err := scenarios.Decode(name, data, "a known-failing list", &list)
 	if err != nil {
 		return nil, err
 	}
-	if list.APIVersion != FileVersion {
-		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", file.At("$.apiVersion"), FileVersion, list.APIVersion)
-	}
-	if list.Kind != KnownFailingKind {
-		return nil, fmt.Errorf("%s: kind must be %s, not %q", file.At("$.kind"), KnownFailingKind, list.Kind)
+	if err := file.Expect(FileVersion, KnownFailingKind); err != nil {
+		return nil, err
 	}
 	return list.Entries, list.check(file.At)
 }

@@ -74,8 +74,8 @@ func TestLoadKnownFailing(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"good", head + "entries:\n- scenario: a/b\n  cell: 1.3?-*\n  reason: got 403\n  issue: https://example.com/1\n", ""},
 		{"empty list", head + "entries: []\n", ""},
-		{"empty file", "", "f.yaml: must hold one YAML document"},
-		{"two documents", head + "---\n" + head, "f.yaml: must hold one YAML document"},
+		{"empty file", "", "f.yaml:1:1: the file is empty"},
+		{"two documents", head + "---\n" + head, "f.yaml:4:1: the file holds 2 YAML documents"},
 		{"no kind", "apiVersion: authzconf.dev/v1alpha1\n", "f.yaml: kind must be KnownFailingList"},
 		{"other kind", "apiVersion: authzconf.dev/v1alpha1\nkind: ConformanceReport\n", "f.yaml:2:7: kind must be"},
 		{"other version", "apiVersion: authzconf.dev/v9\nkind: KnownFailingList\n", "f.yaml:1:13: apiVersion must be"},
@@ -88,7 +88,7 @@ func TestLoadKnownFailing(t *testing.T) {
 		{"bad cell pattern", head + "entries:\n- scenario: a\n  reason: r\n  cell: '['\n", "f.yaml:6:9: bad pattern"},
 		{"twice", head + "entries:\n- {scenario: a, reason: r}\n- {scenario: a, reason: s}\n", "f.yaml:5:"},
 		{"duplicate key", head + "entries: []\nentries: []\n", "f.yaml:4:1: "},
-		{"too large", head + strings.Repeat("# x\n", 300000), "f.yaml: larger than"},
+		{"too large", head + strings.Repeat("# x\n", 300000), "f.yaml:1:1: cannot be read: it is larger than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			entries, err := LoadKnownFailing("f.yaml", []byte(c.text))

@@ -1,12 +1,16 @@
 package scenarios
 
 import (
+	"cmp"
 	"encoding"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -20,7 +24,7 @@ var fieldCache sync.Map
 
 // structFields are the YAML fields of a struct type.
 type structFields struct {
-	index map[string]int
+	index map[string][]int
 	names []string          // in the order of the declaration, for messages
 	now   map[string]string // what a field that was renamed is called now
 }
@@ -30,23 +34,37 @@ func fieldsOf(t reflect.Type) *structFields {
 	if f, ok := fieldCache.Load(t); ok {
 		return f.(*structFields)
 	}
-	f := &structFields{index: map[string]int{}, now: map[string]string{}}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-		if name == "" || name == "-" {
-			continue
-		}
-		f.index[name] = i
-		f.names = append(f.names, name)
-		if was := t.Field(i).Tag.Get("was"); was != "" {
-			f.now[was] = name
-		}
-	}
+	f := &structFields{index: map[string][]int{}, now: map[string]string{}}
+	f.add(t, nil)
 	fieldCache.Store(t, f)
 	return f
 }
 
-var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+// add takes in the fields of a struct, at is where it is in the one that is decoded.
+func (f *structFields) add(t reflect.Type, at []int) {
+	for i := range t.NumField() {
+		field, index := t.Field(i), append(slices.Clone(at), i)
+		tag := cmp.Or(field.Tag.Get("yaml"), field.Tag.Get("json")) // the types of Kubernetes have json alone
+		name, options, _ := strings.Cut(tag, ",")
+		switch {
+		case options == "inline":
+			f.add(field.Type, index)
+			continue
+		case name == "" || name == "-":
+			continue
+		}
+		f.index[name] = index
+		f.names = append(f.names, name)
+		if was := field.Tag.Get("was"); was != "" {
+			f.now[was] = name
+		}
+	}
+}
+
+var (
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+	duration        = reflect.TypeFor[time.Duration]()
+)
 
 // decode fills v from n. Label names the value in messages.
 func (s *source) decode(n ast.Node, v reflect.Value, label string) {
@@ -65,8 +83,12 @@ func (s *source) decode(n ast.Node, v reflect.Value, label string) {
 		s.decode(n, v.Elem(), label)
 		return
 	}
+	if v.Type() == duration {
+		s.decodeText(n, v.Addr().Convert(reflect.TypeFor[*Duration]()), label)
+		return
+	}
 	if v.CanAddr() && v.Addr().Type().Implements(textUnmarshaler) {
-		s.decodeText(n, v, label)
+		s.decodeText(n, v.Addr(), label)
 		return
 	}
 	switch v.Kind() {
@@ -100,7 +122,7 @@ func (s *source) decodeText(n ast.Node, v reflect.Value, label string) {
 		s.wrongType(n, v.Type(), label)
 		return
 	}
-	if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+	if err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
 		s.breakAt(n, "%s is %q (expected %s)", label, text, expectation(v.Type()))
 	}
 }
@@ -134,14 +156,18 @@ func (s *source) decodeStruct(n ast.Node, v reflect.Value, label string) {
 	s.eachPair(n, v.Type(), label, func(key string, kv *ast.MappingValueNode) {
 		if now, renamed := fields.now[key]; renamed {
 			s.renamed = append(s.renamed, s.at(posOf(kv.Key), "%s is called %s now (this release reads the old name, the next does not)", key, now))
+			if _, both := find(n, []any{now}); both {
+				s.fail(posOf(kv.Key), "%s is given beside %s, its new name (expected %s alone)", key, now, now)
+				return
+			}
 			key = now
 		}
-		i, known := fields.index[key]
+		index, known := fields.index[key]
 		if !known {
 			s.fail(posOf(kv.Key), "unknown field %q in %s (expected one of %s)", key, label, strings.Join(fields.names, ", "))
 			return
 		}
-		s.decode(kv.Value, v.Field(i), key)
+		s.decode(kv.Value, v.FieldByIndex(index), key)
 	})
 }
 
@@ -150,7 +176,7 @@ func (s *source) decodeMap(n ast.Node, v reflect.Value, label string) {
 	s.eachPair(n, v.Type(), label, func(key string, kv *ast.MappingValueNode) {
 		item := reflect.New(v.Type().Elem()).Elem()
 		s.decode(kv.Value, item, key)
-		v.SetMapIndex(reflect.ValueOf(key), item)
+		v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), item)
 	})
 }
 
@@ -170,14 +196,26 @@ func (s *source) decodeSlice(n ast.Node, v reflect.Value, label string) {
 func (s *source) decodeScalar(n ast.Node, v reflect.Value, label string) {
 	switch v.Kind() {
 	case reflect.String:
-		if text, ok := stringOf(n); ok {
+		text, ok := stringOf(n)
+		switch n.(type) {
+		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+			text, ok = n.GetToken().Value, s.lenient
+		}
+		if ok {
 			v.SetString(text)
 			return
 		}
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		if i, ok := intOf(n); ok {
 			v.SetInt(i)
 			return
+		}
+	case reflect.Float64:
+		if scalar, ok := n.(ast.ScalarNode); ok { // the library takes 1e9 for a text
+			if f, err := strconv.ParseFloat(fmt.Sprint(scalar.GetValue()), 64); err == nil {
+				v.SetFloat(f)
+				return
+			}
 		}
 	case reflect.Bool:
 		if b, ok := n.(*ast.BoolNode); ok {
@@ -279,7 +317,7 @@ func describe(n ast.Node) string {
 
 // expectation names the type of a Go value in words.
 func expectation(t reflect.Type) string {
-	if t == reflect.TypeFor[Duration]() {
+	if t == duration || t == reflect.TypeFor[Duration]() {
 		return "a duration such as 10500ms"
 	}
 	switch t.Kind() {
@@ -291,8 +329,10 @@ func expectation(t reflect.Type) string {
 		return "a mapping"
 	case reflect.Slice:
 		return "a list"
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Float64:
+		return "a number"
 	case reflect.Bool:
 		return "true or false"
 	case reflect.String:

@@ -142,7 +142,7 @@ func (l *loader) load(file string) *loadedFile {
 		f.source.fail(position{1, 1}, "the file %s", err)
 		return f
 	}
-	if !f.source.parseOne(raw) {
+	if !f.source.parseOne(raw, "a scenario") {
 		return f
 	}
 	f.readable = true
@@ -159,8 +159,8 @@ func (l *loader) load(file string) *loadedFile {
 	return f
 }
 
-// parseOne sets the root to the tree of the only document in raw.
-func (s *source) parseOne(raw []byte) bool {
+// parseOne sets the root to the tree of the only document in raw, which is what the file should be.
+func (s *source) parseOne(raw []byte, what string) bool {
 	docs, perr := parseYAML(s.file, raw)
 	if perr != nil {
 		s.errs = append(s.errs, perr)
@@ -168,22 +168,28 @@ func (s *source) parseOne(raw []byte) bool {
 	}
 	switch {
 	case len(docs) == 0 || len(docs) == 1 && docs[0] == nil:
-		s.fail(position{1, 1}, "the file is empty (expected a scenario)")
+		s.fail(position{1, 1}, "the file is empty (expected %s)", what)
 		return false
 	case len(docs) > 1:
 		at := position{1, 1}
 		if docs[1] != nil {
 			at = posOf(docs[1])
 		}
-		s.fail(at, "the file holds %d YAML documents (expected one scenario a file)", len(docs))
+		s.fail(at, "the file holds %d YAML documents (expected one %s a file)", len(docs), noun(what))
 		return false
 	}
 	s.root = docs[0]
 	if _, ok := pairs(s.root); !ok {
-		s.fail(posOf(s.root), "the file holds %s (expected a mapping with the fields of a scenario)", describe(s.root))
+		s.fail(posOf(s.root), "the file holds %s (expected a mapping with the fields of %s)", describe(s.root), what)
 		return false
 	}
 	return true
+}
+
+// noun is "scenario" of "a scenario".
+func noun(what string) string {
+	_, n, _ := strings.Cut(what, " ")
+	return n
 }
 
 // loadFixtures decodes the scenario's fixtures into its manifests.

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,8 @@ type source struct {
 	file string
 	root ast.Node
 	errs Errors
+	// lenient is about numbers and true and false where text is expected: they are read as they are written.
+	lenient bool
 	// renamed are the fields that have their old name, restated those that only say what follows from others. Both
 	// are taken.
 	renamed, restated Errors
@@ -77,9 +80,27 @@ func (s *source) holdsBroken(n ast.Node) bool {
 	return false
 }
 
+// maxLines is how many lines are read: the library takes a time that grows with the square of the empty lines in a
+// block of text (goccy/go-yaml v1.19.2, 20 s for 50,000).
+const maxLines = 10_000
+
 // parseYAML parses a file into its documents' trees. Documents that hold nothing are kept as nil, so that a caller
 // can count them.
-func parseYAML(file string, raw []byte) ([]ast.Node, *Error) {
+func parseYAML(file string, raw []byte) (docs []ast.Node, wrong *Error) {
+	cannot := func(why string) *Error { return &Error{File: file, Line: 1, Col: 1, Msg: "cannot be read: " + why} }
+	// The library panics at some texts that are not YAML, such as a tag with two values (goccy/go-yaml v1.19.2).
+	defer func() {
+		if recover() != nil {
+			wrong = cannot("it breaks the parser (expected YAML)")
+		}
+	}()
+	if len(raw) > maxFileSize {
+		return nil, cannot("it is larger than 1 MiB (expected a few KB)")
+	}
+	count := func(end string) int { return bytes.Count(raw, []byte(end)) }
+	if count("\n")+count("\r")-count("\r\n") > maxLines {
+		return nil, cannot(fmt.Sprintf("it has more than %d lines (expected a few hundred)", maxLines))
+	}
 	// Duplicate keys are reported by the decoder: it finds all of them, the parser would stop at the first.
 	parsed, err := parser.ParseBytes(raw, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -94,7 +115,6 @@ func parseYAML(file string, raw []byte) ([]ast.Node, *Error) {
 		e.Msg = "cannot be parsed: " + e.Msg + " (expected YAML)"
 		return nil, e
 	}
-	docs := make([]ast.Node, 0, len(parsed.Docs))
 	for _, d := range parsed.Docs {
 		switch d.Body.(type) {
 		case *ast.DirectiveNode: // "%YAML 1.2" is parsed as a document of its own

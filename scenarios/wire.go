@@ -2,8 +2,15 @@ package scenarios
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"net/http"
+	"net/textproto"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 // PatchType is a kind of patch.
@@ -78,6 +85,147 @@ func (r *Request) Content() (json.RawMessage, error) {
 		return json.Marshal(r.Body)
 	}
 	return nil, nil
+}
+
+// methods are the HTTP methods of the request verbs, as
+// k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads them.
+var methods = map[string]string{
+	"get": http.MethodGet, "list": http.MethodGet, "watch": http.MethodGet,
+	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch,
+	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
+}
+
+// Method is the HTTP method, empty if none is known for the verb.
+func (r *Request) Method() string {
+	if r.Path != "" {
+		return strings.ToUpper(r.Verb)
+	}
+	return methods[r.Verb]
+}
+
+// URI is the path with its query, as it is sent.
+func (r *Request) URI() string {
+	if q := r.query(); len(q) > 0 {
+		return r.path() + "?" + q.Encode()
+	}
+	return r.path()
+}
+
+// path is that of a resource request, or the path as it is given.
+func (r *Request) path() string {
+	if r.Path != "" {
+		return r.Path
+	}
+	path := "/apis/" + r.APIGroup + "/" + r.APIVersion()
+	if r.APIGroup == "" {
+		path = "/api/" + r.APIVersion()
+	}
+	if r.Namespace != "" {
+		path += "/namespaces/" + url.PathEscape(r.Namespace)
+	}
+	for _, part := range []string{r.Resource, r.Name, r.Subresource} {
+		if part != "" {
+			path += "/" + url.PathEscape(part)
+		}
+	}
+	return path
+}
+
+// APIVersion is the version of a resource request.
+func (r *Request) APIVersion() string {
+	if r.Version == "" {
+		return "v1"
+	}
+	return r.Version
+}
+
+func (r *Request) query() url.Values {
+	q := url.Values{}
+	switch {
+	case r.Verb == "watch":
+		q.Set("watch", "true")
+	case r.Verb == "list" && r.Path == "":
+		// As informers list: any state will do. Without it the API server waits up to 100 ms for its cache to be
+		// confirmed as the newest, after everything that is looked at here.
+		q.Set("resourceVersion", "0")
+	}
+	for k, v := range r.Query {
+		q.Set(k, v)
+	}
+	if r.FieldSelector != "" {
+		q.Set("fieldSelector", r.FieldSelector)
+	}
+	if r.LabelSelector != "" {
+		q.Set("labelSelector", r.LabelSelector)
+	}
+	return q
+}
+
+// WireHeaders are the header lines that the request must be sent with, credentials and what every request has
+// apart, as evidence shows them.
+func (r *Request) WireHeaders() map[string][]string {
+	h := r.Impersonate.headers()
+	if r.Body != nil || r.Operations != nil {
+		h.Set("Content-Type", r.ContentType())
+	}
+	for name, value := range r.Upgrade.Headers() {
+		h.Set(name, value)
+	}
+	for _, line := range r.Headers {
+		h[line.Name] = append(h[line.Name], line.Bytes())
+	}
+	for name, values := range h {
+		h[name] = ShownValues(values)
+	}
+	return h
+}
+
+// headers are those of client-go (transport.NewImpersonatingRoundTripper), which are written here once more so that
+// what was sent can be held to something.
+func (i *Impersonate) headers() http.Header {
+	h := http.Header{}
+	if i == nil {
+		return h
+	}
+	h.Set(userHeader, i.User)
+	if i.UID != "" {
+		h.Set("Impersonate-Uid", i.UID)
+	}
+	for _, group := range i.Groups {
+		h.Add("Impersonate-Group", group)
+	}
+	for key, values := range i.Extra {
+		name := "Impersonate-Extra-"
+		for _, b := range []byte(key) {
+			if notInToken(rune(b)) || b == '%' {
+				name += fmt.Sprintf("%%%02X", b)
+			} else {
+				name += string(rune(b))
+			}
+		}
+		if name = textproto.CanonicalMIMEHeaderKey(name); len(values) > 0 {
+			h[name] = append(h[name], values...)
+		}
+	}
+	return h
+}
+
+// shownLimit is how much of a header's value is kept as evidence.
+const shownLimit = 4 << 10
+
+// ShownValues are a header's values as evidence can hold them: not too long, and quoted if they are no UTF-8.
+func ShownValues(values []string) []string {
+	shown := make([]string, 0, len(values))
+	for _, v := range values {
+		if !utf8.ValidString(v) {
+			v = strconv.Quote(v)
+		}
+		if len(v) > shownLimit {
+			v = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(v[:shownLimit], ""), len(v))
+		}
+		shown = append(shown, v)
+	}
+	return shown
 }
 
 // wire checks how the request is sent.

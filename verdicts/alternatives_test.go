@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -61,8 +62,9 @@ func TestMessageMatches(t *testing.T) {
 // request was never authorized.
 func TestForbiddenInOtherWords(t *testing.T) {
 	words := func(o *Observation) {
-		o.Response = Response{Code: 403, Body: `{"kind":"Status","message":"ask the owner"}`}
-		o.Audit = []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/v1"}`)
+		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","message":"ask the owner"}`}
+		event, _, _ := strings.Cut(string(o.Audit), `"impersonatedUser"`)
+		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403}}`, 1))
 		o.Reviews, o.Metrics = nil, nil
 	}
 	r := judged(func(e *scenarios.Expect) {
@@ -76,7 +78,7 @@ func TestForbiddenInOtherWords(t *testing.T) {
 // What the HTTP server refuses has no audit event.
 func TestHeadersTooLarge(t *testing.T) {
 	refused := func(o *Observation) {
-		*o = Observation{Response: Response{Code: 431, Body: "431 Request Header Fields Too Large"}, Reviews: []Review{}}
+		*o = Observation{Request: o.Request, Response: Response{Code: 431, Body: "431 Request Header Fields Too Large"}, Reviews: []Review{}}
 	}
 	expect := scenarios.Expect{Outcome: scenarios.HeadersTooLarge, Code: 431, Reviews: []scenarios.Review{}}
 	if r := judged(func(e *scenarios.Expect) { *e = expect }, refused); r.Verdict != Passed {

@@ -95,29 +95,47 @@ func (j *judge) notJudged(what string) {
 
 // step judges one request. It returns a problem of the harness, or "".
 func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
-	v := &stepJudge{judge: j, index: i, request: st.Request, expect: st.Expect, o: o, event: AuditOf(o)}
+	v := &stepJudge{judge: j, index: i, request: st.Request, expect: st.Expect, o: o, event: AuditOf(o), client: j.s.Steps[i].Kubectl != nil}
 	v.requestor = j.s.Requestors[st.Request.By]
-	if j.has(scenarios.Audit) && v.event == nil && o.Response.Code != codeHeadersTooLarge {
-		return "the audit event of the request was not found"
+	if problem := v.sent(); problem != "" {
+		return problem
+	}
+	if problem := v.noEvent(); problem != "" {
+		return problem
 	}
 	var stray []Review
 	v.decided, stray = Fold(o.Reviews)
 	if len(stray) > 0 {
 		return "a review arrived at the end of the chain that had not passed its beginning: " + describe(stray[0].Spec)
 	}
-	if problem := v.foreign(); problem != "" {
-		return problem
-	}
 	if problem := v.reconcile(); problem != "" {
 		return problem
 	}
+	v.foreign()
 	v.outcome()
+	v.told()
 	v.user()
 	v.reviews()
 	v.audit()
 	v.backend()
 	v.metrics()
 	v.oneOf()
+	return ""
+}
+
+// noEvent is about a request without an audit event. It is the API server's fault if it wrote that of the next
+// request, or if it wrote something that is none; otherwise nobody knows what became of the event.
+func (v *stepJudge) noEvent() (problem string) {
+	switch {
+	case !v.has(scenarios.Audit) || v.event != nil || v.o.Response.Code == codeHeadersTooLarge || v.o.Response.Broken != "":
+		return ""
+	case len(v.o.Audit) > 0:
+		v.compare("audit", "an audit event", "something else")
+	case v.o.NoAudit != "":
+		v.compare("audit", "an audit event", "none, while that of the next request was written")
+	default:
+		return "the audit event of the request was not found"
+	}
 	return ""
 }
 

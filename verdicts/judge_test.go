@@ -64,13 +64,19 @@ func seen() *Evidence {
 		Scenario: "test/list", Digest: "d1", Suffix: suffix, Cell: Cell{Name: "cell"},
 		Capabilities: scenarios.AllCapabilities(),
 		Steps: []Observation{{
-			Response: Response{Code: 200, Body: `{"kind":"PodList"}`},
+			Request: SentRequest{
+				Requestor: alice, Credential: &scenarios.User{Name: alice}, Method: "GET", URL: "/api/v1/pods?resourceVersion=0",
+				Headers: map[string][]string{"Impersonate-User": {bob}},
+			},
+			Response: Response{Code: 200, AuditID: "id1", Body: `{"kind":"PodList"}`},
 			Reviews: []Review{
 				review(alice, "impersonate-on:user-info:list", "", "pods", ""),
 				review(alice, "impersonate:user-info", "authentication.k8s.io", "users", bob),
 				review(bob, "list", "", "pods", ""),
 			},
-			Audit: json.RawMessage(`{"kind":"Event","apiVersion":"audit.k8s.io/v1",
+			Audit: json.RawMessage(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"id1","stage":"ResponseComplete",
+				"requestURI":"/api/v1/pods?resourceVersion=0","verb":"list","user":{"username":"` + alice + `","groups":["system:authenticated"]},
+				"objectRef":{"resource":"pods","apiVersion":"v1"},"responseStatus":{"code":200},
 				"impersonatedUser":{"username":"` + bob + `","groups":["system:authenticated"]},
 				"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},
 				"annotations":{"authorization.k8s.io/decision":"allow"}}`),
@@ -123,6 +129,20 @@ func TestJudgeNotices(t *testing.T) {
 		}, "outcome in the audit event"},
 		"attempts":  {func(e *Evidence) { first(e).Metrics[0].Delta = 2 }, "metrics.attempts"},
 		"histogram": {func(e *Evidence) { first(e).Metrics[1].Delta = 2 }, "metrics.attempts (duration histogram)"},
+		"a field that nobody knows in the impersonated user": {inAudit(`"impersonatedUser":{`, `"impersonatedUser":{"roles":["admin"],`), "user in the audit event"},
+		"user of the event":         {inAudit(`"user":{"username":"alice`, `"user":{"username":"eve`), "audit.user"},
+		"groups of the event":       {inAudit(`"groups":["system:authenticated"]},`, `"groups":["system:masters"]},`), "audit.user"},
+		"verb of the event":         {inAudit(`"verb":"list"`, `"verb":"get"`), "audit.verb"},
+		"stage of the event":        {inAudit(`ResponseComplete`, `Panic`), "audit.stage"},
+		"URI of the event":          {inAudit(`/api/v1/pods`, `/api/v1/nodes`), "audit.requestURI"},
+		"object of the event":       {inAudit(`"resource":"pods"`, `"resource":"nodes"`), "audit.objectRef"},
+		"code of the event":         {inAudit(`"code":200`, `"code":201`), "audit.responseStatus.code"},
+		"another request's event":   {inAudit(`"auditID":"id1"`, `"auditID":"id2"`), "audit.auditID"},
+		"event that is no event":    {func(e *Evidence) { first(e).Audit = json.RawMessage(`{"level":7}`) }, "audit"},
+		"UID of the requestor":      {func(e *Evidence) { first(e).Reviews[0].Spec.UID = "7" }, "reviews[0].requestor"},
+		"label of a metric":         {func(e *Evidence) { first(e).Metrics[0].Labels = []string{"user=bob"} }, "metrics.labels of apiserver_impersonation_attempts_total"},
+		"type of a metric":          {func(e *Evidence) { first(e).Metrics[1].Type = "gauge" }, "metrics.type of apiserver_impersonation_attempts_duration_seconds_count"},
+		"value of a metric's label": {func(e *Evidence) { first(e).Metrics[0].Mode = "user" }, "metrics.attempts"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,23 +159,69 @@ func TestJudgeNotices(t *testing.T) {
 	}
 }
 
+// inAudit changes the audit event.
+func inAudit(old, text string) func(*Evidence) {
+	return func(e *Evidence) {
+		e.Steps[0].Audit = json.RawMessage(strings.Replace(string(e.Steps[0].Audit), old, text, 1))
+	}
+}
+
+// TestContradictions: what the API server contradicts itself about is its fault, whatever the reviews say.
+func TestContradictions(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Observation)
+		field  string
+	}{
+		"asks about somebody else":   {func(o *Observation) { o.Reviews[2].Spec.User = "mallory" }, "reviews (whom they are about)"},
+		"counts more than it asks":   {func(o *Observation) { o.Metrics[2].Delta = 3 }, "metrics (counted, and seen by the recorder)"},
+		"counts less than it asks":   {func(o *Observation) { o.Metrics[2].Delta = 1 }, "metrics (counted, and seen by the recorder)"},
+		"counts under another label": {func(o *Observation) { o.Metrics[2].Decision = "denied" }, "metrics (counted, and seen by the recorder)"},
+		"allows what nobody allowed": {func(o *Observation) {
+			back := o.Reviews[1]
+			back.Point = Back
+			o.Reviews = []Review{o.Reviews[0], o.Reviews[1], back, o.Reviews[2]}
+		}, "metrics (counted, and seen by the recorder)"},
+		"writes no event, but others": {func(o *Observation) { o.Audit, o.NoAudit = nil, "no audit event came" }, "audit"},
+		"writes that a handler panicked": {func(o *Observation) {
+			o.Response = Response{Code: 500, AuditID: "id1", Body: "This request caused apiserver to panic. Look in the logs for details."}
+			o.Audit = json.RawMessage(strings.NewReplacer("ResponseComplete", "Panic", `"code":200`, `"code":500`).Replace(string(o.Audit)))
+		}, "code"},
+		"ends the connection": {func(o *Observation) { o.Response, o.Audit = Response{Broken: "EOF"}, nil }, "outcome"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := seen()
+			test.change(&e.Steps[0])
+			e.Control = seen()
+			test.change(&e.Control.Steps[0])
+			r := Judge(listAsBob(), e)
+			if r.Verdict != Failed || r.Blame != BlameAPIServer || r.Differences[0].Field != test.field {
+				t.Errorf("verdict %s, blame %s: %s", r.Verdict, r.Blame, r.Reason)
+			}
+		})
+	}
+}
+
 // TestJudgeInvalid has evidence that cannot be believed.
 func TestJudgeInvalid(t *testing.T) {
 	tests := map[string]func(*Evidence){
-		"other text":       func(e *Evidence) { e.Digest = "d2" },
-		"problem":          func(e *Evidence) { e.Problems = []Problem{{Blame: BlameEnvironment, Text: "etcd died"}} },
-		"no observation":   func(e *Evidence) { e.Steps = nil },
-		"too many":         func(e *Evidence) { e.Steps = append(e.Steps, e.Steps[0]) },
-		"no audit event":   func(e *Evidence) { e.Steps[0].Audit = nil },
-		"foreign review":   func(e *Evidence) { e.Steps[0].Reviews[0].Spec.User = "mallory" },
-		"stray review":     func(e *Evidence) { e.Steps[0].Reviews[2].Point = Back },
-		"a review is lost": func(e *Evidence) { e.Steps[0].Reviews = e.Steps[0].Reviews[1:] },
-		"decision unlike the server's count": func(e *Evidence) {
-			r := e.Steps[0].Reviews
-			back := r[1]
-			back.Point = Back
-			e.Steps[0].Reviews = []Review{r[0], r[1], back, r[2]}
-		},
+		"other text":              func(e *Evidence) { e.Digest = "d2" },
+		"problem":                 func(e *Evidence) { e.Problems = []Problem{{Blame: BlameEnvironment, Text: "etcd died"}} },
+		"no observation":          func(e *Evidence) { e.Steps = nil },
+		"too many":                func(e *Evidence) { e.Steps = append(e.Steps, e.Steps[0]) },
+		"no audit event":          func(e *Evidence) { e.Steps[0].Audit = nil },
+		"stray review":            func(e *Evidence) { e.Steps[0].Reviews[2].Point = Back },
+		"sent by another":         func(e *Evidence) { e.Steps[0].Request.Requestor = "eve" },
+		"with another credential": func(e *Evidence) { e.Steps[0].Request.Credential.Name = "eve" },
+		"with more groups":        func(e *Evidence) { e.Steps[0].Request.Credential.Groups = []string{"system:masters"} },
+		"without a credential":    func(e *Evidence) { e.Steps[0].Request.Credential = nil },
+		"another method":          func(e *Evidence) { e.Steps[0].Request.Method = "HEAD" },
+		"another path":            func(e *Evidence) { e.Steps[0].Request.URL = "/api/v1/nodes?resourceVersion=0" },
+		"another query":           func(e *Evidence) { e.Steps[0].Request.URL = "/api/v1/pods" },
+		"a header too few":        func(e *Evidence) { e.Steps[0].Request.Headers = nil },
+		"a header too many":       func(e *Evidence) { e.Steps[0].Request.Headers["Impersonate-Uid"] = []string{"7"} },
+		"another header":          func(e *Evidence) { e.Steps[0].Request.Headers["Impersonate-User"] = []string{"eve"} },
+		"a body":                  func(e *Evidence) { e.Steps[0].Request.Body = json.RawMessage(`{}`) },
+		"a review is lost":        func(e *Evidence) { e.Steps[0].Reviews = e.Steps[0].Reviews[1:] },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -216,6 +282,7 @@ func TestBlame(t *testing.T) {
 			back.Point = Back
 			o.Reviews = []Review{o.Reviews[0], back}
 			o.Response = Response{Code: 403, Body: `{"kind":"Status","message":"User \"alice-abc123\" cannot impersonate-on:user-info:list resource \"pods\""}`}
+			o.Response.AuditID = "id1"
 			o.Audit = json.RawMessage(`{"kind":"Event"}`)
 			o.Metrics = []MetricSample{{Name: authorizationsMetric, Mode: "user-info", Decision: "denied", Delta: 1}}
 			return e

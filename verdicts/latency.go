@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -11,6 +12,7 @@ const (
 	someTime    = "more than none, at most that of the request"
 	noTime      = "none"
 	tooLong     = "more than that of the request"
+	tooShort    = "less than between its checks"
 	noAnnotated = "absent"
 )
 
@@ -37,7 +39,10 @@ func (v *stepJudge) durations(field, histogram string) {
 		}
 		got := tooLong // what does not fit into a time.Duration is
 		if *m.Seconds < time.Hour.Seconds() {
-			got = spent(time.Duration(*m.Seconds*float64(time.Second)), v.o.Answered.Sub(v.o.Sent))
+			d := time.Duration(*m.Seconds * float64(time.Second))
+			if got = spent(d, v.o.Answered.Sub(v.o.Sent)); got == someTime && field == attemptsField && d+clockSlack < v.between() {
+				got = tooShort
+			}
 		}
 		v.compare(field+" (time)", someTime, got)
 	}
@@ -50,17 +55,67 @@ const (
 	impersonationAnnotation = "apiserver.latency.k8s.io/impersonation"
 )
 
-// latency judges that the audit event of a slow request says how long the impersonation took. API servers say so
-// since they have the metrics.
+// slow is the time from which on audit events say where it went.
+const slow = 500 * time.Millisecond
+
+// latency judges what the audit event says of where the time went: nothing of a quick request; of a slow one, how
+// long it took, and how long the impersonation, as the histogram has counted. API servers say so since they have the
+// metrics.
 func (v *stepJudge) latency() {
+	elapsed := v.event.StageTimestamp.Sub(v.event.RequestReceivedTimestamp.Time)
 	total, err := time.ParseDuration(v.event.Annotations[totalAnnotation])
+	switch {
+	case err == nil:
+		v.compare("audit (latency)", "that of a slow request", orElse(total > slow, "that of a slow request", "that of a quick one"))
+	case elapsed > slow+clockSlack && v.event.Verb != "watch":
+		v.compare("audit (latency)", "that of a slow request", noAnnotated)
+	}
+	text, got := v.event.Annotations[impersonationAnnotation], noAnnotated
+	spentThere, bad := time.ParseDuration(text)
+	if bad == nil {
+		got = spent(spentThere, total)
+	}
 	attempted := v.event.ImpersonatedUser != nil || OutcomeOf(v.o.Response) == scenarios.ImpersonationForbidden
-	if err != nil || !attempted || !v.has(scenarios.Metrics) {
-		return
+	switch {
+	case err == nil && attempted && v.has(scenarios.Metrics):
+		v.compare("audit (latency of impersonation)", someTime, got)
+		if counted, ok := v.counted(); ok && bad == nil {
+			near := (spentThere - counted).Abs() <= time.Millisecond
+			v.compare("audit (latency of impersonation, as counted)", "that of the histogram", orElse(near, "that of the histogram", "another"))
+		}
+	case err != nil || !v.has(scenarios.Metrics) || len(impersonationHeaders(v.o.Request)) == 0:
+		v.compare("audit (latency of impersonation)", noAnnotated, orElse(text == "", noAnnotated, "there"))
 	}
-	got := noAnnotated
-	if d, err := time.ParseDuration(v.event.Annotations[impersonationAnnotation]); err == nil {
-		got = spent(d, total)
+}
+
+// counted is the time that the histogram of attempts has counted for the request.
+func (v *stepJudge) counted() (d time.Duration, ok bool) {
+	for _, m := range v.o.Metrics {
+		if m.Name == strings.TrimSuffix(attemptsMetric, "_total")+durationCount && m.Seconds != nil {
+			return time.Duration(*m.Seconds * float64(time.Second)), m.Delta == 1
+		}
 	}
-	v.compare("audit (latency of impersonation)", someTime, got)
+	return 0, false
+}
+
+// between is the time from the first to the last impersonation check as the recorder saw them: an attempt cannot
+// have taken less.
+func (v *stepJudge) between() time.Duration {
+	var first, last time.Time
+	for _, d := range v.decided {
+		if _, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok {
+			if first.IsZero() {
+				first = d.At
+			}
+			last = d.At
+		}
+	}
+	return last.Sub(first)
+}
+
+func orElse(ok bool, yes, no string) string {
+	if ok {
+		return yes
+	}
+	return no
 }

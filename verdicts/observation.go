@@ -79,6 +79,9 @@ type Observation struct {
 	Reviews []Review `json:"reviews"`
 	// Audit is the request's audit event as written by the API server; nil where the target shows none.
 	Audit json.RawMessage `json:"audit,omitempty"`
+	// NoAudit says what was waited for where the API server wrote no audit event, though it did of the request that
+	// was sent to find out.
+	NoAudit string `json:"noAudit,omitempty"`
 	// Metrics are the increases of the impersonation series over the request; nil where the target has none.
 	Metrics []MetricSample `json:"metrics"`
 	// Backend are the requests that reached the aggregated API server meanwhile.
@@ -118,11 +121,15 @@ type ClientRun struct {
 // SentRequest is a request as it was sent. Authorization and request-header credentials are not in it; Requestor
 // says who authenticated.
 type SentRequest struct {
-	Requestor string              `json:"requestor"`
-	Method    string              `json:"method"`
-	URL       string              `json:"url"`
-	Headers   map[string][]string `json:"headers,omitempty"`
-	Body      json.RawMessage     `json:"body,omitempty"`
+	Requestor string `json:"requestor"`
+	// Credential is who the credential says that it is of, read from it as it was sent: the claims of a token, or
+	// the headers of a proxy. Nil where none was sent.
+	Credential *scenarios.User `json:"credential,omitempty"`
+
+	Method  string              `json:"method"`
+	URL     string              `json:"url"`
+	Headers map[string][]string `json:"headers,omitempty"`
+	Body    json.RawMessage     `json:"body,omitempty"`
 }
 
 // Response is an answer of the API server.
@@ -132,6 +139,8 @@ type Response struct {
 	// Body is the first 64 KiB of the answer, as text; of an exec that was let through, those of what the command
 	// wrote.
 	Body string `json:"body,omitempty"`
+	// Broken says how the connection ended without an answer, while the API server went on answering others.
+	Broken string `json:"broken,omitempty"`
 	// Warnings are the Warning headers.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -159,6 +168,9 @@ type MetricSample struct {
 	Mode     string `json:"mode"`
 	Decision string `json:"decision"`
 	Delta    int    `json:"delta"`
+	// Type is that of the family, counter or histogram, and Labels are those besides mode and decision, as name=value.
+	Type   string   `json:"type,omitempty"`
+	Labels []string `json:"labels,omitempty"`
 	// Seconds is, for a histogram of durations, the increase of its sum; nil where it was not looked at.
 	Seconds *float64 `json:"seconds,omitempty"`
 }

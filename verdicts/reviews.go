@@ -96,16 +96,8 @@ func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference
 	if want.Extra != nil {
 		check("extra", scenarios.RenderExtra(want.Extra), scenarios.RenderExtra(reviewUser(got.Spec).Extra))
 	}
-	if want.By != scenarios.ByImpersonated && v.requestor.ServiceAccount == nil && want.Extra == nil {
-		own := "system:authenticated"
-		if v.requestor.Anonymous {
-			own = "system:unauthenticated"
-		}
-		asked := scenarios.User{
-			Name: v.requestor.Username(), UID: v.requestor.UID, Extra: v.requestor.Extra,
-			Groups: append(slices.Clone(v.requestor.Groups), own),
-		}
-		check("requestor", asked.Render(), reviewUser(got.Spec).Render())
+	if want.By != scenarios.ByImpersonated {
+		check("requestor", v.askerIn(want.Verb).Render(), reviewUser(got.Spec).Render())
 	}
 	return diffs
 }

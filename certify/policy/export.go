@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -72,7 +74,7 @@ func (p *Policy) RBAC() ([]byte, error) {
 		return nil, fmt.Errorf("RBAC cannot deny, and the policy has %d rules that do", len(p.Deny))
 	}
 	var out bytes.Buffer
-	namespaces := map[string]bool{"": true}
+	namespaces := map[string]bool{"": true, "default": true, "kube-system": true, "kube-public": true} // which every cluster has
 	add := func(o map[string]any) error {
 		raw, err := yaml.Marshal(o)
 		_, _ = fmt.Fprintf(&out, "---\n%s", raw)
@@ -124,14 +126,20 @@ func (p *Policy) objects(i int, g scenarios.Grant) (role, binding map[string]any
 	return role, binding
 }
 
-// Table has one line for each thing that is granted, all combinations written out; "-" stands for what is empty.
+// plainWord is what a table can have as it is.
+var plainWord = regexp.MustCompile(`^[!-&(-~]+$`)
+
+// Table has one line for each thing that is granted, all combinations written out; "-" stands for what is empty, and
+// what has blanks or other than ASCII characters is in quotes, as Go writes them.
 // What is on no line gets no opinion.
 func (p *Policy) Table() ([]byte, error) {
 	var out bytes.Buffer
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(fields ...string) {
 		for i := range fields {
-			fields[i] = cmp.Or(fields[i], "-")
+			if fields[i] = cmp.Or(fields[i], "-"); !plainWord.MatchString(fields[i]) {
+				fields[i] = strconv.QuoteToASCII(fields[i])
+			}
 		}
 		_, _ = fmt.Fprintln(t, strings.Join(fields, "\t"))
 	}

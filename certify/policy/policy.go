@@ -60,7 +60,11 @@ func New(bound []*scenarios.Scenario, seed int64) *Policy {
 			}
 		}
 	}
-	p.Grants = distinct(append(p.Grants, p.Probe.grants()...))
+	p.Grants = append(p.Grants, p.Probe.grants()...)
+	for _, c := range Cases(seed) {
+		p.Grants = append(p.Grants, c.Grants...)
+	}
+	p.Grants = distinct(p.Grants)
 	random(seed).Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
 	return p.Index()
 }

@@ -28,18 +28,13 @@ type Balancer struct {
 	mu       sync.Mutex // guards what follows
 	backends []string
 	next     int
-	clients  map[net.Conn]bool
-	links    map[net.Conn]string // connections to backends, and to which
-	passed   map[string]int
+	open     map[net.Conn]bool // to clients and to backends
 }
 
 // Start listens on a free port of the loopback interface and passes connections on to backends,
 // which are host:port. The caller has to call Close.
 func Start(backends ...string) (*Balancer, error) {
-	b := &Balancer{
-		backends: slices.Clone(backends),
-		clients:  map[net.Conn]bool{}, links: map[net.Conn]string{}, passed: map[string]int{},
-	}
+	b := &Balancer{backends: slices.Clone(backends), open: map[net.Conn]bool{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	var config net.ListenConfig
 	var err error
@@ -62,40 +57,13 @@ func (b *Balancer) Set(backends ...string) {
 	b.backends = slices.Clone(backends)
 }
 
-// Cut changes the backends as Set does, and closes the open connections to those that are taken
-// out at once, answered or not.
-func (b *Balancer) Cut(backends ...string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.backends = slices.Clone(backends)
-	for conn, backend := range b.links {
-		if !slices.Contains(b.backends, backend) {
-			_ = conn.Close()
-		}
-	}
-}
-
-// Passed counts the connections that each backend has been given.
-func (b *Balancer) Passed() map[string]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := map[string]int{}
-	for backend, n := range b.passed {
-		out[backend] = n
-	}
-	return out
-}
-
 // Close stops listening, closes every connection, and returns when all of it is over. Further
 // calls do nothing and return nil.
 func (b *Balancer) Close() error {
 	b.mu.Lock()
 	first := b.ctx.Err() == nil
 	b.cancel()
-	for conn := range b.clients {
-		_ = conn.Close()
-	}
-	for conn := range b.links {
+	for conn := range b.open {
 		_ = conn.Close()
 	}
 	b.mu.Unlock()
@@ -124,7 +92,7 @@ func (b *Balancer) accept() {
 // serve passes one connection on until both sides have said all, or one breaks.
 func (b *Balancer) serve(client net.Conn) {
 	defer b.forget(client)
-	if !b.admit(client) {
+	if !b.admit(client, "") {
 		return
 	}
 	backend := b.connect()
@@ -164,7 +132,7 @@ func (b *Balancer) connect() net.Conn {
 		switch {
 		case err != nil:
 			refused[backend] = true
-		case b.link(conn, backend):
+		case b.admit(conn, backend):
 			return conn
 		default:
 			_ = conn.Close()
@@ -189,33 +157,21 @@ func (b *Balancer) pick(refused map[string]bool) string {
 	return ""
 }
 
-// link remembers and counts a connection to a backend; false if the backend has been taken out,
-// or everything closed, while it was dialled.
-func (b *Balancer) link(conn net.Conn, backend string) bool {
+// admit remembers a connection, of a client or to a backend; false after Close, or if the backend has been taken out
+// while it was dialled.
+func (b *Balancer) admit(conn net.Conn, backend string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ctx.Err() != nil || !slices.Contains(b.backends, backend) {
+	if b.ctx.Err() != nil || backend != "" && !slices.Contains(b.backends, backend) {
 		return false
 	}
-	b.links[conn] = backend
-	b.passed[backend]++
+	b.open[conn] = true
 	return true
-}
-
-// admit remembers a client's connection; false after Close.
-func (b *Balancer) admit(client net.Conn) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ctx.Err() == nil {
-		b.clients[client] = true
-	}
-	return b.ctx.Err() == nil
 }
 
 func (b *Balancer) forget(conn net.Conn) {
 	_ = conn.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.clients, conn)
-	delete(b.links, conn)
+	delete(b.open, conn)
 }

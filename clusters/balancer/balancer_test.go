@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +21,8 @@ type echo struct {
 	addr  string
 	stop  func()
 	heard chan string // all that a client said, when it has said all
+
+	accepted atomic.Int64
 }
 
 func newEcho(t *testing.T, name string) *echo {
@@ -39,6 +41,7 @@ func newEcho(t *testing.T, name string) *echo {
 			if err != nil {
 				return
 			}
+			e.accepted.Add(1)
 			mu.Lock()
 			open = append(open, c)
 			mu.Unlock()
@@ -178,21 +181,12 @@ func TestInTurn(t *testing.T) {
 			if got := names(t, lb, len(test.want)); got != test.want {
 				t.Errorf("reached %s, want %s", got, test.want)
 			}
-			want := map[string]int{}
-			for letter, e := range map[string]*echo{"a": a, "b": b, "c": c} {
-				if n := strings.Count(test.want, letter); n > 0 {
-					want[e.addr] = n
-				}
-			}
-			if got := lb.Passed(); !maps.Equal(got, want) {
-				t.Errorf("passed %v, want %v", got, want)
-			}
 		})
 	}
 }
 
-// A backend that is taken out gets nothing new; what is open goes on after Set, and ends with Cut.
-func TestSetAndCut(t *testing.T) {
+// A backend that is taken out gets nothing new; what is open goes on.
+func TestSet(t *testing.T) {
 	a, b := newEcho(t, "a"), newEcho(t, "b")
 	lb := start(t, a.addr, b.addr)
 	toA, nameA := talk(t, lb)
@@ -204,15 +198,6 @@ func TestSetAndCut(t *testing.T) {
 	wantEcho(t, toA)
 	wantEcho(t, toB)
 	if got := names(t, lb, 3); got != "bbb" {
-		t.Errorf("without a, reached %s", got)
-	}
-	lb.Set(a.addr, b.addr)
-	lb.Cut(b.addr)
-	if got, err := hear(toA); !closed(err) {
-		t.Errorf("a connection to a backend that was cut off: %q, %v", got, err)
-	}
-	wantEcho(t, toB)
-	if got := names(t, lb, 2); got != "bb" {
 		t.Errorf("without a, reached %s", got)
 	}
 	// Back again, as after a restart.
@@ -287,7 +272,6 @@ func TestClose(t *testing.T) {
 		t.Error("it listens after Close")
 	}
 	lb.Set(a.addr)
-	lb.Cut()
 	wantNoGoroutines(t)
 }
 
@@ -326,8 +310,9 @@ func TestManyAtOnce(t *testing.T) {
 	for err := range errs {
 		t.Error(err)
 	}
-	if n := lb.Passed(); n[a.addr]+n[b.addr] != clients*each {
-		t.Errorf("passed %v, want %d in all", n, clients*each)
+	// One that is taken out while it is dialled accepts a connection that carries nothing.
+	if n := a.accepted.Load() + b.accepted.Load(); n < clients*each {
+		t.Errorf("passed %d, want at least %d in all", n, clients*each)
 	}
 }
 

@@ -28,7 +28,7 @@ type loadFlags struct {
 	pairs, nodes, sets, shards     int
 	duration, delay, every         time.Duration
 	seed                           int64
-	dryRun                         bool
+	dryRun, list                   bool
 }
 
 func newLoad() *cobra.Command {
@@ -44,7 +44,7 @@ authorizer saw them, processor time and memory.
 A profile compares variants (what agents do) on servers, in pairs of blocks:
   none                   no impersonation
   legacy-gate-off/-on    the verb impersonate
-  associated-node        the agent's own node
+  associated-node        the agent's own node, remembered or not
   associated-node-cold   the agent's own node, when the server has forgotten it
   arbitrary-node         another node
   denied                 no permission to impersonate
@@ -58,7 +58,7 @@ of a DaemonSet with one ServiceAccount (--service-accounts shared). With one eac
 (perAgent) associated-node shares nothing of what is remembered. Each agent asks as
 often as the profile says (--every), however many nodes there are.
 
-Built-in profiles: ` + strings.Join(profile.Names(), ", ") + `.
+Built-in profiles (--list-profiles says what they are): ` + strings.Join(profile.Names(), ", ") + `.
 
 The agents can be spread over shards: processes, or pods of an Indexed Job in the
 cluster that is under load (--provider kind --engine kubernetes). The schedule is the
@@ -67,9 +67,9 @@ same for any number of either.
 A run is inconclusive, exit code 3, if the generator was late, the servers or a
 shard died, a shard's clock was off, the authorizer and the API server counted
 differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`,
-		Example: `  authzconf load --profile node-agent-steady --dry-run     # what would run, and how long
-  authzconf load --profile daemonset-rollout --report-dir load
-  authzconf load --profile node-agent-steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
+		Example: `  authzconf load --profile steady --dry-run                # what would run, and how long
+  authzconf load --profile rollout-burst --report-dir load
+  authzconf load --profile steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
   authzconf load --profile my-profile.yaml --shards 4      # agents in four processes
   authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4`,
 		Args: cobra.NoArgs,
@@ -94,6 +94,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
 	seedFlag(c, &f.seed, "the schedule and the order of blocks")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
+	fl.BoolVar(&f.list, "list-profiles", false, "say what the built-in profiles are, and stop")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
 	c.AddCommand(newLoadShard(), newLoadCompare(), newLoadVerify(), newLoadCost())
 	return c
@@ -158,6 +159,13 @@ func given[T any](c *cobra.Command, flag string, value *T) *T {
 }
 
 func (f *loadFlags) run(c *cobra.Command) error {
+	if f.list {
+		lines, err := profile.Describe()
+		if err == nil {
+			_, err = fmt.Fprintln(c.OutOrStdout(), strings.Join(lines, "\n"))
+		}
+		return err
+	}
 	o, err := f.options(c)
 	if err != nil {
 		return err

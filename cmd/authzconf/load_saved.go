@@ -28,8 +28,8 @@ runs were not interleaved: what changed around them is part of the difference.
 Exit codes: 0 all within the margin, 1 some variant is slower by more than the margin, 2 bad
 usage or input, 3 inconclusive: too few pairs, an interval that crosses the
 margin, or a run that was disturbed.`,
-		Example: `  authzconf load --profile node-agent-steady --report-dir before
-  authzconf load --profile node-agent-steady --report-dir after
+		Example: `  authzconf load --profile steady --report-dir before
+  authzconf load --profile steady --report-dir after
   authzconf load compare before after --margin 0.05`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -114,7 +114,7 @@ report, and fail if the folder says anything else. No server is needed.
 
 Exit codes: 0 the report follows from its run, whatever its outcome, 1 it does
 not, 2 there is no load report.`,
-		Example: `  authzconf load --profile node-agent-steady --report-dir out
+		Example: `  authzconf load --profile steady --report-dir out
   authzconf load verify out`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) },

@@ -32,7 +32,7 @@ func TestLoadUsage(t *testing.T) {
 		{"--profile denied-flood --duration 15s", "error: --duration: block 15s: expected a multiple of 10s"},
 		{"--profile denied-flood --variants none", "error: --variants none: the profile denied-flood has denied"},
 		{"--profile denied-flood --shards 0", "error: --shards 0: expected 1 to 64"},
-		{"--profile node-agent-steady --every 500ms", "error: profile node-agent-steady with the given flags: the variant associated-node-cold asks every 500ms"},
+		{"--profile steady --every 500ms", "error: profile steady with the given flags: the variant associated-node-cold asks every 500ms"},
 		{"--profile denied-flood --engine cloud", `error: --engine "cloud": expected processes or kubernetes`},
 		{"--profile denied-flood --provider gke", `error: --provider "gke": expected local or kind`},
 		{"--profile denied-flood --engine kubernetes", "error: --engine kubernetes: a local control plane runs no pods"},

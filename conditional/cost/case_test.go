@@ -13,7 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 //go:embed cases/*.yaml
@@ -102,7 +102,7 @@ func loadCases(in fs.FS, folder string) (out []Case, err error) {
 // ParseCase reads a case strictly. An error has file, line and column.
 func ParseCase(name string, raw []byte) (Case, error) {
 	c := Case{ID: strings.TrimSuffix(path.Base(name), ".yaml")}
-	doc, err := strict.Decode(name, raw, &c)
+	doc, err := scenarios.Decode(name, raw, "a case", &c)
 	if err != nil {
 		return c, err
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 //go:embed divergences.yaml
@@ -51,7 +51,7 @@ type Divergence struct {
 // Known is the list that comes with authzconf.
 func Known() (*List, error) {
 	var l List
-	if _, err := strict.Decode("divergences.yaml", divergencesFile, &l); err != nil {
+	if _, err := scenarios.Decode("divergences.yaml", divergencesFile, "a list of divergences", &l); err != nil {
 		return nil, err
 	}
 	return &l, nil

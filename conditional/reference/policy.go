@@ -15,7 +15,7 @@ import (
 	"github.com/google/cel-go/cel"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -37,7 +37,7 @@ func Load(name string, data []byte) (*Snapshot, error) {
 	var file struct {
 		Policies []vectors.Policy `yaml:"policies"`
 	}
-	doc, err := strict.Decode(name, data, &file)
+	doc, err := scenarios.Decode(name, data, "a list of policies", &file)
 	if err != nil {
 		return nil, err
 	}

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // checker keeps the first rule of the format that a file breaks.
 type checker struct {
-	file *strict.File
+	file *scenarios.Document
 	err  error
 }
 
@@ -37,12 +37,12 @@ func join[T ~string](words []T) string {
 	return strings.Join(out, ", ")
 }
 
-func (c *checker) vector(v *Vector, apiServer string) {
+func (c *checker) vector(v *Vector) {
 	c.must(v.Description != "", "$", "the description is missing (expected a sentence)")
 	c.must(v.Source.Document != "" && v.Source.Section != "", "$.source", "the source is not complete (expected document and section)")
 	oneOf(c, "$.level", v.Level, Must, Should)
 	kinds := 0
-	for _, there := range []bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil, v.Machinery != nil} {
+	for _, there := range []bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil} {
 		if there {
 			kinds++
 		}
@@ -53,7 +53,7 @@ func (c *checker) vector(v *Vector, apiServer string) {
 	}
 	switch {
 	case v.APIServer != nil:
-		c.apiServer(v.APIServer, apiServer)
+		c.apiServer(v.APIServer, "$.apiServer")
 	case v.Webhook != nil:
 		c.webhook(v.Webhook)
 	default:

@@ -3,19 +3,13 @@ package vectors
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/scenarios/strict"
 )
-
-// maxFile is the size up to which a vector file is read.
-const maxFile = 1 << 20
 
 // Load reads every vector file below a folder, in the order of their paths, with tables written out. The error has
 // one line for each file that is wrong, with file, line and column.
@@ -32,7 +26,12 @@ func Load(files fs.FS) ([]*Vector, error) {
 		case d.IsDir() || !strings.HasSuffix(p, Suffix):
 			return nil
 		}
-		vs, err := loadFile(files, p)
+		raw, err := fs.ReadFile(files, p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: cannot be read: %w", p, err))
+			return nil
+		}
+		vs, err := Parse(p, raw)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -48,34 +47,19 @@ func Load(files fs.FS) ([]*Vector, error) {
 // Builtin are the vectors that come with authzconf.
 func Builtin() ([]*Vector, error) { return Load(scenarios.FS) }
 
-func loadFile(files fs.FS, name string) ([]*Vector, error) {
-	f, err := files.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: cannot be read: %w", name, err)
-	}
-	defer func() { _ = f.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: cannot be read: %w", name, err)
-	}
-	return Parse(name, raw)
-}
-
 // Parse reads one vector file. Its name gives the ID and stands in errors.
 func Parse(name string, raw []byte) ([]*Vector, error) {
 	v := &Vector{}
-	f, err := strict.Decode(name, raw, v)
+	f, err := scenarios.Decode(name, raw, "a test vector", v)
 	if err != nil {
 		return nil, err
 	}
 	v.ID, v.File = strings.TrimSuffix(name, Suffix), name
-	path := "$.apiServer"
-	if v.Machinery != nil && v.APIServer == nil {
-		path = "$.machinery"
-		v.APIServer, v.Machinery, v.Deprecated = v.Machinery, nil, f.At(path)+": machinery is deprecated: the field is called apiServer"
+	for _, e := range f.Renamed() {
+		v.Deprecated = e.Error()
 	}
 	c := &checker{file: f}
-	c.vector(v, path)
+	c.vector(v)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -115,13 +99,6 @@ func (t *Table) expand(v *Vector) []*Vector {
 func complete(v *Vector) {
 	if v.Webhook != nil {
 		v.Webhook.FailureMode = or(v.Webhook.FailureMode, FailDeny)
-		for i := range v.Webhook.Steps {
-			if e := v.Webhook.Steps[i].Evaluate; e != nil {
-				for _, o := range []*Object{&e.Data.Options, &e.Data.Object, &e.Data.OldObject, &e.Data.NamespaceObject} {
-					*o = object(*o)
-				}
-			}
-		}
 		return
 	}
 	m := v.APIServer
@@ -165,34 +142,4 @@ func or[T ~string](value, otherwise T) T {
 		return otherwise
 	}
 	return value
-}
-
-// object gives numbers the types that they have after JSON: int64 or float64.
-func object(in Object) Object {
-	if in == nil {
-		return nil
-	}
-	return jsonValue(map[string]any(in)).(map[string]any)
-}
-
-func jsonValue(v any) any {
-	switch t := v.(type) {
-	case map[string]any:
-		out := maps.Clone(t)
-		for k, e := range out {
-			out[k] = jsonValue(e)
-		}
-		return out
-	case []any:
-		out := slices.Clone(t)
-		for i, e := range out {
-			out[i] = jsonValue(e)
-		}
-		return out
-	case uint64:
-		return int64(t)
-	case int:
-		return int64(t)
-	}
-	return v
 }

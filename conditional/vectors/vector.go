@@ -30,15 +30,12 @@ type Vector struct {
 	Level Demand `json:"level" yaml:"level"`
 
 	// One of the three is there; after loading no Table is.
-	APIServer *APIServer `json:"apiServer,omitempty" yaml:"apiServer,omitempty"`
+	APIServer *APIServer `json:"apiServer,omitempty" yaml:"apiServer,omitempty" was:"machinery"`
 	Webhook   *Webhook   `json:"webhook,omitempty" yaml:"webhook,omitempty"`
 	Table     *Table     `json:"-" yaml:"table,omitempty"`
 
-	// Machinery is what APIServer was called before, and is read for one release. After loading it is not there,
-	// and
-	// Deprecated says so.
-	Machinery  *APIServer `json:"-" yaml:"machinery,omitempty"`
-	Deprecated string     `json:"-" yaml:"-"`
+	// Deprecated says which field has its old name.
+	Deprecated string `json:"-" yaml:"-"`
 }
 
 // Demand is how strongly a document demands something.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // FileKind is the kind of a matrix file, of reports.FileVersion.
@@ -32,15 +32,12 @@ type entry struct {
 // error with file, line and column. name is for the messages.
 func Load(name string, data []byte, base Matrix) ([]target.Options, error) {
 	var f file
-	doc, err := strict.Decode(name, data, &f)
+	doc, err := scenarios.Decode(name, data, "a matrix", &f)
 	if err != nil {
 		return nil, err
 	}
-	if f.APIVersion != reports.FileVersion {
-		return nil, fmt.Errorf("%s: apiVersion must be %s, not %q", doc.At("$.apiVersion"), reports.FileVersion, f.APIVersion)
-	}
-	if f.Kind != FileKind {
-		return nil, fmt.Errorf("%s: kind must be %s, not %q", doc.At("$.kind"), FileKind, f.Kind)
+	if err := doc.Expect(reports.FileVersion, FileKind); err != nil {
+		return nil, err
 	}
 	if len(f.Cells) == 0 {
 		return nil, fmt.Errorf("%s: there are no cells", doc.At("$.cells"))

@@ -183,10 +183,8 @@ func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err err
 	if err != nil {
 		return o, a, err
 	}
-	o.Request = verdicts.SentRequest{
-		Requestor: s.run.bound.Requestors[s.by].Username(),
-		Method:    r.Method, URL: r.URL.RequestURI(), Headers: shownHeaders(r.Header),
-	}
+	o.Request.Requestor = s.run.bound.Requestors[s.by].Username()
+	Record(&o.Request, r)
 	o.Request.Headers["User-Agent"] = r.Header.Values("User-Agent")
 	if json.Valid(sent) {
 		o.Request.Body = sent
@@ -203,9 +201,13 @@ func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err err
 		a, err = s.roundTrip(req)
 		return a.header.Get("Audit-Id"), err
 	})
+	if err == nil && seen.Broken != "" { // the client may ask again, and nobody knows what it makes of this
+		err = errors.New(seen.Broken)
+	}
 	if err != nil {
 		return o, a, err
 	}
+	o.NoAudit = seen.NoAudit
 	o.Response = verdicts.Response{
 		Code: a.code, AuditID: a.header.Get("Audit-Id"),
 		Body: shownBody(a.code, a.body), Warnings: a.header.Values("Warning"),

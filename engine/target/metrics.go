@@ -21,8 +21,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// series identifies one impersonation counter.
-type series struct{ name, mode, decision string }
+// series identifies one impersonation counter. others are its further labels, which it should not have.
+type series struct{ name, mode, decision, others, kind string }
 
 // counters are values of the impersonation series at one moment.
 type counters map[series]counted
@@ -145,13 +145,15 @@ func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 	seen := counters{}
 	for name, family := range families {
 		for _, m := range family.GetMetric() {
-			s := series{name: name}
+			s := series{name: name, kind: strings.ToLower(family.GetType().String())}
 			for _, l := range m.GetLabel() {
 				switch l.GetName() {
 				case "mode":
 					s.mode = l.GetValue()
 				case "decision":
 					s.decision = l.GetValue()
+				default:
+					s.others += l.GetName() + "=" + l.GetValue() + "\n"
 				}
 			}
 			if h := m.GetHistogram(); h != nil {
@@ -192,7 +194,10 @@ func (c counters) since(before counters) []verdicts.MetricSample {
 		if d == 0 {
 			continue
 		}
-		sample := verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: d}
+		sample := verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: d, Type: s.kind}
+		if s.others != "" {
+			sample.Labels = strings.Split(strings.TrimSuffix(s.others, "\n"), "\n")
+		}
 		if n.histogram {
 			seconds := n.sum - before[s].sum
 			sample.Seconds = &seconds

@@ -54,12 +54,12 @@ func TestProbedGate(t *testing.T) {
 func TestCountersSince(t *testing.T) {
 	times := func(n int) counted { return counted{times: n} }
 	before := counters{
-		{"a", "legacy", "allowed"}: times(1), {"b", "", "denied"}: times(2),
-		{"h_count", "", "denied"}: {times: 2, histogram: true, sum: 0.5},
+		{name: "a", mode: "legacy", decision: "allowed"}: times(1), {name: "b", mode: "", decision: "denied"}: times(2),
+		{name: "h_count", mode: "", decision: "denied"}: {times: 2, histogram: true, sum: 0.5},
 	}
 	now := counters{
-		{"a", "legacy", "allowed"}: times(3), {"b", "", "denied"}: times(2), {"a", "user-info", "allowed"}: times(1),
-		{"h_count", "", "denied"}: {times: 3, histogram: true, sum: 0.75},
+		{name: "a", mode: "legacy", decision: "allowed"}: times(3), {name: "b", mode: "", decision: "denied"}: times(2), {name: "a", mode: "user-info", decision: "allowed"}: times(1),
+		{name: "h_count", mode: "", decision: "denied"}: {times: 3, histogram: true, sum: 0.75},
 	}
 	quarter := 0.25
 	want := []verdicts.MetricSample{

@@ -61,6 +61,24 @@ func (t *Target) Restart(ctx context.Context, o Options) error {
 	return nil
 }
 
+// Renew ends the API server and starts it as it was, while others use it: its caches are empty. Version and gate are
+// read back; that the chain is as before is not asked, for the recorder may be counting.
+func (t *Target) Renew(ctx context.Context) error {
+	t.users.Lock()
+	defer t.users.Unlock()
+	o := t.started
+	wanted, err := t.options(o)
+	if err != nil {
+		return err
+	}
+	t.adminHTTP.CloseIdleConnections()
+	t.Witness.Mismatches = nil
+	if _, err := t.replaceAPIServer(ctx, o, wanted); err != nil {
+		return err
+	}
+	return errors.Join(t.witnessVersion(ctx, o), t.witnessGate(ctx))
+}
+
 // Replaced is when the API server that runs now was started by Restart: the one before had ended.
 func (t *Target) Replaced() time.Time { return t.replaced }
 

@@ -254,6 +254,8 @@ type Observed struct {
 	Audit   json.RawMessage
 	Metrics []verdicts.MetricSample
 	Backend []verdicts.BackendRequest
+	// NoAudit and Broken say what the API server owes: see verdicts.Observation and Response.
+	NoAudit, Broken string
 }
 
 // NoAudit stands for the Audit-Id of a request that the HTTP server refused
@@ -274,20 +276,24 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 	}
 	mark := t.recorder.Mark()
 	t.aggregated.take()
+	o := &Observed{}
 	id, err := send()
-	if err != nil {
+	switch {
+	case err != nil && (!connectionEnded(err) || !t.answers(ctx)):
 		// What was counted for it is not the next request's.
 		return nil, errors.Join(err, t.recount(ctx), t.Err())
-	}
-	if id == "" {
+	case err != nil:
+		o.Broken = err.Error()
+	case id == "":
 		return nil, errors.New("the answer has no Audit-Id header")
-	}
-	o := &Observed{Backend: t.aggregated.take()}
-	if id != NoAudit {
-		if o.Audit, err = t.events.Await(ctx, id); err != nil {
+	case id != NoAudit:
+		if o.Audit, err = t.events.Await(ctx, id); err != nil && (!errors.Is(err, errNoEvent) || !t.answers(ctx)) {
 			return nil, errors.Join(err, t.Err())
+		} else if err != nil {
+			o.NoAudit = err.Error()
 		}
 	}
+	o.Backend = t.aggregated.take()
 	o.Reviews = t.reviews(t.recorder.Since(mark))
 	if t.last != nil {
 		now, err := t.impersonationCounters(ctx)

@@ -80,6 +80,9 @@ func (t *Target) client(c *rest.Config, imp *scenarios.Impersonate, tap Tap, aut
 	return &http.Client{Transport: rt}, nil
 }
 
+// Tapped shows every request to tap before next sends it.
+func Tapped(next http.RoundTripper, tap Tap) http.RoundTripper { return tapped{tap: tap, next: next} }
+
 type tapped struct {
 	tap  Tap
 	next http.RoundTripper

@@ -13,29 +13,24 @@ import (
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Load reads a path file. It is strict; an error names file, line and column.
 func Load(name string, data []byte) (*Path, error) {
 	p := &Path{Name: strings.TrimSuffix(path.Base(name), path.Ext(name))}
-	file, err := strict.Decode(name, data, p)
+	file, err := scenarios.Decode(name, data, "an upgrade path", p)
 	if err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(p.Description) == "" {
 		return nil, fmt.Errorf("%s: description is missing (expected what the path shows)", file.At("$.description"))
 	}
-	list := "$.stages"
-	if len(p.Legs) > 0 {
-		if list = "$.legs"; len(p.Stages) > 0 {
-			return nil, fmt.Errorf("%s: legs are stages by their earlier name: write stages only", file.At(list))
-		}
-		p.Stages, p.Legs = p.Legs, nil
-		p.Note = fmt.Sprintf("%s: legs are called stages now; the next release does not read legs", file.At(list))
+	for _, e := range file.Renamed() {
+		p.Note = e.Error()
 	}
-	return p, p.check(file.At(list), func(stage int) string {
-		return file.At(fmt.Sprintf("%s[%d]", list, stage)) + fmt.Sprintf(": stage %d", stage+1)
+	return p, p.check(file.At("$.stages"), func(stage int) string {
+		return file.At(fmt.Sprintf("$.stages[%d]", stage)) + fmt.Sprintf(": stage %d", stage+1)
 	})
 }
 

@@ -45,10 +45,10 @@ func TestLegs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Stages) != 2 || p.Legs != nil || !strings.HasPrefix(p.Note, "f.yaml:3:1: legs are called stages now") {
+	if len(p.Stages) != 2 || !strings.HasPrefix(p.Note, "f.yaml:2:1: legs is called stages now") {
 		t.Errorf("%+v", p)
 	}
-	if _, err := Load("f.yaml", []byte(legs+"stages:\n- {kubernetes: \"1.36\"}\n")); err == nil || !strings.Contains(err.Error(), "write stages only") {
+	if _, err := Load("f.yaml", []byte(legs+"stages:\n- {kubernetes: \"1.36\"}\n")); err == nil || !strings.Contains(err.Error(), "legs is given beside stages, its new name") {
 		t.Errorf("both: %v", err)
 	}
 }
@@ -59,8 +59,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"unknown field", described + "stage: []\n", `f.yaml:2:1: unknown field "stage"`},
 		{"unknown field of a stage", first + "- {kubernetes: \"1.37\", version: 1}\n", `f.yaml:4:24: unknown field "version"`},
 		{"wrong type", described + "stages: 1.36,1.37\n", "f.yaml:2:9: "},
-		{"two documents", first + "---\n" + first, "f.yaml: must hold one YAML document"},
-		{"empty", "", "f.yaml: must hold one YAML document"},
+		{"two documents", first + "---\n" + first, "f.yaml:5:1: the file holds 2 YAML documents"},
+		{"empty", "", "f.yaml:1:1: the file is empty"},
 		{"no description", "stages:\n- {kubernetes: \"1.36\"}\n- {kubernetes: \"1.37\"}\n", "f.yaml: description is missing (expected what the path shows)"},
 		{"a description of nothing", "description: ' '\nstages:\n- {kubernetes: \"1.36\"}\n- {kubernetes: \"1.37\"}\n", "f.yaml:1:14: description is missing"},
 		{"no stages", described, "f.yaml: a path has two stages at least, this one has 0"},

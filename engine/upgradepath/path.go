@@ -60,9 +60,7 @@ type Path struct {
 	// Setups are the setups that take part; empty is all.
 	Setups []string `yaml:"setups,omitempty"`
 	// Stages are two at least.
-	Stages []Stage `yaml:"stages"`
-	// Legs is what Stages were called: Load takes them for the stages, and says so in Note.
-	Legs []Stage `yaml:"legs,omitempty"`
+	Stages []Stage `yaml:"stages" was:"legs"`
 	// Note is what whoever wrote the path should know.
 	Note string `yaml:"-"`
 }

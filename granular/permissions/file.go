@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Kind is the kind of a file of descriptions.
@@ -59,13 +59,13 @@ var (
 // Parse reads one file of descriptions. name is for messages.
 func Parse(name string, data []byte) (*Set, error) {
 	var f file
-	y, err := strict.Decode(name, data, &f)
+	y, err := scenarios.Decode(name, data, "a file of field permissions", &f)
 	if err != nil {
 		return nil, err
 	}
 	set := &Set{}
-	if f.Kind != Kind {
-		return nil, fmt.Errorf("%s: kind is %q, expected %q", y.At("$.kind"), f.Kind, Kind)
+	if err := y.Expect("", Kind); err != nil {
+		return nil, err
 	}
 	if len(f.Resources) == 0 {
 		return nil, fmt.Errorf("%s: resources: expected at least one", y.At("$"))

@@ -22,7 +22,7 @@ resources:
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"good", "", "", ""},
-		{"another kind", "FieldPermissions", "Permissions", `f.yaml:1:7: kind is "Permissions", expected "FieldPermissions"`},
+		{"another kind", "FieldPermissions", "Permissions", `f.yaml:1:7: kind must be FieldPermissions, not "Permissions"`},
 		{"unknown field", "verb: part,", "verbs: part,", `f.yaml:8:30: unknown field "verbs"`},
 		{"no resources", good[strings.Index(good, "resources"):], "", "f.yaml: resources: expected at least one"},
 		{"every group, one resource", "group: apps", `group: "*"`, `f.yaml:3:5: group "*" and resource "things"`},

@@ -82,7 +82,7 @@ func (s *Storm) Prepare() ([]pacer.Send, error) {
 	if s.Reconnect {
 		s.Pool.Close()
 	}
-	if !s.Plan.Closed && !s.Return {
+	if !s.Return {
 		var err error
 		if s.alarm, err = newAlarm(); err != nil {
 			return nil, err
@@ -102,19 +102,16 @@ func (s *Storm) Run(ctx context.Context, schedule []pacer.Send) *run.Block {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settle, cancel) })
 	defer stop()
-	switch {
-	case s.Return:
-		s.each(schedule, func(first pacer.Send) int64 { return s.reflect(ctx, inner, first) })
-	case s.Plan.Closed:
-		s.each(schedule, func(first pacer.Send) int64 { return s.closed(ctx, inner, first) })
-	default:
+	if s.Return {
+		s.reflectors(ctx, inner, schedule)
+	} else {
 		s.open(ctx, inner, schedule)
 	}
 	s.group.Wait()
 	t := s.tally
 	b := &t.block
 	b.Started, b.Length = s.Start, run.Duration(s.Plan.Length)
-	b.Agents, b.FollowsServer = s.Plan.Agents, s.Return || s.Plan.Closed
+	b.Agents, b.FollowsServer = s.Plan.Agents, s.Return
 	b.Reconnects = s.Pool.opened.Load() - opened
 	b.Kinds = map[string]histogram.Histogram{}
 	for i, h := range t.kinds {
@@ -164,28 +161,15 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 	s.alarm.wait(s.Start.Add(s.Plan.Length))
 }
 
-// each has every agent of the schedule go its own way, which returns how many requests it meant to send.
-func (s *Storm) each(schedule []pacer.Send, agent func(first pacer.Send) (planned int64)) {
+// reflectors lets every agent begin at its time.
+func (s *Storm) reflectors(ctx, inner context.Context, schedule []pacer.Send) {
 	var planned atomic.Int64
 	var agents sync.WaitGroup
 	for _, first := range schedule {
-		agents.Go(func() { planned.Add(agent(first)) })
+		agents.Go(func() { planned.Add(s.reflect(ctx, inner, first)) })
 	}
 	agents.Wait()
 	s.tally.block.Planned = planned.Load()
-}
-
-// closed is an agent that waits for its answer, and then thinks.
-func (s *Storm) closed(ctx, inner context.Context, first pacer.Send) (planned int64) {
-	thinker, at, kind := s.Plan.Thinker(int(first.Agent)), first.At, first.Kind
-	for turn := 0; at < s.Plan.Length && pause(ctx, time.Until(s.Start.Add(at))); turn++ {
-		planned++
-		s.one(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: kind}, turn})
-		var think time.Duration
-		think, kind = thinker.Next()
-		at = time.Since(s.Start) + think
-	}
-	return planned
 }
 
 // The kinds of requests of an agent that comes back.

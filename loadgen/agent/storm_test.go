@@ -355,30 +355,17 @@ func TestTimeout(t *testing.T) {
 
 func TestInterrupt(t *testing.T) {
 	_, c := stub(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	for _, closed := range []bool{false, true} {
-		ctx, cancel := context.WithCancel(t.Context())
-		s := storm(t, c, func(s *Storm) { s.Plan.Length, s.Plan.Closed, s.Plan.Think = time.Minute, closed, 10*time.Millisecond })
-		begin := time.Now()
-		b := play(ctx, t, s, cancel)
-		balanced(t, b)
-		if took := time.Since(begin); took > 5*time.Second {
-			t.Errorf("closed %t: ended %s after it was told to", closed, took)
-		}
-		if b.Answers["canceled"] != b.Sent || b.Sent == 0 {
-			t.Errorf("closed %t: sent %d, answers %v", closed, b.Sent, b.Answers)
-		}
-		cancel()
-	}
-}
-
-func TestClosedLoop(t *testing.T) {
-	_, c := stub(t, func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) })
-	s := storm(t, c, func(s *Storm) { s.Plan.Closed, s.Plan.Think, s.Plan.Rate = true, 80*time.Millisecond, 0 })
-	b := play(t.Context(), t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := storm(t, c, func(s *Storm) { s.Plan.Length = time.Minute })
+	begin := time.Now()
+	b := play(ctx, t, s, cancel)
 	balanced(t, b)
-	// 20 agents, each with about one request in 100 ms.
-	if b.Sent < 120 || b.Sent > 260 {
-		t.Errorf("%d requests in a second", b.Sent)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("ended %s after it was told to", took)
+	}
+	if b.Answers["canceled"] != b.Sent || b.Sent == 0 {
+		t.Errorf("sent %d, answers %v", b.Sent, b.Answers)
 	}
 }
 

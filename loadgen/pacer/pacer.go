@@ -31,20 +31,12 @@ const (
 // Known are all arrivals.
 func Known() []Arrivals { return []Arrivals{Constant, Poisson, Periodic, Burst, Waves} }
 
-// Stage is a part of a plan with a rate of its own.
-type Stage struct {
-	For  time.Duration
-	Rate float64 // requests per second, by all agents
-}
-
 // Plan is everything that a schedule follows from.
 type Plan struct {
 	Arrivals Arrivals
 	Agents   int
-	// Rate is how many requests per second all agents send. Stages, if there are any, replace it; the last one
-	// goes on to the end. Bursts and waves have neither.
-	Rate   float64
-	Stages []Stage
+	// Rate is how many requests per second all agents send. Bursts and waves have none.
+	Rate float64
 	// Length is where the schedule ends.
 	Length time.Duration
 	// Jitter is by how much of its period a periodic request is early or late at most: 0 to less than 0.5, so that
@@ -58,11 +50,6 @@ type Plan struct {
 	Opening bool
 	// Mix are the weights of the kinds of requests.
 	Mix []int
-	// Closed makes every agent wait for the answer and then think. A schedule has then each agent's first request
-	// only; see Thinker.
-	Closed bool
-	// Think is the mean pause of a closed loop.
-	Think time.Duration
 	// Seed makes schedules differ.
 	Seed uint64
 }
@@ -86,17 +73,12 @@ func (p Plan) Check() error {
 		return fmt.Errorf("length %s: expected more than 0", p.Length)
 	case p.Jitter < 0 || p.Jitter >= 0.5:
 		return fmt.Errorf("jitter %v: expected 0 to less than 0.5", p.Jitter)
-	case p.Every < 0 || p.Think < 0:
+	case p.Every < 0:
 		return fmt.Errorf("a pause is negative")
 	case p.Arrivals == Waves && p.AtOnce < 1:
 		return fmt.Errorf("%d agents in a wave: expected at least 1", p.AtOnce)
-	case p.Closed || p.Scheduled():
-		return nil
-	}
-	for _, s := range p.stages() {
-		if s.For <= 0 || !(s.Rate > 0) || math.IsInf(s.Rate, 0) {
-			return fmt.Errorf("%s at a rate of %v: expected both above 0", s.For, s.Rate)
-		}
+	case !p.Scheduled() && (!(p.Rate > 0) || math.IsInf(p.Rate, 0)):
+		return fmt.Errorf("a rate of %v: expected more than 0", p.Rate)
 	}
 	return nil
 }
@@ -122,7 +104,6 @@ func Sort(all []Send) {
 const (
 	streamTimes uint64 = iota
 	streamKinds
-	streamThink
 	streamBackoff
 )
 
@@ -144,10 +125,6 @@ func (p Plan) agent(all []Send, agent int) []Send {
 		add(0)
 	}
 	switch {
-	case p.Closed:
-		// Agents that all began at once would be a burst.
-		random := p.random(agent, streamTimes)
-		add(time.Duration(random.Float64() * float64(p.Think)))
 	case p.Arrivals == Burst:
 		at := time.Duration(0)
 		for add(at) && p.Every > 0 {
@@ -156,9 +133,9 @@ func (p Plan) agent(all []Send, agent int) []Send {
 	case p.Arrivals == Waves:
 		add(p.Every * time.Duration(agent/p.AtOnce))
 	default:
-		at, next := p.clock(), p.positions(agent)
+		next := p.positions(agent)
 		for more := true; more; {
-			more = add(at(next()))
+			more = add(p.at(next()))
 		}
 	}
 	return all
@@ -191,33 +168,13 @@ func (p Plan) positions(agent int) func() float64 {
 	}
 }
 
-// stages are the plan's, the last one without an end.
-func (p Plan) stages() []Stage {
-	if len(p.Stages) == 0 {
-		return []Stage{{For: p.Length, Rate: p.Rate}}
-	}
-	return p.Stages
-}
-
-// clock turns a position into a time.
-func (p Plan) clock() func(position float64) time.Duration {
-	stages := p.stages()
-	return func(position float64) time.Duration {
-		var begin time.Duration
-		for i, s := range stages {
-			room := float64(s.Rate * s.For.Seconds())
-			if position < room || i == len(stages)-1 {
-				ns := math.Round(float64(position/s.Rate) * 1e9)
-				if ns > float64(math.MaxInt64/4) {
-					return math.MaxInt64
-				}
-				return begin + time.Duration(ns)
-			}
-			position -= room
-			begin += s.For
-		}
+// at turns a position into a time.
+func (p Plan) at(position float64) time.Duration {
+	ns := math.Round(float64(position/p.Rate) * 1e9)
+	if ns > float64(math.MaxInt64/4) {
 		return math.MaxInt64
 	}
+	return time.Duration(ns)
 }
 
 // Expected is how many requests the plan amounts to: exactly for constant arrivals and bursts, on average for the
@@ -234,36 +191,15 @@ func (p Plan) Expected() float64 {
 		}
 		return bursts * float64(p.Agents)
 	}
-	sum, left := 0.0, p.Length
+	sum := p.Rate * p.Length.Seconds()
 	if p.Opening {
-		sum = float64(p.Agents)
-	}
-	stages := p.stages()
-	for i, s := range stages {
-		part := min(s.For, left)
-		if i == len(stages)-1 {
-			part = left
-		}
-		sum += s.Rate * part.Seconds()
-		left -= part
+		sum += float64(p.Agents)
 	}
 	return sum
 }
 
 // Scheduled says whether arrivals are at given times, and have no rate.
 func (p Plan) Scheduled() bool { return p.Arrivals == Burst || p.Arrivals == Waves }
-
-// Highest is the highest rate of the plan; 0 if it has none.
-func (p Plan) Highest() float64 {
-	if p.Scheduled() {
-		return 0
-	}
-	highest := 0.0
-	for _, s := range p.stages() {
-		highest = max(highest, s.Rate)
-	}
-	return highest
-}
 
 // kindDrawer draws kinds by their weights.
 type kindDrawer struct {
@@ -286,26 +222,6 @@ func (d kindDrawer) next() int32 {
 		}
 	}
 	return 0
-}
-
-// Thinker gives an agent's pauses and kinds in a closed loop. They are the same however many shards there are;
-// only the times of requests follow from the server.
-type Thinker struct {
-	think time.Duration
-	pause *rand.Rand
-	kinds kindDrawer
-}
-
-// Thinker is the one of an agent, whose first request is in the schedule.
-func (p Plan) Thinker(agent int) *Thinker {
-	t := &Thinker{think: p.Think, pause: p.random(agent, streamThink), kinds: kindDrawer{random: p.random(agent, streamKinds), mix: p.Mix}}
-	t.kinds.next() // that of the first
-	return t
-}
-
-// Next is the pause after an answer, half to one and a half of the mean, and what is asked then.
-func (t *Thinker) Next() (pause time.Duration, kind int32) {
-	return time.Duration((0.5 + t.pause.Float64()) * float64(t.think)), t.kinds.next()
 }
 
 // Backoff gives the pauses of an agent whose requests fail.

@@ -22,12 +22,9 @@ func plans() map[string]Plan {
 		"periodic": plan(Periodic, func(p *Plan) { p.Jitter = 0.3 }),
 		"burst":    plan(Burst, func(p *Plan) { p.Every = 3 * time.Second }),
 		"once":     plan(Burst, nil),
-		"stages": plan(Poisson, func(p *Plan) {
-			p.Stages = []Stage{{2 * time.Second, 10}, {3 * time.Second, 200}, {time.Second, 50}}
-		}),
-		"steps":  plan(Constant, func(p *Plan) { p.Stages = []Stage{{2 * time.Second, 10}, {time.Second, 200}} }),
-		"closed": plan(Constant, func(p *Plan) { p.Closed, p.Think = true, time.Second }),
-		"few":    plan(Constant, func(p *Plan) { p.Agents = 3 }),
+		"waves":    plan(Waves, func(p *Plan) { p.Every, p.AtOnce = time.Second, 3 }),
+		"opening":  plan(Periodic, func(p *Plan) { p.Opening = true }),
+		"few":      plan(Constant, func(p *Plan) { p.Agents = 3 }),
 	}
 }
 
@@ -60,19 +57,16 @@ func TestStripes(t *testing.T) {
 			}
 			other := p
 			other.Seed++
-			if name != "once" && slices.Equal(other.Stripe(0, 1), whole) {
+			if name != "once" && name != "waves" && slices.Equal(other.Stripe(0, 1), whole) {
 				t.Error("another seed, the same schedule")
 			}
 		})
 	}
 }
 
-// The rate is what was asked for, in every stage, and times are in the block.
+// The rate is what was asked for, and times are in the block.
 func TestRates(t *testing.T) {
 	for name, p := range plans() {
-		if p.Closed {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			got := p.Stripe(0, 1)
 			expected := p.Expected()
@@ -84,24 +78,6 @@ func TestRates(t *testing.T) {
 				if s.At < 0 || s.At >= p.Length || i > 0 && s.At < got[i-1].At {
 					t.Fatalf("request %d is at %s", i, s.At)
 				}
-			}
-			var begin time.Duration
-			for i, st := range p.Stages {
-				end := begin + st.For
-				if i == len(p.Stages)-1 {
-					end = p.Length
-				}
-				n := 0
-				for _, s := range got {
-					if s.At >= begin && s.At < end {
-						n++
-					}
-				}
-				want := st.Rate * (end - begin).Seconds()
-				if math.Abs(float64(n)-want) > 1+5*math.Sqrt(want) {
-					t.Errorf("stage %d: %d requests, expected %v", i, n, want)
-				}
-				begin = end
 			}
 		})
 	}
@@ -172,25 +148,6 @@ func TestMix(t *testing.T) {
 	}
 }
 
-func TestThinker(t *testing.T) {
-	p := plan(Constant, func(p *Plan) { p.Closed, p.Think = true, time.Second })
-	a, b := p.Thinker(3), p.Thinker(3)
-	var sum time.Duration
-	for range 1000 {
-		pause, kind := a.Next()
-		if again, k := b.Next(); again != pause || k != kind {
-			t.Fatal("two of one agent differ")
-		}
-		if pause < time.Second/2 || pause > 3*time.Second/2 {
-			t.Fatalf("pause %s", pause)
-		}
-		sum += pause
-	}
-	if mean := sum / 1000; mean < 950*time.Millisecond || mean > 1050*time.Millisecond {
-		t.Errorf("mean pause %s", mean)
-	}
-}
-
 func TestCheck(t *testing.T) {
 	for name, change := range map[string]func(*Plan){
 		"no arrivals":      func(p *Plan) { p.Arrivals = "" },
@@ -200,8 +157,6 @@ func TestCheck(t *testing.T) {
 		"no number":        func(p *Plan) { p.Rate = math.NaN() },
 		"no length":        func(p *Plan) { p.Length = 0 },
 		"much jitter":      func(p *Plan) { p.Jitter = 0.5 },
-		"a stage of 0 s":   func(p *Plan) { p.Stages = []Stage{{0, 1}} },
-		"a stage at 0":     func(p *Plan) { p.Stages = []Stage{{time.Second, 0}} },
 		"a negative pause": func(p *Plan) { p.Every = -1 },
 	} {
 		if err := plan(Constant, change).Check(); err == nil {

@@ -21,6 +21,7 @@ func Grants(variant profile.Variant) []scenarios.Grant {
 	action := func(mode string) {
 		prefix := "impersonate-on:" + mode + ":"
 		add(mode+"-action", "", []string{"pods"}, prefix+"get", prefix+"list", prefix+"watch")
+		add(mode+"-reviews", "authorization.k8s.io", []string{"selfsubjectaccessreviews"}, prefix+"create")
 	}
 	for _, grant := range variant.Grants {
 		switch grant {

@@ -23,7 +23,7 @@ const (
 	// labelKey marks all that is created.
 	labelKey = "authzconf.dev/storm"
 	// watchSeconds is how long a watch goes on before the agent has to begin anew.
-	watchSeconds = 30
+	watchSeconds = 300
 )
 
 func nodeName(i int) string                { return fmt.Sprintf("storm-%06d", i) }
@@ -79,6 +79,8 @@ func target(kind, node, pods, turn int) (path, query string) {
 	switch profile.Kinds()[kind] {
 	case "get":
 		return "/api/v1/namespaces/" + podSpace + "/pods/" + podName(node, turn%pods), ""
+	case profile.Review:
+		return "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ""
 	case "watch":
 		return "/api/v1/pods", fmt.Sprintf("%s&resourceVersion=0&timeoutSeconds=%d&watch=true", selector, watchSeconds)
 	}
@@ -86,10 +88,14 @@ func target(kind, node, pods, turn int) (path, query string) {
 	return "/api/v1/pods", selector + "&resourceVersion=0"
 }
 
+// selfReview asks whether the user may see the next page.
+const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"list","resource":"pods"}}}`
+
 // Accepted media types: those of client-go's informers.
 var (
 	accept      = []string{"application/vnd.kubernetes.protobuf, application/json"}
 	acceptWatch = []string{"application/vnd.kubernetes.protobuf;stream=watch, application/json"}
+	isJSON      = []string{"application/json"}
 	userAgent   = []string{"authzconf-load"}
 )
 
@@ -106,6 +112,9 @@ func request(q ask, kind, turn, pods int, tokens func(int) []string) agent.Reque
 	r.Header["Accept"], r.Header["User-Agent"] = accept, userAgent
 	if r.Watch {
 		r.Header["Accept"] = acceptWatch
+	}
+	if profile.Kinds()[kind] == profile.Review {
+		r.Body, r.Header["Content-Type"] = []byte(selfReview), isJSON
 	}
 	mine := tokens(q.identity)
 	r.Header["Authorization"] = []string{"Bearer " + mine[turn%len(mine)]}

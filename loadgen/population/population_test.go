@@ -9,7 +9,7 @@ import (
 )
 
 func TestAsker(t *testing.T) {
-	p, _, _, err := profile.Load("node-agent-steady")
+	p, _, _, err := profile.Load("steady")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestAsker(t *testing.T) {
 	}{
 		{"none", 3, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000003&resourceVersion=0", "", "Bearer aagent-000003"},
 		{"legacy-gate-on", 3, 1, 31, "/api/v1/namespaces/storm-pods/pods/pod-000003-001?", "system:node:storm-000003", "Bearer bagent-000003"},
-		{"associated-node", 3, 2, 2, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000003&resourceVersion=0&timeoutSeconds=30&watch=true", "system:node:storm-000003", "Bearer aagent-000003"},
+		{"associated-node", 3, 2, 2, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000003&resourceVersion=0&timeoutSeconds=300&watch=true", "system:node:storm-000003", "Bearer aagent-000003"},
 		{"arbitrary-node", 239, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000240&resourceVersion=0", "system:node:storm-000240", "Bearer aagent-000239"},
 		{"deputy", 7, 0, 0, "/api/v1/pods?fieldSelector=spec.nodeName%3Dstorm-000007&resourceVersion=0", "user-000007", "Bearer aagent-000007"},
 	} {

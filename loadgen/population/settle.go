@@ -43,7 +43,7 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 func (o *Population) settleVariant(ctx context.Context, client *http.Client, host string, p *profile.Profile, variant profile.Variant, deadline time.Time) error {
 	q := asking(p, variant, p.Agents())
 	for kind, weight := range p.Plan(0).Mix {
-		if weight == 0 || profile.Kinds()[kind] == "watch" {
+		if weight == 0 || profile.Kinds()[kind] == "watch" || profile.Kinds()[kind] == profile.Review {
 			continue
 		}
 		asked := request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} })

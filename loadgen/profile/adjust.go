@@ -37,9 +37,6 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	change(flags, "--service-accounts", "$.serviceAccounts", &out.ServiceAccounts, a.ServiceAccounts)
 	change(flags, "--duration", "$.block", &out.Block, a.Block)
 	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	if a.Every != nil && (p.Arrivals.Closed || len(p.Arrivals.Stages) > 0) {
-		return nil, fmt.Errorf("--every %s: in the profile %s agents ask in stages or in a closed loop", *a.Every, p.Name)
-	}
 	change(flags, "--every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
 	if a.Nodes != nil {
 		out.Requestors = min(out.Requestors, out.Agents())

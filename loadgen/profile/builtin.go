@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -14,8 +15,10 @@ import (
 //go:embed builtin/*.yaml
 var builtin embed.FS
 
-// everyArm is what every-variant was called before.
-const everyArm = "every-arm"
+// renamed are profiles by the names that they had before.
+var renamed = map[string]string{
+	"every-arm": "every-variant", "node-agent-steady": "steady", "daemonset-rollout": "rollout-burst", "deputy-dashboard": "deputy",
+}
 
 // Names are the names of the built-in profiles, sorted.
 func Names() (names []string) {
@@ -23,7 +26,21 @@ func Names() (names []string) {
 	for _, f := range files {
 		names = append(names, strings.TrimSuffix(path.Base(f), ".yaml"))
 	}
+	slices.Sort(names)
 	return names
+}
+
+// Describe is a line for each built-in profile: its name, and the beginning of its description.
+func Describe() (lines []string, err error) {
+	for _, name := range Names() {
+		p, _, _, err := Load(name)
+		if err != nil {
+			return nil, err
+		}
+		first, _, _ := strings.Cut(p.Description, ":")
+		lines = append(lines, fmt.Sprintf("%-26s %s", name, strings.TrimSuffix(first, ".")))
+	}
+	return lines, nil
 }
 
 // Load reads a file if the name looks like one, or a built-in profile. It returns the text as well, and notes as
@@ -35,8 +52,8 @@ func Load(name string) (p *Profile, text []byte, notes []string, err error) {
 		}
 		return p, text, notes, err
 	}
-	if name == everyArm {
-		name, notes = "every-variant", []string{"the profile every-arm is now called every-variant; the next version will not know the old name"}
+	if now := renamed[name]; now != "" {
+		name, notes = now, []string{fmt.Sprintf("the profile %s is now called %s; the next version will not know the old name", name, now)}
 	}
 	text, err = builtin.ReadFile("builtin/" + name + ".yaml")
 	if err != nil {

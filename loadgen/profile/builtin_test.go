@@ -6,7 +6,8 @@ import (
 )
 
 func TestLoad(t *testing.T) {
-	want := []string{"apiserver-restart", "daemonset-rollout", "denied-flood", "deputy-dashboard", "every-variant", "legacy-fallback", "many-accounts", "node-agent-busy", "node-agent-steady", "token-churn"}
+	want := []string{"apiserver-restart", "denied-flood", "deputy", "every-variant", "expiry-wave", "legacy-fallback", "many-accounts", "node-agent-busy", "rollout-burst", "rollout-waves",
+		"self-subject-review-flood", "steady", "three-servers", "three-servers-restart", "throttled", "token-churn"}
 	if got := Names(); !slices.Equal(got, want) {
 		t.Errorf("profiles %v, want %v", got, want)
 	}
@@ -26,7 +27,9 @@ func TestLoad(t *testing.T) {
 	if _, _, _, err := Load("../go"); err == nil {
 		t.Error("a profile that is none")
 	}
-	if p, _, notes, err := Load("every-arm"); err != nil || p.Name != "every-variant" || len(notes) != 1 {
-		t.Errorf("by its old name: %v, notes %q", err, notes)
+	for old, now := range renamed {
+		if p, _, notes, err := Load(old); err != nil || p.Name != now || len(notes) != 1 {
+			t.Errorf("%s by its old name: %v, notes %q", now, err, notes)
+		}
 	}
 }

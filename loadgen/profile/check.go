@@ -106,7 +106,6 @@ func (p *Profile) checkEvents(c *checker) {
 	c.ok(!p.Reflectors || p.SelfReviews == 0, "$.selfReviews", "reflectors list and watch: expected no selfReviews")
 	c.ok(!p.Reflectors || p.Once(), "$.reflectors", "reflectors begin once and go on: expected one burst, or waves")
 	c.ok(p.SelfReviews >= 0 && p.SelfReviews <= 100, "$.selfReviews", "selfReviews %d: expected 0 to 100", p.SelfReviews)
-	c.ok(p.SelfReviews == 0 || !p.Arrivals.Closed, "$.selfReviews", "selfReviews in a closed loop: expected an open one")
 	c.ok(p.PriorityLevel == nil || p.PriorityLevel.ConcurrencyShares >= 1 && p.PriorityLevel.ConcurrencyShares <= 10_000, "$.priorityLevel", "expected concurrencyShares of 1 to 10000")
 	rbac := a.Kind == RBAC
 	c.ok(rbac || a.Kind == Webhook, "$.authorizer.kind", "authorizer %q: expected %s or %s", a.Kind, Webhook, RBAC)
@@ -121,44 +120,25 @@ func (p *Profile) checkArrivals(c *checker) {
 	a := p.Arrivals
 	c.ok(slices.Contains(pacer.Known(), a.Kind), "$.arrivals.kind", "arrivals %q: expected one of %v", a.Kind, pacer.Known())
 	burst, waves := a.Kind == pacer.Burst, a.Kind == pacer.Waves
-	every := func(path string, value time.Duration) {
-		c.ok(value >= time.Millisecond && value <= time.Hour, path, "every %s: expected how often each agent asks, 1ms to 1h", value)
-		if c.err == nil {
-			c.ok(p.rate(value) <= maxRate, path, "%d agents that ask every %s send %.0f requests/s: expected at most %d", p.Agents(), value, p.rate(value), maxRate)
-		}
-	}
 	c.ok(a.OldRate == nil, "$.arrivals.rate", "rate is that of all agents, and makes each ask the less often, the more there are: expected every, how often each asks")
 	switch {
-	case a.Closed:
-		c.ok(a.Every == 0 && len(a.Stages) == 0 && !burst && !waves, "$.arrivals.closed",
-			"a closed loop has the rate that the server gives it: expected neither every nor stages, bursts or waves")
-		c.ok(a.Think >= 10*time.Millisecond && a.Think <= time.Hour, "$.arrivals.think", "think %s: expected 10ms to 1h in a closed loop", a.Think)
 	case burst:
-		c.ok(len(a.Stages) == 0, "$.arrivals", "a burst has all agents at once: expected no stages")
 		c.ok(a.Every == 0 || a.Every >= time.Second && a.Every <= p.Block, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
 	case waves:
-		c.ok(len(a.Stages) == 0, "$.arrivals", "waves have no rate: expected no stages")
 		c.ok(a.MaxUnavailable > 0 && a.MaxUnavailable <= 1, "$.arrivals", "maxUnavailable %v: expected more than 0, up to 1", a.MaxUnavailable)
 		c.ok(a.Every >= 100*time.Millisecond, "$.arrivals", "every %s: expected 100ms or more between waves", a.Every)
 		c.ok(c.err != nil || p.Plan(0).Expected() == float64(p.Agents()), "$.block", "the waves are not over after %s: expected a longer block, shorter pauses or larger waves", p.Block)
-	case len(a.Stages) > 0:
-		c.ok(a.Every == 0, "$.arrivals.every", "stages say how often agents ask: expected no every beside them")
-		c.ok(len(a.Stages) <= 100, "$.arrivals.stages", "%d stages: expected at most 100", len(a.Stages))
-		for i, s := range a.Stages {
-			path := fmt.Sprintf("$.arrivals.stages[%d]", i)
-			every(path+".every", s.Every)
-			c.ok(s.For >= 100*time.Millisecond && s.For <= maxBlock, path+".for", "for %s: expected 100ms to %s", s.For, maxBlock)
-		}
 	default:
-		every("$.arrivals.every", a.Every)
+		c.ok(a.Every >= time.Millisecond && a.Every <= time.Hour, "$.arrivals.every", "every %s: expected how often each agent asks, 1ms to 1h", a.Every)
+		rate := p.Plan(0).Rate
+		c.ok(rate <= maxRate, "$.arrivals.every", "%d agents that ask every %s send %.0f requests/s: expected at most %d", p.Agents(), a.Every, rate, maxRate)
 	}
-	c.ok(a.Closed || a.Think == 0, "$.arrivals.think", "think is for a closed loop: expected closed: true beside it")
 	c.ok(waves || a.MaxUnavailable == 0, "$.arrivals.maxUnavailable", "maxUnavailable is for waves: expected kind: waves beside it")
-	c.ok(!a.Opening || !burst && !waves && !a.Closed, "$.arrivals.opening", "opening is for arrivals at a rate: expected neither bursts nor waves nor a closed loop")
+	c.ok(!a.Opening || !burst && !waves, "$.arrivals.opening", "opening is for arrivals at a rate: expected neither bursts nor waves")
 	c.ok(a.Kind == pacer.Periodic || a.Jitter == 0, "$.arrivals.jitter", "jitter is for periodic arrivals: expected kind: periodic beside it")
 	c.ok(a.Jitter >= 0 && a.Jitter < 0.5, "$.arrivals.jitter", "jitter %v: expected 0 to less than 0.5 of the period", a.Jitter)
 	c.ok(burst || waves || !p.Reconnect, "$.reconnect", "reconnect is for bursts and waves: expected kind: burst beside it")
-	if c.err == nil && !a.Closed {
+	if c.err == nil {
 		n := p.Plan(0).Expected()
 		c.ok(n <= maxRequests, "$.block", "a block amounts to %.0f requests: expected at most %d", n, maxRequests)
 		c.ok(n >= 1, "$.block", "a block amounts to %.2f requests: expected at least one", n)
@@ -205,7 +185,7 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 	claimed, held := cmp.Or(p.ColdShare, 1), p.shareCold()
 	c.ok(held >= claimed, path+".variant",
 		"the variant %s asks every %s per agent, and a cached check lives %s: %.1f %% of the requests find it forgotten, and %.1f %% are claimed (coldShare): expected agents that ask less often, or a lower coldShare",
-		variant.Name, p.Period().Round(time.Millisecond), CacheLife, 100*held, 100*claimed)
+		variant.Name, p.period().Round(time.Millisecond), CacheLife, 100*held, 100*claimed)
 }
 
 func (p *Profile) checkThresholds(c *checker) {

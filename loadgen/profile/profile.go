@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/scenarios/strict"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // The format of profiles.
@@ -83,16 +83,12 @@ type Arrivals struct {
 	// burst. Of waves, in which each agent comes once, it is the time between two of them.
 	Every   time.Duration `yaml:"every"`
 	OldRate *float64      `yaml:"rate" json:"-"`
-	Stages  []Stage       `yaml:"stages"`
 	// Jitter is a part of the period, of periodic arrivals.
 	Jitter float64 `yaml:"jitter"`
 	// MaxUnavailable is the part of the agents that is in a wave, as that of a DaemonSet's rollout.
 	MaxUnavailable float64 `yaml:"maxUnavailable"`
 	// Opening has all agents ask at once at the beginning, and then each on its own time.
 	Opening bool `yaml:"opening"`
-	// Closed has agents wait for each answer and think before they ask again.
-	Closed bool          `yaml:"closed"`
-	Think  time.Duration `yaml:"think"`
 }
 
 // Event is what becomes of the API servers in a block.
@@ -138,12 +134,6 @@ const (
 	Webhook = "webhook"
 	RBAC    = "rbac"
 )
-
-// Stage is a part of a block in which agents ask more or less often.
-type Stage struct {
-	For   time.Duration `yaml:"for"`
-	Every time.Duration `yaml:"every"`
-}
 
 // ServiceAccounts says which pods have one together.
 type ServiceAccounts string
@@ -216,7 +206,7 @@ func Defaults() Profile {
 // in the file are those of an earlier version, and will not be read by the next.
 func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
 	p = new(Defaults())
-	file, err := strict.Decode(name, data, p)
+	file, err := scenarios.Decode(name, data, "a load profile", p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -265,24 +255,18 @@ func (p *Profile) Plan(seed uint64) pacer.Plan {
 		Arrivals: p.Arrivals.Kind, Agents: p.Agents(), Length: p.Block,
 		Jitter: p.Arrivals.Jitter, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review},
 		AtOnce: int(math.Ceil(p.Arrivals.MaxUnavailable * float64(p.Agents()))), Opening: p.Arrivals.Opening,
-		Closed: p.Arrivals.Closed, Think: p.Arrivals.Think, Seed: seed,
+		Seed: seed,
 	}
 	if plan.Scheduled() {
 		plan.Every = p.Arrivals.Every
 	} else if p.Arrivals.Every > 0 {
-		plan.Rate = p.rate(p.Arrivals.Every)
+		plan.Rate = float64(p.Agents()) / p.Arrivals.Every.Seconds()
 	}
 	if p.Reflectors {
 		plan.Mix[0] = 1 // they begin with a list
 	}
-	for _, s := range p.Arrivals.Stages {
-		plan.Stages = append(plan.Stages, pacer.Stage{For: s.For, Rate: p.rate(s.Every)})
-	}
 	return plan
 }
-
-// rate is that of all agents in requests per second, if each asks so often.
-func (p *Profile) rate(every time.Duration) float64 { return float64(p.Agents()) / every.Seconds() }
 
 // Once says whether each agent comes once in a block.
 func (p *Profile) Once() bool {
@@ -292,36 +276,25 @@ func (p *Profile) Once() bool {
 // FirstContact says whether a block begins with agents that the server has forgotten.
 func (p *Profile) FirstContact() bool { return p.Plan(0).Scheduled() || p.Arrivals.Opening }
 
-// Period is how often one agent asks, on average over the busiest part.
-func (p *Profile) Period() time.Duration {
-	period := p.Arrivals.Every
-	switch {
-	case p.Arrivals.Closed:
-		return p.Arrivals.Think
-	case p.Once():
+// period is how often one agent asks, on average.
+func (p *Profile) period() time.Duration {
+	if p.Once() {
 		// Between two blocks of a cold variant the server is given time to forget.
 		return p.Block + CacheLife
 	}
-	for i, s := range p.Arrivals.Stages {
-		if i == 0 || s.Every < period {
-			period = s.Every
-		}
-	}
-	return period
+	return p.Arrivals.Every
 }
 
 // shareCold is the part of an agent's requests that come when its last check is forgotten, on average in a block that
 // begins cold. What comes sooner does not make the server remember longer (cache.Expiring), so that checks are
 // forgotten CacheLife after each request that was cold.
 func (p *Profile) shareCold() float64 {
-	shortest := p.Period().Seconds()
+	shortest := p.period().Seconds()
 	switch {
-	case p.Arrivals.Closed:
-		shortest /= 2
 	case p.Arrivals.Kind == pacer.Periodic:
 		shortest *= 1 - 2*p.Arrivals.Jitter
 	case p.Arrivals.Kind == pacer.Poisson:
-		rate, cold := 1/p.Period().Seconds(), 0.0
+		rate, cold := 1/p.period().Seconds(), 0.0
 		// The nth cold request comes n pauses and n-1 lives after the beginning, and the pauses are exponential.
 		for n, left := 1, p.Block.Seconds(); left > 0; n, left = n+1, left-CacheLife.Seconds() {
 			term, fewer := math.Exp(-rate*left), 0.0

@@ -67,11 +67,7 @@ func TestRefused(t *testing.T) {
 		{"requestors beside DaemonSets", "pairs: 2", "daemonSets: 2\nrequestors: 4", "p.yaml:9:13: requestors send for all agents, and the pods of 2 DaemonSets send for themselves"},
 		{"more tokens than may be minted", "pairs: 2", "tokensPerAgent: 100\ndaemonSets: 5", "p.yaml:8:17: 4 variants, 1200 pods that send and 100 tokens each are 480400 tokens to mint: expected at most 200000"},
 		{"unknown arrivals", "poisson", "normal", `p.yaml:5:18: arrivals "normal": expected one of`},
-		{"a burst with stages", "poisson, every: 12s", "burst, stages: [{for: 5s, every: 1s}]", "p.yaml:5:12: a burst has all agents at once: expected no stages"},
 		{"jitter of a Poisson process", "every: 12s", "every: 12s, jitter: 0.1", "p.yaml:5:47: jitter is for periodic"},
-		{"think of an open loop", "every: 12s", "every: 12s, think: 1s", "p.yaml:5:46: think is for a closed loop"},
-		{"a closed loop with a rate", "every: 12s", "every: 12s, closed: true, think: 1s", "p.yaml:5:47: a closed loop has the rate"},
-		{"stages beside a rate", "every: 12s", "every: 12s, stages: [{for: 5s, every: 1s}]", "p.yaml:5:34: stages say how often"},
 		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts and waves"},
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
 		{"no nodes", "nodes: 240", "nodes: 0", "p.yaml:4:8: nodes 0: expected 1 to 100000"},
@@ -85,6 +81,15 @@ func TestRefused(t *testing.T) {
 		{"a comparison twice", "name: warm", "name: cold", `p.yaml:17:9: the comparison "cold" is there twice`},
 		{"a threshold of a variant that is not there", "- {variant: associated-node-cold, rev", "- {variant: denied, rev", `p.yaml:21:13: variant "denied": expected one that is compared`},
 		{"a threshold of nothing", ", reviewsPerRequest: 3, p99: 1s, errorRate: 0}", "}", "p.yaml:21:4: the threshold asks for nothing"},
+		{"a restart that nobody comes back from", "pairs: 2", "event: {kind: restart, after: 5s}", "p.yaml:8:9: the agents would not come back after a restart: expected reflectors"},
+		{"a restart after the block", "pairs: 2", "event: {kind: restart, after: 20s}", "p.yaml:8:9: after 20s: expected 1s to less than"},
+		{"a time of no event", "pairs: 2", "event: {after: 5s}", "p.yaml:8:16: after is for an event"},
+		{"reflectors with a mix", "pairs: 2", "reflectors: true", "p.yaml:6:7: reflectors list and watch: expected no mix"},
+		{"a wave of no size", "{kind: poisson, every: 12s}", "{kind: waves, every: 1s}", "p.yaml:5:12: maxUnavailable 0: expected more than 0"},
+		{"waves that take too long", "{kind: poisson, every: 12s}", "{kind: waves, every: 5s, maxUnavailable: 0.1}", "p.yaml:7:8: the waves are not over after 20s: expected a longer block"},
+		{"a delay of no webhook", "pairs: 2", "authorizer: {kind: rbac, cache: true}", "p.yaml:8:14: RBAC alone has no webhook: expected no cache"},
+		{"no delay that varies", "pairs: 2", "authorizer: {sigma: 1}", "p.yaml:8:14: answers that take no time neither vary nor wait"},
+		{"a level without seats", "pairs: 2", "priorityLevel: {concurrencyShares: 0}", "p.yaml:8:17: expected concurrencyShares of 1"},
 		{"a setting that nothing uses", "pairs: 2", "maxLate: 0.01", `p.yaml:8:1: unknown field "maxLate"`},
 		{"a margin of 1", "p50: 0.1", "p50: 1", "p.yaml:16:13: margin 1 of p50: expected 0 to less than 1"},
 		{"a claim of more cold requests than there are", "coldShare: 0.6", "coldShare: 0.7", "p.yaml:15:16: the variant associated-node-cold asks every 12s"},
@@ -220,7 +225,7 @@ func TestShareCold(t *testing.T) {
 			t.Errorf("%+v in %s: %.3f of the requests are cold, and %.3f are claimed", p.Arrivals, c.block, share, p.shareCold())
 		}
 	}
-	for _, warm := range []Arrivals{{Kind: "periodic", Every: 12 * time.Second, Jitter: 0.1}, {Kind: "closed", Closed: true, Think: 15 * time.Second}} {
+	for _, warm := range []Arrivals{{Kind: "periodic", Every: 12 * time.Second, Jitter: 0.1}} {
 		p := Defaults()
 		p.Nodes, p.Arrivals, p.Block = 240, warm, 60*time.Second
 		if share := p.shareCold(); share != 0 {

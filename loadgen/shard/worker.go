@@ -141,7 +141,9 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 		Kinds:   profile.Kinds(),
 		Request: population.Asker(p, variant, func(identity int) []string { return tokens[identity] }),
 		Expect:  population.Expected(variant), Tolerance: p.LateTolerance, Timeout: p.Timeout, Reconnect: p.Reconnect,
+		Return: p.Reflectors,
 	}
+	storm.Before.Kind, storm.Before.Times = slices.Index(storm.Kinds, profile.Review), p.SelfReviews
 	schedule, err := storm.Prepare()
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package storm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -30,35 +31,37 @@ func (r *runner) block(ctx context.Context, i int) bool {
 		return false
 	}
 	sends := r.Profile.Plan(p.seed).Stripe(0, 1)
-	if variant.Cache == profile.Cold && !r.forget(ctx, p.side) {
+	if (variant.Cache == profile.Cold || r.Profile.FirstContact()) && !r.forget(ctx, p.side) {
 		return false
 	}
-	before, err := r.read(s)
+	before, err := s.read()
 	if err != nil {
 		r.problem(i, "before the block: %v", err)
 		return false
 	}
-	self, pid := os.Getpid(), s.target.ServerPID()
+	self := os.Getpid()
 	start := time.Now().Add(shard.Lead(r.Profile))
 	counted := newReviews(start)
-	s.target.Count(counted.counting(r.Profile.WebhookDelay, s.others()))
-	serverBefore, _ := shard.Used(pid)
+	s.count(counted.counting(r.Profile.WebhookDelay, s.others()))
+	serverBefore, _ := s.used()
 	ownBefore, _ := shard.Used(self)
 	stop := r.report(i, p, start, counted)
+	over := r.event(ctx, i, s, start)
 	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
 	stop()
+	eventErr := over()
 	r.last[p.side] = time.Now()
 	if ctx.Err() != nil {
 		r.problem(-1, "ended by the user in block %d of %d, which is left out", i+1, len(r.plan))
 		return false
 	}
-	if b == nil {
+	if err = errors.Join(err, eventErr); b == nil || eventErr != nil {
 		r.problem(i, "%v", err)
 		return false
 	}
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents()
-	serverAfter, serverRSS := shard.Used(pid)
+	serverAfter, serverRSS := s.used()
 	ownAfter, ownRSS := shard.Used(self)
 	b.ServerCPU, b.ServerRSS = run.Duration(serverAfter-serverBefore), serverRSS
 	if r.Shards == 1 && r.Engine != Pods {
@@ -84,19 +87,19 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	for _, text := range unaccepted(b) {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
-	if err := s.target.Err(); err != nil {
+	if err := s.err(); err != nil {
 		text := err.Error()
 		r.Said(text) // with the end of its log, which is not for the record
 		text, _, _ = strings.Cut(text, "\n")
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 		return false
 	}
-	after, err := r.read(s)
+	after, err := s.read()
 	if err != nil {
 		r.problem(at, "after the block: %v", err)
 		return false
 	}
-	metrics(b, after.since(before), s.attempts, s.target.Components())
+	metrics(b, after.since(before), s.attempts, s.targets[0].Components(), r.Profile.Event.Kind != profile.NoEvent)
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
@@ -163,7 +166,7 @@ func (r *runner) again(ctx context.Context, s *server, p planned, variant profil
 	}
 	start := time.Now().Add(shard.Lead(r.Profile))
 	counted := newReviews(start)
-	s.target.Count(counted.counting(r.Profile.WebhookDelay, s.others()))
+	s.count(counted.counting(r.Profile.WebhookDelay, s.others()))
 	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start, Sends: sends})
 	r.last[p.side] = time.Now()
 	if err != nil {
@@ -204,17 +207,6 @@ func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// read reads the counters of a server. It does not end with the run, so that the last block is complete.
-func (r *runner) read(s *server) (counters, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-	defer cancel()
-	families, err := s.target.Scrape(ctx, scraped...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
-	}
-	return readCounters(families), nil
 }
 
 // report tells how a block is going until the function that it returns is called.

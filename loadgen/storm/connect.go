@@ -37,6 +37,8 @@ func (o *Options) Check() error {
 		problem = fmt.Sprintf("--engine %q: expected %s or %s", engine, Processes, Pods)
 	case engine == Pods && provider != target.Kind:
 		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it", Pods, target.Kind)
+	case provider != target.Local && (o.Profile.APIServers > 1 || o.Profile.Event.Kind != profile.NoEvent):
+		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, target.Local)
 	case o.NodeImage != "" && provider != target.Kind:
 		problem = "--kind-node-image is for --provider " + target.Kind
 	default:
@@ -86,7 +88,7 @@ func (r *runner) connect(ctx context.Context) error {
 func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.Generator, error) {
 	endpoints := map[profile.Server]shard.Endpoint{}
 	for _, name := range names {
-		admin, anonymous := r.servers[name].target.Credentials()
+		admin, anonymous := r.servers[name].credentials()
 		endpoint := shard.Endpoint{Host: anonymous.Host, CA: anonymous.CAData}
 		if r.Engine == Pods {
 			var err error
@@ -120,10 +122,10 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 // pods runs the shards in the cluster that they storm: what it costs the machine to run them is then the same for
 // all servers.
 func (r *runner) pods(ctx context.Context, s *server, jobs []shard.Job) (shard.Generator, error) {
-	if err := shard.LoadImage(ctx, s.target); err != nil {
+	if err := shard.LoadImage(ctx, s.targets[0]); err != nil {
 		return nil, err
 	}
-	admin, _ := s.target.Credentials()
+	admin, _ := s.credentials()
 	begin := time.Now()
 	launcher, err := shard.CreatePods(ctx, admin, len(jobs), jobLife(r.Profile))
 	if err != nil {

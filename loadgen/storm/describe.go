@@ -18,9 +18,7 @@ import (
 func Describe(w io.Writer, o Options) error {
 	p := o.Profile
 	_, _ = fmt.Fprintf(w, "%s: %s; %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, who(p), p.Connections(), p.Servers(), o.Release.Version, o.Shards)
-	if !p.Arrivals.Closed {
-		_, _ = fmt.Fprintf(w, "about %.0f requests in a block of %s\n", p.Plan(0).Expected(), p.Block)
-	}
+	_, _ = fmt.Fprintf(w, "about %.0f requests in a block of %s\n", p.Plan(0).Expected(), p.Block)
 	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each: %d blocks of %s, at least %s; %d tokens\n\n",
 		len(p.Comparisons), p.Pairs, 2*p.Pairs*len(p.Comparisons), p.Block, p.Length().Round(time.Second), p.Minted())
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -42,7 +40,7 @@ func Describe(w io.Writer, o Options) error {
 
 // foretell predicts two blocks of a side, with a block's length between them.
 func foretell(o Options, side profile.Side) (string, error) {
-	if p := o.Profile; p.Arrivals.Closed || p.Reflectors || p.SelfReviews > 0 || !p.Predictable() {
+	if p := o.Profile; p.Reflectors || p.SelfReviews > 0 || !p.Predictable() {
 		return "-\t-", nil // it follows from the server's answers, too
 	}
 	history, err := population.NewHistory(o.Profile, side.Server, o.Release.Version)
@@ -68,9 +66,13 @@ func foretell(o Options, side profile.Side) (string, error) {
 
 // who is who takes part.
 func who(p *profile.Profile) run.Population {
+	every := p.Arrivals.Every
+	if p.Once() {
+		every = 0
+	}
 	return run.Population{
 		Nodes: p.Nodes, PodsPerNode: p.PodsPerNode, DaemonSets: p.DaemonSets, Requestors: p.Requestors,
-		ServiceAccounts: p.Accounts(), Arrivals: string(p.Arrivals.Kind), Every: run.Duration(p.Period()), Closed: p.Arrivals.Closed,
+		ServiceAccounts: p.Accounts(), Arrivals: string(p.Arrivals.Kind), Every: run.Duration(every),
 	}
 }
 

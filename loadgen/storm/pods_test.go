@@ -82,7 +82,7 @@ func TestPods(t *testing.T) {
 }
 
 func deleteShard(t *testing.T, r *runner) {
-	admin, _ := r.servers[profile.GateOn].target.Credentials()
+	admin, _ := r.servers[profile.GateOn].credentials()
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		t.Error(err)

@@ -42,8 +42,8 @@ type isOther func(recorder.Point, authorizationv1.SubjectAccessReviewSpec) bool
 
 // others is nil where nobody else asks.
 func (s *server) others() isOther {
-	if s.target.Components() {
-		return s.target.Other
+	if s.targets[0].Components() {
+		return s.targets[0].Other
 	}
 	return nil
 }
@@ -175,6 +175,14 @@ func readCounters(families map[string]*dto.MetricFamily) counters {
 	return out
 }
 
+// add adds the counters of another server.
+func (c counters) add(other counters) {
+	for key, s := range other {
+		s.value += c[key].value
+		c[key] = s
+	}
+}
+
 // since are the increases that are not 0.
 func (c counters) since(before counters) (list []sample) {
 	for key, s := range c {
@@ -186,8 +194,9 @@ func (c counters) since(before counters) (list []sample) {
 }
 
 // metrics puts what the API server counted into the block, and says where it contradicts the recorder. hasAttempts
-// says whether the server counts checks of impersonation at all, components whether others than the agents ask it.
-func metrics(b *run.Block, increased []sample, hasAttempts, components bool) {
+// says whether the server counts checks of impersonation at all, components whether others than the agents ask it, and
+// restarted whether what it counted last is lost.
+func metrics(b *run.Block, increased []sample, hasAttempts, components, restarted bool) {
 	evaluations := 0.0
 	for _, s := range increased {
 		switch {
@@ -207,7 +216,7 @@ func metrics(b *run.Block, increased []sample, hasAttempts, components bool) {
 	slices.SortFunc(b.Attempts, func(a, b run.AttemptCount) int {
 		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Decision, b.Decision))
 	})
-	b.Unreconciled = unreconciled(b, int64(evaluations), hasAttempts, components)
+	b.Unreconciled = unreconciled(b, int64(evaluations), hasAttempts && !restarted, components, restarted)
 }
 
 // flowName is a series of priority and fairness as it is shown: what was rejected and dispatched, and how long it
@@ -227,8 +236,8 @@ func flowName(s sample) string {
 
 // unreconciled compares the recorder with the server's metrics: all reviews with the calls of the webhook, those
 // of each mode with the attempts. Where components ask too, whose reviews were left out, the calls can only be
-// more.
-func unreconciled(b *run.Block, evaluations int64, hasAttempts, components bool) (list []string) {
+// more; where a server was restarted, less.
+func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, restarted bool) (list []string) {
 	type cell struct{ mode, decision string }
 	seen, said := map[cell]int64{}, map[cell]int64{}
 	var total int64
@@ -238,7 +247,7 @@ func unreconciled(b *run.Block, evaluations int64, hasAttempts, components bool)
 			seen[cell{r.Mode, map[string]string{"Allow": "allowed"}[r.Decision]}] += r.Count
 		}
 	}
-	if total > evaluations || total < evaluations && !components {
+	if total > evaluations && !restarted || total < evaluations && !components {
 		list = append(list, fmt.Sprintf("the recorder received %d reviews, the API server says it sent %d", total, evaluations))
 	}
 	if !hasAttempts {

@@ -20,7 +20,6 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load/run"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Options are a run.
@@ -67,19 +66,6 @@ type Progress struct {
 
 // progressEvery is the pause between two calls of Options.Progress.
 const progressEvery = time.Second
-
-// server is a control plane under load.
-type server struct {
-	name   profile.Server
-	target *target.Target
-	// attempts says whether it counts checks of impersonation.
-	attempts bool
-	// population is who is there, and generator who sends: both may be those of the other server, too.
-	population *population.Population
-	generator  shard.Generator
-	// history predicts what its authorizer is asked.
-	history *population.History
-}
 
 // Engines.
 const (
@@ -161,7 +147,7 @@ func (r *runner) stop() error {
 	}
 	for _, name := range slices.Backward(r.Profile.Servers()) {
 		if s := r.servers[name]; s != nil {
-			errs = append(errs, s.target.Stop())
+			errs = append(errs, s.stop())
 		}
 	}
 	return errors.Join(errs...)
@@ -184,10 +170,12 @@ func (r *runner) prepare(ctx context.Context) error {
 			}
 		}
 		// From here on nothing is kept of single reviews.
-		s.target.Count(newReviews(time.Now()).counting(0, nil))
-		_, anonymous := s.target.Credentials()
-		if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
-			return fmt.Errorf("on %s: %w", name, err)
+		s.count(newReviews(time.Now()).counting(0, nil))
+		for _, t := range s.targets {
+			_, anonymous := t.Credentials()
+			if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+				return fmt.Errorf("on %s: %w", name, err)
+			}
 		}
 	}
 	return r.connect(ctx)
@@ -196,8 +184,8 @@ func (r *runner) prepare(ctx context.Context) error {
 // populate creates everybody on a server.
 func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	begin := time.Now()
-	admin, _ := s.target.Credentials()
-	storage, err := s.target.Storage()
+	admin, _ := s.targets[0].Credentials()
+	storage, err := s.targets[0].Storage()
 	if err != nil {
 		return err
 	}
@@ -217,46 +205,6 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 
 // sharedStorage says whether the servers have one etcd.
 func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
-
-// start brings up the servers. Local ones share one etcd, so that they hold the same objects and accept the same
-// tokens; only one is under load at a time.
-func (r *runner) start(ctx context.Context) error {
-	var first *target.Target
-	for _, name := range r.Profile.Servers() {
-		gate := target.AskOff
-		if name == profile.GateOn {
-			gate = target.AskOn
-		}
-		if !target.GateKnown(r.Release.Version) {
-			return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
-		}
-		t, err := target.Start(ctx, target.Options{
-			Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
-			Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: first,
-		})
-		if err != nil {
-			return fmt.Errorf("starting %s: %w", name, err)
-		}
-		history, err := population.NewHistory(r.Profile, name, r.Release.Version)
-		if err != nil {
-			return errors.Join(err, t.Stop())
-		}
-		s := &server{name: name, target: t, history: history, attempts: slices.Contains(t.Facts.Capabilities, "metrics")}
-		r.servers[name] = s
-		if first == nil && r.sharedStorage() {
-			first = t
-		}
-		w := t.Witness
-		r.out.Servers = append(r.out.Servers, run.Server{
-			Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: string(t.Facts.Gate),
-			WebhookDelay: run.Duration(r.Profile.WebhookDelay), Mismatches: w.Mismatches,
-		})
-		for _, m := range w.Mismatches {
-			r.problem(-1, "%s is not what was asked for: %s", name, m)
-		}
-	}
-	return nil
-}
 
 // machine says where this process runs.
 func machine() run.Machine {

@@ -189,7 +189,7 @@ func TestTokensRevoked(t *testing.T) {
 		Progress: func(at Progress) {
 			if at.Block == 1 && !gone {
 				gone = true
-				admin, _ := r.servers[profile.GateOff].target.Credentials()
+				admin, _ := r.servers[profile.GateOff].credentials()
 				client, err := kubernetes.NewForConfig(admin)
 				if err == nil {
 					err = client.CoreV1().ServiceAccounts("storm-none").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
@@ -292,31 +292,37 @@ func TestUnreconciled(t *testing.T) {
 			Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}},
 		}
 	}
-	if got := unreconciled(block(), 8, true, false); len(got) != 0 {
+	if got := unreconciled(block(), 8, true, false, false); len(got) != 0 {
 		t.Errorf("what agrees: %v", got)
 	}
-	if got := unreconciled(block(), 9, true, false); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
+	if got := unreconciled(block(), 9, true, false, false); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
 	b := block()
 	b.Attempts[0].Count = 2
-	if got := unreconciled(b, 8, true, false); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
+	if got := unreconciled(b, 8, true, false, false); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
 		t.Errorf("one less counted: %v", got)
 	}
 	b = block()
 	b.Attempts = append(b.Attempts, run.AttemptCount{Mode: "user-info", Decision: "denied", Count: 1})
-	if got := unreconciled(b, 8, true, false); len(got) != 1 || !strings.Contains(got[0], "mode user-info, not allowed") {
+	if got := unreconciled(b, 8, true, false, false); len(got) != 1 || !strings.Contains(got[0], "mode user-info, not allowed") {
 		t.Errorf("one that nobody saw: %v", got)
 	}
-	if got := unreconciled(block(), 9, true, true); len(got) != 0 {
+	if got := unreconciled(block(), 9, true, true, false); len(got) != 0 {
 		t.Errorf("one more sent, of a component: %v", got)
 	}
-	if got := unreconciled(block(), 7, true, true); len(got) != 1 {
+	if got := unreconciled(block(), 7, true, true, false); len(got) != 1 {
 		t.Errorf("one less sent: %v", got)
+	}
+	if got := unreconciled(block(), 7, false, false, true); len(got) != 0 {
+		t.Errorf("one less counted, by a server that was restarted: %v", got)
+	}
+	if got := unreconciled(block(), 9, false, false, true); len(got) != 1 {
+		t.Errorf("one more sent, by a server that was restarted: %v", got)
 	}
 	b = block()
 	b.Attempts = nil
-	if got := unreconciled(b, 8, false, false); len(got) != 0 {
+	if got := unreconciled(b, 8, false, false, false); len(got) != 0 {
 		t.Errorf("a server that does not count: %v", got)
 	}
 }

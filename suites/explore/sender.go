@@ -46,13 +46,14 @@ func (s *sender) send(ctx context.Context, bound *scenarios.Scenario, step int) 
 	if err != nil {
 		return o, err
 	}
-	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, s.next)
+	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, target.Tapped(s.next, func(sent *http.Request) {
+		replay.Record(&o.Request, sent)
+	}))
 	if imp := r.Impersonate; imp != nil {
 		rt = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
 			UserName: imp.User, UID: imp.UID, Groups: imp.Groups, Extra: imp.Extra,
 		}, rt)
 	}
-	o.Request.Method, o.Request.URL = req.Method, req.URL.RequestURI()
 	o.Sent = time.Now()
 	o.Response, err = replay.RoundTrip(&http.Client{Transport: rt}, req, r.Verb == "watch")
 	o.Answered = time.Now()

@@ -49,9 +49,6 @@ type Sources struct {
 // OnlyTests are the functions under test that only unit tests call.
 func OnlyTests() []string { return slices.Clone(options.SkipFunctions) }
 
-// Descriptions are the fields of metrics that are left alone.
-func Descriptions() []string { return slices.Clone(options.Prose) }
-
 // Go runs a go command in the folder of a module and returns its output.
 type Go func(ctx context.Context, args ...string) (string, error)
 

@@ -14,12 +14,13 @@ type Population struct {
 	// Requestors is how many pods send for all agents, 0 if each is a pod. All pods together have ServiceAccounts.
 	Requestors      int `json:"requestors,omitempty"`
 	ServiceAccounts int `json:"serviceAccounts"`
-	// Arrivals is how requests are spread over time; an agent asks Every so often, or, if Closed, that long after
-	// its last answer.
+	// Arrivals is how requests are spread over time; an agent asks Every so often, or once a block.
 	Arrivals string   `json:"arrivals"`
-	Every    Duration `json:"every"`
-	Closed   bool     `json:"closed,omitempty"`
+	Every    Duration `json:"every,omitempty"`
 }
+
+// Shared says whether pods share ServiceAccounts.
+func (p Population) Shared() bool { return p.ServiceAccounts < p.Nodes*p.DaemonSets }
 
 // String is a line for people.
 func (p Population) String() string {
@@ -33,11 +34,11 @@ func (p Population) String() string {
 	if p.Requestors > 0 {
 		who = fmt.Sprintf("%s, for which %s", several(p.Nodes, "agent"), several(p.Requestors, "pod")+" send")
 	}
-	how := "each asks every " + time.Duration(p.Every).String()
-	if p.Closed {
-		how = fmt.Sprintf("each asks %s after its last answer", time.Duration(p.Every))
+	how := "once a block"
+	if p.Every > 0 {
+		how = "every " + time.Duration(p.Every).String()
 	}
-	return fmt.Sprintf("%s with %s; %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), how, p.Arrivals)
+	return fmt.Sprintf("%s with %s; each asks %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), how, p.Arrivals)
 }
 
 // Asked is one request as it was sent: one that was answered 429 and sent again is two.

@@ -136,7 +136,7 @@ type Block struct {
 	Retried    int64            `json:"retried,omitempty"`
 	Again      map[string]int64 `json:"again,omitempty"`
 	Reconnects int64            `json:"reconnects,omitempty"`
-	// FollowsServer says that it follows from the server's answers who asks when: agents wait for them, or come back
+	// FollowsServer says that it follows from the server's answers who asks when: agents come back
 	// after a restart. The sides of a pair then do not have the same arrivals.
 	FollowsServer bool `json:"followsServer,omitempty"`
 	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by class of error ("timeout",

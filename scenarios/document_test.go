@@ -1,9 +1,11 @@
-package strict
+package scenarios_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // sheet stands for what people write.
@@ -34,19 +36,19 @@ func TestDecode(t *testing.T) {
 		{"no YAML", "title: [", "f.yaml:1:"},
 		{"a tab", "rows:\n\t- name: x\n", "f.yaml:2:1: "},
 		{"an anchor that there is not", "title: *other\n", "f.yaml:1:"},
-		{"two documents", "title: a\n---\ntitle: b\n", "f.yaml: must hold one YAML document"},
-		{"empty", "", "f.yaml: must hold one YAML document"},
-		{"only space", "\n\n", "f.yaml: must hold one YAML document"},
-		{"as large as can be", "# " + strings.Repeat("x", sizeLimit-12) + "\ntitle: a\n", ""},
-		{"as many lines as can be", "title: a\n" + strings.Repeat("#\r\n", lineLimit-1), ""},
-		{"too many lines", "title: >" + strings.Repeat("\n", lineLimit+1), "f.yaml: more than 10000 lines"},
-		{"too many lines of another kind", "title: >" + strings.Repeat("\r", lineLimit+1), "f.yaml: more than 10000 lines"},
-		{"an unknown field over two lines", "!  0\n\n0:", `f.yaml:1:1: unknown field "0\n0"`},
-		{"too large", "# " + strings.Repeat("x", sizeLimit-11) + "\ntitle: a\n", "f.yaml: larger than 1048576 bytes"},
+		{"two documents", "title: a\n---\ntitle: b\n", "f.yaml:3:1: the file holds 2 YAML documents (expected one sheet a file)"},
+		{"empty", "", "f.yaml:1:1: the file is empty (expected a sheet)"},
+		{"only space", "\n\n", "f.yaml:1:1: the file is empty (expected a sheet)"},
+		{"as large as can be", "# " + strings.Repeat("x", 1<<20-12) + "\ntitle: a\n", ""},
+		{"as many lines as can be", "title: a\n" + strings.Repeat("#\r\n", 10_000-1), ""},
+		{"too many lines", "title: >" + strings.Repeat("\n", 10_000+1), "f.yaml:1:1: cannot be read: it has more than 10000 lines"},
+		{"too many lines of another kind", "title: >" + strings.Repeat("\r", 10_000+1), "f.yaml:1:1: cannot be read: it has more than 10000 lines"},
+		{"a key over two lines", "!  0\n\n0:", `f.yaml:1:1: the sheet has a key that is not a string`},
+		{"too large", "# " + strings.Repeat("x", 1<<20-11) + "\ntitle: a\n", "f.yaml:1:1: cannot be read: it is larger than 1 MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s sheet
-			f, err := Decode("f.yaml", []byte(c.text), &s)
+			f, err := scenarios.Decode("f.yaml", []byte(c.text), "a sheet", &s)
 			if c.want == "" {
 				if err != nil || f == nil {
 					t.Fatalf("got %v, %v", f, err)
@@ -70,7 +72,7 @@ func TestDecode(t *testing.T) {
 func TestOnIsAText(t *testing.T) {
 	for _, word := range []string{"on", "off", "yes", "default"} {
 		var s sheet
-		if _, err := Decode("f.yaml", []byte("rows: [{gate: "+word+"}]\n"), &s); err != nil || s.Rows[0].Gate != word {
+		if _, err := scenarios.Decode("f.yaml", []byte("rows: [{gate: "+word+"}]\n"), "a sheet", &s); err != nil || s.Rows[0].Gate != word {
 			t.Errorf("%s: %v, %+v", word, err, s)
 		}
 	}
@@ -108,7 +110,7 @@ rows:
 	} {
 		t.Run(c.path, func(t *testing.T) {
 			var s sheet
-			f, err := Decode("f.yaml", []byte(text), &s)
+			f, err := scenarios.Decode("f.yaml", []byte(text), "a sheet", &s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +130,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s sheet
-		file, err := Decode("f.yaml", data, &s)
+		file, err := scenarios.Decode("f.yaml", data, "a sheet", &s)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "f.yaml:") {
 				t.Errorf("no file in %q", err)

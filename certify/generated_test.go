@@ -1,0 +1,297 @@
+package certify
+
+import (
+	"encoding/base64"
+	"fmt"
+	"html"
+	"maps"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/docs"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// comparison is a way to compare what is granted with what is asked.
+type comparison struct {
+	class, name string
+	same        func(granted, asked string) bool
+}
+
+// both compares what a function makes of both strings; askedOnly and grantedOnly of one of them: the same mistake in
+// one place, which refuses what is granted.
+func both(class, name string, f func(string) string) []comparison {
+	return []comparison{
+		{class, name, func(g, a string) bool { return f(g) == f(a) }},
+		{class, name + ", asked only", func(g, a string) bool { return g == f(a) }},
+		{class, name + ", granted only", func(g, a string) bool { return f(g) == a }},
+		{class, name + ", twice", func(g, a string) bool { return g == a && f(g) == g }},
+	}
+}
+
+func list(classes ...[]comparison) []comparison { return slices.Concat(classes...) }
+
+func either(class, name string, same func(granted, asked string) bool) []comparison {
+	return []comparison{{class, name, func(g, a string) bool { return g == a || same(g, a) }}}
+}
+
+func cutAt(n int) func(string) string { return func(s string) string { return s[:min(len(s), n)] } }
+
+func keep(f func(rune) bool) func(string) string {
+	return func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if f(r) {
+				return r
+			}
+			return -1
+		}, s)
+	}
+}
+
+func decoded(f func(string) (string, error)) func(string) string {
+	return func(s string) string {
+		if out, err := f(s); err == nil {
+			return out
+		}
+		return s
+	}
+}
+
+// wrongComparisons are those of relations, as somebody would write them in Go: none looks at relations.yaml.
+func wrongComparisons() (out []comparison) {
+	out = list(
+		either("ignored", "always", func(string, string) bool { return true }),
+		either("ignored", "of the same length", func(g, a string) bool { return len(g) == len(a) }),
+		[]comparison{{"ignored", "never", func(string, string) bool { return false }}},
+		both("case-folded", "ToLower", strings.ToLower), both("case-folded", "ToUpper", strings.ToUpper), either("case-folded", "EqualFold", strings.EqualFold),
+		both("blanks-trimmed", "TrimSpace", strings.TrimSpace), both("blanks-trimmed", "TrimLeft", func(s string) string { return strings.TrimLeft(s, " ") }),
+		both("blanks-trimmed", "TrimRight", func(s string) string { return strings.TrimRight(s, " ") }), both("blanks-trimmed", "Fields", func(s string) string { return strings.Join(strings.Fields(s), " ") }),
+		both("blanks-trimmed", "without", keep(func(r rune) bool { return !unicode.IsSpace(r) })),
+		either("by-prefix", "asked has prefix", func(g, a string) bool { return strings.HasPrefix(a, g) }), either("by-prefix", "granted has prefix", func(g, a string) bool { return a != "" && strings.HasPrefix(g, a) }),
+		either("by-suffix", "asked has suffix", func(g, a string) bool { return strings.HasSuffix(a, g) }), either("by-suffix", "granted has suffix", func(g, a string) bool { return a != "" && strings.HasSuffix(g, a) }),
+		either("contained", "asked contains", func(g, a string) bool { return strings.Contains(a, g) }), either("contained", "granted contains", func(g, a string) bool { return a != "" && strings.Contains(g, a) }),
+		both("normalised", "NFC", norm.NFC.String), both("normalised", "NFD", norm.NFD.String), both("normalised", "NFKC", norm.NFKC.String),
+		both("normalised", "ASCII", keep(func(r rune) bool { return r < unicode.MaxASCII })), both("normalised", "letters", keep(unicode.IsLetter)),
+		both("normalised", "underscores", func(s string) string { return strings.ReplaceAll(s, "-", "_") }), both("normalised", "printable", keep(unicode.IsPrint)),
+		both("decoded", "PathUnescape", decoded(url.PathUnescape)), both("decoded", "QueryUnescape", decoded(url.QueryUnescape)), both("decoded", "HTML", html.UnescapeString),
+		both("decoded", "quotes", func(s string) string { return strings.Trim(s, `"'`) }), both("decoded", "base64", decoded(func(s string) (string, error) {
+			raw, err := base64.StdEncoding.DecodeString(s)
+			return string(raw), err
+		})),
+		both("path-cleaned", "Clean", path.Clean), both("path-cleaned", "trailing slash", func(s string) string { return strings.TrimRight(s, "/") }),
+		both("path-cleaned", "leading slash", func(s string) string { return strings.TrimLeft(s, "/") }), both("path-cleaned", "double slashes", func(s string) string { return strings.ReplaceAll(s, "//", "/") }),
+		either("read-as-pattern", "regexp, granted", func(g, a string) bool { ok, _ := regexp.MatchString(g, a); return ok }),
+		either("read-as-pattern", "regexp, whole", func(g, a string) bool { ok, _ := regexp.MatchString("^(?:"+g+")$", a); return ok }),
+		either("read-as-pattern", "regexp, asked", func(g, a string) bool { ok, _ := regexp.MatchString("^("+a+")$", g); return ok && a != "" }),
+		[]comparison{{"read-as-pattern", "regexp only", func(g, a string) bool { ok, err := regexp.MatchString("^(?:"+g+")$", a); return ok && err == nil }}},
+		either("read-as-pattern", "glob, granted", func(g, a string) bool { ok, _ := path.Match(g, a); return ok }),
+		either("read-as-pattern", "glob, asked", func(g, a string) bool { ok, _ := path.Match(a, g); return ok && a != "" }),
+		[]comparison{{"read-as-pattern", "glob only", func(g, a string) bool { ok, err := path.Match(g, a); return ok && err == nil }}},
+		either("read-as-pattern", "LIKE", func(g, a string) bool {
+			ok, _ := regexp.MatchString("^"+strings.NewReplacer("_", ".", "%", ".*").Replace(regexp.QuoteMeta(g))+"$", a)
+			return ok
+		}),
+		either("read-as-pattern", "a * at the end", func(g, a string) bool {
+			before, star := strings.CutSuffix(g, "*")
+			return star && strings.HasPrefix(a, before)
+		}),
+		either("separators-confused", "a list, asked", func(g, a string) bool { return slices.Contains(strings.Split(a, ","), g) }),
+		either("separators-confused", "a list, blanks", func(g, a string) bool { return slices.Contains(strings.Fields(a), g) }),
+		both("separators-confused", "colons and slashes", func(s string) string { return strings.ReplaceAll(s, ":", "/") }),
+		both("separators-confused", "the last part of :", func(s string) string { return s[strings.LastIndex(s, ":")+1:] }),
+		both("separators-confused", "the first part of /", func(s string) string { before, _, _ := strings.Cut(s, "/"); return before }),
+		both("separators-confused", "the first part of @", func(s string) string { before, _, _ := strings.Cut(s, "@"); return before }),
+		either("wildcard-asked", "*", func(_, a string) bool { return a == "*" }),
+		either("empty-matches", "asked", func(_, a string) bool { return a == "" }), either("empty-matches", "granted", func(g, _ string) bool { return g == "" }),
+	)
+	for _, n := range []int{16, 20, 32, 63, 64, 128, 253, 256} {
+		out = append(out, both("cut", fmt.Sprint("at ", n), cutAt(n))...)
+	}
+	for _, word := range []string{"default", "core", "null", "v1"} {
+		out = append(out, either("default-read", word, func(g, a string) bool { return g == word && a == "" || g == "" && a == word })...)
+	}
+	return out
+}
+
+// compared are the parts of the engine that compare one attribute each.
+var compared = map[string]func(e *engine, same func(granted, asked string) bool){
+	"user": func(e *engine, same func(g, a string) bool) { e.user = same },
+	"groups": func(e *engine, same func(g, a string) bool) {
+		e.member = func(g string, of []string) bool {
+			return slices.ContainsFunc(of, func(a string) bool { return same(g, a) })
+		}
+	},
+	"verb":      func(e *engine, same func(g, a string) bool) { e.verb = wild(same) },
+	"api-group": func(e *engine, same func(g, a string) bool) { e.group = wild(same) },
+	"resource": func(e *engine, same func(g, a string) bool) {
+		e.resource = func(g, resource, sub string) bool {
+			first, second, _ := strings.Cut(g, "/")
+			return wild(same)(g, "\x00") || second == sub && (same(first, resource) || first == "*" && sub != "")
+		}
+	},
+	"subresource": func(e *engine, same func(g, a string) bool) {
+		e.resource = func(g, resource, sub string) bool {
+			first, second, has := strings.Cut(g, "/")
+			return g == "*" || (first == resource || first == "*" && has) && same(second, sub)
+		}
+	},
+	"name": func(e *engine, same func(g, a string) bool) { e.name = same },
+	"namespace": func(e *engine, same func(g, a string) bool) {
+		e.namespace = func(g, a string) bool { return g == "" || same(g, a) }
+	},
+	"path": func(e *engine, same func(g, a string) bool) {
+		right := e.path
+		e.path = func(g, a string) bool {
+			if strings.HasSuffix(g, "*") {
+				return right(g, a)
+			}
+			return same(g, a)
+		}
+	},
+	"path-below": func(e *engine, same func(g, a string) bool) {
+		e.path = func(g, a string) bool {
+			before, star := strings.CutSuffix(g, "*")
+			if g == a || g == "*" || !star {
+				return g == a || g == "*"
+			}
+			for i := range len(a) + 1 {
+				if same(before, a[:i]) {
+					return true
+				}
+			}
+			return false
+		}
+	},
+}
+
+func wild(same func(g, a string) bool) func(g, a string) bool {
+	return func(g, a string) bool { return g == "*" || same(g, a) }
+}
+
+// firstWrong is the first question of a run that is answered wrongly.
+func firstWrong(b *Plan, decide reference.Decider) *Question { return firstOf(b.All(), decide) }
+
+func firstOf(questions []Question, decide reference.Decider) *Question {
+	for _, q := range questions {
+		if q.Form == literal || q.Expect == "" {
+			continue
+		}
+		// As it arrives in v1beta1 and in v1 alike.
+		if d := decide(q.Spec); d != q.Expect {
+			return &q
+		}
+	}
+	return nil
+}
+
+func (v *Question) String() string {
+	if v == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s: %s: expected %s", v.ID, asks(v.Spec), v.Expect)
+}
+
+// decideBy is an engine's decision, by the grants of who asks where the engine compares those rightly.
+func decideBy(e *engine, p *policy.Policy, anybody bool) reference.Decider {
+	if anybody {
+		return e.decider(p)
+	}
+	of := map[scenarios.Subject][]*scenarios.Grant{}
+	for i := range p.Grants {
+		of[p.Grants[i].Subject] = append(of[p.Grants[i].Subject], &p.Grants[i])
+	}
+	return func(r review) scenarios.Decision {
+		covers := func(g *scenarios.Grant) bool { return e.covers(g, r) }
+		if slices.ContainsFunc(of[scenarios.Subject{User: r.User}], covers) {
+			return scenarios.Allow
+		}
+		for _, group := range r.Groups {
+			if slices.ContainsFunc(of[scenarios.Subject{Group: group}], covers) {
+				return scenarios.Allow
+			}
+		}
+		return scenarios.NoOpinion
+	}
+}
+
+// cannotDiffer says whether a comparison decides as the right one does: where the policy can have no grant, or a review
+// no value, by which somebody could tell.
+func cannotDiffer(attribute string, c comparison) bool {
+	first, how, _ := strings.Cut(c.name, ", ")
+	granted, both := how == "granted only" || how == "twice", strings.TrimSuffix(c.name, ", asked only")
+	one := func(of string, some ...string) bool { return slices.Contains(some, of) }
+	switch {
+	case attribute == "namespace" && granted: // those of RBAC are labels: a to z, 0 to 9 and -, 63 characters
+		return !one(first, "ToUpper", "letters", "underscores", "at 16", "at 20", "at 32")
+	case attribute == "namespace" && one(both, "NFC", "NFD", "double slashes", "regexp, whole", "regexp only", "glob, granted", "glob only", "LIKE", "a * at the end", "colons and slashes", "at 64", "at 128", "at 253", "at 256"):
+		return true
+	case strings.HasSuffix(attribute, "resource") && (first == "double slashes" || granted && (c.class == "path-cleaned" || first == "the first part of /")):
+		return true // what is behind a / is a subresource
+	case attribute == "resource" && one(c.class, "empty-matches", "default-read"), attribute == "user" && c.class == "empty-matches":
+		return true // never empty in a review
+	case one(attribute, "user", "groups", "path-below") && c.class == "default-read", c.name == "granted" && c.class == "empty-matches" && attribute != "api-group" && attribute != "subresource":
+		return true // not granted to anybody
+	case attribute == "path-below" && (first == "TrimRight" || one(c.name, "quotes", "base64", "asked has prefix")):
+		return true // before the * stands a /
+	}
+	return strings.HasPrefix(attribute, "path") && c.name == "a * at the end" // which is right there
+}
+
+// score is how many generated authorizers of a class there are, and how many were rejected.
+type score struct{ made, rejected int }
+
+func TestGeneratedAreRejected(t *testing.T) {
+	seeds := []int64{1}
+	if everything() {
+		seeds = []int64{1, 2, 3}
+	}
+	scores := map[string]*score{}
+	for _, seed := range seeds {
+		b := plan(t, seed)
+		by := map[string][]Question{}
+		for _, q := range b.All() {
+			by[q.Reason] = append(by[q.Reason], q)
+		}
+		for _, attribute := range slices.Sorted(maps.Keys(compared)) {
+			for _, c := range wrongComparisons() {
+				if cannotDiffer(attribute, c) {
+					continue
+				}
+				e := newEngine()
+				compared[attribute](e, c.same)
+				decide := decideBy(e, b.Policy, attribute == "user" || attribute == "groups")
+				if scores[c.class] == nil {
+					scores[c.class] = &score{}
+				}
+				scores[c.class].made++
+				// What is asked about the class first: most end there.
+				wrong := firstOf(by[attribute+"-"+c.class], decide)
+				if wrong == nil {
+					wrong = firstWrong(b, decide)
+				}
+				if wrong != nil {
+					scores[c.class].rejected++
+					continue
+				}
+				t.Errorf("seed %d: %s by %s (%s): every level is granted", seed, attribute, c.name, c.class)
+			}
+		}
+	}
+	table := "| class | generated | rejected |\n|---|---|---|\n"
+	for _, class := range slices.Sorted(maps.Keys(scores)) {
+		table += fmt.Sprintf("| %s | %d | %d |\n", class, scores[class].made, scores[class].rejected)
+	}
+	t.Log("\n" + table)
+	if everything() {
+		docs.Hold(t, "../docs/certify.md", "generated faulty authorizers", table, *update)
+	}
+}

@@ -1,0 +1,213 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Case is what is granted and asked about one way to be wrong. What is right is what the policy says.
+type Case struct {
+	// Reason is what a wrong decision is called, Why says what is right.
+	Reason, Why string
+	// Class is that of the relation, where it is about one.
+	Class string
+	// Broad is a mistake that makes others of the same attribute show.
+	Broad bool
+	// Everywhere says that other authorizers of a cluster may allow it to everybody.
+	Everywhere bool
+	Grants     []scenarios.Grant
+	// Asked are the reviews, in order.
+	Asked []spec
+}
+
+// deck makes cases of a seed.
+type deck struct {
+	*tables
+	random *rand.Rand
+	seed   int64
+	named  int
+	out    []Case
+}
+
+var casesOf sync.Map // by seed: the policy and the plan need the same
+
+// Cases are all cases of a seed.
+func Cases(seed int64) []Case {
+	if known, ok := casesOf.Load(seed); ok {
+		return known.([]Case)
+	}
+	d := &deck{tables: loadTables(), random: random(seed), seed: seed}
+	for _, a := range Attributes() {
+		for _, r := range d.Relations {
+			d.compare(a, r)
+		}
+	}
+	d.implied()
+	d.apart()
+	d.unnamed()
+	casesOf.Store(seed, d.out)
+	return d.out
+}
+
+// name is one that nothing else has. It is what a name may look like.
+func (d *deck) name() string {
+	words := []string{"app", "data", "dev", "infra", "ops", "web", "shop", "pay", "mail", "blue", "team", "edge"}
+	d.named++
+	return words[d.named%len(words)] + "-" + scenarios.Suffix(d.seed, "certify", "relation", fmt.Sprint(d.named))
+}
+
+// add appends a case, unless the attribute cannot have such values.
+func (d *deck) add(c Case) {
+	if len(c.Asked) > 0 {
+		d.out = append(d.out, c)
+	}
+}
+
+// setting is what surrounds the attribute that a case is about.
+type setting struct {
+	user, namespace, path string
+	object
+	// verbs are two, resources too: what is granted on one side is not on the other.
+	verbs, resources [2]string
+}
+
+// settings are drawn: a comparison that is wrong for some verbs only is found under some seed.
+func (d *deck) setting(a Attribute) setting {
+	verbs := [][2]string{{"get", "delete"}, {"list", "create"}, {"update", "watch"}, {"patch", "get"}, {"impersonate", "get"}, {"use", "bind"},
+		{"impersonate:user-info", "impersonate:serviceaccount"}, {"impersonate-on:user-info:list", "impersonate-on:arbitrary-node:get"}}
+	objects := []object{{"", "pods", "", ""}, {"apps", "deployments", "", ""}, {"batch", "jobs", "", ""}, {"authentication.k8s.io", "users", "", ""}, {"", "serviceaccounts", "", ""}}
+	s := setting{user: d.name(), namespace: d.name(), path: "/" + d.name(), verbs: verbs[d.random.IntN(len(verbs))], object: objects[d.random.IntN(len(objects))]}
+	s.resources = [2]string{s.Resource, "secrets"}
+	if a.Name == "subresource" {
+		s.Resource, s.resources[0] = withSub, withSub
+	}
+	if d.random.IntN(4) == 0 && a.Name != "namespace" {
+		s.namespace = ""
+	}
+	return s
+}
+
+// grant is what is granted on one side, but for these attributes.
+func (s setting) grant(side int, but ...Attribute) scenarios.Grant {
+	left := func(name string) bool {
+		return slices.ContainsFunc(but, func(a Attribute) bool { return a.Name == name })
+	}
+	g := scenarios.Grant{Subject: scenarios.Subject{User: s.user}}
+	if !left("verb") {
+		g.Verbs = []string{s.verbs[side]}
+	}
+	if left("path") || left("path-below") {
+		return g
+	}
+	if !left("namespace") {
+		g.Namespace = s.namespace
+	}
+	if !left("api-group") {
+		g.APIGroups = []string{s.Group}
+	}
+	switch {
+	case left("resource"), left("subresource"):
+	case left("verb") && len(but) == 1:
+		g.Resources = []string{s.resources[side]}
+	default:
+		g.Resources = []string{s.Resource}
+	}
+	return g
+}
+
+// ask is a review of what is granted on one side, but for the attribute.
+func (s setting) ask(a Attribute, side int, name string) spec {
+	out := spec{User: s.user, Groups: []string{"system:authenticated", "staff"}}
+	verb, resource := s.verbs[side], s.Resource
+	if a.Name == "verb" {
+		resource = s.resources[side]
+	}
+	switch a.Name {
+	case "path", "path-below":
+		out.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: s.path}
+	default:
+		out.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: s.Group, Version: "v1", Resource: resource, Namespace: s.namespace, Name: name}
+	}
+	if a.Name == "groups" {
+		out.User = name // who is in the group does not matter
+	}
+	return out
+}
+
+// perGrant is how many values a grant has, where it has several.
+const perGrant = 6
+
+// compare is about the pairs of a relation. Each is granted twice: one string on one side, the other on the other. A
+// cache sees what is allowed first, or what is not.
+func (d *deck) compare(a Attribute, r Relation) {
+	c := Case{Reason: a.Name + "-" + r.Class, Why: r.Why, Class: r.Class}
+	if c.Broad = r.Class == "ignored"; c.Broad {
+		c.Reason = "ignores-" + a.Name
+	}
+	size := perGrant
+	if a.single {
+		size = 1
+	}
+	for some := range slices.Chunk(r.Pairs, size) {
+		s := d.setting(a)
+		grants, granted := [2]scenarios.Grant{s.grant(0, a), s.grant(1, a)}, [2]int{}
+		for _, pair := range some {
+			name := d.name()
+			if strings.HasPrefix(a.Name, "path") {
+				name = "/" + name
+			}
+			values := [2]string{Form(pair[0], name), Form(pair[1], name)}
+			if !a.askable(values[0]) || !a.askable(values[1]) || !a.grantable(pair[0], values[0]) && !a.grantable(pair[1], values[1]) {
+				continue
+			}
+			var asked []spec
+			for side, v := range values {
+				if !a.grantable(pair[side], v) {
+					continue
+				}
+				a.grant(&grants[side], v)
+				granted[side]++
+				both := []spec{s.ask(a, side, d.name()), s.ask(a, side, "")}
+				if both[1] = *both[0].DeepCopy(); d.random.IntN(2) == 0 {
+					a.ask(&both[0], v)
+					a.ask(&both[1], values[1-side])
+				} else {
+					a.ask(&both[0], values[1-side])
+					a.ask(&both[1], v)
+				}
+				asked = append(asked, both...)
+			}
+			c.Asked = append(c.Asked, asked...)
+		}
+		for side := range grants {
+			if granted[side] > 0 {
+				c.Grants = append(c.Grants, grants[side])
+			}
+		}
+	}
+	d.twins(&c, a, r)
+	d.add(c)
+}
+
+// twins are granted the same: who keeps grants under a key that is the same for both has one of them only.
+func (d *deck) twins(c *Case, a Attribute, r Relation) {
+	s, name := d.setting(a), d.name()
+	if strings.HasPrefix(a.Name, "path") {
+		name = "/" + name
+	}
+	for _, form := range r.Pairs[0] {
+		if v := Form(form, name); a.grantable(form, v) {
+			g, asked := s.grant(0, a), s.ask(a, 0, d.name())
+			a.grant(&g, v)
+			a.ask(&asked, v)
+			c.Grants, c.Asked = append(c.Grants, g), append(c.Asked, asked)
+		}
+	}
+}

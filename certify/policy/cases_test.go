@@ -1,0 +1,38 @@
+package policy_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// TestCasesAskBothSides holds every relation of every attribute to two questions at least: one that only who gets it
+// wrong allows, and one that only who gets it wrong refuses.
+func TestCasesAskBothSides(t *testing.T) {
+	for seed := range int64(3) {
+		p := load(t, seed)
+		count := map[string]map[scenarios.Decision]int{}
+		for _, c := range policy.Cases(seed) {
+			if count[c.Reason] == nil {
+				count[c.Reason] = map[scenarios.Decision]int{}
+			}
+			for _, s := range c.Asked {
+				count[c.Reason][p.Decide(s)]++
+			}
+		}
+		total := 0
+		for _, reason := range slices.Sorted(maps.Keys(count)) {
+			n := count[reason]
+			total += n[scenarios.Allow] + n[scenarios.NoOpinion]
+			t.Log(reason, n)
+			// What is granted by name only is never allowed.
+			if n[scenarios.NoOpinion] == 0 || n[scenarios.Allow] == 0 && reason != "shortcut-for-a-name" {
+				t.Errorf("seed %d: %s: %v", seed, reason, n)
+			}
+		}
+		t.Log(len(p.Grants), "grants", total, "questions")
+	}
+}

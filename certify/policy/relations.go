@@ -1,0 +1,225 @@
+package policy
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+//go:embed relations.yaml
+var relationsYAML []byte
+
+// Relation is a way to take two strings for the same that are not.
+type Relation struct {
+	Class string `json:"class"`
+	// Why says what is right.
+	Why string `json:"why"`
+	// Pairs are forms of two strings (see relations.yaml).
+	Pairs [][2]string `json:"pairs"`
+}
+
+// object is a kind of object that is asked about.
+type object struct {
+	Group       string `json:"group"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource"`
+	Verb        string `json:"verb"`
+}
+
+func (o object) granted() string {
+	if o.Subresource == "" {
+		return o.Resource
+	}
+	return o.Resource + "/" + o.Subresource
+}
+
+// tables are relations.yaml.
+type tables struct {
+	Relations  []Relation `json:"relations"`
+	Verbs      []string   `json:"verbs"`
+	PathVerbs  []string   `json:"pathVerbs"`
+	Actions    []string   `json:"actions"`
+	Modes      []string   `json:"modes"`
+	Resources  []object   `json:"resources"`
+	Users      []string   `json:"users"`
+	Groups     []string   `json:"groups"`
+	Namespaces []string   `json:"namespaces"`
+	Paths      []string   `json:"paths"`
+	Freely     []object   `json:"freely"`
+	Separators []string   `json:"separators"`
+}
+
+var loadTables = sync.OnceValue(func() *tables {
+	t := &tables{}
+	if err := yaml.UnmarshalStrict(relationsYAML, t); err != nil {
+		panic(fmt.Sprintf("relations.yaml: %v", err)) // it is compiled in
+	}
+	return t
+})
+
+// Relations are those that the policy has grants for.
+func Relations() []Relation { return loadTables().Relations }
+
+var lengthForm = regexp.MustCompile(`\{[0-9]+\}`)
+
+// Form writes one side of a pair about a string.
+func Form(form, s string) string {
+	if s == "" {
+		s = "x"
+	}
+	first, last := string([]rune(s)[:1]), []rune(s)
+	out := strings.NewReplacer(
+		"{upper}", strings.ToUpper(s), "{title}", strings.Map(titled(), s), "{other}", "other"+reversed(s),
+		"{butlast}", string(last[:len(last)-1]), "{butfirst}", s[len(first):], "{base64}", base64.StdEncoding.EncodeToString([]byte(s)),
+		"{entity}", s[:len(s)-1]+fmt.Sprintf("&#%d;", s[len(s)-1]), "{percent}", s[:len(s)-1]+fmt.Sprintf("%%%02X", s[len(s)-1]), "{}", s,
+	).Replace(form)
+	return lengthForm.ReplaceAllStringFunc(out, func(length string) string {
+		n, _ := strconv.Atoi(length[1 : len(length)-1])
+		return s + strings.Repeat("a", max(0, n-len(s)))
+	})
+}
+
+// titled is a map of characters that makes the first letter a capital.
+func titled() func(rune) rune {
+	done := false
+	return func(r rune) rune {
+		if done || !unicode.IsLetter(r) {
+			return r
+		}
+		done = true
+		return unicode.ToUpper(r)
+	}
+}
+
+func reversed(s string) string {
+	out := []rune(s)
+	slices.Reverse(out)
+	return string(out)
+}
+
+// Attribute is a part of a review that a grant is about.
+type Attribute struct {
+	Name string
+	// grant adds a value to what a grant covers, and ask asks for it.
+	grant func(g *scenarios.Grant, value string)
+	ask   func(s *spec, value string)
+	// single says that a grant has one value.
+	single bool
+}
+
+type spec = authorizationv1.SubjectAccessReviewSpec
+
+// Attributes are all that are compared.
+func Attributes() []Attribute {
+	type resource = authorizationv1.ResourceAttributes
+	of := func(change func(a *resource, v string)) func(*spec, string) {
+		return func(s *spec, v string) {
+			if s.ResourceAttributes != nil {
+				change(s.ResourceAttributes, v)
+			}
+		}
+	}
+	path := func(before, after string) func(*spec, string) {
+		return func(s *spec, v string) {
+			if s.NonResourceAttributes != nil {
+				s.NonResourceAttributes.Path = before + v + after
+			}
+		}
+	}
+	return []Attribute{
+		{"user", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{User: v} }, func(s *spec, v string) { s.User = v }, true},
+		{"groups", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{Group: v} }, func(s *spec, v string) {
+			at := len(v) % (len(s.Groups) + 1)
+			s.Groups = slices.Insert(slices.Clone(s.Groups), at, v)
+		}, true},
+		{"verb", func(g *scenarios.Grant, v string) { g.Verbs = append(g.Verbs, v) }, func(s *spec, v string) {
+			if s.ResourceAttributes != nil {
+				s.ResourceAttributes.Verb = v
+			} else {
+				s.NonResourceAttributes.Verb = v
+			}
+		}, false},
+		{"api-group", func(g *scenarios.Grant, v string) { g.APIGroups = append(g.APIGroups, v) }, of(func(a *resource, v string) { a.Group = v }), false},
+		{"resource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, v) }, of(func(a *resource, v string) { a.Resource = v }), false},
+		{"subresource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, withSub+"/"+v) }, of(func(a *resource, v string) { a.Subresource = v }), false},
+		{"name", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false},
+		{"namespace", func(g *scenarios.Grant, v string) { g.Namespace = v }, of(func(a *resource, v string) { a.Namespace = v }), true},
+		{"path", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v) }, path("", ""), false},
+		{"path-below", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v+"/*") }, path("", "/below"), false},
+	}
+}
+
+// withSub is the resource of which subresources are granted.
+const withSub = "pods"
+
+// value is what an attribute has in a review.
+func (a Attribute) value(s spec) (string, bool) {
+	r := s.ResourceAttributes
+	switch {
+	case a.Name == "user":
+		return s.User, true
+	case a.Name == "path" && s.NonResourceAttributes != nil:
+		return s.NonResourceAttributes.Path, true
+	case r == nil:
+		return "", false
+	}
+	v, ok := map[string]string{"verb": r.Verb, "api-group": r.Group, "resource": r.Resource, "subresource": r.Subresource, "name": r.Name, "namespace": r.Namespace}[a.Name]
+	return v, ok
+}
+
+// Like is a review that only the wrong comparison of an attribute takes for this one, if the relation has such a pair
+// that fits any string.
+func (a Attribute) Like(s spec, pair [2]string) (spec, bool) {
+	v, ok := a.value(s)
+	like := Form(pair[1], v)
+	if !ok || v == "" || pair[0] != "{}" || like == v || !a.askable(like) {
+		return s, false
+	}
+	out := s.DeepCopy()
+	a.ask(out, like)
+	return *out, true
+}
+
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// maxPath is how long a path is asked about: there are engines that have a relationship for each beginning of it.
+const maxPath = 300
+
+// askable says whether a review can have the value: nobody's name is empty.
+func (a Attribute) askable(v string) bool {
+	switch a.Name {
+	case "user", "resource":
+		return v != ""
+	case "path", "path-below":
+		return len(v) <= maxPath
+	}
+	return true
+}
+
+// grantable says whether the value of a form can be granted, alone, to somebody of the seed.
+func (a Attribute) grantable(form, v string) bool {
+	switch {
+	case v == "" && a.Name != "api-group", v == "*", !a.askable(v):
+		return false
+	case a.Name == "path":
+		return !strings.HasSuffix(v, "*")
+	case strings.HasSuffix(a.Name, "resource") && strings.Contains(v, "/"):
+		return false // it could be a subresource
+	case a.Name == "namespace":
+		return len(v) <= 63 && label.MatchString(v)
+	case a.single:
+		return strings.Contains(form, "{")
+	}
+	return !strings.ContainsFunc(v, unicode.IsControl)
+}

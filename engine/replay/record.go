@@ -1,0 +1,113 @@
+package replay
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Record writes down a request as it leaves, with whose credential it carries in place of the credential.
+func Record(shown *verdicts.SentRequest, sent *http.Request) {
+	shown.Method, shown.URL, shown.Headers = sent.Method, sent.URL.RequestURI(), shownHeaders(sent.Header)
+	shown.Credential = credentialOf(sent.Header)
+	if sent.GetBody == nil {
+		return
+	}
+	if body, err := sent.GetBody(); err == nil {
+		if raw, err := io.ReadAll(body); err == nil && json.Valid(raw) {
+			shown.Body = raw
+		}
+	}
+}
+
+// remote begins the headers in which a proxy names the user.
+const remote = "X-Remote-"
+
+// credential says whether a header is one that never becomes evidence.
+func credential(header string) bool {
+	return header == "Authorization" || strings.HasPrefix(header, remote)
+}
+
+// shownHeaders are the headers of a request without credentials and without
+// those that every request has, or that are others each time.
+func shownHeaders(h http.Header) map[string][]string {
+	shown := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if !credential(name) && name != "User-Agent" && name != "Accept" && name != auditIDHeader {
+			shown[name] = scenarios.ShownValues(h[name])
+		}
+	}
+	return shown
+}
+
+// credentialOf is who the credential of a request is of, as the API server reads it; nil if it carries none.
+func credentialOf(h http.Header) *scenarios.User {
+	if token, ok := strings.CutPrefix(h.Get("Authorization"), "Bearer "); ok {
+		return tokenUser(token)
+	}
+	if _, ok := h[remote+"User"]; !ok {
+		return nil
+	}
+	u := &scenarios.User{Name: h.Get(remote + "User"), UID: h.Get(remote + "Uid"), Groups: h[remote+"Group"]}
+	for name, values := range h {
+		key, ok := strings.CutPrefix(name, remote+"Extra-")
+		if plain, err := url.PathUnescape(key); ok && err == nil {
+			if u.Extra == nil {
+				u.Extra = map[string][]string{}
+			}
+			u.Extra[strings.ToLower(plain)] = values
+		}
+	}
+	return u
+}
+
+// tokenUser reads the claims of a service account's token, as UserInfo of
+// k8s.io/kubernetes/pkg/serviceaccount/claims.go does.
+func tokenUser(token string) *scenarios.User {
+	type ref struct{ Name, UID string }
+	var claims struct {
+		Subject    string `json:"sub"`
+		ID         string `json:"jti"`
+		Kubernetes struct {
+			Namespace      string
+			ServiceAccount ref
+			Pod, Node      *ref
+		} `json:"kubernetes.io"`
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(raw, &claims) != nil {
+		return nil
+	}
+	k := claims.Kubernetes
+	u := &scenarios.User{
+		Name: claims.Subject, UID: k.ServiceAccount.UID,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + k.Namespace}, Extra: map[string][]string{},
+	}
+	set := func(key, value string) { u.Extra["authentication.kubernetes.io/"+key] = []string{value} }
+	if claims.ID != "" {
+		set("credential-id", "JTI="+claims.ID)
+	}
+	if k.Pod != nil {
+		set("pod-name", k.Pod.Name)
+		set("pod-uid", k.Pod.UID)
+	}
+	if k.Node != nil {
+		set("node-name", k.Node.Name)
+		if k.Node.UID != "" {
+			set("node-uid", k.Node.UID)
+		}
+	}
+	return u
+}

@@ -1,0 +1,227 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters/balancer"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// server is a side's control plane: one API server, or several behind a balancer.
+type server struct {
+	name     profile.Server
+	targets  []*target.Target
+	balancer *balancer.Balancer // nil before a single one
+	// attempts says whether it counts checks of impersonation.
+	attempts bool
+	// population is who is there, and generator who sends: both may be those of the other server, too.
+	population *population.Population
+	generator  shard.Generator
+	// history predicts what its authorizer is asked.
+	history *population.History
+	// spent and counted are what API servers had used and counted when they were restarted.
+	spent   time.Duration
+	counted counters
+}
+
+// start brings up the servers. Local ones share one etcd, so that they hold the same objects and accept the same
+// tokens; only one side is under load at a time.
+func (r *runner) start(ctx context.Context) error {
+	if !target.GateKnown(r.Release.Version) {
+		return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
+	}
+	var first *target.Target
+	for _, name := range r.Profile.Servers() {
+		history, err := population.NewHistory(r.Profile, name, r.Release.Version)
+		if err != nil {
+			return err
+		}
+		s := &server{name: name, counted: counters{}, history: history}
+		r.servers[name] = s
+		for range r.Profile.APIServers {
+			t, err := target.Start(ctx, r.options(name, first))
+			if err != nil {
+				return fmt.Errorf("starting %s: %w", name, err)
+			}
+			s.targets = append(s.targets, t)
+			s.attempts = slices.Contains(t.Facts.Capabilities, "metrics")
+			if first == nil && r.sharedStorage() {
+				first = t
+			}
+			r.mismatches(-1, name, t.Witness.Mismatches)
+		}
+		w := s.targets[0].Witness
+		r.out.Servers = append(r.out.Servers, run.Server{
+			Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: string(s.targets[0].Facts.Gate),
+			WebhookDelay: run.Duration(r.Profile.WebhookDelay), Mismatches: w.Mismatches,
+		})
+		if len(s.targets) > 1 {
+			var err error
+			if s.balancer, err = balancer.Start(s.backends(nil)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// options are those of one API server.
+func (r *runner) options(name profile.Server, join *target.Target) target.Options {
+	gate := target.AskOff
+	if name == profile.GateOn {
+		gate = target.AskOn
+	}
+	return target.Options{
+		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
+		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: join,
+	}
+}
+
+func (r *runner) mismatches(block int, name profile.Server, list []string) {
+	for _, m := range list {
+		r.problem(block, "%s is not what was asked for: %s", name, m)
+	}
+}
+
+// backends are the addresses of the API servers but one.
+func (s *server) backends(without *target.Target) (hosts []string) {
+	for _, t := range s.targets {
+		if t != without {
+			_, anonymous := t.Credentials()
+			hosts = append(hosts, strings.TrimPrefix(anonymous.Host, "https://"))
+		}
+	}
+	return hosts
+}
+
+// credentials are those of target.Target, by way of the balancer if there is one.
+func (s *server) credentials() (admin, anonymous *rest.Config) {
+	admin, anonymous = s.targets[0].Credentials()
+	if s.balancer != nil {
+		anonymous.Host = "https://" + s.balancer.Addr()
+	}
+	return admin, anonymous
+}
+
+func (s *server) count(c *recorder.Counting) {
+	for _, t := range s.targets {
+		t.Count(c)
+	}
+}
+
+// used is the processor time that all API servers have used so far, and the memory that they have now.
+func (s *server) used() (cpu time.Duration, rss int64) {
+	cpu = s.spent
+	for _, t := range s.targets {
+		one, resident := shard.Used(t.ServerPID())
+		cpu, rss = cpu+one, rss+resident
+	}
+	return cpu, rss
+}
+
+// read reads what all API servers have counted so far. It does not end with the run, so that the last block is
+// complete.
+func (s *server) read() (counters, error) {
+	all := counters{}
+	all.add(s.counted)
+	for _, t := range s.targets {
+		c, err := read(t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		all.add(c)
+	}
+	return all, nil
+}
+
+func read(t *target.Target) (counters, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	families, err := t.Scrape(ctx, scraped...)
+	if err != nil {
+		return nil, err
+	}
+	return readCounters(families), nil
+}
+
+func (s *server) err() error {
+	for _, t := range s.targets {
+		if err := t.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends the API servers: last the one whose etcd the others use.
+func (s *server) stop() error {
+	var errs []error
+	if s.balancer != nil {
+		errs = append(errs, s.balancer.Close())
+	}
+	for _, t := range slices.Backward(s.targets) {
+		errs = append(errs, t.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// restart restarts all API servers, one after the other. What the balancer has passed on to one ends with it.
+func (s *server) restart(ctx context.Context) error {
+	for _, t := range s.targets {
+		counted, err := read(t) // what comes between this and its end is lost
+		if err != nil {
+			return err
+		}
+		used, _ := shard.Used(t.ServerPID())
+		if s.balancer != nil {
+			s.balancer.Set(s.backends(t)...)
+		}
+		if err := t.Renew(ctx); err != nil {
+			return fmt.Errorf("%s did not come back after its restart: %w", s.name, err)
+		}
+		if s.balancer != nil {
+			s.balancer.Set(s.backends(nil)...)
+		}
+		s.spent += used
+		s.counted.add(counted)
+	}
+	return nil
+}
+
+// event has what the profile says become of a server in the block that begins at start. The function that it returns
+// waits until that is over.
+func (r *runner) event(ctx context.Context, i int, s *server, start time.Time) (over func() error) {
+	if r.Profile.Event.Kind == profile.NoEvent {
+		return func() error { return nil }
+	}
+	ended := make(chan error, 1)
+	go func() {
+		select {
+		case <-ctx.Done():
+			ended <- nil
+		case <-time.After(time.Until(start.Add(r.Profile.Event.After))):
+			ended <- s.restart(ctx)
+		}
+	}()
+	return func() error {
+		err := <-ended
+		for _, t := range s.targets {
+			r.mismatches(i, s.name, t.Witness.Mismatches)
+		}
+		return err
+	}
+}

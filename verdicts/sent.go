@@ -1,0 +1,133 @@
+package verdicts
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// sent holds what was recorded of the request to what the scenario states. A request that was not sent as it
+// should be says nothing about the API server.
+func (v *stepJudge) sent() (problem string) {
+	got, want := v.o.Request, v.requestor
+	if got.Requestor != want.Username() {
+		return fmt.Sprintf("the request was sent by %q, and the scenario wants %q", got.Requestor, want.Username())
+	}
+	headers := v.request.WireHeaders()
+	if v.client {
+		// A client's other headers are its own; method and path are compared with what it must send.
+		got.Headers = impersonationHeaders(got)
+	} else {
+		uri := v.request.URI()
+		if u, err := url.Parse(uri); err == nil {
+			uri = u.RequestURI()
+		}
+		if line := v.request.Method() + " " + uri; got.Method+" "+got.URL != line {
+			return fmt.Sprintf("%s %s was sent, and the scenario wants %s", got.Method, got.URL, line)
+		}
+		body, err := v.request.Content()
+		if err != nil || !sameJSON(body, got.Body) {
+			return fmt.Sprintf("the body %.200s was sent, and the scenario wants %.200s", got.Body, body)
+		}
+	}
+	if !maps.EqualFunc(headers, got.Headers, slices.Equal) {
+		return fmt.Sprintf("the headers %s were sent, and the scenario wants %s", scenarios.RenderExtra(got.Headers), scenarios.RenderExtra(headers))
+	}
+	return v.credential()
+}
+
+// impersonationHeaders are those that were sent.
+func impersonationHeaders(r SentRequest) map[string][]string {
+	out := map[string][]string{}
+	for name, values := range r.Headers {
+		if strings.HasPrefix(http.CanonicalHeaderKey(name), "Impersonate-") {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// Extra of a service account's token: the pod and the node that it is bound to.
+const (
+	podNameKey  = "authentication.kubernetes.io/pod-name"
+	nodeNameKey = "authentication.kubernetes.io/node-name"
+)
+
+// credential holds the credential that was sent to the requestor.
+func (v *stepJudge) credential() (problem string) {
+	c, r := v.o.Request.Credential, v.requestor
+	if c == nil || r.Anonymous {
+		if (c == nil) != r.Anonymous {
+			return fmt.Sprintf("the request was to be sent by %q, and whose credential it carried is not what was recorded", r.Username())
+		}
+		return ""
+	}
+	want := scenarios.User{Name: r.Username(), UID: r.UID, Groups: r.Groups, Extra: maps.Clone(r.Extra)}
+	maps.DeleteFunc(want.Extra, func(_ string, values []string) bool { return len(values) == 0 }) // of it nothing is sent
+	if sa := r.ServiceAccount; sa != nil {
+		want.UID, want.Extra = c.UID, map[string][]string{}
+		maps.Copy(want.Extra, c.Extra)
+		want.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + sa.Namespace}
+		for key, name := range map[string]string{podNameKey: sa.Pod, nodeNameKey: sa.Node} {
+			delete(want.Extra, key)
+			if name != "" {
+				want.Extra[key] = []string{name}
+			}
+		}
+	}
+	if want.Render() != c.Render() {
+		return fmt.Sprintf("the credential that was sent is of %s, and the scenario wants %s", c.Render(), want.Render())
+	}
+	return ""
+}
+
+const (
+	authenticated   = "system:authenticated"
+	unauthenticated = "system:unauthenticated"
+)
+
+// asker is the requestor as the API server has to know it by the credential that was sent.
+func (v *stepJudge) asker() scenarios.User {
+	c := v.o.Request.Credential
+	if c == nil {
+		return scenarios.User{Name: v.requestor.Username(), Groups: []string{unauthenticated}}
+	}
+	u := *c
+	if !slices.Contains(u.Groups, authenticated) {
+		u.Groups = append(slices.Clone(u.Groups), authenticated)
+	}
+	return u
+}
+
+// associatedNodeKeys stands in reviews of the associated-node mode for all extra of the requestor, whose keys are its
+// values: associatedNodeImpersonationRequestorUserInfo of k8s.io/apiserver/pkg/endpoints/filters/impersonation.
+const associatedNodeKeys = "authentication.kubernetes.io/associated-node-keys"
+
+// askerIn is the requestor as a review with a verb has to show it.
+func (v *stepJudge) askerIn(verb string) scenarios.User {
+	u := v.asker()
+	if mode, ok := scenarios.ImpersonationMode(verb); ok && mode == "associated-node" {
+		u.Extra = map[string][]string{associatedNodeKeys: slices.Sorted(maps.Keys(u.Extra))}
+	}
+	return u
+}
+
+// sameJSON says whether two texts are the same JSON; none is the same as none.
+func sameJSON(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	first, err := json.Marshal(x)
+	second, err2 := json.Marshal(y)
+	return err == nil && err2 == nil && string(first) == string(second)
+}

@@ -20,7 +20,7 @@ help: ## list the targets
 
 .PHONY: conformance
 conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR, KUBERNETES)
-	$(AUTHZCONF) run --provider local --kubernetes $(KUBERNETES) --gate both --report-dir $(REPORT_DIR)
+	$(AUTHZCONF) run --provider local --kubernetes $(KUBERNETES) --gate both --require core,extended --report-dir $(REPORT_DIR)
 
 # Everything from nothing: an engine that can run nodes, a node image without a registry, and two
 # clusters, gate on and gate off. The chains of special authorizers are left to the local control plane.
@@ -66,7 +66,7 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|ora
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestBuildEtcd)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestBuildEtcd|TestUpgradeAndDowngrade)$$|^TestScripts$$/^(explore|up|load-interrupt)$$|^TestNothingSurvivesTheParent$$/^(os.Exit|return|SIGINT_not_handled|SIGTERM_handled)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
@@ -103,7 +103,7 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 
 .PHONY: faulty-authorizers rogues
 faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length
-	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -run 'TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -v -run 'TestGeneratedAreRejected|TestDevelopersAreRejected|TestDifferentlyRight|TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
 	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
 rogues: faulty-authorizers # its old name

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -32,6 +34,9 @@ type Answer struct {
 	Unknown   []string `json:"unknown,omitempty"`
 	// Foreign says that the answer repeats another spec than the one sent.
 	Foreign bool `json:"foreign,omitempty"`
+	// Said is the beginning of the reason or the error, or of a body that is no review, where something is wrong with
+	// the answer.
+	Said string `json:"said,omitempty"`
 	// Opened is how many connections a check needed; on its last answer only.
 	Opened int64 `json:"opened,omitempty"`
 	// Micros is how long it took from when the review was meant to be sent, LateUs how late it was sent, in
@@ -49,6 +54,30 @@ type Answer struct {
 const maxUnknown, maxWord = 5, 80
 
 func word(s string) string { return s[:min(len(s), maxWord)] }
+
+// maxSaid bounds what an authorizer can say in the evidence; secret is what might be one.
+const maxSaid = 200
+
+var secret = regexp.MustCompile(`(?i)(bearer |basic |token[=: ]+|password[=: ]+|eyJ)[^\s"',]+`)
+
+// keepWhat keeps what was said with an answer that is wrong.
+func (a *Answer) keepWhat(raw []byte, v Question) {
+	if len(judge(v, *a)) == 0 {
+		return
+	}
+	said := string(raw)
+	var review struct {
+		Status struct {
+			Reason string `json:"reason"`
+			Error  string `json:"evaluationError"`
+		} `json:"status"`
+	}
+	if json.Unmarshal(raw, &review) == nil {
+		said = strings.Trim(review.Status.Reason+" "+review.Status.Error, " ")
+	}
+	said = secret.ReplaceAllString(said, "[redacted]")
+	a.Said = strings.ToValidUTF8(said[:min(len(said), maxSaid)], "")
+}
 
 // read takes the body of an answer apart.
 func (a *Answer) read(raw []byte, v Question) {

@@ -2,11 +2,14 @@ package certify
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +18,7 @@ import (
 
 // broken certifies a webhook and expects the finding, no level, and an end
 // within a minute.
-func broken(t *testing.T, b *Plan, w *Webhook, finding string) {
+func broken(t *testing.T, b *Plan, w *Webhook, finding string) *Run[Answer] {
 	t.Helper()
 	began := time.Now()
 	w.Timeout = 300 * time.Millisecond
@@ -29,6 +32,7 @@ func broken(t *testing.T, b *Plan, w *Webhook, finding string) {
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
+	return run
 }
 
 func TestBrokenServers(t *testing.T) {
@@ -121,6 +125,35 @@ func TestBrokenConnections(t *testing.T) {
 		l := listener(t)
 		go func() { _ = http.Serve(l, http.NotFoundHandler()) }()
 		broken(t, b, webhookFor(t, p, "https://"+l.Addr().String()), "plain-http")
+	})
+	t.Run("hangs at the handshake", func(t *testing.T) {
+		l := listener(t)
+		broken(t, b, webhookFor(t, p, "https://"+l.Addr().String()), "tls-handshake-hangs")
+	})
+	t.Run("another certificate half way", func(t *testing.T) {
+		other, err := reference.NewPKI(good, good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seen atomic.Int64
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if seen.Add(1) == 3000 {
+				w.Header().Set("Connection", "close")
+			}
+			reference.Handler(b.Policy.Decide).ServeHTTP(w, req)
+		}))
+		s.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if seen.Load() < 3000 {
+				return &p.ServerConfig().Certificates[0], nil
+			}
+			return &other.ServerConfig().Certificates[0], nil
+		}}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		run := broken(t, b, webhookFor(t, p, s.URL), "server-certificate-untrusted")
+		if len(run.Findings) != 1 {
+			t.Errorf("there are %d findings: %+v", len(run.Findings), run.Findings)
+		}
 	})
 	t.Run("nobody there", func(t *testing.T) {
 		l := listener(t)

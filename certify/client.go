@@ -68,7 +68,32 @@ func ReadKubeconfig(path string) ([]byte, error) {
 	if err == nil && len(raw) > maxKubeconfig {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxKubeconfig)
 	}
-	return raw, err
+	if err != nil {
+		return nil, err
+	}
+	return besideIt(path, raw), nil
+}
+
+// besideIt makes names of files absolute that are relative to the kubeconfig, as kubectl and API servers read them. What
+// cannot be read stays as it is: its error is somebody else's.
+func besideIt(path string, raw []byte) []byte {
+	config, err := clientcmd.Load(raw)
+	if err != nil {
+		return raw
+	}
+	for _, c := range config.Clusters {
+		c.LocationOfOrigin = path
+	}
+	for _, u := range config.AuthInfos {
+		u.LocationOfOrigin = path
+	}
+	if clientcmd.ResolveLocalPaths(config) != nil {
+		return raw
+	}
+	if out, err := clientcmd.Write(*config); err == nil {
+		return out
+	}
+	return raw
 }
 
 // ParseWebhook reads a webhook kubeconfig, as its current context says.
@@ -139,7 +164,8 @@ type client struct {
 // client makes one, for HTTP/1.1 alone if that is asked for.
 func (w *Webhook) client(http1 bool) (*client, error) {
 	t := &http.Transport{
-		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Timeout, ResponseHeaderTimeout: w.Timeout,
+		// Less than all of the time, so that a handshake that hangs is known for one.
+		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Timeout * 9 / 10, ResponseHeaderTimeout: w.Timeout,
 		DialContext:         (&net.Dialer{Timeout: w.Timeout}).DialContext,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
@@ -182,6 +208,7 @@ type reply struct {
 	code, protocol int
 	body           []byte
 	fault          string
+	reused         bool // the connection was open before
 }
 
 // send sends a body and reads what comes back. It never fails: what goes wrong is part of the reply.
@@ -189,10 +216,17 @@ func (c *client) send(ctx context.Context, method string, body []byte) (r reply)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
-		if !i.Reused {
+		if r.reused = i.Reused; !i.Reused {
 			c.opened.Add(1)
 		}
 	}})
+	got := c.exchange(ctx, method, body)
+	got.reused = r.reused
+	return got
+}
+
+// exchange is one request with its answer.
+func (c *client) exchange(ctx context.Context, method string, body []byte) (r reply) {
 	req, err := c.request(ctx, method, body)
 	if err != nil {
 		return reply{fault: "harness"}
@@ -228,9 +262,14 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	}
 	began := time.Now()
 	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
+	if r.fault == "closes-the-connection" && r.reused {
+		// A server may close what is idle at the moment when it is used again; an API server asks once more, too.
+		r = c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
+	}
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
 	if a.Fault == "" {
 		a.read(r.body, v)
+		a.keepWhat(r.body, v)
 	}
 	return a
 }
@@ -269,6 +308,8 @@ func (c *client) fault(err error) string {
 	}
 	text := err.Error()
 	switch {
+	case strings.Contains(text, "TLS handshake timeout"):
+		return "tls-handshake-hangs"
 	case errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout"):
 		return "does-not-answer-in-time"
 	case errors.As(err, &authority):

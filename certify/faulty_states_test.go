@@ -2,34 +2,15 @@ package certify
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/scenarios"
 )
-
-// cached remembers decisions under a key that says too little.
-func cached(key func(review) any) func(reference.Decider) reference.Decider {
-	return func(right reference.Decider) reference.Decider {
-		var known sync.Map
-		return func(r review) scenarios.Decision {
-			raw, err := json.Marshal(key(r))
-			if err != nil {
-				return right(r)
-			}
-			d, _ := known.LoadOrStore(string(raw), right(r))
-			return d.(scenarios.Decision)
-		}
-	}
-}
 
 // busy is how many reviews under way are too many for some faulty authorizers.
 const busy = 100
@@ -65,20 +46,7 @@ func after(n int64, then func(right reference.Decider, r review) scenarios.Decis
 
 // stateFaults get wrong what has to do with more than one review, or with its size.
 func stateFaults() []faultyAuthorizer {
-	return append(oddFaults(),
-		decides("cache-across-users", "leaks-between-users", "decisions are cached without the user", cached(func(r review) any {
-			return []any{r.ResourceAttributes, r.NonResourceAttributes}
-		})),
-		decides("cache-without-groups", "cache-key-too-small", "decisions are cached without the groups", cached(func(r review) any {
-			return []any{r.User, r.ResourceAttributes, r.NonResourceAttributes}
-		})),
-		decides("cache-without-namespace", "cache-key-too-small", "decisions are cached without the namespace", cached(func(r review) any {
-			return []any{r.User, r.Groups, without(r, func(a *authorizationv1.ResourceAttributes) { a.Namespace = "" }).ResourceAttributes, r.NonResourceAttributes}
-		})),
-		decides("cache-without-verb", "cache-key-too-small", "decisions are cached without the verb", cached(func(r review) any {
-			r = withVerb(r, "")
-			return []any{r.User, r.Groups, r.ResourceAttributes, r.NonResourceAttributes}
-		})),
+	return []faultyAuthorizer{
 		decides("fails-open-when-busy", "wrong-under-concurrency", "with many reviews under way its backend times out, and it allows", inFlight(func(right reference.Decider, r review, under int64) scenarios.Decision {
 			if under > busy {
 				return scenarios.Allow
@@ -110,7 +78,7 @@ func stateFaults() []faultyAuthorizer {
 				return right(r)
 			}
 		}),
-	)
+	}
 }
 
 // oddFaults break at what is not an ordinary review.

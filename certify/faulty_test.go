@@ -22,17 +22,11 @@ type faultyAuthorizer struct {
 func (r faultyAuthorizer) Handler(p *policy.Policy) http.Handler { return r.make(p) }
 
 // faultyAuthorizers are the faulty authorizers, in an order that does not change.
-func faultyAuthorizers() []faultyAuthorizer {
-	return slices.Concat(verbFaults(), modeFaults(), attributeFaults(), kindFaults(), identityFaults(), versionFaults(), clientFaults(), answerFaults(), refusalFaults(), stateFaults())
-}
+func faultyAuthorizers() []faultyAuthorizer { return slices.Concat(faultyClasses()...) }
 
-// mutant is a faulty authorizer whose engine has one part changed.
-func mutant(id, finding, description string, change func(*engine)) faultyAuthorizer {
-	return faultyAuthorizer{id, description, finding, func(p *policy.Policy) http.Handler {
-		e := newEngine()
-		change(e)
-		return reference.Handler(e.decider(p))
-	}}
+// faultyClasses are the same by class.
+func faultyClasses() [][]faultyAuthorizer {
+	return [][]faultyAuthorizer{modeFaults(), kindFaults(), identityFaults(), versionFaults(), clientFaults(), answerFaults(), refusalFaults(), oddFaults(), stateFaults()}
 }
 
 // decides is a faulty authorizer that decides wrongly, with the right decision at hand.

@@ -31,7 +31,7 @@ const maxExamples = 3
 
 // unreachable are faults of the whole server: behind them nothing can be judged.
 var unreachable = []string{
-	"cannot-connect", "plain-http", "server-certificate-untrusted", "server-certificate-expired",
+	"cannot-connect", "plain-http", "tls-handshake-hangs", "server-certificate-untrusted", "server-certificate-expired",
 	"server-certificate-for-another-host", "client-certificate-expired", "client-certificate-refused",
 }
 
@@ -78,8 +78,10 @@ func judgeRefusal(a Answer) []string {
 	switch {
 	case a.Allowed:
 		return []string{"bad-request-accepted"}
-	case a.Fault == "http-status" && a.HTTP < 500, a.Fault == "", a.Fault == "answer-unreadable" && a.HTTP < 500:
+	case a.Fault == "", a.HTTP > 0 && a.HTTP < 500 && slices.Contains([]string{"http-status", "answer-unreadable", "answers-html", "redirects"}, a.Fault):
 		return nil
+	case slices.Contains(unreachable, a.Fault):
+		return []string{a.Fault}
 	}
 	return []string{"bad-request-breaks"}
 }
@@ -128,6 +130,13 @@ func (all Findings) Sorted(order []CertificationLevel) (out []Finding) {
 	return out
 }
 
+// versionsCheck is on a line of the evidence that says which versions were asked, if not all.
+const versionsCheck = "review-versions"
+
+func v1Only(answers []Answer) bool {
+	return slices.ContainsFunc(answers, func(a Answer) bool { return a.Check == versionsCheck && a.Vector == "v1" })
+}
+
 // Judge says what the answers show.
 func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	findings, err := b.judgeAll(answers)
@@ -137,6 +146,9 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	c := &Certification{
 		Kind: DirectKind, Mode: "direct", Seed: b.Policy.Seed, SuiteDigest: b.Digest, PolicyDigest: b.Policy.Digest(),
 		Results: b.levels(answers, findings), Findings: findings,
+	}
+	if v1Only(answers) {
+		c.ReviewVersions = []string{"v1"}
 	}
 	if slices.ContainsFunc(c.Results, func(r LevelResult) bool { return r.Level == InCluster }) {
 		c.Mode = "direct and in-cluster"
@@ -149,11 +161,11 @@ func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 	if err := b.cellOf(answers); err != nil {
 		return nil, err
 	}
-	found, wrong, controls := Findings{}, map[string]bool{}, b.controls(answers)
+	found, wrong, controls := Findings{}, map[string]*Finding{}, b.controls(answers)
 	rates, _, _ := b.rates(ownOnly(answers))
 	for _, a := range answers {
 		switch {
-		case a.Control || a.Stage != nil || excused(a, rates):
+		case a.Control || a.Stage != nil || a.Check == versionsCheck || excused(a, rates):
 			continue
 		case a.Seen != nil:
 			if err := b.addSeen(found, controls, a); err != nil {
@@ -166,18 +178,23 @@ func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 			return nil, fmt.Errorf("the evidence is about %q, which seed %d does not have", a.Vector, b.Policy.Seed)
 		}
 		reasons, level := judge(v, a), levelOf(v, a)
-		again := a.Check != plain && wrong[v.ID] || wrong[v.Base]
+		cause := wrong[v.Base]
 		for _, reason := range reasons {
-			if again && reason != "answers-slowly" {
+			if reason != "answers-slowly" && (cause != nil || a.Check != plain && wrong[v.ID] != nil) {
+				if cause != nil && a.Check == plain {
+					found.Add(*cause, b.describe(v, a)) // it is of the same cause
+				}
 				continue
 			}
-			blame := controls.of(a, reason)
-			if other := otherReason(a.Check); other != "" && reason != "answers-slowly" && !slices.Contains(unreachable, reason) {
-				reason = other
+			f := Finding{Reason: reason, Level: level, Blame: controls.of(a, reason)}
+			if other := otherReason(a.Check); other != "" && a.Fault == "" && reason != "answers-slowly" {
+				f.Reason = other
 			}
-			found.Add(Finding{Reason: reason, Level: level, Blame: blame}, describe(v, a))
+			found.Add(f, b.describe(v, a))
+			if wrong[v.ID] == nil && reason != "answers-slowly" {
+				wrong[v.ID] = &f
+			}
 		}
-		wrong[v.ID] = wrong[v.ID] || len(reasons) > 0
 		if a.Opened > maxOpened {
 			found.Add(Finding{Reason: "no-keep-alive", Level: Robust, Blame: controls.of(a, "")}, fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive))
 		}
@@ -216,18 +233,6 @@ func levelOf(v Question, a Answer) CertificationLevel {
 	return v.Level
 }
 
-// describe is a review with its answer, on one line.
-func describe(v Question, a Answer) string {
-	got := string(a.decision())
-	if a.Fault != "" {
-		got = a.Fault
-		if a.HTTP != 0 {
-			got += fmt.Sprintf(" %d", a.HTTP)
-		}
-	}
-	return fmt.Sprintf("%s: %s: expected %s, got %s", v.ID, asks(v.Spec), cmp.Or(string(v.Expect), "a refusal"), got)
-}
-
 func sub(s string) string {
 	if s != "" {
 		return "/" + s
@@ -236,10 +241,12 @@ func sub(s string) string {
 }
 
 // planned is how many answers each check of each level needs. A level of which anything is missing is not granted.
-func (b *Plan) planned() map[CertificationLevel]map[string]int {
+func (b *Plan) planned(v1Only bool) map[CertificationLevel]map[string]int {
 	out := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
 	for _, v := range b.All() {
-		out[v.Level][plain]++
+		if !v1Only || v.Form != v1beta1 {
+			out[v.Level][plain]++
+		}
 	}
 	out[Robust][http1], out[Robust][http2] = keptAlive, keptAlive
 	out[Robust][concurrency], out[Robust][drift] = 2*concurrent, drifting
@@ -267,7 +274,7 @@ func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
 	distinct := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
 	seen := map[string]bool{}
 	for _, a := range answers {
-		if a.Control || a.Seen != nil || isLoad(a.Check) {
+		if a.Control || a.Seen != nil || isLoad(a.Check) || a.Check == versionsCheck {
 			continue
 		}
 		level := b.byID[a.Vector].Level
@@ -278,7 +285,7 @@ func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
 			distinct[level][plain]++
 		}
 	}
-	planned := b.planned()
+	planned := b.planned(v1Only(answers))
 	var out []LevelResult
 	for _, level := range Levels() {
 		r := LevelResult{Level: level}

@@ -23,12 +23,18 @@ type LoadOptions struct {
 	// P99 is what 99 % of the answers may take, counted from when the review was meant to be sent: a server that
 	// makes the harness wait gains nothing by it.
 	P99 time.Duration
+	// Volume is how many reviews are asked after that, as fast as they are answered, and Idle how long nothing is
+	// asked then, before some more.
+	Volume int
+	Idle   time.Duration
 }
 
 // The defaults of LoadOptions.
 const (
 	LoadLength = 5 * time.Second
 	LoadP99    = 100 * time.Millisecond
+	LoadVolume = 100_000
+	LoadIdle   = 31 * time.Second
 )
 
 // LoadRates are the rates that are recommended.
@@ -43,6 +49,8 @@ func (o LoadOptions) Check() error {
 		return fmt.Errorf("load: %v: a rate is 1 to %d reviews per second", o.Rates, maxRate)
 	case o.Length < time.Second || o.Length > time.Hour:
 		return fmt.Errorf("load: a rate is kept up for 1 s to 1 h, not %s", o.Length)
+	case o.Volume < 0 || o.Volume > maxVolume || o.Idle < 0 || o.Idle > time.Hour:
+		return fmt.Errorf("load: a volume of %d and %s idle: expected 0 to %d reviews, and 0 to 1 h", o.Volume, o.Idle, maxVolume)
 	case o.P99 <= 0:
 		return fmt.Errorf("load: the limit of the 99th percentile is %s, expected more than 0", o.P99)
 	}
@@ -52,6 +60,11 @@ func (o LoadOptions) Check() error {
 const (
 	// loadCheck begins the name of the check at a rate.
 	loadCheck = "load-"
+	// volume and idle are what comes after the rates; afterIdle is how many reviews are asked then.
+	volume    = loadCheck + "volume"
+	idle      = loadCheck + "idle"
+	afterIdle = 500
+	maxVolume = 10_000_000
 	maxRate   = 100_000
 	// outstanding is how many reviews may be unanswered. What would come on top of them is not sent, and counts as
 	// dropped.
@@ -71,6 +84,8 @@ type Stage struct {
 	Dropped int `json:"dropped,omitempty"`
 	// Micros is how long it took from the first that was meant to be sent to the last answer.
 	Micros int64 `json:"us"`
+	// Right is how many answers of the volume were right. They are not in the evidence one by one.
+	Right int `json:"right,omitempty"`
 }
 
 // load asks at each rate, in order.
@@ -80,10 +95,35 @@ func (r *runner) load(ctx context.Context) {
 			sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: r.LoadOptions.Length}.Stripe(0, 1)
 			r.Runner.Progress(fmt.Sprintf("%s%d", loadCheck, rate), len(sends))
 			if !r.rate(ctx, rate, sends) {
-				break
+				return
 			}
 		}
+		if r.LoadOptions.Volume > 0 && r.amount(ctx, volume, r.LoadOptions.Volume) {
+			r.Runner.Progress(fmt.Sprintf("%s: nothing for %s, then", idle, r.LoadOptions.Idle), afterIdle)
+			pause(ctx, r.LoadOptions.Idle)
+			r.amount(ctx, idle, afterIdle)
+		}
 	})
+}
+
+// amount asks so many, a few at a time, and keeps the answers that are wrong.
+func (r *runner) amount(ctx context.Context, check string, n int) bool {
+	if check == volume {
+		r.Runner.Progress(check, n)
+	}
+	stage, before, began := &Stage{Planned: n}, len(r.Answers), time.Now()
+	vectors := r.repeatable()
+	ok := r.together(ctx, check, n, lanes, func(i int) Question { return vectors[i*7919%len(vectors)] })
+	r.Answers = slices.DeleteFunc(r.Answers, func(a Answer) bool {
+		right := a.Check == check && !a.Control && len(judge(r.Plan.byID[a.Vector], a)) == 0
+		if right {
+			stage.Right++
+		}
+		return right
+	})
+	stage.Micros = time.Since(began).Microseconds()
+	r.Answers = slices.Insert(r.Answers, min(before, len(r.Answers)), Answer{Check: check, Stage: stage})
+	return ok && ctx.Err() == nil
 }
 
 // rate asks as the schedule says, whether answers have come or not.
@@ -160,6 +200,14 @@ func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 		}
 	}
 	for _, a := range answers {
+		if a.Check == volume || a.Check == idle {
+			if a.Stage != nil {
+				planned, answered = planned+a.Stage.Planned, answered+a.Stage.Right
+			} else {
+				answered++
+			}
+			continue
+		}
 		i, known := at[a.Check]
 		if !known || a.Stage != nil || a.Control {
 			continue

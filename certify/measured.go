@@ -38,6 +38,17 @@ func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
 	return r
 }
 
+// Verdict says in a word what became of the level.
+func (r LevelResult) Verdict() string {
+	switch {
+	case r.Granted:
+		return "yes"
+	case r.Reviews == 0 && r.Findings == 0 && r.NotSupported == "":
+		return "not tried"
+	}
+	return "no"
+}
+
 // measured are the results of the levels beyond direct mode that were tried.
 func (b *Plan) measured(answers []Answer, findings []Finding) (out []LevelResult) {
 	if rates, planned, answered := b.rates(ownOnly(answers)); len(rates) > 0 {

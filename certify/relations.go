@@ -53,8 +53,8 @@ func (b *Plan) draw() *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-// perReview is how many questions are made of a scenario's review, older of how many is asked in v1beta1 too.
-const perReview, older = 6, 3
+// perReview is how many questions are made of a scenario's review, of so many as older says one is asked in v1beta1 too.
+const perReview, older = 4, 5
 
 // alike are made of every scenario's review that is allowed: the same with an attribute that only a wrong comparison
 // takes for the granted one. Every attribute meets every relation, with verbs and modes of all kinds.

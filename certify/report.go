@@ -42,9 +42,11 @@ type Certification struct {
 	Mode string `json:"mode"`
 	Seed int64  `json:"seed"`
 	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy as JSON.
-	SuiteDigest  string    `json:"suiteDigest"`
-	PolicyDigest string    `json:"policyDigest"`
-	Started      time.Time `json:"started"`
+	SuiteDigest  string `json:"suiteDigest"`
+	PolicyDigest string `json:"policyDigest"`
+	// ReviewVersions are those that were asked, if not all.
+	ReviewVersions []string  `json:"reviewVersions,omitempty"`
+	Started        time.Time `json:"started"`
 	// Levels are those that are granted; Results say why the others are not.
 	Levels   []CertificationLevel `json:"levels"`
 	Results  []LevelResult        `json:"results"`
@@ -137,9 +139,12 @@ func (c *Certification) Summary() string {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	line("# Certification of %s", c.title())
 	line("\nSeed %d, suite %.12s, policy %.12s, mode %s.\n", c.Seed, c.SuiteDigest, c.PolicyDigest, c.Mode)
+	if len(c.ReviewVersions) > 0 {
+		line("Only reviews of version %s were asked.\n", strings.Join(c.ReviewVersions, ", "))
+	}
 	line("| level | granted | reviews | findings |\n|---|---|---|---|")
 	for _, r := range c.Results {
-		line("| %s | %s | %d of %d | %d |", r.Level, map[bool]string{true: "yes", false: "no"}[r.Granted], r.Reviews, r.Planned, r.Findings)
+		line("| %s | %s | %d of %d | %d |", r.Level, r.Verdict(), r.Reviews, r.Planned, r.Findings)
 	}
 	for _, r := range c.Results {
 		r.describe(line)
@@ -150,7 +155,7 @@ func (c *Certification) Summary() string {
 	for _, f := range c.Findings {
 		line("\n### %s (%s, %d)%s\n", f.Reason, f.Level, f.Count, f.blamed())
 		for _, e := range f.Examples {
-			line("    %s", strings.NewReplacer("\n", " ", "\r", " ").Replace(e))
+			line("    %s", strings.NewReplacer("\n", "\n    ", "\r", " ").Replace(e))
 		}
 	}
 	return out.String()
@@ -265,7 +270,7 @@ func (c *Certification) differences(again *Certification) (out []string) {
 		was, then any
 	}{
 		{"apiVersion", c.APIVersion, again.APIVersion}, {"kind", c.Kind, again.Kind}, {"mode", c.Mode, again.Mode},
-		{"policyDigest", c.PolicyDigest, again.PolicyDigest}, {"levels", c.Levels, again.Levels},
+		{"policyDigest", c.PolicyDigest, again.PolicyDigest}, {"reviewVersions", c.ReviewVersions, again.ReviewVersions}, {"levels", c.Levels, again.Levels},
 		{"results", c.Results, again.Results}, {"findings", c.Findings, again.Findings},
 	} {
 		was, _ := json.Marshal(field.was)

@@ -1,6 +1,8 @@
 package certify
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,32 +56,65 @@ func (b Bundle) signers() []string {
 }
 
 // checkSignature says what is wrong with the signature of the bundle: nothing, if the key has signed every file of
-// it as it is.
-func (b Bundle) checkSignature(key *Key) (differences []string) {
+// it as it is. Without a key only the signature itself is not checked.
+func (b Bundle) checkSignature(key *Key, predicateType string) (differences []string) {
 	raw, ok := b[signatureFile]
 	if !ok {
 		return []string{fmt.Sprintf("%s: the bundle is not signed", signatureFile)}
 	}
-	s, err := openStatement(key, raw, PredicateType)
+	s, err := openStatement(key, raw, predicateType)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %s", signatureFile, err)}
 	}
-	return s.differences(b.content())
+	differences = s.differences(b.content())
+	if c, err := b.Certification(); err == nil {
+		claimed, _ := json.Marshal(claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
+		var signed bytes.Buffer
+		if json.Compact(&signed, s.Predicate) != nil || !bytes.Equal(signed.Bytes(), claimed) {
+			differences = append(differences, fmt.Sprintf("%s: what is signed about the certification is not what %s says", signatureFile, certificationFile))
+		}
+	}
+	return differences
 }
 
 // SignedBy says whose signature a bundle carries. With keys, one of them must have signed it.
 func (b Bundle) SignedBy(keys []*Key) (signed string, differences []string) {
+	return b.signedBy(keys, PredicateType)
+}
+
+func (b Bundle) signedBy(keys []*Key, predicateType string) (signed string, differences []string) {
 	names := b.signers()
 	switch {
 	case len(keys) == 0 && b[signatureFile] == nil:
 		return "none", nil
 	case len(keys) == 0:
-		return fmt.Sprintf("of key %.60s, not checked", strings.Join(names, ", ")), nil
+		// Whose it is nobody can say without a key; that it is not of this bundle anybody can.
+		if differences = b.checkSignature(nil, predicateType); len(differences) > 0 {
+			return "not valid", differences
+		}
+		return fmt.Sprintf("of key %.60s, not checked: --key names one to check it with", strings.Join(names, ", ")), nil
 	}
 	for _, key := range keys {
-		if differences = b.checkSignature(key); len(differences) == 0 {
+		if differences = b.checkSignature(key, predicateType); len(differences) == 0 {
 			return fmt.Sprintf("valid, of key %.12s", key.ID()), nil
 		}
 	}
 	return "not valid", differences
+}
+
+// ReportPredicate names what the signature of another report claims: that its signer stands for the outcome in it.
+const ReportPredicate = "https://authzconf.dev/report/v1alpha1"
+
+// SignReport signs a report of another product: a file that has the digests of all others. outcome is what it says.
+func SignReport(key *Key, name string, report []byte, outcome any) ([]byte, error) {
+	return signFiles(key, map[string][]byte{name: report}, ReportPredicate, outcome)
+}
+
+// ReportSignedBy is SignedBy for a signature that SignReport has made; nil is none.
+func ReportSignedBy(keys []*Key, name string, report, signature []byte) (signed string, differences []string) {
+	b := Bundle{name: report}
+	if signature != nil {
+		b[signatureFile] = signature
+	}
+	return b.signedBy(keys, ReportPredicate)
 }

@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -34,6 +35,8 @@ type Outcome struct {
 	ExitCode int `json:"exitCode"`
 	// Reasons say why the result is not passed; those that decided it come first.
 	Reasons []string `json:"reasons,omitempty"`
+	// NotCovered says, a line per reason, of how many scenarios nothing is known since no target can show them.
+	NotCovered []string `json:"notCovered,omitempty"`
 	// Notes say what a reader of "passed" should know: known failures, what the user left out, what the target
 	// could not show.
 	Notes []string `json:"notes,omitempty"`
@@ -69,6 +72,7 @@ func (r *ConformanceReport) Conclude() Outcome {
 		}
 		seen[name] = true
 		c.cell(r.Scenarios, &r.Cells[i])
+		c.required(r, &r.Cells[i])
 		if a := r.Cells[i].Agents; a != nil {
 			a.conclude(name, c)
 		}
@@ -82,7 +86,67 @@ func (r *ConformanceReport) Conclude() Outcome {
 		r.Path.conclude(c)
 	}
 	r.Outcome = c.outcome()
+	r.Outcome.NotCovered = r.notCovered()
 	return r.Outcome
+}
+
+// Line is the outcome with what it does not say.
+func (o Outcome) Line() string {
+	line := string(o.Result)
+	for _, what := range o.NotCovered {
+		line += "; " + what + ": not judged"
+	}
+	return line
+}
+
+// notCovered counts the scenarios that were supported by no target, by what these lack.
+func (r *ConformanceReport) notCovered() (lines []string) {
+	ran, lacks, counts := map[string]bool{}, map[string]string{}, map[string]int{}
+	for _, c := range r.Cells {
+		for _, result := range c.Results {
+			ran[result.Scenario] = ran[result.Scenario] || executed(result.Verdict)
+			if result.Verdict == verdicts.NotSupported {
+				lacks[result.Scenario] = result.Reason
+			}
+		}
+	}
+	for id, why := range lacks {
+		if !ran[id] {
+			what, found := strings.CutPrefix(why, "the target lacks ")
+			counts[orWord(map[bool]string{true: " need " + what}[found], " not supported")]++
+		}
+	}
+	for _, what := range sortedKeys(counts) {
+		lines = append(lines, plural(counts[what], "scenario")+what)
+	}
+	return lines
+}
+
+// required adds the scenarios of required levels that a cell is for, and that were not run to an end there.
+func (c *conclusion) required(r *ConformanceReport, cell *Cell) {
+	level := map[string]scenarios.Level{}
+	for _, s := range r.Scenarios {
+		level[s.ID] = s.Level
+	}
+	var missing []string
+	add := func(id, why string) {
+		if slices.Contains(r.Require, level[id]) {
+			missing = append(missing, fmt.Sprintf("%s (%s)", id, firstLine(why)))
+		}
+	}
+	for _, n := range cell.NotRun {
+		if n.Cause == CauseUser {
+			add(n.Scenario, n.Why)
+		}
+	}
+	for _, result := range cell.Results {
+		if v := result.Verdict; v != verdicts.NotSupported && (!executed(v) || v == verdicts.Invalid) {
+			add(result.Scenario, result.Reason)
+		}
+	}
+	if len(missing) > 0 {
+		c.unknown = append(c.unknown, fmt.Sprintf("%s: %s required and not judged: %s", cell.Name, plural(len(missing), "scenario"), strings.Join(missing, ", ")))
+	}
 }
 
 // conclusion collects reasons by what follows from them.

@@ -45,7 +45,8 @@ func gateCell(gate scenarios.Gate) Cell {
 		Facts: Facts{Kubernetes: "1.37.1", Binary: "1.37.1", Gate: gate, Capabilities: can},
 		Witness: Witness{
 			GitVersion: "v1.37.1", Platform: "linux/amd64", EmulatedVersion: "1.37", ExpectedGate: string(gate), GateMetric: string(gate),
-			GateProbe:        &GateProbe{Code: 400, Message: "requested &user.DefaultInfo{} without impersonating a user name", Gate: string(gate)},
+			GateProbe:        &GateProbe{Code: 400, Message: map[scenarios.Gate]string{scenarios.GateOn: "requested &user.DefaultInfo{} without impersonating a user name", scenarios.GateOff: "requested [] without impersonating a user"}[gate], Gate: string(gate)},
+			Probes:           &ProbeCount{Sent: 3, Front: 3, Back: 1},
 			AskedAuthorizers: []Authorizer{{"Webhook", "recorder-front"}, {"Node", "node"}, {"RBAC", "rbac"}, {"Webhook", "recorder-back"}},
 			SeenAuthorizers: []AuthorizerEvidence{
 				{Authorizer{"Webhook", "recorder-front"}, "a review of the probe arrived first"},
@@ -54,7 +55,7 @@ func gateCell(gate scenarios.Gate) Cell {
 				{Authorizer{"Webhook", "recorder-back"}, "the review of the probe arrived last"},
 			},
 		},
-		ReadySeconds: 3.21, WallSeconds: 4.5,
+		ReadySeconds: 3.21, WallSeconds: 14.5,
 	}
 }
 
@@ -79,9 +80,18 @@ func testRun(t testing.TB, texts Texts, cells []Cell, change func(*verdicts.Evid
 			case !ok:
 				c.NotRun = append(c.NotRun, NotRun{Scenario: s.ID, Cause: CauseTarget, Why: why})
 			default:
-				e := perfect(s, c, scenarios.Suffix(42, c.Name, s.ID), epoch.Add(time.Duration(3000+2500*len(all))*time.Millisecond))
+				suffix := scenarios.Suffix(42, c.Name, s.ID)
+				if c.Name[1] == '-' { // a stage of an upgrade path
+					suffix = scenarios.Suffix(42, "path", s.Setup)
+				}
+				e := perfect(s, c, suffix, epoch.Add(time.Duration(3000+2500*len(all))*time.Millisecond))
 				if change != nil {
 					change(e)
+				}
+				if e.Control != nil {
+					e.Control = perfect(s, c, scenarios.Suffix(42, c.Name, s.ID, "control"), e.Ended)
+					change(e.Control)
+					e.Control.Control = nil
 				}
 				all = append(all, e)
 				c.Results = append(c.Results, verdicts.Judge(s, e))

@@ -44,6 +44,10 @@ type ConformanceReport struct {
 	PeakMemoryBytes int64 `json:"peakMemoryBytes,omitempty"`
 	// Command is the command line that was given, program name included (run).
 	Command []string `json:"command,omitempty"`
+	// Inputs are the files that the command line names, by the paths it gives (run).
+	Inputs map[string]string `json:"inputs,omitempty"`
+	// Require are the levels of which everything must have run that is for the targets (run).
+	Require []scenarios.Level `json:"require,omitempty"`
 	// Implementation is what was judged (run).
 	Implementation Implementation `json:"implementation"`
 

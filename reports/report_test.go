@@ -36,8 +36,7 @@ func mixedRun(t testing.TB, texts Texts) (*ConformanceReport, []*verdicts.Eviden
 		case failing:
 			o.Reviews[1].Spec.ResourceAttributes.Name = "*"
 			o.Audit = json.RawMessage(strings.Replace(string(o.Audit), `"impersonationConstraint":"impersonate:user-info"`, `"impersonationConstraint":""`, 1))
-			control := *e
-			e.Control = &control
+			e.Control = e // testRun makes it, under other names
 		case known:
 			o.Response.Body = strings.Replace(o.Response.Body, "is forbidden", "is not allowed", 1)
 		case broken:

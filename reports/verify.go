@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -17,9 +18,11 @@ import (
 
 // VerifyOptions say what a report is compared with besides itself.
 type VerifyOptions struct {
-	// Builtin are the scenarios of this authzconf. That a report was made with others is noted; it is not a
-	// difference, for its own text is in it. Nil compares nothing.
+	// Builtin are the scenarios to judge by: a report that was made with others differs. Nil compares nothing.
 	Builtin *scenarios.Set
+	// Plan says what the command line of a report asks for, as a report that nothing was run for. Nil holds it to
+	// nothing.
+	Plan func(*ConformanceReport, *scenarios.Set) (*ConformanceReport, error)
 	// SuiteVersion is the version of this authzconf. Pages are only expected to come out the same again if the
 	// report is of the same one.
 	SuiteVersion string
@@ -36,6 +39,8 @@ type Verification struct {
 	Digest   string
 	// Verdicts is how many were recomputed.
 	Verdicts int
+	// Marker is report.yaml as it was read, Signature what is stored as its signature, nil if nothing is.
+	Marker, Signature []byte
 	// Differences are where the folder is not whole, or does not say what its evidence says.
 	Differences []string
 	// Notes are worth knowing but no difference.
@@ -46,8 +51,9 @@ type Verification struct {
 func (v *Verification) OK() bool { return len(v.Differences) == 0 }
 
 // Verify recomputes the report in folder dir: the digest of each file, every verdict, the selection of
-// scenarios, summaries, findings, known-failing states, the outcome and the pages. What the run itself filled in
-// (witness, times, command) it can only take as it is. An error means that there is no report to be verified.
+// scenarios, what follows from the witness, summaries, findings, known-failing states, the outcome and the pages. What
+// was selected is held to the command line; names, audit IDs and times to each other. An error means that there is no
+// report to be verified.
 func Verify(dir string, o VerifyOptions) (*Verification, error) {
 	root, report, data, err := openReport(dir)
 	if err != nil {
@@ -58,11 +64,32 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 	v.readFiles()
 	if v.loadScenarios(o.Builtin) {
 		v.recompute()
+		v.holdToCommand(o)
+		v.holdTogether()
 		v.compare(data)
 		v.comparePages(o.SuiteVersion)
 	}
-	v.Set, v.Evidence, v.Digest = v.set, v.evidence, sha256Hex(data)
+	v.Set, v.Evidence, v.Digest, v.Marker = v.set, v.evidence, sha256Hex(data), data
+	if v.Signature, err = readFile(v.root, SignatureFile); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	} else if err != nil {
+		v.differ("%s: %v", SignatureFile, err)
+	}
 	return v.Verification, nil
+}
+
+// readFile reads a file that is no larger than anything in a report may be.
+func readFile(from fs.FS, name string) ([]byte, error) {
+	f, err := from.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, reportLimit+1))
+	if err == nil && len(data) > reportLimit {
+		err = fmt.Errorf("it is larger than %d bytes", reportLimit)
+	}
+	return data, err
 }
 
 // openReport opens a folder and reads its report.yaml.
@@ -70,7 +97,7 @@ func openReport(dir string) (root *os.Root, r *ConformanceReport, data []byte, e
 	if root, err = os.OpenRoot(dir); err != nil {
 		return nil, nil, nil, fmt.Errorf("there is no report folder: %w", err)
 	}
-	data, err = root.ReadFile(reportFile)
+	data, err = readFile(root.FS(), reportFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%s has no %s: no report was finished there", dir, reportFile)
 	}
@@ -102,7 +129,7 @@ func (v *verifier) note(format string, args ...any) {
 // readFiles holds the folder to the report's list of files.
 func (v *verifier) readFiles() {
 	err := fs.WalkDir(v.root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || name == reportFile {
+		if err != nil || d.IsDir() || name == reportFile || name == SignatureFile {
 			return err
 		}
 		want, listed := v.Report.Files[name]
@@ -114,9 +141,9 @@ func (v *verifier) readFiles() {
 			v.note("%s: is not a file of the report", name)
 			return nil
 		}
-		data, err := fs.ReadFile(v.root, name)
+		data, err := readFile(v.root, name)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if got := sha256Hex(data); got != want {
 			v.differ("%s: was changed: its SHA-256 is %s, the report has %s", name, short(got), short(want))
@@ -151,34 +178,9 @@ func (v *verifier) loadScenarios(builtin *scenarios.Set) bool {
 		return false
 	}
 	if builtin != nil {
-		v.compareBuiltin(builtin)
+		v.holdBuiltin(builtin)
 	}
 	return true
-}
-
-// compareBuiltin notes how the report's scenarios differ from the built-in ones.
-func (v *verifier) compareBuiltin(builtin *scenarios.Set) {
-	theirs := map[string]string{}
-	for _, s := range v.set.All() {
-		theirs[s.ID] = s.Digest
-	}
-	var other, more, missing int
-	for _, s := range builtin.All() {
-		digest, ok := theirs[s.ID]
-		switch {
-		case !ok:
-			missing++
-		case digest != s.Digest:
-			other++
-		}
-		delete(theirs, s.ID)
-	}
-	more = len(theirs)
-	if other+more+missing == 0 {
-		v.note("the scenarios are those of this authzconf")
-		return
-	}
-	v.note("the scenarios are not those of this authzconf: %d have another text, %d are only in the report, %d are not in it", other, more, missing)
 }
 
 // recompute makes the report again from the evidence.
@@ -205,6 +207,9 @@ func (v *verifier) recompute() {
 				continue
 			}
 			c.Results = append(c.Results, r)
+		}
+		if c.Problem == "" {
+			c.Witness.Mismatches = c.Witness.Judge(c.Cell)
 		}
 		v.checkSelection(&c)
 		again.Cells = append(again.Cells, c)

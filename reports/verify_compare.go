@@ -18,6 +18,9 @@ func (v *verifier) compare(data []byte) {
 	for i, got := range v.Report.Cells {
 		want := v.Recomputed.Cells[i]
 		v.compareResults(got, want)
+		if !slices.Equal(got.Witness.Mismatches, want.Witness.Mismatches) {
+			v.differ("%s: what the witness read makes the mismatches %q, the report has %q", got.Name, want.Witness.Mismatches, got.Witness.Mismatches)
+		}
 		for _, level := range Levels() {
 			if got.Summary[level] != want.Summary[level] {
 				v.differ("%s: the summary of %s does not follow from the results", got.Name, level)
@@ -78,8 +81,13 @@ func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 // change words the first place at which two values differ, for example "reason: the report says x, the evidence
 // y".
 func change(report, evidence any) string {
-	where, a, b := firstChange("", generic(report), generic(evidence))
-	return fmt.Sprintf("%s: the report says %s, the evidence %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
+	return changeTo("the evidence", report, evidence)
+}
+
+// changeTo is change for what something else than the evidence says.
+func changeTo(other string, report, says any) string {
+	where, a, b := firstChange("", generic(report), generic(says))
+	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(where, "."), brief(a), other, brief(b))
 }
 
 // generic is a value as decoded JSON.

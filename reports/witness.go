@@ -1,5 +1,14 @@
 package reports
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
 // Witness is what a target said of itself after it had started, beside what was asked of it. A flag that was
 // passed proves nothing: a gate may be locked, an old binary may lie about, a chain may have been loaded from
 // another file. So each property is read back from the server, by more than one way where there is one, and
@@ -35,7 +44,10 @@ type Witness struct {
 	// listed.
 	SeenAuthorizers []AuthorizerEvidence `json:"seenAuthorizers,omitempty"`
 
-	// Mismatches say, one line each, what was asked and what is there instead.
+	// Probes counts the requests of the witness and their reviews at both ends of the chain; nil without a recorder.
+	Probes *ProbeCount `json:"probes,omitempty"`
+
+	// Mismatches say, one line each, what was asked and what is there instead. They follow from the rest: see Judge.
 	Mismatches []string `json:"mismatches,omitempty"`
 }
 
@@ -60,4 +72,68 @@ type AuthorizerEvidence struct {
 	Authorizer `json:",inline"`
 	// Evidence says what was seen, for example "review 1 of the probe arrived".
 	Evidence string `json:"evidence"`
+}
+
+// ProbeCount is how many requests the witness sent, and how many reviews of them arrived. One of the requests is
+// allowed by nobody, and reaches the end.
+type ProbeCount struct {
+	Sent  int `json:"sent"`
+	Front int `json:"front"`
+	Back  int `json:"back"`
+}
+
+// judgeVersion says where the version is not what was asked of a cell.
+func (w *Witness) judgeVersion(cell verdicts.Cell) (mismatches []string) {
+	version := w.GitVersion
+	if cell.Provider == verdicts.Existing { // a build of somebody's
+		version, _, _ = strings.Cut(version, "+")
+	}
+	mismatches = mismatch(nil, "version", "v"+cell.Kubernetes, version)
+	if w.EmulatedVersion == "" && cell.Emulated == "" {
+		return mismatches
+	}
+	minor := strings.Join(strings.SplitN(cell.Kubernetes, ".", 3)[:2], ".")
+	return mismatch(mismatches, "emulated version", cmp.Or(cell.Emulated, minor), cmp.Or(w.EmulatedVersion, "nothing"))
+}
+
+func mismatch(list []string, what, asked, seen string) []string {
+	if asked == seen {
+		return list
+	}
+	return append(list, fmt.Sprintf("%s: asked for %s, the server says %s", what, asked, seen))
+}
+
+// Judge says where what was read back is not what was asked of a cell.
+func (w *Witness) Judge(cell verdicts.Cell) []string {
+	if w.GateProbe == nil {
+		return []string{"the witness was not read to its end"}
+	}
+	mismatches, probed := w.judgeVersion(cell), ProbedGate(w.GateProbe.Message)
+	if cell.Provider == verdicts.Existing { // of which only answers are seen
+		probed = w.GateProbe.Gate
+	} else if w.GateMetric != "absent" || w.ExpectedGate == "on" {
+		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (metric)", w.ExpectedGate, w.GateMetric)
+	}
+	mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (probe)", w.ExpectedGate, probed)
+	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
+		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
+	}
+	for i, a := range w.AskedAuthorizers {
+		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {
+			mismatches = append(mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
+		}
+	}
+	return mismatches
+}
+
+// ProbedGate tells the two handlers apart by their texts: processImpersonationHeaders and
+// buildImpersonationRequests of k8s.io/apiserver/pkg/endpoints/filters/impersonation.
+func ProbedGate(message string) string {
+	switch {
+	case strings.Contains(message, "&user.DefaultInfo{"):
+		return "on"
+	case strings.Contains(message, "without impersonating a user"):
+		return "off"
+	}
+	return "unknown"
 }

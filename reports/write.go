@@ -1,8 +1,10 @@
 package reports
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -26,6 +28,33 @@ var Folder = filing.Kind{
 		return slices.DeleteFunc(sortedKeys(head.Files), func(name string) bool { return !ofReport(name) })
 	},
 	Reserved: []string{evidenceDir, pathDir, scenariosDir, fixturesDir, junitFile, htmlFile, summaryFile},
+}
+
+// SignatureFile is the signature of report.yaml, if there is one.
+const SignatureFile = "report.dsse.json"
+
+// Sign puts a signature into a folder that Write has written, or takes the one away that was there before.
+func Sign(dir string, sign func(name string, report []byte) ([]byte, error)) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.Remove(SignatureFile); sign == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	report, err := root.ReadFile(reportFile)
+	if err != nil {
+		return err
+	}
+	signature, err := sign(reportFile, report)
+	if err != nil {
+		return err
+	}
+	return root.WriteFile(SignatureFile, signature, 0o644)
 }
 
 // Write writes the report folder dir: report.yaml, junit.xml, report.html, summary.md, evidence/, scenarios/ and

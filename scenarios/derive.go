@@ -108,12 +108,17 @@ func (d deriver) restated(e Expect) (fields []string) {
 	return fields
 }
 
-// findRestated records the expectations of the file that can be left out.
-func (f *loadedFile) findRestated() {
+// findNoted records the expectations of the file that can be left out, and the denials that any denial would fit.
+func (f *loadedFile) findNoted() {
 	find := func(e Expect, r *Request, path ...any) {
+		if slices.Contains(denials, e.Outcome) && e.Message == "" && e.MessageMatches == "" && e.Reviews == nil && e.OneOf == nil {
+			n, _ := find(f.source.root, path)
+			f.source.noted = append(f.source.noted, f.source.at(posOf(n),
+				"the denial states neither message nor reviews, so that any denial will do (expected one of message, messageMatches, reviews, oneOf)"))
+		}
 		for _, field := range (deriver{r, f.scenario.Requires.Gate}).restated(e) {
 			n, _ := find(f.source.root, extend(path, field))
-			f.source.restated = append(f.source.restated, f.source.at(posOf(n),
+			f.source.noted = append(f.source.noted, f.source.at(posOf(n),
 				"%s says only what follows from the rest (expected it left out: it is derived, and judged)", field))
 		}
 	}

@@ -26,10 +26,10 @@ func expectations(s *scenarios.Scenario, fn func(*scenarios.Request, *scenarios.
 	}
 }
 
-// TestCatalogueRestatesNothing keeps the built-in files short.
-func TestCatalogueRestatesNothing(t *testing.T) {
+// TestCatalogueHasNoNotes keeps the built-in files short, and their denials exact.
+func TestCatalogueHasNoNotes(t *testing.T) {
 	set := embedded(t)
-	for _, e := range append(set.Renamed(), set.Restated()...) {
+	for _, e := range append(set.Renamed(), set.Noted()...) {
 		t.Error(e)
 	}
 }
@@ -121,16 +121,16 @@ func TestDerive(t *testing.T) {
 			if got = strings.TrimPrefix(got, ","); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
-			if len(set.Restated()) > 0 {
-				t.Error(set.Restated())
+			if len(set.Noted()) > 0 {
+				t.Error(set.Noted())
 			}
 		})
 	}
 }
 
-// TestRestated says where a file states what follows, and where it has an old
+// TestNoted says where a file states what follows, and where it has an old
 // name.
-func TestRestated(t *testing.T) {
+func TestNoted(t *testing.T) {
 	text := strings.Replace(valid, "      code: 200", `      reviews:
         - {verb: impersonate, version: v1, resource: users, name: bob, decision: allow}
       audit: {impersonatedUser: true, constraint: "", decision: allow}
@@ -140,8 +140,8 @@ func TestRestated(t *testing.T) {
 	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(strings.Replace(text, "resourceNames:", "names:", 1))}, nil)
 	const follows = " says only what follows from the rest (expected it left out: it is derived, and judged)"
 	want := "a/x.yaml:23:14: audit" + follows + "\na/x.yaml:25:9: metrics" + follows
-	if got := set.Restated().Error(); got != want {
-		t.Errorf("restated:\n%s\nwant\n%s", got, want)
+	if got := set.Noted().Error(); got != want {
+		t.Errorf("noted:\n%s\nwant\n%s", got, want)
 	}
 	want = "a/x.yaml:13:5: names is called resourceNames now (this release reads the old name, the next does not)"
 	if got := set.Renamed().Error(); got != want {
@@ -149,5 +149,16 @@ func TestRestated(t *testing.T) {
 	}
 	if got := set.All()[0].Grants[0].Names; len(got) != 1 || got[0] != "bob" {
 		t.Errorf("the names are %q", got)
+	}
+}
+
+// TestDenialsAreExact says which denials state too little.
+func TestDenialsAreExact(t *testing.T) {
+	for more, want := range map[string]int{"": 1, "\n      reviews: []": 0, "\n      message: no": 0, "\n      messageMatches: no.*": 0} {
+		text := strings.Replace(valid, "outcome: allowed\n      code: 200", "outcome: impersonationForbidden"+more, 1) + "  - request: {by: agent, impersonate: {user: bob}, verb: list, resource: pods, namespace: ns1}\n    expect: {outcome: allowed}\n"
+		noted := mustLoad(t, fstest.MapFS{"a/x.yaml": file(text)}, nil).Noted()
+		if len(noted) != want || want > 0 && !strings.HasPrefix(noted.Error(), "a/x.yaml:20:7: the denial states neither message nor reviews") {
+			t.Errorf("%q: %v", more, noted)
+		}
 	}
 }

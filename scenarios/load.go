@@ -51,7 +51,7 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	}
 	errs := l.errs
 	for _, f := range loaded {
-		set.renamed, set.restated = append(set.renamed, f.source.renamed...), append(set.restated, f.source.restated...)
+		set.renamed, set.noted = append(set.renamed, f.source.renamed...), append(set.noted, f.source.noted...)
 		checkTwin(f, set, broken)
 		checkSetup(f, set, broken)
 		errs = append(errs, f.source.errs...)
@@ -153,7 +153,7 @@ func (l *loader) load(file string) *loadedFile {
 	s.Digest = hex.EncodeToString(digest.Sum(nil))
 	check(f)
 	if len(f.source.broken) == 0 {
-		f.findRestated()
+		f.findNoted()
 		*s = *s.Full()
 	}
 	return f

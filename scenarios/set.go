@@ -10,15 +10,15 @@ type Set struct {
 	all  []*Scenario // sorted by ID
 	byID map[string]*Scenario
 
-	renamed, restated Errors
+	renamed, noted Errors
 }
 
 // Renamed lists the fields of the files that have their old name. It is read for one release.
 func (s *Set) Renamed() Errors { return s.renamed }
 
-// Restated lists the expectations of the files that say only what follows from others: they can be left out, and
-// are judged all the same.
-func (s *Set) Restated() Errors { return s.restated }
+// Noted lists the expectations of the files that say only what follows from others (they can be left out, and are
+// judged all the same), and the denials that say neither what was answered nor what was asked.
+func (s *Set) Noted() Errors { return s.noted }
 
 // add inserts a scenario whose ID is new.
 func (s *Set) add(sc *Scenario) {

@@ -18,9 +18,9 @@ type source struct {
 	errs Errors
 	// lenient is about numbers and true and false where text is expected: they are read as they are written.
 	lenient bool
-	// renamed are the fields that have their old name, restated those that only say what follows from others. Both
+	// renamed are the fields that have their old name, noted those that say too much or too little. Both
 	// are taken.
-	renamed, restated Errors
+	renamed, noted Errors
 	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error in
 	// other words.
 	broken []ast.Node

@@ -14,15 +14,13 @@ import (
 
 // Case is what is granted and asked about one way to be wrong. What is right is what the policy says.
 type Case struct {
-	// Reason is what a wrong decision is called, Why says what is right.
-	Reason, Why string
+	// Reason is what a wrong decision is called.
+	Reason string
 	// Class is that of the relation, where it is about one.
 	Class string
 	// Broad is a mistake that makes others of the same attribute show.
-	Broad bool
-	// Everywhere says that other authorizers of a cluster may allow it to everybody.
-	Everywhere bool
-	Grants     []scenarios.Grant
+	Broad  bool
+	Grants []scenarios.Grant
 	// Asked are the reviews, in order.
 	Asked []spec
 }
@@ -147,7 +145,7 @@ const perGrant = 6
 // compare is about the pairs of a relation. Each is granted twice: one string on one side, the other on the other. A
 // cache sees what is allowed first, or what is not.
 func (d *deck) compare(a Attribute, r Relation) {
-	c := Case{Reason: a.Name + "-" + r.Class, Why: r.Why, Class: r.Class}
+	c := Case{Reason: a.Name + "-" + r.Class, Class: r.Class}
 	if c.Broad = r.Class == "ignored"; c.Broad {
 		c.Reason = "ignores-" + a.Name
 	}
@@ -192,7 +190,9 @@ func (d *deck) compare(a Attribute, r Relation) {
 			}
 		}
 	}
-	d.twins(&c, a, r)
+	if len(c.Asked) > 0 {
+		d.twins(&c, a, r)
+	}
 	d.add(c)
 }
 

@@ -34,13 +34,12 @@ var pods = object{Resource: "pods"}
 
 // implied are the cases of what does not follow: one verb, mode, resource or scope from another.
 func (d *deck) implied() {
-	const why = "a verb allows itself and no other"
 	for _, verb := range d.Verbs {
 		one, rest, o, in := d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))], d.name()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
 		all := rule(rest, "", o, in)
 		all.Verbs = others
-		c := Case{Reason: "verb-implied", Why: why, Grants: []scenarios.Grant{rule(one, verb, o, in), all}}
+		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{rule(one, verb, o, in), all}}
 		for _, v := range d.Verbs {
 			c.Asked = append(c.Asked, ask(one, v, o, in, ""), ask(one, v, o, in, d.name()))
 		}
@@ -49,7 +48,7 @@ func (d *deck) implied() {
 	}
 	for _, verb := range d.PathVerbs {
 		user, path := d.name(), "/"+d.name()
-		c := Case{Reason: "verb-implied", Why: why, Grants: []scenarios.Grant{pathRule(user, verb, path)}}
+		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{pathRule(user, verb, path)}}
 		for _, v := range d.PathVerbs {
 			c.Asked = append(c.Asked, askPath(user, v, path))
 		}
@@ -61,7 +60,7 @@ func (d *deck) implied() {
 		if d.random.IntN(3) == 0 {
 			in = ""
 		}
-		c := Case{Reason: "resource-implied", Why: "a resource or subresource allows itself and no other", Grants: []scenarios.Grant{rule(user, verb, o, in)}}
+		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{rule(user, verb, o, in)}}
 		for _, other := range d.Resources {
 			c.Asked = append(c.Asked, ask(user, verb, other, in, ""))
 		}
@@ -69,7 +68,7 @@ func (d *deck) implied() {
 	}
 	for _, in := range []string{"", d.name(), "default", "kube-system", "kube-public"} {
 		user := d.name()
-		c := Case{Reason: "scope-confused", Why: "a grant in a namespace is one there; a grant without one is for all of them, and across them", Grants: []scenarios.Grant{rule(user, "list", pods, in)}}
+		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{rule(user, "list", pods, in)}}
 		for _, other := range append(slices.Clone(d.Namespaces), in, d.name()) {
 			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.name()))
 		}
@@ -79,7 +78,6 @@ func (d *deck) implied() {
 
 // modes are the verbs of impersonation: each mode with each action.
 func (d *deck) modes() {
-	const why = "a mode of impersonation, and what may be done in it, is a verb like others: it allows itself and no other"
 	users := object{Group: "authentication.k8s.io", Resource: "users"}
 	verbs := []string{"impersonate"}
 	for _, m := range append(slices.Clone(d.Modes), "future-mode") {
@@ -87,7 +85,7 @@ func (d *deck) modes() {
 	}
 	for _, verb := range verbs[:len(verbs)-1] {
 		user, target := d.name(), d.name()
-		c := Case{Reason: "mode-implied", Why: why, Grants: []scenarios.Grant{rule(user, verb, users, "", target), rule(user, verb, object{Resource: "users"}, "", target)}}
+		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb, users, "", target), rule(user, verb, object{Resource: "users"}, "", target)}}
 		for _, v := range append(slices.Clone(verbs), "impersonate:", "impersonate:*", "*", verb+":get") {
 			c.Asked = append(c.Asked, ask(user, v, users, "", target), ask(user, v, object{Resource: "users"}, "", target))
 		}
@@ -100,7 +98,7 @@ func (d *deck) modes() {
 	for _, mode := range d.Modes {
 		for _, action := range d.Actions {
 			user, in, verb := d.name(), d.name(), "impersonate-on:"+mode+":"
-			c := Case{Reason: "mode-implied", Why: why, Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
+			c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
 			for _, v := range d.Actions {
 				c.Asked = append(c.Asked, ask(user, verb+v, pods, in, ""))
 			}
@@ -138,7 +136,7 @@ func (d *deck) apart() {
 
 // crossed are two grants that differ in two attributes, and one grant with two values of each.
 func (d *deck) crossed(a, b Attribute) {
-	c := Case{Reason: "grants-merged", Why: "each grant is by itself: what is allowed by one and what by another are not mixed; within one, all values are"}
+	c := Case{Reason: "grants-merged"}
 	s := d.setting(Attribute{})
 	names := [4]string{d.name(), d.name(), d.name(), d.name()}
 	for side := range 2 {
@@ -178,10 +176,10 @@ func (d *deck) crossed(a, b Attribute) {
 // joined are reviews that have the key of a granted one if two attributes are joined in it, whatever stands between
 // them.
 func (d *deck) joined(a, b Attribute) {
-	c := Case{Reason: "attributes-joined", Why: "where one attribute ends and the next begins is part of what is asked"}
+	c := Case{Reason: "attributes-joined"}
 	parts, s, name := []string{""}, d.setting(Attribute{}), d.name()
 	separators := slices.DeleteFunc(slices.Clone(d.Separators), func(sep string) bool {
-		return sep == "/" && (strings.HasSuffix(a.Name, "resource") || strings.HasSuffix(b.Name, "resource"))
+		return sep == "/" && (strings.HasSuffix(b.Name, "resource") || strings.HasSuffix(a.Name, "resource") && b.Name == "namespace")
 	})
 	for _, sep := range separators {
 		parts = append(parts, sep, d.name()[:3])
@@ -227,7 +225,6 @@ func (d *deck) joined(a, b Attribute) {
 
 // wildcards are what * covers where it stands alone in a grant, and what it does not.
 func (d *deck) wildcards() {
-	const why = "* alone is any verb, API group, or resource with its subresources; */x is subresource x of any; a path that ends with * is all that begins so"
 	in, path, known := d.name(), "/"+d.name(), d.name()
 	for _, g := range []scenarios.Grant{
 		rule("", "*", pods, in), rule("", "get", object{Group: "*", Resource: known}, in), rule("", "get", object{Resource: "*"}, in), rule("", "get", object{Resource: "*/status"}, in),
@@ -237,7 +234,7 @@ func (d *deck) wildcards() {
 	} {
 		user := d.name()
 		g.Subject.User = user
-		c := Case{Reason: "wildcard-granted", Why: why, Grants: []scenarios.Grant{g}}
+		c := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}
 		for _, verb := range []string{"get", "delete", "a-verb-of-tomorrow", "*", "impersonate", "impersonate-on:user-info:get"} {
 			for _, o := range []object{pods, {Resource: known}, {Resource: "status"}, {Resource: "pods", Subresource: "status"}, {Resource: "pods", Subresource: "log"}, {Resource: "pods", Subresource: "*"}, {Resource: "*"}} {
 				for _, group := range []string{"", known + ".example.com", "*"} {
@@ -258,7 +255,7 @@ func (d *deck) wildcards() {
 
 // unnamed are the cases of who asks: names that everybody knows, and what is beside the name.
 func (d *deck) unnamed() {
-	freely := Case{Reason: "shortcut-for-a-name", Why: "who or what it is about allows nothing that is not granted; RBAC and the Node authorizer know these by themselves", Everywhere: true}
+	freely := Case{Reason: "shortcut-for-a-name"}
 	stranger := d.name()
 	some := func(s spec) {
 		for _, v := range []spec{
@@ -292,7 +289,7 @@ func (d *deck) unnamed() {
 func (d *deck) own() {
 	in, name, elsewhere := d.name(), d.name(), d.name()
 	robot := "system:serviceaccount:" + in + ":" + name
-	c := Case{Reason: "own-by-name", Why: "that something has the name of who asks allows nothing; groups are those of the review"}
+	c := Case{Reason: "own-by-name"}
 	for _, user := range []string{name, "system:" + name, "system:node:" + name, robot} {
 		c.Grants = append(c.Grants, rule(user, "get", pods, in))
 		for _, o := range []object{{Resource: "secrets"}, {Resource: "nodes"}, {Resource: "serviceaccounts", Subresource: "token"}, {Resource: "users"}} {
@@ -317,7 +314,7 @@ func (d *deck) own() {
 
 // beside is what must not matter: uid, extra and the version of the API, and the kind of name.
 func (d *deck) beside() {
-	c := Case{Reason: "decided-by-something-else", Why: "uid, extra and the API version decide nothing; a user is not a group, a group not a user"}
+	c := Case{Reason: "decided-by-something-else"}
 	in, user, group, path := d.name(), d.name(), d.name(), "/"+d.name()
 	member := rule("", "list", pods, in)
 	member.Subject = scenarios.Subject{Group: group}
@@ -349,6 +346,8 @@ func (d *deck) beside() {
 		for _, groups := range [][]string{nil, {user}, {group}, {"x", group, "y"}, {group, group}, {group + "," + user}, {strings.Join([]string{"x", group}, ",")}} {
 			s := ask(who, "list", pods, in, d.name())
 			s.Groups = groups
+			add(s)
+			s.ResourceAttributes = ask(who, "get", pods, in, d.name()).ResourceAttributes
 			add(s)
 		}
 	}

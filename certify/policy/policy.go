@@ -121,6 +121,40 @@ func (p *Policy) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.
 	return scenarios.NoOpinion
 }
 
+// Nearest is a grant that covers most of what a review asks; who asks counts more than what.
+func (p *Policy) Nearest(s authorizationv1.SubjectAccessReviewSpec) (nearest scenarios.Grant, ok bool) {
+	best := 0
+	for i := range p.Grants {
+		g, score := &p.Grants[i], 0
+		add := func(points int, fits bool) {
+			if fits {
+				score += points
+			}
+		}
+		fold := func(granted, asked string) bool {
+			return granted != "" && strings.EqualFold(strings.TrimSpace(asked), granted)
+		}
+		add(8, g.Subject.Is(s.User, s.Groups))
+		add(6, fold(g.Subject.User, s.User))
+		add(3, len(g.Subject.User) > 5 && (strings.Contains(s.User, g.Subject.User) || strings.HasPrefix(g.Subject.User, s.User)))
+		if a := s.ResourceAttributes; a != nil {
+			full := strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
+			add(2, slices.ContainsFunc(g.Verbs, func(v string) bool { return v == "*" || fold(v, a.Verb) }))
+			add(2, slices.ContainsFunc(g.Resources, func(r string) bool { return r == "*" || fold(r, full) }))
+			add(1, slices.Contains(g.APIGroups, a.Group) || slices.Contains(g.APIGroups, "*"))
+			add(2, len(g.Resources) > 0 && (g.Namespace == a.Namespace || fold(g.Namespace, a.Namespace)))
+			add(2, slices.ContainsFunc(g.Names, func(n string) bool { return fold(n, a.Name) }))
+		} else if a := s.NonResourceAttributes; a != nil {
+			add(2, slices.ContainsFunc(g.NonResourceURLs, func(u string) bool { return fold(u, a.Path) }))
+			add(2, len(g.NonResourceURLs) > 0 && slices.Contains(g.Verbs, a.Verb))
+		}
+		if score > best {
+			nearest, best = *g, score
+		}
+	}
+	return nearest, best >= 4
+}
+
 // Digest is the SHA-256, in hexadecimal, of the policy as JSON exports it.
 func (p *Policy) Digest() string {
 	raw, err := p.JSON()

@@ -58,6 +58,8 @@ type tables struct {
 	Paths      []string   `json:"paths"`
 	Freely     []object   `json:"freely"`
 	Separators []string   `json:"separators"`
+	// Reasons say what is right, for those of no relation.
+	Reasons map[string]string `json:"reasons"`
 }
 
 var loadTables = sync.OnceValue(func() *tables {
@@ -70,6 +72,17 @@ var loadTables = sync.OnceValue(func() *tables {
 
 // Relations are those that the policy has grants for.
 func Relations() []Relation { return loadTables().Relations }
+
+// Why says what is right about a reason; empty if there is nothing to say.
+func Why(reason string) string {
+	t := loadTables()
+	for _, r := range t.Relations {
+		if strings.HasSuffix(reason, "-"+r.Class) || r.Class == "ignored" && strings.HasPrefix(reason, "ignores-") {
+			return r.Why
+		}
+	}
+	return t.Reasons[reason]
+}
 
 var lengthForm = regexp.MustCompile(`\{[0-9]+\}`)
 

@@ -47,8 +47,8 @@ func NewPKI(servingEnd, clientEnd time.Time) (*PKI, error) {
 	return p, nil
 }
 
-// serverConfig accepts only clients with a certificate of this PKI.
-func (p *PKI) serverConfig() *tls.Config {
+// ServerConfig accepts only clients with a certificate of this PKI.
+func (p *PKI) ServerConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{p.serving},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: p.pool,

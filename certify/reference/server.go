@@ -44,7 +44,7 @@ func Start(h http.Handler, pki *PKI) (*Server, error) {
 	}
 	s := &Server{pki: pki, url: "https://" + l.Addr().String() + path, served: make(chan struct{})}
 	s.server = &http.Server{
-		Handler: h, TLSConfig: pki.serverConfig(), ReadHeaderTimeout: 10 * time.Second,
+		Handler: h, TLSConfig: pki.ServerConfig(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0),
 		// The default of 250 streams would be a queue where 1,000 reviews are meant to be under way.
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 2000},

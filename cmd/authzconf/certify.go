@@ -27,6 +27,7 @@ type certifyFlags struct {
 	kubeconfig, hook, reportDir string
 	conditionsContext           string
 	conditional                 bool
+	versions                    []string
 	seed                        int64
 	product                     certify.Product
 	beyond                      beyondFlags
@@ -58,6 +59,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
 	fl.Int64Var(&flags.seed, "seed", 0, "seed of the policy's names (default: random with --policy-hook, else needed)")
+	fl.StringSliceVar(&flags.versions, "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked; v1 alone for who serves only that, which the certification says")
 	fl.StringVar(&flags.product.Vendor, "vendor", "", "vendor, for the certification")
 	fl.StringVar(&flags.product.Name, "product", "", "product")
 	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
@@ -100,6 +102,9 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	if err := f.beyond.check(); err != nil {
 		return err
 	}
+	if !slices.Contains(f.versions, "v1") || slices.ContainsFunc(f.versions, func(v string) bool { return v != "v1" && v != "v1beta1" }) {
+		return fmt.Errorf("--review-versions %s: expected v1, or v1,v1beta1", strings.Join(f.versions, ","))
+	}
 	if f.conditional {
 		return f.runConditional(c)
 	}
@@ -129,12 +134,16 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 			return invalid(err)
 		}
 	}
-	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), Blame: true, Progress: func(step string, n int) {
+	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
 	}}
 	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
 	run, err := certify.Certify(c.Context(), o)
-	if err != nil {
+	var notLoaded *certify.NotLoadedError
+	switch {
+	case errors.As(err, &notLoaded):
+		return err
+	case err != nil:
 		return invalid(err)
 	}
 	return finish(c.OutOrStdout(), f, kind, run)
@@ -198,7 +207,7 @@ func printLevels(out io.Writer, c *certify.Certification, took map[string]time.D
 		if d, ok := took[string(r.Level)]; ok || slices.Contains(certify.Levels(), r.Level) {
 			measured = fmt.Sprintf("%.1f s", d.Seconds())
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%t\t%d of %d\t%d\t%s\n", r.Level, r.Granted, r.Reviews, r.Planned, r.Findings, measured)
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d of %d\t%d\t%s\n", r.Level, r.Verdict(), r.Reviews, r.Planned, r.Findings, measured)
 	}
 	_ = t.Flush()
 }

@@ -32,6 +32,8 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.IntSliceVar(&f.load.Rates, "load-rates", certify.LoadRates(), "rates of level load, in reviews per second")
 	fl.DurationVar(&f.load.Length, "load-length", certify.LoadLength, "how long each rate is kept up")
 	fl.DurationVar(&f.load.P99, "load-p99", certify.LoadP99, "what 99 % of the answers have to come within, at each rate")
+	fl.IntVar(&f.load.Volume, "load-volume", certify.LoadVolume, "how many reviews follow, as fast as they are answered")
+	fl.DurationVar(&f.load.Idle, "load-idle", certify.LoadIdle, "how long nothing is asked then, before some more")
 	fl.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")

@@ -110,22 +110,27 @@ func publicKeys(paths []string) (keys []*certify.Key, err error) {
 }
 
 func newCertifyVerify() *cobra.Command {
-	var keys []string
+	var (
+		keys     []string
+		required bool
+	)
 	c := &cobra.Command{
 		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
 		Long: `Read a folder that authzconf certify --report-dir has written, or a tar of one, judge
 every answer in it anew, and compare with what it claims. No webhook is asked. With
---key, every file must have been signed with it.
+--key, every file must have been signed with it. A signature that is there has to fit the
+bundle also without; --require-signature refuses a bundle that has none.
 
 Exit codes: 0 the certification follows from its evidence, 1 it does not or is not
 signed as demanded, 2 it cannot be read, 3 another version of authzconf made it and has
 to judge it.`, Args: cobra.ExactArgs(1),
 		Example: `  authzconf certify verify out
   authzconf certify verify out.tar.gz --key vendor.pem.pub`,
-		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], keys) },
+		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], keys, required) },
 	}
 	c.Flags().Bool("conditional", false, "without effect: a bundle says what it is")
 	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed the bundle")
+	c.Flags().BoolVar(&required, "require-signature", false, "a bundle without a valid signature is not verified; needs --key")
 	return c
 }
 
@@ -147,7 +152,10 @@ func verifier() (certify.Verifier, error) {
 	}, nil
 }
 
-func verifyBundle(c *cobra.Command, path string, keyFiles []string) error {
+func verifyBundle(c *cobra.Command, path string, keyFiles []string, required bool) error {
+	if required && len(keyFiles) == 0 {
+		return errors.New("--require-signature needs --key: without one nobody can say whose a signature is")
+	}
 	keys, err := publicKeys(keyFiles)
 	if err != nil {
 		return err
@@ -225,7 +233,7 @@ an in-toto statement with the digest of each file.`, Args: cobra.ExactArgs(1),
 			if info, err := os.Stat(args[0]); err == nil && !info.IsDir() {
 				return fmt.Errorf("%s: only a folder can be signed", args[0])
 			}
-			if err := verifyBundle(c, args[0], nil); err != nil {
+			if err := verifyBundle(c, args[0], nil, false); err != nil {
 				return err
 			}
 			if err := certify.Sign(args[0], key); err != nil {

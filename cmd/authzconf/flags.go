@@ -104,11 +104,8 @@ func (f *selectionFlags) selection() (session.Selection, error) {
 	if sel.Skip, err = pattern("skip", f.skip); err != nil {
 		return sel, err
 	}
-	for _, l := range f.levels {
-		if !slices.Contains(reports.Levels(), scenarios.Level(l)) {
-			return sel, fmt.Errorf("--level %q is not one of core, extended, divergence", l)
-		}
-		sel.Levels = append(sel.Levels, scenarios.Level(l))
+	if sel.Levels, err = levels("level", f.levels); err != nil {
+		return sel, err
 	}
 	if f.labels != "" {
 		if sel.Labels, err = suites.LabelFilter(f.labels); err != nil {
@@ -117,6 +114,17 @@ func (f *selectionFlags) selection() (session.Selection, error) {
 	}
 	sel.Folders, err = suites.Folders(f.suites...)
 	return sel, err
+}
+
+// levels reads the levels of a flag.
+func levels(flag string, names []string) (out []scenarios.Level, err error) {
+	for _, l := range names {
+		if !slices.Contains(reports.Levels(), scenarios.Level(l)) {
+			return nil, fmt.Errorf("--%s %q is not one of core, extended, divergence", flag, l)
+		}
+		out = append(out, scenarios.Level(l))
+	}
+	return out, nil
 }
 
 func pattern(flag, text string) (*regexp.Regexp, error) {

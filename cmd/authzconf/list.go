@@ -138,7 +138,7 @@ server is needed.`,
 				return err
 			}
 			noteDeprecated(c, all)
-			for _, e := range texts.Set.Restated() {
+			for _, e := range texts.Set.Noted() {
 				_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s: %s\n", filepath.Join(flags.dir, e.Place()), e.Msg)
 			}
 			text := fmt.Sprintf("%d scenarios", len(texts.Set.All()))

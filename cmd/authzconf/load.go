@@ -23,8 +23,10 @@ import (
 type loadFlags struct {
 	profile, kubernetes, reportDir string
 	provider, nodeImage, engine    string
+	authorizer                     string
 	variants                       []string
 	accounts                       string
+	bindings                       int
 	pairs, nodes, sets, shards     int
 	duration, delay, every         time.Duration
 	seed                           int64
@@ -87,6 +89,8 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.DurationVar(&f.every, "every", 0, "how often each agent asks (default: the profile's)")
 	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
 	fl.DurationVar(&f.delay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
+	fl.StringVar(&f.authorizer, "authorizer", profile.Webhook, "who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)")
+	fl.IntVar(&f.bindings, "rbac-bindings", 0, "how many more ClusterRoleBindings there are")
 	fl.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
 	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind)")
 	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd) or kind (a cluster each)")
@@ -96,7 +100,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
 	fl.BoolVar(&f.list, "list-profiles", false, "say what the built-in profiles are, and stop")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
-	c.AddCommand(newLoadShard(), newLoadCompare(), newLoadVerify(), newLoadCost())
+	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost())
 	return c
 }
 
@@ -106,6 +110,16 @@ func newLoadShard() *cobra.Command {
 		Use: "shard", Short: "Be a shard of a storm: a job and orders on stdin, blocks on stdout", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return invalid(shard.Serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
+		},
+	}
+}
+
+// newLoadRecorder is how a run starts its recorder.
+func newLoadRecorder() *cobra.Command {
+	return &cobra.Command{
+		Use: "recorder", Short: "Be the recorder of a storm: questions on stdin, answers on stdout", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return invalid(storm.ServeRecorder(c.InOrStdin(), c.OutOrStdout()))
 		},
 	}
 }
@@ -129,6 +143,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
 		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
 		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
+		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings),
 	}); err != nil {
 		return o, err
 	}
@@ -144,7 +159,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	o = storm.Options{
 		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,
-		Shards: f.shards, Command: []string{self, "load", "shard"},
+		Shards: f.shards, Command: []string{self, "load", "shard"}, RecorderCommand: []string{self, "load", "recorder"},
 		Tool: suiteVersion(), Called: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
 	}
 	return o, o.Check()

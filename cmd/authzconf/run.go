@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
@@ -19,10 +20,14 @@ import (
 // conformanceFlags say how cells are judged; run and matrix share them.
 type conformanceFlags struct {
 	selectionFlags
-	reportDir, knownFailing string
-	seed                    int64
-	parallel                int
-	dryRun, verbose         bool
+	reportDir, knownFailing, signKey string
+	require                          []string
+	seed                             int64
+	parallel                         int
+	dryRun, verbose                  bool
+	inputs                           inputs
+	key                              *certify.Key
+	held                             *heldRun // set where a report is held to its command line
 }
 
 func (f *conformanceFlags) register(c *cobra.Command) {
@@ -30,15 +35,18 @@ func (f *conformanceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
 	fl.StringVar(&f.knownFailing, "known-failing", "", "file of scenarios that must fail, each with its reason")
+	fl.StringSliceVar(&f.require, "require", nil, "levels of which nothing may be left out: exit 3 if a scenario that applies did not run")
+	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
 	seedFlag(c, &f.seed, "the names that are made unique")
 	fl.IntVar(&f.parallel, "parallel", 0, "how many control planes run at once (default: as many as there are processors and memory for)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run, and stop")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
 }
 
-func newRun() *cobra.Command {
+func newRun() *cobra.Command { return newRunWith(&conformanceFlags{}) }
+
+func newRunWith(flags *conformanceFlags) *cobra.Command {
 	var cells matrixFlags
-	var flags conformanceFlags
 	var foreign existingFlags
 	c := &cobra.Command{
 		Use:   "run",
@@ -61,7 +69,10 @@ Without --report-dir only the summary is printed.`,
 				if err != nil {
 					return nil, err
 				}
-				if m.Provider == target.Existing {
+				switch {
+				case m.Provider == target.Existing && flags.held != nil:
+					return flags.held.existing(), nil
+				case m.Provider == target.Existing:
 					return foreign.cells(c)
 				}
 				if err := foreign.unused(); err != nil {
@@ -84,6 +95,10 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 	o, err := f.options(c, cells)
 	if err != nil {
 		return err
+	}
+	if f.held != nil {
+		f.held.plan(o)
+		return nil
 	}
 	if f.dryRun {
 		return session.Describe(c.OutOrStdout(), o.Plan)
@@ -115,8 +130,19 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 	if c.Flags().Changed("parallel") && f.parallel < 1 {
 		return o, fmt.Errorf("--parallel %d: the number of control planes is at least 1", f.parallel)
 	}
-	if o.Texts, err = f.load(); err != nil {
+	if o.Texts, err = f.texts(); err != nil {
 		return o, err
+	}
+	if o.Require, err = levels("require", f.require); err != nil {
+		return o, err
+	}
+	if f.signKey != "" && f.held == nil {
+		if f.reportDir == "" {
+			return o, errors.New("--sign-key needs --report-dir: a report is what is signed")
+		}
+		if f.key, err = privateKey("--sign-key", f.signKey); err != nil {
+			return o, err
+		}
 	}
 	sel, err := f.selection()
 	if err != nil {
@@ -127,7 +153,7 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 		return o, err
 	}
 	if f.knownFailing != "" {
-		data, err := os.ReadFile(f.knownFailing)
+		data, err := f.inputs.read(f.knownFailing)
 		if err != nil {
 			return o, err
 		}
@@ -135,8 +161,22 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 			return o, err
 		}
 	}
+	o.Inputs = f.inputs
 	o.Plan, err = session.Plan(o.Texts.Set, cells, sel)
 	return o, err
+}
+
+// writeReport writes a report, and signs it if there is a key.
+func writeReport(dir string, run *session.Recorded, texts reports.Texts, key *certify.Key) error {
+	if err := reports.Write(dir, run.Report, run.Evidence, texts); err != nil {
+		return err
+	}
+	if key == nil {
+		return reports.Sign(dir, nil)
+	}
+	return reports.Sign(dir, func(name string, report []byte) ([]byte, error) {
+		return certify.SignReport(key, name, report, run.Report.Outcome)
+	})
 }
 
 // common is what every run is given.
@@ -150,7 +190,7 @@ func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *sess
 	out := c.OutOrStdout()
 	var unwritten error
 	if f.reportDir != "" {
-		unwritten = reports.Write(f.reportDir, run.Report, run.Evidence, o.Texts)
+		unwritten = writeReport(f.reportDir, run, o.Texts, f.key)
 	}
 	printSummary(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all, %s\n",
@@ -166,9 +206,10 @@ type expansion struct {
 	file              string
 }
 
-func newMatrix() *cobra.Command {
+func newMatrix() *cobra.Command { return newMatrixWith(&conformanceFlags{}) }
+
+func newMatrixWith(flags *conformanceFlags) *cobra.Command {
 	var cells expansion
-	var flags conformanceFlags
 	c := &cobra.Command{
 		Use:   "matrix",
 		Short: "Replay scenarios against every version and state of the gate",
@@ -187,7 +228,7 @@ matrix can also be written down: see --file.`,
   authzconf matrix --dry-run                 # which cells, and what would run`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.run(c, func() ([]target.Options, error) { return cells.expand(c) })
+			return flags.run(c, func() ([]target.Options, error) { return cells.expand(c, &flags.inputs) })
 		},
 	}
 	fl := c.Flags()
@@ -205,14 +246,14 @@ matrix can also be written down: see --file.`,
 }
 
 // expand makes the cells, of the file or of the other flags.
-func (e *expansion) expand(c *cobra.Command) ([]target.Options, error) {
+func (e *expansion) expand(c *cobra.Command, files *inputs) ([]target.Options, error) {
 	m, err := e.resolve()
 	if err != nil {
 		return nil, err
 	}
 	m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
 	if e.file != "" {
-		data, err := os.ReadFile(e.file)
+		data, err := files.read(e.file)
 		if err != nil {
 			return nil, err
 		}

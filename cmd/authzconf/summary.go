@@ -42,7 +42,7 @@ func printOutcome(w io.Writer, r *reports.ConformanceReport) {
 	for _, c := range r.Cells {
 		printProblems(w, c)
 	}
-	_, _ = fmt.Fprintf(w, "outcome: %s\n", r.Outcome.Result)
+	_, _ = fmt.Fprintf(w, "outcome: %s\n", r.Outcome.Line())
 	for _, why := range r.Outcome.Reasons {
 		_, _ = fmt.Fprintf(w, "  because %s\n", why)
 	}

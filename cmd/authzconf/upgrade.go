@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -27,10 +26,13 @@ type upgradeFlags struct {
 	highAvailability      bool
 	seed                  int64
 	dryRun, verbose       bool
+	inputs                inputs
+	held                  *heldRun
 }
 
-func newUpgrade() *cobra.Command {
-	var flags upgradeFlags
+func newUpgrade() *cobra.Command { return newUpgradeWith(&upgradeFlags{}) }
+
+func newUpgradeWith(flags *upgradeFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "upgrade",
 		Short: "Take a cluster along upgrades and downgrades, and judge every stage",
@@ -75,7 +77,7 @@ func (f *upgradeFlags) load() (*upgradepath.Path, error) {
 	case f.path != "":
 		return upgradepath.Parse(f.path, f.highAvailability)
 	}
-	data, err := os.ReadFile(f.file)
+	data, err := f.inputs.read(f.file)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if p.Note != "" {
+	if p.Note != "" && f.held == nil {
 		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note:", p.Note)
 	}
 	base, err := f.base(c, p)
@@ -108,6 +110,10 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	}
 	o := upgrade.Options{Common: common(f.seed), Path: p, Base: base}
 	drawSeed(c, &o.Seed)
+	o.Inputs = f.inputs
+	if f.held != nil {
+		return f.held.walk(o)
+	}
 	if o.Texts, err = new(selectionFlags).load(); err != nil {
 		return err
 	}
@@ -139,7 +145,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
 	var unwritten error
 	if f.reportDir != "" {
-		unwritten = reports.Write(f.reportDir, run.Report, run.Evidence, texts)
+		unwritten = writeReport(f.reportDir, run, texts, nil)
 	}
 	printStages(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())

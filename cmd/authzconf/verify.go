@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,21 +14,26 @@ import (
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/deputy"
-	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/explore"
 )
 
 func newVerify() *cobra.Command {
-	return &cobra.Command{
+	var flags verifyFlags
+	c := &cobra.Command{
 		Use:   "verify FOLDER",
 		Short: "Judge a report again from its evidence, whichever command wrote it",
 		Long: `Read a report folder, check that it is complete and unchanged, judge its evidence
 again, and fail if the report says anything else. No server is needed.
+
+What is stored beside the evidence is not believed: the scenarios have to be the
+built-in ones, or those of --scenarios; the cells, and what was left out, what the
+recorded command line asks for; what was sent, what the scenarios say; names, audit
+IDs and times have to fit the seed and each other. Whoever can write evidence can write
+other evidence: --key says by whom the report has to be signed (run --sign-key).
 
 The folder says itself which command wrote it: run, matrix or upgrade (every verdict,
 summary and the outcome are recomputed), load (the run is judged by the thresholds in
@@ -40,24 +46,34 @@ Exit codes:
   2  there is no report, or one of a kind that keeps no evidence
   3  another version of authzconf has to judge it`,
 		Example: `  authzconf run --gate both --report-dir report
-  authzconf verify report`,
+  authzconf verify report
+  authzconf verify report --key vendor.pem.pub`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return verify(c, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error { return verify(c, args[0], &flags) },
 	}
+	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of scenario files to judge by instead of the built-in ones")
+	c.Flags().StringArrayVar(&flags.keys, "key", nil, "a public key: one of those given must have signed the report")
+	return c
+}
+
+// verifyFlags say by what a report is judged again.
+type verifyFlags struct {
+	selectionFlags
+	keys []string
 }
 
 // reportKind is a kind of report that a product writes.
 type reportKind struct {
 	*filing.Kind
 	// verify judges a report again. It is nil where the report keeps no evidence.
-	verify func(c *cobra.Command, path string) error
+	verify func(c *cobra.Command, path string, flags *verifyFlags) error
 }
 
 // reportKinds are all of them. Where two have the same marker file, its head tells them apart.
 func reportKinds() []reportKind {
 	return []reportKind{
 		{&reports.Folder, verifyConformance},
-		{&load.Folder, verifyLoad},
+		{&load.Folder, unsigned(verifyLoad)},
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
 		{&explore.Folder, nil},
@@ -70,13 +86,13 @@ func reportKinds() []reportKind {
 }
 
 // verify judges every report in a folder again.
-func verify(c *cobra.Command, path string) error {
+func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return fmt.Errorf("there is no report folder: %w", err)
 	case !info.IsDir():
-		return verifyCertification(c, path)
+		return verifyCertification(c, path, flags)
 	}
 	var markers []string
 	var marked, known []reportKind
@@ -101,30 +117,47 @@ func verify(c *cobra.Command, path string) error {
 		if k.verify == nil {
 			return fmt.Errorf("%s holds a %s, which keeps no evidence: it cannot be judged again", path, k.Name)
 		}
-		if err := k.verify(c, path); err != nil {
+		if err := k.verify(c, path, flags); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func verifyConformance(c *cobra.Command, path string) error {
-	builtin, err := scenarios.Load(scenarios.FS, fixtures.FS)
+// unsigned is for reports that nobody signs.
+func unsigned(verify func(c *cobra.Command, path string) error) func(*cobra.Command, string, *verifyFlags) error {
+	return func(c *cobra.Command, path string, flags *verifyFlags) error {
+		if len(flags.keys) > 0 {
+			return errors.New("--key: a report of this kind is not signed")
+		}
+		return verify(c, path)
+	}
+}
+
+func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error {
+	texts, err := flags.load()
 	if err != nil {
 		return err
 	}
-	v, err := reports.Verify(path, reports.VerifyOptions{Builtin: builtin, SuiteVersion: suiteVersion()})
+	keys, err := publicKeys(flags.keys)
+	if err != nil {
+		return err
+	}
+	v, err := reports.Verify(path, reports.VerifyOptions{Builtin: texts.Set, Plan: asked, SuiteVersion: suiteVersion()})
 	if err != nil {
 		return err
 	}
 	for _, note := range v.Notes {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
 	}
-	if !v.OK() {
+	signed, wrong := certify.ReportSignedBy(keys, reports.Folder.Marker, v.Marker, v.Signature)
+	if v.Differences = append(v.Differences, wrong...); !v.OK() {
 		return differs(c, v.Differences, "the report does not follow from its evidence")
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\n", count(v.Verdicts, "verdict"))
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\nsignature: %s\n", count(v.Verdicts, "verdict"), signed)
 	return err
 }
 
-func verifyCertification(c *cobra.Command, path string) error { return verifyBundle(c, path, nil) }
+func verifyCertification(c *cobra.Command, path string, flags *verifyFlags) error {
+	return verifyBundle(c, path, flags.keys, false)
+}

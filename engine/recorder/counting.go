@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -18,9 +19,11 @@ type Counting struct {
 	// Other, if given, says of a review that it is not of the storm. It is answered
 	// at once, and the other functions are not told.
 	Other func(p Point, spec authorizationv1.SubjectAccessReviewSpec) bool
-	// Delay is how long answers at Front take, to stand for an authorizer that is
-	// far away. Back answers at once: the chain as a whole has one delay.
-	Delay time.Duration
+	// Delay, if given, is how long an answer at Front takes, to stand for an authorizer that is far away. Back answers
+	// at once: the chain as a whole has one delay. Slots, if given, is how many answers may take so long at once: the
+	// others wait, as before an authorizer that is saturated.
+	Delay func() time.Duration
+	Slots chan struct{}
 }
 
 // Count counts the reviews at Front and Back from now on instead of recording them; nil records again. Probes and
@@ -40,17 +43,30 @@ func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, 
 		}
 	}
 	c.Arrived(m.point, verbOf(h, body))
-	if c.Delay > 0 && m.point == Front {
-		timer := time.NewTimer(c.Delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-req.Context().Done():
-		}
+	if c.Delay != nil && m.point == Front {
+		c.hold(req.Context())
 	}
 	w.Header()["Content-Type"] = contentType
 	_, _ = w.Write(answers[h.apiVersion])
 	c.Answered(m.point, time.Since(begin))
+}
+
+// hold takes the time that an answer takes, unless the API server goes away.
+func (c *Counting) hold(ctx context.Context) {
+	if c.Slots != nil {
+		select {
+		case c.Slots <- struct{}{}:
+			defer func() { <-c.Slots }()
+		case <-ctx.Done():
+			return
+		}
+	}
+	timer := time.NewTimer(c.Delay())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // verbOf is the verb of a review that was accepted.

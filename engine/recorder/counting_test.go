@@ -21,7 +21,7 @@ func TestCount(t *testing.T) {
 	verbs, answered := map[string]int{}, map[Point]time.Duration{}
 	const delay = 30 * time.Millisecond
 	r.Count(&Counting{
-		Delay: delay,
+		Delay: func() time.Duration { return delay }, Slots: make(chan struct{}, 1),
 		Arrived: func(p Point, verb string) {
 			mu.Lock()
 			defer mu.Unlock()

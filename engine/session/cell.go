@@ -91,7 +91,13 @@ func (c *Cell) Report() (reports.Cell, []*verdicts.Evidence) {
 	if c.Err != nil {
 		cell.Problem = c.Err.Error()
 	}
-	for _, item := range c.Plan.Items {
+	c.Plan.NotRun(&cell)
+	return cell, evidence
+}
+
+// NotRun adds to a cell of a report what the plan does not run there, and why.
+func (p CellPlan) NotRun(cell *reports.Cell) {
+	for _, item := range p.Items {
 		switch item.Fate {
 		case Run:
 		case Unsupported:
@@ -103,7 +109,6 @@ func (c *Cell) Report() (reports.Cell, []*verdicts.Evidence) {
 			cell.NotRun = append(cell.NotRun, reports.NotRun{Scenario: item.Scenario.ID, Why: item.Why, Cause: causes[item.Fate]})
 		}
 	}
-	return cell, evidence
 }
 
 // causes are the words of a report for why a scenario was not run.

@@ -24,6 +24,9 @@ type Common struct {
 	// Version is authzconf's own, Command the command line, for the report.
 	Version string
 	Command []string
+	// Inputs are the files that the command line names, Require the levels that must not be left out.
+	Inputs  map[string]string
+	Require []scenarios.Level
 }
 
 // Options are what the run of a plan is given.
@@ -48,7 +51,7 @@ type Recorded struct {
 // Begin is a record with an empty report.
 func (o *Common) Begin(provider string) *Recorded {
 	return &Recorded{Report: &reports.ConformanceReport{
-		SuiteVersion: o.Version, Command: o.Command, Seed: o.Seed, Started: time.Now(),
+		SuiteVersion: o.Version, Command: o.Command, Inputs: o.Inputs, Require: o.Require, Seed: o.Seed, Started: time.Now(),
 		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: provider},
 	}}
 }

@@ -69,10 +69,12 @@ func (m middle) decision(a recorder.Answer) scenarios.Decision {
 // others. At its two points the recorder never decides.
 type chain struct {
 	middle
-	recorder *recorder.Recorder
+	recorder Recording
 	// cacheFields says whether the version knows cacheAuthorizedRequests (1.34
 	// and later); before, the shortest time to live stands for "no cache".
 	cacheFields bool
+	// cached has the recorder's answers remembered.
+	cached bool
 }
 
 // config renders the AuthorizationConfiguration.
@@ -123,11 +125,19 @@ func (c chain) point(p recorder.Point) apiserverv1.AuthorizerConfiguration {
 	return apiserverv1.AuthorizerConfiguration{Type: "Webhook", Name: "recorder-" + string(p), Webhook: w}
 }
 
-// connect points a webhook at the recorder, and switches its cache off, so that every question arrives.
+// The times for which kube-apiserver remembers a webhook's answers by default.
+const authorizedTTL, unauthorizedTTL = 5 * time.Minute, 30 * time.Second
+
+// connect points a webhook at the recorder, and unless it is to be cached switches its cache off, so that every
+// question arrives.
 func (c chain) connect(w *apiserverv1.WebhookConfiguration, p recorder.Point) {
 	file := local.DirPlaceholder + "/" + kubeconfigName(p)
 	w.ConnectionInfo = apiserverv1.WebhookConnectionInfo{Type: "KubeConfigFile", KubeConfigFile: &file}
 	w.SubjectAccessReviewVersion, w.MatchConditionSubjectAccessReviewVersion = "v1", "v1"
+	if c.cached {
+		w.AuthorizedTTL, w.UnauthorizedTTL = metav1.Duration{Duration: authorizedTTL}, metav1.Duration{Duration: unauthorizedTTL}
+		return
+	}
 	// A time to live of 0 would mean the default, minutes.
 	w.AuthorizedTTL = metav1.Duration{Duration: time.Nanosecond}
 	w.UnauthorizedTTL = metav1.Duration{Duration: time.Nanosecond}

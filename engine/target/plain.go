@@ -22,8 +22,10 @@ func (t *Target) startPlain(ctx context.Context, o Options) error {
 	if o.Cell.Provider != Local {
 		return fmt.Errorf("a plain target is of the provider %s", Local)
 	}
-	lo := o.LocalOptions(0)
-	lo.AuthorizationConfig, lo.Files, lo.KubeAPIServerArgs = o.Plain.Authorization, o.Plain.Files, o.Plain.Args
+	lo, err := t.options(o)
+	if err != nil {
+		return err
+	}
 	cluster, err := startLocal(ctx, o, lo)
 	if err != nil {
 		return err
@@ -35,11 +37,12 @@ func (t *Target) startPlain(ctx context.Context, o Options) error {
 	t.Facts = ExpectedFacts(o)
 	t.Facts.Capabilities = append(existingCapabilities(), scenarios.RequestHeader)
 	t.Witness.ExpectedGate = string(t.Facts.Gate)
-	if err := t.witnessVersion(ctx, o); err != nil {
+	if err := t.witnessVersion(ctx); err != nil {
 		return fmt.Errorf("witness: %w", err)
 	}
 	if err := t.witnessGate(ctx); err != nil {
 		return fmt.Errorf("witness: %w", err)
 	}
+	t.Witness.Mismatches = t.Witness.Judge(o.Cell)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -45,7 +46,7 @@ func TestProbedGate(t *testing.T) {
 		`something else`: "unknown",
 		"":               "unknown",
 	} {
-		if got := probedGate(message); got != want {
+		if got := reports.ProbedGate(message); got != want {
 			t.Errorf("%q: %s, want %s", message, got, want)
 		}
 	}

@@ -76,7 +76,7 @@ func (t *Target) Renew(ctx context.Context) error {
 	if _, err := t.replaceAPIServer(ctx, o, wanted); err != nil {
 		return err
 	}
-	return errors.Join(t.witnessVersion(ctx, o), t.witnessGate(ctx))
+	return errors.Join(t.witnessVersion(ctx), t.witnessGate(ctx))
 }
 
 // Replaced is when the API server that runs now was started by Restart: the one before had ended.

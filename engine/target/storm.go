@@ -14,7 +14,7 @@ import (
 // What follows is for storms, in which many requests are under way and nothing is attributed to one of them.
 
 // Count has the recorder count reviews instead of recording them; see recorder.Recorder.Count.
-func (t *Target) Count(c *recorder.Counting) { t.recorder.Count(c) }
+func (t *Target) Count(c *recorder.Counting) { t.own.Count(c) }
 
 // Other says of a review that it is about a component of the cluster, and of nobody who was created for a storm.
 func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
@@ -25,19 +25,20 @@ func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessRevie
 func (t *Target) Components() bool { return t.network != nil }
 
 // RecorderCounts are the totals of the recorder.
-func (t *Target) RecorderCounts() recorder.Counts { return t.recorder.Counts() }
+func (t *Target) RecorderCounts() recorder.Counts { return t.own.Counts() }
 
 // Scrape reads the API server's metric families whose names begin with one of the prefixes.
 func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
 	return t.scrape(ctx, prefixes...)
 }
 
-// ServerPID is the process ID of the API server; 0 if it does not run, or is not this machine's.
-func (t *Target) ServerPID() int {
+// PIDs are the process IDs of the API server and its etcd; 0 for one that does not run, is another target's, or not
+// this machine's.
+func (t *Target) PIDs() local.PIDs {
 	if c, ok := t.cluster.(*local.ControlPlane); ok {
-		return c.PIDs().KubeAPIServer
+		return c.PIDs()
 	}
-	return 0
+	return local.PIDs{}
 }
 
 // Storage is the etcd of a local control plane, and nil of any other cluster.

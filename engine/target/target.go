@@ -63,6 +63,10 @@ type Options struct {
 	// Join is a target whose etcd and keys are used: two API servers side by side,
 	// each with a recorder and an audit log of its own. It has to outlive this one.
 	Join *Target
+	// Elsewhere, if given, is the recorder: one that runs already, and goes on when the target is stopped.
+	Elsewhere Recording
+	// Cached has the API server remember the recorder's answers for as long as it does by default.
+	Cached bool
 	// Recorder says where the recorder listens; the zero value is a free port of the loopback interface.
 	Recorder recorder.Options
 }
@@ -73,6 +77,15 @@ func (o Options) Effective() string {
 		return o.Cell.Emulated
 	}
 	return o.Cell.Kubernetes
+}
+
+// Recording is a recorder, of this process or another; see recorder.Recorder.
+type Recording interface {
+	Mark() uint64
+	Since(mark uint64, users ...string) []recorder.Record
+	Reset()
+	Kubeconfig(point recorder.Point) []byte
+	Err() error
 }
 
 // Target is a running cluster with what it can show. Scenarios may be run on it from several goroutines: requests
@@ -86,7 +99,8 @@ type Target struct {
 	Kubectl string
 
 	cluster    clusters.Cluster
-	recorder   *recorder.Recorder
+	recorder   Recording
+	own        *recorder.Recorder // the same, if it is this target's and not Options.Elsewhere
 	events     *auditIndex
 	policy     policy
 	between    middle
@@ -130,8 +144,11 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 			return nil, err
 		}
 	}
-	if t.recorder, err = recorder.Start(o.Recorder); err != nil {
-		return nil, fmt.Errorf("starting the recorder: %w", err)
+	if t.recorder = o.Elsewhere; t.recorder == nil {
+		if t.own, err = recorder.Start(o.Recorder); err != nil {
+			return nil, fmt.Errorf("starting the recorder: %w", err)
+		}
+		t.recorder = t.own
 	}
 	lo, err := t.options(o)
 	if err != nil {
@@ -170,19 +187,18 @@ func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Clus
 // options is the control plane with its recorder, audit log and chain.
 func (t *Target) options(o Options) (lo local.Options, err error) {
 	lo = o.LocalOptions(0)
+	if o.Plain != nil {
+		lo.AuthorizationConfig, lo.Files, lo.KubeAPIServerArgs = o.Plain.Authorization, o.Plain.Files, o.Plain.Args
+		return lo, nil
+	}
 	if !o.NoAudit {
 		lo.AuditSink = t.events
 		if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
 			return lo, err
 		}
 	}
-	lo.KubeAPIServerArgs = []string{
-		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),
-		// It sleeps 50 ms over every object that is created in a namespace which its
-		// informer has not seen yet, and it has no part in authorization.
-		"--disable-admission-plugins=NamespaceLifecycle",
-	}
-	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields()}
+	lo.KubeAPIServerArgs = Args()
+	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields(), cached: o.Cached}
 	if err := authorizers.apply(&lo); err != nil {
 		return lo, fmt.Errorf("writing the authorizer chain: %w", err)
 	}
@@ -190,6 +206,16 @@ func (t *Target) options(o Options) (lo local.Options, err error) {
 		lo.Files[webhookFile(name)] = kubeconfig
 	}
 	return lo, nil
+}
+
+// Args are the arguments of every API server but a plain one, which may be given them.
+func Args() []string {
+	return []string{
+		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),
+		// It sleeps 50 ms over every object that is created in a namespace which its
+		// informer has not seen yet, and it has no part in authorization.
+		"--disable-admission-plugins=NamespaceLifecycle",
+	}
 }
 
 // LocalOptions is the control plane that is asked for, without a recorder and audit. Port 0 is a free one.
@@ -242,8 +268,8 @@ func (t *Target) Stop() error {
 		errs = append(errs, t.cluster.Stop())
 	}
 	errs = append(errs, t.aggregated.stop())
-	if t.recorder != nil {
-		errs = append(errs, t.recorder.Close())
+	if t.own != nil {
+		errs = append(errs, t.own.Close())
 	}
 	return errors.Join(errs...)
 }

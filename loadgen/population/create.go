@@ -60,7 +60,7 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 	}
 	b := &builder{client: client, profile: p, storage: storage, progress: progress}
 	nodes := p.Nodes + 1 // one is that of the pods that take no part
-	b.total = int64(nodes + nodes*p.PodsPerNode)
+	b.total = int64(nodes + nodes*p.PodsPerNode + p.Authorizer.Bindings)
 	variants := make([]profile.Variant, 0, len(p.Used()))
 	for _, name := range p.Used() {
 		variant, err := profile.VariantNamed(name)
@@ -80,6 +80,15 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 	}
 	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load.md.
 	if err := b.all(ctx, nodes, "minions/", func(i int) object { return &corev1.Node{ObjectMeta: meta("", nodeName(i))} }); err != nil {
+		return nil, err
+	}
+	if err := b.all(ctx, p.Authorizer.Bindings, "clusterrolebindings/", func(i int) object {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta("", fmt.Sprintf("storm:other:%06d", i)),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "storm:read"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "storm:others"}},
+		}
+	}); err != nil {
 		return nil, err
 	}
 	each := p.PodsPerNode

@@ -14,6 +14,9 @@ func Grants(variant profile.Variant) []scenarios.Grant {
 	list := []scenarios.Grant{{
 		ID: "read", Subject: scenarios.Subject{Group: "system:authenticated"},
 		Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"},
+	}, {
+		ID: "ask", Subject: scenarios.Subject{Group: "system:authenticated"}, // as system:basic-user
+		Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"},
 	}}
 	add := func(id, group string, resources []string, verbs ...string) {
 		list = append(list, scenarios.Grant{ID: id, Subject: agents, Verbs: verbs, APIGroups: []string{group}, Resources: resources})

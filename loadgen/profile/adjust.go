@@ -18,6 +18,8 @@ type Adjust struct {
 	Every           *time.Duration
 	Block           *time.Duration
 	WebhookDelay    *time.Duration
+	Authorizer      *string
+	Bindings        *int
 }
 
 // change sets a field that is to be changed, and remembers the flag that does.
@@ -40,6 +42,13 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	change(flags, "--every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
 	if a.Nodes != nil {
 		out.Requestors = min(out.Requestors, out.Agents())
+	}
+	change(flags, "--rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
+	if a.Authorizer != nil {
+		kind := strings.TrimSuffix(*a.Authorizer, "-cached")
+		change(flags, "--authorizer", "$.authorizer.kind", &out.Authorizer.Kind, &kind)
+		out.Authorizer.Cache = kind != *a.Authorizer
+		flags["$.authorizer"] = "--authorizer"
 	}
 	if len(a.Variants) > 0 {
 		if err := out.keep(a.Variants); err != nil {

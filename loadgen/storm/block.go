@@ -16,7 +16,8 @@ import (
 )
 
 // scraped are the metrics that are read before and after each block.
-var scraped = []string{authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds"}
+var scraped = []string{authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
+	decisions, "go_memstats_alloc_bytes_total", "go_gc_duration_seconds", "process_cpu_seconds_total"}
 
 // readTimeout bounds reading the metrics of a server that may be dying.
 const readTimeout = 20 * time.Second
@@ -41,9 +42,8 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	}
 	self := os.Getpid()
 	start := time.Now().Add(shard.Lead(r.Profile))
-	counted := newReviews(start)
-	s.count(counted.counting(r.Profile.WebhookDelay, s.others()))
-	serverBefore, _ := s.used()
+	counted := r.count(s, start, true)
+	used := r.used(s)
 	ownBefore, _ := shard.Used(self)
 	stop := r.report(i, p, start, counted)
 	over := r.event(ctx, i, s, start)
@@ -61,9 +61,9 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	}
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents()
-	serverAfter, serverRSS := s.used()
+	b.Cost = r.cost(s, used)
 	ownAfter, ownRSS := shard.Used(self)
-	b.ServerCPU, b.ServerRSS = run.Duration(serverAfter-serverBefore), serverRSS
+	b.ServerCPU, b.ServerRSS = b.Cost[run.APIServer].CPU, b.Cost[run.APIServer].RSS
 	if r.Shards == 1 && r.Engine != Pods {
 		b.GeneratorCPU = 0 // that of this process, which is all of it
 	}
@@ -75,10 +75,10 @@ func (r *runner) block(ctx context.Context, i int) bool {
 
 // complete adds what the authorizer and the server say of a block, and tells whether the run can go on. lost is
 // why part of the generator is gone.
-func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted *reviews, lost error) bool {
+func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted func() tallies, lost error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
-	counted.fill(b)
+	counted().fill(b, r.Profile.Authorizer.Cache)
 	if lost != nil {
 		r.problem(at, "%v", lost)
 	} else {
@@ -99,7 +99,13 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 		r.problem(at, "after the block: %v", err)
 		return false
 	}
-	metrics(b, after.since(before), s.attempts, s.targets[0].Components(), r.Profile.Event.Kind != profile.NoEvent)
+	increased := after.since(before)
+	runtimeCost(b, increased)
+	restarted := r.Profile.Event.Kind != profile.NoEvent
+	metrics(b, increased, s.attempts && !r.Profile.Authorizer.Cache && !r.alone(), s.targets[0].Components(), restarted)
+	if r.alone() {
+		b.Reviews = checked(b, increased)
+	}
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
@@ -165,14 +171,13 @@ func (r *runner) again(ctx context.Context, s *server, p planned, variant profil
 		return nil, nil
 	}
 	start := time.Now().Add(shard.Lead(r.Profile))
-	counted := newReviews(start)
-	s.count(counted.counting(r.Profile.WebhookDelay, s.others()))
+	counted := r.count(s, start, true)
 	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start, Sends: sends})
 	r.last[p.side] = time.Now()
 	if err != nil {
 		return nil, err
 	}
-	counted.fill(b)
+	counted().fill(b, r.Profile.Authorizer.Cache)
 	if err := r.foretold(s, b, variant, start); err != nil {
 		return nil, err
 	}
@@ -210,7 +215,7 @@ func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 }
 
 // report tells how a block is going until the function that it returns is called.
-func (r *runner) report(i int, p planned, start time.Time, counted *reviews) (stop func()) {
+func (r *runner) report(i int, p planned, start time.Time, counted func() tallies) (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}
@@ -233,7 +238,7 @@ func (r *runner) report(i int, p planned, start time.Time, counted *reviews) (st
 			r.Progress(Progress{
 				Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
 				Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
-				Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted.soFar(),
+				Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted().total(),
 			})
 		}
 	}()

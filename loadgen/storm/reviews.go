@@ -3,7 +3,9 @@ package storm
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -20,21 +22,27 @@ import (
 // reviews counts what the recorder receives in a block.
 type reviews struct {
 	start time.Time
-
-	mu       sync.Mutex
-	arrived  map[arrival]int64
-	total    int64 // at the front
-	timeline []int64
-	latency  histogram.Histogram
+	mu    sync.Mutex
+	tallies
 }
 
-type arrival struct {
-	point recorder.Point
-	verb  string
+// tallies are what was counted. They go from one process to another.
+type tallies struct {
+	Arrived  map[recorder.Point]map[string]int64 // by verb
+	Timeline []int64                             // at the front
+	Latency  histogram.Histogram
+}
+
+// counting is how a recorder counts, and how long it takes to answer.
+type counting struct {
+	Start       time.Time
+	Delay       time.Duration
+	Sigma       float64
+	Concurrency int
 }
 
 func newReviews(start time.Time) *reviews {
-	return &reviews{start: start, arrived: map[arrival]int64{}}
+	return &reviews{start: start, tallies: tallies{Arrived: map[recorder.Point]map[string]int64{recorder.Front: {}, recorder.Back: {}}}}
 }
 
 // isOther tells reviews that have nothing to do with the storm.
@@ -49,23 +57,29 @@ func (s *server) others() isOther {
 }
 
 // counting is what the recorder is given.
-func (r *reviews) counting(delay time.Duration, others isOther) *recorder.Counting {
-	return &recorder.Counting{Arrived: r.arrive, Answered: r.answered, Other: others, Delay: delay}
+func (r *reviews) counting(c counting, others isOther) *recorder.Counting {
+	out := &recorder.Counting{Arrived: r.arrive, Answered: r.answered, Other: others}
+	if c.Delay > 0 {
+		out.Delay = func() time.Duration { return time.Duration(float64(c.Delay) * math.Exp(c.Sigma*rand.NormFloat64())) }
+	}
+	if c.Concurrency > 0 {
+		out.Slots = make(chan struct{}, c.Concurrency)
+	}
+	return out
 }
 
 func (r *reviews) arrive(p recorder.Point, verb string) {
 	second := max(0, int(time.Since(r.start)/time.Second))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.arrived[arrival{p, verb}]++
+	r.Arrived[p][verb]++
 	if p != recorder.Front {
 		return
 	}
-	r.total++
-	for len(r.timeline) <= second {
-		r.timeline = append(r.timeline, 0)
+	for len(r.Timeline) <= second {
+		r.Timeline = append(r.Timeline, 0)
 	}
-	r.timeline[second]++
+	r.Timeline[second]++
 }
 
 func (r *reviews) answered(p recorder.Point, took time.Duration) {
@@ -74,28 +88,42 @@ func (r *reviews) answered(p recorder.Point, took time.Duration) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.latency.Record(took)
+	r.Latency.Record(took)
 }
 
-func (r *reviews) soFar() int64 {
+// soFar is a copy of what was counted.
+func (r *reviews) soFar() (t tallies) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.total
+	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline)}
+	for point, verbs := range r.Arrived {
+		t.Arrived[point] = maps.Clone(verbs)
+	}
+	t.Latency.Merge(&r.Latency)
+	return t
+}
+
+// total is of all reviews at the front.
+func (t tallies) total() (n int64) {
+	for _, second := range t.Timeline {
+		n += second
+	}
+	return n
 }
 
 // counts are the reviews by verb and decision. One that also arrived at the back got no opinion from the
-// authorizers between; the others were allowed, for RBAC and the Node authorizer deny nothing.
-func (r *reviews) counts() (list []run.ReviewCount) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for a, n := range r.arrived {
-		if a.point != recorder.Front {
-			continue
+// authorizers between; the others were allowed, for RBAC and the Node authorizer deny nothing. Where the API server
+// remembers what either end answered, that cannot be told.
+func (t tallies) counts(cached bool) (list []run.ReviewCount) {
+	for verb, n := range t.Arrived[recorder.Front] {
+		undecided := t.Arrived[recorder.Back][verb]
+		decisions := map[string]int64{"Allow": n - undecided, "NoOpinion": undecided}
+		if cached {
+			decisions = map[string]int64{"unseen": n}
 		}
-		undecided := r.arrived[arrival{recorder.Back, a.verb}]
-		for decision, count := range map[string]int64{"Allow": n - undecided, "NoOpinion": undecided} {
+		for decision, count := range decisions {
 			if count != 0 {
-				list = append(list, run.ReviewCount{Mode: modeOf(a.verb), Verb: a.verb, Decision: decision, Count: count})
+				list = append(list, run.ReviewCount{Mode: modeOf(verb), Verb: verb, Decision: decision, Count: count})
 			}
 		}
 	}
@@ -121,13 +149,9 @@ func modeOf(verb string) string {
 }
 
 // fill puts what was counted into the block.
-func (r *reviews) fill(b *run.Block) {
-	b.Reviews = r.counts()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b.WebhookLatency = histogram.Histogram{}
-	b.WebhookLatency.Merge(&r.latency)
-	for i, n := range r.timeline {
+func (t tallies) fill(b *run.Block, cached bool) {
+	b.Reviews, b.WebhookLatency = t.counts(cached), t.Latency
+	for i, n := range t.Timeline {
 		for len(b.Timeline) <= i {
 			b.Timeline = append(b.Timeline, run.Second{})
 		}
@@ -140,6 +164,7 @@ const (
 	authorizationAttempts = "apiserver_impersonation_authorization_attempts_total"
 	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"
 	flowControl           = "apiserver_flowcontrol_"
+	decisions             = "apiserver_authorization_decisions_total"
 )
 
 // counters are the values of series, by name and labels.
@@ -169,6 +194,8 @@ func readCounters(families map[string]*dto.MetricFamily) counters {
 			case m.GetHistogram() != nil:
 				add(name+"_sum", m.GetHistogram().GetSampleSum())
 				add(name+"_count", float64(m.GetHistogram().GetSampleCount()))
+			case m.GetSummary() != nil:
+				add(name+"_count", float64(m.GetSummary().GetSampleCount()))
 			}
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -44,6 +43,12 @@ func (r *runner) start(ctx context.Context) error {
 	if !target.GateKnown(r.Release.Version) {
 		return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
 	}
+	if len(r.RecorderCommand) > 0 && r.Provider == target.Local && !r.alone() {
+		var err error
+		if r.recorder, err = startRecorder(ctx, r.RecorderCommand); err != nil {
+			return err
+		}
+	}
 	var first *target.Target
 	for _, name := range r.Profile.Servers() {
 		history, err := population.NewHistory(r.Profile, name, r.Release.Version)
@@ -58,7 +63,7 @@ func (r *runner) start(ctx context.Context) error {
 				return fmt.Errorf("starting %s: %w", name, err)
 			}
 			s.targets = append(s.targets, t)
-			s.attempts = slices.Contains(t.Facts.Capabilities, "metrics")
+			s.attempts = slices.Contains(target.ExpectedFacts(r.options(name, nil)).Capabilities, "metrics")
 			if first == nil && r.sharedStorage() {
 				first = t
 			}
@@ -85,11 +90,21 @@ func (r *runner) options(name profile.Server, join *target.Target) target.Option
 	if name == profile.GateOn {
 		gate = target.AskOn
 	}
-	return target.Options{
+	o := target.Options{
 		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
-		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: join,
+		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: join, Cached: r.Profile.Authorizer.Cache,
 	}
+	if r.recorder != nil {
+		o.Elsewhere = r.recorder
+	}
+	if r.alone() {
+		o.Plain = &target.Plain{Args: target.Args()}
+	}
+	return o
 }
+
+// alone says whether there is no authorizer but RBAC, and nobody who counts but the API server.
+func (r *runner) alone() bool { return r.Profile.Authorizer.Kind == profile.RBAC }
 
 func (r *runner) mismatches(block int, name profile.Server, list []string) {
 	for _, m := range list {
@@ -117,17 +132,11 @@ func (s *server) credentials() (admin, anonymous *rest.Config) {
 	return admin, anonymous
 }
 
-func (s *server) count(c *recorder.Counting) {
-	for _, t := range s.targets {
-		t.Count(c)
-	}
-}
-
 // used is the processor time that all API servers have used so far, and the memory that they have now.
 func (s *server) used() (cpu time.Duration, rss int64) {
 	cpu = s.spent
 	for _, t := range s.targets {
-		one, resident := shard.Used(t.ServerPID())
+		one, resident := shard.Used(t.PIDs().KubeAPIServer)
 		cpu, rss = cpu+one, rss+resident
 	}
 	return cpu, rss
@@ -186,7 +195,7 @@ func (s *server) restart(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		used, _ := shard.Used(t.ServerPID())
+		used, _ := shard.Used(t.PIDs().KubeAPIServer)
 		if s.balancer != nil {
 			s.balancer.Set(s.backends(t)...)
 		}

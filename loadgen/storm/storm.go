@@ -40,6 +40,9 @@ type Options struct {
 	// process is started that calls shard.Serve.
 	Shards  int
 	Command []string
+	// RecorderCommand, if given, is how a process is started that calls ServeRecorder. Without it, and for clusters of
+	// kind, the recorder is part of this process.
+	RecorderCommand []string
 	// Tool and Called are authzconf's version, and how it was called.
 	Tool   string
 	Called []string
@@ -82,6 +85,9 @@ type runner struct {
 	last       map[profile.Side]time.Time // when a block of the side ended
 	plan       []planned
 	shrunk     map[profile.Side]bool // where the smallest schedule was looked for
+	undo       []func() error        // removes what the run has made for itself
+	recorder   *recorderProcess      // nil: the recorder is part of this process
+	idle       map[profile.Server]map[string]run.Cost
 }
 
 // Execute runs a profile. An error means that nothing could be measured; what goes wrong later is in Run.Problems.
@@ -122,6 +128,7 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 		return nil, err
 	}
 	r.out.Machine.LoadBefore = loadAverage()
+	r.measureIdle(ctx)
 	for i := range r.plan {
 		if !r.block(ctx, i) {
 			break
@@ -145,10 +152,16 @@ func (r *runner) stop() error {
 	for _, g := range r.generators {
 		errs = append(errs, g.Close())
 	}
+	for _, undo := range r.undo {
+		errs = append(errs, undo())
+	}
 	for _, name := range slices.Backward(r.Profile.Servers()) {
 		if s := r.servers[name]; s != nil {
 			errs = append(errs, s.stop())
 		}
+	}
+	if r.recorder != nil {
+		errs = append(errs, r.recorder.close())
 	}
 	return errors.Join(errs...)
 }
@@ -170,7 +183,12 @@ func (r *runner) prepare(ctx context.Context) error {
 			}
 		}
 		// From here on nothing is kept of single reviews.
-		s.count(newReviews(time.Now()).counting(0, nil))
+		r.count(s, time.Now(), false)
+		if r.Profile.PriorityLevel != nil {
+			if err := r.makeLevel(ctx, s); err != nil {
+				return err
+			}
+		}
 		for _, t := range s.targets {
 			_, anonymous := t.Credentials()
 			if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {

@@ -245,6 +245,8 @@ type Variant struct {
 	// ServerCPU and GeneratorCPU are ms of CPU time per request sent.
 	ServerCPU    float64 `json:"serverCPUMillisecondsPerRequest"`
 	GeneratorCPU float64 `json:"generatorCPUMillisecondsPerRequest"`
+	// Usage is what the programs under load used above what they use without, by what they are.
+	Usage map[string]Usage `json:"usage,omitempty"`
 	// ServerRSS and GeneratorRSS are the most resident bytes at a block's end.
 	ServerRSS    int64 `json:"serverRSSBytes"`
 	GeneratorRSS int64 `json:"generatorRSSBytes"`

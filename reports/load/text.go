@@ -185,6 +185,7 @@ func Summarize(w io.Writer, r *run.Run, result *Result) {
 			predicted, rateCell(v.FirstContact), v.ReviewsPerSecond, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, againText(v.Again), v.Errors, v.Late, v.Dropped)
 	}
 	_ = table.Flush()
+	printUsage(w, result.Variants)
 	for _, p := range r.Problems {
 		_, _ = fmt.Fprintf(w, "problem: %s\n", p.Text)
 	}

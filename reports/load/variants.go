@@ -104,6 +104,7 @@ func measureVariant(g variantBlocks) Variant {
 		a.ServerCPU = milliseconds(serverCPU) / float64(a.Sent)
 		a.GeneratorCPU = milliseconds(generatorCPU) / float64(a.Sent)
 	}
+	a.Usage = usageOf(g.blocks)
 	a.Reviews, a.FirstContact = phases(g.blocks)
 	return a
 }

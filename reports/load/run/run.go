@@ -169,16 +169,37 @@ type Block struct {
 	Timeline []Second `json:"timeline,omitempty"`
 
 	// CPU time used in the block, and resident memory at its end.
-	ServerCPU      Duration            `json:"serverCPU"`
-	ServerRSS      int64               `json:"serverRSSBytes"`
-	GeneratorCPU   Duration            `json:"generatorCPU"` // authzconf's own process: agents and recorder
-	GeneratorRSS   int64               `json:"generatorRSSBytes"`
+	ServerCPU    Duration `json:"serverCPU"`
+	ServerRSS    int64    `json:"serverRSSBytes"`
+	GeneratorCPU Duration `json:"generatorCPU"` // authzconf's own process: agents and recorder
+	GeneratorRSS int64    `json:"generatorRSSBytes"`
+	// Cost is what the programs that are under load used in the block, by what they are.
+	Cost           map[string]Cost     `json:"cost,omitempty"`
 	WebhookLatency histogram.Histogram `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
 	FlowControl    map[string]float64  `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
 }
 
 // RequestMode is the mode of reviews that are not about impersonation: of the request itself.
 const RequestMode = "request"
+
+// Programs that have a cost.
+const (
+	APIServer  = "API server"
+	Etcd       = "etcd"
+	Authorizer = "authorizer"
+)
+
+// Cost is what a program used in a block.
+type Cost struct {
+	// CPU is all of its processor time, Idle what it would have used without requests, as measured before the first
+	// block.
+	CPU  Duration `json:"cpu"`
+	Idle Duration `json:"idle"`
+	RSS  int64    `json:"rssBytes"` // at the end
+	// Allocated bytes and garbage collections, of programs that say so.
+	Allocated int64 `json:"allocatedBytes,omitempty"`
+	GCs       int64 `json:"gcs,omitempty"`
+}
 
 // ReviewCount counts access reviews.
 type ReviewCount struct {

@@ -1,0 +1,194 @@
+package certify
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// answering answers with a text, in which ALLOWED is the decision and SPEC what was asked.
+func answering(b *Plan, code int, text string) http.Handler {
+	return raw(func(w http.ResponseWriter, body []byte, version string, d scenarios.Decision) {
+		var asked struct {
+			Spec json.RawMessage `json:"spec"`
+		}
+		_ = json.Unmarshal(body, &asked)
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, strings.NewReplacer("VERSION", version, "ALLOWED", fmt.Sprint(d == scenarios.Allow), "SPEC", string(asked.Spec)).Replace(text))
+	})(reference.Handler(b.Policy.Decide), b.Policy)
+}
+
+// TestDifferentlyRight certifies authorizers that are right in another way than the reference: an alarm about one of
+// them is a false one.
+func TestDifferentlyRight(t *testing.T) {
+	b := plan(t, 2)
+	reviewed := func(status string) string {
+		return `{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":` + status + `}`
+	}
+	right := reference.Handler(b.Policy.Decide)
+	var known sync.Map
+	none, good := func(*httptest.Server) {}, time.Now().Add(time.Hour)
+	for name, c := range map[string]struct {
+		handler http.Handler
+		server  func(s *httptest.Server)
+	}{
+		"201":       {answering(b, http.StatusCreated, reviewed(`{"allowed":ALLOWED,"denied":false}`)), none},
+		"no denied": {answering(b, 200, reviewed(`{"allowed":ALLOWED}`)), none},
+		"reasons":   {answering(b, 200, reviewed(`{"allowed":ALLOWED,"reason":"because rule 7 says <so> \u00e9 and so on"}`)), none},
+		"echoes":    {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","metadata":{"creationTimestamp":null,"managedFields":[]},"spec":SPEC,"status":{"allowed":ALLOWED}}`), none},
+		"more":      {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","trace":{"id":7},"status":{"allowed":ALLOWED}}`), none},
+		"chunked": {http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			rec := httptest.NewRecorder()
+			right.ServeHTTP(rec, req)
+			w.WriteHeader(rec.Code)
+			for _, one := range bytes.SplitAfter(rec.Body.Bytes(), []byte(",")) {
+				_, _ = w.Write(one)
+				w.(http.Flusher).Flush()
+			}
+		}), none},
+		"a cache": {reference.Handler(func(s spec) scenarios.Decision {
+			s.Extra, s.UID = nil, ""
+			raw, _ := json.Marshal(s)
+			d, _ := known.LoadOrStore(string(raw), b.Policy.Decide(s))
+			return d.(scenarios.Decision)
+		}), none},
+		"a page for GET": {http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodGet {
+				_, _ = io.WriteString(w, "<html>Welcome</html>")
+				return
+			}
+			right.ServeHTTP(w, req)
+		}), none},
+		"HTTP/1.1 only":  {right, func(s *httptest.Server) { s.EnableHTTP2 = false }},
+		"TLS 1.2":        {right, func(s *httptest.Server) { s.TLS.MaxVersion = tls.VersionTLS12 }},
+		"without mutual": {right, func(s *httptest.Server) { s.TLS.ClientAuth = tls.NoClientCert }},
+		"closes idle":    {right, func(s *httptest.Server) { s.Config.IdleTimeout = 200 * time.Millisecond }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := reference.NewPKI(good, good)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := httptest.NewUnstartedServer(c.handler)
+			s.TLS, s.EnableHTTP2 = p.ServerConfig(), true
+			s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2000}
+			c.server(s)
+			s.StartTLS()
+			t.Cleanup(s.Close)
+			levels := []CertificationLevel{Core}
+			if slices.Contains([]string{"a page for GET", "closes idle"}, name) {
+				levels[0] = Robust
+			}
+			if everything() {
+				levels = Levels()
+			}
+			run := certify(t, b, webhookFor(t, p, s.URL), levels...)
+			for _, f := range run.Findings {
+				t.Errorf("a false alarm: %s: %s", f.Reason, f.Examples)
+			}
+			for _, r := range run.Results {
+				if slices.Contains(levels, r.Level) && !r.Granted {
+					t.Errorf("%s is not granted", r.Level)
+				}
+			}
+		})
+	}
+}
+
+func TestPolicyThatIsNotLoaded(t *testing.T) {
+	w := serve(t, reference.Handler(plan(t, 3).Policy.Decide))
+	_, err := Certify(t.Context(), Options{Webhook: w, Plan: plan(t, 2)})
+	if err == nil || !strings.Contains(err.Error(), "0 of 100 grants are allowed: is the policy of seed 2 loaded?") {
+		t.Errorf("the policy of another seed: %v", err)
+	}
+}
+
+// TestOneFindingForOneCause has an authorizer that overlooks namespaces: what is asked about namespaces shows that in
+// a hundred ways.
+func TestOneFindingForOneCause(t *testing.T) {
+	b := plan(t, 2)
+	e := newEngine()
+	e.namespace = func(string, string) bool { return true }
+	run := certify(t, b, serve(t, reference.Handler(decideBy(e, b.Policy, false))), Core)
+	byReason := map[string]Finding{}
+	for _, f := range run.Findings {
+		byReason[f.Reason] = f
+	}
+	f, ok := byReason["ignores-namespace"]
+	if !ok {
+		t.Fatalf("the findings are %+v", run.Findings)
+	}
+	for _, want := range []string{"expected noOpinion, got allow", "\n  nearest grant: user ", "\n  right: another value is another thing"} {
+		if !strings.Contains(f.Examples[0], want) {
+			t.Errorf("%q is not in the example:\n%s", want, f.Examples[0])
+		}
+	}
+}
+
+func TestOneVersionOnly(t *testing.T) {
+	b := plan(t, 2)
+	right := reference.Handler(b.Policy.Decide)
+	w := serve(t, early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
+		if old := bytes.Contains(body, []byte(reference.V1beta1)); old {
+			http.Error(w, "v1 only", http.StatusBadRequest)
+			return nil, true
+		}
+		return body, false
+	})(right, nil))
+	run, err := Certify(t.Context(), Options{Webhook: w, Plan: b, Levels: []CertificationLevel{NoOvergrant}, V1Only: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Findings) > 0 || !slices.Contains(run.Levels, NoOvergrant) || !slices.Equal(run.ReviewVersions, []string{"v1"}) {
+		t.Errorf("levels %v, versions %v, findings %+v", run.Levels, run.ReviewVersions, run.Findings)
+	}
+	if r := run.Results[0]; r.Verdict() != "not tried" {
+		t.Errorf("level %s is %s", r.Level, r.Verdict())
+	}
+}
+
+func TestCertificateBesideTheKubeconfig(t *testing.T) {
+	s, err := reference.Start(reference.Handler(plan(t, 2).Policy.Decide), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	text, err := s.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for _, c := range config.Clusters {
+		if err := os.WriteFile(filepath.Join(folder, "ca.crt"), c.CertificateAuthorityData, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.CertificateAuthority, c.CertificateAuthorityData = "ca.crt", nil
+	}
+	path := filepath.Join(folder, "webhook.kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadWebhook(path); err != nil {
+		t.Error(err)
+	}
+}

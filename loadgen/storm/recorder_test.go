@@ -1,0 +1,81 @@
+package storm
+
+import (
+	"encoding/json"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// TestServeRecorder asks a recorder as its process is asked, until the one who asks goes away.
+func TestServeRecorder(t *testing.T) {
+	in, orders := io.Pipe()
+	replies, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- ServeRecorder(in, out) }()
+	p := &recorderProcess{
+		link:    &shard.Link{In: orders, Out: replies, Kill: func() {}, Wait: func() error { return <-ended }},
+		encoder: json.NewEncoder(orders), decoder: json.NewDecoder(replies),
+	}
+	if got := p.Kubeconfig(recorder.Front); len(got) == 0 {
+		t.Error("no kubeconfig")
+	}
+	if got := p.Since(p.Mark()); len(got) != 0 {
+		t.Errorf("%d records of nobody", len(got))
+	}
+	p.ask(question{Count: &counting{Start: time.Now(), Delay: time.Millisecond, Sigma: 1, Concurrency: 2}})
+	if a := p.ask(question{Read: true}); a.Counted.total() != 0 || len(a.Counted.Arrived) != 2 || p.Err() != nil {
+		t.Errorf("counted %+v, %v", a.Counted, p.Err())
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = out.Close() })
+	if err := p.close(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if p.Mark() != 0 || p.Err() == nil {
+		t.Error("a process that is gone is not noticed")
+	}
+}
+
+// TestCounts expects decisions only where both ends of the chain are asked each time.
+func TestCounts(t *testing.T) {
+	r := newReviews(time.Now())
+	for _, p := range []recorder.Point{recorder.Front, recorder.Front, recorder.Back} {
+		r.arrive(p, "list")
+	}
+	if got := r.soFar().counts(false); len(got) != 2 || got[0].Decision != "Allow" || got[0].Count != 1 || got[1].Decision != "NoOpinion" {
+		t.Errorf("%+v", got)
+	}
+	if got := r.soFar().counts(true); len(got) != 1 || got[0].Decision != "unseen" || got[0].Count != 2 {
+		t.Errorf("of a webhook whose answers are remembered: %+v", got)
+	}
+}
+
+// TestChecked counts what the API server says where there is no recorder.
+func TestChecked(t *testing.T) {
+	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
+	got := checked(b, []sample{{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 10}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 4}})
+	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{Mode: "request", Decision: "Allow", Count: 7}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRuntimeCost takes the processor time from the metrics only where no process is known.
+func TestRuntimeCost(t *testing.T) {
+	increased := []sample{{family: "process_cpu_seconds_total", value: 0.5}, {family: "go_memstats_alloc_bytes_total", value: 1024}, {family: "go_gc_duration_seconds_count", value: 2}}
+	for _, known := range []bool{false, true} {
+		b := &run.Block{Cost: map[string]run.Cost{}}
+		want := run.Duration(500 * time.Millisecond)
+		if known {
+			want = run.Duration(time.Second)
+			b.Cost[run.APIServer] = run.Cost{CPU: want}
+		}
+		runtimeCost(b, increased)
+		if c := b.Cost[run.APIServer]; c.CPU != want || b.ServerCPU != want || c.Allocated != 1024 || c.GCs != 2 {
+			t.Errorf("known %t: %+v", known, c)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// Usage is what one program used for a variant.
+type Usage struct {
+	// PerRequest is ms of CPU time above idle for each request sent, Idle the part of a processor that the program
+	// uses without requests.
+	PerRequest float64 `json:"cpuMillisecondsPerRequest"`
+	Idle       float64 `json:"idleProcessors"`
+	RSS        int64   `json:"rssBytes"` // the most at a block's end
+	// Allocated bytes for each request sent, and garbage collections in all blocks.
+	Allocated float64 `json:"allocatedBytesPerRequest,omitempty"`
+	GCs       int64   `json:"gcs,omitempty"`
+}
+
+// usageOf adds up what programs used in blocks.
+func usageOf(blocks []*run.Block) (used map[string]Usage) {
+	var sent int64
+	var length time.Duration
+	for _, b := range blocks {
+		sent, length = sent+b.Sent, length+time.Duration(b.Length)
+		for name, c := range b.Cost {
+			if used == nil {
+				used = map[string]Usage{}
+			}
+			u := used[name]
+			u.PerRequest += milliseconds(time.Duration(c.CPU - c.Idle))
+			u.Idle += time.Duration(c.Idle).Seconds()
+			u.RSS, u.Allocated, u.GCs = max(u.RSS, c.RSS), u.Allocated+float64(c.Allocated), u.GCs+c.GCs
+			used[name] = u
+		}
+	}
+	for name, u := range used {
+		u.PerRequest, u.Allocated, u.Idle = u.PerRequest/float64(max(sent, 1)), u.Allocated/float64(max(sent, 1)), u.Idle/length.Seconds()
+		used[name] = u
+	}
+	return used
+}
+
+// printUsage writes what each program used, above idle.
+func printUsage(w io.Writer, variants []Variant) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tPROGRAM\tCPU MS PER REQUEST ABOVE IDLE\tIDLE, % OF A PROCESSOR\tMEMORY MIB\tALLOCATED KIB PER REQUEST\tGCS\t")
+	for _, v := range variants {
+		for _, name := range slices.Sorted(maps.Keys(v.Usage)) {
+			u := v.Usage[name]
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%.2f\t%.1f\t%d\t%.1f\t%d\t\n", v.Variant, v.Server, name, u.PerRequest, 100*u.Idle, u.RSS>>20, u.Allocated/1024, u.GCs)
+		}
+	}
+	_ = table.Flush()
+}

@@ -1,0 +1,200 @@
+package reports
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// holdToCommand holds the cells, what was to be run on them and what was left out to the recorded command line.
+func (v *verifier) holdToCommand(o VerifyOptions) {
+	if o.Plan == nil {
+		return
+	}
+	set := v.set
+	if o.Builtin != nil { // of which an upgrade path takes some: which, the report does not choose
+		set = o.Builtin
+	}
+	asked, err := o.Plan(v.Report, set)
+	if err != nil {
+		v.differ("the report cannot be held to its command line %q: %v", v.Report.Command, err)
+		return
+	}
+	if got, want := cellNames(v.Report.Cells), cellNames(asked.Cells); !slices.Equal(got, want) {
+		v.differ("the report has the cells %q, its command line asks for %q", got, want)
+		return
+	}
+	for i, want := range asked.Cells {
+		got := v.Report.Cells[i]
+		bare := Cell{Cell: got.Cell, Facts: got.Facts, NotRun: got.NotRun}
+		bare.Witness.AskedAuthorizers, bare.Witness.ExpectedGate = got.Witness.AskedAuthorizers, got.Witness.ExpectedGate
+		if got.Problem != "" || got.Provider == verdicts.Existing {
+			bare.Witness = want.Witness // it was not read, or the chain is somebody else's
+		}
+		unsupported := func(r verdicts.Result) bool { return r.Verdict != verdicts.NotSupported }
+		bare.Results = slices.DeleteFunc(slices.Clone(got.Results), unsupported)
+		if len(bare.Results) == 0 {
+			bare.Results = nil
+		}
+		for _, c := range []*Cell{&bare, &want} {
+			slices.SortFunc(c.NotRun, func(a, b NotRun) int { return strings.Compare(a.Scenario, b.Scenario) })
+			slices.SortFunc(c.Results, func(a, b verdicts.Result) int { return strings.Compare(a.Scenario, b.Scenario) })
+		}
+		if !same(bare, want) {
+			v.differ("%s: not as the command line asks: %s", got.Name, changeTo("the command line", bare, want))
+		}
+	}
+	if !same(v.Report.Require, asked.Require) {
+		v.differ("the report requires the levels %v, its command line %v", v.Report.Require, asked.Require)
+	}
+	if !same(statedOnly(v.Report.KnownFailing), statedOnly(asked.KnownFailing)) {
+		v.differ("the known-failing entries are not those of the command line")
+	}
+}
+
+func statedOnly(list []KnownFailingState) (out []KnownFailing) {
+	for _, k := range list {
+		out = append(out, k.KnownFailing)
+	}
+	return out
+}
+
+func cellNames(cells []Cell) (names []string) {
+	for _, c := range cells {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// clockTolerance is how far the clocks of the API server and of this process may be apart.
+const clockTolerance = 2 * time.Second
+
+// span is a time in which a request was under way.
+type span struct {
+	from, to time.Time
+	file     string
+}
+
+// holdTogether holds the pieces of evidence to each other and to the run: names that follow from the seed, audit IDs
+// that are there once, and times in which one request of a cell follows the other. What was taken from another
+// scenario, cell or run does not fit.
+func (v *verifier) holdTogether() {
+	ids, spans := map[string]string{}, map[string][]span{}
+	for _, e := range v.evidence {
+		file := evidencePath(e.Cell.Name, e.Scenario)
+		s, known := v.set.Get(e.Scenario)
+		for _, one := range []struct {
+			e    *verdicts.Evidence
+			more []string
+		}{{e, nil}, {e.Control, []string{"control"}}} {
+			if one.e == nil || len(one.e.Steps) == 0 || !known {
+				continue
+			}
+			v.holdNames(file, s, one.e, one.more)
+			v.holdTimes(file, one.e, one.e.Steps, ids, spans)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(spans)) {
+		list := spans[name]
+		slices.SortFunc(list, func(a, b span) int { return a.from.Compare(b.from) })
+		for i := 1; i < len(list); i++ {
+			if list[i].from.Before(list[i-1].to) {
+				v.differ("%s: a request was sent while one of %s was under way, and a cell has one at a time", list[i].file, list[i-1].file)
+			}
+		}
+		v.holdCell(v.Report.cellNamed(name), list)
+	}
+}
+
+// holdNames holds the names of a piece of evidence to the seed of the run.
+func (v *verifier) holdNames(file string, s *scenarios.Scenario, e *verdicts.Evidence, more []string) {
+	parts := append([]string{e.Cell.Name, e.Scenario}, more...)
+	if v.Report.Path != nil && len(more) == 0 {
+		parts = []string{"path", s.Setup}
+	}
+	if want := scenarios.Suffix(v.Report.Seed, parts...); e.Suffix != want {
+		v.differ("%s: its names end in %q, those of this scenario, cell and seed end in %q", file, e.Suffix, want)
+	}
+	_, names := s.BindOn(e.Suffix, e.Nodes)
+	if clean, err := RedactEvidence(&verdicts.Evidence{Names: names}); err != nil || !maps.Equal(clean.Names, e.Names) {
+		v.differ("%s: its names are not those of the scenario", file)
+	}
+}
+
+// holdTimes holds what was seen of requests to the times between which they were under way.
+func (v *verifier) holdTimes(file string, e *verdicts.Evidence, seen []verdicts.Observation, ids map[string]string, spans map[string][]span) {
+	for i := range seen {
+		o := &seen[i]
+		if o.Sent.Before(e.Started) || o.Answered.Before(o.Sent) || o.Answered.After(e.Ended) ||
+			e.Started.Before(v.Report.Started) || e.Ended.After(v.Report.Finished) {
+			v.differ("%s: step %d was not under way while its scenario and the run were", file, o.Step)
+		}
+		if o.Client != nil {
+			v.holdTimes(file, e, o.Requests, ids, spans)
+			continue
+		}
+		spans[e.Cell.Name] = append(spans[e.Cell.Name], span{o.Sent, o.Answered, file})
+		within := func(what string, at time.Time) {
+			if at.Before(o.Sent.Add(-clockTolerance)) || at.After(o.Answered.Add(clockTolerance)) {
+				v.differ("%s: step %d: the time of %s is not that of the request", file, o.Step, what)
+			}
+		}
+		for _, r := range o.Reviews {
+			within("a review", r.At)
+		}
+		if event := verdicts.AuditOf(o); event != nil && e.Cell.Provider != verdicts.Existing {
+			within("the audit event", event.RequestReceivedTimestamp.Time)
+		}
+		if id := o.Response.AuditID; id != "" {
+			if other := ids[id]; other != "" {
+				v.differ("%s: its audit ID %s is also one of %s", file, id, other)
+			}
+			ids[id] = file
+		}
+	}
+}
+
+// holdCell holds the times of a cell to those of its requests.
+func (v *verifier) holdCell(c *Cell, list []span) {
+	if c == nil || len(list) == 0 {
+		return
+	}
+	ran, run := list[len(list)-1].to.Sub(list[0].from).Seconds(), v.Report.Finished.Sub(v.Report.Started).Seconds()
+	if slack := clockTolerance.Seconds(); c.WallSeconds+slack < ran || c.WallSeconds > run+slack || c.ReadySeconds < 0 || c.ReadySeconds > run+slack {
+		v.differ("%s: its times do not fit: %.1f s to start, %.1f s with scenarios, of which requests took %.1f s, in a run of %.1f s",
+			c.Name, c.ReadySeconds, c.WallSeconds, ran, run)
+	}
+}
+
+// holdBuiltin finds scenarios that are not those to judge by.
+func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
+	theirs := map[string]string{}
+	for _, s := range v.set.All() {
+		theirs[s.ID] = s.Digest
+	}
+	var wrong []string
+	for _, s := range builtin.All() {
+		digest, ok := theirs[s.ID]
+		delete(theirs, s.ID)
+		switch {
+		case !ok && v.Report.Path != nil && !slices.Contains(v.set.Setups(), s.Setup):
+			// The path has no part for it, which is held to the command line.
+		case !ok:
+			wrong = append(wrong, s.ID+" is missing")
+		case digest != s.Digest:
+			wrong = append(wrong, s.ID+" has another text")
+		}
+	}
+	for _, id := range sortedKeys(theirs) {
+		wrong = append(wrong, id+" is not one of them")
+	}
+	if len(wrong) == 0 {
+		v.note("the scenarios are those to judge by")
+		return
+	}
+	v.differ("the scenarios are not those to judge by (--scenarios names others than the built-in ones): %s; the first: %s", plural(len(wrong), "difference"), wrong[0])
+}

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"container/list"
+	"crypto/sha256"
 	"encoding/json"
 	"time"
 
@@ -18,7 +19,10 @@ const (
 // memory is what a server remembers of impersonation. Only successes are remembered, and nothing ever erases one
 // but time or, in the index, other requestors.
 type memory struct {
-	now   time.Duration
+	now time.Duration
+	// took is how long the request takes of which is asked, and most says which bound is wanted; see Server.Takes.
+	took  time.Duration
+	most  bool
 	index modeIndex
 	// outer is by mode, wanted user, requestor and request; inner by the first three.
 	outer, inner map[string]remembered
@@ -26,8 +30,9 @@ type memory struct {
 
 // remembered is a success.
 type remembered struct {
-	user  scenarios.User
-	since time.Duration
+	user scenarios.User
+	// It was stored at some time between these, those of its request.
+	since, by time.Duration
 }
 
 func newMemory() memory {
@@ -39,12 +44,34 @@ func newMemory() memory {
 
 func (m *memory) recall(cache map[string]remembered, key string) (remembered, bool) {
 	r, ok := cache[key]
-	return r, ok && m.now < r.since+cacheTTL
+	end := m.now + m.took
+	switch {
+	case !ok:
+	case m.most:
+		ok = m.now >= r.by && end < r.since+cacheTTL || m.took == 0 && m.now < r.since+cacheTTL
+	case m.now >= r.by+cacheTTL:
+		ok = false
+	case m.now < r.by && end > r.by: // it may have asked as well, and stored it last
+		r.by = end
+		cache[key] = r
+	}
+	return r, ok
 }
 
 func (m *memory) remember(cache map[string]remembered, key string, u scenarios.User) {
-	cache[key] = remembered{user: u, since: m.now}
+	now := remembered{user: u, since: m.now, by: m.now + m.took}
+	if r, ok := cache[key]; ok && m.most && m.now < r.by {
+		// Of requests that ask at once the first to be answered is the one that helps others.
+		now.since, now.by = r.since, min(r.by, now.by)
+	}
+	cache[key] = now
 }
+
+// Takes says how long the requests take of which is asked next, from when they were sent to their answers: nothing, if
+// it is not called. There is no single-flight, so that requests that are under way at once may each ask what one of them
+// could have remembered. A check is stored at some time of its request, and looked for at some time of another; most
+// says whether those times are such that the most reviews are asked that are possible, or the fewest.
+func (s *Server) Takes(took time.Duration, most bool) { s.memory.took, s.memory.most = took, most }
 
 // cacheKey is a text that is equal for equal things, as buildKey makes one (cache.go of the impersonation filter).
 func cacheKey(parts ...any) string {
@@ -52,7 +79,8 @@ func cacheKey(parts ...any) string {
 	if err != nil {
 		panic(err) // strings, maps and slices of them always encode
 	}
-	return string(raw)
+	sum := sha256.Sum256(raw) // a storm has hundreds of thousands of them
+	return string(sum[:])
 }
 
 // outerKey adds the request to what a success depends on. Nothing is cached of a request with a selector that
@@ -77,24 +105,31 @@ type modeIndex struct {
 type indexEntry struct {
 	requestor string
 	mode      Mode
+	by        time.Duration // when it was stored at the latest
 }
 
-func (x *modeIndex) get(requestor string) (Mode, bool) {
-	e, ok := x.entries[requestor]
+// lastMode is the mode that last succeeded for a requestor, if that is remembered by now.
+func (m *memory) lastMode(requestor string) (Mode, bool) {
+	e, ok := m.index.entries[requestor]
 	if !ok {
 		return "", false
 	}
-	x.order.MoveToFront(e)
-	return e.Value.(indexEntry).mode, true
+	m.index.order.MoveToFront(e)
+	entry := e.Value.(indexEntry)
+	return entry.mode, !m.most || m.now >= entry.by
 }
 
-func (x *modeIndex) set(requestor string, mode Mode) {
+func (m *memory) setMode(requestor string, mode Mode) {
+	x, by := &m.index, m.now+m.took
 	if e, ok := x.entries[requestor]; ok {
-		e.Value = indexEntry{requestor, mode}
+		if last := e.Value.(indexEntry); last.mode == mode {
+			by = min(by, last.by)
+		}
+		e.Value = indexEntry{requestor, mode, by}
 		x.order.MoveToFront(e)
 		return
 	}
-	x.entries[requestor] = x.order.PushFront(indexEntry{requestor, mode})
+	x.entries[requestor] = x.order.PushFront(indexEntry{requestor, mode, by})
 	if x.order.Len() > x.size {
 		last := x.order.Back()
 		x.order.Remove(last)

@@ -127,7 +127,7 @@ func (m *memory) words(what string, r remembered) string {
 // order. The first error is the one that the client sees (impersonationModesTracker.getImpersonatedUser).
 func (s *Server) impersonate(p *Prediction, wanted scenarios.User, a Attributes) {
 	order := Modes()
-	last, known := s.memory.index.get(p.Requestor.Name)
+	last, known := s.memory.lastMode(p.Requestor.Name)
 	if known {
 		order = append([]Mode{last}, slices.DeleteFunc(order, func(m Mode) bool { return m == last })...)
 	}
@@ -138,7 +138,7 @@ func (s *Server) impersonate(p *Prediction, wanted scenarios.User, a Attributes)
 		p.Segments = append(p.Segments, at.Segments...)
 		if at.Allowed {
 			if !at.Remembered {
-				s.memory.index.set(p.Requestor.Name, mode)
+				s.memory.setMode(p.Requestor.Name, mode)
 			}
 			p.become(became, mode)
 			return

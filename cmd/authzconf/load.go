@@ -25,10 +25,11 @@ type loadFlags struct {
 	provider, nodeImage, engine    string
 	authorizer                     string
 	variants                       []string
-	pairs, starts, agents, shards  int
+	accounts                       string
 	bindings                       int
-	rate                           float64
-	duration, delay                time.Duration
+	pairs, starts, nodes           int
+	sets, shards                   int
+	duration, delay, every         time.Duration
 	seed                           int64
 	dryRun, list                   bool
 }
@@ -48,7 +49,6 @@ A profile compares variants (what agents do) on servers, in pairs of blocks:
   legacy-gate-off/-on    the verb impersonate
   associated-node        the agent's own node, remembered or not
   associated-node-cold   the agent's own node, when the server has forgotten it
-  associated-node-warm   the agent's own node, remembered
   arbitrary-node         another node
   denied                 no permission to impersonate
   fallback               associated-node half granted, legacy allows
@@ -60,6 +60,11 @@ The servers are started anew several times, for two processes of one program dif
 and every pair of one start with them. What is said of a difference rests on the means
 of starts: 5 or more, and as many pairs as the profile declares. With fewer, by --pairs
 or --starts, differences are unknown, and the run is inconclusive.
+
+The agents are DaemonSets: a pod on every node, each with a token of its own, all pods
+of a DaemonSet with one ServiceAccount (--service-accounts shared). With one each
+(perAgent) associated-node shares nothing of what is remembered. Each agent asks as
+often as the profile says (--every), however many nodes there are.
 
 Built-in profiles (--list-profiles says what they are): ` + strings.Join(profile.Names(), ", ") + `.
 
@@ -85,8 +90,10 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	_ = fl.MarkHidden("arms")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
 	fl.IntVar(&f.starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
-	fl.IntVar(&f.agents, "agents", 0, "number of agents (default: the profile's)")
-	fl.Float64Var(&f.rate, "rate", 0, "requests per second by all agents (default: the profile's)")
+	fl.IntVar(&f.nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
+	fl.IntVar(&f.sets, "daemonsets", 0, "DaemonSets (default: the profile's)")
+	fl.StringVar(&f.accounts, "service-accounts", "", "who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)")
+	fl.DurationVar(&f.every, "every", 0, "how often each agent asks (default: the profile's)")
 	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
 	fl.DurationVar(&f.delay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
 	fl.StringVar(&f.authorizer, "authorizer", profile.Webhook, "who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)")
@@ -140,7 +147,8 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", note)
 	}
 	if p, err = p.Adjusted(profile.Adjust{
-		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Agents: given(c, "agents", &f.agents), Rate: given(c, "rate", &f.rate),
+		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
+		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
 		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
 		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings),
 	}); err != nil {

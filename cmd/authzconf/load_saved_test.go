@@ -30,7 +30,7 @@ func savedRun(t *testing.T, latency time.Duration) string {
 			Timeline: []loadrun.Second{{Sent: 400, Done: 400, Reviews: 400}},
 			Reviews:  []loadrun.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 400}},
 			// The oracle's, so that there is something to judge in each run.
-			Predicted: &loadrun.Prediction{Cold: 1, Warm: 1},
+			Predicted: &loadrun.Prediction{Requests: 400, Checks: []loadrun.CheckRange{{Mode: "request", Verb: "list", Decision: "Allow", Low: 400, High: 400}}},
 		}
 		for k := range 400 {
 			// Some blocks are 1 % slower than others.

@@ -14,7 +14,7 @@ import (
 
 func TestLoadUsage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: authzconf.dev/v1alpha1\nkind: LoadProfile\nname: mine\nagents: 5\narrivals: {kind: constant, rate: 0}\nblock: 10s\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("apiVersion: authzconf.dev/v1alpha1\nkind: LoadProfile\nname: mine\nnodes: 5\narrivals: {kind: constant, every: 0s}\nblock: 10s\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -25,15 +25,15 @@ func TestLoadUsage(t *testing.T) {
 		{"--profile nothing", `error: there is no profile "nothing": expected a file, or one of`},
 		{"--profile ./nothing.yaml", "error: open ./nothing.yaml: no such file"},
 		{"--profile " + file, "error: " + file + ":6:8: block 10s"},
-		{"--profile denied-flood --rate 0", "error: --rate: rate 0: expected 0.01 to 100000 requests/s"},
-		{"--profile denied-flood --rate 1e9", "error: --rate: rate 1e+09: expected"},
-		{"--profile rollout-burst --rate 5", "error: --rate 5: the profile rollout-burst has no single rate"},
+		{"--profile denied-flood --every 0s", "error: --every: every 0s: expected how often each agent asks, 1ms to 1h"},
+		{"--profile denied-flood --nodes 100000 --every 1s --service-accounts mine", "error: --service-accounts: serviceAccounts \"mine\": expected shared"},
+		{"--profile many-accounts --nodes 5000", "error: profile many-accounts with the given flags: 2 variants, 100000 pods that send and 1 tokens each are 200002 tokens to mint"},
 		{"--profile denied-flood --pairs 0", "error: --pairs: pairs 0: expected 1 to 1000"},
 		{"--profile denied-flood --starts 21", "error: --starts: 21 starts of the servers for 20 pairs: expected a pair for each"},
 		{"--profile denied-flood --duration 15s", "error: --duration: block 15s: expected a multiple of 10s"},
 		{"--profile denied-flood --variants none", "error: --variants none: the profile denied-flood has denied"},
 		{"--profile denied-flood --shards 0", "error: --shards 0: expected 1 to 64"},
-		{"--profile steady --agents 10", "error: profile steady with the given flags: the variant associated-node-cold asks every 500ms"},
+		{"--profile steady --every 500ms", "error: profile steady with the given flags: the variant associated-node-cold asks every 500ms"},
 		{"--profile denied-flood --engine cloud", `error: --engine "cloud": expected processes or kubernetes`},
 		{"--profile denied-flood --provider gke", `error: --provider "gke": expected local or kind`},
 		{"--profile denied-flood --engine kubernetes", "error: --engine kubernetes: a local control plane runs no pods"},
@@ -57,7 +57,7 @@ func TestLoadDryRun(t *testing.T) {
 	if code := run([]string{"load", "--profile", "denied-flood", "--pairs", "3", "--dry-run"}, &stdout, &stderr); code != exitPassed {
 		t.Fatalf("%d: %s", code, stderr.String())
 	}
-	for _, want := range []string{"denied-flood: 100 agents on 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each over 3 starts of the servers: 12 blocks, and 9 for warming up, at least 5m30s", "denied   gate-on     3"} {
+	for _, want := range []string{"denied-flood: 100 agents (1 DaemonSet on 100 nodes) with 1 ServiceAccount; each asks every 2s (poisson); 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each over 3 starts of the servers: 12 blocks of 20s, and 9 for warming up, at least", "denied   gate-on     3"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("does not say %q:\n%s", want, stdout.String())
 		}

@@ -217,7 +217,9 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 		expect = http.StatusCreated
 	}
 	for retries := 0; ; {
+		sent := time.Now()
 		status, after, body, err := s.send(ctx, agent, asked)
+		s.tally.log(next, sent, time.Now(), expect, status, err)
 		again := false
 		switch {
 		case err == nil && status == expect:

@@ -71,6 +71,22 @@ func nameOf(status int, err error) string {
 	return strconv.Itoa(status)
 }
 
+// mostLogged is how many requests of a block are logged: with more, nothing is predicted.
+const mostLogged = 2_000_000
+
+// log notes a request that was sent, and its answer if that is not as expected.
+func (t *tally) log(next task, from, to time.Time, expect, status int, err error) {
+	asked := run.Asked{Agent: next.Agent, Kind: next.Kind, Turn: next.turn, From: from.Sub(t.start), To: to.Sub(t.start)}
+	if err != nil || status != expect {
+		asked.Answer = nameOf(status, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.block.Log) < mostLogged {
+		t.block.Log = append(t.block.Log, asked)
+	}
+}
+
 // finish counts the end of a request: a status, or an error.
 func (t *tally) finish(kind int32, expect int, intended, actual, end time.Time, status int, err error) {
 	name := nameOf(status, err)

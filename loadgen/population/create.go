@@ -59,7 +59,7 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 		return nil, err
 	}
 	b := &builder{client: client, profile: p, storage: storage, progress: progress}
-	nodes := p.Agents + 1
+	nodes := p.Nodes + 1 // one is that of the pods that take no part
 	b.total = int64(nodes + nodes*p.PodsPerNode + p.Authorizer.Bindings)
 	variants := make([]profile.Variant, 0, len(p.Used()))
 	for _, name := range p.Used() {
@@ -68,7 +68,7 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 			return nil, err
 		}
 		variants = append(variants, variant)
-		b.total += 3 * int64(p.Identities(variant)+1)
+		b.total += int64(p.Accounts() + 1 + 2*(p.Identities()+1))
 	}
 	if err := b.create(ctx, namespace(podSpace)); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 	}
 	out := &Population{Tokens: map[string][][]string{}, settle: map[string]string{}}
 	for _, variant := range variants {
-		tokens, err := b.agents(ctx, variant, p.Identities(variant)+1)
+		tokens, err := b.agents(ctx, variant)
 		if err != nil {
 			return nil, err
 		}
@@ -110,14 +110,17 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 }
 
 // agents creates the accounts of a variant's agents, their pods and their tokens.
-func (b *builder) agents(ctx context.Context, variant profile.Variant, n int) ([][]string, error) {
-	ns := space(variant)
-	if err := b.all(ctx, n, "serviceaccounts/"+ns+"/", func(i int) object {
-		return &corev1.ServiceAccount{ObjectMeta: meta(ns, agentName(i))}
+func (b *builder) agents(ctx context.Context, variant profile.Variant) ([][]string, error) {
+	ns, n := space(variant), b.profile.Identities()+1
+	if err := b.all(ctx, b.profile.Accounts()+1, "serviceaccounts/"+ns+"/", func(i int) object {
+		return &corev1.ServiceAccount{ObjectMeta: meta(ns, accountName(i))}
 	}); err != nil {
 		return nil, err
 	}
-	if err := b.all(ctx, n, "pods/"+ns+"/", func(i int) object { return pod(ns, agentName(i), i, agentName(i)) }); err != nil {
+	if err := b.all(ctx, n, "pods/"+ns+"/", func(i int) object {
+		node, account := sender(b.profile, i)
+		return pod(ns, agentName(i), node, account)
+	}); err != nil {
 		return nil, err
 	}
 	tokens := make([][]string, n)
@@ -209,10 +212,11 @@ func (b *builder) create(ctx context.Context, o object) (err error) {
 // tokens asks for those of an agent.
 func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) ([]string, error) {
 	ns, name := space(variant), agentName(i)
+	_, account := sender(b.profile, i)
 	var tokens []string
 	life := int64(max(tokenLife, 2*b.profile.Length()) / time.Second)
 	for range b.profile.TokensPerAgent {
-		answer, err := b.client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		answer, err := b.client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: &life,
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name},
 		}}, metav1.CreateOptions{})

@@ -20,7 +20,7 @@ import (
 // few is a profile with some of everything.
 func few() *profile.Profile {
 	p := profile.Defaults()
-	p.Agents, p.PodsPerNode, p.TokensPerAgent, p.Block = 4, 3, 2, 10*time.Second
+	p.Nodes, p.PodsPerNode, p.TokensPerAgent, p.Block = 4, 3, 2, 10*time.Second
 	p.Arrivals, p.Mix.List, p.Mix.Get = profile.Arrivals{Kind: "burst"}, 1, 1
 	off := profile.Side{Variant: "legacy-gate-off", Server: profile.GateOff}
 	p.Comparisons = []profile.Comparison{

@@ -1,13 +1,7 @@
 package population
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/url"
-
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/oracle"
-	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -48,58 +42,4 @@ func Grants(variant profile.Variant) []scenarios.Grant {
 		}
 	}
 	return list
-}
-
-// Predict asks the oracle what requests of a variant cost: the mean number of reviews over the mix, of an agent
-// that the server does not know, and of the same request again at once. kubernetes is the server's effective
-// version.
-func Predict(p *profile.Profile, side profile.Side, kubernetes string) (*run.Prediction, error) {
-	variant, err := profile.VariantNamed(side.Variant)
-	if err != nil {
-		return nil, err
-	}
-	gate := scenarios.GateOff
-	if side.Server.Gate() == profile.GateOn {
-		gate = scenarios.GateOn
-	}
-	q := asking(variant, p.Identities(variant), 0)
-	requestor := oracle.RequestorOf("agent", scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{
-		Namespace: space(variant), Name: agentName(q.identity), Pod: agentName(q.identity), Node: nodeName(q.identity),
-	}})
-	var out run.Prediction
-	total := 0
-	for kind, weight := range p.Plan(0).Mix {
-		if weight == 0 {
-			continue
-		}
-		// A server for each kind: none is known from another.
-		server, err := oracle.New(oracle.Config{Kubernetes: kubernetes, Gate: gate, Grants: Grants(variant)})
-		if err != nil {
-			return nil, err
-		}
-		path, query := target(kind, q.node, p.PodsPerNode, 0)
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			return nil, err
-		}
-		asked := oracle.Request{Attributes: oracle.ParseRequest("GET", path, values)}
-		if profile.Kinds()[kind] == profile.Review {
-			asked.Attributes = oracle.ParseRequest("POST", path, values)
-			if err := json.Unmarshal([]byte(selfReview), &asked.Body); err != nil {
-				return nil, err
-			}
-		}
-		for i, sum := range []*float64{&out.Cold, &out.Warm} {
-			prediction := server.Do(requestor, q.imp, asked)
-			if forbidden := prediction.Code == 403; forbidden != variant.Denied {
-				return nil, fmt.Errorf("the oracle says of %s on %s, request %d: code %d, %v", variant.Name, side.Server, i+1, prediction.Code, prediction.Messages)
-			}
-			sequences, _ := prediction.Sequences()
-			*sum += float64(weight * len(sequences[0]))
-		}
-		total += weight
-	}
-	out.Cold /= float64(total)
-	out.Warm /= float64(total)
-	return &out, nil
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -27,26 +29,41 @@ const (
 func nodeName(i int) string                { return fmt.Sprintf("storm-%06d", i) }
 func podName(node, i int) string           { return fmt.Sprintf("pod-%06d-%03d", node, i) }
 func agentName(i int) string               { return fmt.Sprintf("agent-%06d", i) }
+func accountName(i int) string             { return fmt.Sprintf("account-%06d", i) }
 func space(variant profile.Variant) string { return "storm-" + variant.Name }
 
-// ask is what one agent of a variant asks: who it is, whom it impersonates, and about which node.
+// sender is a pod that sends, by its number among the identities of a profile: which node it is on, and what its
+// service account is called. There is one more than identities, on a node and with an account of its own, that takes
+// no part.
+func sender(p *profile.Profile, identity int) (node int, account string) {
+	if identity == p.Identities() {
+		return p.Nodes, accountName(p.Accounts())
+	}
+	return identity % p.Nodes, accountName(p.AccountOf(identity))
+}
+
+// ask is what one agent of a variant asks: which pod sends, whom it impersonates, and about which node.
 type ask struct {
 	identity, node int
 	imp            *scenarios.Impersonate
 }
 
 // asking resolves an agent.
-func asking(variant profile.Variant, identities, a int) ask {
-	id := a % identities
-	q := ask{identity: id, node: id}
+func asking(p *profile.Profile, variant profile.Variant, a int) ask {
+	q := ask{identity: a % p.Identities()}
+	if a == p.Agents() { // the one that takes no part
+		q.identity = p.Identities()
+	}
+	own, _ := sender(p, q.identity)
+	q.node = own
 	switch variant.As {
 	case profile.OwnNode:
-		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(id)}
+		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(own)}
 	case profile.OtherNode:
-		q.node = id + 1 // there is a node more than agents
+		q.node = (own + 1) % (p.Nodes + 1)
 		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(q.node)}
 	case profile.User:
-		q.node = a
+		q.node = a % p.Nodes
 		q.imp = &scenarios.Impersonate{
 			User:   fmt.Sprintf("user-%06d", a),
 			Groups: []string{"staff", fmt.Sprintf("team-%d", a%20)},
@@ -84,9 +101,8 @@ var (
 
 // Asker makes the requests of a variant. tokens are those of each identity, used in turn.
 func Asker(p *profile.Profile, variant profile.Variant, tokens func(identity int) []string) func(agent, kind, turn int) agent.Request {
-	identities := p.Identities(variant)
 	return func(a, kind, turn int) agent.Request {
-		return request(asking(variant, identities, a), kind, turn, p.PodsPerNode, tokens)
+		return request(asking(p, variant, a), kind, turn, p.PodsPerNode, tokens)
 	}
 }
 
@@ -112,4 +128,36 @@ func request(q ask, kind, turn, pods int, tokens func(int) []string) agent.Reque
 		}
 	}
 	return r
+}
+
+// Describe is a request of a schedule, for people.
+func Describe(p *profile.Profile, variant profile.Variant, send pacer.Send) string {
+	q := asking(p, variant, int(send.Agent))
+	node, account := sender(p, q.identity)
+	text := fmt.Sprintf("%s: %s on %s, as %s:%s, sends %s", send.At, agentName(q.identity), nodeName(node), space(variant), account, profile.Kinds()[send.Kind])
+	if q.imp != nil {
+		text += " for " + q.imp.User
+	}
+	return text
+}
+
+// Smallest looks for fewer requests that show what a schedule shows, by leaving out halves, quarters and less, for a
+// number of tries.
+func Smallest(sends []pacer.Send, tries int, shows func([]pacer.Send) bool) []pacer.Send {
+	for parts := 2; len(sends) > 1 && tries > 0; {
+		each, smaller := (len(sends)+parts-1)/parts, false
+		for from := 0; from < len(sends) && tries > 0 && !smaller; from += each {
+			rest := slices.Delete(slices.Clone(sends), from, min(from+each, len(sends)))
+			if tries--; shows(rest) {
+				sends, parts, smaller = rest, max(2, parts-1), true
+			}
+		}
+		if !smaller {
+			if each == 1 {
+				break
+			}
+			parts = min(2*parts, len(sends))
+		}
+	}
+	return sends
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // settleTimeout is how long permissions may take to get around.
@@ -42,11 +41,7 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 }
 
 func (o *Population) settleVariant(ctx context.Context, client *http.Client, host string, p *profile.Profile, variant profile.Variant, deadline time.Time) error {
-	last := p.Identities(variant)
-	q := asking(variant, last+1, last)
-	if variant.As == profile.OtherNode {
-		q.node, q.imp = 0, &scenarios.Impersonate{User: "system:node:" + nodeName(0)}
-	}
+	q := asking(p, variant, p.Agents())
 	for kind, weight := range p.Plan(0).Mix {
 		if weight == 0 || profile.Kinds()[kind] == "watch" || profile.Kinds()[kind] == profile.Review {
 			continue

@@ -10,15 +10,17 @@ import (
 
 // Adjust are changes of a profile for one run. Zero values change nothing.
 type Adjust struct {
-	Variants     []string
-	Pairs        *int
-	Starts       *int
-	Agents       *int
-	Rate         *float64
-	Block        *time.Duration
-	WebhookDelay *time.Duration
-	Authorizer   *string
-	Bindings     *int
+	Variants        []string
+	Pairs           *int
+	Starts          *int
+	Nodes           *int
+	DaemonSets      *int
+	ServiceAccounts *ServiceAccounts
+	Every           *time.Duration
+	Block           *time.Duration
+	WebhookDelay    *time.Duration
+	Authorizer      *string
+	Bindings        *int
 }
 
 // change sets a field that is to be changed, and remembers the flag that does.
@@ -28,8 +30,8 @@ func change[T any](flags map[string]string, flag, path string, field, to *T) {
 	}
 }
 
-// Adjusted is the profile with the changes, checked again: a rate that makes a cold variant warm is an error here
-// too.
+// Adjusted is the profile with the changes, checked again: agents that ask so often that a cold variant is not cold
+// are an error here too.
 func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	out, flags := *p, map[string]string{}
 	change(flags, "--pairs", "$.pairs", &out.Pairs, a.Pairs)
@@ -37,15 +39,14 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 	if a.Pairs != nil && a.Starts == nil {
 		out.Starts = min(out.Starts, max(out.Pairs, 1))
 	}
-	change(flags, "--agents", "$.agents", &out.Agents, a.Agents)
+	change(flags, "--nodes", "$.nodes", &out.Nodes, a.Nodes)
+	change(flags, "--daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
+	change(flags, "--service-accounts", "$.serviceAccounts", &out.ServiceAccounts, a.ServiceAccounts)
 	change(flags, "--duration", "$.block", &out.Block, a.Block)
 	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	if a.Rate != nil && p.Plan(0).Scheduled() {
-		return nil, fmt.Errorf("--rate %v: the profile %s has no single rate (bursts or waves)", *a.Rate, p.Name)
-	}
-	change(flags, "--rate", "$.arrivals.rate", &out.Arrivals.Rate, a.Rate)
-	if a.Agents != nil {
-		out.Requestors = min(out.Requestors, out.Agents)
+	change(flags, "--every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
+	if a.Nodes != nil {
+		out.Requestors = min(out.Requestors, out.Agents())
 	}
 	change(flags, "--rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
 	if a.Authorizer != nil {

@@ -15,13 +15,13 @@ import (
 // filling its memory.
 const (
 	maxAgents   = 100_000
-	minRate     = 0.01
 	maxRate     = 100_000
 	maxRequests = 20_000_000 // in a block
 	maxPairs    = 1000
 	maxStarts   = 100
 	maxBlock    = time.Hour
 	maxTokens   = 100
+	maxMinted   = 200_000 // at a millisecond and more each
 )
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?$`)
@@ -65,7 +65,11 @@ func (p *Profile) checkSize(c *checker) {
 	span := func(name string, value, from, to time.Duration) {
 		c.ok(value >= from && value <= to, "$."+name, "%s %s: expected %s to %s", name, value, from, to)
 	}
-	number("agents", p.Agents, 1, maxAgents)
+	c.ok(p.OldAgents == 0, "$.agents", "agents %d: expected nodes, on each of which every one of daemonSets has an agent", p.OldAgents)
+	number("nodes", p.Nodes, 1, maxAgents)
+	number("daemonSets", p.DaemonSets, 1, 100)
+	c.ok(p.Agents() <= maxAgents, "$.daemonSets", "%d DaemonSets on %d nodes are %d agents: expected at most %d", p.DaemonSets, p.Nodes, p.Agents(), maxAgents)
+	c.ok(p.ServiceAccounts == Shared || p.ServiceAccounts == PerAgent, "$.serviceAccounts", "serviceAccounts %q: expected %s (one for each DaemonSet) or %s", p.ServiceAccounts, Shared, PerAgent)
 	number("podsPerNode", p.PodsPerNode, 1, 250)
 	number("agentsPerConnection", p.AgentsPerConnection, 1, 1000)
 	number("requestors", p.Requestors, 0, maxAgents)
@@ -85,7 +89,10 @@ func (p *Profile) checkSize(c *checker) {
 		sum += weight
 	}
 	c.ok(sum > 0 || p.Reflectors, "$.mix", "the mix has no requests: expected a weight for %s", strings.Join(Kinds(), ", "))
-	c.ok(p.Requestors <= p.Agents, "$.requestors", "%d requestors for %d agents: expected no more than agents", p.Requestors, p.Agents)
+	c.ok(p.Requestors <= p.Agents(), "$.requestors", "%d requestors for %d agents: expected no more than agents", p.Requestors, p.Agents())
+	c.ok(p.Requestors == 0 || p.DaemonSets == 1, "$.requestors", "requestors send for all agents, and the pods of %d DaemonSets send for themselves: expected one of both", p.DaemonSets)
+	c.ok(p.Minted() <= maxMinted, "$.tokensPerAgent", "%d variants, %d pods that send and %d tokens each are %d tokens to mint: expected at most %d",
+		len(p.Used()), p.Identities(), p.TokensPerAgent, p.Minted(), maxMinted)
 }
 
 // checkEvents finds settings of servers and agents that contradict each other, or that nothing would use.
@@ -116,22 +123,19 @@ func (p *Profile) checkArrivals(c *checker) {
 	a := p.Arrivals
 	c.ok(slices.Contains(pacer.Known(), a.Kind), "$.arrivals.kind", "arrivals %q: expected one of %v", a.Kind, pacer.Known())
 	burst, waves := a.Kind == pacer.Burst, a.Kind == pacer.Waves
-	rate := func(path string, value float64) {
-		c.ok(value >= minRate && value <= maxRate, path, "rate %v: expected %v to %d requests/s", value, minRate, maxRate)
-	}
+	c.ok(a.OldRate == nil, "$.arrivals.rate", "rate is that of all agents, and makes each ask the less often, the more there are: expected every, how often each asks")
 	switch {
 	case burst:
-		c.ok(a.Rate == 0, "$.arrivals.rate", "a burst has all agents at once: expected no rate")
 		c.ok(a.Every == 0 || a.Every >= time.Second && a.Every <= p.Block, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
 	case waves:
-		c.ok(a.Rate == 0, "$.arrivals.rate", "waves have no rate: expected none")
 		c.ok(a.MaxUnavailable > 0 && a.MaxUnavailable <= 1, "$.arrivals", "maxUnavailable %v: expected more than 0, up to 1", a.MaxUnavailable)
 		c.ok(a.Every >= 100*time.Millisecond, "$.arrivals", "every %s: expected 100ms or more between waves", a.Every)
-		c.ok(c.err != nil || p.Plan(0).Expected() == float64(p.Agents), "$.block", "the waves are not over after %s: expected a longer block, shorter pauses or larger waves", p.Block)
+		c.ok(c.err != nil || p.Plan(0).Expected() == float64(p.Agents()), "$.block", "the waves are not over after %s: expected a longer block, shorter pauses or larger waves", p.Block)
 	default:
-		rate("$.arrivals.rate", a.Rate)
+		c.ok(a.Every >= time.Millisecond && a.Every <= time.Hour, "$.arrivals.every", "every %s: expected how often each agent asks, 1ms to 1h", a.Every)
+		rate := p.Plan(0).Rate
+		c.ok(rate <= maxRate, "$.arrivals.every", "%d agents that ask every %s send %.0f requests/s: expected at most %d", p.Agents(), a.Every, rate, maxRate)
 	}
-	c.ok(burst || waves || a.Every == 0, "$.arrivals.every", "every is for bursts and waves: expected kind: burst beside it")
 	c.ok(waves || a.MaxUnavailable == 0, "$.arrivals.maxUnavailable", "maxUnavailable is for waves: expected kind: waves beside it")
 	c.ok(!a.Opening || !burst && !waves, "$.arrivals.opening", "opening is for arrivals at a rate: expected neither bursts nor waves")
 	c.ok(a.Kind == pacer.Periodic || a.Jitter == 0, "$.arrivals.jitter", "jitter is for periodic arrivals: expected kind: periodic beside it")
@@ -183,15 +187,10 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		return
 	}
 	c.ok(p.Requestors == 0, path+".variant", "the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", variant.Name, p.Requestors)
-	if variant.Cache == Cold {
-		claimed, held := cmp.Or(p.ColdShare, 1), p.shareCold()
-		c.ok(held >= claimed, path+".variant",
-			"the variant %s asks every %s per agent, and a cached check lives %s: %.1f %% of the requests find it forgotten, and %.1f %% are claimed (coldShare): expected more agents, a lower rate or a lower coldShare",
-			variant.Name, p.period().Round(time.Millisecond), CacheLife, 100*held, 100*claimed)
-	}
-	if variant.Cache == Warm {
-		c.ok(!p.FirstContact(), path+".variant", "the variant %s in bursts, waves or an opening: expected arrivals that keep a cache warm", variant.Name)
-	}
+	claimed, held := cmp.Or(p.ColdShare, 1), p.shareCold()
+	c.ok(held >= claimed, path+".variant",
+		"the variant %s asks every %s per agent, and a cached check lives %s: %.1f %% of the requests find it forgotten, and %.1f %% are claimed (coldShare): expected agents that ask less often, or a lower coldShare",
+		variant.Name, p.period().Round(time.Millisecond), CacheLife, 100*held, 100*claimed)
 }
 
 func (p *Profile) checkThresholds(c *checker) {

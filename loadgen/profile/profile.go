@@ -29,12 +29,19 @@ type Profile struct {
 	Name       string `yaml:"name"`
 	// Description says what it stands for.
 	Description string `yaml:"description"`
-	// Agents is how many there are, each on a node of its own with PodsPerNode pods.
-	Agents      int `yaml:"agents"`
+	// Nodes is how many there are, with PodsPerNode pods each. Every one of DaemonSets has an agent on each of them.
+	Nodes       int `yaml:"nodes"`
+	DaemonSets  int `yaml:"daemonSets"`
 	PodsPerNode int `yaml:"podsPerNode"`
+	// OldAgents and, of Arrivals, OldRate are refused: a rate of all agents together made each ask the less often,
+	// the more there were.
+	OldAgents int `yaml:"agents" json:"-"`
 	// AgentsPerConnection share one connection.
 	AgentsPerConnection int `yaml:"agentsPerConnection"`
-	// Requestors, if given, is how many service accounts all agents share; without it each has its own.
+	// ServiceAccounts says which pods have one together.
+	ServiceAccounts ServiceAccounts `yaml:"serviceAccounts"`
+	// Requestors, if given, is how many pods send for all agents, as those of a deputy do for its users; without it
+	// each agent is a pod, on its node.
 	Requestors int `yaml:"requestors"`
 	// TokensPerAgent are used in turn: every request with another token than the one before, if there are several.
 	TokensPerAgent int      `yaml:"tokensPerAgent"`
@@ -79,12 +86,12 @@ type Declared struct{ Pairs, Starts int }
 // Arrivals say when requests are sent.
 type Arrivals struct {
 	Kind pacer.Arrivals `yaml:"kind"`
-	// Rate is in requests per second, by all agents.
-	Rate float64 `yaml:"rate"`
+	// Every is the time between two requests of one agent, on average, however many agents there are; 0 is a single
+	// burst. Of waves, in which each agent comes once, it is the time between two of them.
+	Every   time.Duration `yaml:"every"`
+	OldRate *float64      `yaml:"rate" json:"-"`
 	// Jitter is a part of the period, of periodic arrivals.
 	Jitter float64 `yaml:"jitter"`
-	// Every is the time between bursts, or waves.
-	Every time.Duration `yaml:"every"`
 	// MaxUnavailable is the part of the agents that is in a wave, as that of a DaemonSet's rollout.
 	MaxUnavailable float64 `yaml:"maxUnavailable"`
 	// Opening has all agents ask at once at the beginning, and then each on its own time.
@@ -133,6 +140,16 @@ type Authorizer struct {
 const (
 	Webhook = "webhook"
 	RBAC    = "rbac"
+)
+
+// ServiceAccounts says which pods have one together.
+type ServiceAccounts string
+
+const (
+	// Shared is one for each DaemonSet, as DaemonSets have it, or one for all requestors.
+	Shared ServiceAccounts = "shared"
+	// PerAgent is one for every pod that sends.
+	PerAgent ServiceAccounts = "perAgent"
 )
 
 // Mix are the weights of the kinds of requests.
@@ -191,7 +208,8 @@ const defaultStarts = 5
 // Defaults are the values of what a file leaves out.
 func Defaults() Profile {
 	return Profile{
-		PodsPerNode: 30, AgentsPerConnection: 1, APIServers: 1, Authorizer: Authorizer{Kind: Webhook}, TokensPerAgent: 1, Pairs: 20,
+		DaemonSets: 1, PodsPerNode: 30, ServiceAccounts: Shared, AgentsPerConnection: 1, APIServers: 1,
+		Authorizer: Authorizer{Kind: Webhook}, TokensPerAgent: 1, Pairs: 20,
 		LateTolerance: 10 * time.Millisecond, Timeout: 10 * time.Second,
 	}
 }
@@ -244,13 +262,21 @@ func Kinds() []string { return []string{"list", "get", "watch", Review} }
 // Review is the kind of request that is a SelfSubjectAccessReview.
 const Review = "review"
 
+// Agents is how many ask.
+func (p *Profile) Agents() int { return p.Nodes * p.DaemonSets }
+
 // Plan is the schedule of a block.
 func (p *Profile) Plan(seed uint64) pacer.Plan {
 	plan := pacer.Plan{
-		Arrivals: p.Arrivals.Kind, Agents: p.Agents, Rate: p.Arrivals.Rate, Length: p.Block,
-		Jitter: p.Arrivals.Jitter, Every: p.Arrivals.Every, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review},
-		AtOnce: int(math.Ceil(p.Arrivals.MaxUnavailable * float64(p.Agents))), Opening: p.Arrivals.Opening,
+		Arrivals: p.Arrivals.Kind, Agents: p.Agents(), Length: p.Block,
+		Jitter: p.Arrivals.Jitter, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review},
+		AtOnce: int(math.Ceil(p.Arrivals.MaxUnavailable * float64(p.Agents()))), Opening: p.Arrivals.Opening,
 		Seed: seed,
+	}
+	if plan.Scheduled() {
+		plan.Every = p.Arrivals.Every
+	} else if p.Arrivals.Every > 0 {
+		plan.Rate = float64(p.Agents()) / p.Arrivals.Every.Seconds()
 	}
 	if p.Reflectors {
 		plan.Mix[0] = 1 // they begin with a list
@@ -268,14 +294,11 @@ func (p *Profile) FirstContact() bool { return p.Plan(0).Scheduled() || p.Arriva
 
 // period is how often one agent asks, on average.
 func (p *Profile) period() time.Duration {
-	switch {
-	case p.Arrivals.Kind == pacer.Burst && p.Arrivals.Every > 0:
-		return p.Arrivals.Every
-	case p.Once():
+	if p.Once() {
 		// Between two blocks of a cold variant the server is given time to forget.
 		return p.Block + CacheLife
 	}
-	return time.Duration(float64(p.Agents) / p.Arrivals.Rate * float64(time.Second))
+	return p.Arrivals.Every
 }
 
 // shareCold is the part of an agent's requests that come when its last check is forgotten, on average in a block that
@@ -305,16 +328,45 @@ func (p *Profile) shareCold() float64 {
 	return 0
 }
 
-// Identities is how many service accounts the agents of a variant are. Agent a is number a mod that.
-func (p *Profile) Identities(a Variant) int {
-	switch {
-	case p.Requestors > 0:
-		return min(p.Requestors, p.Agents)
-	case a.Cache == Warm:
-		return min(p.Agents, max(1, int(float64(p.Agents)/max(p.period().Seconds(), 1))))
-	}
-	return p.Agents
+// Predictable says whether the reviews of a block follow from its requests: all go to one API server, which remembers
+// what it knows, and asks the authorizer each time.
+func (p *Profile) Predictable() bool {
+	return p.APIServers <= 1 && p.Event.Kind == NoEvent && !p.Authorizer.Cache && p.Authorizer.Kind != RBAC
 }
+
+// Identities is how many pods send, each with tokens of its own: agent a is number a mod that.
+func (p *Profile) Identities() int {
+	if p.Requestors > 0 {
+		return p.Requestors
+	}
+	return p.Agents()
+}
+
+// Accounts is how many service accounts the identities have, and AccountOf the one of an identity.
+func (p *Profile) Accounts() int {
+	switch {
+	case p.ServiceAccounts == PerAgent:
+		return p.Identities()
+	case p.Requestors > 0:
+		return 1
+	}
+	return p.DaemonSets
+}
+
+// AccountOf is the number of an identity's service account. Agents of the first DaemonSet come first, in the order of
+// their nodes, then those of the second.
+func (p *Profile) AccountOf(identity int) int {
+	switch {
+	case p.ServiceAccounts == PerAgent:
+		return identity
+	case p.Requestors > 0:
+		return 0
+	}
+	return identity / p.Nodes
+}
+
+// Minted is how many tokens the agents of all variants need, with one of each variant that takes no part.
+func (p *Profile) Minted() int { return len(p.Used()) * (p.Identities() + 1) * p.TokensPerAgent }
 
 // sides are those of all comparisons.
 func (p *Profile) sides() (sides []Side) {
@@ -348,7 +400,7 @@ func (p *Profile) Servers() []Server {
 
 // Connections is how many connections the agents have to one server.
 func (p *Profile) Connections() int {
-	return (p.Agents + p.AgentsPerConnection - 1) / p.AgentsPerConnection
+	return (p.Agents() + p.AgentsPerConnection - 1) / p.AgentsPerConnection
 }
 
 // WarmUp is how long a server that was started is asked before the first block that counts.

@@ -13,8 +13,8 @@ import (
 const good = `apiVersion: authzconf.dev/v1alpha1
 kind: LoadProfile
 name: test
-agents: 240
-arrivals: {kind: poisson, rate: 20}
+nodes: 240
+arrivals: {kind: poisson, every: 12s}
 mix: {list: 1}
 block: 20s
 pairs: 2
@@ -28,7 +28,7 @@ comparisons:
   margins: {p50: 0.1}
 - name: warm
   a: {variant: legacy-gate-off, server: gate-off}
-  b: {variant: associated-node-warm, server: gate-on}
+  b: {variant: associated-node, server: gate-on}
 thresholds:
 - {variant: associated-node-cold, reviewsPerRequest: 3, p99: 1s, errorRate: 0}
 coldShare: 0.6
@@ -42,34 +42,37 @@ func TestParse(t *testing.T) {
 	if p.Block != 20*time.Second || p.PodsPerNode != 30 || *p.Thresholds[0].P99 != time.Second || p.Comparisons[1].Margins.P50 != 0.1 {
 		t.Errorf("read %+v", p)
 	}
-	if got := p.Used(); !slices.Equal(got, []string{"none", "legacy-gate-off", "associated-node-cold", "associated-node-warm"}) {
+	if got := p.Used(); !slices.Equal(got, []string{"none", "legacy-gate-off", "associated-node-cold", "associated-node"}) {
 		t.Errorf("variants %v", got)
 	}
 	if p.Length() != 2*2*3*20*time.Second+2*3*10*time.Second || p.Declared != (Declared{2, 2}) || p.Connections() != 240 || len(p.Servers()) != 3 {
 		t.Errorf("%s, %d connections, servers %v", p.Length(), p.Connections(), p.Servers())
 	}
-	warm, _ := VariantNamed("associated-node-warm")
-	cold, _ := VariantNamed("associated-node-cold")
-	if p.Identities(warm) != 20 || p.Identities(cold) != 240 {
-		t.Errorf("%d and %d identities", p.Identities(warm), p.Identities(cold))
+	if p.Identities() != 240 || p.Accounts() != 1 || p.Plan(0).Rate != 20 || p.Minted() != 4*241 {
+		t.Errorf("%d identities with %d accounts, %v requests/s, %d tokens", p.Identities(), p.Accounts(), p.Plan(0).Rate, p.Minted())
 	}
 }
 
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"an unknown field", "pairs: 2", "pears: 2", `p.yaml:8:1: unknown field "pears"`},
-		{"a rate of 0", "rate: 20", "rate: 0", "p.yaml:5:33: rate 0: expected 0.01 to 100000 requests/s"},
-		{"a rate of 1e9", "rate: 20", "rate: 1e9", "p.yaml:5:33: rate 1e+09: expected 0.01 to 100000 requests/s"},
-		{"a rate that is no number", "rate: 20", "rate: .nan", "p.yaml:5:33: rate NaN: expected"},
-		{"no rate", "{kind: poisson, rate: 20}", "{kind: poisson}", "p.yaml:5:12: rate 0: expected"},
+		{"never", "every: 12s", "every: 0s", "p.yaml:5:34: every 0s: expected how often each agent asks, 1ms to 1h"},
+		{"too often for all of them", "every: 12s", "every: 1ms", "p.yaml:5:34: 240 agents that ask every 1ms send 240000 requests/s: expected at most 100000"},
+		{"nothing about how often", "{kind: poisson, every: 12s}", "{kind: poisson}", "p.yaml:5:12: every 0s: expected"},
+		{"a rate of all agents", "every: 12s", "rate: 20", "p.yaml:5:33: rate is that of all agents, and makes each ask the less often, the more there are: expected every"},
+		{"a rate beside how often", "every: 12s", "every: 12s, rate: 20", "p.yaml:5:45: rate is that of all agents"},
+		{"agents, which were nodes", "nodes: 240", "agents: 240", "p.yaml:4:9: agents 240: expected nodes"},
+		{"more agents than can be", "nodes: 240", "nodes: 1001\ndaemonSets: 100", "p.yaml:5:13: 100 DaemonSets on 1001 nodes are 100100 agents: expected at most 100000"},
+		{"accounts of another kind", "pairs: 2", "serviceAccounts: own", `p.yaml:8:18: serviceAccounts "own": expected shared (one for each DaemonSet) or perAgent`},
+		{"requestors beside DaemonSets", "pairs: 2", "daemonSets: 2\nrequestors: 4", "p.yaml:9:13: requestors send for all agents, and the pods of 2 DaemonSets send for themselves"},
+		{"more tokens than may be minted", "pairs: 2", "tokensPerAgent: 100\ndaemonSets: 5", "p.yaml:8:17: 4 variants, 1200 pods that send and 100 tokens each are 480400 tokens to mint: expected at most 200000"},
 		{"unknown arrivals", "poisson", "normal", `p.yaml:5:18: arrivals "normal": expected one of`},
-		{"a burst with a rate", "poisson", "burst", "p.yaml:5:31: a burst has all agents at once: expected no rate"},
-		{"jitter of a Poisson process", "rate: 20", "rate: 20, jitter: 0.1", "p.yaml:5:45: jitter is for periodic"},
+		{"jitter of a Poisson process", "every: 12s", "every: 12s, jitter: 0.1", "p.yaml:5:47: jitter is for periodic"},
 		{"reconnect without a burst", "pairs: 2", "reconnect: true", "p.yaml:8:12: reconnect is for bursts and waves"},
 		{"a block of 15 s", "block: 20s", "block: 15s", "p.yaml:7:8: block 15s: expected a multiple of 10s"},
-		{"no agents", "agents: 240", "agents: 0", "p.yaml:4:9: agents 0: expected 1 to 100000"},
+		{"no nodes", "nodes: 240", "nodes: 0", "p.yaml:4:8: nodes 0: expected 1 to 100000"},
 		{"no requests", "{list: 1}", "{list: 0}", "p.yaml:6:7: the mix has no requests"},
-		{"a cold variant that is warm", "agents: 240", "agents: 100", "p.yaml:15:16: the variant associated-node-cold asks every 5s per agent, and a cached check lives 10s: 39.4 % of the requests"},
+		{"a cold variant that is warm", "every: 12s", "every: 5s", "p.yaml:15:16: the variant associated-node-cold asks every 5s per agent, and a cached check lives 10s: 39.4 % of the requests"},
 		{"a cold variant with shared requestors", "pairs: 2", "requestors: 3", "p.yaml:15:16: the variant associated-node-cold with 3 requestors"},
 		{"a variant on the wrong server", "server: gate-off}\n  b: {variant: associated-node-cold", "server: gate-on}\n  b: {variant: associated-node-cold", "p.yaml:14:41: the variant legacy-gate-off on server gate-on: expected server gate-off"},
 		{"an unknown variant", "variant: none, server: gate-on}\n  b", "variant: nine, server: gate-on}\n  b", `p.yaml:11:16: variant "nine": expected one of none,`},
@@ -85,8 +88,8 @@ func TestRefused(t *testing.T) {
 		{"a restart after the block", "pairs: 2", "event: {kind: restart, after: 20s}", "p.yaml:8:9: after 20s: expected 1s to less than"},
 		{"a time of no event", "pairs: 2", "event: {after: 5s}", "p.yaml:8:16: after is for an event"},
 		{"reflectors with a mix", "pairs: 2", "reflectors: true", "p.yaml:6:7: reflectors list and watch: expected no mix"},
-		{"a wave of no size", "{kind: poisson, rate: 20}", "{kind: waves, every: 1s}", "p.yaml:5:12: maxUnavailable 0: expected more than 0"},
-		{"waves that take too long", "{kind: poisson, rate: 20}", "{kind: waves, every: 5s, maxUnavailable: 0.1}", "p.yaml:7:8: the waves are not over after 20s: expected a longer block"},
+		{"a wave of no size", "{kind: poisson, every: 12s}", "{kind: waves, every: 1s}", "p.yaml:5:12: maxUnavailable 0: expected more than 0"},
+		{"waves that take too long", "{kind: poisson, every: 12s}", "{kind: waves, every: 5s, maxUnavailable: 0.1}", "p.yaml:7:8: the waves are not over after 20s: expected a longer block"},
 		{"a delay of no webhook", "pairs: 2", "authorizer: {kind: rbac, cache: true}", "p.yaml:8:14: RBAC alone has no webhook: expected no cache"},
 		{"no delay that varies", "pairs: 2", "authorizer: {sigma: 1}", "p.yaml:8:14: answers that take no time neither vary nor wait"},
 		{"a level without seats", "pairs: 2", "priorityLevel: {concurrencyShares: 0}", "p.yaml:8:17: expected concurrencyShares of 1"},
@@ -97,7 +100,7 @@ func TestRefused(t *testing.T) {
 		{"a share of nothing", "associated-node-cold", "legacy-gate-on", "p.yaml:22:12: coldShare is for cold variants"},
 		{"another format", "v1alpha1", "v2", "p.yaml:1:13: apiVersion"},
 		{"a delay of a minute", "pairs: 2", "webhookDelay: 1m", "p.yaml:8:15: webhookDelay 1m0s: expected 0s to 5s"},
-		{"more requests than memory", "{kind: poisson, rate: 20}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, rate: 1e5}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block amounts to"},
+		{"more requests than memory", "{kind: poisson, every: 12s}\nmix: {list: 1}\nblock: 20s", "{kind: poisson, every: 3ms}\nmix: {list: 1}\nblock: 1h", "p.yaml:7:8: a block amounts to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)
@@ -142,21 +145,22 @@ func TestAdjusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	zero, ten, hundred, rate := 0.0, 10*time.Second, 100, 5.0
-	if _, err := p.Adjusted(Adjust{Rate: &zero}); err == nil || !strings.HasPrefix(err.Error(), "--rate: rate 0: expected") {
-		t.Errorf("rate 0: %v", err)
+	zero, five, ten, long := time.Duration(0), 5*time.Second, 10*time.Second, time.Minute
+	hundred, sets, own := 100, 20, PerAgent
+	if _, err := p.Adjusted(Adjust{Every: &zero}); err == nil || !strings.HasPrefix(err.Error(), "--every: every 0s: expected") {
+		t.Errorf("every 0 s: %v", err)
 	}
-	if _, err := p.Adjusted(Adjust{Agents: &hundred}); err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
-		t.Errorf("100 agents: %v", err)
+	if _, err := p.Adjusted(Adjust{Every: &five}); err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
+		t.Errorf("every 5 s: %v", err)
 	}
-	q, err := p.Adjusted(Adjust{Agents: &hundred, Rate: &rate, Block: &ten, Variants: []string{"legacy-gate-off", "associated-node-cold"}})
+	q, err := p.Adjusted(Adjust{Nodes: &hundred, DaemonSets: &sets, ServiceAccounts: &own, Every: &long, Block: &ten, Variants: []string{"legacy-gate-off", "associated-node-cold"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Agents != 100 || q.Arrivals.Rate != 5 || q.Block != ten || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Variant != "legacy-gate-off" {
+	if q.Agents() != 2000 || q.Accounts() != 2000 || q.Plan(0).Rate != 2000.0/60 || q.Block != ten || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Variant != "legacy-gate-off" {
 		t.Errorf("adjusted to %+v", q)
 	}
-	if p.Agents != 240 || len(p.Comparisons) != 3 {
+	if p.Agents() != 240 || len(p.Comparisons) != 3 {
 		t.Error("the profile itself changed")
 	}
 	if fewer, err := p.Adjusted(Adjust{Pairs: new(1)}); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 || fewer.Declared != p.Declared {
@@ -168,14 +172,14 @@ func TestAdjusted(t *testing.T) {
 	if _, err := p.Adjusted(Adjust{Variants: []string{"denied"}}); err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
 		t.Errorf("a variant that is not there: %v", err)
 	}
-	if _, err := p.Adjusted(Adjust{Variants: []string{"none", "associated-node-warm"}}); err == nil {
+	if _, err := p.Adjusted(Adjust{Variants: []string{"none", "associated-node"}}); err == nil {
 		t.Error("variants that are not compared were accepted")
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
-	for _, change := range [][2]string{{"20}", "1e309}"}, {"20s", "-20s"}, {"poisson", "burst"}, {"2\n", "-1\n"}, {"240", "99999999999999999999"}, {"list: 1", "list: -1, get: 5"}} {
+	for _, change := range [][2]string{{"12s}", "1e309}"}, {"20s", "-20s"}, {"poisson", "burst"}, {"2\n", "-1\n"}, {"240", "99999999999999999999"}, {"list: 1", "list: -1, get: 5"}} {
 		f.Add([]byte(strings.Replace(good, change[0], change[1], 1)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -191,10 +195,12 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("accepted, and %v", err)
 		}
 		for _, name := range p.Used() {
-			variant, err := VariantNamed(name)
-			if err != nil || p.Identities(variant) < 1 || p.Identities(variant) > p.Agents {
-				t.Errorf("%s: %v, %d identities", name, err, p.Identities(variant))
+			if _, err := VariantNamed(name); err != nil {
+				t.Error(err)
 			}
+		}
+		if n := p.Identities(); n < 1 || n > p.Agents() || p.Accounts() < 1 || p.AccountOf(n-1) != p.Accounts()-1 {
+			t.Errorf("%d identities, %d accounts", n, p.Accounts())
 		}
 		if p.Length() <= 0 || fmt.Sprint(p.Servers()) == "[]" {
 			t.Error("nothing to run")
@@ -209,15 +215,14 @@ func TestShareCold(t *testing.T) {
 		arrivals Arrivals
 		block    time.Duration
 	}{
-		{Arrivals{Kind: "poisson", Rate: 20}, 20 * time.Second},
-		{Arrivals{Kind: "poisson", Rate: 300}, 60 * time.Second},
-		{Arrivals{Kind: "poisson", Rate: 4}, 10 * time.Second},
-		{Arrivals{Kind: "periodic", Rate: 20, Jitter: 0.05}, 60 * time.Second},
-		{Arrivals{Kind: "constant", Rate: 20}, 60 * time.Second},
+		{Arrivals{Kind: "poisson", Every: 12 * time.Second}, 20 * time.Second},
+		{Arrivals{Kind: "poisson", Every: 800 * time.Millisecond}, 60 * time.Second},
+		{Arrivals{Kind: "poisson", Every: time.Minute}, 10 * time.Second},
+		{Arrivals{Kind: "periodic", Every: 12 * time.Second, Jitter: 0.05}, 60 * time.Second},
+		{Arrivals{Kind: "constant", Every: 12 * time.Second}, 60 * time.Second},
 	} {
 		p := Defaults()
-		p.Agents, p.Arrivals, p.Block, p.Mix.List = 2400, c.arrivals, c.block, 1
-		p.Arrivals.Rate *= 10
+		p.Nodes, p.Arrivals, p.Block, p.Mix.List = 2400, c.arrivals, c.block, 1
 		last, cold := map[int32]time.Duration{}, 0
 		schedule := p.Plan(7).Stripe(0, 1)
 		for _, send := range schedule {
@@ -229,9 +234,9 @@ func TestShareCold(t *testing.T) {
 			t.Errorf("%+v in %s: %.3f of the requests are cold, and %.3f are claimed", p.Arrivals, c.block, share, p.shareCold())
 		}
 	}
-	for _, warm := range []Arrivals{{Kind: "periodic", Rate: 20, Jitter: 0.1}} {
+	for _, warm := range []Arrivals{{Kind: "periodic", Every: 12 * time.Second, Jitter: 0.1}} {
 		p := Defaults()
-		p.Agents, p.Arrivals, p.Block = 240, warm, 60*time.Second
+		p.Nodes, p.Arrivals, p.Block = 240, warm, 60*time.Second
 		if share := p.shareCold(); share != 0 {
 			t.Errorf("%+v: %v are sure to be cold", warm, share)
 		}

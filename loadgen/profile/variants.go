@@ -27,8 +27,6 @@ const (
 	Any Cache = "any"
 	// Cold asks again only when the last answer is forgotten.
 	Cold Cache = "cold"
-	// Warm spreads the requests over so few agents that each asks every second.
-	Warm Cache = "warm"
 )
 
 // Grants of a variant. Everybody may read pods; these are about impersonation.
@@ -80,7 +78,6 @@ func Variants() []Variant {
 		{Name: "legacy-gate-on", What: "the verb impersonate, gate on", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOn},
 		{Name: "associated-node", What: "the agent's own node, remembered or not", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Any, Gate: GateOn},
 		{Name: "associated-node-cold", What: "the agent's own node, never twice within the cache's life", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Cold, Gate: GateOn},
-		{Name: "associated-node-warm", What: "the agent's own node, again and again", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Warm, Gate: GateOn},
 		{Name: "arbitrary-node", What: "another node than the agent's", As: OtherNode, Grants: []string{GrantArbitrary}, Cache: Any, Gate: GateOn},
 		{Name: "denied", What: "no permission to impersonate", As: OwnNode, Cache: Any, Denied: true},
 		{Name: "fallback", What: "the action is allowed and the identity denied, legacy allows", As: OwnNode, Grants: []string{GrantAssociatedAction, GrantLegacy}, Cache: Any, Gate: GateOn},

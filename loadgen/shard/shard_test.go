@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
@@ -46,10 +47,10 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	p := profile.Defaults()
-	p.Agents, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
-	p.Arrivals = profile.Arrivals{Kind: "poisson", Rate: 100}
+	p.Nodes, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
+	p.Arrivals = profile.Arrivals{Kind: "poisson", Every: 100 * time.Millisecond}
 	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Variant: "none", Server: profile.GateOff}, B: profile.Side{Variant: "none", Server: profile.GateOff}}}
-	tokens := make([][]string, p.Agents)
+	tokens := make([][]string, p.Agents())
 	for i := range tokens {
 		tokens[i] = []string{fmt.Sprintf("token-%d", i)}
 	}
@@ -101,6 +102,26 @@ func TestShardsAreOne(t *testing.T) {
 		if b.Planned != blocks[0].Planned || b.Planned < 50 || b.Sent != b.Planned || b.Answers["200"] != b.Planned || b.Latency.Count() != b.Planned || b.GeneratorRSS == 0 {
 			t.Errorf("%d shards: planned %d, sent %d, answers %v", i+1, b.Planned, b.Sent, b.Answers)
 		}
+	}
+}
+
+// Some requests of a block are sent alone, each by the shard of its agent, and the block ends soon after the last.
+func TestSends(t *testing.T) {
+	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := order()
+	o.Sends = []pacer.Send{{At: 0, Agent: 1}, {At: time.Millisecond, Agent: 4, Kind: 1}, {At: 2 * time.Millisecond, Agent: 1}}
+	b, err := g.Block(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if list, get := b.Kinds["list"], b.Kinds["get"]; b.Sent != 3 || list.Count() != 2 || get.Count() != 1 {
+		t.Errorf("sent %d: %d lists, %d gets", b.Sent, list.Count(), get.Count())
 	}
 }
 

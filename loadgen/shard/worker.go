@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load/histogram"
@@ -43,6 +44,8 @@ type Order struct {
 	Start time.Time
 	// WarmUp has the connections to the server opened anew, and the agents ask as themselves for a while.
 	WarmUp bool
+	// Sends are sent in place of the block's schedule, if there are any.
+	Sends []pacer.Send
 	// Stop ends the block that is running instead.
 	Stop bool
 	// Ask, a number from 1, asks for the shard's time instead.
@@ -80,7 +83,7 @@ func NewWorker(j Job) (*Worker, error) {
 	connections := 0
 	for name, server := range j.Servers {
 		pool, err := agent.NewPool(&rest.Config{Host: server.Host, TLSClientConfig: rest.TLSClientConfig{CAData: server.CA}},
-			j.Profile.Agents, j.Profile.AgentsPerConnection, j.Index, j.Count)
+			j.Profile.Agents(), j.Profile.AgentsPerConnection, j.Index, j.Count)
 		if err != nil {
 			return nil, err
 		}
@@ -157,6 +160,10 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	schedule, err := storm.Prepare()
 	if err != nil {
 		return nil, err
+	}
+	if o.Sends != nil {
+		schedule = slices.DeleteFunc(slices.Clone(o.Sends), func(s pacer.Send) bool { return int(s.Agent)%w.job.Count != w.job.Index })
+		storm.Plan.Length = o.Sends[len(o.Sends)-1].At + time.Second
 	}
 	w.mu.Lock()
 	w.storm = storm

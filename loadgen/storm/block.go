@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -30,6 +31,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 		r.problem(i, "%v", err)
 		return false
 	}
+	sends := r.Profile.Plan(p.seed).Stripe(0, 1)
 	if (variant.Cache == profile.Cold || r.Profile.FirstContact()) && !r.forget(ctx, p.side) {
 		return false
 	}
@@ -58,7 +60,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 		return false
 	}
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
-	b.Started, b.Agents = start.UTC(), r.Profile.Agents
+	b.Started, b.Agents = start.UTC(), r.Profile.Agents()
 	b.Start, b.ServerStarted = p.start, before.began()
 	b.Cost = r.cost(s, used)
 	ownAfter, ownRSS := shard.Used(self)
@@ -69,7 +71,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	b.GeneratorCPU += run.Duration(ownAfter - ownBefore)
 	b.GeneratorRSS += ownRSS
 	r.out.Blocks = append(r.out.Blocks, *b)
-	return r.complete(i, s, p.side, before, counted, err)
+	return r.complete(i, s, p.side, before, counted, err) && r.predict(ctx, s, p, variant, start, sends)
 }
 
 // complete adds what the authorizer and the server say of a block, and tells whether the run can go on. lost is
@@ -108,15 +110,80 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
-	// What the API server remembers of the webhook, what is asked again, and what is asked before each page are not in
-	// the prediction.
-	if r.Profile.Authorizer.Cache || b.Retried > 0 || r.Profile.SelfReviews > 0 {
-		return lost == nil
-	}
-	if b.Predicted, err = population.Predict(r.Profile, side, r.Release.Version); err != nil {
-		r.problem(at, "%v", err)
-	}
 	return lost == nil
+}
+
+// predict compares the reviews of the last block with the prediction for its requests. The first time that a side does
+// something else, it looks for the smallest schedule that shows it.
+func (r *runner) predict(ctx context.Context, s *server, p planned, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
+	at := len(r.out.Blocks) - 1
+	b := &r.out.Blocks[at]
+	if err := r.foretold(s, b, variant, start); err != nil {
+		r.problem(at, "%v", err)
+		return false
+	}
+	list, _ := b.Unpredicted()
+	if len(list) == 0 || r.shrunk[p.side] || b.FollowsServer || r.Profile.SelfReviews > 0 {
+		return true
+	}
+	r.shrunk[p.side] = true
+	r.Said(fmt.Sprintf("%s on %s: %s; looking for fewer requests that show it", p.side.Variant, p.side.Server, strings.Join(list, "; ")))
+	text := ""
+	smallest := population.Smallest(sends, tries, func(fewer []pacer.Send) bool {
+		list, err := r.again(ctx, s, p, variant, fewer)
+		if err != nil {
+			r.problem(at, "looking for the smallest schedule: %v", err)
+		}
+		if len(list) > 0 {
+			text = strings.Join(list, "; ")
+		}
+		return len(list) > 0
+	})
+	if text == "" {
+		text = "with fewer requests it did not show again: " + strings.Join(list, "; ")
+	}
+	b.Smallest = &run.Smallest{Count: len(smallest), Text: text}
+	for _, send := range smallest[:min(len(smallest), shownRequests)] {
+		b.Smallest.Requests = append(b.Smallest.Requests, population.Describe(r.Profile, variant, send))
+	}
+	return ctx.Err() == nil
+}
+
+// foretold predicts a block by its log, which is not needed any more.
+func (r *runner) foretold(s *server, b *run.Block, variant profile.Variant, start time.Time) (err error) {
+	if r.Profile.Predictable() {
+		b.Predicted, err = s.history.Predict(variant, start, b.Log)
+	}
+	b.Log = nil
+	return err
+}
+
+const (
+	// tries is in how many schedules the smallest is looked for: each takes as long as its requests, and what the
+	// server needs to forget.
+	tries = 16
+	// shownRequests is how many requests of the smallest schedule are kept.
+	shownRequests = 20
+)
+
+// again sends some of a block's requests when the server has forgotten the checks, and says what is not as predicted.
+func (r *runner) again(ctx context.Context, s *server, p planned, variant profile.Variant, sends []pacer.Send) ([]string, error) {
+	if !r.forget(ctx, p.side) {
+		return nil, nil
+	}
+	start := time.Now().Add(shard.Lead(r.Profile))
+	counted := r.count(s, start, true)
+	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start, Sends: sends})
+	r.last[p.side] = time.Now()
+	if err != nil {
+		return nil, err
+	}
+	counted().fill(b, r.Profile.Authorizer.Cache)
+	if err := r.foretold(s, b, variant, start); err != nil {
+		return nil, err
+	}
+	list, _ := b.Unpredicted()
+	return list, nil
 }
 
 // unaccepted says which credentials were not accepted in a block: no variant means to be without, so that the

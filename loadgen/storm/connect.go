@@ -29,8 +29,8 @@ func (o *Options) Check() error {
 	provider, engine := cmp.Or(o.Provider, target.Local), cmp.Or(o.Engine, Processes)
 	var problem string
 	switch {
-	case o.Shards < 1 || o.Shards > min(o.Profile.Agents, MaxShards):
-		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents)
+	case o.Shards < 1 || o.Shards > min(o.Profile.Agents(), MaxShards):
+		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents())
 	case provider != target.Local && provider != target.Kind:
 		problem = fmt.Sprintf("--provider %q: expected %s or %s", provider, target.Local, target.Kind)
 	case engine != Processes && engine != Pods:

@@ -145,7 +145,7 @@ func modeOf(verb string) string {
 		mode, _, _ := strings.Cut(rest, ":")
 		return mode
 	}
-	return "request"
+	return run.RequestMode
 }
 
 // fill puts what was counted into the block.
@@ -289,7 +289,7 @@ func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, rest
 	var total int64
 	for _, r := range b.Reviews {
 		total += r.Count
-		if r.Mode != "request" {
+		if r.Mode != run.RequestMode {
 			seen[cell{r.Mode, map[string]string{"Allow": "allowed"}[r.Decision]}] += r.Count
 		}
 	}

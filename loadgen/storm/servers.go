@@ -30,6 +30,8 @@ type server struct {
 	// population is who is there, and generator who sends: both may be those of the other server, too.
 	population *population.Population
 	generator  shard.Generator
+	// history predicts what its authorizer is asked.
+	history *population.History
 	// spent and counted are what API servers had used and counted when they were restarted.
 	spent   time.Duration
 	counted counters
@@ -49,7 +51,11 @@ func (r *runner) start(ctx context.Context) error {
 	}
 	var first *target.Target
 	for _, name := range r.Profile.Servers() {
-		s := &server{name: name, counted: counters{}}
+		history, err := population.NewHistory(r.Profile, name, r.Release.Version)
+		if err != nil {
+			return err
+		}
+		s := &server{name: name, counted: counters{}, history: history}
 		r.servers[name] = s
 		for range r.Profile.APIServers {
 			t, err := target.Start(ctx, r.options(name, first))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
@@ -44,6 +45,10 @@ func (r *runner) begin(ctx context.Context, i int) bool {
 func (r *runner) renew(ctx context.Context, s *server) error {
 	r.count(s, time.Now(), false) // what asks now are not agents
 	if err := s.restart(ctx); err != nil {
+		return err
+	}
+	var err error
+	if s.history, err = population.NewHistory(r.Profile, s.name, r.Release.Version); err != nil {
 		return err
 	}
 	for _, t := range s.targets {

@@ -84,8 +84,9 @@ type runner struct {
 	generators []shard.Generator          // one for all servers, or one for each
 	last       map[profile.Side]time.Time // when a block of the side ended
 	plan       []planned
-	undo       []func() error   // removes what the run has made for itself
-	recorder   *recorderProcess // nil: the recorder is part of this process
+	shrunk     map[profile.Side]bool // where the smallest schedule was looked for
+	undo       []func() error        // removes what the run has made for itself
+	recorder   *recorderProcess      // nil: the recorder is part of this process
 	idle       map[profile.Server]map[string]run.Cost
 }
 
@@ -102,7 +103,7 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 }
 
 func newRunner(o Options) *runner {
-	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed)}
+	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}}
 	if r.Provider == "" {
 		r.Provider = target.Local
 	}
@@ -112,7 +113,7 @@ func newRunner(o Options) *runner {
 	r.out = &run.Run{
 		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: machine(), Agents: o.Profile.Agents, Pairs: o.Profile.Pairs, Starts: o.Profile.Starts, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
+		Machine: machine(), Agents: o.Profile.Agents(), Population: who(o.Profile), Pairs: o.Profile.Pairs, Starts: o.Profile.Starts, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
 	return r
 }
@@ -216,7 +217,7 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	}
 	took := time.Since(begin).Seconds()
 	r.Said(fmt.Sprintf("created %d nodes with %d pods each, and the agents of %d variants, in %.1f s",
-		r.Profile.Agents+1, r.Profile.PodsPerNode, len(r.Profile.Used()), took))
+		r.Profile.Nodes+1, r.Profile.PodsPerNode, len(r.Profile.Used()), took))
 	return nil
 }
 

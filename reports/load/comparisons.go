@@ -138,7 +138,7 @@ func (g comparisonPairs) design() design {
 }
 
 func meanReviews(blocks []*run.Block) float64 {
-	return reviewRate(blocks, 0).PerRequest.Estimate
+	return reviewRate("", blocks).PerRequest.Estimate
 }
 
 // errorsCompared is the part of a block's answers that may be errors for its latencies to be compared: an error is

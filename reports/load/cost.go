@@ -62,7 +62,7 @@ func NewCost(runs ...Saved) (*Cost, error) {
 		return nil, errors.New("one run has no curve: expected two or more")
 	}
 	c := &Cost{}
-	delays, profiles := map[time.Duration]bool{}, map[string]bool{}
+	delays, profiles, accounts := map[time.Duration]bool{}, map[string]bool{}, map[bool]bool{}
 	for _, s := range runs {
 		col := column{Run: &s.Run}
 		if s.Thresholds != nil {
@@ -75,7 +75,7 @@ func NewCost(runs ...Saved) (*Cost, error) {
 		if len(s.Run.Servers) > 0 {
 			col.delay = time.Duration(s.Run.Servers[0].WebhookDelay)
 		}
-		delays[col.delay], profiles[s.Run.Profile] = true, true
+		delays[col.delay], profiles[s.Run.Profile], accounts[s.Run.Population.Shared()] = true, true, true
 		c.Columns = append(c.Columns, col)
 		for _, b := range s.Run.Blocks {
 			if row := (curveOf{b.Variant, b.Server}); !slices.Contains(c.Variants, row) {
@@ -84,7 +84,7 @@ func NewCost(runs ...Saved) (*Cost, error) {
 		}
 	}
 	slices.SortStableFunc(c.Columns, func(x, y column) int {
-		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, cmp.Compare(x.delay, y.delay))
+		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, x.Run.Population.ServiceAccounts-y.Run.Population.ServiceAccounts, cmp.Compare(x.delay, y.delay))
 	})
 	slices.SortFunc(c.Variants, func(x, y curveOf) int {
 		return cmp.Or(cmp.Compare(x.Variant, y.Variant), cmp.Compare(x.Server, y.Server))
@@ -94,6 +94,9 @@ func NewCost(runs ...Saved) (*Cost, error) {
 		col := &c.Columns[i]
 		results = append(results, &col.Result)
 		col.Title = counted(col.Run.Agents, "agent")
+		if len(accounts) > 1 {
+			col.Title += ", " + counted(col.Run.Population.ServiceAccounts, "ServiceAccount")
+		}
 		if len(delays) > 1 {
 			col.Title += ", webhook " + col.delay.String()
 		}
@@ -145,15 +148,23 @@ type costTable struct {
 	Cell        func(*Variant) string
 }
 
+// rateCell is "2.050 (2.050)", or "–" if there was no such block.
+func rateCell(r *ReviewRate) string {
+	switch {
+	case r == nil:
+		return "–"
+	case r.Predicted == nil:
+		return fmt.Sprintf("%.3f", r.PerRequest.Estimate)
+	}
+	return fmt.Sprintf("%.3f (%s)", r.PerRequest.Estimate, r.Predicted)
+}
+
 var costTables = []costTable{
-	{"Access reviews per request", "Mean of the blocks; in brackets the oracle's prediction for a known and an unknown agent.", func(v *Variant) string {
-		s := fmt.Sprintf("%.3f", v.Reviews.PerRequest.Estimate)
-		if p := v.Reviews.Predicted; p != nil && p.Warm == p.Cold {
-			s += fmt.Sprintf(" (%g)", p.Cold)
-		} else if p != nil {
-			s += fmt.Sprintf(" (%g to %g)", p.Warm, p.Cold)
-		}
-		return s
+	{"Access reviews per request", "Mean of the blocks in which every agent had asked before, or of all if there is none; in brackets the prediction for their schedules.", func(v *Variant) string {
+		return rateCell(&v.Reviews)
+	}},
+	{"Access reviews per request at first contact", "Of the blocks of which every request was the first of its agent.", func(v *Variant) string {
+		return rateCell(v.FirstContact)
 	}},
 	{"Reviews per second at the authorizer", "", func(v *Variant) string { return fmt.Sprintf("%.1f", v.ReviewsPerSecond) }},
 	{"Latency", "p50 / p99 in ms, from the intended send, all blocks together. Variants ran one after the other: the comparisons below are what tells them apart.",

@@ -36,6 +36,9 @@ var functions = map[string]any{
 	"bound":    boundText,
 	"reviews":  func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
 	"predict":  predictedText,
+	"first":    rateCell,
+	"asked":    asked,
+	"named":    func(name string, r ReviewRate) named { return named{name, r} },
 	"again":    againText,
 	"change":   changeText,
 	"ms":       millisecondsText,
@@ -47,6 +50,12 @@ var functions = map[string]any{
 type namedEffect struct {
 	Name string
 	Effect
+}
+
+// named is reviews per request with the name of its variant.
+type named struct {
+	Name string
+	ReviewRate
 }
 
 type page struct {

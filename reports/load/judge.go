@@ -66,8 +66,11 @@ func judgeVariants(r *Result, groups []variantBlocks) {
 	for i, a := range r.Variants {
 		named[a.Variant] = true
 		l := r.Thresholds.of(a.Variant)
-		judgePrediction(r, a)
-		judgeReviews(r, a, l.ReviewsPerRequest)
+		judgePrediction(r, a.Name, groups[i].blocks)
+		judgeReviews(r, a.Name, a.Reviews, l.ReviewsPerRequest)
+		if a.FirstContact != nil {
+			judgeReviews(r, a.Name+", first contact", *a.FirstContact, l.ReviewsPerRequest)
+		}
 		if limit := time.Duration(l.P99); limit > 0 {
 			state, detail := withinLimit(a.P99, limit)
 			r.limit(a.Name, "p99", state, "%s", detail)
@@ -84,38 +87,6 @@ func judgeVariants(r *Result, groups []variantBlocks) {
 			r.limit(variant, "thresholds", Unknown, "there are thresholds for the variant, and it did not run")
 		}
 	}
-}
-
-func judgePrediction(r *Result, a Variant) {
-	p := a.Reviews.Predicted
-	switch a.Reviews.Verdict {
-	case asPredicted:
-		r.limit(a.Name, "predicted reviews", Held, "%s, predicted %g (warm) to %g (cold)", reviewsText(a.Reviews), p.Warm, p.Cold)
-	case morePredicted, lessPredicted:
-		r.limit(a.Name, "predicted reviews", Broken, "%s, %s: %g (warm) to %g (cold)", reviewsText(a.Reviews), a.Reviews.Verdict, p.Warm, p.Cold)
-	default:
-		r.Notes = append(r.Notes, fmt.Sprintf("%s: reviews per request against the prediction: %s", a.Name, a.Reviews.Verdict))
-	}
-}
-
-func judgeReviews(r *Result, a Variant, limit float64) {
-	if limit <= 0 {
-		return
-	}
-	rate := a.Reviews.PerRequest
-	if rate.Estimate == 0 {
-		// Even without impersonation a request has its own review.
-		r.limit(a.Name, "reviewsPerRequest", Unknown, "the recorder received no review at all")
-		return
-	}
-	state := Unknown
-	switch {
-	case rate.High <= limit:
-		state = Held
-	case rate.Low > limit:
-		state = Broken
-	}
-	r.limit(a.Name, "reviewsPerRequest", state, "%s, at most %g", reviewsText(a.Reviews), limit)
 }
 
 // withinLimit judges the bounds of a quantile, not the value that was seen.

@@ -204,9 +204,23 @@ func TestLimits(t *testing.T) {
 		{"a variant that did not run", Thresholds{Variants: map[string]Limits{"denied": {ReviewsPerRequest: 2}}}, nil, Inconclusive, "it did not run"},
 		{"reviews not as predicted", Thresholds{}, func(r *run.Run) {
 			for i := range r.Blocks {
-				r.Blocks[i].Predicted = &run.Prediction{Cold: 3, Warm: 2.5}
+				r.Blocks[i].Predicted.Checks[0].Low++
 			}
-		}, Failed, "less than predicted"},
+		}, Failed, "legacy on gate-off: predicted reviews: block 1 of 40: request list Allow: 400 reviews, predicted 401 to 400"},
+		// One of 20 blocks is enough, whatever the mean is: and how little shows it.
+		{"reviews of one block not as predicted", Thresholds{}, func(r *run.Run) {
+			b := &r.Blocks[len(r.Blocks)-1]
+			b.Reviews[1].Count++
+			b.Smallest = &run.Smallest{Count: 2, Requests: []string{"0s: one", "1s: another"}, Text: "3 reviews, predicted 2"}
+		}, Failed, "The smallest schedule that shows it has 2 requests (3 reviews, predicted 2): 0s: one; 1s: another"},
+		{"reviews of a kind that was not predicted", Thresholds{}, func(r *run.Run) {
+			r.Blocks[2].Reviews = append(r.Blocks[2].Reviews, run.ReviewCount{Mode: "user-info", Verb: "impersonate:user-info", Decision: "NoOpinion", Count: 7})
+		}, Failed, "user-info impersonate:user-info NoOpinion: 7 reviews, predicted none"},
+		{"without an answer, which nobody predicts", Thresholds{}, func(r *run.Run) {
+			for i := range r.Blocks {
+				r.Blocks[i].Predicted.Unsure = 1
+			}
+		}, Inconclusive, "nothing was judged"},
 		{"nothing to judge", Thresholds{}, func(r *run.Run) {
 			for i := range r.Blocks {
 				r.Blocks[i].Predicted = nil

@@ -47,7 +47,7 @@ func plotReviews(variants []Variant) (string, error) {
 	for _, v := range variants {
 		bar := statistics.Bar{Name: v.Name, Value: v.Reviews.PerRequest.Estimate, Interval: v.Reviews.interval()}
 		if p := v.Reviews.Predicted; p != nil {
-			bar.Marks = []float64{p.Cold, p.Warm}
+			bar.Marks = []float64{p.Low, p.High}
 		}
 		bars = append(bars, bar)
 	}

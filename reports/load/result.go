@@ -249,7 +249,11 @@ type Variant struct {
 	P999 float64       `json:"p999Milliseconds"`
 	Max  float64       `json:"maxMilliseconds"`
 
-	Reviews ReviewRate `json:"reviews"`
+	// Reviews are those of the steady state, in which every agent had asked before, FirstContact of the blocks of which
+	// each request was the first of its agent. Without a prediction for schedules, or a steady state, Reviews are of
+	// all blocks.
+	Reviews      ReviewRate  `json:"reviews"`
+	FirstContact *ReviewRate `json:"firstContact,omitempty"`
 	// ReviewsPerSecond is the load that the authorizer had.
 	ReviewsPerSecond float64 `json:"reviewsPerSecond"`
 	// ServerCPU and GeneratorCPU are ms of CPU time per request sent.
@@ -275,29 +279,6 @@ type QuantileBound struct {
 	High    float64 `json:"high"`
 	Bounded bool    `json:"bounded"`
 	Samples int64   `json:"samples"`
-}
-
-// ReviewRate is access reviews per request.
-type ReviewRate struct {
-	// PerRequest is the mean of blocks, with its 95 % interval if Bounded: one block has none.
-	PerRequest statistics.Interval `json:"perRequest"`
-	Bounded    bool                `json:"bounded"`
-	// Checks are the means by mode, verb and decision.
-	Checks []CheckRate `json:"checks,omitempty"`
-	// Predicted are the oracle's bounds: a mean must lie between them where nothing fails. Nil if there is no
-	// prediction, or blocks have several.
-	Predicted *run.Prediction `json:"predicted,omitempty"`
-	// Verdict is "as predicted", "more than predicted", "less than predicted", or why it is not judged.
-	Verdict string `json:"verdict"`
-}
-
-// CheckRate is how many reviews of one kind a request costs in the mean.
-type CheckRate struct {
-	// Mode is that of run.ReviewCount: request for the check of the request itself.
-	Mode       string  `json:"mode"`
-	Verb       string  `json:"verb"`
-	Decision   string  `json:"decision"`
-	PerRequest float64 `json:"perRequest"`
 }
 
 // Comparison is one comparison of the profile: side B against side A.

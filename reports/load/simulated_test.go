@@ -42,7 +42,8 @@ func (s simulation) run() run.Run {
 			{Name: "gate-off-2", GitVersion: "v1.37.1", Gate: "off", WebhookDelay: run.Duration(time.Millisecond)},
 			{Name: "gate-on", GitVersion: "v1.37.1", Gate: "on", WebhookDelay: run.Duration(time.Millisecond)},
 		},
-		Agents: s.agents[0], Pairs: s.pairs, Starts: s.starts, Shards: 1, Problems: []run.Problem{},
+		Population: run.Population{Nodes: s.agents[0], PodsPerNode: 30, DaemonSets: 1, ServiceAccounts: 1, Arrivals: "periodic", Every: run.Duration(12 * time.Second)},
+		Agents:     s.agents[0], Pairs: s.pairs, Starts: s.starts, Shards: 1, Problems: []run.Problem{},
 	}
 	processes := map[string][]float64{}
 	for _, server := range out.Servers {
@@ -59,8 +60,8 @@ func (s simulation) run() run.Run {
 		for i := range max(s.pairs, s.aaPairs) {
 			shared := 0.1 * r.NormFloat64()
 			if i < s.pairs {
-				a := run.Block{Pair: i, Role: "A", Variant: "legacy", Server: "gate-off", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
-				b := run.Block{Pair: i, Role: "B", Variant: "associated-node", Server: "gate-on", Comparison: "gate", Agents: agents, Predicted: &run.Prediction{Cold: 3, Warm: 1}}
+				a := run.Block{Pair: i, Role: "A", Variant: "legacy", Server: "gate-off", Comparison: "gate", Agents: agents}
+				b := run.Block{Pair: i, Role: "B", Variant: "associated-node", Server: "gate-on", Comparison: "gate", Agents: agents}
 				fill(&a, s.pairs, shared, 0)
 				fill(&b, s.pairs, shared, s.effect)
 				if i%2 == 1 {
@@ -71,7 +72,7 @@ func (s simulation) run() run.Run {
 			if shared = 0.1 * r.NormFloat64(); i < s.aaPairs {
 				for _, role := range []string{"A", "B"} {
 					server := map[string]string{"A": "gate-off", "B": "gate-off-2"}[role]
-					b := run.Block{Pair: i, Role: role, AA: true, Variant: "legacy", Server: server, Comparison: "same", Agents: agents, Predicted: &run.Prediction{Cold: 2, Warm: 2}}
+					b := run.Block{Pair: i, Role: role, AA: true, Variant: "legacy", Server: server, Comparison: "same", Agents: agents}
 					effect := 0.0
 					if role == "B" {
 						effect = s.aaEffect
@@ -112,6 +113,14 @@ func (s simulation) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	} else {
 		// The first request of each agent is cold.
 		b.Reviews = append(b.Reviews, run.ReviewCount{Mode: mode, Verb: "impersonate-on:associated-node:list", Decision: "Allow", Count: n/10 + r.Int64N(5)})
+	}
+	b.Predicted = &run.Prediction{Requests: n, Asked: b.Agents, Seldom: 1, Often: 4}
+	if b.Pair == 0 { // whoever asks was not there before
+		b.Predicted.First = n
+	}
+	for _, c := range b.Reviews {
+		// Of requests under way at once each may ask what one could.
+		b.Predicted.Checks = append(b.Predicted.Checks, run.CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision, Low: c.Count, High: c.Count + c.Count/20*(2-perRequest)})
 	}
 	for range 10 {
 		b.Timeline = append(b.Timeline, run.Second{Sent: n / 10, Done: n / 10, Reviews: reviewsOf(b) / 10})

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -107,7 +108,7 @@ func predictedText(r ReviewRate) string {
 	if r.Predicted == nil {
 		return r.Verdict
 	}
-	return fmt.Sprintf("%g to %g: %s", r.Predicted.Warm, r.Predicted.Cold, r.Verdict)
+	return r.Predicted.String() + ": " + r.Verdict
 }
 
 // marginText is "equivalent: [-0.5, +1.2 %] against 5 %".
@@ -137,17 +138,49 @@ func (e Effect) String() string {
 	return s
 }
 
+// asked says who took part and, of the blocks, how many asked and how many times each.
+func asked(r *run.Run) string {
+	least, most, seldom, often := math.MaxInt, 0, math.MaxInt, 0
+	for _, b := range r.Blocks {
+		if p := b.Predicted; p != nil && p.Asked > 0 {
+			least, most, seldom, often = min(least, p.Asked), max(most, p.Asked), min(seldom, p.Seldom), max(often, p.Often)
+		}
+	}
+	text := r.Population.String()
+	if most > 0 {
+		text += fmt.Sprintf(". In a block of %s %s of %d asked, %s each", time.Duration(r.Blocks[0].Length), fromTo(least, most), r.Agents, timesText(seldom, often))
+	}
+	return text
+}
+
+func timesText(low, high int) string {
+	if high == 1 {
+		return "once"
+	}
+	return fromTo(low, high) + " times"
+}
+
+func fromTo(low, high int) string {
+	if low == high {
+		return strconv.Itoa(low)
+	}
+	return fmt.Sprintf("%d to %d", low, high)
+}
+
 // Summarize writes one line for each variant on each server: what was measured, and not what follows from it.
 func Summarize(w io.Writer, r *run.Run, result *Result) {
+	if r.Population.Nodes > 0 {
+		_, _ = fmt.Fprintln(w, asked(r)+".")
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tASKED AGAIN\tERRORS\tLATE\tDROPPED\t")
+	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tFIRST CONTACT\tREVIEWS/S\tP50 MS\tP99 MS\tSERVER CPU MS PER REQUEST\tASKED AGAIN\tERRORS\tLATE\tDROPPED\t")
 	for _, v := range result.Variants {
 		predicted := "-"
 		if p := v.Reviews.Predicted; p != nil {
-			predicted = fmt.Sprintf("%.3g to %.3g", p.Warm, p.Cold)
+			predicted = p.String()
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%.2f\t%.2f\t%.2f\t%s\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
-			predicted, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, againText(v.Again), v.Errors, v.Late, v.Dropped)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%s\t%.1f\t%.2f\t%.2f\t%.2f\t%s\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
+			predicted, rateCell(v.FirstContact), v.ReviewsPerSecond, v.P50.Milliseconds, v.P99.Milliseconds, v.ServerCPU, againText(v.Again), v.Errors, v.Late, v.Dropped)
 	}
 	_ = table.Flush()
 	printUsage(w, result.Variants)

@@ -105,7 +105,7 @@ func measureVariant(g variantBlocks) Variant {
 		a.GeneratorCPU = milliseconds(generatorCPU) / float64(a.Sent)
 	}
 	a.Usage = usageOf(g.blocks)
-	a.Reviews = reviewRate(g.blocks, a.Errors)
+	a.Reviews, a.FirstContact = phases(g.blocks)
 	return a
 }
 
@@ -154,81 +154,6 @@ func errorsOf(b *run.Block) int64 {
 func isStatus(s string) bool {
 	return len(s) == 3 && s[0] >= '1' && s[0] <= '5' && s[1] >= '0' && s[1] <= '9' && s[2] >= '0' && s[2] <= '9'
 }
-
-// rounding is by how much a mean may lie beyond a prediction: reviews of requests that cross a block's edge are
-// counted in the other block.
-const rounding = 0.005
-
-func reviewRate(blocks []*run.Block, errors int64) ReviewRate {
-	var rates []float64
-	var counted []*run.Block
-	var sent int64
-	r := ReviewRate{}
-	for i, b := range blocks {
-		if i == 0 {
-			r.Predicted = b.Predicted
-		} else if b.Predicted == nil || r.Predicted == nil || *b.Predicted != *r.Predicted {
-			r.Predicted = nil
-		}
-		if b.Sent == 0 {
-			continue
-		}
-		sent += b.Sent
-		counted = append(counted, b)
-		rates = append(rates, float64(reviewsOf(b))/float64(b.Sent))
-	}
-	if len(rates) == 0 {
-		r.Verdict = "nothing was sent"
-		return r
-	}
-	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
-	for _, c := range checkCounts(counted) {
-		r.Checks = append(r.Checks, CheckRate{c.Mode, c.Verb, c.Decision, float64(c.Count) / float64(sent)})
-	}
-	if r.Predicted == nil {
-		r.Verdict = "not predicted"
-		return r
-	}
-	low, high := min(r.Predicted.Cold, r.Predicted.Warm), max(r.Predicted.Cold, r.Predicted.Warm)
-	switch {
-	case errors > 0:
-		r.Verdict = "not judged: requests failed, and the prediction is for those that do not"
-	case r.PerRequest.Low > high*(1+rounding):
-		r.Verdict = morePredicted
-	case r.PerRequest.High < low*(1-rounding):
-		r.Verdict = lessPredicted
-	default:
-		r.Verdict = asPredicted
-	}
-	return r
-}
-
-// checkCounts are the reviews of blocks by mode, verb and decision, in that order.
-func checkCounts(blocks []*run.Block) (counts []run.ReviewCount) {
-	sums := map[run.ReviewCount]int64{}
-	for _, b := range blocks {
-		for _, c := range b.Reviews {
-			n := c.Count
-			c.Count = 0
-			sums[c] += n
-		}
-	}
-	for c, n := range sums {
-		c.Count = n
-		counts = append(counts, c)
-	}
-	slices.SortFunc(counts, func(x, y run.ReviewCount) int {
-		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
-	})
-	return counts
-}
-
-// Verdicts on reviews per request.
-const (
-	asPredicted   = "as predicted"
-	morePredicted = "more than predicted"
-	lessPredicted = "less than predicted"
-)
 
 // answered counts the requests of a block that were answered or failed in it, each once.
 func answered(b *run.Block) int64 {

@@ -15,6 +15,7 @@ func (b *Block) Merge(other *Block) {
 	b.Wrong = sum(b.Wrong, other.Wrong)
 	b.Again = sum(b.Again, other.Again)
 	b.FollowsServer = b.FollowsServer || other.FollowsServer
+	b.Log = append(b.Log, other.Log...)
 	for _, text := range other.Odd {
 		b.NoteOdd(text)
 	}

@@ -32,6 +32,8 @@ type Run struct {
 	Machine  Machine   `json:"machine"`
 	// Servers are the control planes under load, by the name that blocks use.
 	Servers []Server `json:"servers"`
+	// Population is who took part, Agents how many agents that is.
+	Population Population `json:"population,omitzero"`
 	// Agents, Pairs and Shards are what was asked for.
 	Agents int `json:"agents"`
 	Pairs  int `json:"pairs"`
@@ -164,9 +166,12 @@ type Block struct {
 	Reviews      []ReviewCount  `json:"reviews"`
 	Attempts     []AttemptCount `json:"attempts,omitempty"`
 	Unreconciled []string       `json:"unreconciled,omitempty"`
-	// Predicted are the oracle's reviews per request for a fresh (cold) and for a known (warm) agent; the measured
-	// mean must lie between where nothing fails.
+	// Predicted is what the oracle says of the block's requests; Smallest is there if the reviews are others, and the
+	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`
+	Smallest  *Smallest   `json:"smallest,omitempty"`
+	// Log is every request, for the prediction. It is not kept.
+	Log []Asked `json:"log,omitempty"`
 	// Timeline has one entry per second of the block.
 	Timeline []Second `json:"timeline,omitempty"`
 
@@ -180,6 +185,9 @@ type Block struct {
 	WebhookLatency histogram.Histogram `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
 	FlowControl    map[string]float64  `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
 }
+
+// RequestMode is the mode of reviews that are not about impersonation: of the request itself.
+const RequestMode = "request"
 
 // Programs that have a cost.
 const (
@@ -216,12 +224,6 @@ type AttemptCount struct {
 	Mode     string  `json:"mode"`
 	Decision string  `json:"decision"`
 	Count    float64 `json:"count"`
-}
-
-// Prediction is the oracle's.
-type Prediction struct {
-	Cold float64 `json:"cold"`
-	Warm float64 `json:"warm"`
 }
 
 // Second is what happened in one second of a block.

@@ -1,0 +1,322 @@
+package population
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/pacer"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// nodes is a profile of agents that list the pods of their node.
+func nodes(n int, accounts profile.ServiceAccounts, variants ...string) *profile.Profile {
+	p := profile.Defaults()
+	p.Nodes, p.ServiceAccounts, p.Mix.List, p.Block = n, accounts, 1, 10*time.Second
+	p.Arrivals = profile.Arrivals{Kind: pacer.Constant, Every: 10 * time.Second}
+	for _, name := range variants {
+		side := profile.Side{Variant: name, Server: profile.GateOn}
+		p.Comparisons = append(p.Comparisons, profile.Comparison{Name: name, A: side, B: side})
+	}
+	return &p
+}
+
+// rounds are requests of all agents, one after the other with a pause, and all again after every.
+func rounds(p *profile.Profile, n int, pause, every time.Duration) (sends []pacer.Send) {
+	for round := range n {
+		for a := range p.Agents() {
+			sends = append(sends, pacer.Send{At: time.Duration(round)*every + time.Duration(a)*pause, Agent: int32(a)})
+		}
+	}
+	return sends
+}
+
+// predict is the prediction for a schedule on a server that has just started.
+func predict(t *testing.T, h *History, variant string, start time.Time, sends []pacer.Send, slowest time.Duration) *run.Prediction {
+	t.Helper()
+	v, err := profile.VariantNamed(variant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.Predict(v, start, Planned(sends, slowest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func history(t *testing.T, p *profile.Profile) *History {
+	t.Helper()
+	h, err := NewHistory(p, profile.GateOn, "1.37")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// of is what is predicted of a mode's reviews by verb, or of all.
+func of(p *run.Prediction, mode, verb string) (low, high int64) {
+	for _, c := range p.Checks {
+		if (mode == "" || c.Mode == mode) && (verb == "" || c.Verb == verb) {
+			low, high = low+c.Low, high+c.High
+		}
+	}
+	return low, high
+}
+
+const (
+	identity = "impersonate:associated-node"
+	second   = time.Second
+	ms       = time.Millisecond
+)
+
+// What was measured by hand on 1.37.1 for 20 agents on 20 nodes, and what follows for agents that go on asking.
+func TestAssociatedNode(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		p          *profile.Profile
+		rounds     int
+		pause      time.Duration
+		every      time.Duration
+		identities int64 // identity checks
+		actions    int64 // action checks
+	}{
+		{"one account, one list each", nodes(20, profile.Shared, "associated-node"), 1, 50 * ms, 0, 1, 20},
+		{"own accounts, one list each", nodes(20, profile.PerAgent, "associated-node"), 1, 50 * ms, 0, 20, 20},
+		{"every 12 s, one account: an identity check every 10 s or more", nodes(20, profile.Shared, "associated-node"), 5, 600 * ms, 12 * second, 6, 100},
+		{"every 12 s on 200 nodes: as many", nodes(200, profile.Shared, "associated-node"), 5, 60 * ms, 12 * second, 6, 1000},
+		{"every 2 s: one list of five costs an action check", nodes(20, profile.Shared, "associated-node"), 10, 5 * ms, 2 * second, 2, 40},
+		{"every 2 s, own accounts", nodes(20, profile.PerAgent, "associated-node"), 10, 5 * ms, 2 * second, 40, 40},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := predict(t, history(t, c.p), "associated-node", time.Now(), rounds(c.p, c.rounds, c.pause, c.every), ms)
+			low, high := of(got, "associated-node", identity)
+			if low != c.identities || high != c.identities {
+				t.Errorf("%d to %d identity checks, want %d", low, high, c.identities)
+			}
+			if low, high = of(got, "associated-node", "impersonate-on:associated-node:list"); low != c.actions || high != c.actions {
+				t.Errorf("%d to %d action checks, want %d", low, high, c.actions)
+			}
+			if n := int64(c.p.Agents()); got.First != n || int64(got.Asked) != n || got.Often != c.rounds || got.Requests != n*int64(c.rounds) {
+				t.Errorf("%+v", got)
+			}
+			low, _ = got.Range()
+			t.Logf("%.3f reviews per request", float64(low)/float64(got.Requests))
+		})
+	}
+}
+
+// Reviews per request of a steady state are 2.0 and a little for agents that ask less often than every 10 s, and
+// less for those that ask more often, however many nodes there are.
+func TestSteadyState(t *testing.T) {
+	for _, c := range []struct {
+		every    time.Duration
+		from, to float64
+	}{{30 * second, 2, 2.03}, {12 * second, 2, 2.03}, {6 * second, 1.5, 1.52}, {1100 * ms, 1.09, 1.11}, {190 * ms, 1.01, 1.03}} {
+		p := nodes(100, profile.Shared, "associated-node")
+		h, start := history(t, p), time.Now()
+		n := int(60 * second / c.every)
+		predict(t, h, "associated-node", start, rounds(p, n, c.every/100, c.every), ms)
+		// A second minute goes on where the first ended.
+		got := predict(t, h, "associated-node", start.Add(time.Duration(n)*c.every), rounds(p, n, c.every/100, c.every), ms)
+		low, high := got.Range()
+		t.Logf("every %s: %.4f to %.4f reviews per request", c.every, float64(low)/float64(got.Requests), float64(high)/float64(got.Requests))
+		for _, sum := range []int64{low, high} {
+			if rate := float64(sum) / float64(got.Requests); rate < c.from || rate > c.to || got.First != 0 {
+				t.Errorf("every %s: %v reviews per request, %d first contacts; want %v to %v, none", c.every, rate, got.First, c.from, c.to)
+			}
+		}
+	}
+}
+
+// Requests that are under way at once may each ask what one of them could remember.
+func TestColdDuplicates(t *testing.T) {
+	p := nodes(20, profile.Shared, "associated-node", "legacy-gate-on")
+	for _, c := range []struct {
+		variant   string
+		slowest   time.Duration
+		low, high int64
+	}{
+		// 20 action checks, one to 20 identity checks, 20 requests.
+		{"associated-node", 2 * second, 41, 60},
+		// Those of the first 95 ms: two requests.
+		{"associated-node", 95 * ms, 41, 42},
+		{"associated-node", 10 * ms, 41, 41},
+		// Two modes fail until legacy is remembered.
+		{"legacy-gate-on", 10 * ms, 42, 42},
+		{"legacy-gate-on", 95 * ms, 42, 44},
+		{"legacy-gate-on", 2 * second, 42, 80},
+	} {
+		got := predict(t, history(t, p), c.variant, time.Now(), rounds(p, 1, 50*ms, 0), c.slowest)
+		if low, high := got.Range(); low != c.low || high != c.high {
+			t.Errorf("%s, %s: %d to %d reviews, want %d to %d", c.variant, c.slowest, low, high, c.low, c.high)
+		}
+	}
+}
+
+// Throttled requests were impersonated and not authorized; of those without an answer nothing is known.
+func TestAnswers(t *testing.T) {
+	p := nodes(1, profile.Shared, "legacy-gate-on")
+	v, err := profile.VariantNamed("legacy-gate-on")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := []run.Asked{{From: 0}, {From: second, Answer: "429"}, {From: 2 * second, Answer: "401"}, {From: 3 * second}}
+	got, err := history(t, p).Predict(v, time.Now(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low, high := got.Range(); low != 4+1+0+2 || high != low || got.Unsure != 0 {
+		t.Errorf("%d to %d reviews, %d unsure", low, high, got.Unsure)
+	}
+	if got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "timeout"}}); err != nil || got.Unsure != 1 {
+		t.Errorf("%v, %+v", err, got)
+	}
+}
+
+// Which request of two at the edge of 10 s is remembered depends on how long they take.
+func TestEdgeOfCacheLife(t *testing.T) {
+	p := nodes(1, profile.Shared, "associated-node")
+	for _, c := range []struct {
+		gap       time.Duration
+		low, high int64
+	}{{9 * second, 4, 4}, {9980 * ms, 4, 6}, {10010 * ms, 4, 6}, {11 * second, 6, 6}} {
+		got := predict(t, history(t, p), "associated-node", time.Now(), rounds(p, 2, 0, c.gap), 30*ms)
+		if low, high := got.Range(); low != c.low || high != c.high {
+			t.Errorf("again after %s: %d to %d reviews, want %d to %d", c.gap, low, high, c.low, c.high)
+		}
+	}
+}
+
+// An API server remembers the modes of 10,000 user names: with more, that ask in turns, it remembers none.
+func TestMoreNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it predicts 44,000 requests")
+	}
+	for _, c := range []struct {
+		nodes, sets int
+		accounts    profile.ServiceAccounts
+		low         int64
+	}{
+		{500, 20, profile.PerAgent, 2 * 10_000},
+		{550, 20, profile.PerAgent, 4 * 11_000},
+		{550, 20, profile.Shared, 2 * 11_000},
+	} {
+		p := nodes(c.nodes, c.accounts, "legacy-gate-on")
+		p.DaemonSets = c.sets
+		h, start := history(t, p), time.Now()
+		predict(t, h, "legacy-gate-on", start, rounds(p, 1, ms, 0), 0)
+		got := predict(t, h, "legacy-gate-on", start.Add(time.Minute), rounds(p, 1, ms, 0), 0)
+		if low, high := got.Range(); low != c.low || high != c.low {
+			t.Errorf("%d accounts: %d to %d reviews, want %d", p.Accounts(), low, high, c.low)
+		}
+	}
+}
+
+// Each variant costs what the table of impersonation.md says: at first contact, and when it is known.
+func TestVariants(t *testing.T) {
+	for _, c := range []struct {
+		variant       string
+		server        profile.Server
+		first, steady int64
+	}{
+		{"none", profile.GateOff, 1, 1},
+		{"none", profile.GateOn, 1, 1},
+		{"legacy-gate-off", profile.GateOff, 2, 2},
+		{"legacy-gate-on", profile.GateOn, 4, 2},
+		{"associated-node-cold", profile.GateOn, 3, 3},
+		{"arbitrary-node", profile.GateOn, 3, 3},
+		{"denied", profile.GateOff, 1, 1},
+		{"denied", profile.GateOn, 3, 3},
+		{"fallback", profile.GateOn, 5, 2},
+		{"deputy", profile.GateOn, 6, 6},
+		{"deputy-legacy", profile.GateOff, 5, 5},
+		{"deputy-legacy", profile.GateOn, 6, 5},
+	} {
+		p := nodes(1, profile.Shared, c.variant)
+		h, err := NewHistory(p, c.server, "1.37")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []int64{c.first, c.steady} {
+			got := predict(t, h, c.variant, time.Now().Add(time.Duration(i)*time.Minute), rounds(p, 1, 0, 0), 0)
+			if low, high := got.Range(); low != want || high != want || got.First != int64(1-i) {
+				t.Errorf("%s on %s, time %d: %d to %d reviews, %d first contacts; want %d", c.variant, c.server, i+1, low, high, got.First, want)
+			}
+		}
+	}
+}
+
+// Five DaemonSets on one node are five accounts.
+func TestDaemonSets(t *testing.T) {
+	p := nodes(4, profile.Shared, "associated-node")
+	p.DaemonSets = 5
+	got := predict(t, history(t, p), "associated-node", time.Now(), rounds(p, 1, 50*ms, 0), ms)
+	if low, _ := of(got, "associated-node", identity); low != 5 || got.Asked != 20 {
+		t.Errorf("%d identity checks of %d agents", low, got.Asked)
+	}
+}
+
+// An agent has a new credential with each token, and its account the same keys.
+func TestTokensInTurn(t *testing.T) {
+	for variant, want := range map[string]int64{"associated-node": 3 + 1, "arbitrary-node": 3 + 3} {
+		p := nodes(1, profile.Shared, variant)
+		p.TokensPerAgent = 2
+		got := predict(t, history(t, p), variant, time.Now(), rounds(p, 2, 0, second), ms)
+		if low, high := got.Range(); low != want || high != want {
+			t.Errorf("%s: %d to %d reviews, want %d", variant, low, high, want)
+		}
+	}
+}
+
+func BenchmarkPredict(b *testing.B) {
+	p := nodes(5000, profile.Shared, "associated-node")
+	v, _ := profile.VariantNamed("associated-node")
+	sends := rounds(p, 1, ms, 0)
+	for b.Loop() {
+		h, err := NewHistory(p, profile.GateOn, "1.37")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := h.Predict(v, time.Now(), Planned(sends, ms)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/5000, "µs/request")
+}
+
+// Of a server that forgets too early, two requests of one agent are enough to see it.
+func TestSmallest(t *testing.T) {
+	p := nodes(20, profile.PerAgent, "associated-node")
+	v, err := profile.VariantNamed("associated-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(sends []pacer.Send) bool {
+		right, wrong := history(t, p), history(t, p)
+		got := predict(t, right, "associated-node", time.Now(), sends, 0)
+		// It takes twice the time to be old.
+		var stretched []pacer.Send
+		for _, send := range sends {
+			stretched = append(stretched, pacer.Send{At: 2 * send.At, Agent: send.Agent})
+		}
+		asked, _ := predict(t, wrong, "associated-node", time.Now(), stretched, 0).Range()
+		low, _ := got.Range()
+		return asked != low
+	}
+	all := rounds(p, 3, 10*ms, 6*second)
+	got := Smallest(all, 100, shows)
+	if len(got) != 2 || got[0].Agent != got[1].Agent || got[1].At-got[0].At != 6*second {
+		t.Errorf("%v", got)
+	}
+	if got := Smallest(all, 3, shows); len(got) >= len(all) || !shows(got) {
+		t.Errorf("with 3 tries: %d requests", len(got))
+	}
+	if got := Smallest(all, 100, func([]pacer.Send) bool { return false }); len(got) != len(all) {
+		t.Errorf("what does not show again became %d requests", len(got))
+	}
+	if text := Describe(p, v, got[1]); !strings.Contains(text, "sends list for system:node:storm-0000") {
+		t.Error(text)
+	}
+}

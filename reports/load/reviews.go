@@ -1,0 +1,221 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// ReviewRate is access reviews per request.
+type ReviewRate struct {
+	// Of says which blocks: first contact, steady state or all blocks; Blocks is how many.
+	Of     string `json:"of"`
+	Blocks int    `json:"blocks"`
+	// PerRequest is the mean of blocks, with its 95 % interval if Bounded: one block has none.
+	PerRequest statistics.Interval `json:"perRequest"`
+	Bounded    bool                `json:"bounded"`
+	// Checks are the means by mode, verb and decision.
+	Checks []CheckRate `json:"checks,omitempty"`
+	// Predicted is the oracle's for the schedules of these blocks, nil if there is none.
+	Predicted *Range `json:"predicted,omitempty"`
+	// Verdict is "as predicted", "not as predicted", or why it is not judged.
+	Verdict string `json:"verdict"`
+}
+
+// Range is what is predicted per request: with requests that are under way at once, it is not one figure.
+type Range struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// String is "2.05", or "2.05 to 2.07".
+func (r Range) String() string {
+	low, high := fmt.Sprintf("%.3f", r.Low), fmt.Sprintf("%.3f", r.High)
+	if low == high {
+		return low
+	}
+	return low + " to " + high
+}
+
+// CheckRate is how many reviews of one kind a request costs in the mean.
+type CheckRate struct {
+	// Mode is that of run.ReviewCount: request for the check of the request itself.
+	Mode       string  `json:"mode"`
+	Verb       string  `json:"verb"`
+	Decision   string  `json:"decision"`
+	PerRequest float64 `json:"perRequest"`
+	Predicted  *Range  `json:"predicted,omitempty"`
+}
+
+// Verdicts on reviews per request.
+const (
+	asPredicted  = "as predicted"
+	notPredicted = "not as predicted"
+)
+
+// phases are the steady state of a variant, or all its blocks if it has none, and its first contact. A block in which
+// some agents had asked before and some not is in neither, but is judged.
+func phases(blocks []*run.Block) (reviews ReviewRate, first *ReviewRate) {
+	var firsts, steady []*run.Block
+	for _, b := range blocks {
+		switch p := b.Predicted; {
+		case p == nil || p.Requests == 0:
+		case p.First == p.Requests:
+			firsts = append(firsts, b)
+		case p.First == 0:
+			steady = append(steady, b)
+		}
+	}
+	if len(firsts) > 0 {
+		rate := reviewRate("first contact", firsts)
+		first = &rate
+	}
+	if len(steady) > 0 {
+		return reviewRate("steady state", steady), first
+	}
+	return reviewRate("all blocks", blocks), first
+}
+
+func reviewRate(of string, blocks []*run.Block) ReviewRate {
+	r := ReviewRate{Of: of, Blocks: len(blocks)}
+	var rates []float64
+	var requests int64
+	for _, b := range blocks {
+		if requests += b.Sent; b.Sent > 0 {
+			rates = append(rates, float64(reviewsOf(b))/float64(b.Sent))
+		}
+	}
+	if requests == 0 {
+		r.Verdict = "nothing was sent"
+		return r
+	}
+	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
+	counts, predicted := checkCounts(blocks), predictedChecks(blocks)
+	for kind := range predicted { // and those of which there are none
+		if !slices.ContainsFunc(counts, func(c run.ReviewCount) bool { c.Count = 0; return c == kind }) {
+			counts = append(counts, kind)
+		}
+	}
+	sortCounts(counts)
+	var low, high float64
+	for _, c := range counts {
+		check := CheckRate{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision, PerRequest: float64(c.Count) / float64(requests)}
+		if c.Count = 0; predicted != nil {
+			check.Predicted = &Range{float64(predicted[c].Low) / float64(requests), float64(predicted[c].High) / float64(requests)}
+			low, high = low+check.Predicted.Low, high+check.Predicted.High
+		}
+		r.Checks = append(r.Checks, check)
+	}
+	if predicted != nil {
+		r.Predicted = &Range{low, high}
+	}
+	r.Verdict, _ = predictionVerdict(blocks)
+	return r
+}
+
+// predictedChecks sums the predictions of blocks by mode, verb and decision; nil if one has none.
+func predictedChecks(blocks []*run.Block) map[run.ReviewCount]run.CheckRange {
+	sums := map[run.ReviewCount]run.CheckRange{}
+	for _, b := range blocks {
+		if b.Predicted == nil || b.Predicted.Requests == 0 {
+			return nil
+		}
+		for _, c := range b.Predicted.Checks {
+			kind := run.ReviewCount{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
+			sums[kind] = run.CheckRange{Low: sums[kind].Low + c.Low, High: sums[kind].High + c.High}
+		}
+	}
+	return sums
+}
+
+// predictionVerdict is about every block on its own: reviews are counts, of which a mean that is near the prediction,
+// or an interval that touches it, says nothing. finding is the first block that is not as predicted.
+func predictionVerdict(blocks []*run.Block) (verdict string, finding *run.Block) {
+	unknown, reason := 0, ""
+	for _, b := range blocks {
+		list, why := b.Unpredicted()
+		if len(list) > 0 && finding == nil {
+			finding = b
+		}
+		if why != "" {
+			unknown++
+			reason = cmp.Or(reason, why)
+		}
+	}
+	switch {
+	case finding != nil:
+		return notPredicted, finding
+	case unknown == len(blocks):
+		return "not judged: " + reason, nil
+	case unknown > 0:
+		return fmt.Sprintf("not judged: in %d of %d blocks %s", unknown, len(blocks), reason), nil
+	}
+	return asPredicted, nil
+}
+
+func judgePrediction(r *Result, name string, blocks []*run.Block) {
+	const limit = "predicted reviews"
+	switch verdict, finding := predictionVerdict(blocks); verdict {
+	case asPredicted:
+		r.limit(name, limit, Held, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", counted(len(blocks), "block"))
+	case notPredicted:
+		list, _ := finding.Unpredicted()
+		text := fmt.Sprintf("block %d of %d: %s", slices.Index(blocks, finding)+1, len(blocks), strings.Join(list, "; "))
+		for _, b := range blocks {
+			if s := b.Smallest; s != nil {
+				text += fmt.Sprintf(". The smallest schedule that shows it has %s (%s): %s", counted(s.Count, "request"), s.Text, strings.Join(s.Requests, "; "))
+			}
+		}
+		r.limit(name, limit, Broken, "%s", text)
+	default:
+		r.Notes = append(r.Notes, fmt.Sprintf("%s: reviews per request against the prediction: %s", name, verdict))
+	}
+}
+
+func judgeReviews(r *Result, name string, reviews ReviewRate, limit float64) {
+	if limit <= 0 {
+		return
+	}
+	rate := reviews.PerRequest
+	if rate.Estimate == 0 {
+		// Even without impersonation a request has its own review.
+		r.limit(name, "reviewsPerRequest", Unknown, "the recorder received no review at all")
+		return
+	}
+	state := Unknown
+	switch {
+	case rate.High <= limit:
+		state = Held
+	case rate.Low > limit:
+		state = Broken
+	}
+	r.limit(name, "reviewsPerRequest", state, "%s, at most %g", reviewsText(reviews), limit)
+}
+
+// checkCounts are the reviews of blocks by mode, verb and decision, in that order.
+func checkCounts(blocks []*run.Block) (counts []run.ReviewCount) {
+	sums := map[run.ReviewCount]int64{}
+	for _, b := range blocks {
+		for _, c := range b.Reviews {
+			n := c.Count
+			c.Count = 0
+			sums[c] += n
+		}
+	}
+	for c, n := range sums {
+		c.Count = n
+		counts = append(counts, c)
+	}
+	sortCounts(counts)
+	return counts
+}
+
+func sortCounts(counts []run.ReviewCount) {
+	slices.SortFunc(counts, func(x, y run.ReviewCount) int {
+		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
+	})
+}

@@ -1,0 +1,131 @@
+package run
+
+import (
+	"fmt"
+	"time"
+)
+
+// Population is who takes part in a run.
+type Population struct {
+	// Every one of DaemonSets has an agent on each of Nodes, which have PodsPerNode pods to ask for.
+	Nodes       int `json:"nodes"`
+	PodsPerNode int `json:"podsPerNode"`
+	DaemonSets  int `json:"daemonSets"`
+	// Requestors is how many pods send for all agents, 0 if each is a pod. All pods together have ServiceAccounts.
+	Requestors      int `json:"requestors,omitempty"`
+	ServiceAccounts int `json:"serviceAccounts"`
+	// Arrivals is how requests are spread over time; an agent asks Every so often, or once a block.
+	Arrivals string   `json:"arrivals"`
+	Every    Duration `json:"every,omitempty"`
+}
+
+// Shared says whether pods share ServiceAccounts.
+func (p Population) Shared() bool { return p.ServiceAccounts < p.Nodes*p.DaemonSets }
+
+// String is a line for people.
+func (p Population) String() string {
+	several := func(n int, noun string) string {
+		if n != 1 {
+			noun += "s"
+		}
+		return fmt.Sprint(n, " ", noun)
+	}
+	who := fmt.Sprintf("%s (%s on %s)", several(p.Nodes*p.DaemonSets, "agent"), several(p.DaemonSets, "DaemonSet"), several(p.Nodes, "node"))
+	if p.Requestors > 0 {
+		who = fmt.Sprintf("%s, for which %s", several(p.Nodes, "agent"), several(p.Requestors, "pod")+" send")
+	}
+	how := "once a block"
+	if p.Every > 0 {
+		how = "every " + time.Duration(p.Every).String()
+	}
+	return fmt.Sprintf("%s with %s; each asks %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), how, p.Arrivals)
+}
+
+// Asked is one request as it was sent: one that was answered 429 and sent again is two.
+type Asked struct {
+	Agent int32 `json:"a"`
+	Kind  int32 `json:"k"`
+	Turn  int   `json:"t"`
+	// From and To are when it was sent and answered, since the block's start.
+	From time.Duration `json:"f"`
+	To   time.Duration `json:"e"`
+	// Answer is the status, or class of error, if it is not what was expected.
+	Answer string `json:"s,omitempty"`
+}
+
+// Prediction is the oracle's, for the requests that were sent in a block and what the server had been asked before.
+type Prediction struct {
+	// Requests were sent; First of them were the first of their agent to this server. Of Unsure it is not known how far
+	// they came: they had no answer, or an unexpected one.
+	Requests int64 `json:"requests,omitempty"`
+	First    int64 `json:"firstContacts,omitempty"`
+	Unsure   int64 `json:"unsure,omitempty"`
+	// Asked is how many agents sent them, each Seldom to Often times.
+	Asked  int `json:"agentsAsked,omitempty"`
+	Seldom int `json:"fewestOfAnAgent,omitempty"`
+	Often  int `json:"mostOfAnAgent,omitempty"`
+	// Checks are the reviews. Requests that are under way at once may each ask what one of them could have remembered:
+	// so there is a range.
+	Checks []CheckRange `json:"checks,omitempty"`
+
+	// Cold and Warm are of runs before this was predicted for a schedule: reviews per request of an agent that the
+	// caches did not know, and of one that they did.
+	Cold float64 `json:"cold,omitempty"`
+	Warm float64 `json:"warm,omitempty"`
+}
+
+// CheckRange is how many reviews of a kind are predicted; see ReviewCount.
+type CheckRange struct {
+	Mode     string `json:"mode"`
+	Verb     string `json:"verb"`
+	Decision string `json:"decision"`
+	Low      int64  `json:"low"`
+	High     int64  `json:"high"`
+}
+
+// Range are the fewest and the most reviews.
+func (p *Prediction) Range() (low, high int64) {
+	for _, c := range p.Checks {
+		low, high = low+c.Low, high+c.High
+	}
+	return low, high
+}
+
+// Smallest is the shortest schedule that was found to show what is not as predicted. It began when the server had
+// forgotten all checks.
+type Smallest struct {
+	// Requests are the first of its requests, of Count.
+	Requests []string `json:"requests"`
+	Count    int      `json:"count"`
+	// Text is what is not as predicted.
+	Text string `json:"text"`
+}
+
+// Unpredicted says which reviews of a block are not as many as predicted. Where nothing can be said, why is not empty.
+func (b *Block) Unpredicted() (list []string, why string) {
+	switch p := b.Predicted; {
+	case p == nil || p.Requests == 0:
+		return nil, "not predicted"
+	case b.Sent+b.Retried != p.Requests:
+		return nil, fmt.Sprintf("%d requests were sent, and %d are in the log", b.Sent+b.Retried, p.Requests)
+	case p.Unsure > 0:
+		return nil, fmt.Sprintf("of %d requests it is not known which checks they came to", p.Unsure)
+	}
+	seen := map[CheckRange]int64{}
+	for _, r := range b.Reviews {
+		seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}] += r.Count
+	}
+	for _, c := range b.Predicted.Checks {
+		kind := CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
+		if n := seen[kind]; n < c.Low || n > c.High {
+			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted %d to %d", c.Mode, c.Verb, c.Decision, n, c.Low, c.High))
+		}
+		delete(seen, kind)
+	}
+	for _, r := range b.Reviews {
+		if n := seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}]; n > 0 {
+			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted none", r.Mode, r.Verb, r.Decision, n))
+		}
+	}
+	return list, ""
+}

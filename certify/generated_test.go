@@ -279,13 +279,13 @@ func TestGeneratedAreRejected(t *testing.T) {
 		for _, q := range b.All() {
 			by[q.Reason] = append(by[q.Reason], q)
 		}
-		try := func(class, name string, make func() reference.Decider) {
+		try := func(class, name string, faulty func() reference.Decider) {
 			if !all.take(class) {
 				return
 			}
 			asked++
 			// What is asked about the class first: most end there. A cache has to be empty again.
-			if firstOf(by[name[:strings.Index(name+" ", " ")]+"-"+class], make()) == nil && firstOf(by[class], make()) == nil && firstWrong(b, make()) == nil {
+			if firstOf(by[name[:strings.Index(name+" ", " ")]+"-"+class], faulty()) == nil && firstOf(by[class], faulty()) == nil && firstWrong(b, faulty()) == nil {
 				t.Errorf("seed %d: %s: %s: every level is granted", seed, class, name)
 				return
 			}

@@ -46,11 +46,6 @@ func on(user, verb, group, resource, namespace, name string) spec {
 	}}
 }
 
-// at is a review about a path.
-func at(user, verb, path string) spec {
-	return spec{User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
-}
-
 // in is the review of a member of groups.
 func in(s spec, groups ...string) spec {
 	s.Groups = groups

@@ -311,8 +311,8 @@ var developers = map[string]func(p *product){
 			}
 			return slices.Contains(g.APIGroups, "*") || slices.ContainsFunc(g.Resources, func(r string) bool { return strings.HasPrefix(r, "*") })
 		}
-		p.name = func(g rule, s spec) bool { return true }
-		p.resource = func(g rule, s spec) bool { return true }
+		p.name = func(rule, spec) bool { return true }
+		p.resource = func(rule, spec) bool { return true }
 	},
 }
 

@@ -70,9 +70,7 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 		v.comparePages(o.SuiteVersion)
 	}
 	v.Set, v.Evidence, v.Digest, v.Marker = v.set, v.evidence, sha256Hex(data), data
-	if v.Signature, err = readFile(v.root, SignatureFile); errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	} else if err != nil {
+	if v.Signature, err = readFile(v.root, SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		v.differ("%s: %v", SignatureFile, err)
 	}
 	return v.Verification, nil

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -90,9 +89,9 @@ func (r *Request) Content() (json.RawMessage, error) {
 // methods are the HTTP methods of the request verbs, as
 // k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads them.
 var methods = map[string]string{
-	"get": http.MethodGet, "list": http.MethodGet, "watch": http.MethodGet,
-	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch,
-	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
+	"get": "GET", "list": "GET", "watch": "GET",
+	"create": "POST", "update": "PUT", "patch": "PATCH",
+	"delete": "DELETE", "deletecollection": "DELETE",
 }
 
 // Method is the HTTP method, empty if none is known for the verb.
@@ -182,8 +181,8 @@ func (r *Request) WireHeaders() map[string][]string {
 
 // headers are those of client-go (transport.NewImpersonatingRoundTripper), which are written here once more so that
 // what was sent can be held to something.
-func (i *Impersonate) headers() http.Header {
-	h := http.Header{}
+func (i *Impersonate) headers() textproto.MIMEHeader {
+	h := textproto.MIMEHeader{}
 	if i == nil {
 		return h
 	}

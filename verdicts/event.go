@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
+	"net/http" //nolint:depguard // a request that is read as the API server does; none is sent
 	"net/url"
 	"slices"
 	"strconv"

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,7 +46,7 @@ func (v *stepJudge) sent() (problem string) {
 func impersonationHeaders(r SentRequest) map[string][]string {
 	out := map[string][]string{}
 	for name, values := range r.Headers {
-		if strings.HasPrefix(http.CanonicalHeaderKey(name), "Impersonate-") {
+		if strings.HasPrefix(textproto.CanonicalMIMEHeaderKey(name), "Impersonate-") {
 			out[name] = values
 		}
 	}

@@ -193,7 +193,7 @@ func (a Attribute) value(s spec) (string, bool) {
 
 // Like is a review that only the wrong comparison of an attribute takes for this one, if the relation has such a pair
 // that fits any string.
-func (a Attribute) Like(s spec, pair [2]string) (spec, bool) {
+func (a Attribute) Like(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	v, ok := a.value(s)
 	like := Form(pair[1], v)
 	if !ok || v == "" || pair[0] != "{}" || like == v || !a.askable(like) {

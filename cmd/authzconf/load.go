@@ -83,6 +83,13 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
+	f.add(c)
+	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost())
+	return c
+}
+
+// add declares the flags of a storm.
+func (f *loadFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.profile, "profile", "", "a built-in profile, or a file")
 	fl.StringSliceVar(&f.variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
@@ -107,8 +114,6 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
 	fl.BoolVar(&f.list, "list-profiles", false, "say what the built-in profiles are, and stop")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
-	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost())
-	return c
 }
 
 // newLoadShard is how a run starts its shards.

@@ -124,13 +124,13 @@ func (p Plan) agent(all []Send, agent int) []Send {
 	if p.Opening {
 		add(0)
 	}
-	switch {
-	case p.Arrivals == Burst:
+	switch p.Arrivals {
+	case Burst:
 		at := time.Duration(0)
 		for add(at) && p.Every > 0 {
 			at += p.Every
 		}
-	case p.Arrivals == Waves:
+	case Waves:
 		add(p.Every * time.Duration(agent/p.AtOnce))
 	default:
 		next := p.positions(agent)

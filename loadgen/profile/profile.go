@@ -5,7 +5,6 @@ package profile
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
@@ -306,10 +305,10 @@ func (p *Profile) period() time.Duration {
 // forgotten CacheLife after each request that was cold.
 func (p *Profile) shareCold() float64 {
 	shortest := p.period().Seconds()
-	switch {
-	case p.Arrivals.Kind == pacer.Periodic:
+	switch p.Arrivals.Kind {
+	case pacer.Periodic:
 		shortest *= 1 - 2*p.Arrivals.Jitter
-	case p.Arrivals.Kind == pacer.Poisson:
+	case pacer.Poisson:
 		rate, cold := 1/p.period().Seconds(), 0.0
 		// The nth cold request comes n pauses and n-1 lives after the beginning, and the pauses are exponential.
 		for n, left := 1, p.Block.Seconds(); left > 0; n, left = n+1, left-CacheLife.Seconds() {
@@ -367,46 +366,3 @@ func (p *Profile) AccountOf(identity int) int {
 
 // Minted is how many tokens the agents of all variants need, with one of each variant that takes no part.
 func (p *Profile) Minted() int { return len(p.Used()) * (p.Identities() + 1) * p.TokensPerAgent }
-
-// sides are those of all comparisons.
-func (p *Profile) sides() (sides []Side) {
-	for _, c := range p.Comparisons {
-		sides = append(sides, c.A, c.B)
-	}
-	return sides
-}
-
-// Used are the names of the variants that are compared, in order of first use.
-func (p *Profile) Used() (variants []string) {
-	for _, s := range p.sides() {
-		if !slices.Contains(variants, s.Variant) {
-			variants = append(variants, s.Variant)
-		}
-	}
-	return variants
-}
-
-// UsedOn says whether a variant is compared on a server.
-func (p *Profile) UsedOn(variant string, server Server) bool {
-	return slices.Contains(p.sides(), Side{Variant: variant, Server: server})
-}
-
-// Servers are those that are used.
-func (p *Profile) Servers() []Server {
-	return slices.DeleteFunc(Servers(), func(server Server) bool {
-		return !slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Server == server })
-	})
-}
-
-// Connections is how many connections the agents have to one server.
-func (p *Profile) Connections() int {
-	return (p.Agents() + p.AgentsPerConnection - 1) / p.AgentsPerConnection
-}
-
-// WarmUp is how long a server that was started is asked before the first block that counts.
-func (p *Profile) WarmUp() time.Duration { return min(p.Block, CacheLife) }
-
-// Length is how long all blocks take, those for warming up included.
-func (p *Profile) Length() time.Duration {
-	return time.Duration(2*p.Pairs*len(p.Comparisons))*p.Block + time.Duration(p.Starts*len(p.Servers()))*p.WarmUp()
-}

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+func TestDeadServer(t *testing.T) {
+	server, c := stub(t, func(http.ResponseWriter, *http.Request) {})
+	s := storm(t, c, nil)
+	b := play(t.Context(), t, s, func() {
+		server.CloseClientConnections()
+		_ = server.Listener.Close()
+	})
+	balanced(t, b)
+	if b.Planned != 200 || b.Answers["refused"] < 20 || b.Answers["200"] < 20 || b.Answers["other"] != 0 {
+		t.Errorf("planned %d, answers %v", b.Planned, b.Answers)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	_, c := stub(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	s := storm(t, c, func(s *Storm) { s.Timeout, s.Plan.Rate = 300*time.Millisecond, 50 })
+	b := play(t.Context(), t, s)
+	balanced(t, b)
+	if b.Answers["timeout"] != 50 || b.Latency.Min() < 290*time.Millisecond || b.Latency.Max() > time.Second {
+		t.Errorf("answers %v, %s to %s", b.Answers, b.Latency.Min(), b.Latency.Max())
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	_, c := stub(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := storm(t, c, func(s *Storm) { s.Plan.Length = time.Minute })
+	begin := time.Now()
+	b := play(ctx, t, s, cancel)
+	balanced(t, b)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("ended %s after it was told to", took)
+	}
+	if b.Answers["canceled"] != b.Sent || b.Sent == 0 {
+		t.Errorf("sent %d, answers %v", b.Sent, b.Answers)
+	}
+}
+
+// Two shards together do what one does.
+func TestShards(t *testing.T) {
+	var asked sync.Map
+	_, c := stub(t, func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.Header.Get("Agent")+r.URL.RawQuery, true) })
+	var whole run.Block
+	for i := range 2 {
+		s := storm(t, c, func(s *Storm) { s.Shard, s.Shards = i, 2 })
+		if s.Pool.Len() != 10 {
+			t.Errorf("%d connections in a shard", s.Pool.Len())
+		}
+		whole.Merge(play(t.Context(), t, s))
+	}
+	balanced(t, &whole)
+	if whole.Planned != 200 || count(&asked) != 200 {
+		t.Errorf("planned %d, %d different requests", whole.Planned, count(&asked))
+	}
+}
+
+func TestAchievedRate(t *testing.T) {
+	_, c := stub(t, func(http.ResponseWriter, *http.Request) {})
+	s := storm(t, c, func(s *Storm) { s.Plan.Rate, s.Plan.Length = 500, 2*time.Second })
+	b := play(t.Context(), t, s)
+	balanced(t, b)
+	if b.Sent != 1000 {
+		t.Errorf("%d sent, 1000 asked for", b.Sent)
+	}
+	var inTime int64
+	for _, second := range b.Timeline[:2] {
+		inTime += second.Sent
+	}
+	t.Logf("lag p50 %s, p99 %s", b.Lag.Quantile(0.5), b.Lag.Quantile(0.99))
+	if float64(inTime) < 0.999*1000 {
+		t.Errorf("%d of 1000 sent in time", inTime)
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	if err := CheckFiles(1); err != nil {
+		t.Error(err)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Skip(err)
+	}
+	err := CheckFiles(int(limit.Cur))
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(limit.Cur)) || !strings.Contains(err.Error(), fmt.Sprint(limit.Cur+Files)) {
+		t.Errorf("does not name the limit and the need: %v", err)
+	}
+}
+
+func TestClassify(t *testing.T) {
+	for want, err := range map[string]error{
+		"timeout": context.DeadlineExceeded, "canceled": context.Canceled, "eof": io.ErrUnexpectedEOF,
+		"refused": fmt.Errorf("dial: %w", syscall.ECONNREFUSED), "reset": fmt.Errorf("read: %w", syscall.ECONNRESET), "other": errors.New("odd"),
+	} {
+		if got := classify(err); got != want {
+			t.Errorf("%v is %s, want %s", err, got, want)
+		}
+	}
+	_, c := stub(t, func(http.ResponseWriter, *http.Request) {})
+	_, other := stub(t, func(http.ResponseWriter, *http.Request) {})
+	c.CAData = other.CAData
+	c.ServerName = "elsewhere.example"
+	p, err := NewPool(c, 1, 1, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Open(t.Context()); err == nil || classify(err) != "tls" {
+		t.Errorf("a certificate that is not trusted: %v", err)
+	}
+}

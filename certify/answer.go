@@ -50,6 +50,17 @@ type Answer struct {
 	Control bool `json:"control,omitempty"`
 }
 
+// useless says why an answer decides nothing, if it does not.
+func (a Answer) useless() string {
+	switch {
+	case a.Fault != "":
+		return a.Fault
+	case !a.Status:
+		return "no-status"
+	}
+	return a.Kind
+}
+
 // maxUnknown bounds what a server can put into the evidence.
 const maxUnknown, maxWord = 5, 80
 

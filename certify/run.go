@@ -32,6 +32,8 @@ const (
 	lanes      = 8
 	// maxFaults is how many faults in a row end a run: a server that hangs would otherwise take hours.
 	maxFaults = 5
+	// maxUseless is how many answers in a row that say neither yes nor no end one: the rest would be no better.
+	maxUseless = 500
 )
 
 // Options say what is certified.
@@ -69,6 +71,8 @@ type Runner[A any] struct {
 	took   map[string]time.Duration
 	mu     sync.Mutex
 	faults int // in a row
+	// useless are answers in a row that decide nothing.
+	useless int
 	ended  bool
 }
 
@@ -109,6 +113,9 @@ func (r *Runner[A]) Step(name string, do func()) {
 func (r *Runner[A]) Continue(fault string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.useless++; fault == "" {
+		r.useless = 0
+	}
 	switch {
 	case slices.Contains(unreachable, fault):
 		r.ended = true
@@ -117,7 +124,7 @@ func (r *Runner[A]) Continue(fault string) bool {
 	default:
 		r.faults = 0
 	}
-	r.ended = r.ended || r.faults >= maxFaults
+	r.ended = r.ended || r.faults >= maxFaults || r.useless >= maxUseless
 	return !r.ended
 }
 
@@ -244,7 +251,7 @@ func (r *runner) sequence(ctx context.Context, c *client, check string, vectors 
 	for _, v := range vectors {
 		a := c.ask(ctx, check, v)
 		r.Answers = append(r.Answers, a)
-		if !r.Continue(a.Fault) || ctx.Err() != nil {
+		if !r.Continue(a.useless()) || ctx.Err() != nil {
 			return false
 		}
 	}
@@ -299,7 +306,7 @@ func (r *runner) together(ctx context.Context, check string, n, atOnce int, nth 
 		g.Go(func() error {
 			if !r.Ended() {
 				answers[i] = r.client.ask(ctx, check, nth(i))
-				r.Continue(answers[i].Fault)
+				r.Continue(answers[i].useless())
 			}
 			return nil
 		})

@@ -172,7 +172,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,
 		Shards: f.shards, Command: []string{self, "load", "shard"}, RecorderCommand: []string{self, "load", "recorder"},
-		Tool: suiteVersion(), Called: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
+		Tool: suiteVersion(), Called: called,
 	}
 	return o, o.Check()
 }

@@ -69,7 +69,11 @@ func failedIf(failed bool) error {
 	return nil
 }
 
+// called is the command line, as a report keeps it: verify holds the report to it.
+var called []string
+
 func run(args []string, stdout, stderr io.Writer) (code int) {
+	called = append([]string{"authzconf"}, args...)
 	// A panic is nobody's bad usage, which Go's own exit code would say. What a command has started is stopped
 	// by its own deferred calls.
 	defer func() {

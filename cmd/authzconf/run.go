@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -181,7 +179,7 @@ func writeReport(dir string, run *session.Recorded, texts reports.Texts, key *ce
 
 // common is what every run is given.
 func common(seed int64) session.Common {
-	return session.Common{Version: suiteVersion(), Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), Seed: seed}
+	return session.Common{Version: suiteVersion(), Command: called, Seed: seed}
 }
 
 // finish writes the report, prints the summary and turns the outcome into the

@@ -73,7 +73,7 @@ type Runner[A any] struct {
 	faults int // in a row
 	// useless are answers in a row that decide nothing.
 	useless int
-	ended  bool
+	ended   bool
 }
 
 // Perform has everything asked, and judges what was answered. Its error is about the harness; what is wrong with

@@ -51,8 +51,6 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	if err != nil {
 		return nil, nil, err
 	}
-	written := *clean // its digests are not the caller's
-	clean = &written
 	kept, err := addEvidence(files, evidence)
 	if err != nil {
 		return nil, nil, err

@@ -113,7 +113,7 @@ func (r *ConformanceReport) notCovered() (lines []string) {
 	for id, why := range lacks {
 		if !ran[id] {
 			what, found := strings.CutPrefix(why, "the target lacks ")
-			counts[orWord(map[bool]string{true: " need " + what}[found], " not supported")]++
+			counts[orWord(map[bool]string{true: " for lack of " + what}[found], " not supported")]++
 		}
 	}
 	for _, what := range sortedKeys(counts) {

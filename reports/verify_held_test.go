@@ -136,7 +136,7 @@ func TestRequired(t *testing.T) {
 	lacking := result("c/d", scenarios.Extended, verdicts.NotSupported)
 	lacking.Reason = "the target lacks nodes"
 	r.Cells[0].NotRun, r.Cells[0].Results = nil, append(r.Cells[0].Results, lacking)
-	if o := r.Conclude(); o.ExitCode != ExitPassed || o.Line() != "passed; 1 scenario need nodes: not judged" {
+	if o := r.Conclude(); o.ExitCode != ExitPassed || o.Line() != "passed; 1 scenario for lack of nodes: not judged" {
 		t.Errorf("%+v: %s", o, o.Line())
 	}
 }

@@ -114,8 +114,9 @@ func TestCreateAndDelete(t *testing.T) {
 				t.Errorf("%d of %d counted", last, total)
 			}
 			there := take(t, client)
-			// 5 nodes with 3 pods, and in each of 2 variants 5 agents.
-			if len(there.nodes) != 5 || len(there.pods) != 5*3+2*5 || len(there.accounts) != 2*5 || there.roles == 0 {
+			// 5 nodes with 3 pods, and in each of 2 variants 5 agents: a DaemonSet's with one account, and one that takes
+			// no part with its own.
+			if len(there.nodes) != 5 || len(there.pods) != 5*3+2*5 || len(there.accounts) != 2*2 || there.roles == 0 {
 				t.Fatalf("%d nodes, %d pods, %d accounts, %d roles and bindings", len(there.nodes), len(there.pods), len(there.accounts), there.roles)
 			}
 			seen = append(seen, there)

@@ -181,7 +181,8 @@ func TestServerDies(t *testing.T) {
 // Tokens that are no longer good are counted, and said.
 func TestTokensRevoked(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
-	// Each agent asks once, for a token that was good is believed for a while.
+	// Each agent asks once a block. A token that was good is believed for 10 s, and each was when the server was warmed
+	// up, so that it shows in the second block.
 	p.Arrivals, p.Block = profile.Arrivals{Kind: "constant", Every: 5 * time.Second}, 5*time.Second
 	var r *runner
 	gone := false
@@ -208,11 +209,11 @@ func TestTokensRevoked(t *testing.T) {
 	if len(out.Blocks) != 2 {
 		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
 	}
-	b := out.Blocks[0]
-	if b.Planned != 20 || b.Answers["200"] == 0 || b.Answers["401"] == 0 || b.Answers["200"]+b.Answers["401"] != 20 || b.Wrong["401: expected 200"] != b.Answers["401"] {
+	b := out.Blocks[1]
+	if b.Planned != 20 || b.Answers["401"] == 0 || b.Answers["200"]+b.Answers["401"] != 20 || b.Wrong["401: expected 200"] != b.Answers["401"] {
 		t.Errorf("planned %d, answers %v, wrong %v", b.Planned, b.Answers, b.Wrong)
 	}
-	if len(out.Problems) != 2 || !strings.Contains(out.Problems[0].Text, "answered 401: their tokens have expired") {
+	if len(out.Problems) == 0 || !strings.Contains(out.Problems[len(out.Problems)-1].Text, "answered 401: their tokens have expired") {
 		t.Errorf("problems %v", out.Problems)
 	}
 }

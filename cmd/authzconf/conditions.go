@@ -133,8 +133,6 @@ type conditionsExploreFlags struct {
 	cases int
 	seed  int64
 	dir   string
-	// subject is what is held against the requirement.
-	subject string
 }
 
 func newConditionsExplore() *cobra.Command {
@@ -142,13 +140,10 @@ func newConditionsExplore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explore",
 		Short: "Try whether two phases amount to what one phase amounts to",
-		Long: `Generate policies, requests and objects, and compare: evaluating the policies with
-the request, and what is left of them with the object, must amount to what evaluating
-them at once amounts to. A disagreement is made as small as it can be, and printed as
-a vector file.
-
-With --subject reference the reference authorizer is asked in the place of the model;
-its only failure mode is Deny.
+		Long: `Generate policies, requests and objects, ask the reference authorizer, and compare:
+evaluating the policies with the request, and what is left of them with the object,
+must amount to what they decide with everything known, which is computed without CEL.
+A disagreement is made as small as it can be, and printed as a vector file.
 
 Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 		Example: "  authzconf conditions explore --cases 100000 --seed 1",
@@ -157,7 +152,6 @@ Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	seedFlag(c, &flags.seed, "the cases")
-	c.Flags().StringVar(&flags.subject, "subject", "model", "who answers: model or reference")
 	c.Flags().StringVar(&flags.dir, "report-dir", "", "folder for explore.yaml and the vector files of disagreements")
 	return c
 }
@@ -166,16 +160,8 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	subjects := map[string]model.Subject{"model": model.Load, "reference": reference.Subject}
-	o := model.Exploration{Cases: f.cases}
-	switch {
-	case subjects[f.subject] == nil:
-		return fmt.Errorf("--subject %q: expected model or reference", f.subject)
-	case f.subject == "reference":
-		o.FailureMode = reference.FailureMode
-	}
 	drawSeed(c, &f.seed)
-	o.Seed = f.seed
+	o := model.Exploration{Cases: f.cases, Seed: f.seed}
 	if err := writable(&filedExplore, f.dir); err != nil {
 		return err
 	}
@@ -185,7 +171,7 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 			show.status(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
 		}
 	}
-	r, err := model.Explore(c.Context(), subjects[f.subject], o)
+	r, err := model.Explore(c.Context(), reference.Subject, o)
 	show.end()
 	if err != nil {
 		return invalid(err)

@@ -215,8 +215,8 @@ func (c *ControlPlane) auditFailure() error {
 }
 
 // Stop ends kube-apiserver, then etcd if it is its own, and removes the run's folder unless Options.Keep. They are
-// killed, for nothing of theirs is needed again, unless the folder is kept or GOCOVERDIR is set: then they end in
-// order, which takes about 2 s, and write what they have to. Further calls wait for the first and return the same.
+// killed, for nothing of theirs is needed again, unless the folder is kept: then they end in
+// order, which takes about 2 s. Further calls wait for the first and return the same.
 // An error names what could not be cleaned up, or that audit events were lost; that a process ended by itself is
 // told by Err alone.
 func (c *ControlPlane) Stop() error {
@@ -232,7 +232,7 @@ func (c *ControlPlane) Stop() error {
 func (c *ControlPlane) stopAll() error {
 	c.mu.Lock()
 	etcd, apiServer := c.etcd, c.apiServer
-	orderly := (c.opts.Keep || os.Getenv("GOCOVERDIR") != "") && c.err == nil
+	orderly := c.opts.Keep && c.err == nil
 	c.mu.Unlock()
 	var grace time.Duration
 	if orderly {

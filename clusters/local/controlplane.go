@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 )
@@ -302,16 +301,4 @@ func (c *ControlPlane) ReadyIn() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.readyIn
-}
-
-// LogTail returns the last n lines of each process's log, long lines cut, each log under its name.
-func (c *ControlPlane) LogTail(n int) string {
-	var b strings.Builder
-	for _, log := range []struct{ name, dir string }{{"kube-apiserver", c.run.path}, {"etcd", c.owner.run.path}} {
-		fmt.Fprintf(&b, "%s:\n", log.name)
-		for _, line := range readTail(filepath.Join(log.dir, log.name+".log"), 0, n) {
-			b.WriteString("  " + line + "\n")
-		}
-	}
-	return b.String()
 }

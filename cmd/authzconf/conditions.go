@@ -48,7 +48,6 @@ what it judges, an API server or a webhook.`,
 			if err != nil {
 				return err
 			}
-			noteDeprecated(c, all)
 			switch output {
 			case "":
 			case "json":
@@ -75,15 +74,6 @@ what it judges, an API server or a webhook.`,
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")
 	return c
-}
-
-// noteDeprecated says which vector files have a field by a former name.
-func noteDeprecated(c *cobra.Command, all []*vectors.Vector) {
-	for _, v := range all {
-		if v.Deprecated != "" {
-			_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: "+v.Deprecated)
-		}
-	}
 }
 
 func newConditionsLibrary() *cobra.Command {
@@ -226,13 +216,14 @@ func newConditionsCost() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Measure what conditional authorization (KEP-5681) costs",
-		Long: `Count the webhook calls of a conditional request in the four cells of KEP-5681's
-table, and those of an API server of today that over-grants and judges in admission;
-and measure a condition in CEL beside the same expression as a
-ValidatingAdmissionPolicy, whose time the API server itself reports.
+		Long: `Count the webhook calls of an API server of today that over-grants and judges in
+admission, which is how the policies of KEP-5681 can be enforced without it; and
+measure a condition in CEL beside the same expression as a ValidatingAdmissionPolicy,
+whose time the API server itself reports. The calls of the KEP's own design cannot be
+counted: no API server has it.
 
-Exit codes: 0 the calls are as the KEP's table says, 1 they are not, 2 bad usage, 3
-the environment broke.`,
+Exit codes: 0 the calls are the expected ones, 1 they are not, 2 bad usage, 3 the
+environment broke.`,
 		Example: "  authzconf conditions cost --rounds 24 --requests 100",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -147,7 +147,7 @@ func TestNothingSurvivesTheParent(t *testing.T) {
 				t.Errorf("the folder is there: %t, want %t", left, test.swept)
 			}
 			t.Setenv(StateVariable, state)
-			next, err := newRunDir(t.Context(), "", "next", false)
+			next, err := newRunDir(t.Context(), "next", false)
 			if err != nil {
 				t.Fatal(err)
 			}

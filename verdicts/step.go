@@ -210,11 +210,7 @@ func (v *stepJudge) audit() {
 		v.compare("audit.impersonatedUser", strconv.FormatBool(*want.ImpersonatedUser), strconv.FormatBool(v.event.ImpersonatedUser != nil))
 	}
 	if want.Constraint != nil {
-		got := ""
-		if m := v.event.AuthenticationMetadata; m != nil {
-			got = m.ImpersonationConstraint
-		}
-		v.compare("audit.constraint", quote(*want.Constraint), quote(got))
+		v.compare("audit.constraint", quote(*want.Constraint), quote(ConstraintOf(v.event)))
 	}
 	if want.Decision != nil {
 		v.compare("audit.decision", quote(*want.Decision), quote(v.event.Annotations[decisionAnnotation]))

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/engine/nodes"
@@ -254,7 +255,7 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 	spec.Extra = map[string]authorizationv1.ExtraValue{
 		recorder.ProbeExtraKey: {"true"},
 		// For a webhook whose match conditions read it, and would err.
-		"authentication.kubernetes.io/node-name": {"probe"},
+		serviceaccount.NodeNameKey: {"probe"},
 	}
 	deadline := time.Now().Add(grantTimeout)
 	for {

@@ -176,7 +176,7 @@ func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scena
 	for name, render := range map[string]func() ([]byte, error){
 		junitFile:   func() ([]byte, error) { return renderJUnit(r, evidence) },
 		htmlFile:    func() ([]byte, error) { return renderHTML(p) },
-		summaryFile: func() ([]byte, error) { return renderMarkdown("summary", p) },
+		summaryFile: func() ([]byte, error) { return renderText("summary", p) },
 	} {
 		data, err := render()
 		if err != nil {

@@ -75,15 +75,6 @@ func resultOf(r verdicts.Result, n int) verdicts.Result {
 	return r
 }
 
-// usersText lists the users that an aggregated API server was to be told of.
-func usersText(users []scenarios.User) string {
-	var texts []string
-	for i := range users {
-		texts = append(texts, userText(&users[i]))
-	}
-	return orWord(strings.Join(texts, "; "), "none")
-}
-
 func exitText(c *verdicts.ClientRun) string { return fmt.Sprintf("exit code %d", c.ExitCode) }
 
 // observedLines tell a step in a line, and each request of a client in one more.

@@ -228,15 +228,15 @@ func (c *checker) checks() []checkView {
 			field      string
 		}{{scenarios.Reviews, "user in the final review"}, {scenarios.Audit, "user in the audit event"}} {
 			if slices.Contains(c.has, from.capability) {
-				c.row(from.field, userText(x.User), "user")
+				c.row(from.field, x.User.Render(), "user")
 			}
 		}
 		if slices.Contains(c.result.NotJudged, "user") {
-			c.row("user", userText(x.User), "user")
+			c.row("user", x.User.Render(), "user")
 		}
 	}
 	if x.Backend != nil {
-		c.row("backend", usersText(x.Backend), "backend")
+		c.row("backend", verdicts.RenderUsers(x.Backend), "backend")
 	}
 	if a := x.Audit; a != nil {
 		if a.ImpersonatedUser != nil {
@@ -250,8 +250,8 @@ func (c *checker) checks() []checkView {
 		}
 	}
 	if m := x.Metrics; m != nil {
-		c.row("metrics.attempts", deltasText(m.Attempts), "metrics")
-		c.row("metrics.authorizations", deltasText(m.Authorizations), "metrics")
+		c.row("metrics.attempts", scenarios.RenderDeltas(m.Attempts), "metrics")
+		c.row("metrics.authorizations", scenarios.RenderDeltas(m.Authorizations), "metrics")
 	}
 	c.others()
 	return c.rows
@@ -312,33 +312,6 @@ func stepTitle(st *scenarios.Step, bound *scenarios.Scenario) string {
 	default:
 		return "the grant " + st.Revoke + " is taken away"
 	}
-}
-
-func userText(u *scenarios.User) string {
-	s := fmt.Sprintf("%q", u.Name)
-	if u.UID != "" {
-		s += fmt.Sprintf(" uid=%q", u.UID)
-	}
-	s += fmt.Sprintf(" groups=%q", u.Groups)
-	if len(u.Extra) > 0 {
-		s += " extra={" + extraText(u.Extra) + "}"
-	}
-	return s
-}
-
-func deltasText(deltas []scenarios.MetricDelta) string {
-	var parts []string
-	for _, d := range deltas {
-		mode := d.Mode
-		if mode == "" {
-			mode = `""`
-		}
-		parts = append(parts, fmt.Sprintf("%s %s ×%d", mode, d.Decision, d.Count))
-	}
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // indent formats JSON for reading, with as few bytes as reads well.

@@ -21,7 +21,7 @@ func PRR(v *Verification) (string, error) {
 	if !v.OK() {
 		return "", fmt.Errorf("the report does not follow from its evidence: %s", v.Differences[0])
 	}
-	text, err := renderMarkdown("prr", struct {
+	text, err := renderText("prr", struct {
 		Report *ConformanceReport
 		Path   *pathView
 		Digest string

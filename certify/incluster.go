@@ -105,7 +105,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	other.onCell(b.cell)
 	control := *c
 	control.plan, control.webhook, control.name, control.stops, control.out = other, ref, controlWebhook, nil, nil
-	control.o.OwnCache, control.o.Load = 0, func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil }
+	control.o.OwnCache, control.o.Load = 0, func(_ context.Context, p *policy.Policy) error { holder.Store(p); return nil }
 	c.control = &control
 	for _, c := range []*cluster{c, c.control} {
 		if err := c.giveRole(ctx); err != nil {

@@ -13,9 +13,6 @@ import (
 // every verb is a k8s::Action; what is asked about is a k8s::Resource or a k8s::NonResourceURL, with the
 // attributes of the review, all of them set. What no policy permits gets no opinion.
 func (p *Policy) Cedar() ([]byte, error) {
-	if len(p.Deny) > 0 {
-		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written as Cedar", len(p.Deny))
-	}
 	var out bytes.Buffer
 	_, _ = fmt.Fprintf(&out, `// The policy of certification, seed %d.
 // A review is the request k8s::User::"<user>" (in k8s::Group::"<group>" ...), k8s::Action::"<verb>", and a

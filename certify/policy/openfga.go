@@ -44,9 +44,6 @@ type FGATuple struct {
 // OpenFGA is the policy as a store file of the fga command line: the model, and a tuple for each thing that is
 // granted to somebody. The IDs are those of FGAUser, FGAGroup and FGARequest.
 func (p *Policy) OpenFGA() ([]byte, error) {
-	if len(p.Deny) > 0 {
-		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written for OpenFGA", len(p.Deny))
-	}
 	var tuples []FGATuple
 	seen := map[FGATuple]bool{}
 	for _, g := range p.Grants {

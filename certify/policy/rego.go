@@ -79,9 +79,6 @@ matches_path(granted, path) if {
 // Rego is the policy as a module for Open Policy Agent 1.0 and later. Its input is the spec of a v1
 // SubjectAccessReview; where data.authzconf.certification.allow is false there is no opinion.
 func (p *Policy) Rego() ([]byte, error) {
-	if len(p.Deny) > 0 {
-		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written as Rego", len(p.Deny))
-	}
 	users, groups := map[string][]scenarios.Grant{}, map[string][]scenarios.Grant{}
 	for _, g := range p.Grants {
 		if g.Subject.User != "" {

@@ -96,7 +96,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
 	}
 	drawSeed(c, &f.seed)
-	if err := f.check(c.ErrOrStderr()); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	if err := f.beyond.check(); err != nil {

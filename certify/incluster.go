@@ -55,7 +55,7 @@ type cluster struct {
 	target   *target.Target
 	client   kubernetes.Interface
 	replayer *replay.Replayer
-	relays   map[string]*relay
+	relays   map[string]relay
 	control  *cluster // the same with the reference authorizer
 	stops    []func() error
 	reloads  int // of the chain
@@ -65,7 +65,7 @@ type cluster struct {
 // startCluster brings up an API server that knows the webhook and the reference authorizer, and has neither in its
 // chain yet.
 func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
-	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]*relay{}}
+	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]relay{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -92,12 +92,12 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	}
 	webhooks := map[string][]byte{}
 	for name, w := range map[string]*Webhook{testedWebhook: w, controlWebhook: ref} {
-		var r *relay
-		if r, webhooks[name], err = w.relayed(ctx); err != nil {
+		var r relay
+		if r, webhooks[name], err = w.relayed(); err != nil {
 			return nil, err
 		}
 		c.relays[name] = r
-		c.stops = append(c.stops, func() error { r.down(); return nil })
+		c.stops = append(c.stops, r.Close)
 	}
 	if err := c.start(ctx, webhooks); err != nil {
 		return nil, err
@@ -215,9 +215,7 @@ func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 			relay.down()
 		}
 		if ph == back {
-			if err := relay.up(ctx); err != nil {
-				return err
-			}
+			relay.up()
 		}
 		for _, check := range checks {
 			if check.Scenario == nil && check.Phase == ph {

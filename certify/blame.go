@@ -147,7 +147,7 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	if err != nil {
 		return err
 	}
-	w, err := ParseWebhook(raw)
+	w, err := ParseWebhook(raw, "")
 	if err != nil {
 		return err
 	}

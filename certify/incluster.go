@@ -86,7 +86,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	if err != nil {
 		return nil, err
 	}
-	ref, err := ParseWebhook(raw)
+	ref, err := ParseWebhook(raw, "")
 	if err != nil {
 		return nil, err
 	}

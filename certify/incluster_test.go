@@ -172,7 +172,7 @@ func TestBlame(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		w, err := ParseWebhook(raw)
+		w, err := ParseWebhook(raw, "")
 		if err != nil {
 			t.Fatal(err)
 		}

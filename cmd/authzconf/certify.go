@@ -120,7 +120,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	if err := writable(kind.Folder(), f.reportDir); err != nil {
 		return err
 	}
-	webhook, err := certify.LoadWebhook(f.kubeconfig)
+	webhook, err := certify.LoadWebhook(f.kubeconfig, "")
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}

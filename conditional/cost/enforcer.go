@@ -152,7 +152,7 @@ func serveCounted(a *reference.Authorizer) (_ *counted, err error) {
 		return nil, errors.Join(err, c.server.Close())
 	}
 	for context, to := range map[string]**certify.Poster{"": &c.access, reference.ConditionsContext: &c.second} {
-		w, err := certify.ParseContext(raw, context)
+		w, err := certify.ParseWebhook(raw, context)
 		if err == nil {
 			*to, err = w.Poster()
 		}

@@ -111,24 +111,16 @@ func (p *Policy) Table() ([]byte, error) {
 		_, _ = fmt.Fprintln(t, strings.Join(fields, "\t"))
 	}
 	row("USER", "GROUP", "VERB", "APIGROUP", "RESOURCE", "NAME", "NAMESPACE", "PATH")
-	orAny := func(list []string) []string {
-		if len(list) == 0 {
-			return []string{"(any)"}
-		}
-		return list
-	}
 	for _, g := range p.Grants {
-		for _, verb := range g.Verbs {
-			for _, path := range g.NonResourceURLs {
-				row(g.Subject.User, g.Subject.Group, verb, "", "", "", "", path)
+		for _, part := range g.Parts() {
+			var group, resource, name, namespace string
+			if len(part.Resources) > 0 {
+				group, resource, name, namespace = part.APIGroups[0], part.Resources[0], "(any)", cmp.Or(g.Namespace, "(any)")
 			}
-			for _, group := range g.APIGroups {
-				for _, resource := range g.Resources {
-					for _, name := range orAny(g.Names) {
-						row(g.Subject.User, g.Subject.Group, verb, group, resource, name, cmp.Or(g.Namespace, "(any)"), "")
-					}
-				}
+			if len(part.Names) > 0 {
+				name = part.Names[0]
 			}
+			row(g.Subject.User, g.Subject.Group, part.Verbs[0], group, resource, name, namespace, strings.Join(part.NonResourceURLs, ""))
 		}
 	}
 	err := t.Flush() // before out is looked at

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
@@ -77,19 +76,11 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 		return nil, err
 	}
 	holder := policy.NewHolder(other.Policy)
-	s, err := reference.Start(reference.Handler(holder.Decide), nil)
+	ref, stop, err := serveReference(holder.Decide)
 	if err != nil {
 		return nil, err
 	}
-	c.stops = append(c.stops, s.Close)
-	raw, err := s.Kubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	ref, err := ParseWebhook(raw, "")
-	if err != nil {
-		return nil, err
-	}
+	c.stops = append(c.stops, stop)
 	webhooks := map[string][]byte{}
 	for name, w := range map[string]*Webhook{testedWebhook: w, controlWebhook: ref} {
 		var r relay
@@ -258,14 +249,7 @@ func (c *cluster) review(ctx context.Context, s spec) *Seen {
 		seen.Error = word(firstLine(err))
 		return seen
 	}
-	switch st := answer.Status; {
-	case st.Denied:
-		seen.Got = string(scenarios.Deny)
-	case st.Allowed:
-		seen.Got = string(scenarios.Allow)
-	default:
-		seen.Got = string(scenarios.NoOpinion)
-	}
+	seen.Got = string(Answer{Denied: answer.Status.Denied, Allowed: answer.Status.Allowed}.decision())
 	return seen
 }
 

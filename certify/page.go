@@ -56,6 +56,7 @@ var (
 		"path":    escapePath,
 		"contact": contact,
 		"symbol":  func(s State) string { return map[State]string{Granted: "✓", NotGranted: "✗"}[s] },
+		"state":   func(states map[string]State, level string) State { return cmp.Or(states[level], NotJudged) },
 		"class":   func(s State) string { return strings.ReplaceAll(string(s), " ", "-") },
 	}).Parse(pageTemplate))
 )

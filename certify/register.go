@@ -69,13 +69,6 @@ func Register(verify Verifier, version, folder string, paths []string, keys []*K
 		page.Rows = append(page.Rows, row)
 	}
 	slices.Sort(page.Levels[len(Levels()):]) // what no mode of this version has
-	for _, row := range page.Rows {
-		for _, level := range page.Levels {
-			if row.Levels[level] == "" && len(row.Problems) == 0 {
-				row.Levels[level] = NotJudged
-			}
-		}
-	}
 	return page, nil
 }
 

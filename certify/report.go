@@ -141,14 +141,17 @@ func (c *Certification) Summary() string {
 	for _, r := range c.Results {
 		line("| %s | %s | %d of %d | %d |", r.Level, r.Verdict(), r.Reviews, r.Planned, r.Findings)
 	}
+	line("")
 	for _, r := range c.Results {
-		r.describe(line)
+		for _, measured := range r.Lines() {
+			line("- %s", measured)
+		}
 	}
 	if len(c.Findings) > 0 {
 		line("\n## Findings")
 	}
 	for _, f := range c.Findings {
-		line("\n### %s (%s, %d)%s\n", f.Reason, f.Level, f.Count, f.blamed())
+		line("\n### %s (%s, %d)%s\n", f.Reason, f.Level, f.Count, f.Blamed())
 		for _, e := range f.Examples {
 			line("    %s", strings.NewReplacer("\n", "\n    ", "\r", " ").Replace(e))
 		}

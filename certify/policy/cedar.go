@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -25,7 +26,7 @@ func (p *Policy) Cedar() ([]byte, error) {
 			principal = `principal in k8s::Group::` + cedarString(g.Subject.Group)
 		}
 		action := "action"
-		if !anyOf(g.Verbs) {
+		if !slices.Contains(g.Verbs, "*") {
 			action = "action in [" + cedarList("k8s::Action::", g.Verbs) + "]"
 		}
 		resource, when := "resource is k8s::Resource", cedarResource(g)
@@ -41,21 +42,12 @@ func (p *Policy) Cedar() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func anyOf(list []string) bool {
-	for _, s := range list {
-		if s == "*" {
-			return true
-		}
-	}
-	return false
-}
-
 // cedarResource are the conditions of a grant for resources.
 func cedarResource(g scenarios.Grant) (when []string) {
-	if !anyOf(g.APIGroups) {
+	if !slices.Contains(g.APIGroups, "*") {
 		when = append(when, "["+cedarList("", g.APIGroups)+"].contains(resource.apiGroup)")
 	}
-	if !anyOf(g.Resources) {
+	if !slices.Contains(g.Resources, "*") {
 		var some []string
 		for _, r := range g.Resources {
 			resource, sub, _ := strings.Cut(r, "/")

@@ -62,15 +62,15 @@ func New(bound []*scenarios.Scenario, seed int64) *Policy {
 		p.Grants = append(p.Grants, c.Grants...)
 	}
 	p.Grants = distinct(p.Grants)
-	random(seed).Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
+	Random(seed, "policy").Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
 	return p.Index()
 }
 
-// random is a source that the seed alone decides.
-func random(seed int64) *rand.Rand {
+// Random is a source that the seed alone decides, another one for each purpose.
+func Random(seed int64, purpose string) *rand.Rand {
 	var key [32]byte
 	binary.BigEndian.PutUint64(key[:], uint64(seed))
-	copy(key[8:], "authzconf certify policy")
+	copy(key[8:], "authzconf certify "+purpose)
 	return rand.New(rand.NewChaCha8(key))
 }
 

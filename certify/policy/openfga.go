@@ -2,6 +2,7 @@ package policy
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -12,27 +13,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// FGAModel is the OpenFGA model of the policy. Relations know no wildcards within names, so every combination of a
-// grant's verbs, groups, resources and names is a permission of its own, and a review asks for all those that
-// would cover it: the asker states them, and the user's groups, as contextual tuples of one request.
-const FGAModel = `model
-  schema 1.1
-
-type user
-
-type group
-  relations
-    define member: [user]
-
-type permission
-  relations
-    define holder: [user, group#member]
-
-type request
-  relations
-    define asks: [permission]
-    define allowed: holder from asks
-`
+// fgaModel is the OpenFGA model of the policy.
+//
+//go:embed model.fga
+var fgaModel string
 
 // FGATuple is a relationship.
 type FGATuple struct {
@@ -63,7 +47,7 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 		Name   string     `json:"name"`
 		Model  string     `json:"model"`
 		Tuples []FGATuple `json:"tuples"`
-	}{fmt.Sprintf("authzconf-certification-%d", p.Seed), FGAModel, tuples})
+	}{fmt.Sprintf("authzconf-certification-%d", p.Seed), fgaModel, tuples})
 }
 
 // maxFGAName is how long an escaped name may be in an ID.

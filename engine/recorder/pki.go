@@ -6,7 +6,6 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
@@ -24,16 +23,15 @@ type pki struct {
 	serving               tls.Certificate
 }
 
-// newPKI makes a PKI whose serving certificate is valid for the loopback
-// addresses and for hosts, which may be names or IP addresses.
-func newPKI(hosts []string) (*pki, error) {
+// newPKI makes a PKI whose serving certificate is valid for the loopback addresses and for one that is listened on.
+func newPKI(address net.IP) (*pki, error) {
 	ca, caKey, err := Sign(template("authzconf-recorder-ca"), nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	serving := template("authzconf-recorder")
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	addHosts(serving, append([]string{"127.0.0.1", "::1", "localhost"}, hosts...))
+	serving.DNSNames, serving.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, address}
 	cert, key, err := Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err
@@ -77,17 +75,5 @@ func template(name string) *x509.Certificate {
 		NotAfter:              now.Add(lifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
-	}
-}
-
-// addHosts puts each host once where verifiers look for its kind.
-func addHosts(c *x509.Certificate, hosts []string) {
-	slices.Sort(hosts)
-	for _, h := range slices.Compact(hosts) {
-		if ip := net.ParseIP(h); ip != nil {
-			c.IPAddresses = append(c.IPAddresses, ip)
-		} else {
-			c.DNSNames = append(c.DNSNames, h)
-		}
 	}
 }

@@ -24,9 +24,6 @@ func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessRevie
 // Components says whether the cluster has components that ask all the time.
 func (t *Target) Components() bool { return t.network != nil }
 
-// RecorderCounts are the totals of the recorder.
-func (t *Target) RecorderCounts() recorder.Counts { return t.own.Counts() }
-
 // Scrape reads the API server's metric families whose names begin with one of the prefixes.
 func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
 	return t.scrape(ctx, prefixes...)

@@ -48,9 +48,9 @@ type benchTarget struct {
 	reset   func()
 }
 
-func newBenchTarget(b *testing.B, p *pki, url string, reset func()) *benchTarget {
+func newBenchTarget(b *testing.B, p *PKI, url string, reset func()) *benchTarget {
 	b.Helper()
-	cert, err := tls.X509KeyPair(p.clientCert, p.clientKey)
+	cert, err := tls.X509KeyPair(p.ClientCert, p.ClientKey)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func newBenchTarget(b *testing.B, p *pki, url string, reset func()) *benchTarget
 // bareTarget serves canned on the very set-up of a recorder.
 func bareTarget(b *testing.B) *benchTarget {
 	b.Helper()
-	p, err := newPKI(net.IPv4(127, 0, 0, 1))
+	p, err := NewPKI(time.Now().Add(lifetime), time.Now().Add(lifetime))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -47,10 +47,10 @@ func (r *Recorder) URL(p Point) string { return "https://" + r.addr + "/" + stri
 func (r *Recorder) Kubeconfig(p Point) []byte {
 	name := "recorder-" + string(p)
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: r.URL(p), CertificateAuthorityData: r.pki.ca}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: r.URL(p), CertificateAuthorityData: r.pki.CA}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: r.pki.clientCert,
-		ClientKeyData:         r.pki.clientKey,
+		ClientCertificateData: r.pki.ClientCert,
+		ClientKeyData:         r.pki.ClientKey,
 	}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name

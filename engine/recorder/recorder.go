@@ -59,7 +59,7 @@ type Recorder struct {
 	counting atomic.Pointer[Counting]
 
 	addr   string // host:port as API servers reach it
-	pki    *pki
+	pki    *PKI
 	server *http.Server
 	conns  sync.WaitGroup // connections that are being served
 	served chan struct{}  // closed when the accept loop has ended
@@ -91,7 +91,8 @@ func prepare(o Options, addr net.Addr) (*Recorder, error) {
 	if !ok {
 		return nil, fmt.Errorf("recorder: API servers cannot reach %s", addr)
 	}
-	p, err := newPKI(tcp.IP)
+	end := time.Now().Add(lifetime)
+	p, err := NewPKI(end, end, tcp.IP)
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +118,10 @@ func listen(o Options) (net.Listener, error) {
 
 // newServer is the HTTP server of a recorder around any handler, so that a benchmark can put another handler behind the
 // very same set-up. What net/http says of broken connections is thrown away: the recorder's client says it, too.
-func newServer(h http.Handler, p *pki, track func(net.Conn, http.ConnState)) *http.Server {
+func newServer(h http.Handler, p *PKI, track func(net.Conn, http.ConnState)) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		TLSConfig:         p.serverConfig(),
+		TLSConfig:         p.ServerConfig(),
 		ReadHeaderTimeout: handshakeTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnState:         track,

@@ -124,7 +124,8 @@ func NewSummary(o Options) (*Summary, error) {
 	if o.MaxSeen == 0 {
 		o.MaxSeen = defaultMaxSeen
 	}
-	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn})
+	modelled := oracle.Versions()
+	server, err := oracle.New(oracle.Config{Kubernetes: modelled[len(modelled)-1], Gate: scenarios.GateOn})
 	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
 }
 

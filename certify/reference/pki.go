@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // PKI is an authority with one certificate for each side. The authority's key is thrown away.
@@ -24,20 +24,20 @@ type PKI struct {
 // certificate expire, which lets a test have expired ones.
 func NewPKI(servingEnd, clientEnd time.Time) (*PKI, error) {
 	end := time.Now().Add(24 * time.Hour)
-	ca, caKey, err := recorder.Sign(certificate("authzconf-reference-ca", end), nil, nil)
+	ca, caKey, err := clusters.Sign(certificate("authzconf-reference-ca", end), nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	serving, servingKey, err := recorder.Sign(endpoint("authzconf-reference", servingEnd), ca, caKey)
+	serving, servingKey, err := clusters.Sign(endpoint("authzconf-reference", servingEnd), ca, caKey)
 	if err != nil {
 		return nil, err
 	}
-	client, clientKey, err := recorder.Sign(endpoint("authzconf-certify", clientEnd), ca, caKey)
+	client, clientKey, err := clusters.Sign(endpoint("authzconf-certify", clientEnd), ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &PKI{
-		ca: recorder.EncodeCertificate(ca), clientCert: recorder.EncodeCertificate(client), pool: x509.NewCertPool(),
+		ca: clusters.EncodeCertificate(ca), clientCert: clusters.EncodeCertificate(client), pool: x509.NewCertPool(),
 		serving: tls.Certificate{Certificate: [][]byte{serving.Raw}, PrivateKey: servingKey, Leaf: serving},
 	}
 	p.pool.AddCert(ca)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // lifetime is longer than any run. Certificates die with their recorder, so nothing is gained by a shorter one.
@@ -27,26 +29,26 @@ type pki struct {
 // newPKI makes a PKI whose serving certificate is valid for the loopback
 // addresses and for hosts, which may be names or IP addresses.
 func newPKI(hosts []string) (*pki, error) {
-	ca, caKey, err := Sign(template("authzconf-recorder-ca"), nil, nil)
+	ca, caKey, err := clusters.Sign(template("authzconf-recorder-ca"), nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	serving := template("authzconf-recorder")
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	addHosts(serving, append([]string{"127.0.0.1", "::1", "localhost"}, hosts...))
-	cert, key, err := Sign(serving, ca, caKey)
+	cert, key, err := clusters.Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	client := template("authzconf-recorder-client")
 	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	clientCert, clientKey, err := Sign(client, ca, caKey)
+	clientCert, clientKey, err := clusters.Sign(client, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &pki{
-		ca:         EncodeCertificate(ca),
-		clientCert: EncodeCertificate(clientCert),
+		ca:         clusters.EncodeCertificate(ca),
+		clientCert: clusters.EncodeCertificate(clientCert),
 		authority:  x509.NewCertPool(),
 		serving:    tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert},
 	}

@@ -37,8 +37,10 @@ func (t *Target) joinNetwork(ctx context.Context, o *recorder.Options) error {
 	return err
 }
 
-func startKind(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
-	cluster, err := kind.Start(ctx, kindOptions(o, lo))
+func (t *Target) startKind(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
+	ko := kindOptions(o, lo)
+	ko.Network = t.network
+	cluster, err := kind.Start(ctx, ko)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
 )
 
@@ -81,7 +82,7 @@ func printComparison(w io.Writer, r *load.Result, output string) error {
 	b := &strings.Builder{}
 	for _, c := range r.Comparisons {
 		fmt.Fprintf(b, "%s, %s\n  p50  %s\n  p99  %s\n  reviews per request: %.3f, then %.3f\n",
-			printable(c.Name), count(c.Pairs, "pair"), printable(c.P50.String()), printable(c.P99.String()), c.ReviewsA, c.ReviewsB)
+			printable(c.Name), reports.Plural(c.Pairs, "pair"), printable(c.P50.String()), printable(c.P99.String()), c.ReviewsA, c.ReviewsB)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "note: %s\n", printable(n))

@@ -70,7 +70,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.conditionsContext, "conditions-context", certification.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
-	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix())
+	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix(), newChallenge())
 	return c
 }
 
@@ -93,10 +93,13 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	switch {
 	case f.kubeconfig == "":
 		return errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
-	case !c.Flags().Changed("seed") && f.hook == "":
+	case !c.Flags().Changed("seed") && f.hook == "" && f.challengeFile == "":
 		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
 	}
 	drawSeed(c, &f.seed)
+	if err := f.answerChallenge(c.Flags().Changed("seed")); err != nil {
+		return err
+	}
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	case err != nil:
 		return invalid(err)
 	}
-	return finish(c.OutOrStdout(), f, kind, run)
+	return finish(c.OutOrStdout(), f, kind, run, webhook)
 }
 
 // hookTime is how long loading a policy may take.
@@ -176,8 +179,11 @@ func runHook(ctx context.Context, program string, policy []byte, stderr io.Write
 }
 
 // finish writes the report and prints what was found.
-func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A]) error {
+func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A], webhook *certify.Webhook) error {
 	c := run.Of(f.product)
+	if err := c.Bind(f.challenge, webhook); err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("nothing is written: %w", err)}
+	}
 	if f.reportDir != "" {
 		c.Harness = suiteVersion()
 		if err := kind.Write(f.reportDir, c, run.Answers); err != nil {

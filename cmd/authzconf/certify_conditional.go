@@ -61,7 +61,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	result := finish(c.OutOrStdout(), f, kind, run)
+	result := finish(c.OutOrStdout(), f, kind, run, o.Authorize)
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s in %.1f s\n", reports.Plural(len(run.Answers), "exchange"), run.Took[certification.Step].Seconds())
 	if o.Load == nil {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "not asked: atomic: it takes --policy-hook, which changes the policies in between")

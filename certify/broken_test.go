@@ -71,7 +71,7 @@ func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := ParseWebhook(raw)
+	w, err := ParseWebhook(raw, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestBadKubeconfigs(t *testing.T) {
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]\nclusters: [{name: one, cluster: {server: 'http://127.0.0.1:1'}}]": "https only",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one, user: z}}]\nclusters: [{name: one, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: z, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true', interactiveMode: Never}}}]": "another program",
 	} {
-		if _, err := ParseWebhook([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseWebhook([]byte(text), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: expected %q, got %v", text, want, err)
 		}
 	}
@@ -225,7 +225,7 @@ func FuzzParsers(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n"))
 	f.Add([]byte(`{"check":"plain","vector":"x"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if w, err := ParseWebhook(raw); err == nil && !strings.HasPrefix(w.url, "https:") {
+		if w, err := ParseWebhook(raw, ""); err == nil && !strings.HasPrefix(w.url, "https:") {
 			t.Errorf("%q: %s is accepted", raw, w.url)
 		}
 		if answers, err := ParseEvidence[Answer](raw); err == nil && len(answers) > bytes.Count(raw, []byte("\n"))+1 {

@@ -58,7 +58,7 @@ func serve(t testing.TB, h http.Handler) *Webhook {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := ParseWebhook(raw)
+	w, err := ParseWebhook(raw, "")
 	if err != nil {
 		t.Fatal(err)
 	}

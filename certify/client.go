@@ -24,10 +24,8 @@ import (
 )
 
 const (
-	// maxKubeconfig is more than any kubeconfig has, and maxAnswer more than an answer that repeats the largest
-	// review.
-	maxKubeconfig = 1 << 20
-	maxAnswer     = 1 << 20
+	// maxAnswer is more than an answer that repeats the largest review.
+	maxAnswer = 1 << 20
 	// Timeout is how long an answer may take, unless something else is asked for; slow is what
 	// AuthorizationConfiguration recommends.
 	Timeout = 10 * time.Second
@@ -44,42 +42,29 @@ type Webhook struct {
 	Timeout time.Duration
 }
 
-// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given. Its errors are about the file.
-func LoadWebhook(path string) (*Webhook, error) {
-	raw, err := ReadKubeconfig(path)
+// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given, as one of its contexts says; "" is the
+// current one. Files that it names are found beside it, as kubectl and API servers find them.
+func LoadWebhook(path, context string) (*Webhook, error) {
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	w, err := ParseWebhook(raw)
+	w, err := parseWebhook(raw, path, context)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return w, nil
 }
 
-// ReadKubeconfig reads a file of a size that a kubeconfig may have.
-func ReadKubeconfig(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(f, maxKubeconfig+1))
-	if err == nil && len(raw) > maxKubeconfig {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxKubeconfig)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return besideIt(path, raw), nil
+// ParseWebhook is LoadWebhook of a text that names no files.
+func ParseWebhook(raw []byte, context string) (*Webhook, error) {
+	return parseWebhook(raw, "", context)
 }
 
-// besideIt makes names of files absolute that are relative to the kubeconfig, as kubectl and API servers read them. What
-// cannot be read stays as it is: its error is somebody else's.
-func besideIt(path string, raw []byte) []byte {
+func parseWebhook(raw []byte, path, context string) (_ *Webhook, err error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
-		return raw
+		return nil, errors.New("it cannot be read as a kubeconfig")
 	}
 	for _, c := range config.Clusters {
 		c.LocationOfOrigin = path
@@ -87,23 +72,8 @@ func besideIt(path string, raw []byte) []byte {
 	for _, u := range config.AuthInfos {
 		u.LocationOfOrigin = path
 	}
-	if clientcmd.ResolveLocalPaths(config) != nil {
-		return raw
-	}
-	if out, err := clientcmd.Write(*config); err == nil {
-		return out
-	}
-	return raw
-}
-
-// ParseWebhook reads a webhook kubeconfig, as its current context says.
-func ParseWebhook(raw []byte) (*Webhook, error) { return ParseContext(raw, "") }
-
-// ParseContext reads a webhook kubeconfig, as one of its contexts says; "" is the current one.
-func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
-	config, err := clientcmd.Load(raw)
-	if err != nil {
-		return nil, errors.New("it cannot be read as a kubeconfig")
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, fmt.Errorf("the files that it names: %w", err)
 	}
 	if context != "" {
 		if config.Contexts[context] == nil {

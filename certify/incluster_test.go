@@ -24,7 +24,7 @@ func clusterRun(t *testing.T, b *Plan, webhook func(*policy.Holder) http.Handler
 	}
 	holder := policy.NewHolder(b.Policy)
 	o := Options{Webhook: serve(t, webhook(holder)), Plan: b, Levels: []CertificationLevel{Core}, Blame: true, Cluster: &ClusterOptions{
-		Load: func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil },
+		Load: func(_ context.Context, p *policy.Policy) error { holder.Store(p); return nil },
 	}}
 	if change != nil {
 		change(&o)
@@ -172,7 +172,7 @@ func TestBlame(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		w, err := ParseWebhook(raw)
+		w, err := ParseWebhook(raw, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -264,8 +264,6 @@ type LevelResult struct {
 	Findings int `json:"findings"`
 	// Exchanges is how many requests the reviews took, where one takes several.
 	Exchanges int `json:"exchanges,omitempty"`
-	// Vectors was the name of Reviews in oldVersion of conditional certifications; it is only read.
-	Vectors *int `json:"vectors,omitempty"`
 	Measured
 }
 

@@ -58,7 +58,7 @@ func TestRBACIsCertified(t *testing.T) {
 	}
 	host := plane.Admin().Host
 	raw = []byte(strings.ReplaceAll(string(raw), "server: "+host, "server: "+host+"/apis/authorization.k8s.io/v1/subjectaccessreviews"))
-	w, err := ParseWebhook(raw)
+	w, err := ParseWebhook(raw, "")
 	if err != nil {
 		t.Fatal(err)
 	}

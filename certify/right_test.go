@@ -188,7 +188,7 @@ func TestCertificateBesideTheKubeconfig(t *testing.T) {
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadWebhook(path); err != nil {
+	if _, err := LoadWebhook(path, ""); err != nil {
 		t.Error(err)
 	}
 }

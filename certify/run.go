@@ -335,7 +335,7 @@ func ServeReference(plan *Plan, policyFile, kubeconfig string) (stop func() erro
 		holder := policy.NewHolder(first)
 		decide = func(s spec) scenarios.Decision {
 			if p, changed, _ := file.Changed(); changed {
-				holder.Set(p)
+				holder.Store(p)
 			}
 			return holder.Decide(s)
 		}

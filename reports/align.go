@@ -1,9 +1,7 @@
 package reports
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -49,6 +47,10 @@ func (r review) attrs() []reviewAttr {
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
 	}
+	extra := ""
+	if len(r.Extra) > 0 {
+		extra = scenarios.RenderExtra(r.Extra)
+	}
 	return []reviewAttr{
 		{Name: "verb", Value: r.Verb},
 		{Name: "resource", Value: resource},
@@ -59,16 +61,8 @@ func (r review) attrs() []reviewAttr {
 		{Name: "fields", Value: r.FieldSelector},
 		{Name: "labels", Value: r.LabelSelector},
 		{Name: "user", Value: r.user},
-		{Name: "extra", Value: extraText(r.Extra)},
+		{Name: "extra", Value: extra},
 	}
-}
-
-func extraText(extra map[string][]string) string {
-	var parts []string
-	for _, k := range sortedKeys(extra) {
-		parts = append(parts, fmt.Sprintf("%s=%s", k, strings.Join(extra[k], ",")))
-	}
-	return strings.Join(parts, " ")
 }
 
 // distance says how much two reviews differ: what is asked weighs more than of whom, so that the rows of a

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -204,9 +206,6 @@ func jsonChange(before, after string) string {
 	return fmt.Sprintf("%s was %s, is %s", cmp.Or(at, "the order of fields"), brief(x), brief(y))
 }
 
-// credentialKey is the extra of a requestor that names its token.
-const credentialKey = "authentication.kubernetes.io/credential-id"
-
 // tokens compares the IDs of the tokens that requestors had with those they had on the stage they were first
 // seen on. A token that does not authenticate has failed its scenario already: here is told that it was not
 // another one.
@@ -246,7 +245,7 @@ func credentials(e *verdicts.Evidence) map[string]string {
 		if event == nil {
 			continue
 		}
-		if id := event.User.Extra[credentialKey]; len(id) == 1 {
+		if id := event.User.Extra[user.CredentialIDKey]; len(id) == 1 {
 			out[event.User.Username] = id[0]
 		}
 	}

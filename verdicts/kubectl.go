@@ -41,11 +41,17 @@ func (j *judge) clientRequest(n, step int, st *scenarios.Step, o *Observation) (
 	for _, what := range one.result.NotJudged {
 		j.notJudged(what)
 	}
-	for _, d := range one.result.Differences {
-		d.Field = ClientField(n) + d.Field
-		j.result.Differences = append(j.result.Differences, d)
-	}
+	j.result.Differences = append(j.result.Differences, inRequest(n, one.result.Differences)...)
+	j.met = append(j.met, inRequest(n, one.met)...)
 	return problem
+}
+
+func inRequest(n int, list []Difference) (out []Difference) {
+	for _, d := range list {
+		d.Field = ClientField(n) + d.Field
+		out = append(out, d)
+	}
+	return out
 }
 
 // ClientField is what the fields of differences in a client's n-th request begin with.

@@ -127,7 +127,7 @@ func certifyWith(t testing.TB, plan *certify.Plan, levels []certify.Certificatio
 	if err != nil {
 		t.Fatal(err)
 	}
-	webhook, err := certify.ParseWebhook(raw)
+	webhook, err := certify.ParseWebhook(raw, "")
 	if err != nil {
 		t.Fatal(err)
 	}

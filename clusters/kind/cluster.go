@@ -46,9 +46,10 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err
 	}
-	// kind makes its network too, but not under a lock.
-	if _, err := FindNetwork(ctx); err != nil {
-		return nil, err
+	if o.Network == nil { // kind makes its network too, but not under a lock
+		if _, err := FindNetwork(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := ImageVersion(ctx, o.Image); err != nil {
 		return nil, err

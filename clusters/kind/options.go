@@ -35,6 +35,8 @@ type Options struct {
 	Image string
 	// Version is the version of Kubernetes that the image has, without a v.
 	Version string
+	// Network is what FindNetwork has found, if it was asked before.
+	Network *Network
 	// Workers is the number of nodes beside the control plane.
 	Workers int
 	// EmulatedVersion and FeatureGates are for kube-apiserver alone.

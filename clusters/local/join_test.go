@@ -189,7 +189,7 @@ func testKillAndRestart(t *testing.T, a, b *ControlPlane) {
 func testRestartEtcd(t *testing.T, a, b *ControlPlane) {
 	wantPermission(t, a, b, "before")
 	for name, restart := range map[string]func(context.Context) error{
-		"killed": a.RestartEtcd, "in order": a.RestartEtcdInOrder, "killed, by the joined one": b.RestartEtcd,
+		"killed": a.RestartEtcd, "killed, by the joined one": b.RestartEtcd,
 	} {
 		before, other := a.PIDs(), b.PIDs()
 		timed(t, "etcd "+name, func() error { return restart(t.Context()) })

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/advice"
@@ -133,7 +135,7 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 	show := newDisplay(stderr)
 	defer show.end()
 	r := &auditlog.Reader{Progress: showReading(show, files)}
-	r.Each = func(e *auditlog.Event, again bool) error {
+	r.Each = func(e *auditv1.Event, again bool) error {
 		err := summary.Add(e, again)
 		if err == nil || errors.Is(err, advice.ErrTooMany) {
 			return err

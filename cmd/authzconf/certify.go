@@ -96,7 +96,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
 	}
 	drawSeed(c, &f.seed)
-	if err := f.check(c.ErrOrStderr()); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	if err := f.beyond.check(); err != nil {
@@ -120,7 +120,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	if err := writable(kind.Folder(), f.reportDir); err != nil {
 		return err
 	}
-	webhook, err := certify.LoadWebhook(f.kubeconfig)
+	webhook, err := certify.LoadWebhook(f.kubeconfig, "")
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
@@ -189,7 +189,11 @@ func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *ce
 		}
 	}
 	printLevels(out, c, run.Took)
-	printMeasured(out, c.Results)
+	for _, r := range c.Results {
+		for _, line := range r.Lines() {
+			_, _ = fmt.Fprintln(out, line)
+		}
+	}
 	printFindings(out, c.Findings)
 	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
 	if f.reportDir != "" {
@@ -225,7 +229,7 @@ func printFindings(out io.Writer, findings []certify.Finding) {
 		if f.Advice {
 			what = "advice"
 		}
-		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, count(f.Count, "answer"), blamed(f))
+		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, count(f.Count, "answer"), f.Blamed())
 		for _, e := range f.Examples[:1] {
 			_, _ = fmt.Fprintf(out, "  %s\n", e)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,18 +31,15 @@ func (f *bundleFlags) register(fl *pflag.FlagSet) {
 }
 
 // check is about everything that can be wrong with the flags before anything is asked.
-func (f *certifyFlags) check(stderr io.Writer) error {
+func (f *certifyFlags) check() error {
 	if err := f.product.Check(); err != nil {
 		return fmt.Errorf("--vendor, --product, --product-version, --contact: %w", err)
 	}
 	if f.timeout <= 0 || f.timeout > certify.Timeout {
 		return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", f.timeout, certify.Timeout)
 	}
-	for i, l := range f.levels {
-		if l == "transcript-safe" {
-			f.levels[i] = string(certify.NoOvergrant)
-			_, _ = fmt.Fprintf(stderr, "note: level transcript-safe is called %s now; the old name will go\n", certify.NoOvergrant)
-		} else if !slices.Contains(certify.Levels(), certify.CertificationLevel(l)) {
+	for _, l := range f.levels {
+		if !slices.Contains(certify.Levels(), certify.CertificationLevel(l)) {
 			return fmt.Errorf("--level: %q is none of %v", l, certify.Levels())
 		}
 	}
@@ -128,7 +124,6 @@ to judge it.`, Args: cobra.ExactArgs(1),
   authzconf certify verify out.tar.gz --key vendor.pem.pub`,
 		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], keys, required) },
 	}
-	c.Flags().Bool("conditional", false, "without effect: a bundle says what it is")
 	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed the bundle")
 	c.Flags().BoolVar(&required, "require-signature", false, "a bundle without a valid signature is not verified; needs --key")
 	return c
@@ -173,9 +168,6 @@ func verifyBundle(c *cobra.Command, path string, keyFiles []string, required boo
 		return err
 	}
 	certification, differences, err := verify(bundle)
-	if certification != nil && certification.Note() != "" {
-		_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", certification.Note())
-	}
 	var other *certify.OtherSuiteError
 	switch {
 	case errors.As(err, &other):

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // lifetime is longer than any run. Certificates die with their recorder, so nothing is gained by a shorter one.
@@ -26,25 +28,25 @@ type PKI struct {
 // NewPKI makes a PKI whose serving certificate is valid for the loopback addresses and for some more. The two ends are
 // when the serving and the client certificate expire, which lets a test have expired ones.
 func NewPKI(servingEnd, clientEnd time.Time, addresses ...net.IP) (*PKI, error) {
-	ca, caKey, err := Sign(template("authzconf-authority", time.Now().Add(lifetime)), nil, nil)
+	ca, caKey, err := clusters.Sign(template("authzconf-authority", time.Now().Add(lifetime)), nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	serving := template("authzconf-authorizer", servingEnd)
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	serving.DNSNames, serving.IPAddresses = []string{"localhost"}, append(addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
-	cert, key, err := Sign(serving, ca, caKey)
+	cert, key, err := clusters.Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	client := template("authzconf-client", clientEnd)
 	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	clientCert, clientKey, err := Sign(client, ca, caKey)
+	clientCert, clientKey, err := clusters.Sign(client, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &PKI{
-		CA: EncodeCertificate(ca), ClientCert: EncodeCertificate(clientCert), authority: x509.NewCertPool(),
+		CA: clusters.EncodeCertificate(ca), ClientCert: clusters.EncodeCertificate(clientCert), authority: x509.NewCertPool(),
 		serving: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert},
 	}
 	p.authority.AddCert(ca)

@@ -156,7 +156,7 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	}
 	var cluster clusters.Cluster
 	if o.Cell.Provider == Kind {
-		cluster, err = startKind(ctx, o, lo)
+		cluster, err = t.startKind(ctx, o, lo)
 	} else {
 		cluster, err = startLocal(ctx, o, lo)
 	}

@@ -187,7 +187,7 @@ func Authorizers(chain string) ([]reports.Authorizer, error) {
 // authorizerActs are the API server's counters of what authorizers did, by the name of the metric and of the
 // authorizer.
 func (t *Target) authorizerActs(ctx context.Context) (map[string]map[string]float64, error) {
-	families, err := t.scrape(ctx, authorizationPrefix)
+	families, err := t.Scrape(ctx, authorizationPrefix)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/verdicts"
+
 	dto "github.com/prometheus/client_model/go"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -148,7 +150,7 @@ func (t tallies) fill(b *run.Block, cached bool) {
 
 // The API server's own counters that a block is measured by.
 const (
-	authorizationAttempts = "apiserver_impersonation_authorization_attempts_total"
+	authorizationAttempts = verdicts.AuthorizationsMetric
 	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"
 	flowControl           = "apiserver_flowcontrol_"
 	decisions             = "apiserver_authorization_decisions_total"

@@ -196,5 +196,5 @@ func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
 		v.note("the scenarios are those to judge by")
 		return
 	}
-	v.differ("the scenarios are not those to judge by (--scenarios names others than the built-in ones): %s; the first: %s", plural(len(wrong), "difference"), wrong[0])
+	v.differ("the scenarios are not those to judge by (--scenarios names others than the built-in ones): %s; the first: %s", Plural(len(wrong), "difference"), wrong[0])
 }

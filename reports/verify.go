@@ -266,28 +266,26 @@ func (v *verifier) recomputePath(again *ConformanceReport) {
 	again.Path = &path
 }
 
-// rejudge judges the example of each kind of answer anew. The others of its kind are only counted.
+// rejudge judges all requests that flowed anew.
 func (v *verifier) rejudge(e *StageEvidence) {
 	if e.Flow == nil {
 		return
 	}
-	for i := range e.Flow.Answers {
-		a := &e.Flow.Answers[i]
-		s, known := v.set.Get(a.Scenario)
-		if !known || a.Example == nil {
-			if a.Verdict != verdicts.Invalid {
-				v.differ("%s: an answer on %s is %s, without a scenario or an example", stagePath(e.Cell), a.Cell, a.Verdict)
-			}
-			continue
-		}
-		cell := v.Report.cellNamed(a.Cell)
+	stored := *e.Flow
+	e.Flow.Judge(func(name, setup string) (*scenarios.Scenario, verdicts.Cell) {
+		cell := v.Report.cellNamed(name)
 		if cell == nil {
-			v.differ("%s: an answer is of the cell %s, which the report does not have", stagePath(e.Cell), a.Cell)
-			continue
+			return nil, verdicts.Cell{}
 		}
-		if again := JudgeAnswer(s, cell.Cell, a.Suffix, a.Example); again.Verdict != a.Verdict {
-			v.differ("%s: an answer to %s on %s was %s, the report says %s", stagePath(e.Cell), a.Scenario, a.Cell, again.Verdict, a.Verdict)
+		for _, r := range cell.Results {
+			if s, known := v.set.Get(r.Scenario); known && s.Setup == setup && len(s.Steps) == 1 && executed(r.Verdict) {
+				return s, cell.Cell
+			}
 		}
+		return nil, verdicts.Cell{}
+	})
+	if !same(stored, *e.Flow) {
+		v.differ("%s: what flowed is not what its samples say: %s", stagePath(e.Cell), change(stored, *e.Flow))
 	}
 }
 

@@ -124,8 +124,12 @@ func (v *verifier) note(format string, args ...any) {
 	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
 }
 
+// folderLimit is how much of a folder is held in memory at once: a matrix of fourteen cells has 100 MiB.
+const folderLimit = 2 << 30
+
 // readFiles holds the folder to the report's list of files.
 func (v *verifier) readFiles() {
+	size := 0
 	err := fs.WalkDir(v.root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || name == reportFile || name == SignatureFile {
 			return err
@@ -142,6 +146,9 @@ func (v *verifier) readFiles() {
 		data, err := readFile(v.root, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
+		}
+		if size += len(data); size > folderLimit {
+			return fmt.Errorf("%s: the files of the report are larger than %d bytes together", name, folderLimit)
 		}
 		if got := sha256Hex(data); got != want {
 			v.differ("%s: was changed: its SHA-256 is %s, the report has %s", name, short(got), short(want))

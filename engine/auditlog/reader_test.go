@@ -14,10 +14,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/engine/auditlog"
 )

@@ -11,14 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/authzconf/authzconf/verdicts"
-
 	dto "github.com/prometheus/client_model/go"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // reviews counts what the recorder receives in a block.

@@ -2,6 +2,7 @@ package certify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -138,19 +139,11 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	if len(levels) == 0 {
 		return nil
 	}
-	s, err := reference.Start(reference.Handler(r.Plan.decider()), nil)
+	w, stop, err := serveReference(r.Plan.decider())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }()
-	raw, err := s.Kubeconfig()
-	if err != nil {
-		return err
-	}
-	w, err := ParseWebhook(raw)
-	if err != nil {
-		return err
-	}
+	defer func() { _ = stop() }()
 	c, err := w.client(false)
 	if err != nil {
 		return err
@@ -165,6 +158,22 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	}
 	r.keepControls(again.Answers)
 	return ctx.Err()
+}
+
+// serveReference starts the reference and says how to reach it.
+func serveReference(decide reference.Decider) (w *Webhook, stop func() error, err error) {
+	s, err := reference.Start(reference.Handler(decide), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := s.Kubeconfig()
+	if err == nil {
+		w, err = ParseWebhook(raw, "")
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return w, s.Close, nil
 }
 
 // decider is the policy as the reference authorizer has it.

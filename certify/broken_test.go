@@ -36,7 +36,7 @@ func broken(t *testing.T, b *Plan, w *Webhook, finding string) *Run[Answer] {
 }
 
 func TestBrokenServers(t *testing.T) {
-	b := plan(t, 3)
+	b := some(plan(t, 3))
 	for finding, h := range map[string]http.HandlerFunc{
 		"answers-html": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>login</html>") },
 		"redirects":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
@@ -71,7 +71,7 @@ func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := ParseWebhook(raw)
+	w, err := ParseWebhook(raw, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestBadKubeconfigs(t *testing.T) {
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one}}]\nclusters: [{name: one, cluster: {server: 'http://127.0.0.1:1'}}]": "https only",
 		head + "current-context: x\ncontexts: [{name: x, context: {cluster: one, user: z}}]\nclusters: [{name: one, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: z, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true', interactiveMode: Never}}}]": "another program",
 	} {
-		if _, err := ParseWebhook([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseWebhook([]byte(text), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: expected %q, got %v", text, want, err)
 		}
 	}
@@ -187,8 +187,7 @@ func TestVerifyFindsForgery(t *testing.T) {
 	if err := Direct(nil).Write(folder, c, run.Answers); err != nil {
 		t.Fatal(err)
 	}
-	set := loaded(t)
-	if _, differences, err := verify(set, folder); err != nil || len(differences) > 0 {
+	if _, differences, err := verify(t, folder); err != nil || len(differences) > 0 {
 		t.Fatalf("an honest bundle: %v %v", differences, err)
 	}
 	forged := *c
@@ -196,13 +195,13 @@ func TestVerifyFindsForgery(t *testing.T) {
 	if err := Direct(nil).Write(folder, &forged, run.Answers); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, _ := verify(set, folder); len(differences) == 0 {
+	if _, differences, _ := verify(t, folder); len(differences) == 0 {
 		t.Error("a level that nothing shows is believed")
 	}
 	if err := Direct(nil).Write(folder, c, run.Answers[1:]); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, _ := verify(set, folder); len(differences) == 0 {
+	if _, differences, _ := verify(t, folder); len(differences) == 0 {
 		t.Error("an answer that is missing is not missed")
 	}
 }
@@ -225,7 +224,7 @@ func FuzzParsers(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n"))
 	f.Add([]byte(`{"check":"plain","vector":"x"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if w, err := ParseWebhook(raw); err == nil && !strings.HasPrefix(w.url, "https:") {
+		if w, err := ParseWebhook(raw, ""); err == nil && !strings.HasPrefix(w.url, "https:") {
 			t.Errorf("%q: %s is accepted", raw, w.url)
 		}
 		if answers, err := ParseEvidence[Answer](raw); err == nil && len(answers) > bytes.Count(raw, []byte("\n"))+1 {

@@ -15,7 +15,9 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +26,8 @@ import (
 )
 
 const (
-	// maxKubeconfig is more than any kubeconfig has, and maxAnswer more than an answer that repeats the largest
-	// review.
-	maxKubeconfig = 1 << 20
-	maxAnswer     = 1 << 20
+	// maxAnswer is more than an answer that repeats the largest review.
+	maxAnswer = 1 << 20
 	// Timeout is how long an answer may take, unless something else is asked for; slow is what
 	// AuthorizationConfiguration recommends.
 	Timeout = 10 * time.Second
@@ -42,44 +42,61 @@ type Webhook struct {
 	clientEnd time.Time // of the client certificate; zero without one
 	// Timeout is how long an answer may take; left out, ten seconds.
 	Timeout time.Duration
+	// shown are the certificates that were seen, by their digests.
+	shown *certificates
 }
 
-// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given. Its errors are about the file.
-func LoadWebhook(path string) (*Webhook, error) {
-	raw, err := ReadKubeconfig(path)
+// certificates are those of servers, in the order in which they were seen first.
+type certificates struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// note remembers the certificate of a connection.
+func (c *certificates) note(s tls.ConnectionState) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(s.PeerCertificates) > 0 {
+		if d := digest(s.PeerCertificates[0].Raw); !slices.Contains(c.all, d) && len(c.all) < maxCertificates {
+			c.all = append(c.all, d)
+		}
+	}
+	return nil
+}
+
+// maxCertificates is more than a server shows in an hour.
+const maxCertificates = 100
+
+// Certificates are the SHA-256 of the certificates that the webhook has shown.
+func (w *Webhook) Certificates() []string {
+	w.shown.mu.Lock()
+	defer w.shown.mu.Unlock()
+	return slices.Clone(w.shown.all)
+}
+
+// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given, as one of its contexts says; "" is the
+// current one. Files that it names are found beside it, as kubectl and API servers find them.
+func LoadWebhook(path, context string) (*Webhook, error) {
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	w, err := ParseWebhook(raw)
+	w, err := parseWebhook(raw, path, context)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return w, nil
 }
 
-// ReadKubeconfig reads a file of a size that a kubeconfig may have.
-func ReadKubeconfig(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(f, maxKubeconfig+1))
-	if err == nil && len(raw) > maxKubeconfig {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxKubeconfig)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return besideIt(path, raw), nil
+// ParseWebhook is LoadWebhook of a text that names no files.
+func ParseWebhook(raw []byte, context string) (*Webhook, error) {
+	return parseWebhook(raw, "", context)
 }
 
-// besideIt makes names of files absolute that are relative to the kubeconfig, as kubectl and API servers read them. What
-// cannot be read stays as it is: its error is somebody else's.
-func besideIt(path string, raw []byte) []byte {
+func parseWebhook(raw []byte, path, context string) (_ *Webhook, err error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
-		return raw
+		return nil, errors.New("it cannot be read as a kubeconfig")
 	}
 	for _, c := range config.Clusters {
 		c.LocationOfOrigin = path
@@ -87,23 +104,8 @@ func besideIt(path string, raw []byte) []byte {
 	for _, u := range config.AuthInfos {
 		u.LocationOfOrigin = path
 	}
-	if clientcmd.ResolveLocalPaths(config) != nil {
-		return raw
-	}
-	if out, err := clientcmd.Write(*config); err == nil {
-		return out
-	}
-	return raw
-}
-
-// ParseWebhook reads a webhook kubeconfig, as its current context says.
-func ParseWebhook(raw []byte) (*Webhook, error) { return ParseContext(raw, "") }
-
-// ParseContext reads a webhook kubeconfig, as one of its contexts says; "" is the current one.
-func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
-	config, err := clientcmd.Load(raw)
-	if err != nil {
-		return nil, errors.New("it cannot be read as a kubeconfig")
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, fmt.Errorf("the files that it names: %w", err)
 	}
 	if context != "" {
 		if config.Contexts[context] == nil {
@@ -134,7 +136,7 @@ func ParseContext(raw []byte, context string) (_ *Webhook, err error) {
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
 	}
-	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout}
+	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout, shown: &certificates{}}
 	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
 		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
 	}
@@ -170,6 +172,7 @@ func (w *Webhook) client(http1 bool) (*client, error) {
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
 	}
+	t.TLSClientConfig.VerifyConnection = w.shown.note
 	t.Protocols.SetHTTP1(true)
 	t.Protocols.SetHTTP2(!http1)
 	authenticated, err := rest.HTTPWrappersForConfig(w.config, t)
@@ -268,8 +271,7 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	}
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
 	if a.Fault == "" {
-		a.read(r.body, v)
-		a.keepWhat(r.body, v)
+		a.keep(r.body, v)
 	}
 	return a
 }

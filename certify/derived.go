@@ -8,6 +8,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -56,7 +57,7 @@ func (b *Plan) repeated(others []Question) []Question {
 			Expect: v.Expect, Reason: reason, Blame: reason, Base: v.ID,
 		})
 	}
-	random, times := b.draw(), map[string]int{}
+	random, times := policy.Random(b.Policy.Seed, "questions"), map[string]int{}
 	for _, v := range others {
 		// Each reason twice, and some of the others under every seed.
 		key := v.Reason + string(v.Expect)

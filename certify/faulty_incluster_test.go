@@ -30,12 +30,12 @@ func hiddenFaults() []hiddenFault {
 		{"remembers-what-was-allowed", "what was allowed once is allowed for ten minutes more", "revoked-too-late", remembers(scenarios.Allow)},
 		{"remembers-what-was-refused", "what was not allowed once is not allowed for ten minutes more", "granted-too-late", remembers(scenarios.NoOpinion)},
 		{"never-reloads", "the policy that it was started with stays", "revoked-too-late", func(h *policy.Holder) http.Handler {
-			return reference.Handler(h.Policy().Decide)
+			return reference.Handler(h.Load().Decide)
 		}},
 		{"reload-forgets", "a policy that is loaded later takes everything away", "reload-changes-others", func(h *policy.Holder) http.Handler {
-			first := h.Policy()
+			first := h.Load()
 			return reference.Handler(func(r review) scenarios.Decision {
-				if now := h.Policy(); now == first || len(now.Grants) == len(first.Grants) {
+				if now := h.Load(); now == first || len(now.Grants) == len(first.Grants) {
 					return now.Decide(r)
 				}
 				return scenarios.NoOpinion

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
@@ -55,7 +54,7 @@ type cluster struct {
 	target   *target.Target
 	client   kubernetes.Interface
 	replayer *replay.Replayer
-	relays   map[string]*relay
+	relays   map[string]relay
 	control  *cluster // the same with the reference authorizer
 	stops    []func() error
 	reloads  int // of the chain
@@ -65,7 +64,7 @@ type cluster struct {
 // startCluster brings up an API server that knows the webhook and the reference authorizer, and has neither in its
 // chain yet.
 func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
-	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]*relay{}}
+	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]relay{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -77,27 +76,19 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 		return nil, err
 	}
 	holder := policy.NewHolder(other.Policy)
-	s, err := reference.Start(reference.Handler(holder.Decide), nil)
+	ref, stop, err := serveReference(holder.Decide)
 	if err != nil {
 		return nil, err
 	}
-	c.stops = append(c.stops, s.Close)
-	raw, err := s.Kubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	ref, err := ParseWebhook(raw)
-	if err != nil {
-		return nil, err
-	}
+	c.stops = append(c.stops, stop)
 	webhooks := map[string][]byte{}
 	for name, w := range map[string]*Webhook{testedWebhook: w, controlWebhook: ref} {
-		var r *relay
-		if r, webhooks[name], err = w.relayed(ctx); err != nil {
+		var r relay
+		if r, webhooks[name], err = w.relayed(); err != nil {
 			return nil, err
 		}
 		c.relays[name] = r
-		c.stops = append(c.stops, func() error { r.down(); return nil })
+		c.stops = append(c.stops, r.Close)
 	}
 	if err := c.start(ctx, webhooks); err != nil {
 		return nil, err
@@ -105,7 +96,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	other.onCell(b.cell)
 	control := *c
 	control.plan, control.webhook, control.name, control.stops, control.out = other, ref, controlWebhook, nil, nil
-	control.o.OwnCache, control.o.Load = 0, func(_ context.Context, p *policy.Policy) error { holder.Set(p); return nil }
+	control.o.OwnCache, control.o.Load = 0, func(_ context.Context, p *policy.Policy) error { holder.Store(p); return nil }
 	c.control = &control
 	for _, c := range []*cluster{c, c.control} {
 		if err := c.giveRole(ctx); err != nil {
@@ -215,9 +206,7 @@ func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 			relay.down()
 		}
 		if ph == back {
-			if err := relay.up(ctx); err != nil {
-				return err
-			}
+			relay.up()
 		}
 		for _, check := range checks {
 			if check.Scenario == nil && check.Phase == ph {
@@ -260,14 +249,7 @@ func (c *cluster) review(ctx context.Context, s spec) *Seen {
 		seen.Error = word(firstLine(err))
 		return seen
 	}
-	switch st := answer.Status; {
-	case st.Denied:
-		seen.Got = string(scenarios.Deny)
-	case st.Allowed:
-		seen.Got = string(scenarios.Allow)
-	default:
-		seen.Got = string(scenarios.NoOpinion)
-	}
+	seen.Got = string(Answer{Denied: answer.Status.Denied, Allowed: answer.Status.Allowed}.decision())
 	return seen
 }
 

@@ -2,6 +2,7 @@ package certify
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -103,30 +104,29 @@ func ownOnly(answers []Answer) []Answer {
 	return slices.DeleteFunc(slices.Clone(answers), func(a Answer) bool { return a.Control })
 }
 
-// describe adds to a summary what was measured.
-func (r LevelResult) describe(line func(format string, args ...any)) {
+// Lines say in words what was measured, and why there may be nothing.
+func (r LevelResult) Lines() (out []string) {
+	line := func(format string, args ...any) {
+		out = append(out, fmt.Sprintf("%s: "+format, append([]any{r.Level}, args...)...))
+	}
 	if r.NotSupported != "" {
-		line("\nLevel %s is not supported: %s.", r.Level, r.NotSupported)
+		line("not supported: %s", r.NotSupported)
 	}
 	if r.Inconclusive != "" {
-		line("\nLevel %s is inconclusive: %s.", r.Level, r.Inconclusive)
-	}
-	if len(r.Rates) > 0 {
-		line("\n| reviews/s | achieved | p50 | p99 | limit | max | wrong | late | dropped |\n|---|---|---|---|---|---|---|---|---|")
+		line("inconclusive: %s", r.Inconclusive)
 	}
 	for _, a := range r.Rates {
-		line("| %d | %.1f | %.2f ms | %.2f ms | %.2f ms | %.2f ms | %d | %d | %d |", a.Asked, a.Achieved, a.P50, a.P99, a.Limit, a.Max, a.Wrong, a.Late, a.Dropped)
-	}
-	if len(r.Windows) > 0 {
-		line("\n| change, asked by | noticed after | limit |\n|---|---|---|")
+		line("%d reviews/s: %.1f achieved, p50 %.2f ms, p99 %.2f ms (limit %.2f ms), max %.2f ms, %d wrong, %d late, %d dropped",
+			a.Asked, a.Achieved, a.P50, a.P99, a.Limit, a.Max, a.Wrong, a.Late, a.Dropped)
 	}
 	for _, w := range r.Windows {
-		line("| %s | %d ms | %d ms |", w.Name, w.Millis, w.Limit)
+		line("%s: noticed after %d ms (limit %d ms)", w.Name, w.Millis, w.Limit)
 	}
+	return out
 }
 
-// blamed says in words whose fault a finding is.
-func (f Finding) blamed() string {
+// Blamed says in words whose fault a finding is, as far as that was found out.
+func (f Finding) Blamed() string {
 	if f.Blame == "" {
 		return ""
 	}

@@ -23,17 +23,15 @@ const (
 
 // Row is one bundle.
 type Row struct {
-	Vendor, Product, Version, Contact string
-	Mode                              string
-	Seed                              int64
-	Suite                             string // digest
-	Date                              time.Time
+	*Certification
 	// Levels has the state of each level that the page knows.
 	Levels map[string]State
 	// Problems say why the bundle cannot be believed; with none it was judged again and holds.
 	Problems []string
 	// Signature is shown as it is.
 	Signature string
+	// Made says who made it, as far as that is known.
+	Made string
 	// Path leads from the page to the bundle.
 	Path string
 }
@@ -60,6 +58,7 @@ var (
 		"path":    escapePath,
 		"contact": contact,
 		"symbol":  func(s State) string { return map[State]string{Granted: "✓", NotGranted: "✗"}[s] },
+		"state":   func(states map[string]State, level string) State { return cmp.Or(states[level], NotJudged) },
 		"class":   func(s State) string { return strings.ReplaceAll(string(s), " ", "-") },
 	}).Parse(pageTemplate))
 )
@@ -69,7 +68,7 @@ var (
 func (p Page) HTML() ([]byte, error) {
 	p.Rows = slices.Clone(p.Rows)
 	slices.SortStableFunc(p.Rows, func(x, y Row) int {
-		return cmp.Or(strings.Compare(strings.ToLower(x.Vendor), strings.ToLower(y.Vendor)), strings.Compare(x.Product, y.Product), y.Date.Compare(x.Date), strings.Compare(x.Path, y.Path))
+		return cmp.Or(strings.Compare(strings.ToLower(x.Vendor), strings.ToLower(y.Vendor)), strings.Compare(x.Name, y.Name), y.Started.Compare(x.Started), strings.Compare(x.Path, y.Path))
 	})
 	var out bytes.Buffer
 	err := templates.Execute(&out, p)

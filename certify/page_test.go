@@ -26,10 +26,11 @@ func TestBadge(t *testing.T) {
 }
 
 func TestPageEscapesAndSorts(t *testing.T) {
+	of := func(p Product) *Certification { return &Certification{Product: p, Started: time.Unix(0, 0)} }
 	page := Page{Levels: []string{"core"}, Rows: []Row{
-		{Vendor: "Zeta", Path: "z"},
-		{Vendor: "alpha", Contact: "https://example.com/?a=\"b", Levels: map[string]State{"core": Granted}, Path: "a b/c:d", Date: time.Unix(0, 0)},
-		{Vendor: "<b>Beta", Problems: []string{"<i>wrong"}, Levels: map[string]State{"core": Granted}, Path: "javascript:x"},
+		{Certification: of(Product{Vendor: "Zeta"}), Path: "z"},
+		{Certification: of(Product{Vendor: "alpha", Contact: "https://example.com/?a=\"b"}), Levels: map[string]State{"core": Granted}, Path: "a b/c:d"},
+		{Certification: of(Product{Vendor: "<b>Beta"}), Problems: []string{"<i>wrong"}, Levels: map[string]State{"core": Granted}, Path: "javascript:x"},
 	}}
 	raw, err := page.HTML()
 	if err != nil {

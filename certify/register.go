@@ -69,13 +69,6 @@ func Register(verify Verifier, version, folder string, paths []string, keys []*K
 		page.Rows = append(page.Rows, row)
 	}
 	slices.Sort(page.Levels[len(Levels()):]) // what no mode of this version has
-	for _, row := range page.Rows {
-		for _, level := range page.Levels {
-			if row.Levels[level] == "" && len(row.Problems) == 0 {
-				row.Levels[level] = NotJudged
-			}
-		}
-	}
 	return page, nil
 }
 
@@ -96,7 +89,10 @@ func relative(folder, path string) (string, error) {
 // rowOf judges one bundle.
 func rowOf(verify Verifier, path string, keys []*Key) Row {
 	// Nothing of a file that cannot be read is repeated.
-	unreadable := Row{Problems: []string{"it cannot be read as a bundle"}, Signature: "not checked", Product: filepath.Base(path)}
+	unreadable := Row{
+		Certification: &Certification{Product: Product{Name: filepath.Base(path)}},
+		Problems:      []string{"it cannot be read as a bundle"}, Signature: "not checked",
+	}
 	b, err := OpenBundle(path)
 	if err != nil {
 		return unreadable
@@ -109,12 +105,10 @@ func rowOf(verify Verifier, path string, keys []*Key) Row {
 	case err != nil:
 		return unreadable
 	}
-	row := Row{
-		Vendor: c.Vendor, Product: c.Name, Version: c.Version, Contact: c.Contact, Mode: c.Mode,
-		Seed: c.Seed, Suite: c.SuiteDigest, Date: c.Started, Levels: map[string]State{},
-	}
+	row := Row{Certification: c, Levels: map[string]State{}}
 	signed, wrong := b.SignedBy(keys)
-	row.Signature, row.Problems = signed, slices.Concat(differences, wrong)
+	made, unbound := b.Made(c, keys)
+	row.Signature, row.Made, row.Problems = signed, made, slices.Concat(differences, wrong, unbound)
 	for _, r := range c.Results {
 		switch {
 		case r.Granted:

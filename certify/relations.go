@@ -1,9 +1,7 @@
 package certify
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -45,21 +43,13 @@ func (b *Plan) relations() (out []Question) {
 	return out
 }
 
-// draw is a source that the seed alone decides.
-func (b *Plan) draw() *rand.Rand {
-	var key [32]byte
-	binary.BigEndian.PutUint64(key[:], uint64(b.Policy.Seed))
-	copy(key[8:], "authzconf certify questions")
-	return rand.New(rand.NewChaCha8(key))
-}
-
 // perReview is how many questions are made of a scenario's review, of so many as older says one is asked in v1beta1 too.
 const perReview, older = 4, 5
 
 // alike are made of every scenario's review that is allowed: the same with an attribute that only a wrong comparison
 // takes for the granted one. Every attribute meets every relation, with verbs and modes of all kinds.
 func (b *Plan) alike() []Question {
-	p, random := b.prober(NoOvergrant, "alike"), b.draw()
+	p, random := b.prober(NoOvergrant, "alike"), policy.Random(b.Policy.Seed, "questions")
 	type one struct {
 		attribute policy.Attribute
 		class     string

@@ -15,13 +15,8 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
-const (
-	// version is that of certification.yaml. In oldVersion the level no-overgrant had the name oldNoOvergrant, and
-	// conditional certifications counted vectors and had neither digests nor a summary.
-	version                           = "authzconf.dev/v1alpha2"
-	oldVersion                        = "authzconf.dev/v1alpha1"
-	oldNoOvergrant CertificationLevel = "transcript-safe"
-)
+// version is that of certification.yaml.
+const version = "authzconf.dev/v1alpha2"
 
 // Product is what is certified, in its vendor's words.
 type Product struct {
@@ -45,8 +40,14 @@ type Certification struct {
 	SuiteDigest  string `json:"suiteDigest"`
 	PolicyDigest string `json:"policyDigest"`
 	// ReviewVersions are those that were asked, if not all.
-	ReviewVersions []string  `json:"reviewVersions,omitempty"`
-	Started        time.Time `json:"started"`
+	ReviewVersions []string `json:"reviewVersions,omitempty"`
+	// Started and Ended are when it was asked, Certificates the SHA-256 of those that the webhook showed, Evidence that
+	// of the file of answers, and Challenge what a certifier wanted to have answered.
+	Started      time.Time       `json:"started"`
+	Ended        time.Time       `json:"ended"`
+	Certificates []string        `json:"certificates,omitempty"`
+	Evidence     string          `json:"evidence"`
+	Challenge    json.RawMessage `json:"challenge,omitempty"`
 	// Levels are those that are granted; Results say why the others are not.
 	Levels   []CertificationLevel `json:"levels"`
 	Results  []LevelResult        `json:"results"`
@@ -124,6 +125,7 @@ func bundleOf[A any](c *Certification, answers []A) (Bundle, error) {
 			return nil, err
 		}
 	}
+	c.Evidence = digest(evidence.Bytes())
 	certification, err := yaml.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -146,14 +148,17 @@ func (c *Certification) Summary() string {
 	for _, r := range c.Results {
 		line("| %s | %s | %d of %d | %d |", r.Level, r.Verdict(), r.Reviews, r.Planned, r.Findings)
 	}
+	line("")
 	for _, r := range c.Results {
-		r.describe(line)
+		for _, measured := range r.Lines() {
+			line("- %s", measured)
+		}
 	}
 	if len(c.Findings) > 0 {
 		line("\n## Findings")
 	}
 	for _, f := range c.Findings {
-		line("\n### %s (%s, %d)%s\n", f.Reason, f.Level, f.Count, f.blamed())
+		line("\n### %s (%s, %d)%s\n", f.Reason, f.Level, f.Count, f.Blamed())
 		for _, e := range f.Examples {
 			line("    %s", strings.NewReplacer("\n", "\n    ", "\r", " ").Replace(e))
 		}
@@ -176,19 +181,18 @@ func (e *OtherSuiteError) Error() string {
 // Certification is what the bundle claims. Nothing is checked but the form.
 func (b Bundle) Certification() (*Certification, error) {
 	c := &Certification{}
-	if err := yaml.UnmarshalStrict(b[certificationFile], c); err != nil {
-		return nil, fmt.Errorf("%s: %s", certificationFile, firstLine(err))
+	err := yaml.Unmarshal(b[certificationFile], c)
+	if err == nil && c.APIVersion != "" && c.APIVersion != version {
+		return nil, fmt.Errorf("%s: apiVersion %.80q: expected %s; earlier versions of authzconf judge what they wrote", certificationFile, c.APIVersion, version)
 	}
-	for i := range c.Results {
-		if r := &c.Results[i]; r.Vectors != nil {
-			r.Reviews, r.Vectors = *r.Vectors, nil
-		}
+	if err = yaml.UnmarshalStrict(b[certificationFile], c); err != nil {
+		return nil, fmt.Errorf("%s: %s", certificationFile, firstLine(err))
 	}
 	return c, nil
 }
 
 // Verify judges a bundle again, from its evidence, and says what differs. A bundle of another version of the suite
-// is an OtherSuiteError. Levels have the names of this version in what it returns.
+// is an OtherSuiteError.
 func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err error) {
 	if c, err = b.Certification(); err != nil {
 		return nil, nil, err
@@ -205,62 +209,25 @@ func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	bare := c.bare() && k.Name != DirectKind && b[summaryFile] == nil
-	if !bare && plan.Suite() != c.SuiteDigest {
+	if plan.Suite() != c.SuiteDigest {
 		return c, nil, &OtherSuiteError{Certification: c, Here: plan.Suite()}
 	}
 	again, err := plan.Judge(answers)
 	if err != nil {
 		return c, []string{evidenceFile + ": " + err.Error()}, nil //nolint:nilerr // it is about the bundle
 	}
-	if c.APIVersion == oldVersion {
-		again.APIVersion = oldVersion
-		again.rename(NoOvergrant, oldNoOvergrant)
-	}
-	if bare {
-		again.Mode, again.PolicyDigest, again.Levels = "", "", nil
-	} else if string(b[summaryFile]) != c.Summary() {
+	if string(b[summaryFile]) != c.Summary() {
 		differences = append(differences, summaryFile+": it does not say what "+certificationFile+" says")
+	}
+	if c.Evidence != digest(evidence) {
+		differences = append(differences, evidenceFile+": it is not what "+certificationFile+" has the digest of")
 	}
 	differences = append(c.differences(again), differences...)
 	if err := c.Product.Check(); err != nil {
 		differences = append(differences, fmt.Sprintf("%s: %s", certificationFile, err))
 	}
 	differences = append(differences, b.checkBadges(c)...)
-	c.rename(oldNoOvergrant, NoOvergrant)
 	return c, differences, nil
-}
-
-// bare says whether a certification is an old one that claims only results and findings.
-func (c *Certification) bare() bool {
-	return c.APIVersion == oldVersion && c.Mode+c.SuiteDigest+c.PolicyDigest == "" && c.Levels == nil
-}
-
-// rename gives a level another name everywhere.
-func (c *Certification) rename(from, to CertificationLevel) {
-	names := []*CertificationLevel{}
-	for i := range c.Levels {
-		names = append(names, &c.Levels[i])
-	}
-	for i := range c.Results {
-		names = append(names, &c.Results[i].Level)
-	}
-	for i := range c.Findings {
-		names = append(names, &c.Findings[i].Level)
-	}
-	for _, name := range names {
-		if *name == from {
-			*name = to
-		}
-	}
-}
-
-// Note says what a reader of an old certification has to know; empty if there is nothing.
-func (c *Certification) Note() string {
-	if c.APIVersion != oldVersion {
-		return ""
-	}
-	return fmt.Sprintf("the certification is of version %s, in which level %s had the name %s", oldVersion, NoOvergrant, oldNoOvergrant)
 }
 
 // differences are the claims that do not follow from the evidence, by which the certification would be again.
@@ -292,6 +259,9 @@ func ParseEvidence[A any](raw []byte) (out []A, err error) {
 			return nil, fmt.Errorf("%s:%d: it is not an answer", evidenceFile, n)
 		}
 		out = append(out, a)
+	}
+	if len(raw) > 0 && raw[len(raw)-1] != '\n' {
+		return nil, fmt.Errorf("%s: it is cut off in its last line", evidenceFile)
 	}
 	return out, lines.Err()
 }

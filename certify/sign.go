@@ -49,9 +49,13 @@ func Sign(folder string, key *Key) error {
 	return os.WriteFile(filepath.Join(folder, signatureFile), raw, 0o644)
 }
 
-// signers are the IDs of the keys that a bundle claims to be signed by. Nothing is checked.
-func (b Bundle) signers() []string {
-	ids, _ := signersOf(b[signatureFile]) // an unreadable one has none
+// signers are the beginnings of the IDs of the keys that a bundle claims to be signed by. Nothing is checked.
+func (b Bundle) signers() (ids []string) {
+	if e, err := parseEnvelope(b[signatureFile]); err == nil {
+		for _, s := range e.Signatures {
+			ids = append(ids, fmt.Sprintf("%.12q", s.KeyID))
+		}
+	}
 	return ids
 }
 

@@ -105,18 +105,6 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 	return &s, nil
 }
 
-// signersOf are the beginnings of the IDs of the keys that an envelope names. Nothing is checked.
-func signersOf(raw []byte) (ids []string, err error) {
-	e, err := parseEnvelope(raw)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range e.Signatures {
-		ids = append(ids, fmt.Sprintf("%.12q", s.KeyID))
-	}
-	return ids, nil
-}
-
 func parseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	var e dsse.Envelope
 	if len(raw) > maxEnvelope || strict(raw, &e) != nil || len(e.Signatures) == 0 {

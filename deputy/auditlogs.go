@@ -23,10 +23,13 @@ const usersNamespace = "users"
 // users are people who use the deputy at once.
 func users(n int) (out []person) {
 	for i := range n {
-		out = append(out, person{name: fmt.Sprintf("client-%d@corp", i), groups: []string{reference.TierPrefix + reference.Tiers()[i%5]}, reachable: true})
+		out = append(out, person{name: fmt.Sprintf("client-%d@corp", i), groups: []string{tierOf(i)}, reachable: true})
 	}
 	return out
 }
+
+// tierOf is the group of somebody's tier.
+func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
 // userGrants let every second one list and watch pods.
 func userGrants(people []person) (out []scenarios.Grant) {

@@ -2,6 +2,7 @@ package deputy
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -81,8 +82,7 @@ func newFixture(seed uint64) (*fixture, *rand.Rand) {
 		f.namespaces = append(f.namespaces, fmt.Sprintf("team-%d", i))
 	}
 	for i := range peopleCount {
-		tier := []string{"read", "triage", "write", "maintain", "admin"}[i%5]
-		f.people = append(f.people, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{"periscope-tier:" + tier}, reachable: i%6 != 5})
+		f.people = append(f.people, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{tierOf(i)}, reachable: i%6 != 5})
 	}
 	for range grantCount {
 		f.grants = append(f.grants, f.grant(random))
@@ -114,18 +114,16 @@ func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
 	return g
 }
 
-func sortedVerbs() (out []string) {
-	for v := range verbs {
-		out = append(out, v)
-	}
-	slices.Sort(out)
-	return out
-}
+func sortedVerbs() []string { return slices.Sorted(maps.Keys(verbs)) }
 
 // pairs are n different ones at random, or all there are.
 func (f *fixture) pairs(random *rand.Rand, n int) (out []pair) {
 	for _, who := range f.people {
 		for _, verb := range sortedVerbs() {
+			names := []string{""}
+			if verbs[verb] {
+				names = objectNames
+			}
 			for _, k := range kinds {
 				spaces := f.namespaces
 				if k.cluster {
@@ -135,24 +133,15 @@ func (f *fixture) pairs(random *rand.Rand, n int) (out []pair) {
 					continue // a subresource is one of an object
 				}
 				for _, ns := range spaces {
-					for _, name := range objectNames {
-						if !verbs[verb] {
-							name = ""
-						}
+					for _, name := range names {
 						out = append(out, pair{who, verb, k, ns, name})
 					}
 				}
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b pair) int { return slices.Compare(a.key(), b.key()) })
-	out = slices.CompactFunc(out, func(a, b pair) bool { return slices.Equal(a.key(), b.key()) })
 	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out[:min(n, len(out))]
-}
-
-func (p pair) key() []string {
-	return []string{p.who.name, p.verb, p.kind.group, p.kind.full(), p.namespace, p.name}
 }
 
 // String is the pair for people.
@@ -193,12 +182,12 @@ func proxyGrants(people []person, constrained bool) []scenarios.Grant {
 	}
 	slices.Sort(groups)
 	groups = slices.Compact(groups)
-	subject := scenarios.Subject{User: proxyName}
+	grant := func(verbs, apiGroups, resources, names []string) scenarios.Grant {
+		return scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: verbs, APIGroups: apiGroups, Resources: resources, Names: names}
+	}
 	if !constrained {
-		return []scenarios.Grant{
-			{Subject: subject, Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, Names: users},
-			{Subject: subject, Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"groups"}, Names: groups},
-		}
+		impersonate := []string{"impersonate"}
+		return []scenarios.Grant{grant(impersonate, []string{""}, []string{"users"}, users), grant(impersonate, []string{""}, []string{"groups"}, groups)}
 	}
 	on := func(verbs ...string) (out []string) {
 		for _, v := range verbs {
@@ -206,14 +195,14 @@ func proxyGrants(people []person, constrained bool) []scenarios.Grant {
 		}
 		return out
 	}
+	as, authn := []string{"impersonate:user-info"}, []string{"authentication.k8s.io"}
 	list := []scenarios.Grant{
-		{Subject: subject, Verbs: []string{"impersonate:user-info"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"}, Names: users},
-		{Subject: subject, Verbs: []string{"impersonate:user-info"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"groups"}, Names: groups},
-		{Subject: subject, Verbs: on("create"), APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
-		{Subject: subject, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version"}},
+		grant(as, authn, []string{"users"}, users), grant(as, authn, []string{"groups"}, groups),
+		grant(on("create"), []string{"authorization.k8s.io"}, []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, nil),
+		{Subject: scenarios.Subject{User: proxyName}, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version"}},
 	}
 	for _, k := range kinds {
-		list = append(list, scenarios.Grant{Subject: subject, Verbs: on(sortedVerbs()...), APIGroups: []string{k.group}, Resources: []string{k.full()}})
+		list = append(list, grant(on(sortedVerbs()...), []string{k.group}, []string{k.full()}, nil))
 	}
 	return list
 }

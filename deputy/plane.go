@@ -64,7 +64,8 @@ func start(ctx context.Context, o target.Options, grants []scenarios.Grant, name
 		proxyAlias: {ServiceAccount: &scenarios.ServiceAccount{Namespace: proxyNamespace, Name: "periscope"}},
 	}}
 	for _, ns := range namespaces { // some of them without any grant
-		needs.Objects = append(needs.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns}})
+		needs.Objects = append(needs.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns}},
+			map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default", "namespace": ns}}) // for pods
 	}
 	replayer, err := replay.New(p.Target)
 	if err != nil {

@@ -1,19 +1,18 @@
 package deputy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/scenarios"
@@ -116,43 +115,34 @@ func judge(p pair, granted bool, said, did, listed answer, status authorizationv
 
 // review is the pre-flight.
 func (f *preflight) review(ctx context.Context, p pair) (answer, authorizationv1.SubjectAccessReviewStatus, error) {
-	review := authorizationv1.SelfSubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
-		Spec:     authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: p.attributes()},
-	}
-	a, err := f.ask(ctx, p.who, "selfsubjectaccessreviews", &review)
-	if a == yes && !review.Status.Allowed {
+	got, err := f.as(p.who).SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: p.attributes()},
+	}, metav1.CreateOptions{})
+	a, err := answered(err)
+	if a == yes && !got.Status.Allowed {
 		a = no
 	}
-	return a, review.Status, err
+	return a, got.Status, err
 }
 
-// ask posts a review as a person; yes means that it was answered.
-func (f *preflight) ask(ctx context.Context, who person, resource string, review any) (answer, error) {
-	raw, err := json.Marshal(review)
+// as is a client for the reviews of a person.
+func (f *preflight) as(who person) authorizationv1client.AuthorizationV1Interface {
+	c, err := authorizationv1client.NewForConfigAndClient(&rest.Config{Host: f.plane.url.String(), QPS: -1}, f.plane.as(who))
 	if err != nil {
-		return "", err
+		panic(err) // the host is one that clients were made for before
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.plane.url.String()+"/apis/authorization.k8s.io/v1/"+resource, bytes.NewReader(raw))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := f.plane.as(who).Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
+	return c
+}
+
+// answered says whether a review was answered, or the proxy may not ask for this person.
+func answered(err error) (answer, error) {
 	switch {
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot impersonate"):
+		return unreachable, nil
 	case err != nil:
 		return "", err
-	case resp.StatusCode == http.StatusForbidden && bytes.Contains(body, []byte("cannot impersonate")):
-		return unreachable, nil
-	case resp.StatusCode != http.StatusCreated:
-		return "", fmt.Errorf("code %d: %.200s", resp.StatusCode, body)
 	}
-	return yes, json.Unmarshal(body, review)
+	return yes, nil
 }
 
 // request sends the real one, on trial: what it is told is what authorization
@@ -174,11 +164,11 @@ func (f *preflight) request(ctx context.Context, p pair) (answer, error) {
 	if err != nil {
 		return "", err
 	}
-	answered, err := replay.RoundTrip(f.plane.as(p.who), req, p.verb == "watch")
+	got, err := replay.RoundTrip(f.plane.as(p.who), req, p.verb == "watch")
 	if err != nil {
 		return "", err
 	}
-	e, err := f.plane.event(ctx, answered.AuditID)
+	e, err := f.plane.event(ctx, got.AuditID)
 	switch {
 	case err != nil:
 		return "", err
@@ -208,11 +198,10 @@ func (f *preflight) listed(ctx context.Context, p pair) (answer, error) {
 	r := f.rules[key]
 	f.mu.Unlock()
 	r.once.Do(func() {
-		review := authorizationv1.SelfSubjectRulesReview{
-			TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectRulesReview"},
-			Spec:     authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
-		}
-		r.answer, r.err = f.ask(ctx, p.who, "selfsubjectrulesreviews", &review)
+		review, err := f.as(p.who).SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+		}, metav1.CreateOptions{})
+		r.answer, r.err = answered(err)
 		r.status = review.Status
 	})
 	if r.err != nil || r.answer != yes {

@@ -57,7 +57,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Report is what came out. A report without a kind was written by an earlier version of authzconf, with other names.
+// Report is what came out.
 type Report struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`

@@ -53,6 +53,16 @@ func serveAgent(ctx context.Context, handler http.Handler) (*agent, func() error
 	return a, l.Close, nil
 }
 
+// get sends a request for a person.
+func (a *agent) get(ctx context.Context, path string, who person) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Impersonate-User", who.name)
+	return (&http.Client{Transport: a.transport}).Do(req)
+}
+
 // tunnel attacks the agent, streams through it, and takes its target away.
 func tunnel(ctx context.Context, p *plane, part *Part, people []person) error {
 	a, stop, err := p.agent(ctx, p.url)
@@ -180,13 +190,7 @@ func rawRequest(ctx context.Context, a *agent, lines []string) (int, error) {
 func (p *plane) watch(ctx context.Context, a *agent, who person) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+"/version", nil)
-	if err != nil {
-		return err
-	}
-	req.URL.Path, req.URL.RawQuery = paths[0], "watch=true"
-	req.Header.Set("Impersonate-User", who.name)
-	resp, err := (&http.Client{Transport: a.transport}).Do(req)
+	resp, err := a.get(ctx, paths[0]+"?watch=true", who)
 	if err != nil {
 		return err
 	}
@@ -236,15 +240,9 @@ func (p *plane) websocket(ctx context.Context, a *agent, who person) error {
 
 // makePod makes a pod that never runs.
 func (p *plane) makePod(ctx context.Context, name string) error {
-	pods, no := p.admin.CoreV1().Pods(usersNamespace), false
-	if _, err := p.admin.CoreV1().ServiceAccounts(usersNamespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-		if _, err := p.admin.CoreV1().ServiceAccounts(usersNamespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	_, err := pods.Create(ctx, &corev1.Pod{
+	_, err := p.admin.CoreV1().Pods(usersNamespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
+		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -263,13 +261,8 @@ func (p *plane) down(ctx context.Context, part *Part, who person) error {
 		return err
 	}
 	defer func() { _ = stop() }()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+paths[0], nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Impersonate-User", who.name)
 	begun := time.Now()
-	resp, err := (&http.Client{Transport: a.transport}).Do(req)
+	resp, err := a.get(ctx, paths[0], who)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func Cases(seed int64) []Case {
 	if known, ok := casesOf.Load(seed); ok {
 		return known.([]Case)
 	}
-	d := &deck{tables: loadTables(), random: random(seed), seed: seed}
+	d := &deck{tables: loadTables(), random: Random(seed, "policy"), seed: seed}
 	for _, a := range Attributes() {
 		for _, r := range d.Relations {
 			d.compare(a, r)

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -13,9 +14,6 @@ import (
 // every verb is a k8s::Action; what is asked about is a k8s::Resource or a k8s::NonResourceURL, with the
 // attributes of the review, all of them set. What no policy permits gets no opinion.
 func (p *Policy) Cedar() ([]byte, error) {
-	if len(p.Deny) > 0 {
-		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written as Cedar", len(p.Deny))
-	}
 	var out bytes.Buffer
 	_, _ = fmt.Fprintf(&out, `// The policy of certification, seed %d.
 // A review is the request k8s::User::"<user>" (in k8s::Group::"<group>" ...), k8s::Action::"<verb>", and a
@@ -28,7 +26,7 @@ func (p *Policy) Cedar() ([]byte, error) {
 			principal = `principal in k8s::Group::` + cedarString(g.Subject.Group)
 		}
 		action := "action"
-		if !anyOf(g.Verbs) {
+		if !slices.Contains(g.Verbs, "*") {
 			action = "action in [" + cedarList("k8s::Action::", g.Verbs) + "]"
 		}
 		resource, when := "resource is k8s::Resource", cedarResource(g)
@@ -44,21 +42,12 @@ func (p *Policy) Cedar() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func anyOf(list []string) bool {
-	for _, s := range list {
-		if s == "*" {
-			return true
-		}
-	}
-	return false
-}
-
 // cedarResource are the conditions of a grant for resources.
 func cedarResource(g scenarios.Grant) (when []string) {
-	if !anyOf(g.APIGroups) {
+	if !slices.Contains(g.APIGroups, "*") {
 		when = append(when, "["+cedarList("", g.APIGroups)+"].contains(resource.apiGroup)")
 	}
-	if !anyOf(g.Resources) {
+	if !slices.Contains(g.Resources, "*") {
 		var some []string
 		for _, r := range g.Resources {
 			resource, sub, _ := strings.Cut(r, "/")
@@ -101,7 +90,7 @@ func cedarList(before string, list []string) string {
 	return strings.Join(out, ", ")
 }
 
-// cedarString is a string literal. Cedar writes other characters as \u{...}.
+// cedarString is a string literal. What is not printable ASCII is written as \u{...}.
 func cedarString(s string) string {
 	var out strings.Builder
 	out.WriteByte('"')
@@ -110,7 +99,7 @@ func cedarString(s string) string {
 		case r == '"' || r == '\\':
 			out.WriteByte('\\')
 			out.WriteRune(r)
-		case r < ' ' || r == 0x7f:
+		case r < ' ' || r >= 0x7f:
 			_, _ = fmt.Fprintf(&out, `\u{%x}`, r)
 		default:
 			out.WriteRune(r)

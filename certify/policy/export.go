@@ -43,87 +43,54 @@ type document struct {
 	Kind       string            `json:"kind"`
 	Seed       int64             `json:"seed"`
 	Grants     []scenarios.Grant `json:"grants"`
-	Deny       []scenarios.Grant `json:"deny,omitempty"`
 }
 
 const documentKind = "CertificationPolicy"
 
 // JSON is the policy as grants.
 func (p *Policy) JSON() ([]byte, error) {
-	out, err := json.MarshalIndent(document{Version, documentKind, p.Seed, p.Grants, p.Deny}, "", "  ")
+	out, err := json.MarshalIndent(document{Version, documentKind, p.Seed, p.Grants}, "", "  ")
 	return append(out, '\n'), err
 }
 
 // Parse reads a policy that JSON has written.
 func Parse(raw []byte) (*Policy, error) {
 	var read document
-	switch err := json.Unmarshal(raw, &read); {
+	lines := json.NewDecoder(bytes.NewReader(raw))
+	lines.DisallowUnknownFields()
+	switch err := lines.Decode(&read); {
 	case err != nil:
 		return nil, fmt.Errorf("it is not a policy in JSON: %w", err)
 	case read.APIVersion != Version || read.Kind != documentKind:
 		return nil, fmt.Errorf("it is not a %s of %s", documentKind, Version)
 	}
-	p := &Policy{Seed: read.Seed, Grants: read.Grants, Deny: read.Deny, Probe: newProbe(read.Seed)}
+	p := &Policy{Seed: read.Seed, Grants: read.Grants, Probe: newProbe(read.Seed)}
 	return p.Index(), nil
 }
 
-// RBAC is the policy as roles and bindings, with the namespaces they need: one role and one binding for each
-// grant.
+// RBAC is the policy as roles and bindings, one of each for a grant, with the namespaces that they need.
 func (p *Policy) RBAC() ([]byte, error) {
-	if len(p.Deny) > 0 {
-		return nil, fmt.Errorf("RBAC cannot deny, and the policy has %d rules that do", len(p.Deny))
-	}
 	var out bytes.Buffer
 	namespaces := map[string]bool{"": true, "default": true, "kube-system": true, "kube-public": true} // which every cluster has
-	add := func(o map[string]any) error {
-		raw, err := yaml.Marshal(o)
-		_, _ = fmt.Fprintf(&out, "---\n%s", raw)
-		return err
-	}
 	for i, g := range p.Grants {
+		var all []any
 		if !namespaces[g.Namespace] {
 			namespaces[g.Namespace] = true
-			if err := add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": g.Namespace}}); err != nil {
+			all = append(all, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": g.Namespace}})
+		}
+		s := &scenarios.Scenario{ID: "certify", Suffix: fmt.Sprintf("certify-%d-%d", p.Seed, i), Grants: []scenarios.Grant{g}}
+		for _, o := range scenarios.RenderRBAC(s)[0].Objects() {
+			all = append(all, o)
+		}
+		for _, o := range all {
+			raw, err := yaml.Marshal(o)
+			if err != nil {
 				return nil, err
 			}
-		}
-		role, binding := p.objects(i, g)
-		if err := add(role); err != nil {
-			return nil, err
-		}
-		if err := add(binding); err != nil {
-			return nil, err
+			_, _ = fmt.Fprintf(&out, "---\n%s", raw)
 		}
 	}
 	return out.Bytes(), nil
-}
-
-func (p *Policy) objects(i int, g scenarios.Grant) (role, binding map[string]any) {
-	const group = "rbac.authorization.k8s.io"
-	kind := "ClusterRole"
-	meta := map[string]any{"name": fmt.Sprintf("authzconf-certify-%d-%d", p.Seed, i)}
-	if g.Namespace != "" {
-		kind, meta["namespace"] = "Role", g.Namespace
-	}
-	rule := map[string]any{"verbs": g.Verbs}
-	for field, list := range map[string][]string{
-		"apiGroups": g.APIGroups, "resources": g.Resources, "resourceNames": g.Names, "nonResourceURLs": g.NonResourceURLs,
-	} {
-		if len(list) > 0 {
-			rule[field] = list
-		}
-	}
-	subject := map[string]any{"apiGroup": group, "kind": "User", "name": g.Subject.User}
-	if g.Subject.Group != "" {
-		subject["kind"], subject["name"] = "Group", g.Subject.Group
-	}
-	role = map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": meta, "rules": []any{rule}}
-	binding = map[string]any{
-		"apiVersion": group + "/v1", "kind": kind + "Binding", "metadata": meta,
-		"roleRef":  map[string]any{"apiGroup": group, "kind": kind, "name": meta["name"]},
-		"subjects": []any{subject},
-	}
-	return role, binding
 }
 
 // plainWord is what a table can have as it is.
@@ -144,24 +111,16 @@ func (p *Policy) Table() ([]byte, error) {
 		_, _ = fmt.Fprintln(t, strings.Join(fields, "\t"))
 	}
 	row("USER", "GROUP", "VERB", "APIGROUP", "RESOURCE", "NAME", "NAMESPACE", "PATH")
-	orAny := func(list []string) []string {
-		if len(list) == 0 {
-			return []string{"(any)"}
-		}
-		return list
-	}
 	for _, g := range p.Grants {
-		for _, verb := range g.Verbs {
-			for _, path := range g.NonResourceURLs {
-				row(g.Subject.User, g.Subject.Group, verb, "", "", "", "", path)
+		for _, part := range g.Parts() {
+			var group, resource, name, namespace string
+			if len(part.Resources) > 0 {
+				group, resource, name, namespace = part.APIGroups[0], part.Resources[0], "(any)", cmp.Or(g.Namespace, "(any)")
 			}
-			for _, group := range g.APIGroups {
-				for _, resource := range g.Resources {
-					for _, name := range orAny(g.Names) {
-						row(g.Subject.User, g.Subject.Group, verb, group, resource, name, cmp.Or(g.Namespace, "(any)"), "")
-					}
-				}
+			if len(part.Names) > 0 {
+				name = part.Names[0]
 			}
+			row(g.Subject.User, g.Subject.Group, part.Verbs[0], group, resource, name, namespace, strings.Join(part.NonResourceURLs, ""))
 		}
 	}
 	err := t.Flush() // before out is looked at

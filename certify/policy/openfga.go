@@ -2,37 +2,21 @@ package policy
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
-// FGAModel is the OpenFGA model of the policy. Relations know no wildcards within names, so every combination of a
-// grant's verbs, groups, resources and names is a permission of its own, and a review asks for all those that
-// would cover it: the asker states them, and the user's groups, as contextual tuples of one request.
-const FGAModel = `model
-  schema 1.1
-
-type user
-
-type group
-  relations
-    define member: [user]
-
-type permission
-  relations
-    define holder: [user, group#member]
-
-type request
-  relations
-    define asks: [permission]
-    define allowed: holder from asks
-`
+// fgaModel is the OpenFGA model of the policy.
+//
+//go:embed model.fga
+var fgaModel string
 
 // FGATuple is a relationship.
 type FGATuple struct {
@@ -42,11 +26,8 @@ type FGATuple struct {
 }
 
 // OpenFGA is the policy as a store file of the fga command line: the model, and a tuple for each thing that is
-// granted to somebody. The IDs are those of FGAUser, FGAGroup and FGARequest.
+// granted to somebody. The IDs are those of FGAUser, FGAGroup and FGAPermission.
 func (p *Policy) OpenFGA() ([]byte, error) {
-	if len(p.Deny) > 0 {
-		return nil, fmt.Errorf("the policy has %d rules that deny, which are not written for OpenFGA", len(p.Deny))
-	}
 	var tuples []FGATuple
 	seen := map[FGATuple]bool{}
 	for _, g := range p.Grants {
@@ -54,18 +35,8 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 		if g.Subject.Group != "" {
 			holder = FGAGroup(g.Subject.Group) + "#member"
 		}
-		names := []any{nil} // any
-		if len(g.Names) > 0 {
-			names = anys(g.Names)
-		}
-		var namespace any
-		if g.Namespace != "" {
-			namespace = g.Namespace
-		}
-		permissions := combine([][]any{anys(g.Verbs), anys(g.APIGroups), anys(g.Resources), {namespace}, names})
-		permissions = append(permissions, combine([][]any{anys(g.Verbs), anys(g.NonResourceURLs)})...)
-		for _, permission := range permissions {
-			t := FGATuple{holder, "holder", permissionID(permission)}
+		for _, part := range g.Parts() {
+			t := FGATuple{holder, "holder", FGAPermission(part)}
 			if !seen[t] {
 				seen[t] = true
 				tuples = append(tuples, t)
@@ -76,7 +47,7 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 		Name   string     `json:"name"`
 		Model  string     `json:"model"`
 		Tuples []FGATuple `json:"tuples"`
-	}{fmt.Sprintf("authzconf-certification-%d", p.Seed), FGAModel, tuples})
+	}{fmt.Sprintf("authzconf-certification-%d", p.Seed), fgaModel, tuples})
 }
 
 // maxFGAName is how long an escaped name may be in an ID.
@@ -97,66 +68,14 @@ func fgaName(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// FGARequest are the permissions of which any one covers a review.
-func FGARequest(s authorizationv1.SubjectAccessReviewSpec) (ids []string) {
-	var parts [][]any
-	if a := s.ResourceAttributes; a != nil {
-		full, resources := a.Resource, []any{"*"}
-		if a.Subresource != "" {
-			full += "/" + a.Subresource
-			resources = append(resources, "*/"+a.Subresource)
-		}
-		parts = [][]any{{a.Verb, "*"}, {a.Group, "*"}, append(resources, full), {a.Namespace, nil}, {a.Name, nil}}
-	} else if a := s.NonResourceAttributes; a != nil {
-		paths := []any{a.Path}
-		for i := range len(a.Path) + 1 {
-			paths = append(paths, a.Path[:i]+"*")
-		}
-		parts = [][]any{{a.Verb, "*"}, paths}
-	}
-	seen := map[string]bool{}
-	for _, permission := range combine(parts) {
-		if id := permissionID(permission); !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// permissionID is the ID of verb, API group, resource, namespace and name, or of verb and path; null is any
-// namespace or name. It is a digest, because names are longer than IDs may be.
-func permissionID(parts []any) string {
-	raw, err := json.Marshal(parts)
+// FGAPermission is the ID of what a part of a grant (scenarios.Grant.Parts) allows. It is a digest of it without its
+// subject, because names are longer than IDs may be.
+func FGAPermission(part scenarios.Grant) string {
+	part.Subject = scenarios.Subject{}
+	raw, err := json.Marshal(part)
 	if err != nil {
-		panic(err) // of strings and nil: cannot happen
+		panic(err) // of strings: cannot happen
 	}
 	sum := sha256.Sum256(raw)
 	return "permission:" + hex.EncodeToString(sum[:])
-}
-
-func anys(list []string) []any {
-	out := make([]any, len(list))
-	for i, s := range list {
-		out[i] = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return out
-}
-
-// combine is every way to take one of each.
-func combine(parts [][]any) [][]any {
-	if len(parts) == 0 {
-		return nil
-	}
-	out := [][]any{{}}
-	for _, options := range parts {
-		var next [][]any
-		for _, begun := range out {
-			for _, o := range options {
-				next = append(next, append(append([]any{}, begun...), o))
-			}
-		}
-		out = next
-	}
-	return out
 }

@@ -29,9 +29,6 @@ type Policy struct {
 	Seed int64
 	// Grants are in an order that depends on the seed. Order means nothing.
 	Grants []scenarios.Grant
-	// Deny are reviews that must be denied, although a grant may cover them. RBAC cannot say such a thing, so the
-	// policy of certification has none.
-	Deny []scenarios.Grant
 	// Probe are the names that the grants of the probes are about.
 	Probe Probe
 
@@ -65,15 +62,15 @@ func New(bound []*scenarios.Scenario, seed int64) *Policy {
 		p.Grants = append(p.Grants, c.Grants...)
 	}
 	p.Grants = distinct(p.Grants)
-	random(seed).Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
+	Random(seed, "policy").Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
 	return p.Index()
 }
 
-// random is a source that the seed alone decides.
-func random(seed int64) *rand.Rand {
+// Random is a source that the seed alone decides, another one for each purpose.
+func Random(seed int64, purpose string) *rand.Rand {
 	var key [32]byte
 	binary.BigEndian.PutUint64(key[:], uint64(seed))
-	copy(key[8:], "authzconf certify policy")
+	copy(key[8:], "authzconf certify "+purpose)
 	return rand.New(rand.NewChaCha8(key))
 }
 
@@ -106,9 +103,6 @@ func (p *Policy) Index() *Policy {
 
 // Decide is what the policy says to a review.
 func (p *Policy) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
-	if scenarios.Covered(p.Deny, spec) {
-		return scenarios.Deny
-	}
 	covers := func(g *scenarios.Grant) bool { return g.Covers(spec) }
 	if slices.ContainsFunc(p.byUser[spec.User], covers) {
 		return scenarios.Allow
@@ -175,22 +169,16 @@ func (p *Policy) Without(users ...string) *Policy {
 }
 
 // Holder is a policy that can be replaced while it is asked.
-type Holder struct{ now atomic.Pointer[Policy] }
+type Holder struct{ atomic.Pointer[Policy] }
 
 // NewHolder holds a policy.
 func NewHolder(p *Policy) *Holder {
 	h := &Holder{}
-	h.Set(p)
+	h.Store(p)
 	return h
 }
 
-// Set replaces the policy.
-func (h *Holder) Set(p *Policy) { h.now.Store(p) }
-
-// Policy is the one that is in force.
-func (h *Holder) Policy() *Policy { return h.now.Load() }
-
 // Decide is what the policy in force says.
 func (h *Holder) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
-	return h.Policy().Decide(spec)
+	return h.Load().Decide(spec)
 }

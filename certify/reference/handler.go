@@ -11,7 +11,6 @@ import (
 	"net/http"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -89,9 +88,13 @@ func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessRevi
 	case head.APIVersion == V1:
 		err = json.Unmarshal(head.Spec, &spec)
 	case head.APIVersion == V1beta1:
-		var old authorizationv1beta1.SubjectAccessReviewSpec
+		// The same, but that groups are called group.
+		old := struct {
+			*authorizationv1.SubjectAccessReviewSpec
+			Group []string `json:"group"`
+		}{SubjectAccessReviewSpec: &spec}
 		err = json.Unmarshal(head.Spec, &old)
-		spec = fromV1beta1(old)
+		spec.Groups = old.Group
 	default:
 		return "", spec, fmt.Errorf("the apiVersion is neither %s nor %s", V1, V1beta1)
 	}
@@ -110,20 +113,4 @@ func check(s authorizationv1.SubjectAccessReviewSpec) error {
 		return errors.New("the spec must have one of resourceAttributes and nonResourceAttributes")
 	}
 	return nil
-}
-
-// fromV1beta1 converts field by field: groups are called group in v1beta1.
-func fromV1beta1(in authorizationv1beta1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewSpec {
-	out := authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes:    (*authorizationv1.ResourceAttributes)(in.ResourceAttributes),
-		NonResourceAttributes: (*authorizationv1.NonResourceAttributes)(in.NonResourceAttributes),
-		User:                  in.User, Groups: in.Groups, UID: in.UID,
-	}
-	for k, v := range in.Extra {
-		if out.Extra == nil {
-			out.Extra = map[string]authorizationv1.ExtraValue{}
-		}
-		out.Extra[k] = authorizationv1.ExtraValue(v)
-	}
-	return out
 }

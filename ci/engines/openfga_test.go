@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // maxContextual is how many contextual tuples a check may have, and maxWritten how
@@ -63,7 +64,7 @@ func loadOpenFGA(t testing.TB, rendered []byte) func(spec) (bool, error) {
 		if len(groups) >= maxContextual {
 			return false, errors.New("more groups than a check of OpenFGA takes")
 		}
-		for some := range slices.Chunk(policy.FGARequest(r), maxContextual-len(groups)) {
+		for some := range slices.Chunk(asked(r), maxContextual-len(groups)) {
 			tuples := slices.Clone(groups)
 			for _, permission := range some {
 				tuples = append(tuples, policy.FGATuple{User: permission, Relation: "asks", Object: "request:review"})
@@ -79,6 +80,38 @@ func loadOpenFGA(t testing.TB, rendered []byte) func(spec) (bool, error) {
 		}
 		return false, nil
 	}
+}
+
+// asked are the permissions of which any one covers a review.
+func asked(r spec) (ids []string) {
+	add := func(part scenarios.Grant) { ids = append(ids, policy.FGAPermission(part)) }
+	if a := r.NonResourceAttributes; a != nil {
+		for _, verb := range []string{a.Verb, "*"} {
+			add(scenarios.Grant{Verbs: []string{verb}, NonResourceURLs: []string{a.Path}})
+			for i := range len(a.Path) + 1 {
+				add(scenarios.Grant{Verbs: []string{verb}, NonResourceURLs: []string{a.Path[:i] + "*"}})
+			}
+		}
+	}
+	if a := r.ResourceAttributes; a != nil {
+		resources := []string{"*", a.Resource}
+		if a.Subresource != "" {
+			resources = []string{"*", "*/" + a.Subresource, a.Resource + "/" + a.Subresource}
+		}
+		for _, verb := range []string{a.Verb, "*"} {
+			for _, group := range []string{a.Group, "*"} {
+				for _, resource := range resources {
+					for _, namespace := range []string{a.Namespace, ""} {
+						for _, names := range [][]string{nil, {a.Name}} {
+							add(scenarios.Grant{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, Namespace: namespace, Names: names})
+						}
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 func keys(tuples []policy.FGATuple) (out []*openfgav1.TupleKey) {

@@ -57,16 +57,23 @@ func (b *Balancer) Set(backends ...string) {
 	b.backends = slices.Clone(backends)
 }
 
+// Cut closes every connection that is open. New ones are passed on as before.
+func (b *Balancer) Cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for conn := range b.open {
+		_ = conn.Close()
+	}
+}
+
 // Close stops listening, closes every connection, and returns when all of it is over. Further
 // calls do nothing and return nil.
 func (b *Balancer) Close() error {
 	b.mu.Lock()
 	first := b.ctx.Err() == nil
 	b.cancel()
-	for conn := range b.open {
-		_ = conn.Close()
-	}
 	b.mu.Unlock()
+	b.Cut()
 	var err error
 	if first {
 		err = b.listener.Close()

@@ -70,7 +70,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.conditionsContext, "conditions-context", certification.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
-	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix())
+	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix(), newChallenge())
 	return c
 }
 
@@ -93,11 +93,14 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	switch {
 	case f.kubeconfig == "":
 		return errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
-	case !c.Flags().Changed("seed") && f.hook == "":
+	case !c.Flags().Changed("seed") && f.hook == "" && f.challengeFile == "":
 		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
 	}
 	drawSeed(c, &f.seed)
-	if err := f.check(c.ErrOrStderr()); err != nil {
+	if err := f.answerChallenge(c.Flags().Changed("seed")); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
 		return err
 	}
 	if err := f.beyond.check(); err != nil {
@@ -121,7 +124,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	if err := writable(kind.Folder(), f.reportDir); err != nil {
 		return err
 	}
-	webhook, err := certify.LoadWebhook(f.kubeconfig)
+	webhook, err := certify.LoadWebhook(f.kubeconfig, "")
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
@@ -147,7 +150,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	case err != nil:
 		return invalid(err)
 	}
-	return finish(c.OutOrStdout(), f, kind, run)
+	return finish(c.OutOrStdout(), f, kind, run, webhook)
 }
 
 // hookTime is how long loading a policy may take.
@@ -176,8 +179,11 @@ func runHook(ctx context.Context, program string, policy []byte, stderr io.Write
 }
 
 // finish writes the report and prints what was found.
-func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A]) error {
+func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A], webhook *certify.Webhook) error {
 	c := run.Of(f.product)
+	if err := c.Bind(f.challenge, webhook); err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("nothing is written: %w", err)}
+	}
 	if f.reportDir != "" {
 		c.Harness = suiteVersion()
 		if err := kind.Write(f.reportDir, c, run.Answers); err != nil {
@@ -190,7 +196,11 @@ func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *ce
 		}
 	}
 	printLevels(out, c, run.Took)
-	printMeasured(out, c.Results)
+	for _, r := range c.Results {
+		for _, line := range r.Lines() {
+			_, _ = fmt.Fprintln(out, line)
+		}
+	}
 	printFindings(out, c.Findings)
 	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
 	if f.reportDir != "" {
@@ -226,7 +236,7 @@ func printFindings(out io.Writer, findings []certify.Finding) {
 		if f.Advice {
 			what = "advice"
 		}
-		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, reports.Plural(f.Count, "answer"), blamed(f))
+		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, reports.Plural(f.Count, "answer"), f.Blamed())
 		for _, e := range f.Examples[:1] {
 			_, _ = fmt.Fprintf(out, "  %s\n", e)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,30 +70,6 @@ func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
 	if hook != "" {
 		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, stderr) }
 	}
-}
-
-// printMeasured prints what levels have beside findings.
-func printMeasured(out io.Writer, results []certify.LevelResult) {
-	for _, r := range results {
-		if why := cmp.Or(r.NotSupported, r.Inconclusive); why != "" {
-			_, _ = fmt.Fprintf(out, "%s: %s\n", r.Level, why)
-		}
-		for _, a := range r.Rates {
-			_, _ = fmt.Fprintf(out, "%s: %d reviews/s: %.1f achieved, p50 %.2f ms, p99 %.2f ms (limit %.2f ms), %d wrong, %d late, %d dropped\n",
-				r.Level, a.Asked, a.Achieved, a.P50, a.P99, a.Limit, a.Wrong, a.Late, a.Dropped)
-		}
-		for _, w := range r.Windows {
-			_, _ = fmt.Fprintf(out, "%s: %s: noticed after %d ms (limit %d ms)\n", r.Level, w.Name, w.Millis, w.Limit)
-		}
-	}
-}
-
-// blamed says whose fault a finding is, as far as that was found out.
-func blamed(f certify.Finding) string {
-	if f.Blame == "" {
-		return ""
-	}
-	return ", blame: " + string(f.Blame)
 }
 
 // outcomeOf is the exit code: a level that cannot be tried with what the vendor

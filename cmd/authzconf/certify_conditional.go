@@ -37,16 +37,12 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err := writable(kind.Folder(), f.reportDir); err != nil {
 		return err
 	}
-	raw, err := certify.ReadKubeconfig(f.kubeconfig)
+	var o certification.Options
+	if o.Authorize, err = certify.LoadWebhook(f.kubeconfig, ""); err == nil {
+		o.Conditions, err = certify.LoadWebhook(f.kubeconfig, f.conditionsContext)
+	}
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
-	}
-	var o certification.Options
-	if o.Authorize, err = certify.ParseWebhook(raw); err == nil {
-		o.Conditions, err = certify.ParseContext(raw, f.conditionsContext)
-	}
-	if err != nil {
-		return fmt.Errorf("--authorizer-kubeconfig: %s: %w", f.kubeconfig, err)
 	}
 	o.Authorize.Timeout, o.Conditions.Timeout = f.timeout, f.timeout
 	if o.Plan, err = conditionalPlan(f.seed); err != nil {
@@ -65,7 +61,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	result := finish(c.OutOrStdout(), f, kind, run)
+	result := finish(c.OutOrStdout(), f, kind, run, o.Authorize)
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s in %.1f s\n", reports.Plural(len(run.Answers), "exchange"), run.Took[certification.Step].Seconds())
 	if o.Load == nil {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "not asked: atomic: it takes --policy-hook, which changes the policies in between")

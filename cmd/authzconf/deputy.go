@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +39,6 @@ broke.`,
 	fl := c.Flags()
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version to run on, of "+matrix.Known())
 	fl.StringSliceVar(&flags.options.Impersonation, "impersonation", deputy.Impersonations(), "how the proxy identity may impersonate")
-	fl.StringSliceVar(&flags.options.Impersonation, "bridge", deputy.Impersonations(), "earlier name of --impersonation")
-	_ = fl.MarkHidden("bridge")
 	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
@@ -52,13 +49,6 @@ broke.`,
 }
 
 func (f *deputyFlags) run(c *cobra.Command) (err error) {
-	if c.Flags().Changed("bridge") {
-		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: --bridge is now called --impersonation; the old name is accepted for one release")
-	}
-	if i := slices.Index(f.options.Parts, "trails"); i >= 0 {
-		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: the part trails is now called audit-logs; the old name is accepted for one release")
-		f.options.Parts[i] = "audit-logs"
-	}
 	if err = f.options.Check(); err != nil {
 		return err
 	}

@@ -159,5 +159,5 @@ func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error 
 }
 
 func verifyCertification(c *cobra.Command, path string, flags *verifyFlags) error {
-	return verifyBundle(c, path, flags.keys, false)
+	return verifyBundle(c, path, verifyBundleOptions{keys: flags.keys})
 }

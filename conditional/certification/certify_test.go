@@ -41,10 +41,10 @@ func run(t testing.TB, b *Plan, h http.Handler, load Loader) ([]certify.Finding,
 		t.Fatal(err)
 	}
 	o := Options{Plan: b, Load: load}
-	if o.Authorize, err = certify.ParseWebhook(raw); err != nil {
+	if o.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
 		t.Fatal(err)
 	}
-	if o.Conditions, err = certify.ParseContext(raw, Context); err != nil {
+	if o.Conditions, err = certify.ParseWebhook(raw, Context); err != nil {
 		t.Fatal(err)
 	}
 	done, err := Certify(t.Context(), o)
@@ -98,4 +98,4 @@ func TestReferenceIsAccepted(t *testing.T) {
 }
 
 // allVariable has the tests take 20 seeds.
-const allVariable = "AUTHZCONF_ROGUES"
+const allVariable = "AUTHZCONF_FAULTY"

@@ -28,7 +28,7 @@ func serveEvaluator(a *reference.Authorizer) (_ *evaluator, err error) {
 	if err != nil {
 		return nil, errors.Join(err, e.server.Close())
 	}
-	w, err := certify.ParseContext(raw, reference.ConditionsContext)
+	w, err := certify.ParseWebhook(raw, reference.ConditionsContext)
 	if err == nil {
 		e.poster, err = w.Poster()
 	}

@@ -21,9 +21,6 @@ func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessRevie
 // Components says whether the cluster has components that ask all the time.
 func (t *Target) Components() bool { return t.network != nil }
 
-// RecorderCounts are the totals of the recorder.
-func (t *Target) RecorderCounts() recorder.Counts { return t.own.Counts() }
-
 // PIDs are the process IDs of the API server and its etcd; 0 for one that does not run, is another target's, or not
 // this machine's.
 func (t *Target) PIDs() local.PIDs {

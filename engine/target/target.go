@@ -256,7 +256,7 @@ func (t *Target) Err() error {
 		return t.cluster.Err()
 	}
 	if t.recorder != nil && t.recorder.Err() != nil {
-		return fmt.Errorf("the recorder stopped: %w", t.recorder.Err())
+		return fmt.Errorf("the recorder: %w", t.recorder.Err())
 	}
 	return t.broken
 }

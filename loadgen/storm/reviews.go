@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -122,9 +123,10 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 		if cached {
 			decisions = map[string]int64{"unseen": n}
 		}
+		mode, _ := scenarios.ImpersonationMode(verb)
 		for decision, count := range decisions {
 			if count != 0 {
-				list = append(list, run.ReviewCount{Mode: modeOf(verb), Verb: verb, Decision: decision, Count: count})
+				list = append(list, run.ReviewCount{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision, Count: count})
 			}
 		}
 	}
@@ -132,21 +134,6 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Decision, b.Decision))
 	})
 	return list
-}
-
-// modeOf is the impersonation mode that a review's verb belongs to: request if it is of no impersonation.
-func modeOf(verb string) string {
-	if verb == "impersonate" {
-		return "legacy"
-	}
-	if mode, ok := strings.CutPrefix(verb, "impersonate:"); ok {
-		return mode
-	}
-	if rest, ok := strings.CutPrefix(verb, "impersonate-on:"); ok {
-		mode, _, _ := strings.Cut(rest, ":")
-		return mode
-	}
-	return run.RequestMode
 }
 
 // fill puts what was counted into the block.

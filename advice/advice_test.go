@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/oracle"

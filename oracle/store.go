@@ -22,8 +22,12 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 	case rbacGroup + "/rolebindings", rbacGroup + "/clusterrolebindings":
 		s.writeBinding(p, k, subject, r)
 	case "authorization.k8s.io/selfsubjectaccessreviews":
-		if a, ok := selfReview(r); ok {
+		if a, _, ok := reviewed(r); ok {
 			p.add(k.ask(question{"", subject, a}))
+		}
+	case "authorization.k8s.io/localsubjectaccessreviews":
+		if a, about, ok := reviewed(r); ok {
+			p.add(k.ask(question{"", about, a}))
 		}
 	default:
 		s.deleted(r)
@@ -80,19 +84,20 @@ func (s *Server) write(p *Prediction, k asker, subject scenarios.User, r Request
 	s.stored(r)
 }
 
-// selfReview is what a SelfSubjectAccessReview asks (ResourceAttributesFrom of
+// reviewed is what an access review asks, and about whom where that is not who asks (ResourceAttributesFrom of
 // k8s.io/kubernetes/pkg/registry/authorization/util).
-func selfReview(r Request) (a Attributes, ok bool) {
-	var body authorizationv1.SelfSubjectAccessReview
+func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
+	var body authorizationv1.SubjectAccessReview
 	if r.Verb != "create" || !decode(r.Body, &body) {
-		return a, false
+		return a, about, false
 	}
+	about = scenarios.UserOf(body.Spec.User, body.Spec.UID, body.Spec.Groups, body.Spec.Extra)
 	if n := body.Spec.NonResourceAttributes; n != nil {
-		return Attributes{Verb: n.Verb, Path: n.Path}, true
+		return Attributes{Verb: n.Verb, Path: n.Path}, about, true
 	}
 	in := body.Spec.ResourceAttributes
 	if in == nil {
-		return a, false
+		return a, about, false
 	}
 	a = Attributes{
 		Verb: in.Verb, APIGroup: in.Group, Version: in.Version, Resource: in.Resource, Subresource: in.Subresource,
@@ -101,7 +106,7 @@ func selfReview(r Request) (a Attributes, ok bool) {
 	if a.Version == "" {
 		a.Version = "*"
 	}
-	return a, true
+	return a, about, true
 }
 
 // decode reads a body as a type.

@@ -1,7 +1,13 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -25,6 +31,30 @@ type FlowEvidence struct {
 	Answers []FlowAnswer `json:"answers"`
 	// Windows are the times in which requests were not answered, or wrongly.
 	Windows []Window `json:"windows,omitempty"`
+
+	// Samples are the requests, in the order of sending; all that is above follows from them (Judge).
+	Samples []FlowSample `json:"samples"`
+	// Servers are the stays of each API server, Suffixes what made the names of each setup unique.
+	Servers  [][]FlowStay      `json:"servers"`
+	Suffixes map[string]string `json:"suffixes"`
+}
+
+// FlowSample is one request with its answer.
+type FlowSample struct {
+	Setup string `json:"setup"`
+	// Error is what the client saw in place of an answer.
+	Error string `json:"error,omitempty"`
+	// Server is the index of the API server that wrote the request's audit event, -1 if none did.
+	Server int                  `json:"server"`
+	Seen   verdicts.Observation `json:"seen"`
+}
+
+// FlowStay is a time in which an API server was that of one cell: from when it was ready until it had ended. A zero
+// time is open.
+type FlowStay struct {
+	Cell  string    `json:"cell"`
+	Ready time.Time `json:"ready"`
+	Ended time.Time `json:"ended,omitzero"`
 }
 
 // FlowAnswer is one kind of answer.
@@ -37,8 +67,6 @@ type FlowAnswer struct {
 	// on what the server has cached.
 	Verdict verdicts.Verdict `json:"verdict"`
 	Reason  string           `json:"reason,omitempty"`
-	// Suffix made the names of the request unique.
-	Suffix string `json:"suffix,omitempty"`
 	// Count is how many answers were of this kind, Example the first.
 	Count   int                   `json:"count"`
 	Example *verdicts.Observation `json:"example,omitempty"`
@@ -56,15 +84,141 @@ type Window struct {
 	Requests int `json:"requests"`
 }
 
-// JudgeAnswer judges one answer by the scenario that is for the API server that gave it, which was that of a
+// judgeAnswer judges one answer by the scenario that is for the API server that gave it, which was that of a
 // cell.
-func JudgeAnswer(s *scenarios.Scenario, cell verdicts.Cell, suffix string, seen *verdicts.Observation) verdicts.Result {
+func judgeAnswer(s *scenarios.Scenario, cell verdicts.Cell, suffix string, seen *verdicts.Observation) verdicts.Result {
 	_, names := s.Bind(suffix)
 	return verdicts.Judge(s, &verdicts.Evidence{
 		Scenario: s.ID, Digest: s.Digest, Cell: cell,
 		Capabilities: []scenarios.Capability{scenarios.Audit}, Suffix: suffix, Names: names,
 		Started: seen.Sent, Ended: seen.Answered, Steps: []verdicts.Observation{*seen},
 	})
+}
+
+// ScenarioFor is the scenario of a setup that is for a cell, and the cell; nil if there is none.
+type ScenarioFor func(cell, setup string) (*scenarios.Scenario, verdicts.Cell)
+
+// Judge derives from the samples everything else.
+func (f *FlowEvidence) Judge(scenario ScenarioFor) {
+	*f = FlowEvidence{
+		Sent: len(f.Samples), Errors: map[string]int{}, Answers: []FlowAnswer{},
+		Samples: f.Samples, Servers: f.Servers, Suffixes: f.Suffixes,
+	}
+	kinds := map[string]int{}
+	windows := map[string]*Window{}
+	for i := range f.Samples {
+		s := &f.Samples[i]
+		what := ""
+		switch answers, early := f.answer(s, scenario); {
+		case s.Error != "":
+			f.Unanswered++
+			f.Errors[s.Error]++
+			what = "unanswered"
+		case s.Seen.Response.Code >= http.StatusInternalServerError:
+			// It decided nothing, so it decided nothing wrong.
+			f.Unanswered++
+			f.Errors["HTTP "+strconv.Itoa(s.Seen.Response.Code)]++
+			what = "unanswered"
+		case early:
+			f.Early++
+			if a := best(answers); a.Verdict != verdicts.Passed {
+				f.EarlyWrong++
+				what = "wrong, before the API server was ready"
+			}
+		default:
+			a := best(answers)
+			if a.Verdict != verdicts.Passed {
+				what = "wrong"
+			}
+			countAnswer(f, kinds, a)
+		}
+		expose(f, windows, what, s.Seen.Sent)
+	}
+	if n := len(f.Samples); n > 0 {
+		closeWindows(f, windows, f.Samples[n-1].Seen.Sent) // what lasted to the end
+	}
+}
+
+// expose opens the window of what went wrong, or, after a right answer, closes all of them.
+func expose(f *FlowEvidence, open map[string]*Window, what string, at time.Time) {
+	if what == "" {
+		closeWindows(f, open, at)
+		return
+	}
+	if open[what] == nil {
+		open[what] = &Window{What: what, Start: at}
+	}
+	open[what].Requests++
+}
+
+func closeWindows(f *FlowEvidence, open map[string]*Window, at time.Time) {
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		w := open[name]
+		w.Milliseconds = float64(at.Sub(w.Start).Microseconds()) / 1000
+		f.Windows = append(f.Windows, *w)
+	}
+	clear(open)
+}
+
+// answer judges an answer by what its API server may have been when it gave it.
+func (f *FlowEvidence) answer(s *FlowSample, scenario ScenarioFor) (answers []FlowAnswer, early bool) {
+	if s.Server >= 0 && s.Server < len(f.Servers) {
+		next := "" // the first that was not ready yet
+		for _, stay := range f.Servers[s.Server] {
+			switch {
+			case !stay.Ended.IsZero() && s.Seen.Sent.After(stay.Ended):
+			case s.Seen.Answered.Before(stay.Ready):
+				next = cmp.Or(next, stay.Cell)
+			default:
+				answers = append(answers, f.judgeBy(stay.Cell, s, scenario))
+			}
+		}
+		if len(answers) == 0 && next != "" {
+			return append(answers, f.judgeBy(next, s, scenario)), true
+		}
+	}
+	if len(answers) == 0 {
+		answers = []FlowAnswer{{
+			Cell: "unknown", Verdict: verdicts.Invalid, Count: 1,
+			Reason: "it cannot be told which API server gave the answer", Example: &s.Seen,
+		}}
+	}
+	return answers, false
+}
+
+// judgeBy judges an answer by the scenario that is for a cell.
+func (f *FlowEvidence) judgeBy(name string, s *FlowSample, scenario ScenarioFor) FlowAnswer {
+	a := FlowAnswer{Cell: name, Count: 1, Example: &s.Seen, Verdict: verdicts.Invalid}
+	one, cell := scenario(name, s.Setup)
+	if one == nil {
+		a.Reason = "no scenario of the setup " + s.Setup + " is for this stage"
+		return a
+	}
+	result := judgeAnswer(one, cell, f.Suffixes[s.Setup], &s.Seen)
+	a.Scenario, a.Verdict, a.Reason = one.ID, result.Verdict, result.Reason
+	return a
+}
+
+// best is the first answer that passed, or else the first.
+func best(answers []FlowAnswer) FlowAnswer {
+	for _, a := range answers {
+		if a.Verdict == verdicts.Passed {
+			return a
+		}
+	}
+	return answers[0]
+}
+
+// countAnswer adds an answer to those of its kind, of which the first is kept.
+func countAnswer(f *FlowEvidence, kinds map[string]int, a FlowAnswer) {
+	key := strings.Join([]string{a.Cell, a.Scenario, string(a.Verdict), a.Reason}, "|")
+	i, known := kinds[key]
+	if known {
+		f.Answers[i].Count++
+		return
+	}
+	kinds[key] = len(f.Answers)
+	f.Answers = append(f.Answers, a)
 }
 
 // of counts the answers with a verdict, and words the first.

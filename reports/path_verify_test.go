@@ -3,9 +3,11 @@ package reports
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -16,7 +18,7 @@ func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *Conforma
 	t.Helper()
 	texts := testTexts(t)
 	r, evidence := pathOf3(t, texts)
-	r.Path.Evidence[1].Flow.Answers = []FlowAnswer{rightAnswer(t, texts, on(r.Path.Stages[1].Cell, evidence))}
+	r.Path.Evidence[1].Flow = rightAnswers(t, texts, on(r.Path.Stages[1].Cell, evidence))
 	if change != nil {
 		change(r.Path)
 	}
@@ -27,30 +29,45 @@ func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *Conforma
 	return r
 }
 
-// rightAnswer is one that the scenario's expectations hold for.
-func rightAnswer(t *testing.T, texts Texts, evidence []*verdicts.Evidence) FlowAnswer {
+// rightAnswers are nine that the expectations of a scenario hold for.
+func rightAnswers(t *testing.T, texts Texts, evidence []*verdicts.Evidence) *FlowEvidence {
 	t.Helper()
+	slices.SortFunc(evidence, func(a, b *verdicts.Evidence) int { return strings.Compare(a.Scenario, b.Scenario) })
 	for _, e := range evidence {
 		s, _ := texts.Set.Get(e.Scenario)
-		if len(e.Steps) == 1 && len(s.Steps) == 1 && JudgeAnswer(s, e.Cell, e.Suffix, &e.Steps[0]).Verdict == verdicts.Passed {
-			return FlowAnswer{Cell: e.Cell.Name, Scenario: s.ID, Suffix: e.Suffix, Verdict: verdicts.Passed, Count: 9, Example: &e.Steps[0]}
+		if len(s.Steps) > 1 {
+			continue
+		}
+		if len(e.Steps) == 1 && len(s.Steps) == 1 && judgeAnswer(s, e.Cell, e.Suffix, &e.Steps[0]).Verdict == verdicts.Passed {
+			f := &FlowEvidence{Servers: [][]FlowStay{{{Cell: e.Cell.Name, Ready: e.Started}}}, Suffixes: map[string]string{s.Setup: e.Suffix}}
+			for range 9 {
+				f.Samples = append(f.Samples, FlowSample{Setup: s.Setup, Seen: e.Steps[0]})
+			}
+			f.Judge(func(string, string) (*scenarios.Scenario, verdicts.Cell) { return s, e.Cell })
+			return f
 		}
 	}
 	t.Fatal("no evidence has a single step that passes")
-	return FlowAnswer{}
+	return nil
 }
 
-// TestVerifyJudgesAnswersAgain has answers whose examples do not bear them out.
-func TestVerifyJudgesAnswersAgain(t *testing.T) {
-	for name, spoil := range map[string]func(a *FlowAnswer){
-		"an answer that says nothing": func(a *FlowAnswer) { a.Example = &verdicts.Observation{Step: a.Example.Step} },
-		"no example":                  func(a *FlowAnswer) { a.Example = nil },
-		"no scenario":                 func(a *FlowAnswer) { a.Scenario = "none" },
-		"no such cell":                func(a *FlowAnswer) { a.Cell = "none" },
+// TestVerifyJudgesFlowsAgain has flows that their samples do not bear out.
+func TestVerifyJudgesFlowsAgain(t *testing.T) {
+	for name, spoil := range map[string]func(f *FlowEvidence){
+		"an answer that says nothing": func(f *FlowEvidence) { f.Samples[3].Seen = verdicts.Observation{} },
+		"no sample":                   func(f *FlowEvidence) { f.Samples = nil },
+		"one left out":                func(f *FlowEvidence) { f.Samples = f.Samples[1:] },
+		"one unanswered after all":    func(f *FlowEvidence) { f.Samples[0].Error = "timeout" },
+		"of another setup":            func(f *FlowEvidence) { f.Samples[0].Setup = "none" },
+		"by another server":           func(f *FlowEvidence) { f.Samples[0].Server = 1 },
+		"of another cell":             func(f *FlowEvidence) { f.Servers[0][0].Cell = "none" },
+		"another count":               func(f *FlowEvidence) { f.Answers[0].Count++; f.Sent++ },
+		"another verdict":             func(f *FlowEvidence) { f.Answers[0].Verdict = verdicts.Failed },
+		"a window that was not":       func(f *FlowEvidence) { f.Windows = []Window{{What: "unanswered", Requests: 1}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			r := writtenPath(t, dir, func(p *PathReport) { spoil(&p.Evidence[1].Flow.Answers[0]) })
+			r := writtenPath(t, dir, func(p *PathReport) { spoil(p.Evidence[1].Flow) })
 			v, err := Verify(dir, VerifyOptions{SuiteVersion: r.SuiteVersion})
 			if err != nil {
 				t.Fatal(err)
@@ -114,7 +131,7 @@ func TestVerifyPathFinds(t *testing.T) {
 		{"a count of answers edited, digest too", func(t *testing.T, dir string) {
 			edit(t, dir, "path/2-1.37-gate-on.json", `"sent": 9`, `"sent": 8`)
 			mend(t, dir, "path/2-1.37-gate-on.json")
-		}, "the claims about the path do not follow from the evidence: stages[1].claims[1].detail: "},
+		}, "what flowed is not what its samples say: sent: the report says 8, the evidence 9"},
 		{"a claim's text edited", func(t *testing.T, dir string) {
 			edit(t, dir, reportFile, "2 objects the same", "9 objects the same")
 		}, `the claims about the path do not follow from the evidence: stages[1].claims[0].detail: the report says "9 objects the same, byte for byte", the evidence "2 objects the same, byte for byte"`},

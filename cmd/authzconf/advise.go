@@ -10,9 +10,8 @@ import (
 	"slices"
 	"time"
 
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
 	"github.com/spf13/cobra"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/advice/verification"

@@ -7,10 +7,9 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"

@@ -34,7 +34,7 @@ func (f *conformanceFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
 	fl.StringVar(&f.knownFailing, "known-failing", "", "file of scenarios that must fail, each with its reason")
 	fl.StringSliceVar(&f.require, "require", nil, "levels of which nothing may be left out: exit 3 if a scenario that applies did not run")
-	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
+	fl.StringVar(&f.signKey, "sign-key", "", signKeyUsage)
 	seedFlag(c, &f.seed, "the names that are made unique")
 	fl.IntVar(&f.parallel, "parallel", 0, "how many control planes run at once (default: as many as there are processors and memory for)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run, and stop")
@@ -134,11 +134,8 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 	if o.Require, err = levels("require", f.require); err != nil {
 		return o, err
 	}
-	if f.signKey != "" && f.held == nil {
-		if f.reportDir == "" {
-			return o, errors.New("--sign-key needs --report-dir: a report is what is signed")
-		}
-		if f.key, err = privateKey("--sign-key", f.signKey); err != nil {
+	if f.held == nil {
+		if f.key, err = signingKey(f.signKey, f.reportDir); err != nil {
 			return o, err
 		}
 	}
@@ -162,6 +159,19 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 	o.Inputs = f.inputs
 	o.Plan, err = session.Plan(o.Texts.Set, cells, sel)
 	return o, err
+}
+
+const signKeyUsage = "sign the report with this private key, as certify keygen makes it"
+
+// signingKey is the key of --sign-key, nil if there is none.
+func signingKey(path, reportDir string) (*certify.Key, error) {
+	switch {
+	case path == "":
+		return nil, nil
+	case reportDir == "":
+		return nil, errors.New("--sign-key needs --report-dir: a report is what is signed")
+	}
+	return privateKey("--sign-key", path)
 }
 
 // writeReport writes a report, and signs it if there is a key.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
@@ -21,13 +22,14 @@ import (
 )
 
 type upgradeFlags struct {
-	cells                 matrixFlags
-	path, file, reportDir string
-	highAvailability      bool
-	seed                  int64
-	dryRun, verbose       bool
-	inputs                inputs
-	held                  *heldRun
+	cells                          matrixFlags
+	path, file, reportDir, signKey string
+	key                            *certify.Key
+	highAvailability               bool
+	seed                           int64
+	dryRun, verbose                bool
+	inputs                         inputs
+	held                           *heldRun
 }
 
 func newUpgrade() *cobra.Command { return newUpgradeWith(&upgradeFlags{}) }
@@ -62,6 +64,7 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
 	fl.BoolVar(&flags.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
 	flags.cells.registerCommon(c)
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for the report and its evidence")
+	fl.StringVar(&flags.signKey, "sign-key", "", signKeyUsage)
 	seedFlag(c, &flags.seed, "the names that are made unique")
 	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the stages and what would run on each, and stop")
 	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
@@ -114,6 +117,9 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	if f.held != nil {
 		return f.held.walk(o)
 	}
+	if f.key, err = signingKey(f.signKey, f.reportDir); err != nil {
+		return err
+	}
 	if o.Texts, err = new(selectionFlags).load(); err != nil {
 		return err
 	}
@@ -145,7 +151,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
 	var unwritten error
 	if f.reportDir != "" {
-		unwritten = writeReport(f.reportDir, run, texts, nil)
+		unwritten = writeReport(f.reportDir, run, texts, f.key)
 	}
 	printStages(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())

@@ -29,6 +29,30 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// errTooLong ends a list with an item that would fill the memory.
+var errTooLong = errors.New("it is longer than 64 MiB")
+
+// bounded lets a decoder read so much for one value, and no more.
+type bounded struct {
+	io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.Reader.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// value is the next one of a list.
+func (b *bounded) value(d *json.Decoder) (raw json.RawMessage, err error) {
+	b.left = longestLine
+	return raw, d.Decode(&raw)
+}
+
 // lists reads EventLists one after the other. Lines cannot be told any more: what
 // is bad is named by its number in the list.
 func (r *Reader) lists(in io.Reader) error {
@@ -38,8 +62,10 @@ func (r *Reader) lists(in io.Reader) error {
 
 // items reads EventLists, one event at a time, to the end.
 func (r *Reader) items(in io.Reader) error {
-	d := json.NewDecoder(in)
-	for lists := 0; ; lists++ {
+	source := &bounded{in, longestLine}
+	d := json.NewDecoder(source)
+	for {
+		source.left = longestLine
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -51,13 +77,12 @@ func (r *Reader) items(in io.Reader) error {
 				return r.broken(err, 0)
 			}
 			if key != "items" {
-				var other json.RawMessage
-				if err := d.Decode(&other); err != nil {
+				if _, err := source.value(d); err != nil {
 					return r.broken(err, 0)
 				}
 				continue
 			}
-			if whole, err := r.array(d); err != nil || !whole {
+			if whole, err := r.array(source, d); err != nil || !whole {
 				return err
 			}
 		}
@@ -71,7 +96,7 @@ func (r *Reader) items(in io.Reader) error {
 }
 
 // array reads the items of one list. It tells whether the list was whole.
-func (r *Reader) array(d *json.Decoder) (whole bool, err error) {
+func (r *Reader) array(source *bounded, d *json.Decoder) (whole bool, err error) {
 	open, err := d.Token()
 	if err != nil {
 		return false, r.broken(err, 0)
@@ -81,16 +106,15 @@ func (r *Reader) array(d *json.Decoder) (whole bool, err error) {
 		return false, nil
 	}
 	for n := int64(1); d.More(); n++ {
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
+		raw, err := source.value(d)
+		if err != nil {
 			return false, r.broken(err, n)
 		}
 		if !bytes.Contains(raw, needle) {
 			r.stats.Events++
 			continue
 		}
-		raw, err := typed(raw)
-		if err != nil {
+		if raw, err = typed(raw); err != nil {
 			r.bad(n, err.Error())
 			continue
 		}
@@ -120,6 +144,10 @@ func typed(raw json.RawMessage) (json.RawMessage, error) {
 // broken counts a list that cannot be read on: of what follows nothing is known.
 func (r *Reader) broken(err error, item int64) error {
 	var syntax *json.SyntaxError
+	if errors.Is(err, errTooLong) {
+		r.bad(item, "an EventList cannot be read on: "+err.Error())
+		return nil
+	}
 	if !errors.As(err, &syntax) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}

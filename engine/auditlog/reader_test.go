@@ -14,10 +14,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/engine/auditlog"
 )
@@ -224,5 +223,29 @@ func BenchmarkRead(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// endless gives one letter for ever, as something that was compressed to nothing does.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// An item of a list that has no end is given up, wherever it stands, and does not fill the memory.
+func TestEndlessItem(t *testing.T) {
+	for _, head := range []string{
+		"{\"kind\":\"EventList\",\n\"items\":[\n" + plain + ",\n{\"auditID\":\"",
+		"{\"kind\":\"EventList\",\n\"metadata\":{\"x\":\"",
+		"{\"kind\":\"EventList\",\n\"",
+	} {
+		got := read(t, io.MultiReader(strings.NewReader(head), endless{}))
+		if n := len(got.stats.FirstBad); n != 1 || !strings.Contains(got.stats.FirstBad[0].Why, "longer than 64 MiB") {
+			t.Errorf("%.60q: %+v", head, got.stats.FirstBad)
+		}
 	}
 }

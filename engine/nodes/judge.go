@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strconv"
 
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
 // Check is one thing that was looked at.

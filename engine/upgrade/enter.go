@@ -11,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/reports"
 )
 
 const (
@@ -43,7 +44,7 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 		wait(ctx, steady)
 	}
 	samples := flow.stop()
-	stage.flow = u.judge().evidence(samples)
+	stage.flow = u.evidence(samples)
 	f := stage.flow
 	u.events(session.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", stage.Plan.Target.Cell.Name, f.Sent, f.Unanswered)})
 	return err
@@ -62,7 +63,7 @@ func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	}
 	stage.Ready = time.Since(begin)
 	u.targets, u.marks = append(u.targets, t), append(u.marks, 0)
-	u.histories = append(u.histories, []stay{{stage: stage, ready: time.Now()}})
+	u.histories = append(u.histories, []reports.FlowStay{{Cell: stage.Plan.Target.Cell.Name, Ready: time.Now()}})
 	if u.flows() && !u.Path.Direct && len(u.targets) == u.servers() {
 		u.balancer, err = balancer.Start(u.addresses()...)
 	}
@@ -75,14 +76,14 @@ func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 	err := u.targets[stage.Server].Restart(ctx, stage.Plan.Target)
 	stage.Down = time.Since(begin)
 	history := u.histories[stage.Server]
-	if last := &history[len(history)-1]; last.ended.IsZero() {
-		last.ended = time.Now()
+	if last := &history[len(history)-1]; last.Ended.IsZero() {
+		last.Ended = time.Now()
 		if err == nil {
-			last.ended = u.targets[stage.Server].Replaced() // it ended in order and answered until then
+			last.Ended = u.targets[stage.Server].Replaced() // it ended in order and answered until then
 		}
 	}
 	if err == nil {
-		u.histories[stage.Server] = append(history, stay{stage: stage, ready: time.Now()})
+		u.histories[stage.Server] = append(history, reports.FlowStay{Cell: stage.Plan.Target.Cell.Name, Ready: time.Now()})
 	}
 	return err
 }
@@ -98,7 +99,7 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 			return err
 		}
 		history := u.histories[stage.Server]
-		history[len(history)-1].ended = time.Now()
+		history[len(history)-1].Ended = time.Now()
 		wait(ctx, outage)
 		defer func() { stage.Down = time.Since(begin) }()
 	case upgradepath.RestartEtcd:
@@ -143,17 +144,6 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 	return startFlow(ctx, run, host, setups), nil
 }
 
-func (u *Upgrade) judge() judge {
-	j := judge{suffix: map[string]string{}, histories: u.histories}
-	for name, kept := range u.flowing {
-		j.suffix[name] = kept.Suffix
-	}
-	for _, t := range u.targets {
-		j.servers = append(j.servers, t)
-	}
-	return j
-}
-
 func (u *Upgrade) addresses() []string {
 	var out []string
 	for _, t := range u.targets {
@@ -169,7 +159,7 @@ func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 	for i, t := range u.targets {
 		if i != stage.Server {
 			history := u.histories[i]
-			out[history[len(history)-1].stage.Plan.Target.Cell.Name] = t.Verbs(u.marks[i])
+			out[history[len(history)-1].Cell] = t.Verbs(u.marks[i])
 		}
 	}
 	return out

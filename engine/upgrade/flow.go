@@ -2,20 +2,15 @@ package upgrade
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"maps"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -40,20 +35,13 @@ type flow struct {
 	workers sync.WaitGroup
 
 	mu      sync.Mutex
-	samples []sample
+	samples []reports.FlowSample
 }
 
 // flowSetup is a setup whose request is sent.
 type flowSetup struct {
 	scenario *scenarios.Scenario // any of the setup: the request is the same
 	kept     *replay.Kept
-}
-
-// sample is one request with its answer.
-type sample struct {
-	setup string
-	seen  verdicts.Observation
-	err   error
 }
 
 // startFlow sends requests to host until stop is called or ctx ends.
@@ -73,8 +61,12 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowTimeout)
 		o, err := run.Send(one, s.scenario, s.kept, f.host)
 		cancel()
+		seen := reports.FlowSample{Setup: s.scenario.Setup, Seen: o, Server: -1}
+		if err != nil {
+			seen.Error = errorClass(err)
+		}
 		f.mu.Lock()
-		f.samples = append(f.samples, sample{setup: s.scenario.Setup, seen: o, err: err})
+		f.samples = append(f.samples, seen)
 		f.mu.Unlock()
 		select {
 		case <-time.After(flowPause):
@@ -84,10 +76,10 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 }
 
 // stop ends the flow and returns what was sent, in the order of sending.
-func (f *flow) stop() []sample {
+func (f *flow) stop() []reports.FlowSample {
 	f.cancel()
 	f.workers.Wait()
-	slices.SortStableFunc(f.samples, func(a, b sample) int { return a.seen.Sent.Compare(b.seen.Sent) })
+	slices.SortStableFunc(f.samples, func(a, b reports.FlowSample) int { return a.Seen.Sent.Compare(b.Seen.Sent) })
 	return f.samples
 }
 
@@ -107,154 +99,33 @@ func errorClass(err error) string {
 	return parts[len(parts)-1]
 }
 
-// server is what one API server was, for attributing answers.
-type server interface {
-	// TakeEvent returns the audit event of an answer if this server wrote it.
-	TakeEvent(auditID string) (json.RawMessage, bool)
-}
-
-// stay is a time in which a server was one stage: from when it was ready until it had ended. A zero time is open.
-type stay struct {
-	stage        *Stage
-	ready, ended time.Time
-}
-
-// judge makes evidence of samples. histories are the stays of each server.
-type judge struct {
-	suffix    map[string]string // by setup
-	servers   []server
-	histories [][]stay
-}
-
-func (j judge) evidence(samples []sample) *reports.FlowEvidence {
-	f := &reports.FlowEvidence{Sent: len(samples), Errors: map[string]int{}, Answers: []reports.FlowAnswer{}}
-	kinds := map[string]int{}
-	windows := map[string]*reports.Window{}
-	for _, s := range samples {
-		what := ""
-		switch answers, early := j.answer(s); {
-		case s.err != nil:
-			f.Unanswered++
-			f.Errors[errorClass(s.err)]++
-			what = "unanswered"
-		case s.seen.Response.Code >= http.StatusInternalServerError:
-			// It decided nothing, so it decided nothing wrong.
-			f.Unanswered++
-			f.Errors["HTTP "+strconv.Itoa(s.seen.Response.Code)]++
-			what = "unanswered"
-		case early:
-			f.Early++
-			if a := best(answers); a.Verdict != verdicts.Passed {
-				f.EarlyWrong++
-				what = "wrong, before the API server was ready"
+// evidence is what became of samples: each has the audit event of the API server that answered it.
+func (u *Upgrade) evidence(samples []reports.FlowSample) *reports.FlowEvidence {
+	f := &reports.FlowEvidence{Samples: samples, Suffixes: map[string]string{}}
+	for name, kept := range u.flowing {
+		f.Suffixes[name] = kept.Suffix
+	}
+	for _, history := range u.histories {
+		f.Servers = append(f.Servers, slices.Clone(history))
+	}
+	for i := range samples {
+		s := &samples[i]
+		for n, t := range u.targets {
+			if raw, ok := t.TakeEvent(s.Seen.Response.AuditID); ok && s.Error == "" {
+				s.Server, s.Seen.Audit = n, raw
+				break
 			}
-		default:
-			a := best(answers)
-			if a.Verdict != verdicts.Passed {
-				what = "wrong"
-			}
-			countAnswer(f, kinds, a)
 		}
-		expose(f, windows, what, s.seen.Sent)
 	}
-	if n := len(samples); n > 0 {
-		closeWindows(f, windows, samples[n-1].seen.Sent) // what lasted to the end
-	}
-	return f
-}
-
-// expose opens the window of what went wrong, or, after a right answer, closes all of them.
-func expose(f *reports.FlowEvidence, open map[string]*reports.Window, what string, at time.Time) {
-	if what == "" {
-		closeWindows(f, open, at)
-		return
-	}
-	if open[what] == nil {
-		open[what] = &reports.Window{What: what, Start: at}
-	}
-	open[what].Requests++
-}
-
-func closeWindows(f *reports.FlowEvidence, open map[string]*reports.Window, at time.Time) {
-	for _, name := range slices.Sorted(maps.Keys(open)) {
-		w := open[name]
-		w.Milliseconds = float64(at.Sub(w.Start).Microseconds()) / 1000
-		f.Windows = append(f.Windows, *w)
-	}
-	clear(open)
-}
-
-// answer judges an answer by each stage that may have given it.
-func (j judge) answer(s sample) (answers []reports.FlowAnswer, early bool) {
-	if s.err != nil {
-		return nil, false
-	}
-	for i, srv := range j.servers {
-		raw, ok := srv.TakeEvent(s.seen.Response.AuditID)
-		if !ok {
-			continue
-		}
-		s.seen.Audit = raw
-		var next *Stage // the first that was not ready yet
-		for _, stay := range j.histories[i] {
-			switch {
-			case !stay.ended.IsZero() && s.seen.Sent.After(stay.ended):
-			case s.seen.Answered.Before(stay.ready):
-				if next == nil {
-					next = stay.stage
+	f.Judge(func(cell, setup string) (*scenarios.Scenario, verdicts.Cell) {
+		for _, stage := range u.Stages {
+			for _, one := range stage.Plan.Runs() {
+				if stage.Plan.Target.Cell.Name == cell && one.Setup == setup {
+					return one, stage.Plan.Target.Cell
 				}
-			default:
-				answers = append(answers, j.judgeBy(stay.stage, s))
 			}
 		}
-		if len(answers) == 0 && next != nil {
-			return append(answers, j.judgeBy(next, s)), true
-		}
-		if len(answers) > 0 {
-			return answers, false
-		}
-		break
-	}
-	return []reports.FlowAnswer{{
-		Cell: "unknown", Verdict: verdicts.Invalid, Count: 1,
-		Reason: "it cannot be told which API server gave the answer", Example: &s.seen,
-	}}, false
-}
-
-// judgeBy judges an answer by the scenario that is for a stage.
-func (j judge) judgeBy(stage *Stage, s sample) reports.FlowAnswer {
-	a := reports.FlowAnswer{Cell: stage.Plan.Target.Cell.Name, Count: 1, Example: &s.seen, Verdict: verdicts.Invalid}
-	for _, item := range stage.Plan.Items {
-		if item.Scenario.Setup != s.setup || item.Fate != session.Run {
-			continue
-		}
-		a.Suffix = j.suffix[s.setup]
-		result := reports.JudgeAnswer(item.Scenario, stage.Plan.Target.Cell, a.Suffix, &s.seen)
-		a.Scenario, a.Verdict, a.Reason = item.Scenario.ID, result.Verdict, result.Reason
-		return a
-	}
-	a.Reason = "no scenario of the setup " + s.setup + " is for this stage"
-	return a
-}
-
-// best is the first answer that passed, or else the first.
-func best(answers []reports.FlowAnswer) reports.FlowAnswer {
-	for _, a := range answers {
-		if a.Verdict == verdicts.Passed {
-			return a
-		}
-	}
-	return answers[0]
-}
-
-// countAnswer adds an answer to those of its kind, of which the first is kept.
-func countAnswer(f *reports.FlowEvidence, kinds map[string]int, a reports.FlowAnswer) {
-	key := strings.Join([]string{a.Cell, a.Scenario, string(a.Verdict), a.Reason}, "|")
-	i, known := kinds[key]
-	if known {
-		f.Answers[i].Count++
-		return
-	}
-	kinds[key] = len(f.Answers)
-	f.Answers = append(f.Answers, a)
+		return nil, verdicts.Cell{}
+	})
+	return f
 }

@@ -39,7 +39,7 @@ type Upgrade struct {
 	// Of each API server: itself, the mark of its recorder before the stage, and what it has been.
 	targets   []*target.Target
 	marks     []uint64
-	histories [][]stay
+	histories [][]reports.FlowStay
 	balancer  *balancer.Balancer // nil where no requests flow, or straight
 }
 

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/authzconf/authzconf/verdicts"
-
 	dto "github.com/prometheus/client_model/go"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // reviews counts what the recorder receives in a block.

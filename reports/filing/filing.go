@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -109,10 +110,18 @@ func EncodeJSON(v any) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
+// markerLimit is the size up to which a marker is read.
+const markerLimit = 64 << 20
+
 // In says whether the folder dir holds a report of this kind.
 func (k *Kind) In(dir string) bool {
-	data, err := os.ReadFile(filepath.Join(dir, k.Marker))
-	return err == nil && k.known(data)
+	f, err := os.Open(filepath.Join(dir, k.Marker))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, markerLimit+1))
+	return err == nil && len(data) <= markerLimit && k.known(data)
 }
 
 // replaceable says why a folder may not be written to: it is neither empty nor an earlier report, or has a file

@@ -221,7 +221,7 @@ func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 	}
 	for _, r := range rates {
 		for reason, text := range r.findings() {
-			found.Add(Finding{Reason: reason, Level: Load, Blame: controls.ofRate(r, reason)}, text)
+			found.Add(Finding{Reason: reason, Level: r.level(), Blame: controls.ofRate(r, reason)}, text)
 		}
 	}
 	return found.Sorted(allLevels()), nil
@@ -245,6 +245,8 @@ func (b *Plan) addSeen(found Findings, controls controls, a Answer) error {
 // levelOf is what an answer counts for.
 func levelOf(v Question, a Answer) CertificationLevel {
 	switch {
+	case a.Check == soak:
+		return Soak
 	case isLoad(a.Check):
 		return Load
 	case a.Check != plain:

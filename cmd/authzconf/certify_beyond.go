@@ -20,6 +20,7 @@ import (
 type beyondFlags struct {
 	load       certify.LoadOptions
 	loadToo    bool
+	soakToo    bool
 	inCluster  string
 	kubernetes string
 	ownCache   time.Duration
@@ -33,6 +34,9 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.load.P99, "load-p99", certify.LoadP99, "what 99 % of the answers have to come within, at each rate")
 	fl.IntVar(&f.load.Volume, "load-volume", certify.LoadVolume, "how many reviews follow, as fast as they are answered")
 	fl.DurationVar(&f.load.Idle, "load-idle", certify.LoadIdle, "how long nothing is asked then, before some more")
+	fl.BoolVar(&f.soakToo, "soak", false, "try level soak too: right answers over --soak-length that do not become slower, in a memory that does not grow")
+	fl.DurationVar(&f.load.Soak, "soak-length", certify.SoakLength, "how long; the level is this or more")
+	fl.IntVar(&f.load.SoakRate, "soak-rate", certify.SoakRate, "reviews per second of it; the level is this or more")
 	fl.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
@@ -43,11 +47,14 @@ func (f *beyondFlags) check() (err error) {
 	if !f.loadToo {
 		f.load.Rates = nil
 	}
+	if !f.soakToo {
+		f.load.Soak = 0
+	}
 	if err := f.load.Check(); err != nil {
 		return err
 	}
-	if f.ownCache < 0 {
-		return fmt.Errorf("--authorizer-cache %s: expected 0 or more", f.ownCache)
+	if f.ownCache < 0 || f.ownCache > certify.MaxOwnCache {
+		return fmt.Errorf("--authorizer-cache %s: expected 0 to %s", f.ownCache, certify.MaxOwnCache)
 	}
 	switch {
 	case f.inCluster == "" && f.kubernetes != "":

@@ -46,6 +46,8 @@ func (r LevelResult) Verdict() string {
 		return "yes"
 	case r.Reviews == 0 && r.Findings == 0 && r.NotSupported == "":
 		return "not tried"
+	case r.Inconclusive != "" && r.Findings == 0:
+		return "inconclusive"
 	}
 	return "no"
 }

@@ -8,27 +8,27 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 // event is an audit event, by an agent in a pod on node-1 unless by says otherwise.
-func event(by, verb, uri string, as auditlog.User, constraint string) *auditlog.Event {
-	e := &auditlog.Event{
-		Kind: "Event", APIVersion: "audit.k8s.io/v1", Stage: "ResponseComplete", Verb: verb, RequestURI: uri,
-		User: auditlog.User{Username: by}, ImpersonatedUser: &as,
+func event(by, verb, uri string, as authenticationv1.UserInfo, constraint string) *auditv1.Event {
+	e := &auditv1.Event{
+		Stage: "ResponseComplete", Verb: verb, RequestURI: uri,
+		User: authenticationv1.UserInfo{Username: by}, ImpersonatedUser: &as,
 	}
 	if by == agent {
-		e.User.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}}
+		e.User.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {"node-1"}}
 	}
 	if constraint != "" {
-		e.AuthenticationMetadata = &struct {
-			ImpersonationConstraint string `json:"impersonationConstraint"`
-		}{constraint}
+		e.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
 	}
 	return e
 }
@@ -38,11 +38,11 @@ const (
 	pods  = "/api/v1/namespaces/shop/pods"
 )
 
-func user(name string, groups ...string) auditlog.User {
-	return auditlog.User{Username: name, Groups: append(groups, "system:authenticated")}
+func user(name string, groups ...string) authenticationv1.UserInfo {
+	return authenticationv1.UserInfo{Username: name, Groups: append(groups, "system:authenticated")}
 }
 
-func bookOf(t testing.TB, o advice.Options, events ...*auditlog.Event) *advice.Summary {
+func bookOf(t testing.TB, o advice.Options, events ...*auditv1.Event) *advice.Summary {
 	t.Helper()
 	b, err := advice.NewSummary(o)
 	if err != nil {
@@ -75,53 +75,53 @@ func lines(grants []scenarios.Grant) (out []string) {
 
 func TestAdvice(t *testing.T) {
 	extra := user("alice")
-	extra.UID, extra.Extra = "17", map[string][]string{"corp.example/team": {"blue"}}
+	extra.UID, extra.Extra = "17", map[string]authenticationv1.ExtraValue{"corp.example/team": {"blue"}}
 	scopes := user("alice")
-	scopes.Extra = map[string][]string{"scopes": {"view"}}
+	scopes.Extra = map[string]authenticationv1.ExtraValue{"scopes": {"view"}}
 	accountWithUID := user("system:serviceaccount:ci:bot", "system:serviceaccounts", "system:serviceaccounts:ci")
 	accountWithUID.UID = "1"
 	for _, c := range []struct {
 		name   string
-		events []*auditlog.Event
+		events []*auditv1.Event
 		want   []string
 		kept   string
 	}{
-		{"a user", []*auditlog.Event{event("d", "list", pods+"?limit=5", user("alice"), "")}, []string{
+		{"a user", []*auditv1.Event{event("d", "list", pods+"?limit=5", user("alice"), "")}, []string{
 			`[impersonate:user-info] ["authentication.k8s.io"] [users] [alice]`, `[impersonate-on:user-info:list] [""] [pods] in shop`,
 		}, ""},
-		{"UID, group and extra", []*auditlog.Event{event("d", "get", pods+"/web", extra, "")}, []string{
+		{"UID, group and extra", []*auditv1.Event{event("d", "get", pods+"/web", extra, "")}, []string{
 			`[impersonate:user-info] ["authentication.k8s.io"] [uids] [17]`,
 			`[impersonate:user-info] ["authentication.k8s.io"] [userextras/corp.example/team] [blue]`,
 			`[impersonate:user-info] ["authentication.k8s.io"] [users] [alice]`,
 			`[impersonate-on:user-info:get] [""] [pods] [web] in shop`,
 		}, ""},
-		{"four groups, one by one", []*auditlog.Event{event("d", "get", "/version", user("alice", "a", "b", "c", "d"), "")}, []string{
+		{"four groups, one by one", []*auditv1.Event{event("d", "get", "/version", user("alice", "a", "b", "c", "d"), "")}, []string{
 			`[impersonate:user-info] ["authentication.k8s.io"] [groups] [a b c d]`,
 			`[impersonate:user-info] ["authentication.k8s.io"] [users] [alice]`, `[impersonate-on:user-info:get] [/version]`,
 		}, ""},
-		{"its own node", []*auditlog.Event{event(agent, "list", "/api/v1/pods", user("system:node:node-1"), "")}, []string{
+		{"its own node", []*auditv1.Event{event(agent, "list", "/api/v1/pods", user("system:node:node-1"), "")}, []string{
 			`[impersonate:associated-node] ["authentication.k8s.io"] [nodes]`, `[impersonate-on:associated-node:list] [""] [pods]`,
 		}, ""},
-		{"its own node, by the mode for any: the narrower one", []*auditlog.Event{event(agent, "list", "/api/v1/pods", user("system:node:node-1", "system:nodes"), "impersonate:arbitrary-node")}, []string{
+		{"its own node, by the mode for any: the narrower one", []*auditv1.Event{event(agent, "list", "/api/v1/pods", user("system:node:node-1", "system:nodes"), "impersonate:arbitrary-node")}, []string{
 			`[impersonate:associated-node] ["authentication.k8s.io"] [nodes]`, `[impersonate-on:associated-node:list] [""] [pods]`,
 		}, ""},
-		{"another node", []*auditlog.Event{event(agent, "get", "/api/v1/nodes/node-2", user("system:node:node-2", "system:nodes"), "impersonate:arbitrary-node")}, []string{
+		{"another node", []*auditv1.Event{event(agent, "get", "/api/v1/nodes/node-2", user("system:node:node-2", "system:nodes"), "impersonate:arbitrary-node")}, []string{
 			`[impersonate:arbitrary-node] ["authentication.k8s.io"] [nodes] [node-2]`, `[impersonate-on:arbitrary-node:get] [""] [nodes] [node-2]`,
 		}, ""},
-		{"a node with its group, which only legacy takes", []*auditlog.Event{event(agent, "get", "/version", user("system:node:node-1", "system:nodes"), "")}, nil, "by name alone"},
-		{"a service account", []*auditlog.Event{event("d", "create", pods, user("system:serviceaccount:ci:bot", "system:serviceaccounts", "system:serviceaccounts:ci"), "")}, []string{
+		{"a node with its group, which only legacy takes", []*auditv1.Event{event(agent, "get", "/version", user("system:node:node-1", "system:nodes"), "")}, nil, "by name alone"},
+		{"a service account", []*auditv1.Event{event("d", "create", pods, user("system:serviceaccount:ci:bot", "system:serviceaccounts", "system:serviceaccounts:ci"), "")}, []string{
 			`[impersonate:serviceaccount] ["authentication.k8s.io"] [serviceaccounts] [bot] in ci`, `[impersonate-on:serviceaccount:create] [""] [pods] in shop`,
 		}, ""},
-		{"a service account with a UID", []*auditlog.Event{event("d", "get", "/version", accountWithUID, "")}, nil, "by name alone"},
-		{"an extra key without a domain", []*auditlog.Event{event("d", "get", "/version", scopes, "")}, nil, "invalid key in extra"},
-		{"system:masters", []*auditlog.Event{event("d", "get", "/version", user("alice", "system:masters"), "")}, nil, "system:masters group is not allowed"},
-		{"anonymous", []*auditlog.Event{event("d", "get", "/version", auditlog.User{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, "")}, []string{
+		{"a service account with a UID", []*auditv1.Event{event("d", "get", "/version", accountWithUID, "")}, nil, "by name alone"},
+		{"an extra key without a domain", []*auditv1.Event{event("d", "get", "/version", scopes, "")}, nil, "invalid key in extra"},
+		{"system:masters", []*auditv1.Event{event("d", "get", "/version", user("alice", "system:masters"), "")}, nil, "system:masters group is not allowed"},
+		{"anonymous", []*auditv1.Event{event("d", "get", "/version", authenticationv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, "")}, []string{
 			`[impersonate:user-info] ["authentication.k8s.io"] [users] [system:anonymous]`, `[impersonate-on:user-info:get] [/version]`,
 		}, ""},
-		{"a look-alike of a node", []*auditlog.Event{event("d", "get", "/version", user("system:node:Bad_Name"), "")}, []string{
+		{"a look-alike of a node", []*auditv1.Event{event("d", "get", "/version", user("system:node:Bad_Name"), "")}, []string{
 			`[impersonate:user-info] ["authentication.k8s.io"] [users] [system:node:Bad_Name]`, `[impersonate-on:user-info:get] [/version]`,
 		}, ""},
-		{"equal parts are put together, and all names hold some", []*auditlog.Event{
+		{"equal parts are put together, and all names hold some", []*auditv1.Event{
 			event("d", "get", pods+"/web", user("alice"), ""), event("d", "update", pods+"/web", user("alice"), ""),
 			event("d", "get", "/api/v1/namespaces/shop/configmaps/web", user("bob"), ""), event("d", "update", "/api/v1/namespaces/shop/configmaps/web", user("bob"), ""),
 			event("d", "get", pods+"/web/log", user("bob"), ""), event("d", "get", "/healthz", user("bob"), ""), event("d", "get", "/version", user("bob"), ""),
@@ -194,7 +194,7 @@ func TestRandomLogs(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		pick := func(list ...string) string { return list[random.IntN(len(list))] }
-		var events []*auditlog.Event
+		var events []*auditv1.Event
 		for range 1 + random.IntN(12) {
 			as := user(pick("alice", "bob", "system:serviceaccount:ci:bot", "system:node:node-1", "system:node:node-2"))
 			if random.IntN(3) == 0 {
@@ -248,7 +248,7 @@ func replaced(list []string) []string {
 }
 
 func TestMaxNames(t *testing.T) {
-	var events []*auditlog.Event
+	var events []*auditv1.Event
 	for i := range 50 {
 		events = append(events, event("d", "get", fmt.Sprintf("%s/web-%d", pods, i), user("alice"), ""))
 	}
@@ -270,7 +270,7 @@ func TestMaxNames(t *testing.T) {
 
 func TestAdd(t *testing.T) {
 	b := bookOf(t, advice.Options{MaxSeen: 2})
-	for _, e := range []*auditlog.Event{event("d", "list", "pods", user("a"), ""), event("d", "get", pods, user("a"), ""), event("d", "list", "/version", user("a"), "")} {
+	for _, e := range []*auditv1.Event{event("d", "list", "pods", user("a"), ""), event("d", "get", pods, user("a"), ""), event("d", "list", "/version", user("a"), "")} {
 		if err := b.Add(e, false); err == nil || errors.Is(err, advice.ErrTooMany) {
 			t.Errorf("%s %s: %v", e.Verb, e.RequestURI, err)
 		}

@@ -8,33 +8,29 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/authzconf/authzconf/engine/auditlog"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 const (
-	// nodeNameKey is the extra that a token bound to a node, or to a pod on one,
-	// carries (k8s.io/apiserver/pkg/authentication/serviceaccount).
-	nodeNameKey = "authentication.kubernetes.io/node-name"
 	nodePrefix  = "system:node:"
-	accountHead = "system:serviceaccount:"
+	accountHead = serviceaccount.ServiceAccountUsernamePrefix
 )
-
-// methods are the HTTP methods of request verbs that are not methods themselves.
-var methods = map[string]string{
-	"list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "deletecollection": "DELETE",
-}
 
 // actionOf is what an event's request was to authorization. It is read from the
 // URI: objectRef has the name of an object that is created, which authorization
 // did not know (k8s.io/apiserver/pkg/audit/request.go, LogRequestObject).
-func actionOf(e *auditlog.Event) (Action, error) {
+func actionOf(e *auditv1.Event) (Action, error) {
 	u, err := url.ParseRequestURI(e.RequestURI)
 	if err != nil {
 		return Action{}, fmt.Errorf("requestURI %q cannot be parsed", e.RequestURI)
 	}
-	a := oracle.ParseRequest(cmp.Or(methods[e.Verb], strings.ToUpper(e.Verb)), u.Path, u.Query())
+	a := oracle.ParseRequest(cmp.Or(scenarios.HTTPMethods[e.Verb], strings.ToUpper(e.Verb)), u)
 	if a.Verb != e.Verb {
 		return Action{}, fmt.Errorf("verb %q does not go with requestURI %q", e.Verb, e.RequestURI)
 	}
@@ -51,10 +47,10 @@ type requestorUser struct {
 	node string
 }
 
-func requestorOf(e *auditlog.Event) requestorUser {
+func requestorOf(e *auditv1.Event) requestorUser {
 	who := requestorUser{User: scenarios.User{Name: e.User.Username, Groups: e.User.Groups}}
-	if nodes := e.User.Extra[nodeNameKey]; len(nodes) == 1 && e.ImpersonatedUser.Username == nodePrefix+nodes[0] {
-		who.node, who.Extra = nodes[0], map[string][]string{nodeNameKey: nodes}
+	if nodes := e.User.Extra[serviceaccount.NodeNameKey]; len(nodes) == 1 && e.ImpersonatedUser.Username == nodePrefix+nodes[0] {
+		who.node, who.Extra = nodes[0], map[string][]string{serviceaccount.NodeNameKey: nodes}
 	}
 	return who
 }
@@ -62,12 +58,12 @@ func requestorOf(e *auditlog.Event) requestorUser {
 // asked is what the impersonation headers asked for, told from who resulted. What the API server adds by itself is
 // taken away again: a client that asked for just that cannot be told from one that did not
 // (k8s.io/apiserver/pkg/endpoints/filters/impersonation, mode.go).
-func asked(e *auditlog.Event) scenarios.Impersonate {
+func asked(e *auditv1.Event) scenarios.Impersonate {
 	u := e.ImpersonatedUser
 	groups := slices.Clone(u.Groups)
-	added := "system:authenticated"
-	if u.Username == "system:anonymous" {
-		added = "system:unauthenticated"
+	added := user.AllAuthenticated
+	if u.Username == user.Anonymous {
+		added = user.AllUnauthenticated
 	}
 	if n := len(groups); n > 0 && groups[n-1] == added {
 		groups = groups[:n-1]
@@ -79,22 +75,20 @@ func asked(e *auditlog.Event) scenarios.Impersonate {
 	if len(as.Groups) == 0 {
 		as.Groups = nil
 	}
-	if len(u.Extra) > 0 {
-		as.Extra = u.Extra
-	}
+	as.Extra = scenarios.UserOf("", "", nil, u.Extra).Extra
 	return as
 }
 
 // derived tells whether the groups follow from the name: those of a service account, and in a constrained mode
 // that of a node. Legacy impersonation gives a node no group, so there it was asked for.
-func derived(e *auditlog.Event, groups []string) bool {
+func derived(e *auditv1.Event, groups []string) bool {
 	name := e.ImpersonatedUser.Username
 	if rest, ok := strings.CutPrefix(name, accountHead); ok {
 		namespace, _, _ := strings.Cut(rest, ":")
-		return slices.Equal(groups, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace})
+		return slices.Equal(groups, serviceaccount.MakeGroupNames(namespace))
 	}
-	return strings.HasPrefix(name, nodePrefix) && strings.HasSuffix(e.Constraint(), "-node") &&
-		slices.Equal(groups, []string{"system:nodes"})
+	return strings.HasPrefix(name, nodePrefix) && strings.HasSuffix(verdicts.ConstraintOf(e), "-node") &&
+		slices.Equal(groups, []string{user.NodesGroup})
 }
 
 func compareActions(a, b Action) int {

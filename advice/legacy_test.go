@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/engine/auditlog"
 )
 
 const present = `
@@ -50,16 +52,16 @@ func TestLegacy(t *testing.T) {
 		t.Fatal(err)
 	}
 	scopes := user("alice")
-	scopes.Extra = map[string][]string{"scopes": {"view"}}
+	scopes.Extra = map[string]authenticationv1.ExtraValue{"scopes": {"view"}}
 	plain := event("d", "get", "/version", user("alice"), "")
 	kept := event("e", "get", "/version", scopes, "")
 	kept.User.Groups = []string{"helpers"}
 	for _, c := range []struct {
 		name   string
-		events []*auditlog.Event
+		events []*auditv1.Event
 		want   []string
 	}{
-		{"nothing rests on them", []*auditlog.Event{plain}, []string{
+		{"nothing rests on them", []*auditv1.Event{plain}, []string{
 			"ClusterRole bridge#1 [users groups] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
 			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=true used=false wildcard=false",
 			"ClusterRole bridge#2 [userextras] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
@@ -67,7 +69,7 @@ func TestLegacy(t *testing.T) {
 			"ClusterRole everything#1 [users groups serviceaccounts uids userextras] root by ClusterRoleBinding root: unneeded=true used=false wildcard=true",
 			"Role ci/bots#1 [serviceaccounts] nobody-seen by RoleBinding ci/bots: unneeded=true used=false wildcard=false",
 		}},
-		{"what cannot be constrained rests on its group's", []*auditlog.Event{plain, kept}, []string{
+		{"what cannot be constrained rests on its group's", []*auditv1.Event{plain, kept}, []string{
 			"ClusterRole bridge#1 [users groups] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
 			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=false used=true wildcard=false",
 			"ClusterRole bridge#2 [userextras] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",

@@ -12,7 +12,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/authzconf/authzconf/engine/auditlog"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -121,18 +124,19 @@ func NewSummary(o Options) (*Summary, error) {
 	if o.MaxSeen == 0 {
 		o.MaxSeen = defaultMaxSeen
 	}
-	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn})
+	modelled := oracle.Versions()
+	server, err := oracle.New(oracle.Config{Kubernetes: modelled[len(modelled)-1], Gate: scenarios.GateOn})
 	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
 }
 
 // Add notes an event of a request that impersonated. again says that it is the same request as one before. An
 // error that is not ErrTooMany is about the event: it says something that no API server says.
-func (s *Summary) Add(e *auditlog.Event, again bool) error {
+func (s *Summary) Add(e *auditv1.Event, again bool) error {
 	action, err := actionOf(e)
 	if err != nil {
 		return err
 	}
-	if slices.Contains(e.User.Groups, "system:masters") {
+	if slices.Contains(e.User.Groups, user.SystemPrivilegedGroup) {
 		if !again {
 			s.masters[e.User.Username]++
 		}
@@ -185,7 +189,7 @@ func (r *requestor) limited(a Action, most int) Action {
 }
 
 // identity finds whom an event impersonates, and which mode and grants that needs.
-func (s *Summary) identity(r *requestor, e *auditlog.Event) *identity {
+func (s *Summary) identity(r *requestor, e *auditv1.Event) *identity {
 	who, as := requestorOf(e), asked(e)
 	key := identityKey(who.node, as)
 	if known := r.as[key]; known != nil {
@@ -249,7 +253,7 @@ func (s *Summary) Seen() (out []Seen) {
 		for _, p := range r.sorted() {
 			who := scenarios.User{Name: name, Groups: slices.Sorted(maps.Keys(r.groups))}
 			if p.as.node != "" {
-				who.Extra = map[string][]string{nodeNameKey: {p.as.node}}
+				who.Extra = map[string][]string{serviceaccount.NodeNameKey: {p.as.node}}
 			}
 			out = append(out, Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: r.seen[p]})
 		}

@@ -168,12 +168,11 @@ func TestReferenceIsAccepted(t *testing.T) {
 // sampleVariable.
 const (
 	allVariable    = "AUTHZCONF_FAULTY"
-	oldVariable    = "AUTHZCONF_ROGUES" // accepted for one release
 	sampleVariable = "AUTHZCONF_SAMPLE"
 )
 
 // everything says whether all of it is asked for.
-func everything() bool { return os.Getenv(allVariable)+os.Getenv(oldVariable) != "" }
+func everything() bool { return os.Getenv(allVariable) != "" }
 
 // sample picks one faulty authorizer of each class.
 func sample() (picked []faultyAuthorizer) {

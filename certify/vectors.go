@@ -68,9 +68,6 @@ type Question struct {
 	Base string
 }
 
-// versions are the minor versions whose API servers are modelled.
-var versions = []string{"1.33", "1.34", "1.35", "1.36", "1.37"}
-
 // Plan is all that is asked under one seed, and the policy it is judged by.
 type Plan struct {
 	Policy *policy.Policy
@@ -114,7 +111,7 @@ func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 func reviews(bound []*scenarios.Scenario) (specs []spec, from []string, err error) {
 	seen := map[string]bool{}
 	for _, s := range bound {
-		for _, version := range versions {
+		for _, version := range oracle.Versions() {
 			for _, gate := range []scenarios.Gate{scenarios.GateOff, scenarios.GateOn} {
 				f := scenarios.Facts{Kubernetes: version, Binary: version, Gate: gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
 				if ok, _, _ := s.Selected(f); !ok || gate == scenarios.GateOn && version < "1.35" {

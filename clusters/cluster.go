@@ -1,6 +1,5 @@
 // Package clusters says what authzconf needs of a running cluster. The packages below it provide one: local as child
-// processes, kind as containers with real nodes, existing from a kubeconfig; e2e offers the first two to tests of
-// sigs.k8s.io/e2e-framework.
+// processes, kind as containers with real nodes, existing from a kubeconfig.
 package clusters
 
 import (

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/granular/permissions"
@@ -91,17 +90,6 @@ func (b *Bench) Close() error {
 		errs = append(errs, b.webhook.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// healthy says why results cannot be trusted.
-func (b *Bench) healthy() error {
-	if err := b.target.Err(); err != nil {
-		return err
-	}
-	if n := b.target.RecorderCounts().Points[recorder.Front].Malformed; n > 0 {
-		return fmt.Errorf("the API server sent %d reviews that cannot be read", n)
-	}
-	return nil
 }
 
 // actor is a ServiceAccount in a namespace of its own, which holds some permissions on one resource there.

@@ -137,7 +137,7 @@ func (b *Bench) Measure(ctx context.Context, o CostOptions) (*Cost, error) {
 			out.Floods = append(out.Floods, *flood)
 		}
 	}
-	return out, b.healthy()
+	return out, b.target.Err()
 }
 
 // payerClient provides an actor and the object that it patches.

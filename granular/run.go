@@ -83,7 +83,7 @@ func (b *Bench) Run(ctx context.Context, steps enforcer.Steps, scenarios []*Scen
 	}
 	err = group.Wait()
 	recorded, closeErr := batch.Close(ctx)
-	if err := errors.Join(err, closeErr, b.healthy()); err != nil {
+	if err := errors.Join(err, closeErr, b.target.Err()); err != nil {
 		return nil, err
 	}
 	return judgeAll(all, recorded.Reviews), nil

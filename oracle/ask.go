@@ -1,12 +1,15 @@
 package oracle
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -128,8 +131,7 @@ func (k asker) denial(r Review) string {
 // sanitizer is that of k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// forbidden is the text of ForbiddenStatusError and forbiddenMessage (the same file), in NewForbidden of
-// k8s.io/apimachinery/pkg/api/errors.
+// forbidden is the text of ForbiddenStatusError and forbiddenMessage (the same file).
 func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) string {
 	if reason != "" {
 		reason = ": " + reason
@@ -150,15 +152,8 @@ func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) stri
 	return statusForbidden(a.Group, a.Resource, a.Name, sanitizer.Replace(text)+reason)
 }
 
-// statusForbidden is NewForbidden of k8s.io/apimachinery/pkg/api/errors.
 func statusForbidden(group, resource, name, text string) string {
-	if group != "" {
-		resource += "." + group
-	}
-	if name != "" {
-		resource += fmt.Sprintf(" %q", name)
-	}
-	return resource + " is forbidden: " + text
+	return apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, name, errors.New(text)).Error()
 }
 
 // keyRuns are the questions about extra, a run for each key.

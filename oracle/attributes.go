@@ -3,10 +3,8 @@ package oracle
 import (
 	"net/url"
 	"slices"
-	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,9 +13,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Attributes are what a request is to authorization, as RequestInfoFactory of
-// k8s.io/apiserver/pkg/endpoints/request/requestinfo.go and GetAuthorizerAttributes of
-// pkg/endpoints/filters/authorization.go have it.
+// Attributes are what a request is to authorization, as GetAuthorizerAttributes of
+// k8s.io/apiserver/pkg/endpoints/filters/authorization.go has it.
 type Attributes struct {
 	// Verb is the request verb, or the lower-case HTTP method of a request for a path.
 	Verb string
@@ -49,132 +46,38 @@ type Request struct {
 	DryRun bool
 }
 
-// methods are the HTTP methods of the request verbs.
-var methods = map[string]string{
-	"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT",
-	"patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE",
-}
-
 // RequestOf is a scenario's request as it arrives: its HTTP method and path are parsed again, because that is all
 // the server gets.
 func RequestOf(r *scenarios.Request) Request {
-	query := url.Values{}
-	for k, v := range r.Query {
-		query.Set(k, v)
+	out := Request{Body: r.Body, Headers: r.Headers, Apply: r.Patch == scenarios.ApplyPatch}
+	if u, err := url.Parse(r.URI()); err == nil {
+		out.Attributes, out.DryRun = ParseRequest(r.Method(), u), u.Query().Has("dryRun")
 	}
-	if r.FieldSelector != "" {
-		query.Set("fieldSelector", r.FieldSelector)
-	}
-	if r.LabelSelector != "" {
-		query.Set("labelSelector", r.LabelSelector)
-	}
-	if r.Verb == "watch" && r.Path == "" {
-		query.Set("watch", "true")
-	}
-	method, path := strings.ToUpper(r.Verb), r.Path
-	if path == "" {
-		method, path = methods[r.Verb], resourcePath(r)
-	}
-	out := Request{Attributes: ParseRequest(method, path, query), Body: r.Body, Headers: r.Headers, Apply: r.Patch == scenarios.ApplyPatch}
-	out.DryRun = len(query["dryRun"]) > 0
 	return out
 }
 
-func resourcePath(r *scenarios.Request) string {
-	version := r.Version
-	if version == "" {
-		version = "v1"
+// ParseRequest are the attributes of a request line.
+func ParseRequest(method string, address *url.URL) Attributes {
+	info, err := scenarios.RequestInfo(method, address)
+	if err != nil {
+		return Attributes{Path: address.Path, Verb: info.Verb}
 	}
-	parts := []string{"/apis", r.APIGroup, version}
-	if r.APIGroup == "" {
-		parts = []string{"/api", version}
-	}
-	if r.Namespace != "" {
-		parts = append(parts, "namespaces", r.Namespace)
-	}
-	for _, part := range []string{r.Resource, r.Name, r.Subresource} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return strings.Join(parts, "/")
-}
-
-// ParseRequest is NewRequestInfo of k8s.io/apiserver/pkg/endpoints/request/requestinfo.go. The path is decoded.
-func ParseRequest(method, path string, query url.Values) Attributes {
-	a := Attributes{Path: path, Verb: strings.ToLower(method)}
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if len(parts) < 3 || parts[0] != "api" && parts[0] != "apis" {
+	a := Attributes{Path: info.Path, Verb: info.Verb, ResourceRequest: info.IsResourceRequest}
+	if !info.IsResourceRequest {
 		return a
 	}
-	if parts[0] == "apis" {
-		if len(parts) < 4 {
-			return a
-		}
-		a.APIGroup, parts = parts[1], parts[1:]
-	}
-	a.ResourceRequest, a.Version, parts = true, parts[1], parts[2:]
-	a.Verb = map[string]string{
-		"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
-	}[method]
-	byPrefix := parts[0] == "watch" || parts[0] == "proxy"
-	if byPrefix && len(parts) > 1 { // an old form: /api/v1/watch/pods
-		a.Verb, parts = parts[0], parts[1:]
-	}
-	if parts[0] == "namespaces" && len(parts) > 1 {
-		a.Namespace = parts[1]
-		if len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
-			parts = parts[2:]
-		}
-	}
-	a.Resource = parts[0]
-	if len(parts) > 1 {
-		a.Name = parts[1]
-	}
-	if len(parts) > 2 && a.Verb != "proxy" {
-		a.Subresource = parts[2]
-	}
-	a.collection(query)
-	if !byPrefix && slices.Contains([]string{"list", "watch", "deletecollection"}, a.Verb) {
-		a.selectors(query.Get("fieldSelector"), query.Get("labelSelector"))
-	}
-	return a
-}
-
-// collection turns requests without a name into list, watch and deletecollection. A field selector that asks for
-// one name gives the name, unless the options cannot be decoded.
-func (a *Attributes) collection(query url.Values) {
-	if a.Name != "" || a.Verb != "get" && a.Verb != "delete" {
-		return
-	}
-	if a.Verb == "delete" {
-		a.Verb = "deletecollection"
-		return
-	}
-	a.Verb = "list"
-	if w, given := query["watch"]; given && strings.ToLower(w[0]) != "false" && w[0] != "0" {
-		a.Verb = "watch"
-	}
-	selector, err := fields.ParseSelector(query.Get("fieldSelector"))
-	if _, bad := labels.Parse(query.Get("labelSelector")); err != nil || bad != nil {
-		return
-	}
-	if name, ok := selector.RequiresExactMatch("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
-		a.Name = name
-	}
-}
-
-func (a *Attributes) selectors(field, label string) {
-	if f, err := fields.ParseSelector(field); err != nil {
-		a.BadSelector = true
-	} else {
+	a.APIGroup, a.Version, a.Resource, a.Subresource = info.APIGroup, info.APIVersion, info.Resource, info.Subresource
+	a.Namespace, a.Name = info.Namespace, info.Name
+	f, err := fields.ParseSelector(info.FieldSelector)
+	l, err2 := labels.Parse(info.LabelSelector)
+	a.BadSelector = err != nil || err2 != nil
+	if err == nil {
 		a.Fields = f.Requirements()
 	}
-	if l, err := labels.Parse(label); err != nil {
-		a.BadSelector = true
-	} else {
+	if err2 == nil {
 		a.Labels, _ = l.Requirements()
 	}
+	return a
 }
 
 // review is the access review that asks for a user's permission, as WebhookAuthorizer.Authorize builds it

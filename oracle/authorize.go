@@ -1,10 +1,12 @@
 package oracle
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -56,21 +58,16 @@ func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answ
 	return Answer{Decision: scenarios.NoOpinion, Reason: strings.Join(reasons, "\n"), Err: aggregate(errs), vague: vague}, false
 }
 
-// aggregate is the text of several errors, as k8s.io/apimachinery/pkg/util/errors has it.
-func aggregate(errs []string) string {
-	var distinct []string
-	for _, e := range errs {
-		if !slices.Contains(distinct, e) {
-			distinct = append(distinct, e)
-		}
+// aggregate is the text of several errors.
+func aggregate(texts []string) string {
+	var errs []error
+	for _, text := range texts {
+		errs = append(errs, errors.New(text))
 	}
-	switch len(distinct) {
-	case 0:
+	if len(errs) == 0 {
 		return ""
-	case 1:
-		return distinct[0]
 	}
-	return "[" + strings.Join(distinct, ", ") + "]"
+	return utilerrors.NewAggregate(errs).Error()
 }
 
 // ordinaryChain is that of every kube-apiserver: members of system:masters pass before it (NewPrivilegedGroups of

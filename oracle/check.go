@@ -72,7 +72,7 @@ func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: step %d: %w", id, i, err)
 			}
-			request := Request{Attributes: ParseRequest(r.Method, u.Path, u.Query())}
+			request := Request{Attributes: ParseRequest(r.Method, u)}
 			out = append(out, exchange{st.Kubectl.By, st.Kubectl.Impersonate(), request, &r.Expect})
 		}
 		return out, nil

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -174,7 +175,7 @@ func (i identity) resulting(wanted scenarios.User) scenarios.User {
 		wanted.Groups = []string{nodesGroup}
 	}
 	if ns, _, ok := scenarios.SplitServiceAccount(wanted.Name); ok && len(wanted.Groups) == 0 {
-		wanted.Groups = accountGroups(ns)
+		wanted.Groups = serviceaccount.MakeGroupNames(ns)
 	}
 	return completed(wanted)
 }

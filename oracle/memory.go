@@ -1,10 +1,11 @@
 package oracle
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/json"
 	"time"
+
+	"k8s.io/utils/lru"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -21,9 +22,10 @@ const (
 type memory struct {
 	now time.Duration
 	// took is how long the request takes of which is asked, and most says which bound is wanted; see Server.Takes.
-	took  time.Duration
-	most  bool
-	index modeIndex
+	took time.Duration
+	most bool
+	// index has the indexEntry of the most recently used requestors.
+	index *lru.Cache
 	// outer is by mode, wanted user, requestor and request; inner by the first three.
 	outer, inner map[string]remembered
 }
@@ -36,10 +38,7 @@ type remembered struct {
 }
 
 func newMemory() memory {
-	return memory{
-		index: modeIndex{order: list.New(), entries: map[string]*list.Element{}, size: indexSize},
-		outer: map[string]remembered{}, inner: map[string]remembered{},
-	}
+	return memory{index: lru.New(indexSize), outer: map[string]remembered{}, inner: map[string]remembered{}}
 }
 
 func (m *memory) recall(cache map[string]remembered, key string) (remembered, bool) {
@@ -94,45 +93,26 @@ func outerKey(mode Mode, wanted, requestor scenarios.User, a Attributes) (key st
 	return cacheKey(mode, wanted, requestor, a, labels), !a.BadSelector
 }
 
-// modeIndex says which mode last succeeded for a requestor's name, for the most recently used names
-// (modeIndexCache).
-type modeIndex struct {
-	order   *list.List // of indexEntry, most recent first
-	entries map[string]*list.Element
-	size    int
-}
-
+// indexEntry is which mode last succeeded for a requestor's name (modeIndexCache).
 type indexEntry struct {
-	requestor string
-	mode      Mode
-	by        time.Duration // when it was stored at the latest
+	mode Mode
+	by   time.Duration // when it was stored at the latest
 }
 
 // lastMode is the mode that last succeeded for a requestor, if that is remembered by now.
 func (m *memory) lastMode(requestor string) (Mode, bool) {
-	e, ok := m.index.entries[requestor]
+	last, ok := m.index.Get(requestor)
 	if !ok {
 		return "", false
 	}
-	m.index.order.MoveToFront(e)
-	entry := e.Value.(indexEntry)
+	entry := last.(indexEntry)
 	return entry.mode, !m.most || m.now >= entry.by
 }
 
 func (m *memory) setMode(requestor string, mode Mode) {
-	x, by := &m.index, m.now+m.took
-	if e, ok := x.entries[requestor]; ok {
-		if last := e.Value.(indexEntry); last.mode == mode {
-			by = min(by, last.by)
-		}
-		e.Value = indexEntry{requestor, mode, by}
-		x.order.MoveToFront(e)
-		return
+	by := m.now + m.took
+	if last, ok := m.index.Get(requestor); ok && last.(indexEntry).mode == mode {
+		by = min(by, last.(indexEntry).by)
 	}
-	x.entries[requestor] = x.order.PushFront(indexEntry{requestor, mode, by})
-	if x.order.Len() > x.size {
-		last := x.order.Back()
-		x.order.Remove(last)
-		delete(x.entries, last.Value.(indexEntry).requestor)
-	}
+	m.index.Add(requestor, indexEntry{mode, by})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -18,7 +20,7 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	switch mode {
 	case AssociatedNode:
 		_, _, fromAccount := scenarios.SplitServiceAccount(requestor.Name)
-		on := requestor.Extra[nodeNameKey]
+		on := requestor.Extra[serviceaccount.NodeNameKey]
 		switch {
 		case !isNode:
 			return fmt.Sprintf("%q is not a node (system:node: and a DNS subdomain)", wanted.Name)
@@ -27,7 +29,7 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 		case !fromAccount:
 			return fmt.Sprintf("%q is not a service account, so it runs on no node", requestor.Name)
 		case len(on) != 1:
-			return "the requestor's token is bound to no node (no extra " + nodeNameKey + ")"
+			return "the requestor's token is bound to no node (no extra " + serviceaccount.NodeNameKey + ")"
 		case on[0] != node:
 			return fmt.Sprintf("the requestor is on node %q, not on %q", on[0], node)
 		}

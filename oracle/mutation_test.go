@@ -94,7 +94,6 @@ func TestMutations(t *testing.T) {
 		})
 	}
 	servers := map[string]struct{ server, step func(*Server) }{
-		"no mode index":           {func(s *Server) { s.memory.index.size = 0 }, nothing},
 		"nothing is cached":       {nothing, func(s *Server) { clear(s.memory.outer); clear(s.memory.inner) }},
 		"no inner cache":          {nothing, func(s *Server) { clear(s.memory.inner) }},
 		"no outer cache":          {nothing, func(s *Server) { clear(s.memory.outer) }},

@@ -244,10 +244,10 @@ func TestParseRequest(t *testing.T) {
 		{"DELETE", "/apis/apps/v1/namespaces/shop/deployments", "", "deletecollection deployments/ shop "},
 		{"GET", "/api/v1/pods", "fieldSelector=metadata.name%3Dweb", "list pods/  web"},
 		{"GET", "/api/v1/pods", "fieldSelector=metadata.name%3Dweb&labelSelector=!!", "list pods/  "},
+		{"GET", "/api/v1/pods", "fieldSelector=metadata.name%3Dweb&limit=x", "list pods/  "},
 		{"POST", "/api/v1/namespaces/shop/pods/web/exec", "", "create pods/exec shop web"},
 	} {
-		query, _ := url.ParseQuery(c.query)
-		a := ParseRequest(c.method, c.path, query)
+		a := ParseRequest(c.method, &url.URL{Path: c.path, RawQuery: c.query})
 		got := fmt.Sprintf("%s %s/%s %s %s", a.Verb, a.Resource, a.Subresource, a.Namespace, a.Name)
 		if got != c.want || a.ResourceRequest != (a.Resource != "") {
 			t.Errorf("%s %s?%s: %q, want %q", c.method, c.path, c.query, got, c.want)

@@ -11,6 +11,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// Versions are the minor versions of Kubernetes that are modelled, oldest first: the releases of clusters/local, as a
+// test wants.
+func Versions() []string { return []string{"1.33", "1.34", "1.35", "1.36", "1.37"} }
+
 // Config says what a server is, and what is granted on it.
 type Config struct {
 	// Kubernetes is the effective version, "1.37"; Binary that of the program, the same if it is empty.

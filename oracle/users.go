@@ -5,28 +5,28 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Names that Kubernetes gives a meaning (k8s.io/apiserver/pkg/authentication/user and serviceaccount).
+// Names that Kubernetes gives a meaning.
 const (
 	nodeUserPrefix       = "system:node:"
-	accountsGroup        = "system:serviceaccounts"
-	nodesGroup           = "system:nodes"
-	mastersGroup         = "system:masters"
-	authenticatedGroup   = "system:authenticated"
-	unauthenticatedGroup = "system:unauthenticated"
-	anonymousUser        = "system:anonymous"
+	nodesGroup           = user.NodesGroup
+	mastersGroup         = user.SystemPrivilegedGroup
+	authenticatedGroup   = user.AllAuthenticated
+	unauthenticatedGroup = user.AllUnauthenticated
+	anonymousUser        = user.Anonymous
 
-	nodeNameKey           = "authentication.kubernetes.io/node-name"
 	associatedNodeKeysKey = "authentication.kubernetes.io/associated-node-keys"
 )
 
 // nodeOf is the node that a user name stands for: what follows system:node: has to be a DNS subdomain
 // (isNodeUsername).
-func nodeOf(user string) (node string, ok bool) {
-	node, ok = strings.CutPrefix(user, nodeUserPrefix)
+func nodeOf(name string) (node string, ok bool) {
+	node, ok = strings.CutPrefix(name, nodeUserPrefix)
 	return node, ok && len(validation.NameIsDNSSubdomain(node, false)) == 0
 }
 
@@ -56,26 +56,14 @@ func RequestorOf(alias string, r scenarios.Requestor) scenarios.User {
 		}
 		return Authenticated(scenarios.User{Name: r.User, UID: r.UID, Groups: slices.Clone(r.Groups), Extra: extra})
 	}
-	const prefix = "authentication.kubernetes.io/"
-	extra := map[string][]string{prefix + "credential-id": {"JTI=" + alias}}
-	if sa.Pod != "" {
-		extra[prefix+"pod-name"] = []string{sa.Pod}
-		extra[prefix+"pod-uid"] = []string{"uid of pod " + sa.Namespace + "/" + sa.Pod}
+	info := serviceaccount.ServiceAccountInfo{
+		Namespace: sa.Namespace, Name: sa.Name, UID: "uid of account " + sa.Namespace + "/" + sa.Name, CredentialID: "JTI=" + alias,
+		PodName: sa.Pod, PodUID: "uid of pod " + sa.Namespace + "/" + sa.Pod, NodeName: sa.Node,
 	}
-	if sa.Node != "" {
-		extra[nodeNameKey] = []string{sa.Node}
-		if sa.Running || sa.NodeObject == nil || *sa.NodeObject {
-			extra[prefix+"node-uid"] = []string{"uid of node " + sa.Node}
-		}
+	if sa.Running || sa.NodeObject == nil || *sa.NodeObject {
+		info.NodeUID = "uid of node " + sa.Node
 	}
-	return Authenticated(scenarios.User{
-		Name: r.Username(), UID: "uid of account " + sa.Namespace + "/" + sa.Name,
-		Groups: accountGroups(sa.Namespace), Extra: extra,
-	})
-}
-
-func accountGroups(namespace string) []string {
-	return []string{accountsGroup, accountsGroup + ":" + namespace}
+	return Authenticated(scenarios.UserFrom(info.UserInfo()))
 }
 
 // onlyName tells whether nothing but a user name is wanted.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"runtime"
 	"strings"
@@ -44,33 +45,32 @@ func evidencePath(cell, scenario string) string {
 }
 
 // bundle renders every file of a report but report.yaml, by path, and returns the report as it is to be stored:
-// redacted, with the digests of the files.
+// redacted, with the digests of the files. Evidence was redacted before it was judged.
 func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (map[string][]byte, *ConformanceReport, error) {
 	files := map[string][]byte{}
 	clean, err := redactedCopy(r, "the report")
 	if err != nil {
 		return nil, nil, err
 	}
-	kept, err := addEvidence(files, evidence)
-	if err != nil {
+	if err := addEvidence(files, evidence); err != nil {
 		return nil, nil, err
 	}
 	if err := addTexts(files, texts); err != nil {
 		return nil, nil, err
 	}
 	if clean.Path != nil {
-		if err := addStages(files, r.Path.Evidence); err != nil {
-			return nil, nil, err
+		for _, e := range r.Path.Evidence {
+			if files[stagePath(e.Cell)], err = encodeJSON(e, "  "); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	clean.Files = nil
-	pages, err := renderPages(clean, kept, texts.Set)
+	pages, err := renderPages(clean, evidence, texts.Set)
 	if err != nil {
 		return nil, nil, err
 	}
-	for name, data := range pages {
-		files[name] = data
-	}
+	maps.Copy(files, pages)
 	clean.Files = map[string]string{}
 	for name, data := range files {
 		if !fs.ValidPath(name) || strings.ContainsAny(name, "\\:") {
@@ -81,46 +81,26 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	return files, clean, nil
 }
 
-// addEvidence renders evidence, redacted, on all processors, and returns it as it is stored.
-func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) ([]*verdicts.Evidence, error) {
-	kept, rendered := make([]*verdicts.Evidence, len(evidence)), make([][]byte, len(evidence))
+// addEvidence renders evidence on all processors.
+func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) error {
+	rendered := make([][]byte, len(evidence))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, e := range evidence {
 		group.Go(func() (err error) {
-			kept[i], rendered[i], err = renderRedacted(e, e.Scenario+" on "+e.Cell.Name)
+			rendered[i], err = encodeJSON(e, "  ")
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return err
 	}
 	for i, e := range evidence {
 		name := evidencePath(e.Cell.Name, e.Scenario)
 		if _, ok := files[name]; ok {
-			return nil, fmt.Errorf("there are two pieces of evidence of %s on %s", e.Scenario, e.Cell.Name)
+			return fmt.Errorf("there are two pieces of evidence of %s on %s", e.Scenario, e.Cell.Name)
 		}
 		files[name] = rendered[i]
-	}
-	return kept, nil
-}
-
-// renderRedacted renders evidence, redacted, and returns it as it is stored.
-func renderRedacted[T any](evidence *T, of string) (*T, []byte, error) {
-	clean, err := redactedCopy(evidence, "the evidence of "+of)
-	if err != nil {
-		return nil, nil, err
-	}
-	raw, err := encodeJSON(clean, "  ")
-	return clean, raw, err
-}
-
-// addStages renders what was seen on the stages of an upgrade path, redacted.
-func addStages(files map[string][]byte, stages []*StageEvidence) (err error) {
-	for _, e := range stages {
-		if _, files[stagePath(e.Cell)], err = renderRedacted(e, "stage "+e.Cell); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -161,8 +141,7 @@ func CheckTexts(texts Texts) error {
 
 func checkTexts(files map[string][]byte) error {
 	for _, name := range sortedKeys(files) {
-		copied := strings.HasPrefix(name, scenariosDir+"/") || strings.HasPrefix(name, fixturesDir+"/")
-		if copied && Redact(string(files[name])) != string(files[name]) {
+		if Redact(string(files[name])) != string(files[name]) {
 			return fmt.Errorf("%s holds what looks like a token or key, and would go into the report: take it out", name)
 		}
 	}
@@ -176,7 +155,7 @@ func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scena
 	for name, render := range map[string]func() ([]byte, error){
 		junitFile:   func() ([]byte, error) { return renderJUnit(r, evidence) },
 		htmlFile:    func() ([]byte, error) { return renderHTML(p) },
-		summaryFile: func() ([]byte, error) { return renderMarkdown("summary", p) },
+		summaryFile: func() ([]byte, error) { return renderText("summary", p) },
 	} {
 		data, err := render()
 		if err != nil {

@@ -93,7 +93,7 @@ func TestChangesGolden(t *testing.T) {
 	texts := changeTexts(t)
 	r, evidence := changeRun(t, texts)
 	tables := behaviourTables(r, evidence, texts.Set)
-	b, err := renderMarkdown("changes", tables)
+	b, err := renderText("changes", tables)
 	if err != nil {
 		t.Fatal(err)
 	}

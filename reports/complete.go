@@ -146,8 +146,8 @@ func answerLine(o *verdicts.Observation) string {
 	switch st := verdicts.StatusOf(o.Response); {
 	case event != nil && event.ImpersonatedUser != nil:
 		line += fmt.Sprintf(" as %s, groups %q", event.ImpersonatedUser.Username, event.ImpersonatedUser.Groups)
-		if m := event.AuthenticationMetadata; m != nil && m.ImpersonationConstraint != "" {
-			line += ", constraint " + m.ImpersonationConstraint
+		if c := verdicts.ConstraintOf(event); c != "" {
+			line += ", constraint " + c
 		}
 	case st != nil && st.Message != "":
 		line += ": " + st.Message

@@ -42,7 +42,7 @@ func gateCell(gate scenarios.Gate) Cell {
 	})
 	return Cell{
 		Cell:  verdicts.Cell{Name: "1.37-gate-" + string(gate), Provider: "local", Kubernetes: "1.37.1", Gate: string(gate)},
-		Facts: Facts{Kubernetes: "1.37.1", Binary: "1.37.1", Gate: gate, Capabilities: can},
+		Facts: scenarios.Facts{Kubernetes: "1.37.1", Binary: "1.37.1", Gate: gate, Capabilities: can},
 		Witness: Witness{
 			GitVersion: "v1.37.1", Platform: "linux/amd64", EmulatedVersion: "1.37", ExpectedGate: string(gate), GateMetric: string(gate),
 			GateProbe:        &GateProbe{Code: 400, Message: map[scenarios.Gate]string{scenarios.GateOn: "requested &user.DefaultInfo{} without impersonating a user name", scenarios.GateOff: "requested [] without impersonating a user"}[gate], Gate: string(gate)},
@@ -71,7 +71,7 @@ func testRun(t testing.TB, texts Texts, cells []Cell, change func(*verdicts.Evid
 	var all []*verdicts.Evidence
 	for _, c := range cells {
 		for _, s := range texts.Set.All() {
-			ok, missing, why := s.Selected(scenarios.Facts(c.Facts))
+			ok, missing, why := s.Selected(c.Facts)
 			switch {
 			case len(missing) > 0:
 				c.Results = append(c.Results, verdicts.Result{

@@ -156,7 +156,7 @@ func TestPageEscapes(t *testing.T) {
 	if scripts != 1 {
 		t.Errorf("%d scripts", scripts)
 	}
-	summary, err := renderMarkdown("summary", newPage(r, evidence, texts.Set))
+	summary, err := renderText("summary", newPage(r, evidence, texts.Set))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 package reports
 
 import (
-	"bytes"
+	_ "embed"
 	"encoding/xml"
 	"fmt"
 	"path"
@@ -11,149 +11,117 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// The JUnit format as Jenkins and Prow read it: there is no standard, so only what the common schemas share is
-// used.
-type (
-	junitSuites struct {
-		XMLName  xml.Name     `xml:"testsuites"`
-		Name     string       `xml:"name,attr"`
-		Time     string       `xml:"time,attr"`
-		Tests    int          `xml:"tests,attr"`
-		Failures int          `xml:"failures,attr"`
-		Errors   int          `xml:"errors,attr"`
-		Suites   []junitSuite `xml:"testsuite"`
+// junitText is the JUnit format as Jenkins and Prow read it: there is no standard, so only what the common schemas
+// share is used.
+//
+//go:embed junit.xml.tmpl
+var junitText string
+
+// junitRun is what junit.xml shows, a suite per cell with a case per scenario.
+type junitRun struct {
+	Took    time.Duration
+	Started string // in the form that the schemas ask for, which has no zone
+	Suites  []junitSuite
+}
+
+type junitSuite struct {
+	Name       string
+	Took       time.Duration
+	Properties []fact
+	Cases      []junitCase
+}
+
+// junitCase is a case; Kind is failure, error, skipped, or empty if it passed.
+type junitCase struct {
+	Name, Class               string
+	Took                      time.Duration
+	Kind, Type, Message, Text string
+}
+
+// Count is how many cases are of a kind; of "" all.
+func (s junitSuite) Count(kind string) (n int) {
+	for _, c := range s.Cases {
+		if kind == "" || c.Kind == kind {
+			n++
+		}
 	}
-	junitSuite struct {
-		Name       string           `xml:"name,attr"`
-		Tests      int              `xml:"tests,attr"`
-		Failures   int              `xml:"failures,attr"`
-		Errors     int              `xml:"errors,attr"`
-		Skipped    int              `xml:"skipped,attr"`
-		Time       string           `xml:"time,attr"`
-		Timestamp  string           `xml:"timestamp,attr"`
-		Properties *junitProperties `xml:"properties"`
-		Cases      []junitCase      `xml:"testcase"`
+	return n
+}
+
+// Count is that of all suites.
+func (r junitRun) Count(kind string) (n int) {
+	for _, s := range r.Suites {
+		n += s.Count(kind)
 	}
-	junitProperties struct {
-		List []junitProperty `xml:"property"`
-	}
-	junitProperty struct {
-		Name  string `xml:"name,attr"`
-		Value string `xml:"value,attr"`
-	}
-	junitCase struct {
-		Name      string       `xml:"name,attr"`
-		Classname string       `xml:"classname,attr"`
-		Time      string       `xml:"time,attr"`
-		Skipped   *junitDetail `xml:"skipped"`
-		Error     *junitDetail `xml:"error"`
-		Failure   *junitDetail `xml:"failure"`
-	}
-	junitDetail struct {
-		Type    string `xml:"type,attr,omitempty"`
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
-)
+	return n
+}
 
 // renderJUnit makes one testsuite per cell with one testcase per scenario. A further one, for the run, holds the
 // overall outcome: a mismatched witness or an outdated known-failing entry is not the fault of any scenario, and must not
 // come out green.
 func renderJUnit(r *ConformanceReport, evidence []*verdicts.Evidence) ([]byte, error) {
 	at := index(evidence)
-	all := junitSuites{Name: "authzconf", Time: seconds(r.Finished.Sub(r.Started))}
-	all.Suites = append(all.Suites, runSuite(r))
+	all := junitRun{Took: r.Finished.Sub(r.Started), Started: r.Started.UTC().Format("2006-01-02T15:04:05")}
+	all.Suites = append(all.Suites, runSuite(r, all.Took))
 	for i := range r.Cells {
-		all.Suites = append(all.Suites, cellSuite(r, &r.Cells[i], at))
+		all.Suites = append(all.Suites, cellSuite(&r.Cells[i], at))
 	}
-	for i := range all.Suites {
-		s := &all.Suites[i]
-		s.count()
-		all.Tests += s.Tests
-		all.Failures += s.Failures
-		all.Errors += s.Errors
-	}
-	var b bytes.Buffer
-	b.WriteString(xml.Header)
-	enc := xml.NewEncoder(&b)
-	enc.Indent("", "  ")
-	if err := enc.Encode(all); err != nil {
-		return nil, err
-	}
-	b.WriteString("\n")
-	return b.Bytes(), nil
+	return renderText("junit", all)
 }
 
 // runSuite is the run as a whole.
-func runSuite(r *ConformanceReport) junitSuite {
-	c := junitCase{Name: "outcome", Classname: "authzconf.run", Time: seconds(0)}
-	text := strings.Join(r.Outcome.Reasons, "\n")
-	switch r.Outcome.Result {
-	case RunPassed:
-	case RunFailed:
-		c.Failure = &junitDetail{Type: string(RunFailed), Message: firstLine(text), Text: text}
-	default:
-		c.Error = &junitDetail{Type: string(RunInvalid), Message: firstLine(text), Text: text}
+func runSuite(r *ConformanceReport, took time.Duration) junitSuite {
+	c := junitCase{Name: "outcome", Class: "authzconf.run"}
+	if r.Outcome.Result != RunPassed {
+		c.Kind, c.Type, c.Text = "error", string(RunInvalid), strings.Join(r.Outcome.Reasons, "\n")
+		c.Message = firstLine(c.Text)
 	}
-	return junitSuite{
-		Name: "run", Time: seconds(r.Finished.Sub(r.Started)), Timestamp: timestamp(r.Started),
-		Properties: &junitProperties{List: []junitProperty{
-			{"implementation", strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version)},
-			{"suiteVersion", r.SuiteVersion},
-			{"scenariosDigest", r.ScenariosDigest},
-			{"seed", fmt.Sprint(r.Seed)},
-		}},
-		Cases: []junitCase{c},
+	if r.Outcome.Result == RunFailed {
+		c.Kind, c.Type = "failure", string(RunFailed)
 	}
+	return junitSuite{Name: "run", Took: took, Cases: []junitCase{c}, Properties: []fact{
+		{"implementation", strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version)},
+		{"suiteVersion", r.SuiteVersion}, {"scenariosDigest", r.ScenariosDigest}, {"seed", fmt.Sprint(r.Seed)},
+	}}
 }
 
-func cellSuite(r *ConformanceReport, cell *Cell, at map[key]*verdicts.Evidence) junitSuite {
+func cellSuite(cell *Cell, at map[key]*verdicts.Evidence) junitSuite {
 	s := junitSuite{
-		Name: cell.Name, Timestamp: timestamp(r.Started),
-		Time: seconds(time.Duration(cell.WallSeconds * float64(time.Second))),
-		Properties: &junitProperties{List: []junitProperty{
-			{"provider", cell.Provider},
-			{"kubernetes", cell.Kubernetes},
-			{"emulated", cell.Emulated},
-			{"gate", cell.Gate},
+		Name: cell.Name, Took: time.Duration(cell.WallSeconds * float64(time.Second)), Properties: []fact{
+			{"provider", cell.Provider}, {"kubernetes", cell.Kubernetes}, {"emulated", cell.Emulated}, {"gate", cell.Gate},
 			{"gitVersion", cell.Witness.GitVersion},
-		}},
+		},
+	}
+	add := func(scenario string, c junitCase) {
+		// Dots in a class name are packages to most readers.
+		c.Name, c.Class = scenario, strings.ReplaceAll(cell.Name, ".", "_")+"."+strings.ReplaceAll(path.Dir(scenario), "/", ".")
+		s.Cases = append(s.Cases, c)
 	}
 	for _, result := range cell.Results {
-		s.Cases = append(s.Cases, resultCase(cell.Name, result, at[key{cell.Name, result.Scenario}]))
+		c := resultCase(result)
+		if e := at[key{cell.Name, result.Scenario}]; e != nil {
+			c.Took = e.Ended.Sub(e.Started)
+		}
+		add(result.Scenario, c)
 	}
 	for _, n := range cell.NotRun {
-		c := newCase(cell.Name, n.Scenario, 0)
-		c.Skipped = &junitDetail{Message: n.Why}
-		s.Cases = append(s.Cases, c)
+		add(n.Scenario, junitCase{Kind: "skipped", Message: n.Why})
 	}
 	return s
 }
 
-func newCase(cell, scenario string, took time.Duration) junitCase {
-	// Dots in a class name are packages to most readers.
-	class := strings.ReplaceAll(cell, ".", "_") + "." + strings.ReplaceAll(path.Dir(scenario), "/", ".")
-	return junitCase{Name: scenario, Classname: class, Time: seconds(took)}
-}
-
-func resultCase(cell string, r verdicts.Result, e *verdicts.Evidence) junitCase {
-	var took time.Duration
-	if e != nil {
-		took = max(e.Ended.Sub(e.Started), 0)
-	}
-	c := newCase(cell, r.Scenario, took)
+func resultCase(r verdicts.Result) junitCase {
 	switch {
 	case r.KnownFailing != "":
-		c.Skipped = &junitDetail{Message: "known failing: " + r.KnownFailing}
+		return junitCase{Kind: "skipped", Message: "known failing: " + r.KnownFailing}
 	case r.Verdict == verdicts.Passed:
+		return junitCase{}
 	case r.Verdict == verdicts.Failed:
-		c.Failure = &junitDetail{Type: string(r.Blame), Message: firstLine(r.Reason), Text: differenceText(r)}
+		return junitCase{Kind: "failure", Type: string(r.Blame), Message: firstLine(r.Reason), Text: differenceText(r)}
 	case r.Verdict == verdicts.NotSupported, r.Verdict == verdicts.Skipped:
-		c.Skipped = &junitDetail{Message: firstLine(r.Reason)}
-	default:
-		c.Error = &junitDetail{Type: string(r.Blame), Message: firstLine(r.Reason), Text: r.Reason}
+		return junitCase{Kind: "skipped", Message: firstLine(r.Reason)}
 	}
-	return c
+	return junitCase{Kind: "error", Type: string(r.Blame), Message: firstLine(r.Reason), Text: r.Reason}
 }
 
 // differenceText lists all differences of a failure, and whose fault it is.
@@ -166,21 +134,10 @@ func differenceText(r verdicts.Result) string {
 	return b.String()
 }
 
-func (s *junitSuite) count() {
-	s.Tests = len(s.Cases)
-	for _, c := range s.Cases {
-		switch {
-		case c.Failure != nil:
-			s.Failures++
-		case c.Error != nil:
-			s.Errors++
-		case c.Skipped != nil:
-			s.Skipped++
-		}
-	}
-}
-
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", max(d, 0).Seconds()) }
 
-// timestamp is in the form that the schemas ask for, which has no zone.
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") }
+func escapeXML(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	return b.String()
+}

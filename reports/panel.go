@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -63,7 +64,7 @@ type headerView struct{ Name, Value string }
 // checkView is one expectation beside what was seen.
 type checkView struct {
 	Field, Want, Got string
-	// State is same, differs or unjudged.
+	// State is same or differs.
 	State string
 }
 
@@ -83,12 +84,13 @@ func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evi
 	for i := range e.Steps {
 		at[e.Steps[i].Step] = &e.Steps[i]
 	}
+	met := verdicts.Met(s, e)
 	for i := range bound.Steps {
 		if bound.Steps[i].Kubectl != nil {
-			p.Steps = append(p.Steps, clientSteps(i, bound, r, e, at[i])...)
+			p.Steps = append(p.Steps, clientSteps(i, bound, met, r, e, at[i])...)
 			continue
 		}
-		p.Steps = append(p.Steps, newStep(i, &bound.Steps[i], bound, r, e, at[i]))
+		p.Steps = append(p.Steps, newStep(i, "", &bound.Steps[i], bound, met, r, e, at[i]))
 	}
 	if e.Control != nil {
 		for i := range e.Control.Steps {
@@ -98,7 +100,8 @@ func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evi
 	return p
 }
 
-func newStep(i int, st *scenarios.Step, bound *scenarios.Scenario, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) stepView {
+// newStep shows a request; prefix begins the fields of what was found in it.
+func newStep(i int, prefix string, st *scenarios.Step, bound *scenarios.Scenario, met []verdicts.Difference, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) stepView {
 	v := stepView{Number: i, Title: stepTitle(st, bound)}
 	if st.Request == nil {
 		return v
@@ -112,9 +115,8 @@ func newStep(i int, st *scenarios.Step, bound *scenarios.Scenario, r verdicts.Re
 	if st.Expect == nil {
 		return v
 	}
-	c := checker{result: r, step: i, expect: st.Expect, has: e.Capabilities}
-	v.Checks = c.checks()
-	v.reviews(st, bound.Requestors[st.Request.By], r, e, o)
+	v.Checks = checks(i, prefix, met, r.Differences)
+	v.reviews(st, bound.Requestors[st.Request.By], prefix, r, e, o)
 	return v
 }
 
@@ -141,7 +143,7 @@ func (v *stepView) answer(o *verdicts.Observation) {
 }
 
 // reviews sets the transcript of access reviews, expected beside seen.
-func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) {
+func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, prefix string, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) {
 	if !slices.Contains(e.Capabilities, scenarios.Reviews) {
 		v.ReviewsNote = "The target cannot show access reviews."
 		return
@@ -156,7 +158,7 @@ func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, r 
 		return
 	}
 	v.Reviews = alignReviews(wantedReviews(st, requestor), got)
-	v.markJudged(r)
+	v.markJudged(prefix, r)
 	if len(v.Reviews) == 0 {
 		v.ReviewsNote = "None expected, none seen."
 	}
@@ -167,9 +169,9 @@ var reviewField = regexp.MustCompile(`^reviews\[(\d+)\]\.(\w+)$`)
 
 // markJudged adds what the judge found in a review beyond the attributes that a row shows, such as the groups of
 // the requestor.
-func (v *stepView) markJudged(r verdicts.Result) {
+func (v *stepView) markJudged(prefix string, r verdicts.Result) {
 	for _, d := range r.Differences {
-		m := reviewField.FindStringSubmatch(d.Field)
+		m := reviewField.FindStringSubmatch(strings.TrimPrefix(d.Field, prefix))
 		if d.Step != v.Number || m == nil {
 			continue
 		}
@@ -203,83 +205,27 @@ func shows(name, field string) bool {
 	return name == field
 }
 
-// checker lists the expectations of one step. What was seen is taken from the result: where it names no
-// difference, the expected was seen. So the page cannot disagree with the judge.
-type checker struct {
-	result verdicts.Result
-	step   int
-	expect *scenarios.Expect
-	has    []scenarios.Capability
-	rows   []checkView
-}
+// shownFields are the fields of expectations that are shown where they were met; of what follows from others, and of
+// what the judge holds together besides, only differences are.
+var shownFields = regexp.MustCompile(`^(outcome|code|message|output|user in .*|backend|audit\.(impersonatedUser|constraint|decision)|` +
+	`metrics\.(attempts|authorizations)|exitCode|std(out|err)(\[\d+\])?|requests|oneOf)$`)
 
-func (c *checker) checks() []checkView {
-	x := c.expect
-	c.row("outcome", string(x.Outcome), "")
-	if x.Code != 0 {
-		c.row("code", strconv.Itoa(x.Code), "")
-	}
-	if x.Message != "" {
-		c.row("message", x.Message, "")
-	}
-	if x.User != nil {
-		for _, from := range []struct {
-			capability scenarios.Capability
-			field      string
-		}{{scenarios.Reviews, "user in the final review"}, {scenarios.Audit, "user in the audit event"}} {
-			if slices.Contains(c.has, from.capability) {
-				c.row(from.field, userText(x.User), "user")
+// checks lists what was compared in one step, or in one request of a client, whose fields have a prefix: what was met,
+// then the differences, but for those of reviews, which have a table.
+func checks(step int, prefix string, met, differences []verdicts.Difference) (rows []checkView) {
+	for _, list := range [][]verdicts.Difference{met, differences} {
+		for _, d := range list {
+			field, here := strings.CutPrefix(d.Field, prefix)
+			here = here && d.Step == step && !strings.HasPrefix(field, "reviews") && !strings.HasPrefix(field, "requests[")
+			switch {
+			case here && d.Want != d.Got:
+				rows = append(rows, checkView{Field: field, Want: d.Want, Got: d.Got, State: "differs"})
+			case here && shownFields.MatchString(field):
+				rows = append(rows, checkView{Field: field, Want: d.Want, Got: d.Got, State: "same"})
 			}
 		}
-		if slices.Contains(c.result.NotJudged, "user") {
-			c.row("user", userText(x.User), "user")
-		}
 	}
-	if x.Backend != nil {
-		c.row("backend", usersText(x.Backend), "backend")
-	}
-	if a := x.Audit; a != nil {
-		if a.ImpersonatedUser != nil {
-			c.row("audit.impersonatedUser", strconv.FormatBool(*a.ImpersonatedUser), "audit")
-		}
-		if a.Constraint != nil {
-			c.row("audit.constraint", orWord(*a.Constraint, "absent"), "audit")
-		}
-		if a.Decision != nil {
-			c.row("audit.decision", orWord(*a.Decision, "absent"), "audit")
-		}
-	}
-	if m := x.Metrics; m != nil {
-		c.row("metrics.attempts", deltasText(m.Attempts), "metrics")
-		c.row("metrics.authorizations", deltasText(m.Authorizations), "metrics")
-	}
-	c.others()
-	return c.rows
-}
-
-// row adds an expectation; part is what Result.NotJudged calls it.
-func (c *checker) row(field, want, part string) {
-	row := checkView{Field: field, Want: want, Got: want, State: "same"}
-	if slices.Contains(c.result.NotJudged, part) || c.result.Verdict == verdicts.Invalid {
-		row.Got, row.State = "not judged", "unjudged"
-	}
-	for _, d := range c.result.Differences {
-		if d.Step == c.step && d.Field == field {
-			row.Want, row.Got, row.State = d.Want, d.Got, "differs"
-		}
-	}
-	c.rows = append(c.rows, row)
-}
-
-// others adds the differences that are not of an expectation of their own, but for those of reviews, which have
-// a table.
-func (c *checker) others() {
-	for _, d := range c.result.Differences {
-		shown := slices.ContainsFunc(c.rows, func(r checkView) bool { return r.Field == d.Field })
-		if d.Step == c.step && !shown && !strings.HasPrefix(d.Field, "reviews") {
-			c.rows = append(c.rows, checkView{Field: d.Field, Want: d.Want, Got: d.Got, State: "differs"})
-		}
-	}
+	return rows
 }
 
 // stepTitle words a step.
@@ -298,7 +244,7 @@ func stepTitle(st *scenarios.Step, bound *scenarios.Scenario) string {
 		}
 		as := ""
 		if r.Impersonate != nil || len(r.Headers) > 0 {
-			as = ", impersonating " + orWord(r.WantedUser(), "nobody") + ","
+			as = ", impersonating " + cmp.Or(r.WantedUser(), "nobody") + ","
 		}
 		return bound.Requestors[r.By].Username() + as + " asks to " + r.Verb + " " + what
 	case st.Kubectl != nil:
@@ -312,33 +258,6 @@ func stepTitle(st *scenarios.Step, bound *scenarios.Scenario) string {
 	default:
 		return "the grant " + st.Revoke + " is taken away"
 	}
-}
-
-func userText(u *scenarios.User) string {
-	s := fmt.Sprintf("%q", u.Name)
-	if u.UID != "" {
-		s += fmt.Sprintf(" uid=%q", u.UID)
-	}
-	s += fmt.Sprintf(" groups=%q", u.Groups)
-	if len(u.Extra) > 0 {
-		s += " extra={" + extraText(u.Extra) + "}"
-	}
-	return s
-}
-
-func deltasText(deltas []scenarios.MetricDelta) string {
-	var parts []string
-	for _, d := range deltas {
-		mode := d.Mode
-		if mode == "" {
-			mode = `""`
-		}
-		parts = append(parts, fmt.Sprintf("%s %s ×%d", mode, d.Decision, d.Count))
-	}
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // indent formats JSON for reading, with as few bytes as reads well.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -184,13 +186,13 @@ func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 	}
 	switch {
 	case len(changed) > 0:
-		l.claim(ClaimObjects, verdicts.Failed, plural(len(changed), "object")+" changed; the first: "+changed[0])
+		l.claim(ClaimObjects, verdicts.Failed, Plural(len(changed), "object")+" changed; the first: "+changed[0])
 	case len(now) == 0:
 		l.claim(ClaimObjects, verdicts.Invalid, "no object was read")
 	case compared == 0:
-		l.claim(ClaimObjects, verdicts.Passed, plural(len(now), "object")+" made and read")
+		l.claim(ClaimObjects, verdicts.Passed, Plural(len(now), "object")+" made and read")
 	default:
-		l.claim(ClaimObjects, verdicts.Passed, plural(compared, "object")+" the same, byte for byte")
+		l.claim(ClaimObjects, verdicts.Passed, Plural(compared, "object")+" the same, byte for byte")
 	}
 }
 
@@ -203,9 +205,6 @@ func jsonChange(before, after string) string {
 	at, x, y := firstChange("", a, b)
 	return fmt.Sprintf("%s was %s, is %s", cmp.Or(at, "the order of fields"), brief(x), brief(y))
 }
-
-// credentialKey is the extra of a requestor that names its token.
-const credentialKey = "authentication.kubernetes.io/credential-id"
 
 // tokens compares the IDs of the tokens that requestors had with those they had on the stage they were first
 // seen on. A token that does not authenticate has failed its scenario already: here is told that it was not
@@ -234,7 +233,7 @@ func (l *PathStage) tokens(first map[string]string, evidence []*verdicts.Evidenc
 	case len(others) > 0: // in no order
 		l.claim(ClaimTokens, verdicts.Failed, slices.Min(others))
 	case same > 0:
-		l.claim(ClaimTokens, verdicts.Passed, plural(same, "token")+" of an earlier stage, the same ones")
+		l.claim(ClaimTokens, verdicts.Passed, Plural(same, "token")+" of an earlier stage, the same ones")
 	}
 }
 
@@ -246,7 +245,7 @@ func credentials(e *verdicts.Evidence) map[string]string {
 		if event == nil {
 			continue
 		}
-		if id := event.User.Extra[credentialKey]; len(id) == 1 {
+		if id := event.User.Extra[user.CredentialIDKey]; len(id) == 1 {
 			out[event.User.Username] = id[0]
 		}
 	}
@@ -264,7 +263,7 @@ func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 	}
 	for _, verb := range sortedKeys(verbs) {
 		if Constrained(verb) {
-			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", plural(verbs[verb], "review"), verb, where))
+			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", Plural(verbs[verb], "review"), verb, where))
 			return
 		}
 	}
@@ -272,7 +271,7 @@ func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 		l.claim(ClaimNoConstrained, verdicts.Invalid, "no review arrived at all"+where)
 		return
 	}
-	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s%s", plural(total, "review"), where))
+	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s%s", Plural(total, "review"), where))
 }
 
 // conclude adds the claims to the reasons of the outcome.

@@ -199,7 +199,7 @@ func withToken(t *testing.T, e *verdicts.Evidence, user, id string) {
 	t.Helper()
 	for i := range e.Steps {
 		event := verdicts.AuditOf(&e.Steps[i])
-		event.User = authenticationv1.UserInfo{Username: user, Extra: map[string]authenticationv1.ExtraValue{credentialKey: {id}}}
+		event.User = authenticationv1.UserInfo{Username: user, Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {id}}}
 		raw, err := json.Marshal(event)
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ func PRR(v *Verification) (string, error) {
 	if !v.OK() {
 		return "", fmt.Errorf("the report does not follow from its evidence: %s", v.Differences[0])
 	}
-	text, err := renderMarkdown("prr", struct {
+	text, err := renderText("prr", struct {
 		Report *ConformanceReport
 		Path   *pathView
 		Digest string
@@ -109,12 +109,7 @@ func setupAnswer(set *scenarios.Set, at map[key]*verdicts.Evidence, c *Cell, set
 	o := &e.Steps[len(e.Steps)-1]
 	text := fmt.Sprintf("refused (%d)", o.Response.Code)
 	if event := verdicts.AuditOf(o); event != nil && event.ImpersonatedUser != nil {
-		text = "allowed"
-		if m := event.AuthenticationMetadata; m != nil && m.ImpersonationConstraint != "" {
-			text += " by " + m.ImpersonationConstraint
-		} else {
-			text += " by impersonate"
-		}
+		text = "allowed by " + cmp.Or(verdicts.ConstraintOf(event), "impersonate")
 	}
 	if result.Verdict != verdicts.Passed {
 		text += " (" + string(result.Verdict) + ")"

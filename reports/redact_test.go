@@ -112,6 +112,15 @@ func TestWriteHoldsNoSecret(t *testing.T) {
 	r.Cells[0].Problem = "last lines of the log:\n" + secretKey
 	r.Cells[0].Results[0].Reason = "got " + secretJWT
 	r.Complete(texts.Set, evidence, []KnownFailing{{Scenario: "x", Reason: secretJWT}})
+	if err := Write(dir, r, evidence, texts); err == nil || !strings.Contains(err.Error(), "looks like a token or key") {
+		t.Errorf("evidence that was not redacted: %v", err)
+	}
+	for i, e := range evidence {
+		var err error
+		if evidence[i], err = RedactEvidence(e); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := Write(dir, r, evidence, texts); err != nil {
 		t.Fatal(err)
 	}

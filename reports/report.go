@@ -91,8 +91,8 @@ type ScenarioRef struct {
 type Cell struct {
 	verdicts.Cell `json:",inline"`
 
-	// Facts are what scenarios were selected by (scenarios.Facts of the target).
-	Facts Facts `json:"facts"`
+	// Facts are what scenarios were selected by.
+	Facts scenarios.Facts `json:"facts"`
 	// Witness is what the target said of itself.
 	Witness Witness `json:"witness"`
 	// Problem says why the target could not be used at all, for example that it did not start, with the last
@@ -111,15 +111,6 @@ type Cell struct {
 	Agents *Agents `json:"agents,omitempty"`
 	// Summary counts verdicts by level; a level without scenarios is absent.
 	Summary map[scenarios.Level]Counts `json:"summary"`
-}
-
-// Facts is scenarios.Facts as it is stored: convert with Facts(f).
-type Facts struct {
-	Kubernetes   string                 `json:"kubernetes"`
-	Binary       string                 `json:"binary"`
-	Gate         scenarios.Gate         `json:"gate"`
-	Chain        string                 `json:"chain,omitempty"`
-	Capabilities []scenarios.Capability `json:"capabilities"`
 }
 
 // NotRunCause is the kind of reason for which a scenario was not run.
@@ -203,7 +194,7 @@ func executed(v verdicts.Verdict) bool {
 
 // Load says how much ran at once, and the memory that it took.
 func (r *ConformanceReport) Load() string {
-	text := plural(max(1, r.Parallel), "cell") + " at once"
+	text := Plural(max(1, r.Parallel), "cell") + " at once"
 	if r.PeakMemoryBytes > 0 {
 		text += fmt.Sprintf(", peak memory %d MiB", r.PeakMemoryBytes>>20)
 	}

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"reflect"
@@ -15,27 +16,27 @@ var (
 	//go:embed markdown.tmpl
 	markdownText string
 
-	// markdownTemplates are summary.md and what "report prr" prints.
-	markdownTemplates = template.Must(template.New("markdown").Funcs(template.FuncMap{
-		"md": markdown, "code": code, "short": short, "ellipsis": ellipsis, "someOf": someOf, "plural": plural,
-		"orWord": orWord, "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
-		"describe": KnownFailing.describe,
-		"join":     strings.Join,
-		"words":    func(s string) string { return strings.ReplaceAll(s, "-", " ") },
-		"oneLine":  func(s string) string { return strings.Join(strings.Fields(s), " ") },
+	// textTemplates are summary.md, junit.xml and what "report prr" prints.
+	textTemplates = template.Must(template.New("text").Funcs(template.FuncMap{
+		"md": markdown, "code": code, "short": short, "ellipsis": ellipsis, "someOf": someOf, "plural": Plural,
+		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
+		"describe": KnownFailing.describe, "xml": escapeXML, "seconds": seconds,
+		"join":    strings.Join,
+		"words":   func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+		"oneLine": func(s string) string { return strings.Join(strings.Fields(s), " ") },
 		// first are the first n of a list, more how many further ones it has.
 		"first": func(n int, list any) any {
 			v := reflect.ValueOf(list)
 			return v.Slice(0, min(n, v.Len())).Interface()
 		},
 		"more": func(n int, list any) int { return max(0, reflect.ValueOf(list).Len()-n) },
-	}).Parse(markdownText))
+	}).Parse(markdownText + junitText))
 )
 
-// renderMarkdown renders one of markdown.tmpl.
-func renderMarkdown(name string, data any) ([]byte, error) {
+// renderText renders one of textTemplates.
+func renderText(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := markdownTemplates.ExecuteTemplate(&b, name, data)
+	err := textTemplates.ExecuteTemplate(&b, name, data)
 	return b.Bytes(), err
 }
 

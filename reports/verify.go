@@ -293,7 +293,7 @@ func (v *verifier) rejudge(e *StageEvidence) {
 
 // checkSelection holds a cell to its facts: what was run had to be, what was not had not to be.
 func (v *verifier) checkSelection(c *Cell) {
-	facts := scenarios.Facts(c.Facts)
+	facts := c.Facts
 	selected := func(id string) (ok bool, missing int) {
 		s, known := v.set.Get(id)
 		if !known {

@@ -58,7 +58,9 @@ func Sign(dir string, sign func(name string, report []byte) ([]byte, error)) err
 }
 
 // Write writes the report folder dir: report.yaml, junit.xml, report.html, summary.md, evidence/, scenarios/ and
-// fixtures/. Complete has to have been called. No credential is written: everything passes through Redact.
+// fixtures/. Complete has to have been called. No credential is written: the report passes
+// through Redact, evidence has to have passed (RedactEvidence) before it was judged, and what still looks like one is
+// an error.
 //
 // dir has to be missing, empty, or hold an earlier report, which is replaced; files of others in it are left
 // alone. report.yaml comes last, so that a folder with a report.yaml is whole. r.Files is set.

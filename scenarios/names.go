@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
 // suffixLength is that of the "-abc123" which Bind appends.
@@ -52,7 +53,7 @@ func (f *nameFinder) user(name string, path ...any) {
 		f.add(objectName, sa, path...)
 		return
 	}
-	if ns, ok := strings.CutPrefix(name, "system:serviceaccounts:"); ok {
+	if ns, ok := strings.CutPrefix(name, serviceaccount.ServiceAccountGroupPrefix); ok {
 		if len(validation.IsDNS1123Label(ns)) == 0 {
 			f.add(namespaceName, ns, path...)
 		}
@@ -63,17 +64,10 @@ func (f *nameFinder) user(name string, path ...any) {
 	}
 }
 
-// SplitServiceAccount takes the user name of a service account apart, under the same conditions as the API server.
+// SplitServiceAccount takes the user name of a service account apart, as the API server does.
 func SplitServiceAccount(user string) (namespace, name string, ok bool) {
-	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
-	if !ok {
-		return "", "", false
-	}
-	namespace, name, ok = strings.Cut(rest, ":")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return "", "", false
-	}
-	return namespace, name, true
+	namespace, name, err := serviceaccount.SplitUsername(user)
+	return namespace, name, err == nil
 }
 
 // findNames finds every name that Bind makes unique; those that stand for real nodes are not among them. Order and
@@ -115,7 +109,7 @@ func (f *nameFinder) requestor(r Requestor, path ...any) {
 	for _, g := range r.Groups {
 		f.user(g, extend(path, "groups")...)
 	}
-	for _, node := range r.Extra["authentication.kubernetes.io/node-name"] {
+	for _, node := range r.Extra[serviceaccount.NodeNameKey] {
 		if len(validation.IsDNS1123Subdomain(node)) == 0 {
 			f.add(objectName, node, extend(path, "extra")...)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
 // Covers tells whether the grant allows what a SubjectAccessReview asks. The rules are those of RBAC in
@@ -151,7 +152,7 @@ func subjectsOf(m map[string]any, namespace string) []Subject {
 			out = append(out, Subject{Group: name})
 		case "ServiceAccount":
 			if ns := cmp.Or(Text(subject, "namespace"), namespace); ns != "" {
-				out = append(out, Subject{User: "system:serviceaccount:" + ns + ":" + name})
+				out = append(out, Subject{User: serviceaccount.MakeUsername(ns, name)})
 			}
 		}
 	}

@@ -50,6 +50,15 @@ func (o RBACObject) Objects() []runtime.Object {
 	return []runtime.Object{o.Role, o.RoleBinding}
 }
 
+// Paths are where an API server has the objects.
+func (o RBACObject) Paths() []string {
+	at, role := "/apis/"+rbacv1.SchemeGroupVersion.String()+"/", "clusterrole"
+	if o.Namespace != "" {
+		at, role = at+"namespaces/"+o.Namespace+"/", "role"
+	}
+	return []string{at + role + "s/" + o.Name, at + role + "bindings/" + o.Name}
+}
+
 // RenderRBAC renders the grants of a bound scenario: one role and binding for each subject, namespace and grant
 // ID, in the order of the file.
 func RenderRBAC(s *Scenario) []RBACObject {

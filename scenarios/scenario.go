@@ -10,6 +10,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // Level says how strong a claim a scenario carries.
@@ -187,10 +190,10 @@ type ServiceAccount struct {
 // Username is the name that the API server gives the requestor.
 func (r Requestor) Username() string {
 	if r.ServiceAccount != nil {
-		return "system:serviceaccount:" + r.ServiceAccount.Namespace + ":" + r.ServiceAccount.Name
+		return serviceaccount.MakeUsername(r.ServiceAccount.Namespace, r.ServiceAccount.Name)
 	}
 	if r.Anonymous {
-		return "system:anonymous"
+		return user.Anonymous
 	}
 	return r.User
 }

@@ -12,15 +12,15 @@ import (
 // Facts are what a target is and can show, as read back from it.
 type Facts struct {
 	// Kubernetes is the effective minor version: the emulated one where emulation is used, "1.35".
-	Kubernetes string
+	Kubernetes string `json:"kubernetes"`
 	// Binary is the minor version of the binary, "1.37".
-	Binary string
+	Binary string `json:"binary"`
 	// Gate is the effective state of ConstrainedImpersonation, on or off.
-	Gate Gate
+	Gate Gate `json:"gate"`
 	// Chain names the authorizer chain, as Requires.Chain does.
-	Chain string
+	Chain string `json:"chain,omitempty"`
 	// Capabilities are what the target can show and do.
-	Capabilities []Capability
+	Capabilities []Capability `json:"capabilities"`
 }
 
 // Selected tells whether the scenario can run on a target with these facts.

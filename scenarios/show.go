@@ -9,6 +9,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // ReviewOf is an access review, as it was asked and decided, in the terms of an expectation.
@@ -43,6 +44,9 @@ func UserOf[V ~[]string](name, uid string, groups []string, extra map[string]V) 
 	}
 	return u
 }
+
+// UserFrom is a user as authenticators have it.
+func UserFrom(u user.Info) User { return UserOf(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra()) }
 
 func fieldSelector(s *authorizationv1.FieldSelectorAttributes) string {
 	var parts []string

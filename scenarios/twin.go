@@ -6,6 +6,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // A denial proves something only beside a request that is allowed and differs in one respect. What counts as one
@@ -101,17 +104,17 @@ func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 }
 
 // addPermissions adds the single permissions that a user has by grants.
-func addPermissions(set map[string]bool, who string, grants []Grant, user string, groups []string) {
-	if user == "system:anonymous" {
-		groups = append([]string{"system:unauthenticated"}, groups...)
-	} else {
-		groups = append([]string{"system:authenticated"}, groups...)
+func addPermissions(set map[string]bool, who string, grants []Grant, name string, groups []string) {
+	everybody := user.AllAuthenticated
+	if name == user.Anonymous {
+		everybody = user.AllUnauthenticated
 	}
-	if ns, _, ok := SplitServiceAccount(user); ok {
-		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+ns)
+	groups = append([]string{everybody}, groups...)
+	if ns, _, ok := SplitServiceAccount(name); ok {
+		groups = append(groups, serviceaccount.MakeGroupNames(ns)...)
 	}
 	for _, g := range grants {
-		if !g.Subject.Is(user, groups) {
+		if !g.Subject.Is(name, groups) {
 			continue
 		}
 		for _, part := range g.Parts() {

@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http" //nolint:depguard // a request that is read as the API server does; none is sent
 	"net/textproto"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // PatchType is a kind of patch.
@@ -86,12 +90,22 @@ func (r *Request) Content() (json.RawMessage, error) {
 	return nil, nil
 }
 
-// methods are the HTTP methods of the request verbs, as
+// HTTPMethods are the HTTP methods of the request verbs, as
 // k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads them.
-var methods = map[string]string{
+var HTTPMethods = map[string]string{
 	"get": "GET", "list": "GET", "watch": "GET",
 	"create": "POST", "update": "PUT", "patch": "PATCH",
 	"delete": "DELETE", "deletecollection": "DELETE",
+}
+
+// requestInfo reads requests as kube-apiserver does.
+var requestInfo = request.RequestInfoFactory{
+	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// RequestInfo is what an API server takes a request line for. The error is of a path that it answers with one, too.
+func RequestInfo(method string, address *url.URL) (*request.RequestInfo, error) {
+	return requestInfo.NewRequestInfo(&http.Request{Method: method, URL: address, Header: http.Header{}})
 }
 
 // Method is the HTTP method, empty if none is known for the verb.
@@ -99,7 +113,7 @@ func (r *Request) Method() string {
 	if r.Path != "" {
 		return strings.ToUpper(r.Verb)
 	}
-	return methods[r.Verb]
+	return HTTPMethods[r.Verb]
 }
 
 // URI is the path with its query, as it is sent.

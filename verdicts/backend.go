@@ -17,18 +17,25 @@ func (v *stepJudge) backend() {
 		v.notJudged("backend")
 		return
 	}
-	var wanted, seen, left []string
-	for _, u := range want {
-		wanted = append(wanted, u.Render())
-	}
+	var seen []scenarios.User
+	var left []string
 	for _, r := range v.o.Backend {
-		seen = append(seen, r.User.Render())
+		seen = append(seen, r.User)
 		if len(r.Impersonation) > 0 {
 			left = append(left, fmt.Sprint(r.Impersonation))
 		}
 	}
-	v.compare("backend", scenarios.List(wanted), scenarios.List(seen))
+	v.compare("backend", RenderUsers(want), RenderUsers(seen))
 	v.compare("backend (impersonation headers)", "none", scenarios.List(left))
+}
+
+// RenderUsers lists users on one line.
+func RenderUsers(users []scenarios.User) string {
+	var lines []string
+	for _, u := range users {
+		lines = append(lines, u.Render())
+	}
+	return scenarios.List(lines)
 }
 
 // backendBehaviour is what reached the aggregated API server.

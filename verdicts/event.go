@@ -5,26 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http" //nolint:depguard // a request that is read as the API server does; none is sent
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
-
-// requestInfo reads requests as kube-apiserver does.
-var requestInfo = request.RequestInfoFactory{
-	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
-}
 
 // told judges what the audit event says of the request itself: it has to be the one that was sent, by who sent it.
 func (v *stepJudge) told() {
@@ -36,8 +25,7 @@ func (v *stepJudge) told() {
 	if err != nil {
 		address = &url.URL{Path: v.o.Request.URL}
 	}
-	dropUnreadable(address)
-	info, err := requestInfo.NewRequestInfo(&http.Request{Method: v.o.Request.Method, URL: address, Header: http.Header{}})
+	info, err := scenarios.RequestInfo(v.o.Request.Method, address)
 	if err != nil {
 		return // the API server answers such a request with an error, which the scenario states
 	}
@@ -56,19 +44,6 @@ func (v *stepJudge) told() {
 	} {
 		v.compare(c.field, c.want, c.got)
 	}
-}
-
-// dropUnreadable leaves of a query that cannot be read what the API server goes on with, which is whether to watch; it
-// would be complained of in a log otherwise.
-func dropUnreadable(address *url.URL) {
-	q, left := address.Query(), url.Values{}
-	if metainternalversionscheme.ParameterCodec.DecodeParameters(q, metav1.SchemeGroupVersion, &metainternalversion.ListOptions{}) == nil {
-		return
-	}
-	if w := strings.ToLower(q.Get("watch")); q.Has("watch") && w != "false" && w != "0" {
-		left.Set("watch", "true")
-	}
-	address.RawQuery = left.Encode()
 }
 
 func eventCode(ev *auditv1.Event) int {

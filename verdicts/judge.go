@@ -17,9 +17,19 @@ func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	return r
 }
 
+// Met are what was compared in evidence and as it is wanted: differences whose sides are the same.
+func Met(s *scenarios.Scenario, e *Evidence) []Difference {
+	j := &judge{e: e}
+	j.once(s)
+	return j.met
+}
+
 // judgeOnce judges without the control run.
-func judgeOnce(s *scenarios.Scenario, e *Evidence) Result {
-	j := &judge{e: e, result: Result{Scenario: s.ID, Level: s.Level, Cell: e.Cell.Name}}
+func judgeOnce(s *scenarios.Scenario, e *Evidence) Result { return (&judge{e: e}).once(s) }
+
+func (j *judge) once(s *scenarios.Scenario) Result {
+	e := j.e
+	j.result = Result{Scenario: s.ID, Level: s.Level, Cell: e.Cell.Name}
 	if s.Digest != e.Digest {
 		return j.invalid(BlameHarness, "the evidence was made with another text of this scenario (digest "+short(e.Digest)+", not "+short(s.Digest)+")")
 	}
@@ -64,6 +74,7 @@ type judge struct {
 	s      *scenarios.Scenario // bound
 	e      *Evidence
 	result Result
+	met    []Difference
 }
 
 func (j *judge) invalid(b Blame, why string) Result {
@@ -142,8 +153,11 @@ func (v *stepJudge) noEvent() (problem string) {
 // compare counts a comparison, and records a difference if want and got differ.
 func (v *stepJudge) compare(field, want, got string) {
 	v.result.Judged++
+	d := Difference{Step: v.index, Field: field, Want: want, Got: got}
 	if want != got {
-		v.result.Differences = append(v.result.Differences, Difference{Step: v.index, Field: field, Want: want, Got: got})
+		v.result.Differences = append(v.result.Differences, d)
+	} else {
+		v.met = append(v.met, d)
 	}
 }
 

@@ -284,7 +284,7 @@ func TestBlame(t *testing.T) {
 			o.Response = Response{Code: 403, Body: `{"kind":"Status","message":"User \"alice-abc123\" cannot impersonate-on:user-info:list resource \"pods\""}`}
 			o.Response.AuditID = "id1"
 			o.Audit = json.RawMessage(`{"kind":"Event"}`)
-			o.Metrics = []MetricSample{{Name: authorizationsMetric, Mode: "user-info", Decision: "denied", Delta: 1}}
+			o.Metrics = []MetricSample{{Name: AuthorizationsMetric, Mode: "user-info", Decision: "denied", Delta: 1}}
 			return e
 		}, BlameAuthorizer},
 	}

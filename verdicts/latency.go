@@ -91,7 +91,7 @@ func (v *stepJudge) latency() {
 // counted is the time that the histogram of attempts has counted for the request.
 func (v *stepJudge) counted() (d time.Duration, ok bool) {
 	for _, m := range v.o.Metrics {
-		if m.Name == strings.TrimSuffix(attemptsMetric, "_total")+durationCount && m.Seconds != nil {
+		if m.Name == strings.TrimSuffix(AttemptsMetric, "_total")+durationCount && m.Seconds != nil {
 			return time.Duration(*m.Seconds * float64(time.Second)), m.Delta == 1
 		}
 	}

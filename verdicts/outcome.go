@@ -51,6 +51,14 @@ func AuditOf(o *Observation) *auditv1.Event {
 	return &ev
 }
 
+// ConstraintOf is the identity verb of a constrained impersonation; empty for the legacy kind.
+func ConstraintOf(ev *auditv1.Event) string {
+	if ev.AuthenticationMetadata == nil {
+		return ""
+	}
+	return ev.AuthenticationMetadata.ImpersonationConstraint
+}
+
 // OutcomeOf classifies an answer from its code and text alone. It returns "" where these do not tell (a 400 or a
 // 5xx that does not speak of impersonation): the audit event decides then.
 func OutcomeOf(r Response) scenarios.Outcome {

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -53,12 +56,6 @@ func impersonationHeaders(r SentRequest) map[string][]string {
 	return out
 }
 
-// Extra of a service account's token: the pod and the node that it is bound to.
-const (
-	podNameKey  = "authentication.kubernetes.io/pod-name"
-	nodeNameKey = "authentication.kubernetes.io/node-name"
-)
-
 // credential holds the credential that was sent to the requestor.
 func (v *stepJudge) credential() (problem string) {
 	c, r := v.o.Request.Credential, v.requestor
@@ -73,8 +70,8 @@ func (v *stepJudge) credential() (problem string) {
 	if sa := r.ServiceAccount; sa != nil {
 		want.UID, want.Extra = c.UID, map[string][]string{}
 		maps.Copy(want.Extra, c.Extra)
-		want.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + sa.Namespace}
-		for key, name := range map[string]string{podNameKey: sa.Pod, nodeNameKey: sa.Node} {
+		want.Groups = serviceaccount.MakeGroupNames(sa.Namespace)
+		for key, name := range map[string]string{serviceaccount.PodNameKey: sa.Pod, serviceaccount.NodeNameKey: sa.Node} {
 			delete(want.Extra, key)
 			if name != "" {
 				want.Extra[key] = []string{name}
@@ -87,20 +84,15 @@ func (v *stepJudge) credential() (problem string) {
 	return ""
 }
 
-const (
-	authenticated   = "system:authenticated"
-	unauthenticated = "system:unauthenticated"
-)
-
 // asker is the requestor as the API server has to know it by the credential that was sent.
 func (v *stepJudge) asker() scenarios.User {
 	c := v.o.Request.Credential
 	if c == nil {
-		return scenarios.User{Name: v.requestor.Username(), Groups: []string{unauthenticated}}
+		return scenarios.User{Name: v.requestor.Username(), Groups: []string{user.AllUnauthenticated}}
 	}
 	u := *c
-	if !slices.Contains(u.Groups, authenticated) {
-		u.Groups = append(slices.Clone(u.Groups), authenticated)
+	if !slices.Contains(u.Groups, user.AllAuthenticated) {
+		u.Groups = append(slices.Clone(u.Groups), user.AllAuthenticated)
 	}
 	return u
 }

@@ -55,7 +55,7 @@ func (v *stepJudge) reconcile() (problem string) {
 			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
 		}
 	}
-	got, counted := scenarios.RenderDeltas(seen), v.increases(authorizationsMetric)
+	got, counted := scenarios.RenderDeltas(seen), v.increases(AuthorizationsMetric)
 	if got != counted && v.lost(counted) {
 		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s, as it should", got, counted)
 	}
@@ -210,11 +210,7 @@ func (v *stepJudge) audit() {
 		v.compare("audit.impersonatedUser", strconv.FormatBool(*want.ImpersonatedUser), strconv.FormatBool(v.event.ImpersonatedUser != nil))
 	}
 	if want.Constraint != nil {
-		got := ""
-		if m := v.event.AuthenticationMetadata; m != nil {
-			got = m.ImpersonationConstraint
-		}
-		v.compare("audit.constraint", quote(*want.Constraint), quote(got))
+		v.compare("audit.constraint", quote(*want.Constraint), quote(ConstraintOf(v.event)))
 	}
 	if want.Decision != nil {
 		v.compare("audit.decision", quote(*want.Decision), quote(v.event.Annotations[decisionAnnotation]))
@@ -222,10 +218,14 @@ func (v *stepJudge) audit() {
 	v.latency()
 }
 
+// The impersonation counters of an API server; beside each is a histogram of durations.
 const (
-	attemptsMetric       = "apiserver_impersonation_attempts_total"
-	authorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
-	durationCount        = "_duration_seconds_count"
+	AttemptsMetric       = "apiserver_impersonation_attempts_total"
+	AuthorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
+)
+
+const (
+	durationCount = "_duration_seconds_count"
 
 	attemptsField = "metrics.attempts"
 	countedField  = "metrics (counted, and seen by the recorder)"
@@ -247,8 +247,8 @@ func (v *stepJudge) metrics() {
 		field, name string
 		deltas      []scenarios.MetricDelta
 	}{
-		{attemptsField, attemptsMetric, want.Attempts},
-		{"metrics.authorizations", authorizationsMetric, want.Authorizations},
+		{attemptsField, AttemptsMetric, want.Attempts},
+		{"metrics.authorizations", AuthorizationsMetric, want.Authorizations},
 	} {
 		wanted := scenarios.RenderDeltas(m.deltas)
 		v.compare(m.field, wanted, v.increases(m.name))

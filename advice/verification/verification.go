@@ -15,12 +15,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // senders is how many requests are under way at once.
@@ -127,21 +128,21 @@ func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
 	defer r.mu.Unlock()
 	constraint := "impersonate:" + string(s.Mode)
 	switch {
-	case differs == "" && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && e.Constraint() == constraint:
+	case differs == "" && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && verdicts.ConstraintOf(e) == constraint:
 		r.found.Allowed++
 	case differs == "":
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, e.Constraint(), message(e)))
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, verdicts.ConstraintOf(e), message(e)))
 	case e.ImpersonatedUser == nil && code == http.StatusForbidden:
 		r.found.Denied++
 	default:
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, e.Constraint()))
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, verdicts.ConstraintOf(e)))
 	}
 	return nil
 }
 
 // send sends a request as its requestor, and awaits its audit event. What it would do does not happen: the
 // impersonated user has no permission on this control plane, or hardly any.
-func (r *run) send(ctx context.Context, s advice.Seen) (*auditlog.Event, int, error) {
+func (r *run) send(ctx context.Context, s advice.Seen) (*auditv1.Event, int, error) {
 	request := httpForm(s.Sendable())
 	req, err := replay.NewRequest(ctx, r.target.Host(), request)
 	if err != nil {
@@ -159,12 +160,12 @@ func (r *run) send(ctx context.Context, s advice.Seen) (*auditlog.Event, int, er
 	if err != nil {
 		return nil, 0, err
 	}
-	var e auditlog.Event
+	var e auditv1.Event
 	return &e, answer.Code, json.Unmarshal(raw, &e)
 }
 
 // message is what the API server said in its answer.
-func message(e *auditlog.Event) string {
+func message(e *auditv1.Event) string {
 	if e.ResponseStatus == nil {
 		return ""
 	}

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/advice/verification"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -30,9 +32,9 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uri := range []string{"/api/v1/namespaces/default/pods/web", "/api/v1/namespaces/shop/pods/web", "/apis/apps/v1/namespaces/shop/deployments/web"} {
-		if err := summary.Add(&auditlog.Event{
-			Stage: "ResponseComplete", Verb: "get", RequestURI: uri, User: auditlog.User{Username: "d"},
-			ImpersonatedUser: &auditlog.User{Username: "alice", Groups: []string{"system:authenticated"}},
+		if err := summary.Add(&auditv1.Event{
+			Stage: "ResponseComplete", Verb: "get", RequestURI: uri, User: authenticationv1.UserInfo{Username: "d"},
+			ImpersonatedUser: &authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:authenticated"}},
 		}, false); err != nil {
 			t.Fatal(err)
 		}

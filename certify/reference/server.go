@@ -92,7 +92,7 @@ func (s *Server) URL() string { return s.url }
 func (s *Server) Base() string { return strings.TrimSuffix(s.url, path) }
 
 // CA is the certificate, in PEM, of the authority that signed the serving certificate.
-func (s *Server) CA() []byte { return slices.Clone(s.pki.ca) }
+func (s *Server) CA() []byte { return slices.Clone(s.pki.CA) }
 
 // Kubeconfig is the webhook configuration of an API server. It holds a client key: write it to a file that nobody
 // else can read.
@@ -100,7 +100,7 @@ func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig(s.url) }
 
 // Kubeconfig is the webhook configuration for a server with these certificates.
 func (p *PKI) Kubeconfig(url string) ([]byte, error) {
-	return WebhookConfig(clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.ca}, clientcmdapi.AuthInfo{ClientCertificateData: p.clientCert, ClientKeyData: p.clientKey})
+	return WebhookConfig(clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.CA}, clientcmdapi.AuthInfo{ClientCertificateData: p.ClientCert, ClientKeyData: p.ClientKey})
 }
 
 // WebhookConfig is a kubeconfig with one context.

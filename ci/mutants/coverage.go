@@ -1,231 +1,143 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/authzconf/authzconf/ci/mutants/program"
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
-	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
 )
 
-// coverageResults are what a coverage run found, held to the arguments.
-type coverageResults struct {
-	release   local.Release
-	scenarios int
-	report    *program.Report
-	argued    map[program.Block]program.Argument
-	missing   []program.Block
-	wrong     []program.Argument
-}
-
-type coverageFlags struct{ folder, output, docs, scenarios string }
-
 func newCoverage() *cobra.Command {
-	var f coverageFlags
+	var f runFlags
+	var docs string
 	c := &cobra.Command{
 		Use:   "coverage",
-		Short: "Count which statements of the impersonation package the suite reaches",
-		Long: `Build the newest kube-apiserver such that it counts the statements of its
-impersonation package that are reached, run the whole suite on it, gate on and
-gate off, and print the counts of each function.
+		Short: "Count which places of the code the suite reaches",
+		Long: `Run the whole suite against the kube-apiserver with all mutants in it, none of them
+chosen, gate on and gate off, and print how many of the places where a mutant changes
+something are reached, of each part.
 
-Exit codes: 0 every statement was reached, or is argued to be unreachable; 1 one
-is not, or an argument is wrong; 2 bad usage or input; 3 the environment broke.`,
+Exit codes: 0 every place of the impersonation package was reached, or is argued to be
+unreachable; 1 one is not, or an argument is wrong; 2 bad usage or input; 3 the
+environment broke.`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			run, found, err := f.measure(c)
+			if err != nil {
+				return err
+			}
+			r := newReach(found, run.Reached)
+			if err := os.WriteFile(docs, []byte(r.markdown()), 0o644); err != nil {
+				return invalid(err)
+			}
+			_, _ = fmt.Fprintln(c.OutOrStdout(), r.total())
+			if len(r.wrong) > 0 {
+				return failed(errors.Join(r.wrong...))
+			}
+			return nil
+		},
 	}
-	fl := c.Flags()
-	fl.StringVar(&f.folder, "folder", filepath.Join("ci", "mutants"), "folder with unreachable.yaml")
-	fl.StringVar(&f.output, "output", filepath.Join("_output", "server-coverage"), "folder for profile.txt and index.html")
-	fl.StringVar(&f.docs, "docs", filepath.Join("docs", "server-coverage.md"), "the published table")
-	fl.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
+	f.register(c)
+	c.Flags().StringVar(&docs, "docs", "docs/server-coverage.md", "the published table")
 	return c
 }
 
-func (f *coverageFlags) run(c *cobra.Command) error {
-	if info, err := os.Stat(f.folder); err != nil || !info.IsDir() {
-		return fmt.Errorf("--folder %s: there is no such folder", f.folder)
-	}
-	plan, err := completeSuite(f.scenarios)
-	if err != nil {
-		return err
-	}
-	ctx, release := c.Context(), newest()
-	binaries := &local.Binaries{Progress: c.ErrOrStderr()}
-	sources, err := program.LoadPinned(ctx, binaries, release)
-	if err != nil {
-		return invalid(err)
-	}
-	arguments, err := program.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), sources.FileSet, sources.Files)
-	if err != nil {
-		return err
-	}
-	path, err := program.BuildCoverage(ctx, binaries, release)
-	if err != nil {
-		return invalid(err)
-	}
-	for i := range plan {
-		plan[i].Target.KubeAPIServerPath = path
-	}
-	counts, err := os.MkdirTemp("", "authzconf-coverage-")
-	if err != nil {
-		return invalid(err)
-	}
-	defer func() { _ = os.RemoveAll(counts) }()
-	// With it set, control planes are ended in order, and write their counts.
-	if err := os.Setenv("GOCOVERDIR", counts); err != nil {
-		return invalid(err)
-	}
-	ran, err := runSuite(ctx, plan, c.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	report, err := f.read(ctx, binaries, sources, counts)
-	if err != nil {
-		return invalid(err)
-	}
-	argued, missing, wrong := report.Argue(arguments)
-	return f.finish(c, &coverageResults{release, ran, report, argued, missing, wrong})
+// reach is which places the suite reaches.
+type reach struct {
+	*results
+	reached func(number int) bool
+	// argued are places that no client reaches, missing those that nothing is argued about.
+	argued, missing []mutate.Mutant
+	wrong           []error
 }
 
-// runSuite runs the plan, and returns how many scenarios passed. All have to.
-func runSuite(ctx context.Context, plan []session.CellPlan, progress io.Writer) (passed int, err error) {
-	s := session.New(plan, rand.Int64N(1_000_000), func(e session.Event) {
-		if e.Text != "" {
-			_, _ = fmt.Fprintln(progress, e.Text)
-		}
-	})
-	// The counts are written when the targets stop.
-	defer func() {
-		if stopErr := s.Stop(); stopErr != nil {
-			err = errors.Join(err, invalid(stopErr))
-		}
-	}()
-	if err := s.Start(ctx); err != nil {
-		return 0, err
-	}
-	var bad []string
-	for _, cell := range s.Cells {
-		_, results := cell.Outcomes()
-		for _, r := range results {
-			if r.Verdict == verdicts.Passed {
-				passed++
-			} else {
-				bad = append(bad, fmt.Sprintf("%s on %s: %s: %s", r.Scenario, r.Cell, r.Verdict, r.Reason))
+func newReach(found *results, reached func(int) bool) *reach {
+	r := &reach{results: found, reached: reached}
+	for _, m := range found.mutants {
+		_, unreachable := found.unreachable[m.Key]
+		switch {
+		case reached(m.Number) && unreachable:
+			r.wrong = append(r.wrong, fmt.Errorf("%s: argued to be unreachable, but reached: %s", m.Key, m.Snippet))
+		case reached(m.Number):
+		case found.reason(m.Key) != "":
+			r.argued = append(r.argued, m)
+		default:
+			r.missing = append(r.missing, m)
+			if m.Part == found.parts[0].Name {
+				r.wrong = append(r.wrong, fmt.Errorf("%s: not reached, and no argument why: %s", m.Key, m.Snippet))
 			}
 		}
 	}
-	if ctx.Err() != nil {
-		return 0, invalid(context.Cause(ctx))
-	}
-	if len(bad) > 0 {
-		return 0, invalid(fmt.Errorf("the counts mean nothing, for %d scenarios did not pass:\n  %s", len(bad), strings.Join(bad, "\n  ")))
-	}
-	for _, cell := range s.Cells {
-		if err := verbose(ctx, cell); err != nil {
-			return 0, invalid(err)
+	return r
+}
+
+// total is what is reached of each part.
+func (r *reach) total() string {
+	var lines []string
+	for _, p := range r.parts {
+		count := func(some []mutate.Mutant) (n int) {
+			for _, m := range some {
+				if m.Part == p.Name {
+					n++
+				}
+			}
+			return n
 		}
+		all, left := count(r.mutants), count(r.missing)
+		reachable := all - count(r.argued)
+		lines = append(lines, fmt.Sprintf("%s: %d of %d places (%s); of the %d that a client can reach, %s",
+			p.Name, reachable-left, all, percent(reachable-left, all), reachable, percent(reachable-left, reachable)))
 	}
-	_, _ = fmt.Fprintf(progress, "%d scenarios passed\n", passed)
-	return passed, nil
+	return strings.Join(lines, "\n")
 }
 
-// verbose runs the cell's first scenarios once more while the server writes a detailed log, as whoever may PUT
-// /debug/flags/v can have it: some statements only write to that log.
-func verbose(ctx context.Context, cell *session.Cell) error {
-	const few, loud, quiet = 5, "5", "0"
-	if err := setLogLevel(ctx, cell.Target, loud); err != nil {
-		return err
-	}
-	run, err := replay.New(cell.Target)
-	if err != nil {
-		return err
-	}
-	left := few
-	for _, item := range cell.Plan.Items {
-		if item.Fate != session.Run || item.Scenario.Waits() > 0 || left == 0 {
-			continue
+// markdown is the published page.
+func (r *reach) markdown() string {
+	functions := newTable("part", "file", "function", "places:", "reached:", "share:")
+	for i := 0; i < len(r.mutants); {
+		first, places, reached := r.mutants[i], 0, 0
+		for ; i < len(r.mutants) && r.mutants[i].File == first.File && r.mutants[i].Function == first.Function; i++ {
+			places++
+			if r.reached(r.mutants[i].Number) {
+				reached++
+			}
 		}
-		left--
-		evidence := run.Replay(ctx, item.Scenario, scenarios.Suffix(rand.Int64(), item.Scenario.ID))
-		if r := verdicts.Judge(item.Scenario, evidence); r.Verdict != verdicts.Passed {
-			return fmt.Errorf("with a detailed log, %s: %s: %s", r.Scenario, r.Verdict, r.Reason)
+		functions.row(first.Part, first.File, code(first.Function), places, reached, percent(reached, places))
+	}
+	list := func(all []mutate.Mutant) string {
+		if len(all) == 0 {
+			return "Nothing.\n"
 		}
+		t, last := newTable("where", "source", "why"), ""
+		for _, m := range all {
+			where := fmt.Sprintf("%s:%d, %s", m.File, m.Line, code(m.Function))
+			if why := r.reason(m.Key); why == "" || where+why != last {
+				t.row(where, code(m.Snippet), why)
+				last = where + why
+			}
+		}
+		return t.String()
 	}
-	return setLogLevel(ctx, cell.Target, quiet)
-}
+	return fmt.Sprintf(strings.ReplaceAll(`# What the suite reaches of the API server
 
-func setLogLevel(ctx context.Context, t *target.Target, level string) error {
-	client, err := kubernetes.NewForConfig(t.Admin())
-	if err != nil {
-		return err
-	}
-	return client.RESTClient().Put().AbsPath("/debug/flags/v").Body([]byte(level)).Do(ctx).Error()
-}
+''make server-coverage'' writes this page. It runs the suite's scenarios for kube-apiserver %s, gate on and gate off,
+over the wire only, against the program that has all [mutants](mutants.md) in it, none of them chosen, and counts
+which of the places where a mutant changes something are reached.
 
-// read turns the counts into a profile, a page, and the report.
-func (f *coverageFlags) read(ctx context.Context, b *local.Binaries, s *program.Sources, counts string) (*program.Report, error) {
-	output, err := filepath.Abs(f.output)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(output, 0o755); err != nil {
-		return nil, err
-	}
-	// In the module that was built, cover finds the sources.
-	module, err := b.PinnedModule(ctx, newest())
-	if err != nil {
-		return nil, err
-	}
-	profile := filepath.Join(output, "profile.txt")
-	packages := program.Package + "," + program.Package + "/metrics"
-	if _, err := b.GoOutput(ctx, module, "tool", "covdata", "textfmt", "-i="+counts, "-pkg="+packages, "-o="+profile); err != nil {
-		return nil, err
-	}
-	if _, err := b.GoOutput(ctx, module, "tool", "cover", "-html="+profile, "-o="+filepath.Join(output, "index.html")); err != nil {
-		return nil, err
-	}
-	file, err := os.Open(profile)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	return program.ReadProfile(file, program.Package, s.FileSet, s.Files, program.OnlyTests())
-}
+- %s
 
-// finish prints the counts of each function and writes the page to docs.
-func (f *coverageFlags) finish(c *cobra.Command, r *coverageResults) error {
-	if err := os.WriteFile(f.docs, []byte(r.markdown()), 0o644); err != nil {
-		return invalid(err)
-	}
-	out := c.OutOrStdout()
-	for _, fn := range r.report.Functions {
-		_, _ = fmt.Fprintf(out, "%-30s %-55s %4d of %4d  %8s\n", fn.File, fn.Name, fn.Covered, fn.Statements, percent(fn.Covered, fn.Statements))
-	}
-	_, _ = fmt.Fprintf(out, "%s\npage: %s\n", r.total(), filepath.Join(f.output, "index.html"))
-	var errs []error
-	for _, b := range r.missing {
-		errs = append(errs, fmt.Errorf("%s:%d, %s: not reached, and no argument why: %s", b.File, b.From, b.Function, b.Code))
-	}
-	for _, a := range r.wrong {
-		errs = append(errs, fmt.Errorf("%s:%d, %s: argued to be unreachable, but reached: %s", a.File, a.From, a.Function, a.Code))
-	}
-	if len(errs) > 0 {
-		return failed(errors.Join(errs...))
-	}
-	return nil
+%s
+## Not reached, and why no client can
+
+The arguments are reviewed, in [ci/mutants/unreachable.yaml](../ci/mutants/unreachable.yaml) and
+[ci/mutants/equivalent.yaml](../ci/mutants/equivalent.yaml). One that turns out wrong fails the target.
+
+%s
+## Not reached yet
+
+%s`, "''", "`"), r.Kubernetes, strings.ReplaceAll(r.total(), "\n", "\n- "), functions, list(r.argued), list(r.missing))
 }

@@ -1,5 +1,5 @@
-// Command mutants measures the suite itself: how much of the API server's impersonation package it reaches, and
-// how many deliberately broken API servers it catches.
+// Command mutants measures the suite itself: how much it reaches of the code that an impersonated request goes
+// through, and how many deliberately broken API servers it catches.
 package main
 
 import (
@@ -45,7 +45,7 @@ func failed(err error) error { return &exitError{exitFailed, err} }
 
 func invalid(err error) error {
 	var usage *local.UsageError
-	if errors.As(err, &usage) {
+	if err == nil || errors.As(err, &usage) {
 		return err
 	}
 	return &exitError{exitInvalid, err}
@@ -57,7 +57,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	klog.SetLogger(logr.Discard()) // client-go's remarks are not output of this program
 	root := &cobra.Command{
 		Use:           "mutants",
-		Short:         "Measure what the suite catches and reaches of the API server's impersonation package",
+		Short:         "Measure what the suite catches and reaches of the API server's code",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,

@@ -84,9 +84,9 @@ func TestBuildFails(t *testing.T) {
 // mutants are three of a function, at lines 10, 20 and 30.
 func mutants() []mutate.Mutant {
 	return []mutate.Mutant{
-		{Number: 1, Key: "a.go:f:call-removed:1", File: "a.go", Line: 10, Function: "f", Operator: "call-removed", Snippet: "x()", Change: "left out"},
-		{Number: 2, Key: "a.go:f:call-removed:2", File: "a.go", Line: 20, Function: "f", Operator: "call-removed", Snippet: "y()", Change: "left out"},
-		{Number: 3, Key: "a.go:f:call-removed:3", File: "a.go", Line: 30, Function: "f", Operator: "call-removed", Snippet: "z()", Change: "left out"},
+		{Part: "p", Number: 1, Key: "a.go:f:call-removed:1", File: "a.go", Line: 10, Function: "f", Operator: "call-removed", Snippet: "x()", Change: "left out"},
+		{Part: "p", Number: 2, Key: "a.go:f:call-removed:2", File: "a.go", Line: 20, Function: "f", Operator: "call-removed", Snippet: "y()", Change: "left out"},
+		{Part: "p", Number: 3, Key: "a.go:f:call-removed:3", File: "a.go", Line: 30, Function: "f", Operator: "call-removed", Snippet: "z()", Change: "left out"},
 	}
 }
 
@@ -118,71 +118,72 @@ func TestLoadArguments(t *testing.T) {
 func TestResults(t *testing.T) {
 	folder := t.TempDir()
 	all := mutants()
-	sources := &program.Sources{Mutants: all}
-	argued := arguments{equivalent: map[string]string{}, gaps: map[string]string{all[1].Key: "too far"}}
+	argued := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{all[1].Key: "too far"}}
 	argued.addUnreachable([]program.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
-	first := newResults(local.Release{Version: "1.37.1"}, sources, argued)
-	first.add(campaign.Result{Mutant: all[0], Status: campaign.Killed, Scenario: "s/a", Cell: "on", Difference: "step 0: code: want 403, got 200"})
-	first.add(campaign.Result{Mutant: all[1], Status: campaign.Survived})
+	fresh := func(version string) *results {
+		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51, Argued: true}}}
+	}
+	first := fresh("1.37.1")
+	first.Results = list{
+		{Mutant: all[0], Status: campaign.Killed, Scenario: "s/a", Cell: "on", Difference: "step 0: code: want 403, got 200"},
+		{Mutant: all[1], Status: campaign.Survived},
+	}
 	if err := first.write(folder); err != nil {
 		t.Fatal(err)
 	}
-	if got := first.Results.score(); got != 0.5 {
-		t.Errorf("score %v, want 0.5: one of the two that are not equivalent", got)
+	if failed, caught := first.Results.scores(); failed != 50 || caught != 50 {
+		t.Errorf("scores %v and %v, want 50: one of the two that are not equivalent", failed, caught)
+	}
+	if got := first.lacking(); len(got) != 1 || got[0] != "p: 50.0 % of the mutants failed a scenario; 51 % are wanted" {
+		t.Errorf("lacking %q", got)
 	}
 	page := first.markdown()
-	for _, want := range []string{"score 50.0 %", "| a.go:f:call-removed:1 | 10 | `x()` | left out | killed | s/a (on), step 0: code |", "No client reaches it. never",
-		"| `y()` | left out | survived | too far |", "| a.go, `f` | 3 | 1 | 0 | 0 | 1 | 0 | 1 |"} {
+	for _, want := range []string{"p: 3 mutants, 50.0 % failed, 50.0 % failed or detected", "| a.go:f:call-removed:1 | 10 | `x()` | left out | killed | s/a (on), step 0: code |", "No client reaches it. never",
+		"| `y()` | left out | survived | too far |", "| a.go, `f` | 3 | 1 | 0 | 0 | 1 | 0 | 1 | 50 | 50 |"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
+			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	second := newResults(local.Release{Version: "1.37.1"}, sources, argued)
+	second := fresh("1.37.1")
 	if err := second.resume(folder); err != nil {
 		t.Fatal(err)
 	}
 	if !second.caught(all[0].Key) || second.caught(all[1].Key) {
 		t.Error("resuming has to keep what was caught, and nothing else")
 	}
-	other := newResults(local.Release{Version: "1.38.0"}, sources, argued)
-	if err := other.resume(folder); err == nil {
+	if err := fresh("1.38.0").resume(folder); err == nil {
 		t.Error("the results of another release were resumed")
 	}
-	if got := first.unexplained(); len(got) != 0 {
+	if got := first.unexplained(true); len(got) != 0 {
 		t.Errorf("unexplained %v, want none: the survivor is a known gap", got)
 	}
-	second.add(campaign.Result{Mutant: all[2], Status: campaign.Killed})
-	if got := second.contradictions(); len(got) != 1 {
-		t.Errorf("contradictions %v, want the equivalent mutant that was caught", got)
-	}
-	second.add(campaign.Result{Mutant: all[1], Status: campaign.Killed})
-	if got := second.contradictions(); len(got) != 2 {
-		t.Errorf("contradictions %v, want the known gap that was caught too", got)
+	for i, m := range []mutate.Mutant{all[2], all[1]} {
+		second.Results = append(second.Results, campaign.Result{Mutant: m, Status: campaign.Killed})
+		if got := second.contradictions(); len(got) != i+1 {
+			t.Errorf("contradictions %v, want the equivalent mutant, and the gap, that were caught", got)
+		}
 	}
 }
 
 // TestCoveragePage shows what was reached, what cannot be, and what could.
 func TestCoveragePage(t *testing.T) {
-	block := program.Block{File: "a.go", Function: "f", From: 3, To: 4, Code: "if a || b {", Statements: 1}
-	r := &coverageResults{
-		release: local.Release{Version: "1.37.1"}, scenarios: 7,
-		report: &program.Report{
-			Functions: []program.Function{{File: "a.go", Name: "f", Statements: 4, Covered: 3}},
-			Missed:    []program.Block{block},
-		},
-		argued: map[program.Block]program.Argument{block: {Reason: "never"}},
-	}
+	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p"}}, arguments: arguments{unreachable: map[string]string{"a.go:f:call-removed:3": "never"}}}
+	reached := map[int]bool{1: true, 2: true}
+	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()
 	for _, want := range []string{
-		"7 runs", "3 of 4 statements (75.0 %); of the 3 that a client can reach, 100.0 %", "| file | function | statements | reached | share |\n| --- | --- | --: | --: | --: |",
-		"| a.go | `f` | 4 | 3 | 75.0 % |", "| a.go:3, `f` | `if a \\|\\| b {` | never |", "## Not reached yet\n\nNothing.\n",
+		"- p: 2 of 3 places (66.7 %); of the 2 that a client can reach, 100.0 %", "| part | file | function | places | reached | share |\n| --- | --- | --- | --: | --: | --: |",
+		"| p | a.go | `f` | 3 | 2 | 66.7 % |", "| a.go:30, `f` | `z()` | never |", "## Not reached yet\n\nNothing.\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	r.argued, r.missing = nil, []program.Block{block}
-	if page := r.markdown(); !strings.Contains(page, "## Not reached yet\n\n| where | statement |") {
-		t.Errorf("the page lacks what could be reached:\n%s", page)
+	if len(r.wrong) != 0 {
+		t.Errorf("wrong %v, want nothing", r.wrong)
+	}
+	reached = map[int]bool{1: true, 3: true}
+	if r := newReach(found, func(n int) bool { return reached[n] }); len(r.wrong) != 2 || !strings.Contains(r.markdown(), "| a.go:20, `f` | `y()` |") {
+		t.Errorf("wrong %v, want what is not reached, and what is all the same", r.wrong)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/ci/mutants/campaign"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
-	"github.com/authzconf/authzconf/clusters/local"
 )
 
 // Names of files in the output folder: the results, and the whole table for people.
@@ -34,26 +33,33 @@ type argument struct {
 
 // arguments are the reviewed ones: reasons by the mutants' keys.
 type arguments struct {
-	// equivalent mutants are no change that a client can see.
-	equivalent map[string]string
+	// equivalent mutants are no change that a client can see; unreachable ones are equivalent because no client
+	// reaches their place.
+	equivalent, unreachable map[string]string
 	// gaps can be seen, but no scenario of the suite can be expected to look.
 	gaps map[string]string
 }
 
+// reason is why a mutant is not caught, "" if nothing is argued.
+func (a arguments) reason(key string) string {
+	return a.equivalent[key] + a.unreachable[key] + a.gaps[key]
+}
+
+func (a arguments) isEquivalent(key string) bool { return a.equivalent[key]+a.unreachable[key] != "" }
+
 // addUnreachable argues the mutants within statements that no client reaches.
-func (a arguments) addUnreachable(unreachable []program.Argument, mutants []mutate.Mutant) {
+func (a arguments) addUnreachable(all []program.Argument, mutants []mutate.Mutant) {
 	for _, m := range mutants {
-		for _, u := range unreachable {
-			if _, ok := a.equivalent[m.Key]; !ok && u.Covers(m.File, m.Line) {
-				a.equivalent[m.Key] = "No client reaches it. " + strings.TrimSpace(u.Reason)
-			}
+		i := slices.IndexFunc(all, func(u program.Argument) bool { return u.Covers(m.File, m.Line) })
+		if i >= 0 && a.equivalent[m.Key] == "" {
+			a.unreachable[m.Key] = "No client reaches it. " + strings.TrimSpace(all[i].Reason)
 		}
 	}
 }
 
 // loadArguments reads the reviewed arguments.
 func loadArguments(path string, mutants []mutate.Mutant) (arguments, error) {
-	out := arguments{equivalent: map[string]string{}, gaps: map[string]string{}}
+	out := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{}}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return out, fmt.Errorf("the arguments for equivalent mutants: %w", err)
@@ -66,7 +72,6 @@ func loadArguments(path string, mutants []mutate.Mutant) (arguments, error) {
 		return out, fmt.Errorf("%s: %w", path, err)
 	}
 	known := byKey(mutants)
-	seen := map[string]bool{}
 	var errs []error
 	for i, a := range slices.Concat(file.Equivalent, file.Gaps) {
 		m, ok := known[a.Key]
@@ -77,10 +82,9 @@ func loadArguments(path string, mutants []mutate.Mutant) (arguments, error) {
 			errs = append(errs, fmt.Errorf("%s: mutant %s changes %q, not %q", path, a.Key, m.Snippet, a.Snippet))
 		case strings.TrimSpace(a.Reason) == "":
 			errs = append(errs, fmt.Errorf("%s: mutant %s has no reason", path, a.Key))
-		case seen[a.Key]:
+		case out.reason(a.Key) != "":
 			errs = append(errs, fmt.Errorf("%s: mutant %s is there twice", path, a.Key))
 		}
-		seen[a.Key] = true
 		if i < len(file.Equivalent) {
 			out.equivalent[a.Key] = a.Reason
 		} else {
@@ -100,7 +104,7 @@ func byKey(mutants []mutate.Mutant) map[string]mutate.Mutant {
 
 // results are those of a run, and of the one that it resumes.
 type results struct {
-	// Kubernetes is the release whose package is mutated; Digest stands for the mutated source.
+	// Kubernetes is the release whose code is mutated; Digest stands for the mutated source.
 	Kubernetes string `json:"kubernetes"`
 	Digest     string `json:"digest"`
 	// Seconds is the time of all runs that went into the results.
@@ -108,11 +112,8 @@ type results struct {
 	Results list    `json:"results"`
 
 	mutants []mutate.Mutant
+	parts   []program.Part
 	arguments
-}
-
-func newResults(r local.Release, s *program.Sources, a arguments) *results {
-	return &results{Kubernetes: r.Version, Digest: s.Digest(), mutants: s.Mutants, arguments: a}
 }
 
 // resume takes over the caught mutants of an earlier run on the same release, as far as they are derived in the
@@ -136,7 +137,7 @@ func (r *results) resume(folder string) error {
 		m := today[one.Key]
 		if one.Status.Caught() && m.Line == one.Line && m.Snippet == one.Snippet && m.Change == one.Change {
 			one.Mutant = m
-			r.add(one)
+			r.Results = append(r.Results, one)
 		}
 	}
 	return nil
@@ -146,21 +147,16 @@ func (r *results) caught(key string) bool {
 	return slices.ContainsFunc(r.Results, func(one campaign.Result) bool { return one.Key == key && one.Status.Caught() })
 }
 
-func (r *results) add(one campaign.Result) { r.Results = append(r.Results, one) }
-
 // write adds the equivalent mutants that were not run and the reasons, sorts, and writes the file.
 func (r *results) write(folder string) error {
 	seen := map[string]bool{}
 	for i, one := range r.Results {
 		seen[one.Key] = true
-		r.Results[i].Reason = r.equivalent[one.Key]
-		if !one.Status.Caught() && one.Status != campaign.Equivalent {
-			r.Results[i].Reason = r.gaps[one.Key]
-		}
+		r.Results[i].Reason = r.reason(one.Key)
 	}
 	for _, m := range r.mutants {
-		if reason, ok := r.equivalent[m.Key]; ok && !seen[m.Key] {
-			r.add(campaign.Result{Mutant: m, Status: campaign.Equivalent, Reason: reason})
+		if r.isEquivalent(m.Key) && !seen[m.Key] {
+			r.Results = append(r.Results, campaign.Result{Mutant: m, Status: campaign.Equivalent, Reason: r.reason(m.Key)})
 		}
 	}
 	slices.SortFunc(r.Results, func(x, y campaign.Result) int { return x.Number - y.Number })
@@ -174,45 +170,73 @@ func (r *results) write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, resultsFile), append(data, '\n'), 0o644)
 }
 
-// contradictions are mutants that were caught, against what is argued.
-func (r *results) contradictions() (keys []string) {
-	for _, one := range r.Results {
-		if r.equivalent[one.Key]+r.gaps[one.Key] != "" && one.Status.Caught() {
-			keys = append(keys, one.Key)
-		}
-	}
-	return keys
+// contradictions are mutants that were caught, against what is argued; unexplained are those that were not, and
+// nothing is argued about, in the parts where everything is, or in the others.
+func (r *results) contradictions() []string {
+	return r.Results.where(func(one campaign.Result) bool { return r.reason(one.Key) != "" && one.Status.Caught() }).keys()
 }
 
-// unexplained are mutants that were not caught, and nothing is argued about.
-func (r *results) unexplained() (keys []string) {
-	for _, one := range r.Results {
-		if r.gaps[one.Key] == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered) {
-			keys = append(keys, one.Key)
-		}
-	}
-	return keys
+func (r *results) unexplained(argued bool) []string {
+	return r.Results.where(func(one campaign.Result) bool {
+		is := slices.ContainsFunc(r.parts, func(p program.Part) bool { return p.Name == one.Part && p.Argued })
+		return is == argued && r.reason(one.Key) == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
+	}).keys()
 }
 
+// summary has both scores, of all and of each part.
 func (r *results) summary() string {
-	return fmt.Sprintf("%d mutants: %s; score %.1f %%; %.0f min", len(r.Results), r.Results.counts(), 100*r.Results.score(), r.Seconds/60)
+	line := func(l list) string {
+		failed, caught := l.scores()
+		return fmt.Sprintf("%.1f %% failed, %.1f %% failed or detected", failed, caught)
+	}
+	out := fmt.Sprintf("%d mutants: %s; %.0f min\n%s", len(r.Results), r.Results.counts(), r.Seconds/60, line(r.Results))
+	for _, p := range r.parts {
+		if some := r.Results.of(p); len(some) > 0 {
+			out += fmt.Sprintf("\n%s: %d mutants, %s", p.Name, len(some), line(some))
+		}
+	}
+	return out
+}
+
+// lacking says which parts do not have the share that they should.
+func (r *results) lacking() (out []string) {
+	for _, p := range r.parts {
+		if failed, _ := r.Results.of(p).scores(); failed < p.Wanted {
+			out = append(out, fmt.Sprintf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted))
+		}
+	}
+	return out
 }
 
 // list is some of the results.
 type list []campaign.Result
 
-// count is the number of results with a status.
-func (l list) count(statuses ...campaign.Status) int {
-	n := 0
+func (l list) where(is func(campaign.Result) bool) (out list) {
 	for _, one := range l {
-		if slices.Contains(statuses, one.Status) {
-			n++
+		if is(one) {
+			out = append(out, one)
 		}
 	}
-	return n
+	return out
 }
 
-// statuses are all that a result can have, in the order in which they are shown.
+func (l list) of(p program.Part) list {
+	return l.where(func(one campaign.Result) bool { return one.Part == p.Name })
+}
+
+func (l list) keys() (out []string) {
+	for _, one := range l {
+		out = append(out, one.Key)
+	}
+	return out
+}
+
+// count is the number of results with one of the statuses.
+func (l list) count(which ...campaign.Status) int {
+	return len(l.where(func(one campaign.Result) bool { return slices.Contains(which, one.Status) }))
+}
+
+// statuses are all that a result can have, in the order in which they are shown: first those that are caught.
 var statuses = []campaign.Status{campaign.Killed, campaign.Detected, campaign.Refused, campaign.Survived, campaign.NotCovered, campaign.Equivalent}
 
 // counts are the numbers of each status.
@@ -224,8 +248,11 @@ func (l list) counts() string {
 	return strings.Join(out, ", ")
 }
 
-// score is the share of the mutants that are not equivalent and were caught.
-func (l list) score() float64 {
-	all := len(l) - l.count(campaign.Equivalent)
-	return float64(l.count(campaign.Killed, campaign.Detected, campaign.Refused)) / float64(max(all, 1))
+// scores are the shares, in percent, of the mutants that are not equivalent: with which a scenario failed, and that
+// were caught in whatever way.
+func (l list) scores() (failed, caught float64) {
+	share := func(of ...campaign.Status) float64 {
+		return 100 * float64(l.count(of...)) / float64(max(len(l)-l.count(campaign.Equivalent), 1))
+	}
+	return share(campaign.Killed), share(statuses[:3]...)
 }

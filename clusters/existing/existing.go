@@ -4,19 +4,17 @@ package existing
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/authzconf/authzconf/reports"
 )
 
 // Cluster is an existing one, reached by a kubeconfig.
@@ -88,37 +86,22 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	if err != nil {
 		return f, err
 	}
-	raw, err := client.RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	v, err := client.ServerVersionWithContext(ctx)
 	if err != nil {
 		return f, fmt.Errorf("the API server: %w", err)
-	}
-	var v apiversion.Info
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return f, fmt.Errorf("GET /version: %w", err)
 	}
 	f.GitVersion = v.GitVersion
 	if f.Emulated = v.EmulationMajor + "." + v.EmulationMinor; v.EmulationMajor == "" {
 		f.Emulated = ""
 	}
-	// Groups without a user are refused before anybody is asked for permission, in
-	// words that depend on the gate (see package target).
+	// Groups without a user are refused before anybody is asked for permission, in words that depend on the gate.
 	err = client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
-	switch {
-	case err != nil && strings.Contains(err.Error(), "&user.DefaultInfo{"):
-		f.GateOn = true
-	case err != nil && strings.Contains(err.Error(), "without impersonating a user"):
-	default:
-		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: %w", cmpErr(err))
+	gate := reports.ProbedGate(fmt.Sprint(err))
+	if f.GateOn = gate == "on"; gate == "unknown" {
+		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %v", err)
 	}
 	f.Risks, err = c.risks(ctx, client)
 	return f, err
-}
-
-func cmpErr(err error) error {
-	if err == nil {
-		return errors.New("groups without a user are not refused")
-	}
-	return err
 }
 
 // risks looks for signs of production: names, many nodes, somebody's workload.

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Program is a static executable for an image: the file that the environment variable names, where there are no
@@ -40,4 +43,19 @@ func build(ctx context.Context, target, mainPackage string) error {
 		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(string(output)))
 	}
 	return nil
+}
+
+// Of is the image that the first container of a pod asks for, with a program as Program finds it at a path.
+func Of(ctx context.Context, spec corev1.PodSpec, variable, mainPackage, path string) (Image, error) {
+	content, err := Program(ctx, variable, mainPackage)
+	return Image{Name: spec.Containers[0].Image, Architecture: runtime.GOARCH, Program: content, Path: path, User: int(*spec.SecurityContext.RunAsUser)}, err
+}
+
+// Load puts the image on the nodes.
+func (i Image) Load(ctx context.Context, nodes Loader) error {
+	var archive bytes.Buffer
+	if err := i.Write(&archive); err != nil {
+		return err
+	}
+	return nodes.LoadImage(ctx, archive.Bytes())
 }

@@ -59,17 +59,10 @@ func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
 // logTimeout is how long a node may take to show its log.
 const logTimeout = 10 * time.Second
 
-// failureLog shows why a cluster did not start, as far as it can be seen.
+// failureLog shows why a cluster did not start, as far as it can be seen: the end of the API server's log, or of the
+// kubelet's if there is none, and of what kind said.
 func (c *Cluster) failureLog(logger *lineLogger) string {
 	const lines = 20
-	text := c.nodeLog(lines)
-	if logger != nil {
-		text += logger.tail(lines)
-	}
-	return text
-}
-
-func (c *Cluster) nodeLog(lines int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	var b strings.Builder
@@ -82,6 +75,9 @@ func (c *Cluster) nodeLog(lines int) string {
 			fmt.Fprintf(&b, "\n%s\n", bytes.TrimSpace(out))
 			break
 		}
+	}
+	if logger != nil {
+		b.WriteString(logger.tail(lines))
 	}
 	return b.String()
 }
@@ -112,6 +108,3 @@ func (l *lineLogger) Errorf(format string, args ...any) { l.add(fmt.Sprintf(form
 
 // V implements kind's log.Logger: its information is not kept.
 func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopInfoLogger{} }
-
-// LogTail returns the last lines of the API server's log, or the kubelet's if there is none.
-func (c *Cluster) LogTail(n int) string { return c.nodeLog(n) }

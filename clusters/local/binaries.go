@@ -44,8 +44,7 @@ type program struct {
 	pin      string // its module file under versions/
 	pkg      string // its main package
 	ldflags  string
-	variable string   // names one to use instead
-	args     []string // further arguments of go build
+	variable string // names one to use instead
 }
 
 func kubeAPIServer(r Release) program {

@@ -21,22 +21,22 @@ import (
 // progressInterval is how often a build tells how far it is.
 const progressInterval = 5 * time.Second
 
-// buildEnv is what builds depend on beside the arguments, fixed so that a user's settings for
+// BuildEnv is what builds depend on beside the arguments, fixed so that a user's settings for
 // other work change neither the program nor its key in the cache.
-func buildEnv() []string {
+func BuildEnv() []string {
 	return []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
 }
 
 // buildArgs are the go command's arguments, but for the output's name.
 func buildArgs(p program) []string {
-	return append([]string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", p.ldflags}, p.args...)
+	return []string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", p.ldflags}
 }
 
 // cacheKey names everything a built program depends on.
 func cacheKey(p program, pin pin, goVersion string) string {
 	hash := sha256.New()
 	part := func(s string) { _, _ = fmt.Fprintf(hash, "%d:%s\n", len(s), s) }
-	for _, s := range append(append(buildEnv(), buildArgs(p)...), p.pkg, goVersion, string(pin.mod), string(pin.sum)) {
+	for _, s := range append(append(BuildEnv(), buildArgs(p)...), p.pkg, goVersion, string(pin.mod), string(pin.sum)) {
 		part(s)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
@@ -160,7 +160,7 @@ func (b *Binaries) goCmd(ctx context.Context, dir string, args ...string) *exec.
 	}
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), append(buildEnv(), "PWD="+dir)...)
+	cmd.Env = append(os.Environ(), append(BuildEnv(), "PWD="+dir)...)
 	cmd.SysProcAttr = sysProcAttr()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// Compilers may hold the output open a moment longer than the go command.

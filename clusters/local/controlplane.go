@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 )
@@ -60,7 +59,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := newRunDir(ctx, o.Dir, o.Release.Version, o.Keep)
+	run, err := newRunDir(ctx, o.Release.Version, o.Keep)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +133,7 @@ func (c *ControlPlane) startEtcd(path string) error {
 	etcd, err := startProcess(processSpec{
 		name: "etcd",
 		path: path,
-		args: etcdArgs(c.opts, c.run.path),
+		args: etcdArgs(),
 		dir:  c.run.path,
 	})
 	if err != nil {
@@ -215,8 +214,8 @@ func (c *ControlPlane) auditFailure() error {
 }
 
 // Stop ends kube-apiserver, then etcd if it is its own, and removes the run's folder unless Options.Keep. They are
-// killed, for nothing of theirs is needed again, unless the folder is kept or GOCOVERDIR is set: then they end in
-// order, which takes about 2 s, and write what they have to. Further calls wait for the first and return the same.
+// killed, for nothing of theirs is needed again, unless the folder is kept: then they end in
+// order, which takes about 2 s. Further calls wait for the first and return the same.
 // An error names what could not be cleaned up, or that audit events were lost; that a process ended by itself is
 // told by Err alone.
 func (c *ControlPlane) Stop() error {
@@ -232,7 +231,7 @@ func (c *ControlPlane) Stop() error {
 func (c *ControlPlane) stopAll() error {
 	c.mu.Lock()
 	etcd, apiServer := c.etcd, c.apiServer
-	orderly := (c.opts.Keep || os.Getenv("GOCOVERDIR") != "") && c.err == nil
+	orderly := c.opts.Keep && c.err == nil
 	c.mu.Unlock()
 	var grace time.Duration
 	if orderly {
@@ -302,16 +301,4 @@ func (c *ControlPlane) ReadyIn() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.readyIn
-}
-
-// LogTail returns the last n lines of each process's log, long lines cut, each log under its name.
-func (c *ControlPlane) LogTail(n int) string {
-	var b strings.Builder
-	for _, log := range []struct{ name, dir string }{{"kube-apiserver", c.run.path}, {"etcd", c.owner.run.path}} {
-		fmt.Fprintf(&b, "%s:\n", log.name)
-		for _, line := range readTail(filepath.Join(log.dir, log.name+".log"), 0, n) {
-			b.WriteString("  " + line + "\n")
-		}
-	}
-	return b.String()
 }

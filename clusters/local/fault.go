@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // KillAPIServer kills kube-apiserver (SIGKILL) on purpose: Err and Done do not tell of it. RestartAPIServer brings
@@ -29,22 +28,11 @@ func (c *ControlPlane) KillAPIServer() error {
 // If etcd does not come up again, all control planes that use it are broken: Err tells of it. If
 // it does and an API server does not get ready in time, only the error says so.
 func (c *ControlPlane) RestartEtcd(ctx context.Context) error {
-	return c.restartEtcd(ctx, 0)
-}
-
-// RestartEtcdInOrder is RestartEtcd, but asks etcd to end (SIGTERM) and kills it only if it takes
-// too long. It takes some 7 s more: that long etcd waits for the watches of the API servers, which
-// do not end by themselves, and meanwhile it accepts no new connection.
-func (c *ControlPlane) RestartEtcdInOrder(ctx context.Context) error {
-	return c.restartEtcd(ctx, shutdownGrace)
-}
-
-func (c *ControlPlane) restartEtcd(ctx context.Context, grace time.Duration) error {
 	if c.owner != c {
 		if c.ctx.Err() != nil {
 			return context.Cause(c.ctx)
 		}
-		return c.owner.restartEtcd(ctx, grace)
+		return c.owner.RestartEtcd(ctx)
 	}
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -53,7 +41,7 @@ func (c *ControlPlane) restartEtcd(ctx context.Context, grace time.Duration) err
 	}
 	ctx, cancel := withReadyTimeout(ctx, c.opts)
 	defer cancel()
-	if err := c.replaceEtcd(ctx, grace); err != nil {
+	if err := c.replaceEtcd(ctx); err != nil {
 		if c.ctx.Err() == nil {
 			c.etcdLost(err)
 		}
@@ -62,8 +50,8 @@ func (c *ControlPlane) restartEtcd(ctx context.Context, grace time.Duration) err
 	return c.awaitServers(ctx)
 }
 
-func (c *ControlPlane) replaceEtcd(ctx context.Context, grace time.Duration) error {
-	if err := c.etcd.stop(grace); err != nil {
+func (c *ControlPlane) replaceEtcd(ctx context.Context) error {
+	if err := c.etcd.stop(0); err != nil {
 		return err
 	}
 	// A killed etcd leaves its socket, which would say that the next one listens.

@@ -8,11 +8,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 const (
@@ -84,17 +85,22 @@ func newPKI(now time.Time) (*pki, error) {
 			x509.ExtKeyUsageClientAuth, &out.frontProxy,
 		},
 	} {
-		ca, err := sign(&x509.Certificate{Subject: pkix.Name{CommonName: c.authority}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}, nil, now)
-		if err != nil {
-			return nil, err
-		}
+		authority := &x509.Certificate{Subject: pkix.Name{CommonName: c.authority}}
 		c.leaf.ExtKeyUsage = []x509.ExtKeyUsage{c.usage}
-		leaf, err := sign(c.leaf, ca, now)
+		for _, cert := range []*x509.Certificate{authority, c.leaf} {
+			cert.NotBefore, cert.NotAfter, cert.BasicConstraintsValid = now.Add(-time.Hour), now.Add(keyLifetime), true
+			cert.KeyUsage = x509.KeyUsageDigitalSignature
+		}
+		ca, caKey, err := clusters.Sign(authority, nil, nil)
 		if err != nil {
 			return nil, err
 		}
-		*c.ca, c.pair.cert = encode("CERTIFICATE", ca.cert.Raw), encode("CERTIFICATE", leaf.cert.Raw)
-		if c.pair.key, err = keyutil.MarshalPrivateKeyToPEM(leaf.key); err != nil {
+		leaf, key, err := clusters.Sign(c.leaf, ca, caKey)
+		if err != nil {
+			return nil, err
+		}
+		*c.ca, c.pair.cert = clusters.EncodeCertificate(ca), clusters.EncodeCertificate(leaf)
+		if c.pair.key, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
 			return nil, err
 		}
 	}
@@ -106,40 +112,7 @@ func newPKI(now time.Time) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.serviceAccountPub = encode("PUBLIC KEY", public)
+	out.serviceAccountPub = pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
 	out.serviceAccountKey, err = keyutil.MarshalPrivateKeyToPEM(key)
 	return out, err
-}
-
-// signed is a certificate with its key.
-type signed struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// sign makes a key and a certificate for it, signed by an authority, or by itself without one.
-func sign(c *x509.Certificate, by *signed, now time.Time) (*signed, error) {
-	name := c.Subject.CommonName
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making the key of %s: %w", name, err)
-	}
-	if c.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return nil, fmt.Errorf("drawing a serial number: %w", err)
-	}
-	c.NotBefore, c.NotAfter, c.BasicConstraintsValid = now.Add(-time.Hour), now.Add(keyLifetime), true
-	c.KeyUsage |= x509.KeyUsageDigitalSignature
-	if by == nil {
-		by = &signed{c, key}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, by.cert, key.Public(), by.key)
-	if err != nil {
-		return nil, fmt.Errorf("making the certificate of %s: %w", name, err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	return &signed{cert, key}, err
-}
-
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

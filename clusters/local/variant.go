@@ -6,24 +6,22 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 )
 
-// Variant is a kube-apiserver built otherwise than the released one: with further arguments of
-// go build, or from a changed copy of a module. It never takes the place of a release: [Binaries]
+// Variant is a kube-apiserver built from changed copies of modules. It never takes the place of a release: [Binaries]
 // builds it only when it is asked for by [Binaries.KubeAPIServerVariant].
 type Variant struct {
 	// Name is part of the program's file name: a word for people.
 	Name string
-	// Args are further arguments of go build, such as -cover.
-	Args []string
-	// Module is the path of a module to build from a changed copy; "" for none.
-	Module string
+	// Modules are the paths of the modules to build from changed copies.
+	Modules []string
 	// Key stands for what Change does, in the name of the built program: the same key is the same program.
 	Key string
-	// Change changes the copy of Module in dir, just before the build. Tests are not in the copy.
-	Change func(dir string) error
+	// Change changes the copy of a module in dir, just before the build. Tests are not in the copy.
+	Change func(module, dir string) error
 }
 
 // KubeAPIServerVariant builds a variant of a release, or returns it from the cache. The
@@ -38,11 +36,10 @@ func (b *Binaries) KubeAPIServerVariant(ctx context.Context, r Release, v Varian
 	if err != nil {
 		return "", err
 	}
-	p.args = v.Args
-	if v.Module != "" {
-		pin.mod = fmt.Appendf(pin.mod, "\nreplace %s => ./replaced\n", v.Module)
-		pin.mod = append(pin.mod, "// "+v.Key+"\n"...)
+	for _, module := range v.Modules {
+		pin.mod = fmt.Appendf(pin.mod, "\nreplace %s => ./%s\n", module, replaced(module))
 	}
+	pin.mod = append(pin.mod, "// "+v.Key+"\n"...)
 	goVersion, err := b.goVersion(ctx, base)
 	if err != nil {
 		return "", err
@@ -60,10 +57,11 @@ func (b *Binaries) placeVariant(ctx context.Context, base string, pin pin, v Var
 	if err != nil {
 		return "", nil, folderError("cache folder", filepath.Dir(base), CacheVariable, err)
 	}
-	remove = func() { _ = os.RemoveAll(source) }
+	folder := source
+	remove = func() { _ = os.RemoveAll(folder) }
 	defer func() {
 		if err != nil {
-			remove()
+			_ = os.RemoveAll(folder)
 		}
 	}()
 	for name, data := range map[string][]byte{"go.mod": pin.mod, "go.sum": pin.sum} {
@@ -71,39 +69,30 @@ func (b *Binaries) placeVariant(ctx context.Context, base string, pin pin, v Var
 			return "", nil, folderError("cache folder", source, CacheVariable, err)
 		}
 	}
-	if v.Module == "" {
-		return source, remove, nil
+	for _, module := range v.Modules {
+		out, err := b.GoOutput(ctx, base, "list", "-m", "-f", "{{.Dir}}", module)
+		if err != nil {
+			return "", nil, err
+		}
+		to := filepath.Join(source, replaced(module))
+		if err := copyModule(strings.TrimSpace(out), to); err != nil {
+			return "", nil, folderError("cache folder", source, CacheVariable, err)
+		}
+		if err := v.Change(module, to); err != nil {
+			return "", nil, err
+		}
 	}
-	from, err := b.ModuleDir(ctx, base, v.Module)
-	if err != nil {
-		return "", nil, err
-	}
-	to := filepath.Join(source, "replaced")
-	if err := copyModule(from, to); err != nil {
-		return "", nil, folderError("cache folder", source, CacheVariable, err)
-	}
-	return source, remove, v.Change(to)
+	return source, remove, nil
 }
+
+// replaced is the folder of the copy of a module.
+func replaced(module string) string { return "replaced-" + path.Base(module) }
 
 // PinnedModule writes the module a release is built from into the cache and returns its folder,
 // in which go commands see exactly the packages of the built program.
 func (b *Binaries) PinnedModule(ctx context.Context, r Release) (string, error) {
 	source, _, err := b.place(ctx, kubeAPIServer(r))
 	return source, err
-}
-
-// ModuleDir is where the files of a module are that is required by the module in folder source.
-// They may be read only.
-func (b *Binaries) ModuleDir(ctx context.Context, source, module string) (string, error) {
-	out, err := b.GoOutput(ctx, source, "list", "-m", "-f", "{{.Dir}}", module)
-	if err != nil {
-		return "", err
-	}
-	dir := strings.TrimSpace(out)
-	if dir == "" {
-		return "", fmt.Errorf("the go command knows no folder of the module %s", module)
-	}
-	return dir, nil
 }
 
 // GoOutput runs a go command in a folder, with the settings of builds, and returns what it prints.
@@ -125,11 +114,11 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 
 // copyModule copies a module without its tests. Files of the module cache cannot be written to; the copies can.
 func copyModule(from, to string) error {
-	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
+	return filepath.WalkDir(from, func(file string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		relative, err := filepath.Rel(from, path)
+		relative, err := filepath.Rel(from, file)
 		if err != nil {
 			return err
 		}
@@ -141,7 +130,7 @@ func copyModule(from, to string) error {
 		case strings.HasSuffix(relative, "_test.go") || !entry.Type().IsRegular():
 			return nil
 		}
-		data, err := os.ReadFile(path)
+		data, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}

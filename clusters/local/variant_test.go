@@ -46,7 +46,7 @@ func TestVariantThatCannotBeChanged(t *testing.T) {
 	b := &Binaries{CacheDir: cache}
 	broken := errors.New("broken")
 	_, err := b.KubeAPIServerVariant(t.Context(), releases[len(releases)-1], Variant{
-		Name: "test", Module: "sigs.k8s.io/yaml", Key: "k", Change: func(string) error { return broken },
+		Name: "test", Modules: []string{"sigs.k8s.io/yaml"}, Key: "k", Change: func(_, _ string) error { return broken },
 	})
 	if !errors.Is(err, broken) {
 		t.Fatalf("error %v, want that of the change", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -138,7 +139,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 		}
 	}
 	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
-		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, reports.Plural(n, "review"))
 	}}
 	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
 	run, err := certify.Certify(c.Context(), o)
@@ -228,14 +229,14 @@ const maxFindings = 40
 func printFindings(out io.Writer, findings []certify.Finding) {
 	for i, f := range findings {
 		if i == maxFindings {
-			_, _ = fmt.Fprintf(out, "… and %s more, see --report-dir\n", count(len(findings)-i, "finding"))
+			_, _ = fmt.Fprintf(out, "… and %s more, see --report-dir\n", reports.Plural(len(findings)-i, "finding"))
 			break
 		}
 		what := "finding"
 		if f.Advice {
 			what = "advice"
 		}
-		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, count(f.Count, "answer"), f.Blamed())
+		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, reports.Plural(f.Count, "answer"), f.Blamed())
 		for _, e := range f.Examples[:1] {
 			_, _ = fmt.Fprintf(out, "  %s\n", e)
 		}

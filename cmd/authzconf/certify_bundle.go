@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/reports"
 )
 
 // bundleFlags say what becomes of a certification.
@@ -280,7 +281,7 @@ func differs(c *cobra.Command, differences []string, what string) error {
 	for _, d := range differences {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
 	}
-	return &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", what, count(len(differences), "difference"))}
+	return &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", what, reports.Plural(len(differences), "difference"))}
 }
 
 func newKeygen() *cobra.Command {
@@ -390,6 +391,6 @@ func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Ke
 			_, _ = fmt.Fprintf(c.OutOrStdout(), "cannot be verified: %s: %s\n", row.Path, strings.Join(row.Problems, "; "))
 		}
 	}
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", out, page.Believed(), count(len(page.Rows), "bundle"))
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", out, page.Believed(), reports.Plural(len(page.Rows), "bundle"))
 	return failedIf(page.Believed() < len(page.Rows))
 }

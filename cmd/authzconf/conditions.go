@@ -48,7 +48,6 @@ what it judges, an API server or a webhook.`,
 			if err != nil {
 				return err
 			}
-			noteDeprecated(c, all)
 			switch output {
 			case "":
 			case "json":
@@ -75,15 +74,6 @@ what it judges, an API server or a webhook.`,
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")
 	return c
-}
-
-// noteDeprecated says which vector files have a field by a former name.
-func noteDeprecated(c *cobra.Command, all []*vectors.Vector) {
-	for _, v := range all {
-		if v.Deprecated != "" {
-			_, _ = fmt.Fprintln(c.ErrOrStderr(), "note: "+v.Deprecated)
-		}
-	}
 }
 
 func newConditionsLibrary() *cobra.Command {
@@ -133,8 +123,6 @@ type conditionsExploreFlags struct {
 	cases int
 	seed  int64
 	dir   string
-	// subject is what is held against the requirement.
-	subject string
 }
 
 func newConditionsExplore() *cobra.Command {
@@ -142,13 +130,10 @@ func newConditionsExplore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explore",
 		Short: "Try whether two phases amount to what one phase amounts to",
-		Long: `Generate policies, requests and objects, and compare: evaluating the policies with
-the request, and what is left of them with the object, must amount to what evaluating
-them at once amounts to. A disagreement is made as small as it can be, and printed as
-a vector file.
-
-With --subject reference the reference authorizer is asked in the place of the model;
-its only failure mode is Deny.
+		Long: `Generate policies, requests and objects, ask the reference authorizer, and compare:
+evaluating the policies with the request, and what is left of them with the object,
+must amount to what they decide with everything known, which is computed without CEL.
+A disagreement is made as small as it can be, and printed as a vector file.
 
 Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 		Example: "  authzconf conditions explore --cases 100000 --seed 1",
@@ -157,7 +142,6 @@ Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	seedFlag(c, &flags.seed, "the cases")
-	c.Flags().StringVar(&flags.subject, "subject", "model", "who answers: model or reference")
 	c.Flags().StringVar(&flags.dir, "report-dir", "", "folder for explore.yaml and the vector files of disagreements")
 	return c
 }
@@ -166,16 +150,8 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	subjects := map[string]model.Subject{"model": model.Load, "reference": reference.Subject}
-	o := model.Exploration{Cases: f.cases}
-	switch {
-	case subjects[f.subject] == nil:
-		return fmt.Errorf("--subject %q: expected model or reference", f.subject)
-	case f.subject == "reference":
-		o.FailureMode = reference.FailureMode
-	}
 	drawSeed(c, &f.seed)
-	o.Seed = f.seed
+	o := model.Exploration{Cases: f.cases, Seed: f.seed}
 	if err := writable(&filedExplore, f.dir); err != nil {
 		return err
 	}
@@ -185,7 +161,7 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 			show.status(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
 		}
 	}
-	r, err := model.Explore(c.Context(), subjects[f.subject], o)
+	r, err := model.Explore(c.Context(), reference.Subject, o)
 	show.end()
 	if err != nil {
 		return invalid(err)
@@ -240,13 +216,14 @@ func newConditionsCost() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Measure what conditional authorization (KEP-5681) costs",
-		Long: `Count the webhook calls of a conditional request in the four cells of KEP-5681's
-table, and those of an API server of today that over-grants and judges in admission;
-and measure a condition in CEL beside the same expression as a
-ValidatingAdmissionPolicy, whose time the API server itself reports.
+		Long: `Count the webhook calls of an API server of today that over-grants and judges in
+admission, which is how the policies of KEP-5681 can be enforced without it; and
+measure a condition in CEL beside the same expression as a ValidatingAdmissionPolicy,
+whose time the API server itself reports. The calls of the KEP's own design cannot be
+counted: no API server has it.
 
-Exit codes: 0 the calls are as the KEP's table says, 1 they are not, 2 bad usage, 3
-the environment broke.`,
+Exit codes: 0 the calls are the expected ones, 1 they are not, 2 bad usage, 3 the
+environment broke.`,
 		Example: "  authzconf conditions cost --rounds 24 --requests 100",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -137,7 +137,6 @@ server is needed.`,
 			if err != nil {
 				return err
 			}
-			noteDeprecated(c, all)
 			for _, e := range texts.Set.Noted() {
 				_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s: %s\n", filepath.Join(flags.dir, e.Place()), e.Msg)
 			}

@@ -93,8 +93,6 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.profile, "profile", "", "a built-in profile, or a file")
 	fl.StringSliceVar(&f.variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
-	fl.StringSliceVar(&f.variants, "arms", nil, "the old name of --variants")
-	_ = fl.MarkHidden("arms")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
 	fl.IntVar(&f.starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
 	fl.IntVar(&f.nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
@@ -141,15 +139,9 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if f.profile == "" {
 		return o, fmt.Errorf("--profile is missing: name a file, or one of %s", strings.Join(profile.Names(), ", "))
 	}
-	p, text, notes, err := profile.Load(f.profile)
+	p, text, err := profile.Load(f.profile)
 	if err != nil {
 		return o, err
-	}
-	if c.Flags().Changed("arms") {
-		notes = append(notes, "the flag --arms is now called --variants; the next version will not know the old name")
-	}
-	for _, note := range notes {
-		_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", note)
 	}
 	if p, err = p.Adjusted(profile.Adjust{
 		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),

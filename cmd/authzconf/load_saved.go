@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
 )
 
@@ -81,7 +82,7 @@ func printComparison(w io.Writer, r *load.Result, output string) error {
 	b := &strings.Builder{}
 	for _, c := range r.Comparisons {
 		fmt.Fprintf(b, "%s, %s\n  p50  %s\n  p99  %s\n  reviews per request: %.3f, then %.3f\n",
-			printable(c.Name), count(c.Pairs, "pair"), printable(c.P50.String()), printable(c.P99.String()), c.ReviewsA, c.ReviewsB)
+			printable(c.Name), reports.Plural(c.Pairs, "pair"), printable(c.P50.String()), printable(c.P99.String()), c.ReviewsA, c.ReviewsB)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "note: %s\n", printable(n))
@@ -142,15 +143,14 @@ func newLoadCost() *cobra.Command {
 	var reportDir string
 	c := &cobra.Command{
 		Use:   "cost RUN RUN...",
-		Short: "Put saved load runs side by side: cost against agents and webhook delay",
-		Long: `Read the runs in several report folders (or run.json files) and print, as Markdown,
-what each variant cost in each of them: access reviews per request beside the model's
-prediction, reviews per second, latency, processor time; then the comparisons, and
-what was not sound. Each run is judged by its own thresholds, which are in its
-report.json: without it a run has no outcome. With --report-dir it goes to README.md there, and where the
-numbers of agents differ, the curves to cost.html and SVG files.`,
+		Short: "Put saved load runs side by side: cost against agents and authorizers",
+		Long: `Read the runs in several report folders and print, as Markdown, what each variant cost
+in each of them: access reviews per request beside the model's prediction, reviews
+per second, latency, processor time; then the comparisons, and what was not sound.
+Each run is judged by its own thresholds, which are in its report.json. With --report-dir
+it goes to README.md there, and where the numbers of agents differ, the curves to SVG files.`,
 		Example: `  for n in 10 100 1000; do
-    authzconf load --profile every-variant --agents $n --rate $((n / 12)) --report-dir run-$n
+    authzconf load --profile every-variant --nodes $n --report-dir run-$n
   done
   authzconf load cost run-10 run-100 run-1000 --report-dir cost`,
 		Args: cobra.MinimumNArgs(2),
@@ -181,6 +181,6 @@ numbers of agents differ, the curves to cost.html and SVG files.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md, cost.html and the curves")
+	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the curves")
 	return c
 }

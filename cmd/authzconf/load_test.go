@@ -80,17 +80,3 @@ func TestLoadLine(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
-
-// TestLoadOldNames expects the names of the version before to be taken for now, each with a note.
-func TestLoadOldNames(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	args := strings.Fields("load --profile every-arm --arms none,legacy-gate-off --dry-run")
-	if code := run(args, &stdout, &stderr); code != exitPassed || !strings.HasPrefix(stdout.String(), "every-variant: ") || !strings.Contains(stdout.String(), "2 comparisons") {
-		t.Errorf("%d: %s%s", code, stdout.String(), stderr.String())
-	}
-	for _, want := range []string{"note: the profile every-arm is now called every-variant;", "note: the flag --arms is now called --variants;"} {
-		if !strings.Contains(stderr.String(), want) {
-			t.Errorf("does not say %q: %s", want, stderr.String())
-		}
-	}
-}

@@ -1,5 +1,5 @@
-// Package cost measures what conditional authorization (KEP-5681) costs: the webhook calls of the KEP's own
-// design, and those of an API server of today that over-grants and judges in admission. Its tests show what such a
+// Package cost measures what conditional authorization (KEP-5681) costs: the webhook calls of an API server of today
+// that over-grants and judges in admission, and how long conditions take to evaluate. Its tests show what such a
 // server enforces (cases/), and what it makes of conditional answers.
 package cost
 
@@ -29,6 +29,75 @@ type CostOptions struct {
 	Binaries *local.Binaries
 }
 
+// costUser is who sends what is counted and measured.
+const costUser = "cost"
+
+// allowed is the KEP's condition of a PersistentVolume, which volume satisfies.
+const allowed = `object.spec.storageClassName == "dev"`
+
+// expressions are those that are measured. volume satisfies none of them: the API server observes how long a
+// policy took only if it has failed.
+var expressions = []struct{ name, text string }{
+	{"storage-class", `object.spec.storageClassName == "gold"`},
+	{"all-finalizers", `object.metadata.finalizers.all(f, f != "example.com/9")`},
+}
+
+// volume is what is created, with ten finalizers.
+func volume() map[string]any {
+	finalizers := make([]any, 10)
+	for i := range finalizers {
+		finalizers[i] = fmt.Sprintf("example.com/%d", i)
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any{"generateName": "cost-", "finalizers": finalizers},
+		"spec": map[string]any{"storageClassName": "dev", "capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": map[string]any{"path": "/tmp"}},
+	}
+}
+
+const volumesPath = "/api/v1/persistentvolumes?dryRun=All"
+
+// costPolicies let the user create such volumes.
+func costPolicies() (*reference.Snapshot, error) {
+	return reference.NewSnapshot([]vectors.Policy{{
+		ID: "cost", Effect: vectors.Allow,
+		Expression: fmt.Sprintf(`request.userInfo.username == %q && request.resource == "persistentvolumes" && request.verb == "create" && %s`, costUser, allowed),
+	}})
+}
+
+// Calls are the webhooks that a real API server calls for one request, on average.
+type Calls struct {
+	// Cached says whether it remembers the authorizer's answers.
+	Cached  bool    `json:"cached"`
+	Reviews float64 `json:"reviews"`
+	Judged  float64 `json:"judged"`
+}
+
+// Agrees says whether the calls are those of the design: one review unless the answer is remembered, and admission
+// judges every request again.
+func (c Calls) Agrees() bool {
+	return c.Reviews == map[bool]float64{false: 1}[c.Cached] && c.Judged == 1
+}
+
+// Agrees says whether all calls do.
+func (c *Cost) Agrees() bool {
+	return !slices.ContainsFunc(c.Calls, func(row Calls) bool { return !row.Agrees() })
+}
+
+// count counts them by n requests behind a first one.
+func (c *Cluster) count(ctx context.Context, n int, cached bool) (Calls, error) {
+	var reviews, judged int64
+	for i := range n + 1 {
+		if i == 1 {
+			reviews, judged = c.Reviewed.Load(), c.Judged.Load()
+		}
+		if _, err := c.create(ctx, &User{Name: costUser}); err != nil {
+			return Calls{}, err
+		}
+	}
+	per := func(count int64) float64 { return float64(count) / float64(n) }
+	return Calls{cached, per(c.Reviewed.Load() - reviews), per(c.Judged.Load() - judged)}, nil
+}
+
 // Cost is what was measured.
 type Cost struct {
 	Options CostOptions `json:"-"`
@@ -55,11 +124,8 @@ const (
 )
 
 // MeasureCost measures everything on one control plane.
-func MeasureCost(ctx context.Context, o CostOptions) (_ *Cost, err error) {
+func MeasureCost(ctx context.Context, o CostOptions) (*Cost, error) {
 	out := &Cost{Options: o, Evaluations: map[string]map[string][]float64{}, Latencies: map[string][]float64{}}
-	if out.Calls, err = KEPCalls(ctx, o.Requests); err != nil {
-		return nil, err
-	}
 	for _, cached := range []bool{false, true} {
 		if err := out.onServer(ctx, cached); err != nil {
 			return nil, err
@@ -90,7 +156,7 @@ func (c *Cost) onServer(ctx context.Context, cached bool) (err error) {
 	}); err != nil {
 		return err
 	}
-	calls, err := cluster.TodayCalls(ctx, c.Options.Requests, cached)
+	calls, err := cluster.count(ctx, c.Options.Requests, cached)
 	if err != nil {
 		return err
 	}
@@ -109,7 +175,7 @@ func (c *Cost) measure(ctx context.Context, cluster *Cluster) error {
 	if err := cluster.policies(ctx); err != nil {
 		return err
 	}
-	w, err := serveCounted(cluster.Authorizer)
+	w, err := serveEvaluator(cluster.Authorizer)
 	if err != nil {
 		return err
 	}
@@ -117,7 +183,12 @@ func (c *Cost) measure(ctx context.Context, cluster *Cluster) error {
 	variants := []variant{c.requests(cluster, variantPlain, plainUser), c.requests(cluster, variantToday, &User{Name: costUser}), c.policyVariant(cluster)}
 	for _, e := range expressions {
 		c.Evaluations[e.name] = map[string][]float64{}
-		variants = append(variants, c.compiled(e.name, e.text), c.text(e.name, e.text), c.byWebhook(w, e.name, e.text))
+		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}
+		known := data.Variables()
+		variants = append(variants,
+			c.condition(e.name, variantCompiled, func(context.Context) (bool, error) { return reference.Holds(e.text, known) }),
+			c.condition(e.name, variantText, func(context.Context) (bool, error) { return reference.HoldsFresh(e.text, known) }),
+			c.condition(e.name, variantWebhook, func(ctx context.Context) (bool, error) { return w.allows(ctx, e.name, e.text, data) }))
 	}
 	r := rand.New(rand.NewPCG(uint64(c.Options.Seed), 0x636f7374))
 	for range c.Options.Rounds + 1 { // the first round warms up
@@ -212,53 +283,21 @@ func (c *Cost) add(expression, name string, microseconds float64) {
 	c.Evaluations[expression][name] = append(c.Evaluations[expression][name], microseconds)
 }
 
-// timed is the mean of a block of n runs, in microseconds, all of which are false.
-func timed(n int, run func() (bool, error)) (float64, error) {
-	began := time.Now()
-	for range n {
-		is, err := run()
-		if err == nil && is {
-			err = errors.New("a condition that is false evaluates to true")
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	return float64(time.Since(began).Nanoseconds()) / float64(n) / 1e3, nil
-}
-
-// compiled evaluates a condition as an API server would that has it compiled.
-func (c *Cost) compiled(name, text string) variant {
-	return func(context.Context) error {
-		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
-		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.Holds(text, data) })
-		c.add(name, variantCompiled, us)
-		return err
-	}
-}
-
-// text compiles it each time.
-func (c *Cost) text(name, text string) variant {
-	return func(context.Context) error {
-		data := vectors.ConditionData{Operation: "CREATE", Object: volume()}.Variables()
-		us, err := timed(c.Options.Requests, func() (bool, error) { return reference.HoldsFresh(text, data) })
-		c.add(name, variantText, us)
-		return err
-	}
-}
-
-// byWebhook has the authorizer evaluate it.
-func (c *Cost) byWebhook(w *counted, name, text string) variant {
-	e := &Enforcer{access: w.access, conditions: w.second}
-	chain := []vectors.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{{ID: name, Effect: vectors.Allow, Type: reference.TypeCEL, Condition: text}}}}
+// condition is a block of evaluations of a condition, all of which are false: their mean.
+func (c *Cost) condition(expression, name string, evaluate func(context.Context) (bool, error)) variant {
 	return func(ctx context.Context) error {
-		object := volume()
-		us, err := timed(c.Options.Requests, func() (bool, error) {
-			got, err := e.ask(ctx, chain, vectors.ConditionData{Operation: "CREATE", Object: object})
-			return got == vectors.Allow, err
-		})
-		c.add(name, variantWebhook, us)
-		return err
+		began := time.Now()
+		for range c.Options.Requests {
+			is, err := evaluate(ctx)
+			if err == nil && is {
+				err = errors.New("a condition that is false evaluates to true")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		c.add(expression, name, float64(time.Since(began).Nanoseconds())/float64(c.Options.Requests)/1e3)
+		return nil
 	}
 }
 

@@ -161,25 +161,6 @@ var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.
 // Write puts library.yaml into a folder.
 func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
 
-// Markdown are the tables of docs/conditional.md.
-func (r *Report) Markdown() string {
-	var b strings.Builder
-	b.WriteString("| section | vectors | agree | divergent | absent | for webhooks |\n|---|--:|--:|--:|--:|--:|\n")
-	for _, s := range r.Sections {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d |\n", s.Name, s.Total(), s.Agree, s.Divergent, s.Absent, s.Webhook)
-	}
-	for _, part := range []struct {
-		title string
-		all   []Divergence
-	}{{"divergence", r.Divergences}, {"absent", r.Absent}} {
-		fmt.Fprintf(&b, "\n| %s | vectors | the KEP | the library | where |\n|---|--:|---|---|---|\n", part.title)
-		for _, d := range part.all {
-			fmt.Fprintf(&b, "| %s | %d | %s | %s | `%s` |\n", d.Name, d.Seen, d.Says, d.Instead, strings.ReplaceAll(d.Upstream, "; ", "`, `"))
-		}
-	}
-	return b.String()
-}
-
 // Library is the module that is judged, and its version in this program.
 func Library() string {
 	const module = "k8s.io/apiserver"

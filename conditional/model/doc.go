@@ -4,9 +4,6 @@
 //   - Evaluate is what a set of conditions amounts to. The tests have the API server around it (the union of a
 //     chain, the authorization filter, what a SubjectAccessReview shows, and evaluation during admission, in the
 //     lazy reading that the KEP proposes and in the eager one) and hold it to every API-server vector.
-//   - Authorizer is an authorizer with policies in CEL: it evaluates them as far as a SubjectAccessReview lets it,
-//     answers with what is left of them as conditions, and evaluates those when the rest is known ("What is partial
-//     evaluation?", "Authorizer requirements"). The tests hold it to every webhook vector.
 //   - Explore generates policies, requests and objects, and holds an authorizer to the first technical requirement
 //     of the KEP: two phases amount to the decision that one phase with everything known amounts to.
 //
@@ -16,9 +13,7 @@
 //
 // CEL's && and || give the same whichever side is an error: error && false is false. The KEP says that they do not
 // commute, and so keeps <residual> && false as a Deny condition; in CEL that condition is false, and nothing is
-// lost by leaving it out. And cel-go alone does not do what the KEP asks: PruneAst keeps variables that are known
-// in the branches of a conditional, in macros such as all(), and behind the first unknown of a list or of
-// arguments. So the model writes what is known into the expression first, and cel-go folds the rest.
+// lost by leaving it out.
 //
 // Explore computes the one phase without CEL: the generated expressions are made of parts of which is known, from
 // the data, whether they are true, false or an error. So is what the first phase must answer: with what is not

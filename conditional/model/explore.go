@@ -16,28 +16,16 @@ import (
 // counts as.
 type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
 
-// Load is the Subject of the model itself.
-func Load(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error) {
-	return New(policies, mode)
-}
-
 // Loaded is an authorizer with policies. What it is asked has gone through JSON.
 type Loaded interface {
 	Authorize(*vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error)
 	Evaluate(*vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error)
 }
 
-// atOnce is what a Loaded may have beside: one phase of its own.
-type atOnce interface {
-	AtOnce(*vectors.SubjectAccessReviewSpec, *vectors.ConditionData) vectors.Decision
-}
-
 // Exploration says what is tried.
 type Exploration struct {
 	Cases int
 	Seed  int64
-	// FailureMode is the only one that is tried, for a subject that cannot be told another. Left out: both.
-	FailureMode vectors.FailureMode
 	// Progress is called now and then, from any goroutine.
 	Progress func(done int)
 }
@@ -124,9 +112,6 @@ func (r *runner) fail(err error) {
 func (r *runner) group(n, cases int) error {
 	g := newGenerator(r.options.Seed, n)
 	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
-	if only := r.options.FailureMode; only != "" {
-		t.mode = only
-	}
 	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {
 		return fmt.Errorf("case %d: the policies are not loaded: %w", n*group, err)
@@ -183,11 +168,6 @@ func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) 
 	}
 	if want := t.decide(true); got != want {
 		return fmt.Sprintf("two phases amount to %s, one to %s", got, want)
-	}
-	if own, ok := loaded.(atOnce); ok {
-		if d := own.AtOnce(t.facts.spec(), t.facts.data()); d != got {
-			return fmt.Sprintf("two phases amount to %s, the authorizer's own one to %s", got, d)
-		}
 	}
 	return ""
 }

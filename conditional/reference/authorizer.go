@@ -51,7 +51,7 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 	if len(d.Conditions) == 0 || asked == vectors.None || !exact(spec.SubjectAccessReviewSpec) {
 		return concrete(d.Fold(), cmp.Or(d.Reason, "it depends on conditions"), d.Err)
 	}
-	set := vectors.ConditionSet{AuthorizerName: a.Name, FailureMode: vectors.FailDeny}
+	set := vectors.ConditionSet{AuthorizerName: a.Name, FailureMode: cmp.Or(a.Snapshot().FailureMode, vectors.FailDeny)}
 	for _, c := range d.Conditions {
 		c.Type = a.Type
 		if asked == vectors.Optimized {

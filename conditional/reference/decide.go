@@ -89,10 +89,13 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 // conditional Allow (section "Authorizer requirements"), and there are conditions only if they can matter.
 func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPhase {
 	deny := s.partially(vectors.Deny, spec)
-	if deny.applies != "" {
+	if deny.applies != "" && (deny.err == nil || s.FailureMode != vectors.FailNoOpinion) {
 		return FirstPhase{Concrete: vectors.Deny, Reason: "policy " + deny.applies, Err: deny.err}
 	}
 	soft := s.partially(vectors.NoOpinion, spec)
+	if deny.applies != "" { // in error, which counts as no opinion; a condition may still deny
+		soft = deny
+	}
 	if soft.applies != "" { // it overrides the authorizer's own Allow
 		return conditions(FirstPhase{Concrete: vectors.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
 	}

@@ -7,8 +7,6 @@
 package reference
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -27,9 +25,11 @@ const (
 
 // Snapshot is a set of policies that does not change. One decision is made of one snapshot.
 type Snapshot struct {
+	// FailureMode is what a Deny policy in error counts as. Left out: Deny.
+	FailureMode vectors.FailureMode
+
 	policies []vectors.Policy
 	programs []cel.Program // of the policies
-	revision string
 }
 
 // Load reads a file of policies.
@@ -63,7 +63,7 @@ func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) 
 		return nil, "$.policies", fmt.Errorf("%d policies, at most %d", len(policies), maxPolicies)
 	}
 	var programs []cel.Program
-	seen, hash := map[string]bool{}, sha256.New()
+	seen := map[string]bool{}
 	for i, p := range policies {
 		at := fmt.Sprintf("$.policies[%d].", i)
 		if err := vectors.ValidateID(p.ID); err != nil {
@@ -84,13 +84,9 @@ func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) 
 			return nil, at + "expression", err
 		}
 		programs = append(programs, program)
-		_, _ = fmt.Fprintf(hash, "%q%q%q%q", p.ID, p.Effect, p.Expression, p.Description)
 	}
-	return &Snapshot{slices.Clone(policies), programs, hex.EncodeToString(hash.Sum(nil))[:12]}, "", nil
+	return &Snapshot{policies: slices.Clone(policies), programs: programs}, "", nil
 }
-
-// Revision is made of the policies' content.
-func (s *Snapshot) Revision() string { return s.revision }
 
 // Policies are a copy of the policies.
 func (s *Snapshot) Policies() []vectors.Policy { return slices.Clone(s.policies) }

@@ -5,13 +5,14 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// FailureMode is what a Deny policy in error counts as for the reference authorizer: it cannot be told another.
-const FailureMode = vectors.FailDeny
-
 // Subject is the reference authorizer as a subject of model.Explore.
-func Subject(policies []vectors.Policy, _ vectors.FailureMode) (model.Loaded, error) {
+func Subject(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded, error) {
 	s, err := NewSnapshot(policies)
-	return subject{New(s)}, err
+	if err != nil {
+		return nil, err
+	}
+	s.FailureMode = mode
+	return subject{New(s)}, nil
 }
 
 type subject struct{ a *Authorizer }

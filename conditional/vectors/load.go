@@ -55,9 +55,6 @@ func Parse(name string, raw []byte) ([]*Vector, error) {
 		return nil, err
 	}
 	v.ID, v.File = strings.TrimSuffix(name, Suffix), name
-	for _, e := range f.Renamed() {
-		v.Deprecated = e.Error()
-	}
 	c := &checker{file: f}
 	c.vector(v)
 	if c.err != nil {

@@ -10,8 +10,6 @@ const head = "description: A chain.\nsource: {document: KEP-5681, section: Propo
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"API server", head + "apiServer: {chain: [{decision: Allow}], want: {decision: Allow}}\n", ""},
-		{"the field's former name", head + "machinery: {chain: [{decision: Allow}], want: {decision: Allow}}\n", ""},
-		{"both names", head + "machinery: {chain: [], want: {decision: Allow}}\napiServer: {chain: [], want: {decision: Allow}}\n", "machinery is given beside apiServer, its new name"},
 		{"webhook", head + "webhook: {policies: [], steps: [{setPolicies: [{id: a, effect: Allow, expression: 'true'}]}]}\n", ""},
 		{"no kind", head, "has 0 of apiServer, webhook and table"},
 		{"two kinds", head + "apiServer: {chain: [], want: {decision: NoOpinion}}\nwebhook: {policies: [], steps: []}\n", "has 2 of apiServer"},
@@ -35,8 +33,6 @@ func TestParse(t *testing.T) {
 			switch {
 			case c.want == "" && (err != nil || len(vs) != 1 || vs[0].ID != "x"):
 				t.Fatalf("got %v, %v", vs, err)
-			case c.want == "" && ((vs[0].Deprecated != "") != strings.Contains(c.text, "machinery")):
-				t.Fatalf("%+v", vs[0])
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Fatalf("got %v, want %s", err, c.want)
 			}

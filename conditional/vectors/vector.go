@@ -30,12 +30,9 @@ type Vector struct {
 	Level Demand `json:"level" yaml:"level"`
 
 	// One of the three is there; after loading no Table is.
-	APIServer *APIServer `json:"apiServer,omitempty" yaml:"apiServer,omitempty" was:"machinery"`
+	APIServer *APIServer `json:"apiServer,omitempty" yaml:"apiServer,omitempty"`
 	Webhook   *Webhook   `json:"webhook,omitempty" yaml:"webhook,omitempty"`
 	Table     *Table     `json:"-" yaml:"table,omitempty"`
-
-	// Deprecated says which field has its old name.
-	Deprecated string `json:"-" yaml:"-"`
 }
 
 // Demand is how strongly a document demands something.

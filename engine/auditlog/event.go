@@ -7,70 +7,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
-
-// Event is what of an audit event concerns impersonation (k8s.io/apiserver/pkg/apis/audit/v1, Event). All of it is
-// there from level Metadata on.
-type Event struct {
-	Kind       string `json:"kind"`
-	APIVersion string `json:"apiVersion"`
-	AuditID    string `json:"auditID"`
-	// Stage is ResponseStarted, ResponseComplete or Panic: an event of the stage
-	// RequestReceived is written before anybody is impersonated.
-	Stage      string `json:"stage"`
-	RequestURI string `json:"requestURI"`
-	// Verb is that of the request: for a path the HTTP method in lower case.
-	Verb string `json:"verb"`
-	// User authenticated, ImpersonatedUser is who the request was authorized as.
-	User             User            `json:"user"`
-	ImpersonatedUser *User           `json:"impersonatedUser"`
-	ResponseStatus   *ResponseStatus `json:"responseStatus"`
-	// AuthenticationMetadata is there from Kubernetes 1.35 on.
-	AuthenticationMetadata *struct {
-		ImpersonationConstraint string `json:"impersonationConstraint"`
-	} `json:"authenticationMetadata"`
-}
-
-// User is authentication.k8s.io/v1, UserInfo.
-type User struct {
-	Username string              `json:"username"`
-	UID      string              `json:"uid"`
-	Groups   []string            `json:"groups"`
-	Extra    map[string][]string `json:"extra"`
-}
-
-// ResponseStatus is how the request was answered.
-type ResponseStatus struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-}
-
-// Constraint is the identity verb of a constrained impersonation; empty for the legacy kind.
-func (e *Event) Constraint() string {
-	if e.AuthenticationMetadata == nil {
-		return ""
-	}
-	return e.AuthenticationMetadata.ImpersonationConstraint
-}
 
 // refused tells whether the event is of a request that the impersonation filter
 // refused: there is nobody impersonated in it, and its 403 says so
 // (k8s.io/apiserver/pkg/endpoints/filters/impersonation, checkAuthorization).
-func (e *Event) refused() bool {
-	return e.ImpersonatedUser == nil && e.ResponseStatus != nil && e.ResponseStatus.Code == 403 &&
+func refused(e *auditv1.Event) bool {
+	return e.ImpersonatedUser == nil && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden &&
 		strings.Contains(e.ResponseStatus.Message, "cannot impersonate")
 }
 
 const (
-	apiGroup  = "audit.k8s.io/"
+	apiGroup  = auditv1.GroupName + "/"
 	eventKind = "Event"
 	listKind  = "EventList"
 )
 
 // decode reads one event.
-func decode(raw []byte) (*Event, error) {
-	var e Event
+func decode(raw []byte) (*auditv1.Event, error) {
+	var e auditv1.Event
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return nil, fmt.Errorf("not JSON: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"hash/maphash"
 	"io"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
 // Stats say what was read.
@@ -54,7 +56,7 @@ var needle = []byte("impersonate")
 type Reader struct {
 	// Each is called with every event that impersonates. again says that the request
 	// was told of before: it is not to be counted twice. An error ends the reading.
-	Each func(e *Event, again bool) error
+	Each func(e *auditv1.Event, again bool) error
 	// Progress, if set, is called after every chunk.
 	Progress func(Stats)
 
@@ -189,7 +191,7 @@ func (r *Reader) event(raw []byte, item int64) error {
 	}
 	r.stats.Events++
 	switch {
-	case e.refused():
+	case refused(e):
 		if !r.known(e) {
 			r.stats.Refused++
 		}
@@ -206,11 +208,11 @@ func (r *Reader) event(raw []byte, item int64) error {
 
 // known tells whether a request was told of before, and remembers it. Clients may
 // choose the ID of their requests, so what another event says counts as well.
-func (r *Reader) known(e *Event) bool {
+func (r *Reader) known(e *auditv1.Event) bool {
 	if e.AuditID == "" {
 		return false
 	}
-	key := maphash.String(r.seed, e.AuditID+" "+e.Verb+" "+e.User.Username+" "+e.RequestURI)
+	key := maphash.String(r.seed, string(e.AuditID)+" "+e.Verb+" "+e.User.Username+" "+e.RequestURI)
 	for _, generation := range r.ids {
 		if _, ok := generation[key]; ok {
 			return true

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
@@ -43,7 +45,7 @@ type reading struct {
 func read(t *testing.T, in io.Reader) reading {
 	t.Helper()
 	var got reading
-	r := &auditlog.Reader{Each: func(e *auditlog.Event, again bool) error {
+	r := &auditlog.Reader{Each: func(e *auditv1.Event, again bool) error {
 		if !again {
 			got.users = append(got.users, e.ImpersonatedUser.Username)
 		}
@@ -124,7 +126,7 @@ func TestReadLikeDecodingEveryLine(t *testing.T) {
 	}
 	lines, impersonated := int64(0), 0
 	for line := range bytes.Lines(log.Bytes()) {
-		var e auditlog.Event
+		var e auditv1.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +177,7 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("%v, %v, %v", logs, leftOut, err)
 	}
 	seen := 0
-	r := &auditlog.Reader{Each: func(*auditlog.Event, bool) error { seen++; return nil }}
+	r := &auditlog.Reader{Each: func(*auditv1.Event, bool) error { seen++; return nil }}
 	for _, f := range logs {
 		if err := r.ReadFile(context.Background(), f); err != nil {
 			t.Error(err)
@@ -216,7 +218,7 @@ func BenchmarkRead(b *testing.B) {
 			}
 			b.SetBytes(int64(log.Len()))
 			for b.Loop() {
-				r := &auditlog.Reader{Each: func(*auditlog.Event, bool) error { return nil }}
+				r := &auditlog.Reader{Each: func(*auditv1.Event, bool) error { return nil }}
 				if err := r.Read("log", bytes.NewReader(log.Bytes())); err != nil {
 					b.Fatal(err)
 				}

@@ -1,10 +1,8 @@
 package nodes
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,32 +30,20 @@ const (
 
 // agentImage builds the agent and wraps it into its image.
 func agentImage(ctx context.Context) (image.Image, error) {
-	content, err := image.Program(ctx, AgentVariable, program)
-	if err != nil {
-		return image.Image{}, fmt.Errorf("the node agent: %w", err)
-	}
 	set, err := daemonSet()
 	if err != nil {
 		return image.Image{}, err
 	}
-	spec := set.Spec.Template.Spec
-	return image.Image{
-		Name: spec.Containers[0].Image, Architecture: runtime.GOARCH,
-		Program: content, Path: agentPath, User: int(*spec.SecurityContext.RunAsUser),
-	}, nil
+	return image.Of(ctx, set.Spec.Template.Spec, AgentVariable, program, agentPath)
 }
 
 // LoadAgent builds the image and puts it on the nodes.
 func LoadAgent(ctx context.Context, nodes image.Loader) error {
 	agent, err := agentImage(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("the node agent: %w", err)
 	}
-	var archive bytes.Buffer
-	if err := agent.Write(&archive); err != nil {
-		return err
-	}
-	return nodes.LoadImage(ctx, archive.Bytes())
+	return agent.Load(ctx, nodes)
 }
 
 // object is what both typed objects and their metadata are.

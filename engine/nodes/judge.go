@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -66,12 +68,10 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []Check {
 	return checks
 }
 
-const nodeNameKey = "authentication.kubernetes.io/node-name"
-
 // matches tells whether an event is that of a line: of the same pod's node, verb,
 // resource and wanted user, ended before the line was written.
 func matches(l Attempt, e auditv1.Event) bool {
-	if e.ObjectRef == nil || e.ObjectRef.Resource != l.Resource || e.Verb != l.Verb || !slices.Equal(e.User.Extra[nodeNameKey], []string{l.Node}) {
+	if e.ObjectRef == nil || e.ObjectRef.Resource != l.Resource || e.Verb != l.Verb || !slices.Equal(e.User.Extra[serviceaccount.NodeNameKey], []string{l.Node}) {
 		return false
 	}
 	if e.StageTimestamp.After(l.Time) {

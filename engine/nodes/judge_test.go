@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -21,7 +23,7 @@ func line(verb, target string, code int) Attempt {
 func event(l Attempt, constraint string) auditv1.Event {
 	e := auditv1.Event{
 		Verb: l.Verb, ObjectRef: &auditv1.ObjectReference{Resource: l.Resource}, StageTimestamp: metav1.NewMicroTime(noon.Add(-time.Millisecond)),
-		User:           authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{nodeNameKey: {l.Node}}},
+		User:           authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{serviceaccount.NodeNameKey: {l.Node}}},
 		ResponseStatus: &metav1.Status{Code: int32(l.Code)}, //nolint:gosec // a status code
 	}
 	if constraint != "" {

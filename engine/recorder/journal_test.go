@@ -64,49 +64,17 @@ func TestSince(t *testing.T) {
 	if mark != 3 || r.Mark() != 6 {
 		t.Errorf("marks %d and %d", mark, r.Mark())
 	}
-	if got, want := r.Counts().Points[Front], (PointCounts{Reviews: 3, Probes: 1, Malformed: 1}); got != want {
-		t.Errorf("counts %+v, want %+v", got, want)
+	if err := r.Err(); err == nil || !strings.Contains(err.Error(), "cannot be read: 1, the first because unexpected end") {
+		t.Errorf("what it was asked that is no review: %v", err)
 	}
 
 	r.Reset()
-	if len(r.Since(0)) != 0 || len(r.Malformed()) != 0 {
+	if len(r.Since(0)) != 0 {
 		t.Error("Reset left something")
 	}
 	post(t, c, r.URL(Back), "d", 4)
-	if got := told(r.Since(0)); got != "7 back d /4" || r.Counts().Points[Front].Reviews != 3 {
-		t.Errorf("after Reset: %s, %+v", got, r.Counts())
-	}
-}
-
-func TestSinceOverPages(t *testing.T) {
-	var j journal
-	const n = 3*pageSize + 1
-	raw := []byte(numbered("a", 0))
-	for range n {
-		j.add(Front, head{apiVersion: v1, user: "a"}, raw, nil)
-	}
-	for _, mark := range []uint64{0, 1, pageSize - 1, pageSize, pageSize + 1, 3 * pageSize, n - 1, n} {
-		got := j.since(mark, nil)
-		if len(got) != int(n-mark) || len(got) > 0 && got[0].Seq != mark+1 {
-			t.Errorf("after %d: %d records", mark, len(got))
-		}
-	}
-}
-
-func TestMalformedIsBounded(t *testing.T) {
-	r := start(t, Options{})
-	c := peer(t, r.Kubeconfig(Front), true)
-	const n = maxMalformed + 10
-	for range n {
-		if code, _, err := send(c, http.MethodPost, r.URL(Front), strings.NewReader("{")); err != nil || code != http.StatusBadRequest {
-			t.Fatalf("%d, %v", code, err)
-		}
-	}
-	if got := len(r.Malformed()); got != maxMalformed {
-		t.Errorf("%d are kept", got)
-	}
-	if got := r.Counts().Points[Front].Malformed; got != n || r.Mark() != n {
-		t.Errorf("%d are counted, mark %d", got, r.Mark())
+	if got := told(r.Since(0)); got != "7 back d /4" {
+		t.Errorf("after Reset: %s", got)
 	}
 }
 
@@ -127,7 +95,7 @@ func TestFlood(t *testing.T) {
 			for _, rec := range r.Since(mark, "conn-0", "conn-1") {
 				mark = rec.Seq
 			}
-			_, _ = r.Counts(), r.Mark()
+			_ = r.Mark()
 			time.Sleep(time.Millisecond) // two cores have to do for everybody
 		}
 	})
@@ -155,19 +123,14 @@ func TestFlood(t *testing.T) {
 		}
 		user := rec.Spec.User
 		n := next[user]
-		if want := numbered(user, n); string(rec.Raw) != want || rec.Point != points[n%2] {
-			t.Fatalf("of %s came %s at %s, want %s", user, rec.Raw, rec.Point, want)
+		if want := fmt.Sprint("/", n); rec.Spec.NonResourceAttributes.Path != want || rec.Point != points[n%2] {
+			t.Fatalf("of %s came %s at %s, want %s", user, rec.Spec.NonResourceAttributes.Path, rec.Point, want)
 		}
 		next[user]++
 	}
 	for i := range conns {
 		if got := len(r.Since(0, fmt.Sprintf("conn-%d", i))); got != each {
 			t.Errorf("%d records of connection %d, %d were sent", got, i, each)
-		}
-	}
-	for _, p := range points {
-		if got := r.Counts().Points[p]; got != (PointCounts{Reviews: uint64(conns * each / 2)}) {
-			t.Errorf("counts at %s: %+v", p, got)
 		}
 	}
 }
@@ -194,8 +157,8 @@ func TestStreams(t *testing.T) {
 			t.Fatalf("%d records of user %d", len(got), u)
 		}
 		for n, rec := range got {
-			if string(rec.Raw) != numbered(rec.Spec.User, n) {
-				t.Errorf("record %d of user %d is %s", n, u, rec.Raw)
+			if got := rec.Spec.NonResourceAttributes.Path; got != fmt.Sprint("/", n) {
+				t.Errorf("record %d of user %d is %s", n, u, got)
 			}
 		}
 	}

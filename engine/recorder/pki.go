@@ -6,88 +6,74 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // lifetime is longer than any run. Certificates die with their recorder, so nothing is gained by a shorter one.
 const lifetime = 365 * 24 * time.Hour
 
-// pki is what makes a recorder and an API server trust each other and nobody else: an authority whose key is
+// PKI is what makes an authorizer and an API server trust each other and nobody else: an authority whose key is
 // thrown away once it has signed one certificate for each side.
-type pki struct {
-	ca                    []byte // PEM
-	clientCert, clientKey []byte // PEM
-	authority             *x509.CertPool
-	serving               tls.Certificate
+type PKI struct {
+	CA, ClientCert, ClientKey []byte // PEM
+
+	authority *x509.CertPool
+	serving   tls.Certificate
 }
 
-// newPKI makes a PKI whose serving certificate is valid for the loopback
-// addresses and for hosts, which may be names or IP addresses.
-func newPKI(hosts []string) (*pki, error) {
-	ca, caKey, err := Sign(template("authzconf-recorder-ca"), nil, nil)
+// NewPKI makes a PKI whose serving certificate is valid for the loopback addresses and for some more. The two ends are
+// when the serving and the client certificate expire, which lets a test have expired ones.
+func NewPKI(servingEnd, clientEnd time.Time, addresses ...net.IP) (*PKI, error) {
+	ca, caKey, err := clusters.Sign(template("authzconf-authority", time.Now().Add(lifetime)), nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	serving := template("authzconf-recorder")
+	serving := template("authzconf-authorizer", servingEnd)
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	addHosts(serving, append([]string{"127.0.0.1", "::1", "localhost"}, hosts...))
-	cert, key, err := Sign(serving, ca, caKey)
+	serving.DNSNames, serving.IPAddresses = []string{"localhost"}, append(addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
+	cert, key, err := clusters.Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
-	client := template("authzconf-recorder-client")
+	client := template("authzconf-client", clientEnd)
 	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	clientCert, clientKey, err := Sign(client, ca, caKey)
+	clientCert, clientKey, err := clusters.Sign(client, ca, caKey)
 	if err != nil {
 		return nil, err
 	}
-	p := &pki{
-		ca:         EncodeCertificate(ca),
-		clientCert: EncodeCertificate(clientCert),
-		authority:  x509.NewCertPool(),
-		serving:    tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert},
+	p := &PKI{
+		CA: clusters.EncodeCertificate(ca), ClientCert: clusters.EncodeCertificate(clientCert), authority: x509.NewCertPool(),
+		serving: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert},
 	}
 	p.authority.AddCert(ca)
-	if p.clientKey, err = keyutil.MarshalPrivateKeyToPEM(clientKey); err != nil {
-		return nil, fmt.Errorf("recorder: encoding the client key: %w", err)
+	if p.ClientKey, err = keyutil.MarshalPrivateKeyToPEM(clientKey); err != nil {
+		return nil, fmt.Errorf("encoding the client key: %w", err)
 	}
 	return p, nil
 }
 
-// serverConfig accepts only clients whose certificate this PKI signed.
-func (p *pki) serverConfig() *tls.Config {
+// ServerConfig accepts only clients whose certificate this PKI signed.
+func (p *PKI) ServerConfig() *tls.Config {
 	return &tls.Config{
-		MinVersion:   tls.VersionTLS13,
+		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{p.serving},
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		ClientCAs:    p.authority,
 	}
 }
 
-// template is what all certificates of a PKI have in common. It starts in the
-// past because the clocks of an API server in a virtual machine may be behind.
-func template(name string) *x509.Certificate {
-	now := time.Now()
+// template is what all certificates of a PKI have in common. It starts a day before lifetime because the clocks of an
+// API server in a virtual machine may be behind.
+func template(name string, end time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(lifetime),
+		NotBefore:             end.Add(-lifetime - 24*time.Hour),
+		NotAfter:              end,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
-	}
-}
-
-// addHosts puts each host once where verifiers look for its kind.
-func addHosts(c *x509.Certificate, hosts []string) {
-	slices.Sort(hosts)
-	for _, h := range slices.Compact(hosts) {
-		if ip := net.ParseIP(h); ip != nil {
-			c.IPAddresses = append(c.IPAddresses, ip)
-		} else {
-			c.DNSNames = append(c.DNSNames, h)
-		}
 	}
 }

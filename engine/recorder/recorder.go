@@ -38,27 +38,16 @@ const handshakeTimeout = 10 * time.Second
 // Options say where a recorder listens. The zero value is a recorder on a free
 // port of the loopback interface, with the points Front and Back.
 type Options struct {
-	// Addr is the TCP address to listen on; the default is "127.0.0.1:0".
-	Addr string
-	// Listener is served instead of Addr if it is set; the recorder closes it,
+	// Listener is served if it is set; the recorder closes it,
 	// also when Start fails. Whoever closes it first makes the recorder fail,
 	// which is how a test shows what becomes of a run whose recorder dies.
 	Listener net.Listener
-	// Host is the name or IP address by which API servers reach the recorder, for those that do not run on this
-	// machine. The default is the address listened on, or the loopback address if that is every interface.
-	Host string
-	// SANs are further names and IP addresses that the serving certificate is
-	// valid for, beside Host and the loopback ones.
-	SANs []string
 	// Scripts are points beside Front and Back that answer as they are told, for chains with a webhook that
 	// decides. A point is a DNS label; a nil script has no opinion.
 	Scripts map[Point]Script
 	// HTTP1 makes API servers speak HTTP/1.1, which takes a fifth less of the processor's time where reviews come
 	// one at a time; a storm is better served by HTTP/2.
 	HTTP1 bool
-	// ErrorLog receives what net/http says about broken connections, such as
-	// refused TLS handshakes; nil discards it.
-	ErrorLog *log.Logger
 }
 
 // Recorder is a running webhook. Its methods may be called from any goroutine,
@@ -66,12 +55,11 @@ type Options struct {
 type Recorder struct {
 	journal journal
 	mounts  map[string]*mount // by URL path; fixed after Start
-	strays  atomic.Uint64
 	// counting, if set, takes the place of the journal at Front and Back.
 	counting atomic.Pointer[Counting]
 
 	addr   string // host:port as API servers reach it
-	pki    *pki
+	pki    *PKI
 	server *http.Server
 	conns  sync.WaitGroup // connections that are being served
 	served chan struct{}  // closed when the accept loop has ended
@@ -99,17 +87,17 @@ func prepare(o Options, addr net.Addr) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	hostPort := reachable(addr, o.Host)
-	host, _, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return nil, fmt.Errorf("recorder: API servers cannot reach %s: %w", hostPort, err)
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("recorder: API servers cannot reach %s", addr)
 	}
-	p, err := newPKI(append([]string{host}, o.SANs...))
+	end := time.Now().Add(lifetime)
+	p, err := NewPKI(end, end, tcp.IP)
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{mounts: mounts, addr: hostPort, pki: p, served: make(chan struct{})}
-	r.server = newServer(http.HandlerFunc(r.handle), p, o.ErrorLog, r.track)
+	r := &Recorder{mounts: mounts, addr: addr.String(), pki: p, served: make(chan struct{})}
+	r.server = newServer(http.HandlerFunc(r.handle), p, r.track)
 	if o.HTTP1 {
 		r.server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	}
@@ -121,44 +109,21 @@ func listen(o Options) (net.Listener, error) {
 	if o.Listener != nil {
 		return o.Listener, nil
 	}
-	addr := o.Addr
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)
 	}
 	return l, nil
 }
 
-// reachable is the host and port of a listener as API servers dial it.
-func reachable(a net.Addr, host string) string {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return a.String()
-	}
-	switch {
-	case host != "":
-	case tcp.IP.IsUnspecified():
-		host = "127.0.0.1"
-	default:
-		host = tcp.IP.String()
-	}
-	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
-}
-
-// newServer is the HTTP server of a recorder around any handler, so that a
-// benchmark can put another handler behind the very same set-up.
-func newServer(h http.Handler, p *pki, errorLog *log.Logger, track func(net.Conn, http.ConnState)) *http.Server {
-	if errorLog == nil {
-		errorLog = log.New(io.Discard, "", 0)
-	}
+// newServer is the HTTP server of a recorder around any handler, so that a benchmark can put another handler behind the
+// very same set-up. What net/http says of broken connections is thrown away: the recorder's client says it, too.
+func newServer(h http.Handler, p *PKI, track func(net.Conn, http.ConnState)) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		TLSConfig:         p.serverConfig(),
+		TLSConfig:         p.ServerConfig(),
 		ReadHeaderTimeout: handshakeTimeout,
-		ErrorLog:          errorLog,
+		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnState:         track,
 	}
 }
@@ -186,11 +151,16 @@ func (r *Recorder) track(_ net.Conn, s http.ConnState) {
 	}
 }
 
-// Err says why the recorder stopped serving, or nil if it serves or was closed.
+// Err says why the recorder stopped serving, or what it was asked that is no review; nil if it serves or was closed.
 // What a run recorded is whole only if Err is nil at its end.
 func (r *Recorder) Err() error {
 	if err := r.failed.Load(); err != nil {
 		return *err
+	}
+	r.journal.mu.Lock()
+	defer r.journal.mu.Unlock()
+	if r.journal.refused > 0 {
+		return fmt.Errorf("recorder: reviews that cannot be read: %d, the first because %s", r.journal.refused, r.journal.first)
 	}
 	return nil
 }
@@ -216,10 +186,6 @@ func (r *Recorder) Since(mark uint64, users ...string) []Record {
 	return r.journal.since(mark, users)
 }
 
-// Malformed returns the reviews that were refused, in order of arrival: the first 1000 since the start or the last
-// Reset, each body cut at 64 KiB. Counts has their full number.
-func (r *Recorder) Malformed() []Record { return r.journal.refused() }
-
-// Reset forgets all records, so that a long run needs no more memory than its longest part. Seq and Counts go on.
+// Reset forgets all records, so that a long run needs no more memory than its longest part. Seq goes on.
 // Records that somebody still means to ask for are lost, so it belongs where nothing is under way.
 func (r *Recorder) Reset() { r.journal.reset() }

@@ -15,56 +15,47 @@ const (
 	kind    = "SubjectAccessReview"
 )
 
-// head is what has to be known of a review when it arrives.
-type head struct {
+// review is one that was read.
+type review struct {
 	apiVersion string
-	user       string
-	probe      bool
+	spec       authorizationv1.SubjectAccessReviewSpec
 }
 
-// readHead reads a review's head, or says why it is no review that an API server
-// could have meant. A review that it accepts can be decoded by decodeSpec.
-func readHead(body []byte) (head, error) {
-	if h, ok := scan(body); ok {
-		return h, nil
+// probe says whether the harness asked for it itself.
+func (r review) probe() bool {
+	_, probe := r.spec.Extra[ProbeExtraKey]
+	return probe
+}
+
+// verb is that of what is asked.
+func (r review) verb() string {
+	if r.spec.ResourceAttributes != nil {
+		return r.spec.ResourceAttributes.Verb
 	}
-	return decodeHead(body)
+	return r.spec.NonResourceAttributes.Verb
 }
 
-// decodeHead is readHead for whatever scan leaves to it; its judgement is the one that counts.
-func decodeHead(body []byte) (head, error) {
+// readReview reads a review, or says why it is none that an API server could have meant.
+func readReview(body []byte) (review, error) {
 	// The decoder of the API server: names are case-sensitive, unknown ones pass.
 	var r authorizationv1.SubjectAccessReview
 	err := json.UnmarshalCaseSensitivePreserveInts(body, &r)
 	// Types are also set on an error, unless it is one of syntax. A v1beta1
 	// review is not judged by what v1 says of its fields.
-	h := head{apiVersion: r.APIVersion}
 	if r.APIVersion == v1beta1 && r.Kind == kind {
-		r.Spec, err = decodeSpec(v1beta1, body)
+		var old authorizationv1beta1.SubjectAccessReview
+		err = json.UnmarshalCaseSensitivePreserveInts(body, &old)
+		r.Spec = fromV1beta1(old.Spec)
 	}
 	switch {
 	case err != nil:
-		return h, err
+		return review{}, err
 	case r.Kind != kind:
-		return h, fmt.Errorf("kind is %.100q, not %s", r.Kind, kind)
+		return review{}, fmt.Errorf("kind is %.100q, not %s", r.Kind, kind)
 	case r.APIVersion != v1 && r.APIVersion != v1beta1:
-		return h, fmt.Errorf("apiVersion is %.100q, not %s or %s", r.APIVersion, v1, v1beta1)
+		return review{}, fmt.Errorf("apiVersion is %.100q, not %s or %s", r.APIVersion, v1, v1beta1)
 	}
-	h.user = r.Spec.User
-	_, h.probe = r.Spec.Extra[ProbeExtraKey]
-	return h, checkSpec(&r.Spec)
-}
-
-// decodeSpec reads a review's spec as its version means it and returns it as v1.
-func decodeSpec(apiVersion string, body []byte) (authorizationv1.SubjectAccessReviewSpec, error) {
-	if apiVersion != v1beta1 {
-		var r authorizationv1.SubjectAccessReview
-		err := json.UnmarshalCaseSensitivePreserveInts(body, &r)
-		return r.Spec, err
-	}
-	var r authorizationv1beta1.SubjectAccessReview
-	err := json.UnmarshalCaseSensitivePreserveInts(body, &r)
-	return fromV1beta1(r.Spec), err
+	return review{r.APIVersion, r.Spec}, checkSpec(&r.Spec)
 }
 
 // fromV1beta1 converts field by field, so that the compiler finds a field that only one of the versions has.

@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -23,19 +22,6 @@ type Answer struct {
 	Body string
 	// Delay is how long the answer takes. It ends early when the API server goes away.
 	Delay time.Duration
-}
-
-// scripted asks the script of a point; nil if it has none.
-func (m *mount) scripted(h head, body []byte) *Answer {
-	if m.script == nil {
-		return nil
-	}
-	spec, err := decodeSpec(h.apiVersion, body)
-	if err != nil {
-		panic(fmt.Sprintf("recorder: a review was accepted and does not decode: %v", err))
-	}
-	answer := m.script(spec)
-	return &answer
 }
 
 // send answers as the script says.

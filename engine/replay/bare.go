@@ -30,12 +30,8 @@ func (g *Granted) Token(alias string) string { return g.run.tokens[alias] }
 // Grant makes the roles of a bound scenario's grants and waits until they are in
 // force, without anything else that it needs.
 func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {
-	for _, g := range bound.Grants {
-		if g.Namespace != "" {
-			if err := r.admin.namespace(ctx, g.Namespace); err != nil {
-				return err
-			}
-		}
+	if err := r.admin.places(ctx, placesOf(&scenarios.Scenario{Grants: bound.Grants})); err != nil {
+		return err
 	}
 	return r.admin.grant(ctx, scenarios.RenderRBAC(bound))
 }

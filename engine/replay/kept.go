@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +36,11 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
 	}
 	kept := &Kept{Suffix: suffix, tokens: run.tokens}
-	kept.paths = append(placesOf(bound).paths(), grantPaths(scenarios.RenderRBAC(bound))...)
+	own := placesOf(bound)
+	kept.paths = own.paths()
+	for _, o := range scenarios.RenderRBAC(bound) {
+		kept.paths = append(kept.paths, o.Paths()...)
+	}
 	for _, m := range slices.Concat(bound.Manifests, bound.Objects) {
 		path, err := r.admin.objects.path(m)
 		if err != nil {
@@ -82,36 +85,4 @@ func (r *Replayer) Read(ctx context.Context, kept *Kept) ([]Object, error) {
 		out = append(out, Object{Path: path, Body: body})
 	}
 	return out, nil
-}
-
-func (p places) paths() []string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(p.namespaces)) {
-		out = append(out, "/api/v1/namespaces/"+name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
-		out = append(out, "/api/v1/nodes/"+name)
-	}
-	var within []string
-	for key := range p.accounts {
-		within = append(within, "/api/v1/namespaces/"+key[0]+"/serviceaccounts/"+key[1])
-	}
-	for key := range p.pods {
-		within = append(within, "/api/v1/namespaces/"+key[0]+"/pods/"+key[1])
-	}
-	slices.Sort(within)
-	return append(out, within...)
-}
-
-func grantPaths(objects []scenarios.RBACObject) []string {
-	const api = "/apis/rbac.authorization.k8s.io/v1/"
-	var out []string
-	for _, o := range objects {
-		if o.Namespace == "" {
-			out = append(out, api+"clusterroles/"+o.Name, api+"clusterrolebindings/"+o.Name)
-			continue
-		}
-		out = append(out, api+"namespaces/"+o.Namespace+"/roles/"+o.Name, api+"namespaces/"+o.Namespace+"/rolebindings/"+o.Name)
-	}
-	return out
 }

@@ -3,8 +3,10 @@ package replay
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
@@ -36,38 +38,41 @@ func newObjectClient(config *rest.Config) (*objectClient, error) {
 
 func (c *objectClient) create(ctx context.Context, object map[string]any) error {
 	u := &unstructured.Unstructured{Object: object}
-	kind := u.GroupVersionKind()
-	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := c.mapping(u)
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		return err
 	}
-	if mapping.Scope.Name() == "root" {
-		_, err = c.dynamic.Resource(mapping.Resource).Create(ctx, u, metav1.CreateOptions{})
-	} else {
-		_, err = c.dynamic.Resource(mapping.Resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+	var into dynamic.ResourceInterface = c.dynamic.Resource(mapping.Resource)
+	if mapping.Scope.Name() != meta.RESTScopeNameRoot {
+		into = c.dynamic.Resource(mapping.Resource).Namespace(u.GetNamespace())
 	}
-	if ignoreExists(err) != nil {
+	if _, err = into.Create(ctx, u, metav1.CreateOptions{}); ignoreExists(err) != nil {
 		return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
 	}
 	return nil
 }
 
-// path is where an object is read.
-func (c *objectClient) path(object map[string]any) (string, error) {
-	u := &unstructured.Unstructured{Object: object}
+func (c *objectClient) mapping(u *unstructured.Unstructured) (*meta.RESTMapping, error) {
 	kind := u.GroupVersionKind()
 	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
-		return "", fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		return nil, fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
 	}
-	prefix := "/apis/" + kind.Group + "/" + kind.Version
-	if kind.Group == "" {
-		prefix = "/api/" + kind.Version
+	return mapping, nil
+}
+
+// path is where an object is read.
+func (c *objectClient) path(object map[string]any) (string, error) {
+	u := &unstructured.Unstructured{Object: object}
+	mapping, err := c.mapping(u)
+	if err != nil {
+		return "", err
 	}
-	if mapping.Scope.Name() != "root" {
-		prefix += "/namespaces/" + u.GetNamespace()
+	r := scenarios.Request{APIGroup: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource, Name: u.GetName()}
+	if mapping.Scope.Name() != meta.RESTScopeNameRoot {
+		r.Namespace = u.GetNamespace()
 	}
-	return prefix + "/" + mapping.Resource.Resource + "/" + u.GetName(), nil
+	return r.URI(), nil
 }
 
 // apply creates manifests in order, and waits until the permissions in them are in force.
@@ -100,33 +105,24 @@ func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject)
 	return group.Wait()
 }
 
+// createRBAC creates the role, then the binding.
 func (p *provisioner) createRBAC(ctx context.Context, o scenarios.RBACObject) error {
-	rbac, opts := p.client.RbacV1(), metav1.CreateOptions{}
-	var err error
-	if o.ClusterRole != nil {
-		if _, err = rbac.ClusterRoles().Create(ctx, o.ClusterRole, opts); err == nil {
-			_, err = rbac.ClusterRoleBindings().Create(ctx, o.ClusterRoleBinding, opts)
+	objects := o.Objects()
+	for i, at := range o.Paths() {
+		if err := p.create(ctx, at, objects[i]); err != nil {
+			return err
 		}
-	} else if _, err = rbac.Roles(o.Role.Namespace).Create(ctx, o.Role, opts); err == nil {
-		_, err = rbac.RoleBindings(o.RoleBinding.Namespace).Create(ctx, o.RoleBinding, opts)
 	}
-	return err
+	return nil
 }
 
 // revoke deletes bindings and roles and waits until they are not in force any more.
 func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject) error {
-	rbac, opts := p.client.RbacV1(), metav1.DeleteOptions{}
 	for _, o := range objects {
-		var err error
-		if o.ClusterRole != nil {
-			if err = rbac.ClusterRoleBindings().Delete(ctx, o.ClusterRoleBinding.Name, opts); err == nil {
-				err = rbac.ClusterRoles().Delete(ctx, o.ClusterRole.Name, opts)
+		for _, at := range slices.Backward(o.Paths()) {
+			if err := p.client.CoreV1().RESTClient().Delete().AbsPath(at).Do(ctx).Error(); err != nil {
+				return err
 			}
-		} else if err = rbac.RoleBindings(o.RoleBinding.Namespace).Delete(ctx, o.RoleBinding.Name, opts); err == nil {
-			err = rbac.Roles(o.Role.Namespace).Delete(ctx, o.Role.Name, opts)
-		}
-		if err != nil {
-			return err
 		}
 		if !o.Exclusive {
 			return fmt.Errorf("that grant %q is revoked cannot be seen: another grant allows the same", o.Grant)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/engine/nodes"
@@ -43,8 +46,7 @@ func (run *run) provision(ctx context.Context) error {
 	if err := run.admin.places(ctx, places); err != nil {
 		return err
 	}
-	var manifests []map[string]any
-	manifests = append(append(manifests, run.bound.Manifests...), run.bound.Objects...)
+	manifests := slices.Concat(run.bound.Manifests, run.bound.Objects)
 	var rendered []scenarios.RBACObject
 	if !run.granted {
 		rendered = scenarios.RenderRBAC(run.bound)
@@ -77,92 +79,80 @@ func (run *run) provision(ctx context.Context) error {
 	return run.mintTokens(ctx)
 }
 
-// places are the objects that requestors and namespaced things need.
+// places are the objects that requestors and namespaced things need, by their paths: what is outside of namespaces, then
+// what is in them.
 type places struct {
-	namespaces map[string]bool
-	accounts   map[[2]string]bool // namespace, name
-	pods       map[[2]string]boundPod
-	nodes      map[string]bool
-	running    []*scenarios.ServiceAccount // with a pod on a real node
+	outside, within map[string]runtime.Object
+	running         []*scenarios.ServiceAccount // with a pod on a real node
 }
 
-// boundPod is what a token's pod has to say: the account, which must be the token's, and the node.
-type boundPod struct{ account, node string }
-
 func placesOf(s *scenarios.Scenario) places {
-	p := places{namespaces: map[string]bool{}, accounts: map[[2]string]bool{}, pods: map[[2]string]boundPod{}, nodes: map[string]bool{}}
+	p := places{outside: map[string]runtime.Object{}, within: map[string]runtime.Object{}}
 	for _, r := range s.Requestors {
-		sa := r.ServiceAccount
-		if sa == nil {
-			continue
-		}
-		p.namespaces[sa.Namespace] = true
-		p.accounts[[2]string{sa.Namespace, sa.Name}] = true
-		if sa.Running {
-			p.running = append(p.running, sa)
-			continue
-		}
-		if sa.Pod != "" {
-			p.pods[[2]string{sa.Namespace, sa.Pod}] = boundPod{sa.Name, sa.Node}
-		}
-		if sa.Node != "" && (sa.NodeObject == nil || *sa.NodeObject) {
-			p.nodes[sa.Node] = true
+		if r.ServiceAccount != nil {
+			p.account(r.ServiceAccount)
 		}
 	}
 	for _, g := range s.Grants {
-		p.namespaces[g.Namespace] = true
+		p.namespace(g.Namespace)
 	}
 	for _, st := range s.Steps {
 		if r := st.Sent(); r != nil {
-			p.namespaces[r.Namespace] = true
+			p.namespace(r.Namespace)
 		}
 	}
 	for _, o := range slices.Concat(s.Manifests, s.Objects) {
-		if meta, ok := o["metadata"].(map[string]any); ok && o["kind"] != "ClusterRoleBinding" {
-			ns, _ := meta["namespace"].(string)
-			p.namespaces[ns] = true
+		if o["kind"] != "ClusterRoleBinding" {
+			p.namespace(scenarios.Text(o, "metadata", "namespace"))
 		}
 	}
-	delete(p.namespaces, "")
 	return p
 }
 
-// namespace makes a namespace, unless it is there.
-func (p *provisioner) namespace(ctx context.Context, name string) error {
-	_, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	return ignoreExists(err)
+func (p *places) namespace(name string) (path string) {
+	path = "/api/v1/namespaces/" + name
+	if name != "" {
+		p.outside[path] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	return path
 }
 
-// places creates namespaces and nodes, then accounts and pods, each kind at once.
+func (p *places) account(sa *scenarios.ServiceAccount) {
+	space := p.namespace(sa.Namespace)
+	p.within[space+"/serviceaccounts/"+sa.Name] = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: sa.Name}}
+	if sa.Running {
+		p.running = append(p.running, sa)
+		return
+	}
+	if sa.Pod != "" { // the least pod that a token can be bound to: it never runs
+		p.within[space+"/pods/"+sa.Pod] = &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: sa.Pod},
+			Spec: corev1.PodSpec{
+				NodeName: sa.Node, ServiceAccountName: sa.Name,
+				Containers: []corev1.Container{{Name: "pause", Image: "pause"}},
+			},
+		}
+	}
+	if sa.Node != "" && (sa.NodeObject == nil || *sa.NodeObject) {
+		p.outside["/api/v1/nodes/"+sa.Node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: sa.Node}}
+	}
+}
+
+// paths are where they are read.
+func (p *places) paths() []string {
+	return slices.Concat(slices.Sorted(maps.Keys(p.outside)), slices.Sorted(maps.Keys(p.within)))
+}
+
+// places creates what is outside of namespaces, then what is within, each at once.
 func (p *provisioner) places(ctx context.Context, want places) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	for name := range want.namespaces {
-		// Advised permissions are for namespaces as they are called, default among them.
-		group.Go(func() error { return p.namespace(groupCtx, name) })
-	}
-	for name := range want.nodes {
-		group.Go(func() error {
-			_, err := p.client.CoreV1().Nodes().Create(groupCtx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	for _, objects := range []map[string]runtime.Object{want.outside, want.within} {
+		group, groupCtx := errgroup.WithContext(ctx)
+		for at, object := range objects {
+			group.Go(func() error { return p.create(groupCtx, at, object) })
+		}
+		if err := group.Wait(); err != nil {
 			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	group, groupCtx = errgroup.WithContext(ctx)
-	for key := range want.accounts {
-		group.Go(func() error {
-			_, err := p.client.CoreV1().ServiceAccounts(key[0]).Create(groupCtx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: key[1]}}, metav1.CreateOptions{})
-			return err
-		})
-	}
-	for key, bound := range want.pods {
-		group.Go(func() error {
-			return p.createPod(groupCtx, key[0], bound.pod(key[1]))
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
+		}
 	}
 	for _, sa := range want.running { // the account has to be there
 		if err := p.runPod(ctx, sa); err != nil {
@@ -172,28 +162,21 @@ func (p *provisioner) places(ctx context.Context, want places) error {
 	return nil
 }
 
-// createPod waits until the admission of a cluster with nodes has heard of the
-// pod's account, which was made just before.
-func (p *provisioner) createPod(ctx context.Context, namespace string, pod *corev1.Pod) error {
+// create creates an object that will be read at a path. A namespace may be there: advised permissions are for
+// namespaces as they are called, default among them. A pod is tried until the admission of a cluster with nodes has heard
+// of its account, which was made just before.
+func (p *provisioner) create(ctx context.Context, at string, object runtime.Object) error {
 	for deadline := time.Now().Add(grantTimeout); ; {
-		_, err := p.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		err := p.client.CoreV1().RESTClient().Post().AbsPath(path.Dir(at)).Body(object).Do(ctx).Error()
+		if _, shared := object.(*corev1.Namespace); shared {
+			return ignoreExists(err)
+		}
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "error looking up service account") || time.Now().After(deadline) {
 			return err
 		}
 		if err := sleepUntil(ctx, time.Now().Add(grantPoll)); err != nil {
 			return err
 		}
-	}
-}
-
-// pod is the least pod that a token can be bound to. It never runs.
-func (b boundPod) pod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PodSpec{
-			NodeName: b.node, ServiceAccountName: b.account,
-			Containers: []corev1.Container{{Name: "pause", Image: "pause"}},
-		},
 	}
 }
 
@@ -254,7 +237,7 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 	spec.Extra = map[string]authorizationv1.ExtraValue{
 		recorder.ProbeExtraKey: {"true"},
 		// For a webhook whose match conditions read it, and would err.
-		"authentication.kubernetes.io/node-name": {"probe"},
+		serviceaccount.NodeNameKey: {"probe"},
 	}
 	deadline := time.Now().Add(grantTimeout)
 	for {

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/token/jwt"
+
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -69,17 +72,15 @@ func credentialOf(h http.Header) *scenarios.User {
 	return u
 }
 
-// tokenUser reads the claims of a service account's token, as UserInfo of
+// tokenUser reads the claims of a service account's token, as Validate of
 // k8s.io/kubernetes/pkg/serviceaccount/claims.go does.
 func tokenUser(token string) *scenarios.User {
 	type ref struct{ Name, UID string }
 	var claims struct {
-		Subject    string `json:"sub"`
 		ID         string `json:"jti"`
 		Kubernetes struct {
-			Namespace      string
-			ServiceAccount ref
-			Pod, Node      *ref
+			Namespace                 string
+			ServiceAccount, Pod, Node ref
 		} `json:"kubernetes.io"`
 	}
 	parts := strings.Split(token, ".")
@@ -91,23 +92,9 @@ func tokenUser(token string) *scenarios.User {
 		return nil
 	}
 	k := claims.Kubernetes
-	u := &scenarios.User{
-		Name: claims.Subject, UID: k.ServiceAccount.UID,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + k.Namespace}, Extra: map[string][]string{},
-	}
-	set := func(key, value string) { u.Extra["authentication.kubernetes.io/"+key] = []string{value} }
-	if claims.ID != "" {
-		set("credential-id", "JTI="+claims.ID)
-	}
-	if k.Pod != nil {
-		set("pod-name", k.Pod.Name)
-		set("pod-uid", k.Pod.UID)
-	}
-	if k.Node != nil {
-		set("node-name", k.Node.Name)
-		if k.Node.UID != "" {
-			set("node-uid", k.Node.UID)
-		}
-	}
-	return u
+	u := scenarios.UserFrom((&serviceaccount.ServiceAccountInfo{
+		Namespace: k.Namespace, Name: k.ServiceAccount.Name, UID: k.ServiceAccount.UID, CredentialID: jwt.CredentialIDForJTI(claims.ID),
+		PodName: k.Pod.Name, PodUID: k.Pod.UID, NodeName: k.Node.Name, NodeUID: k.Node.UID,
+	}).UserInfo())
+	return &u
 }

@@ -85,7 +85,7 @@ func (c *Cell) Outcomes() (evidence []*verdicts.Evidence, results []verdicts.Res
 func (c *Cell) Report() (reports.Cell, []*verdicts.Evidence) {
 	evidence, results := c.Outcomes()
 	cell := reports.Cell{
-		Cell: c.Plan.Target.Cell, Facts: reports.Facts(target.ExpectedFacts(c.Plan.Target)), Witness: c.Witness,
+		Cell: c.Plan.Target.Cell, Facts: target.ExpectedFacts(c.Plan.Target), Witness: c.Witness,
 		ReadySeconds: c.Ready.Seconds(), WallSeconds: c.Took.Seconds(), Results: results, Agents: c.Agents,
 	}
 	if c.Err != nil {

@@ -52,7 +52,7 @@ func TestFaults(t *testing.T) {
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
-		}, "the recorder stopped"},
+		}, "recorder: stopped serving"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

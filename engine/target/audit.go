@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // auditTimeout is how long an event may come after its response: in blocking
@@ -80,7 +82,7 @@ func (x *auditIndex) line(line []byte) {
 		return
 	}
 	if _, awaited := x.waiting[head.AuditID]; x.ignore && !awaited && head.ImpersonatedUser == nil {
-		credential := head.User.Extra[credentialKey]
+		credential := head.User.Extra[user.CredentialIDKey]
 		if isComponent(head.User.Username, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix)) {
 			return
 		}

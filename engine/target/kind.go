@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/clusters"
@@ -35,8 +37,10 @@ func (t *Target) joinNetwork(ctx context.Context, o *recorder.Options) error {
 	return err
 }
 
-func startKind(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
-	cluster, err := kind.Start(ctx, kindOptions(o, lo))
+func (t *Target) startKind(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
+	ko := kindOptions(o, lo)
+	ko.Network = t.network
+	cluster, err := kind.Start(ctx, ko)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +83,7 @@ var componentUsers = []string{"system:apiserver", "kube-apiserver-kubelet-client
 // scenario sends an anonymous request for one.
 var probePaths = []string{"/livez", "/readyz", "/healthz"}
 
-const (
-	credentialKey     = "authentication.kubernetes.io/credential-id"
-	certificatePrefix = "X509SHA256="
-)
+const certificatePrefix = "X509SHA256="
 
 // others says whether a review is about the components of a cluster with nodes, which talk all the time: kubelets,
 // controllers, the scheduler. They have certificates of their own, which is what their credential says, or
@@ -94,7 +95,7 @@ func (t *Target) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if a := spec.NonResourceAttributes; spec.User == "system:anonymous" && a != nil && slices.Contains(probePaths, a.Path) {
 		return true
 	}
-	credential := spec.Extra[credentialKey]
+	credential := spec.Extra[user.CredentialIDKey]
 	return isComponent(spec.User, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix))
 }
 

@@ -13,7 +13,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // loopbackName is the name of the loopback interface.
@@ -82,7 +82,7 @@ func (l *Loopback) Close() error {
 // selfSigned makes a certificate for the loopback interface that is its own authority.
 func selfSigned(now time.Time, names []string) (tls.Certificate, []byte, error) {
 	const lifetime = 30 * 24 * time.Hour
-	cert, key, err := recorder.Sign(&x509.Certificate{
+	cert, key, err := clusters.Sign(&x509.Certificate{
 		Subject:   pkix.Name{CommonName: "authzconf-loopback"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -93,5 +93,5 @@ func selfSigned(now time.Time, names []string) (tls.Certificate, []byte, error) 
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, recorder.EncodeCertificate(cert), nil
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, clusters.EncodeCertificate(cert), nil
 }

@@ -79,9 +79,9 @@ var bulkyMetrics = []string{
 	"workqueue_work_duration_seconds",
 }
 
-// scrape reads the metric families whose name starts with one of the prefixes.
+// Scrape reads the API server's metric families whose names begin with one of the prefixes.
 // Only their lines are parsed: an API server has megabytes of others.
-func (t *Target) scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
+func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
 	return t.read(ctx, "/metrics", prefixes)
 }
 
@@ -174,7 +174,7 @@ func (t *Target) UnknownFamilies(ctx context.Context) error {
 	if t.last == nil || t.Err() != nil {
 		return nil
 	}
-	families, err := t.scrape(ctx, impersonationPrefix)
+	families, err := t.Scrape(ctx, impersonationPrefix)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,6 @@
 package target
 
 import (
-	"context"
-
-	dto "github.com/prometheus/client_model/go"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 
@@ -24,14 +21,6 @@ func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessRevie
 // Components says whether the cluster has components that ask all the time.
 func (t *Target) Components() bool { return t.network != nil }
 
-// RecorderCounts are the totals of the recorder.
-func (t *Target) RecorderCounts() recorder.Counts { return t.own.Counts() }
-
-// Scrape reads the API server's metric families whose names begin with one of the prefixes.
-func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
-	return t.scrape(ctx, prefixes...)
-}
-
 // PIDs are the process IDs of the API server and its etcd; 0 for one that does not run, is another target's, or not
 // this machine's.
 func (t *Target) PIDs() local.PIDs {
@@ -48,9 +37,6 @@ func (t *Target) Storage() (*local.Storage, error) {
 	}
 	return nil, nil //nolint:nilnil // there is none, which is no error
 }
-
-// Gone is closed when the cluster dies by itself; see clusters.Cluster.
-func (t *Target) Gone() <-chan struct{} { return t.cluster.Done() }
 
 // Credentials are the ways in that a storm needs: the administrator's, to
 // prepare it, and one without credentials, for agents that bring tokens.

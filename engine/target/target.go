@@ -156,7 +156,7 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 	}
 	var cluster clusters.Cluster
 	if o.Cell.Provider == Kind {
-		cluster, err = startKind(ctx, o, lo)
+		cluster, err = t.startKind(ctx, o, lo)
 	} else {
 		cluster, err = startLocal(ctx, o, lo)
 	}
@@ -256,7 +256,7 @@ func (t *Target) Err() error {
 		return t.cluster.Err()
 	}
 	if t.recorder != nil && t.recorder.Err() != nil {
-		return fmt.Errorf("the recorder stopped: %w", t.recorder.Err())
+		return fmt.Errorf("the recorder: %w", t.recorder.Err())
 	}
 	return t.broken
 }

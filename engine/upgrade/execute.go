@@ -36,7 +36,7 @@ func (o *Options) Plan() (walk *Upgrade, runs int, err error) {
 // ended the path.
 func Execute(ctx context.Context, o Options, walk *Upgrade) (*session.Recorded, error) {
 	r := o.Begin(walk.Stages[0].Plan.Target.Cell.Provider)
-	walk.Finish(ctx)
+	walk.Walk(ctx)
 	if walk.Err != nil {
 		return nil, walk.Err
 	}

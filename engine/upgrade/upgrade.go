@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/balancer"
@@ -36,8 +35,6 @@ type Upgrade struct {
 	// What setups have, by their names: for the scenarios, and under other names for
 	// the requests that flow, which would otherwise fill the caches of the first.
 	kept, flowing map[string]*replay.Kept
-	start         sync.Once
-	done          chan struct{} // closed when all stages are over
 
 	// Of each API server: itself, the mark of its recorder before the stage, and what it has been.
 	targets   []*target.Target
@@ -68,13 +65,13 @@ type Stage struct {
 }
 
 // New plans a walk. The set must hold the scenarios of the path's setups and no others. base is as for Path.Targets.
-// events may be called from another goroutine. An error is the user's to mend.
+// An error is the user's to mend.
 func New(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix, seed int64, events func(session.Event)) (*Upgrade, error) {
 	targets, err := p.Targets(base)
 	if err != nil {
 		return nil, err
 	}
-	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}, done: make(chan struct{})}
+	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}}
 	for i, o := range targets {
 		for server := range u.servers() {
 			stage := &Stage{Index: i, Server: server, Fault: p.Stages[i].Fault}
@@ -149,21 +146,9 @@ func (u *Upgrade) servers() int {
 	return 1
 }
 
-// Start begins the walk in the background: along the path to its end, to the
-// first stage that cannot be entered, or until ctx ends. Further calls do nothing.
-func (u *Upgrade) Start(ctx context.Context) {
-	u.start.Do(func() { go u.walk(ctx) })
-}
-
-// Finish waits until the walk is over and the cluster stopped. It starts a walk
-// that Ginkgo, interrupted before the first spec, did not.
-func (u *Upgrade) Finish(ctx context.Context) {
-	u.Start(ctx)
-	<-u.done
-}
-
-func (u *Upgrade) walk(ctx context.Context) {
-	defer close(u.done)
+// Walk goes along the path to its end, to the first stage that cannot be entered, or until ctx ends. Afterwards the
+// cluster is stopped.
+func (u *Upgrade) Walk(ctx context.Context) {
 	var broken error
 	for _, stage := range u.Stages {
 		if broken == nil {
@@ -204,8 +189,7 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
 	}
 	if err := u.enter(ctx, stage); err != nil {
-		var usage *local.UsageError
-		if errors.As(err, &usage) {
+		if _, usage := errors.AsType[*local.UsageError](err); usage {
 			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, name, err)
 		}
 		return ends("could not be entered: ", err)

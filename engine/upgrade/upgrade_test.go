@@ -78,7 +78,7 @@ func ran(stage *Stage) (n int) {
 // before have no effect, and then have again.
 func TestGateCycle(t *testing.T) {
 	u := plan(t, "1.37,1.37-gate,1.37", false)
-	u.Finish(t.Context())
+	u.Walk(t.Context())
 	if f := failures(u); len(f) > 0 {
 		t.Fatal(strings.Join(f, "\n"))
 	}
@@ -114,7 +114,7 @@ func TestNextVersionDoesNotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.Stages[1].Plan.Target.KubeAPIServerPath = program
-	u.Finish(t.Context())
+	u.Walk(t.Context())
 	if ran(u.Stages[0]) != 3 || u.Stages[0].Err != nil {
 		t.Errorf("stage 1: %d scenarios, %v", ran(u.Stages[0]), u.Stages[0].Err)
 	}
@@ -130,11 +130,12 @@ func TestNextVersionDoesNotStart(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	u := plan(t, "1.37,1.37-gate,1.37", false)
 	ctx, cancel := context.WithCancel(t.Context())
-	u.Start(ctx)
-	u.Stages[0].Outcomes()
-	time.Sleep(200 * time.Millisecond)
-	cancel()
-	u.Finish(ctx)
+	time.AfterFunc(0, func() {
+		u.Stages[0].Outcomes()
+		time.Sleep(200 * time.Millisecond)
+		cancel()
+	})
+	u.Walk(ctx)
 	if ran(u.Stages[0]) != 3 || u.Stages[1].Err == nil || u.Stages[2].Err == nil {
 		t.Errorf("stage 1: %d scenarios, stage 2: %v, stage 3: %v", ran(u.Stages[0]), u.Stages[1].Err, u.Stages[2].Err)
 	}
@@ -147,7 +148,7 @@ func TestFaults(t *testing.T) {
 		t.Run(string(fault), func(t *testing.T) {
 			u := plan(t, "1.37,1.37-gate", false)
 			u.Path.Stages[1].Fault, u.Stages[1].Fault = fault, fault
-			u.Finish(t.Context())
+			u.Walk(t.Context())
 			if f := failures(u); len(f) > 0 {
 				t.Fatal(strings.Join(f, "\n"))
 			}
@@ -167,7 +168,7 @@ func TestFaults(t *testing.T) {
 // TestHighAvailability replaces two API servers one after the other.
 func TestHighAvailability(t *testing.T) {
 	u := plan(t, "1.37,1.37-gate", true)
-	u.Finish(t.Context())
+	u.Walk(t.Context())
 	if f := failures(u); len(f) > 0 {
 		t.Fatal(strings.Join(f, "\n"))
 	}

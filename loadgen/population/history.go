@@ -108,13 +108,10 @@ func (h *History) one(variant profile.Variant, asked run.Asked, counts map[run.R
 		Namespace: space(variant), Name: account, Pod: agentName(q.identity), Node: nodeName(node),
 	}})
 	sent := request(q, int(asked.Kind), asked.Turn, p.PodsPerNode, func(int) []string { return []string{token} })
-	values, err := url.ParseQuery(sent.Query)
-	if err != nil {
-		return err
-	}
-	r := oracle.Request{Attributes: oracle.ParseRequest("GET", sent.Path, values)}
+	address := &url.URL{Path: sent.Path, RawQuery: sent.Query}
+	r := oracle.Request{Attributes: oracle.ParseRequest("GET", address)}
 	if len(sent.Body) > 0 {
-		r.Attributes = oracle.ParseRequest("POST", sent.Path, values)
+		r.Attributes = oracle.ParseRequest("POST", address)
 		if err := json.Unmarshal(sent.Body, &r.Body); err != nil {
 			return err
 		}

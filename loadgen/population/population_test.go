@@ -9,7 +9,7 @@ import (
 )
 
 func TestAsker(t *testing.T) {
-	p, _, _, err := profile.Load("steady")
+	p, _, err := profile.Load("steady")
 	if err != nil {
 		t.Fatal(err)
 	}

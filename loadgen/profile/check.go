@@ -65,7 +65,6 @@ func (p *Profile) checkSize(c *checker) {
 	span := func(name string, value, from, to time.Duration) {
 		c.ok(value >= from && value <= to, "$."+name, "%s %s: expected %s to %s", name, value, from, to)
 	}
-	c.ok(p.OldAgents == 0, "$.agents", "agents %d: expected nodes, on each of which every one of daemonSets has an agent", p.OldAgents)
 	number("nodes", p.Nodes, 1, maxAgents)
 	number("daemonSets", p.DaemonSets, 1, 100)
 	c.ok(p.Agents() <= maxAgents, "$.daemonSets", "%d DaemonSets on %d nodes are %d agents: expected at most %d", p.DaemonSets, p.Nodes, p.Agents(), maxAgents)
@@ -123,7 +122,6 @@ func (p *Profile) checkArrivals(c *checker) {
 	a := p.Arrivals
 	c.ok(slices.Contains(pacer.Known(), a.Kind), "$.arrivals.kind", "arrivals %q: expected one of %v", a.Kind, pacer.Known())
 	burst, waves := a.Kind == pacer.Burst, a.Kind == pacer.Waves
-	c.ok(a.OldRate == nil, "$.arrivals.rate", "rate is that of all agents, and makes each ask the less often, the more there are: expected every, how often each asks")
 	switch {
 	case burst:
 		c.ok(a.Every == 0 || a.Every >= time.Second && a.Every <= p.Block, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)

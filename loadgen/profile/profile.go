@@ -32,9 +32,6 @@ type Profile struct {
 	Nodes       int `yaml:"nodes"`
 	DaemonSets  int `yaml:"daemonSets"`
 	PodsPerNode int `yaml:"podsPerNode"`
-	// OldAgents and, of Arrivals, OldRate are refused: a rate of all agents together made each ask the less often,
-	// the more there were.
-	OldAgents int `yaml:"agents" json:"-"`
 	// AgentsPerConnection share one connection.
 	AgentsPerConnection int `yaml:"agentsPerConnection"`
 	// ServiceAccounts says which pods have one together.
@@ -87,8 +84,7 @@ type Arrivals struct {
 	Kind pacer.Arrivals `yaml:"kind"`
 	// Every is the time between two requests of one agent, on average, however many agents there are; 0 is a single
 	// burst. Of waves, in which each agent comes once, it is the time between two of them.
-	Every   time.Duration `yaml:"every"`
-	OldRate *float64      `yaml:"rate" json:"-"`
+	Every time.Duration `yaml:"every"`
 	// Jitter is a part of the period, of periodic arrivals.
 	Jitter float64 `yaml:"jitter"`
 	// MaxUnavailable is the part of the agents that is in a wave, as that of a DaemonSet's rollout.
@@ -141,6 +137,31 @@ const (
 	RBAC    = "rbac"
 )
 
+// Text is a line for people; delay is what a webhook takes.
+func (a Authorizer) Text(delay time.Duration) string {
+	text := a.Kind
+	switch {
+	case a.Kind == RBAC:
+	case a.Cache:
+		text += ", remembered"
+	default:
+		text += ", not remembered"
+	}
+	if delay > 0 {
+		text += ", " + delay.String()
+	}
+	if a.Sigma > 0 {
+		text += fmt.Sprintf(" lognormal (σ %g)", a.Sigma)
+	}
+	if a.Concurrency > 0 {
+		text += fmt.Sprintf(", %d at once", a.Concurrency)
+	}
+	if a.Bindings > 0 {
+		text += fmt.Sprintf(", %d more bindings", a.Bindings)
+	}
+	return text
+}
+
 // ServiceAccounts says which pods have one together.
 type ServiceAccounts string
 
@@ -173,8 +194,6 @@ type Comparison struct {
 type Side struct {
 	Variant string `yaml:"variant"`
 	Server  Server `yaml:"server"`
-	// Arm is what Variant was called before; Parse empties it.
-	Arm string `yaml:"arm" json:"-"`
 }
 
 // AA tells whether both sides are the same: such a comparison shows what a difference of nothing looks like.
@@ -191,8 +210,6 @@ type Margins struct {
 // Threshold is what must hold for a variant over all its blocks. What is left out is not judged.
 type Threshold struct {
 	Variant string `yaml:"variant"`
-	// Arm is what Variant was called before; Parse empties it.
-	Arm string `yaml:"arm" json:"-"`
 	// ReviewsPerRequest is the highest mean, the review of the request included.
 	ReviewsPerRequest *float64 `yaml:"reviewsPerRequest"`
 	// P99 is from the intended send to the end of the answer.
@@ -213,46 +230,18 @@ func Defaults() Profile {
 	}
 }
 
-// Parse reads a profile. name is for messages: every one begins with a place in the file. notes say which names
-// in the file are those of an earlier version, and will not be read by the next.
-func Parse(name string, data []byte) (p *Profile, notes []string, err error) {
-	p = new(Defaults())
+// Parse reads a profile. name is for messages: every one begins with a place in the file.
+func Parse(name string, data []byte) (*Profile, error) {
+	p := new(Defaults())
 	file, err := scenarios.Decode(name, data, "a load profile", p)
 	if err != nil {
-		return nil, nil, err
-	}
-	rename := func(path string, arm, variant *string) {
-		if *arm == "" {
-			return
-		}
-		if len(notes) == 0 {
-			notes = append(notes, file.At(path+".arm")+": the field arm is now called variant; the next version will not read it")
-		}
-		if *variant == "" {
-			*variant, *arm = *arm, ""
-		} else if err == nil {
-			err = fmt.Errorf("%s: arm beside variant, its new name: expected variant alone", file.At(path+".arm"))
-		}
-	}
-	for i := range p.Comparisons {
-		c := &p.Comparisons[i]
-		rename(fmt.Sprintf("$.comparisons[%d].a", i), &c.A.Arm, &c.A.Variant)
-		rename(fmt.Sprintf("$.comparisons[%d].b", i), &c.B.Arm, &c.B.Variant)
-	}
-	for i := range p.Thresholds {
-		rename(fmt.Sprintf("$.thresholds[%d]", i), &p.Thresholds[i].Arm, &p.Thresholds[i].Variant)
+		return nil, err
 	}
 	if p.Starts == 0 {
 		p.Starts = min(defaultStarts, max(p.Pairs, 1))
 	}
 	p.Declared = Declared{p.Pairs, p.Starts}
-	if err == nil {
-		err = p.Check(file.At)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return p, notes, nil
+	return p, p.Check(file.At)
 }
 
 // Kinds are the kinds of requests, in the order of Plan.Mix.

@@ -3,7 +3,6 @@ package profile
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +34,7 @@ coldShare: 0.6
 `
 
 func TestParse(t *testing.T) {
-	p, _, err := Parse("p.yaml", []byte(good))
+	p, err := Parse("p.yaml", []byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +58,8 @@ func TestRefused(t *testing.T) {
 		{"never", "every: 12s", "every: 0s", "p.yaml:5:34: every 0s: expected how often each agent asks, 1ms to 1h"},
 		{"too often for all of them", "every: 12s", "every: 1ms", "p.yaml:5:34: 240 agents that ask every 1ms send 240000 requests/s: expected at most 100000"},
 		{"nothing about how often", "{kind: poisson, every: 12s}", "{kind: poisson}", "p.yaml:5:12: every 0s: expected"},
-		{"a rate of all agents", "every: 12s", "rate: 20", "p.yaml:5:33: rate is that of all agents, and makes each ask the less often, the more there are: expected every"},
-		{"a rate beside how often", "every: 12s", "every: 12s, rate: 20", "p.yaml:5:45: rate is that of all agents"},
-		{"agents, which were nodes", "nodes: 240", "agents: 240", "p.yaml:4:9: agents 240: expected nodes"},
+		{"a rate of all agents", "every: 12s", "rate: 20", `p.yaml:5:27: unknown field "rate"`},
+		{"agents, which were nodes", "nodes: 240", "agents: 240", `p.yaml:4:1: unknown field "agents"`},
 		{"more agents than can be", "nodes: 240", "nodes: 1001\ndaemonSets: 100", "p.yaml:5:13: 100 DaemonSets on 1001 nodes are 100100 agents: expected at most 100000"},
 		{"accounts of another kind", "pairs: 2", "serviceAccounts: own", `p.yaml:8:18: serviceAccounts "own": expected shared (one for each DaemonSet) or perAgent`},
 		{"requestors beside DaemonSets", "pairs: 2", "daemonSets: 2\nrequestors: 4", "p.yaml:9:13: requestors send for all agents, and the pods of 2 DaemonSets send for themselves"},
@@ -110,7 +108,7 @@ func TestRefused(t *testing.T) {
 			if text == good {
 				t.Fatal("nothing was replaced")
 			}
-			_, _, err := Parse("p.yaml", []byte(text))
+			_, err := Parse("p.yaml", []byte(text))
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 				t.Fatalf("got  %v\nwant %s", err, c.want)
 			}
@@ -121,27 +119,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOldNames expects the names of the version before to be read for now, with a note.
-func TestOldNames(t *testing.T) {
-	want, notes, err := Parse("p.yaml", []byte(good))
-	if err != nil || len(notes) > 0 {
-		t.Fatal(err, notes)
-	}
-	got, notes, err := Parse("p.yaml", []byte(strings.ReplaceAll(good, "variant:", "arm:")))
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, read %+v", err, got)
-	}
-	if len(notes) != 1 || !strings.HasPrefix(notes[0], "p.yaml:11:12: the field arm is now called variant") {
-		t.Errorf("notes %q", notes)
-	}
-	_, _, err = Parse("p.yaml", []byte(strings.Replace(good, "{variant: none", "{arm: none, variant: none", 1)))
-	if err == nil || !strings.HasPrefix(err.Error(), "p.yaml:11:12: arm beside variant") {
-		t.Errorf("both names: %v", err)
-	}
-}
-
 func TestAdjusted(t *testing.T) {
-	p, _, err := Parse("p.yaml", []byte(good))
+	p, err := Parse("p.yaml", []byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +162,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(strings.Replace(good, change[0], change[1], 1)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, _, err := Parse("p.yaml", data)
+		p, err := Parse("p.yaml", data)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "p.yaml:") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("no place, or more than a line: %q", err)

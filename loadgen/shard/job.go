@@ -1,11 +1,9 @@
 package shard
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // for the manifest
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -70,19 +68,11 @@ func LoadImage(ctx context.Context, nodes image.Loader) error {
 	if err != nil {
 		return err
 	}
-	content, err := image.Program(ctx, PathVariable, podProgram)
+	shard, err := image.Of(ctx, job.Spec.Template.Spec, PathVariable, podProgram, podPath)
 	if err != nil {
 		return err
 	}
-	spec := job.Spec.Template.Spec
-	var archive bytes.Buffer
-	if err := (image.Image{
-		Name: spec.Containers[0].Image, Architecture: runtime.GOARCH,
-		Program: content, Path: podPath, User: int(*spec.SecurityContext.RunAsUser),
-	}).Write(&archive); err != nil {
-		return err
-	}
-	return nodes.LoadImage(ctx, archive.Bytes())
+	return shard.Load(ctx, nodes)
 }
 
 // CreatePods creates the Job, and returns when each index has a running pod. On an error nothing of it is left.

@@ -64,7 +64,6 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	b.Start, b.ServerStarted = p.start, before.began()
 	b.Cost = r.cost(s, used)
 	ownAfter, ownRSS := shard.Used(self)
-	b.ServerCPU, b.ServerRSS = b.Cost[run.APIServer].CPU, b.Cost[run.APIServer].RSS
 	if r.Shards == 1 && r.Engine != Pods {
 		b.GeneratorCPU = 0 // that of this process, which is all of it
 	}

@@ -74,7 +74,7 @@ func TestRuntimeCost(t *testing.T) {
 			b.Cost[run.APIServer] = run.Cost{CPU: want}
 		}
 		runtimeCost(b, increased)
-		if c := b.Cost[run.APIServer]; c.CPU != want || b.ServerCPU != want || c.Allocated != 1024 || c.GCs != 2 {
+		if c := b.Cost[run.APIServer]; c.CPU != want || c.Allocated != 1024 || c.GCs != 2 {
 			t.Errorf("known %t: %+v", known, c)
 		}
 	}

@@ -11,12 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/verdicts"
+
 	dto "github.com/prometheus/client_model/go"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // reviews counts what the recorder receives in a block.
@@ -121,9 +124,10 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 		if cached {
 			decisions = map[string]int64{"unseen": n}
 		}
+		mode, _ := scenarios.ImpersonationMode(verb)
 		for decision, count := range decisions {
 			if count != 0 {
-				list = append(list, run.ReviewCount{Mode: modeOf(verb), Verb: verb, Decision: decision, Count: count})
+				list = append(list, run.ReviewCount{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision, Count: count})
 			}
 		}
 	}
@@ -131,21 +135,6 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Decision, b.Decision))
 	})
 	return list
-}
-
-// modeOf is the impersonation mode that a review's verb belongs to: request if it is of no impersonation.
-func modeOf(verb string) string {
-	if verb == "impersonate" {
-		return "legacy"
-	}
-	if mode, ok := strings.CutPrefix(verb, "impersonate:"); ok {
-		return mode
-	}
-	if rest, ok := strings.CutPrefix(verb, "impersonate-on:"); ok {
-		mode, _, _ := strings.Cut(rest, ":")
-		return mode
-	}
-	return run.RequestMode
 }
 
 // fill puts what was counted into the block.
@@ -161,7 +150,7 @@ func (t tallies) fill(b *run.Block, cached bool) {
 
 // The API server's own counters that a block is measured by.
 const (
-	authorizationAttempts = "apiserver_impersonation_authorization_attempts_total"
+	authorizationAttempts = verdicts.AuthorizationsMetric
 	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"
 	flowControl           = "apiserver_flowcontrol_"
 	decisions             = "apiserver_authorization_decisions_total"

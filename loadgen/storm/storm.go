@@ -113,7 +113,7 @@ func newRunner(o Options) *runner {
 	r.out = &run.Run{
 		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
 		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: machine(), Agents: o.Profile.Agents(), Population: who(o.Profile), Pairs: o.Profile.Pairs, Starts: o.Profile.Starts, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
+		Machine: machine(), Agents: o.Profile.Agents(), Population: who(o.Profile), Authorizer: o.Profile.Authorizer.Text(o.Profile.WebhookDelay), Pairs: o.Profile.Pairs, Starts: o.Profile.Starts, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
 	}
 	return r
 }

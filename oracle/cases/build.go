@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -17,9 +20,8 @@ const (
 	elsewhere   = "attic"
 	thing       = "thing"
 	nodeUser    = "system:node:"
-	accountUser = "system:serviceaccount:"
-	mastersName = "system:masters"
-	nodeNameKey = "authentication.kubernetes.io/node-name"
+	accountUser = serviceaccount.ServiceAccountUsernamePrefix
+	mastersName = user.SystemPrivilegedGroup
 )
 
 // builder makes one scenario.
@@ -55,11 +57,11 @@ func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))]
 // requestor adds one under an alias; node is the one it is on, if it is.
 func (b *builder) requestor(alias, node string) scenarios.Requestor {
 	r := scenarios.Requestor{User: callerName}
-	on := func(nodes ...string) { r.Extra = map[string][]string{nodeNameKey: nodes} }
+	on := func(nodes ...string) { r.Extra = map[string][]string{serviceaccount.NodeNameKey: nodes} }
 	if b.is(requestor, "account", "account-on-node", "account-on-other-node", "account-on-two-nodes", "account-in-pod") {
 		r.User = accountUser + callerPlace + ":" + callerName
 		if b.rng.IntN(2) == 0 {
-			r.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + callerPlace}
+			r.Groups = serviceaccount.MakeGroupNames(callerPlace)
 		}
 	}
 	switch b.level(requestor) {
@@ -74,8 +76,8 @@ func (b *builder) requestor(alias, node string) scenarios.Requestor {
 	case "account-in-pod":
 		on(node)
 		r.UID = "b6e1f0c2"
-		r.Extra["authentication.kubernetes.io/pod-name"] = []string{"pod-" + alias}
-		r.Extra["authentication.kubernetes.io/credential-id"] = []string{"JTI=" + alias}
+		r.Extra[serviceaccount.PodNameKey] = []string{"pod-" + alias}
+		r.Extra[user.CredentialIDKey] = []string{"JTI=" + alias}
 	}
 	b.s.Requestors[alias] = r
 	return r
@@ -103,7 +105,7 @@ func (b *builder) name(other bool) string {
 	case "account-capitals":
 		return accountUser + choose(pick(b.rng, "stock:Clerk", "Stock:clerk", "stock:clerk:more", "stock:", ":clerk"), "stock:Baker")
 	case "anonymous":
-		return "system:anonymous"
+		return user.Anonymous
 	case "user":
 		return choose("wanda", "walter@example.com")
 	}

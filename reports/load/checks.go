@@ -98,7 +98,7 @@ func checkExecuted(r *run.Run) Check {
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		if b.Sent == 0 || answered(b) == 0 || b.Latency.Count() == 0 {
-			c.wrongf("block %d (%s): %d requests sent, %d answered, %d latencies", i, keyOf(b).name(false), b.Sent, answered(b), b.Latency.Count())
+			c.wrongf("block %d (%s): %d requests sent, %d answered, %d latencies", i, keyOf(b), b.Sent, answered(b), b.Latency.Count())
 		}
 	}
 	return c.result()
@@ -189,7 +189,7 @@ func checkGenerator(r *run.Run) Check {
 		late := func(what string, n, of int64, limit float64) {
 			// One request is nothing, however short the block.
 			if n > 1 && float64(n) > limit*float64(of) {
-				c.wrongf("block %d (%s): %d of %d requests were %s, at most %g %% may be", i, keyOf(b).name(false), n, of, what, 100*limit)
+				c.wrongf("block %d (%s): %d of %d requests were %s, at most %g %% may be", i, keyOf(b), n, of, what, 100*limit)
 			}
 		}
 		late("sent late", b.Late, b.Sent, lateLimit)

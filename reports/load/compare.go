@@ -16,11 +16,11 @@ import (
 // the machine included. A note says so. An error means that the two have nothing in common that could be compared.
 func Compare(a, b run.Run, t Thresholds) (Result, error) {
 	groups := pairRuns(&a, &b)
-	if len(groups) == 0 {
-		return Result{}, errors.New("the two runs have no variant in common, on a server of the same name and with as many agents")
+	if len(groups) == 0 || a.Agents != b.Agents {
+		return Result{}, fmt.Errorf("the runs, of %d and %d agents, have no variant in common, on a server of the same name and with as many agents", a.Agents, b.Agents)
 	}
 	result := newResult(&b, t)
-	for _, c := range compareAll(groups, false, t) {
+	for _, c := range compareAll(groups, t) {
 		c.A, c.B = "earlier run", "later run"
 		if b.Started.Before(a.Started) {
 			c.A, c.B = "later run", "earlier run"
@@ -89,7 +89,7 @@ func pairRuns(a, b *run.Run) []comparisonPairs {
 	}
 	var groups []comparisonPairs
 	for _, variant := range groupVariants(a) {
-		g := comparisonPairs{key: comparisonKey{name: variant.name, agents: variant.key.agents}}
+		g := comparisonPairs{key: comparisonKey{name: variant.name}}
 		missing := 0
 		for _, block := range variant.blocks {
 			key := keyOfBlock(block)

@@ -18,9 +18,8 @@ type pair struct {
 
 // comparisonKey is what pairs of one comparison have in common.
 type comparisonKey struct {
-	name   string
-	agents int
-	aa     bool
+	name string
+	aa   bool
 }
 
 // comparisonPairs are the pairs of a comparison, and what is wrong with them.
@@ -42,7 +41,7 @@ func groupPairs(r *run.Run) []comparisonPairs {
 		if b.Comparison == "" {
 			continue
 		}
-		n := numbered{comparisonKey{b.Comparison, b.Agents, b.AA}, b.Pair}
+		n := numbered{comparisonKey{b.Comparison, b.AA}, b.Pair}
 		if sides[n] == nil {
 			sides[n] = map[string][]*run.Block{}
 		}
@@ -73,7 +72,7 @@ func groupPairs(r *run.Run) []comparisonPairs {
 				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s has its sides in two starts of the servers, %d and %d", p.number, g.key.name, p.a.Start, p.b.Start))
 			}
 			if g.key.aa && p.a.Variant != p.b.Variant {
-				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s is called A/A and compares %s with %s", p.number, g.key.name, keyOf(p.a).name(false), keyOf(p.b).name(false)))
+				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s is called A/A and compares %s with %s", p.number, g.key.name, keyOf(p.a), keyOf(p.b)))
 			}
 		}
 		all = append(all, *g)
@@ -82,24 +81,21 @@ func groupPairs(r *run.Run) []comparisonPairs {
 		if x.key.aa != y.key.aa {
 			return map[bool]int{true: 1, false: -1}[x.key.aa] // A/A last
 		}
-		return cmp.Or(cmp.Compare(x.key.name, y.key.name), cmp.Compare(x.key.agents, y.key.agents))
+		return cmp.Compare(x.key.name, y.key.name)
 	})
 	return all
 }
 
 // compare says how the sides of a comparison differ, if it has what a claim needs.
-func compare(g comparisonPairs, severalAgents bool, t Thresholds, need design) Comparison {
+func compare(g comparisonPairs, t Thresholds, need design) Comparison {
 	has := g.design()
-	c := Comparison{Name: g.key.name, AA: g.key.aa, Agents: g.key.agents, Pairs: has.pairs, Starts: has.starts}
-	if severalAgents {
-		c.Name = fmt.Sprintf("%s, %d agents", g.key.name, g.key.agents)
-	}
+	c := Comparison{Name: g.key.name, AA: g.key.aa, Pairs: has.pairs, Starts: has.starts}
 	var a, b []*run.Block
 	for _, p := range g.pairs {
 		a, b = append(a, p.a), append(b, p.b)
 	}
 	if len(g.pairs) > 0 {
-		c.A, c.B = keyOf(a[0]).name(false), keyOf(b[0]).name(false)
+		c.A, c.B = keyOf(a[0]).String(), keyOf(b[0]).String()
 		c.oneProcess = a[0].Server == b[0].Server
 	}
 	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
@@ -115,13 +111,13 @@ func compare(g comparisonPairs, severalAgents bool, t Thresholds, need design) C
 }
 
 // compareAll compares groups. Those of A/A are a family of tests of their own.
-func compareAll(groups []comparisonPairs, severalAgents bool, t Thresholds) (comparisons []Comparison) {
+func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Comparison) {
 	tests := map[bool]int{}
 	for _, g := range groups {
 		tests[g.key.aa] += 2 // p50 and p99
 	}
 	for _, g := range groups {
-		comparisons = append(comparisons, compare(g, severalAgents, t, t.forClaim(tests[g.key.aa])))
+		comparisons = append(comparisons, compare(g, t, t.forClaim(tests[g.key.aa])))
 	}
 	adjust(comparisons, false)
 	adjust(comparisons, true)

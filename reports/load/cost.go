@@ -1,39 +1,37 @@
 package load
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"html/template"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// Cost is several runs side by side: what each variant costs at each number of agents and each delay of the webhook.
+// Cost is several runs side by side: what each variant costs at each number of agents and with each authorizer.
 type Cost struct {
 	// Columns are the runs, Variants the rows: every variant on its server.
 	Columns  []column
-	Variants []curveOf
-	curves   costPlots
+	Variants []variantKey
 }
 
 // column is one run.
 type column struct {
-	Run            *run.Run
-	Result         Result
-	Title, Outcome string
-	delay          time.Duration
+	Saved
+	Result Result
+	Title  string
 }
 
 // Measured is what the run has of a variant, nil if it has nothing.
-func (c column) Measured(of curveOf) *Variant {
-	i := slices.IndexFunc(c.Result.Variants, func(v Variant) bool { return v.Variant == of.Variant && v.Server == of.Server })
+func (c column) Measured(of variantKey) *Variant {
+	i := slices.IndexFunc(c.Result.Variants, func(v Variant) bool { return v.Variant == of.variant && v.Server == of.server })
 	if i < 0 {
 		return nil
 	}
@@ -56,78 +54,107 @@ func (c column) Length() time.Duration {
 	return time.Duration(c.Run.Blocks[0].Length)
 }
 
-// NewCost judges each run by its own thresholds. Runs are put in order of agents, then of delay.
+// titles are what tells runs from each other.
+var titles = []func(r *run.Run) string{
+	func(r *run.Run) string { return r.Profile },
+	func(r *run.Run) string { return counted(r.Agents, "agent") },
+	func(r *run.Run) string { return counted(r.Population.ServiceAccounts, "ServiceAccount") },
+	func(r *run.Run) string { return r.Authorizer },
+}
+
+// NewCost judges each run by its own thresholds. Runs are put in order of profile, agents, accounts, then authorizer.
 func NewCost(runs ...Saved) (*Cost, error) {
 	if len(runs) < 2 {
-		return nil, errors.New("one run has no curve: expected two or more")
+		return nil, errors.New("one run has nothing beside it: expected two or more")
 	}
 	c := &Cost{}
-	delays, profiles, accounts := map[time.Duration]bool{}, map[string]bool{}, map[bool]bool{}
 	for _, s := range runs {
-		col := column{Run: &s.Run}
-		if s.Thresholds != nil {
-			col.Result = Judge(s.Run, *s.Thresholds)
-			col.Outcome = string(col.Result.Outcome)
-		} else {
-			col.Result = Judge(s.Run, Thresholds{MinPairs: max(s.Run.Pairs, 1)})
-			col.Outcome = "not judged: its thresholds are not known without its " + reportFile
-		}
-		if len(s.Run.Servers) > 0 {
-			col.delay = time.Duration(s.Run.Servers[0].WebhookDelay)
-		}
-		delays[col.delay], profiles[s.Run.Profile], accounts[s.Run.Population.Shared()] = true, true, true
-		c.Columns = append(c.Columns, col)
-		for _, b := range s.Run.Blocks {
-			if row := (curveOf{b.Variant, b.Server}); !slices.Contains(c.Variants, row) {
-				c.Variants = append(c.Variants, row)
+		c.Columns = append(c.Columns, column{Saved: s, Result: Judge(s.Run, s.Thresholds)})
+		for _, g := range groupVariants(&s.Run) {
+			if !slices.Contains(c.Variants, g.key) {
+				c.Variants = append(c.Variants, g.key)
 			}
 		}
 	}
 	slices.SortStableFunc(c.Columns, func(x, y column) int {
-		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, x.Run.Population.ServiceAccounts-y.Run.Population.ServiceAccounts, cmp.Compare(x.delay, y.delay))
+		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, x.Run.Population.ServiceAccounts-y.Run.Population.ServiceAccounts,
+			cmp.Compare(x.Run.Authorizer, y.Run.Authorizer))
 	})
-	slices.SortFunc(c.Variants, func(x, y curveOf) int {
-		return cmp.Or(cmp.Compare(x.Variant, y.Variant), cmp.Compare(x.Server, y.Server))
+	slices.SortFunc(c.Variants, func(x, y variantKey) int {
+		return cmp.Or(cmp.Compare(x.variant, y.variant), cmp.Compare(x.server, y.server))
 	})
-	var results []*Result
-	for i := range c.Columns {
-		col := &c.Columns[i]
-		results = append(results, &col.Result)
-		col.Title = counted(col.Run.Agents, "agent")
-		if len(accounts) > 1 {
-			col.Title += ", " + counted(col.Run.Population.ServiceAccounts, "ServiceAccount")
+	for _, title := range titles {
+		first := title(&c.Columns[0].Run)
+		if !slices.ContainsFunc(c.Columns, func(col column) bool { return title(&col.Run) != first }) {
+			continue
 		}
-		if len(delays) > 1 {
-			col.Title += ", webhook " + col.delay.String()
-		}
-		if len(profiles) > 1 {
-			col.Title += ", " + col.Run.Profile
+		for i := range c.Columns {
+			col := &c.Columns[i]
+			col.Title = strings.TrimPrefix(col.Title+", "+title(&col.Run), ", ")
 		}
 	}
-	var err error
-	c.curves, err = plotCost(results...)
-	return c, err
+	for i := range c.Columns { // runs that differ in nothing that is known
+		c.Columns[i].Title = cmp.Or(c.Columns[i].Title, "run "+strconv.Itoa(i+1))
+	}
+	return c, nil
 }
 
-// Files are README.md and, where the numbers of agents differ, the curves: cost.html and SVG files.
-func (c *Cost) Files() (map[string][]byte, error) {
-	if len(c.curves.Names) == 0 {
-		text, err := c.Markdown()
-		return map[string][]byte{"README.md": text}, err
+// curves draw what the variants cost against the number of agents: reviews per request, and CPU of the API server. There
+// are none unless some variant ran with several numbers.
+func (c *Cost) curves() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, plot := range map[string]struct {
+		label string
+		of    func(*Variant) (float64, *statistics.Interval)
+	}{
+		"reviews.svg": {"access reviews per request", func(v *Variant) (float64, *statistics.Interval) {
+			return v.Reviews.PerRequest.Estimate, v.Reviews.interval()
+		}},
+		"cpu.svg": {"CPU of the API server above idle per request in ms", func(v *Variant) (float64, *statistics.Interval) {
+			return v.Usage[run.APIServer].PerRequest, nil
+		}},
+	} {
+		chart := statistics.Chart{
+			Label: plot.label + " by number of agents", Height: 340, Legend: true,
+			X: statistics.Axis{Label: "agents", Log: true, Room: true}, Y: statistics.Axis{Label: plot.label, Zero: true, Room: true},
+		}
+		for _, row := range c.Variants {
+			curve, agents := statistics.Curve{Name: row.String()}, map[int]bool{}
+			for _, col := range c.Columns {
+				if v := col.Measured(row); v != nil && !agents[v.Agents] { // of several runs with as many the first
+					agents[v.Agents] = true
+					y, interval := plot.of(v)
+					curve.Points = append(curve.Points, statistics.Point{X: float64(v.Agents), Y: y, Interval: interval})
+				}
+			}
+			if len(agents) > 1 {
+				chart.Curves = append(chart.Curves, curve)
+			}
+		}
+		svg, err := chart.SVG()
+		if err != nil {
+			return nil, err
+		}
+		if svg != "" {
+			files[name] = []byte(svg)
+		}
 	}
-	text, err := c.Markdown("cpu", "reviews")
+	return files, nil
+}
+
+// Files are README.md and, where the numbers of agents differ, the curves as SVG files.
+func (c *Cost) Files() (map[string][]byte, error) {
+	files, err := c.curves()
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	p := page{Plots: map[string]template.HTML{}}
-	p.addCost(c.curves)
-	if err := pageTemplates.ExecuteTemplate(&b, "cost", p); err != nil {
-		return nil, err
+	var names []string
+	for name := range files {
+		names = append(names, name)
 	}
-	return map[string][]byte{
-		"README.md": text, "cost.html": b.Bytes(), "reviews.svg": []byte(c.curves.Reviews), "cpu.svg": []byte(c.curves.CPU),
-	}, nil
+	slices.Sort(names)
+	files["README.md"], err = c.Markdown(names...)
+	return files, err
 }
 
 // Write writes Files to a folder.
@@ -169,8 +196,10 @@ var costTables = []costTable{
 	{"Reviews per second at the authorizer", "", func(v *Variant) string { return fmt.Sprintf("%.1f", v.ReviewsPerSecond) }},
 	{"Latency", "p50 / p99 in ms, from the intended send, all blocks together. Variants ran one after the other: the comparisons below are what tells them apart.",
 		func(v *Variant) string { return fmt.Sprintf("%.2f / %.1f", v.P50.Milliseconds, v.P99.Milliseconds) }},
-	{"CPU time of the API server per request", "In ms.", func(v *Variant) string { return fmt.Sprintf("%.2f", v.ServerCPU) }},
-	{"Memory of the API server", "Most at a block's end, in MiB. Blocks of all variants run in the same process.", func(v *Variant) string { return fmt.Sprint(v.ServerRSS >> 20) }},
+	{"CPU above idle per request", "What each program used beyond what it uses without requests.", func(v *Variant) string { return cpuText(v.Usage) }},
+	{"Memory of the API server", "Most at a block's end, in MiB. Blocks of all variants run in the same process.", func(v *Variant) string {
+		return fmt.Sprint(v.Usage[run.APIServer].RSS >> 20)
+	}},
 	{"Priority and fairness", "Mean time in the API server's queues in ms per request dispatched, and requests rejected.", func(v *Variant) string {
 		waited, dispatched, rejected := flowControlOf(v)
 		return fmt.Sprintf("%.2f, %g", 1000*waited/max(dispatched, 1), rejected)

@@ -3,13 +3,11 @@ package load
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	sigsjson "sigs.k8s.io/json"
 
@@ -67,124 +65,81 @@ func Write(dir string, r run.Run, result Result) error {
 	return Folder.Write(dir, files)
 }
 
-// Load reads the run of a report folder, or of a file, of this version or the one before. What is not known is an
-// error: a run that is judged without a part of it would be judged wrong.
-func Load(path string) (run.Run, error) {
-	r, _, err := load(path)
-	return r, err
-}
-
-// load says also of which version the file is.
-func load(path string) (r run.Run, version string, err error) {
+// Load reads the run of a report folder, or of a file. What is not known is an error: a run that is judged without a
+// part of it would be judged wrong.
+func Load(path string) (r run.Run, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, runFile)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return r, "", fmt.Errorf("there is no load run: %w", err)
+		return r, fmt.Errorf("there is no load run: %w", err)
 	}
-	if version, err = decode(path, data, &r, run.Kind, run.APIVersion, run.OldVersion); err != nil {
-		return run.Run{}, "", err
-	}
-	for i := range r.Blocks {
-		b := &r.Blocks[i]
-		if version == run.OldVersion {
-			b.Variant, b.Arm = b.Arm, b.Variant
-		}
-		if b.Arm != "" {
-			return run.Run{}, "", fmt.Errorf("%s: block %d has the field of a variant as another version than %s writes it", path, i, version)
-		}
-	}
-	r.APIVersion = run.APIVersion
-	return r, version, nil
+	return r, decode(path, data, &r, run.Kind)
 }
 
-// Saved is a run and the thresholds that were declared for it, nil if they are not known.
+// Saved is a run and the thresholds that were declared for it.
 type Saved struct {
 	Run        run.Run
-	Thresholds *Thresholds
+	Thresholds Thresholds
 }
 
-// LoadSaved reads a run as Load does, and its thresholds from the report beside it, if there is one.
-func LoadSaved(path string) (s Saved, err error) {
-	if s.Run, err = Load(path); err != nil {
-		return s, err
+// LoadSaved reads the run of a report folder, and its thresholds from the report beside it.
+func LoadSaved(dir string) (s Saved, err error) {
+	s, _, err = loadSaved(dir)
+	return s, err
+}
+
+func loadSaved(dir string) (s Saved, stored Result, err error) {
+	if s.Run, err = Load(dir); err != nil {
+		return s, stored, err
 	}
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		path = filepath.Dir(path)
-	}
-	path = filepath.Join(path, reportFile)
+	path := filepath.Join(dir, reportFile)
 	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return s, nil
-	}
-	var report struct {
-		Started    time.Time
-		Seed       int64
-		Thresholds struct {
-			Thresholds
-			Arms map[string]Limits // the variants of the version before
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &report)
-	}
 	if err != nil {
-		return s, fmt.Errorf("%s: %w", path, err)
+		return s, stored, fmt.Errorf("there is no load report: %w", err)
 	}
-	if report.Seed != s.Run.Seed || !report.Started.Equal(s.Run.Started) {
-		return s, fmt.Errorf("%s is the report of another run than the run.json beside it", path)
+	if err := decode(path, data, &stored, Kind); err != nil {
+		return s, stored, err
 	}
-	s.Thresholds = &report.Thresholds.Thresholds
-	if report.Thresholds.Arms != nil {
-		s.Thresholds.Variants = report.Thresholds.Arms
+	if stored.Seed != s.Run.Seed || !stored.Started.Equal(s.Run.Started) {
+		return s, stored, fmt.Errorf("%s is the report of another run than the %s beside it", path, runFile)
 	}
-	return s, nil
+	s.Thresholds = stored.Thresholds
+	return s, stored, nil
 }
 
-// decode reads a file of a kind and one of some versions, and says of which.
-func decode(path string, data []byte, v any, kind string, versions ...string) (version string, err error) {
+// decode reads a file of a kind.
+func decode(path string, data []byte, v any, kind string) error {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return "", fmt.Errorf("%s is not JSON that authzconf wrote: %w", path, err)
+		return fmt.Errorf("%s is not JSON that authzconf wrote: %w", path, err)
 	}
-	if head.Kind != kind || !slices.Contains(versions, head.APIVersion) {
-		return "", fmt.Errorf("%s is a %q of %q, expected a %s of %s", path, head.Kind, head.APIVersion, kind, strings.Join(versions, " or "))
+	if head.Kind != kind || head.APIVersion != run.APIVersion {
+		return fmt.Errorf("%s is a %q of %q, expected a %s of %s", path, head.Kind, head.APIVersion, kind, run.APIVersion)
 	}
 	strict, err := sigsjson.UnmarshalStrict(data, v)
 	if err == nil && len(strict) > 0 {
 		err = strict[0]
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	return head.APIVersion, nil
+	return nil
 }
 
 // Verify judges the run of a report folder again, by the thresholds in its report, and lists in what the folder
 // differs from what follows. An error means that there is no report to be verified. Tool is the version of this
 // authzconf: pages are only expected to come out the same again if the report is of it.
 func Verify(dir, tool string) (Result, []string, error) {
-	r, version, err := load(dir)
+	saved, stored, err := loadSaved(dir)
 	if err != nil {
 		return Result{}, nil, err
 	}
-	if version != run.APIVersion {
-		return Result{}, nil, fmt.Errorf("%s is a load report of %s, which the authzconf that wrote it (%s) verifies: this one verifies %s, and only compares the earlier version",
-			dir, version, r.Tool, run.APIVersion)
-	}
-	path := filepath.Join(dir, reportFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return Result{}, nil, fmt.Errorf("there is no load report: %w", err)
-	}
-	var stored Result
-	if _, err := decode(path, data, &stored, Kind, APIVersion); err != nil {
-		return Result{}, nil, err
-	}
+	r := saved.Run
 	result := Judge(r, stored.Thresholds)
 	files, err := render(r, result)
 	if err != nil {

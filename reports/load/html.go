@@ -27,7 +27,6 @@ var (
 		"bracket":   bracket,
 		"percentOf": func(part float64) string { return fmt.Sprintf("%g %%", 100*part) },
 		"time":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-		"mib":       func(n int64) int64 { return n >> 20 },
 	}).Parse(pageTemplate))
 )
 
@@ -44,6 +43,10 @@ var functions = map[string]any{
 	"ms":       millisecondsText,
 	"p":        pText,
 	"duration": text,
+	"cpu":      cpuText,
+	"mib":      func(n int64) int64 { return n >> 20 },
+	"kib":      func(n float64) string { return fmt.Sprintf("%.1f", n/1024) },
+	"percent":  func(part float64) string { return fmt.Sprintf("%.1f", 100*part) },
 	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}} },
 }
 
@@ -62,14 +65,7 @@ type page struct {
 	Run    *run.Run
 	Result *Result
 	// Plots are elements that were escaped when they were drawn.
-	Plots     map[string]template.HTML
-	CostNames []string
-}
-
-// addCost adds the curves of cost.
-func (p *page) addCost(c costPlots) {
-	p.CostNames = c.Names
-	p.Plots["costReviews"], p.Plots["costCPU"] = template.HTML(c.Reviews), template.HTML(c.CPU)
+	Plots map[string]template.HTML
 }
 
 // HTML is report.html.
@@ -78,16 +74,14 @@ func HTML(r *run.Run, result *Result) ([]byte, error) {
 	reviews, err := plotReviews(result.Variants)
 	latencies, err2 := plotLatencies(groups)
 	timeline, err3 := plotTimeline(groups)
-	costs, err4 := plotCost(result)
-	effects, err5 := plotEffects(result.Comparisons)
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	effects, err4 := plotEffects(result.Comparisons)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	p := page{Run: r, Result: result, Plots: map[string]template.HTML{
 		"reviews": template.HTML(reviews), "latencies": template.HTML(latencies), "timeline": template.HTML(timeline),
 		"effects": template.HTML(effects),
 	}}
-	p.addCost(costs)
 	var b bytes.Buffer
 	err = pageTemplates.Execute(&b, p)
 	return b.Bytes(), err

@@ -25,7 +25,7 @@ func Judge(r run.Run, t Thresholds) Result {
 	for _, g := range variants {
 		result.Variants = append(result.Variants, measureVariant(g))
 	}
-	result.Comparisons = append(result.Comparisons, compareAll(groups, severalAgents(groups), t)...)
+	result.Comparisons = append(result.Comparisons, compareAll(groups, t)...)
 	result.Checks = checks(&r, variants, groups, result.Comparisons, t)
 	judgeVariants(&result, variants)
 	judgeComparisons(&result)
@@ -51,10 +51,6 @@ func noteOdd(r *Result, blocks []run.Block) {
 			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): an error that has no class: %s", i, b.Variant, b.Server, text))
 		}
 	}
-}
-
-func severalAgents(groups []comparisonPairs) bool {
-	return len(groups) > 0 && slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.agents != groups[0].key.agents })
 }
 
 func (r *Result) limit(of, name string, state State, format string, args ...any) {

@@ -27,7 +27,7 @@ func TestSoundRunPasses(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for _, a := range result.Variants {
-		if a.Reviews.Verdict != asPredicted || a.Rate != 40 || a.ServerCPU != 2 || !a.P99.Bounded {
+		if a.Reviews.Verdict != asPredicted || a.Rate != 40 || a.Usage[run.APIServer].PerRequest != 2 || !a.P99.Bounded {
 			t.Errorf("%+v", a)
 		}
 	}

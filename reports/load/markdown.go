@@ -16,15 +16,15 @@ var md = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;",
 
 var (
 	//go:embed load.md.tmpl
-	markdownSource    string
-	markdownTemplates = template.Must(template.New("markdown").Funcs(functions).Funcs(template.FuncMap{
+	markdownSource string
+	textTemplates  = template.Must(template.New("markdown").Funcs(functions).Funcs(template.FuncMap{
 		"md": md, "counted": counted, "margin": marginText, "short": shortEffect,
 	}).Parse(markdownSource))
 )
 
 func markdown(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := markdownTemplates.ExecuteTemplate(&b, name, data)
+	err := textTemplates.ExecuteTemplate(&b, name, data)
 	return b.Bytes(), err
 }
 

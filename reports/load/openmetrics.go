@@ -54,7 +54,7 @@ func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &nam
 
 func labelsOf(g variantBlocks, more ...*dto.LabelPair) []*dto.LabelPair {
 	return append([]*dto.LabelPair{
-		label("variant", g.key.variant), label("server", g.key.server), label("agents", strconv.Itoa(g.key.agents)),
+		label("variant", g.key.variant), label("server", g.key.server), label("agents", strconv.Itoa(g.blocks[0].Agents)),
 	}, more...)
 }
 

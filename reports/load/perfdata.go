@@ -28,7 +28,7 @@ func perfData(r *run.Run) PerfData {
 		labels := func(metric, kind string, count int64) map[string]string {
 			return map[string]string{
 				"Metric": metric, "Verb": kind, "Count": strconv.FormatInt(count, 10),
-				"variant": g.key.variant, "server": g.key.server, "agents": strconv.Itoa(g.key.agents),
+				"variant": g.key.variant, "server": g.key.server, "agents": strconv.Itoa(g.blocks[0].Agents),
 			}
 		}
 		latencies := func(metric, kind string, h *histogram.Histogram) {

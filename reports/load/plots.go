@@ -41,18 +41,21 @@ func plotEffects(comparisons []Comparison) (string, error) {
 	return statistics.Forest("how much longer B takes than A", "how much longer B takes than A, in percent", rows)
 }
 
-// plotReviews shows reviews per request by variant, and the bounds of the prediction as crosses.
+// plotReviews shows reviews per request by variant, beside the bounds of the prediction.
 func plotReviews(variants []Variant) (string, error) {
-	var bars []statistics.Bar
+	var rows []statistics.Row
 	for _, v := range variants {
-		bar := statistics.Bar{Name: v.Name, Value: v.Reviews.PerRequest.Estimate, Interval: v.Reviews.interval()}
+		row := statistics.Row{Name: v.Name, Interval: v.Reviews.PerRequest}
 		if p := v.Reviews.Predicted; p != nil {
-			bar.Marks = []float64{p.Low, p.High}
+			row.Band = &statistics.Interval{Low: p.Low - bandRoom, High: p.High + bandRoom}
 		}
-		bars = append(bars, bar)
+		rows = append(rows, row)
 	}
-	return statistics.Bars("access reviews per request by variant", "access reviews per request", bars)
+	return statistics.Forest("access reviews per request by variant", "access reviews per request", rows)
 }
+
+// bandRoom makes a prediction of one figure visible.
+const bandRoom = 0.02
 
 // shownQuantiles are the points of a latency curve.
 var shownQuantiles = []float64{0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 0.9999}
@@ -118,55 +121,4 @@ func plotTimeline(groups []variantBlocks) (string, error) {
 		chart.Curves = append(chart.Curves, curve)
 	}
 	return chart.SVG()
-}
-
-// curveOf is one variant on one server over the number of agents.
-type curveOf struct{ Variant, Server string }
-
-// costPlots are the curves of cost against the number of agents, by variant and server. They are empty unless some
-// variant ran with several numbers.
-type costPlots struct {
-	Names        []string
-	Reviews, CPU string
-}
-
-// plotCost draws reviews per request, and CPU time of the server per request, of one run or several.
-func plotCost(results ...*Result) (plots costPlots, err error) {
-	byCurve := map[curveOf][]Variant{}
-	var order []curveOf
-	for _, r := range results {
-		for _, v := range r.Variants {
-			c := curveOf{v.Variant, v.Server}
-			if byCurve[c] == nil {
-				order = append(order, c)
-			}
-			byCurve[c] = append(byCurve[c], v)
-		}
-	}
-	order = slices.DeleteFunc(order, func(c curveOf) bool {
-		return !slices.ContainsFunc(byCurve[c], func(v Variant) bool { return v.Agents != byCurve[c][0].Agents })
-	})
-	reviews := statistics.Chart{
-		Label: "access reviews per request by number of agents", Height: 300,
-		X: statistics.Axis{Label: "agents", Log: true, Room: true}, Y: statistics.Axis{Label: "access reviews per request", Zero: true, Room: true},
-	}
-	cpu := reviews
-	cpu.Label, cpu.Y.Label = "server CPU per request in ms by number of agents", "server CPU per request in ms"
-	for _, c := range order {
-		slices.SortStableFunc(byCurve[c], func(x, y Variant) int { return x.Agents - y.Agents })
-		name := c.Variant + " on " + c.Server
-		plots.Names = append(plots.Names, name)
-		r, u := statistics.Curve{Name: name}, statistics.Curve{Name: name}
-		for _, v := range byCurve[c] {
-			if x := float64(v.Agents); x > 0 {
-				r.Points = append(r.Points, statistics.Point{X: x, Y: v.Reviews.PerRequest.Estimate, Interval: v.Reviews.interval()})
-				u.Points = append(u.Points, statistics.Point{X: x, Y: v.ServerCPU})
-			}
-		}
-		reviews.Curves, cpu.Curves = append(reviews.Curves, r), append(cpu.Curves, u)
-	}
-	if plots.Reviews, err = reviews.SVG(); err == nil {
-		plots.CPU, err = cpu.SVG()
-	}
-	return plots, err
 }

@@ -256,13 +256,11 @@ type Variant struct {
 	FirstContact *ReviewRate `json:"firstContact,omitempty"`
 	// ReviewsPerSecond is the load that the authorizer had.
 	ReviewsPerSecond float64 `json:"reviewsPerSecond"`
-	// ServerCPU and GeneratorCPU are ms of CPU time per request sent.
-	ServerCPU    float64 `json:"serverCPUMillisecondsPerRequest"`
+	// GeneratorCPU is ms of CPU time per request sent.
 	GeneratorCPU float64 `json:"generatorCPUMillisecondsPerRequest"`
 	// Usage is what the programs under load used above what they use without, by what they are.
 	Usage map[string]Usage `json:"usage,omitempty"`
-	// ServerRSS and GeneratorRSS are the most resident bytes at a block's end.
-	ServerRSS    int64 `json:"serverRSSBytes"`
+	// GeneratorRSS is the most resident bytes at a block's end.
 	GeneratorRSS int64 `json:"generatorRSSBytes"`
 	// FlowControl is what priority and fairness did in all blocks, by what it is and the priority level: requests
 	// dispatched and rejected, seconds waited by all requests together.
@@ -283,9 +281,8 @@ type QuantileBound struct {
 
 // Comparison is one comparison of the profile: side B against side A.
 type Comparison struct {
-	Name   string `json:"name"`
-	AA     bool   `json:"aa,omitempty"`
-	Agents int    `json:"agents"`
+	Name string `json:"name"`
+	AA   bool   `json:"aa,omitempty"`
 	// A and B name variant and server of the sides.
 	A string `json:"a"`
 	B string `json:"b"`

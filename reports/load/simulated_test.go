@@ -22,13 +22,11 @@ type simulation struct {
 	noise    float64 // of a block, as a deviation of the logarithm
 	process  float64 // of a server's process, likewise
 	starts   int     // of the servers; 5 if it is 0
-	agents   []int
+	agents   int
 }
 
 func (s simulation) run() run.Run {
-	if s.agents == nil {
-		s.agents = []int{100}
-	}
+	s.agents = cmp.Or(s.agents, 100)
 	s.starts = cmp.Or(s.starts, 5)
 	r := rand.New(rand.NewPCG(s.seed, 2))
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -42,8 +40,8 @@ func (s simulation) run() run.Run {
 			{Name: "gate-off-2", GitVersion: "v1.37.1", Gate: "off", WebhookDelay: run.Duration(time.Millisecond)},
 			{Name: "gate-on", GitVersion: "v1.37.1", Gate: "on", WebhookDelay: run.Duration(time.Millisecond)},
 		},
-		Population: run.Population{Nodes: s.agents[0], PodsPerNode: 30, DaemonSets: 1, ServiceAccounts: 1, Arrivals: "periodic", Every: run.Duration(12 * time.Second)},
-		Agents:     s.agents[0], Pairs: s.pairs, Starts: s.starts, Shards: 1, Problems: []run.Problem{},
+		Population: run.Population{Nodes: s.agents, PodsPerNode: 30, DaemonSets: 1, ServiceAccounts: 1, Arrivals: "periodic", Every: run.Duration(12 * time.Second)},
+		Agents:     s.agents, Pairs: s.pairs, Starts: s.starts, Shards: 1, Problems: []run.Problem{},
 	}
 	processes := map[string][]float64{}
 	for _, server := range out.Servers {
@@ -56,30 +54,28 @@ func (s simulation) run() run.Run {
 		b.ServerStarted = began.Add(time.Duration(b.Start) * time.Hour)
 		s.fill(r, b, shared+processes[b.Server][b.Start], effect)
 	}
-	for _, agents := range s.agents {
-		for i := range max(s.pairs, s.aaPairs) {
-			shared := 0.1 * r.NormFloat64()
-			if i < s.pairs {
-				a := run.Block{Pair: i, Role: "A", Variant: "legacy", Server: "gate-off", Comparison: "gate", Agents: agents}
-				b := run.Block{Pair: i, Role: "B", Variant: "associated-node", Server: "gate-on", Comparison: "gate", Agents: agents}
-				fill(&a, s.pairs, shared, 0)
-				fill(&b, s.pairs, shared, s.effect)
-				if i%2 == 1 {
-					a, b = b, a
-				}
-				out.Blocks = append(out.Blocks, a, b)
+	for i := range max(s.pairs, s.aaPairs) {
+		shared := 0.1 * r.NormFloat64()
+		if i < s.pairs {
+			a := run.Block{Pair: i, Role: "A", Variant: "legacy", Server: "gate-off", Comparison: "gate", Agents: s.agents}
+			b := run.Block{Pair: i, Role: "B", Variant: "associated-node", Server: "gate-on", Comparison: "gate", Agents: s.agents}
+			fill(&a, s.pairs, shared, 0)
+			fill(&b, s.pairs, shared, s.effect)
+			if i%2 == 1 {
+				a, b = b, a
 			}
-			if shared = 0.1 * r.NormFloat64(); i < s.aaPairs {
-				for _, role := range []string{"A", "B"} {
-					server := map[string]string{"A": "gate-off", "B": "gate-off-2"}[role]
-					b := run.Block{Pair: i, Role: role, AA: true, Variant: "legacy", Server: server, Comparison: "same", Agents: agents}
-					effect := 0.0
-					if role == "B" {
-						effect = s.aaEffect
-					}
-					fill(&b, s.aaPairs, shared, effect)
-					out.Blocks = append(out.Blocks, b)
+			out.Blocks = append(out.Blocks, a, b)
+		}
+		if shared = 0.1 * r.NormFloat64(); i < s.aaPairs {
+			for _, role := range []string{"A", "B"} {
+				server := map[string]string{"A": "gate-off", "B": "gate-off-2"}[role]
+				b := run.Block{Pair: i, Role: role, AA: true, Variant: "legacy", Server: server, Comparison: "same", Agents: s.agents}
+				effect := 0.0
+				if role == "B" {
+					effect = s.aaEffect
 				}
+				fill(&b, s.aaPairs, shared, effect)
+				out.Blocks = append(out.Blocks, b)
 			}
 		}
 	}
@@ -125,8 +121,8 @@ func (s simulation) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	for range 10 {
 		b.Timeline = append(b.Timeline, run.Second{Sent: n / 10, Done: n / 10, Reviews: reviewsOf(b) / 10})
 	}
-	b.ServerCPU = run.Duration(time.Duration(n) * 2 * time.Millisecond)
-	b.ServerRSS = 300 << 20
+	idle := run.Duration(time.Second)
+	b.Cost = map[string]run.Cost{run.APIServer: {CPU: run.Duration(time.Duration(n)*2*time.Millisecond) + idle, Idle: idle, RSS: 300 << 20}}
 }
 
 // sound is a run that passes by allOf.

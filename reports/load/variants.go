@@ -2,7 +2,6 @@ package load
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,20 +12,12 @@ import (
 )
 
 // variantKey is what blocks of one variant have in common.
-type variantKey struct {
-	variant, server string
-	agents          int
-}
+type variantKey struct{ variant, server string }
 
-func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server, b.Agents} }
+func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server} }
 
-// name is the variant with its server, and the agents where there are several numbers of them.
-func (k variantKey) name(severalAgents bool) string {
-	if severalAgents {
-		return fmt.Sprintf("%s on %s, %d agents", k.variant, k.server, k.agents)
-	}
-	return k.variant + " on " + k.server
-}
+// String is the variant with its server.
+func (k variantKey) String() string { return k.variant + " on " + k.server }
 
 // variantBlocks are the blocks of a variant, in the order in which they ran.
 type variantBlocks struct {
@@ -35,20 +26,17 @@ type variantBlocks struct {
 	blocks []*run.Block
 }
 
-func groupVariants(r *run.Run) []variantBlocks {
+func groupVariants(r *run.Run) (variants []variantBlocks) {
 	groups := map[variantKey][]*run.Block{}
-	agents := map[int]bool{}
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		groups[keyOf(b)] = append(groups[keyOf(b)], b)
-		agents[b.Agents] = true
 	}
-	var variants []variantBlocks
 	for key, blocks := range groups {
-		variants = append(variants, variantBlocks{key: key, name: key.name(len(agents) > 1), blocks: blocks})
+		variants = append(variants, variantBlocks{key: key, name: key.String(), blocks: blocks})
 	}
 	slices.SortFunc(variants, func(x, y variantBlocks) int {
-		return cmp.Or(cmp.Compare(x.key.variant, y.key.variant), cmp.Compare(x.key.agents, y.key.agents), cmp.Compare(x.key.server, y.key.server))
+		return cmp.Or(cmp.Compare(x.key.variant, y.key.variant), cmp.Compare(x.key.server, y.key.server))
 	})
 	return variants
 }
@@ -59,9 +47,9 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 const level = 0.95
 
 func measureVariant(g variantBlocks) Variant {
-	a := Variant{Variant: g.key.variant, Server: g.key.server, Agents: g.key.agents, Name: g.name, Blocks: len(g.blocks), Statuses: map[string]int64{}}
+	a := Variant{Variant: g.key.variant, Server: g.key.server, Agents: g.blocks[0].Agents, Name: g.name, Blocks: len(g.blocks)}
 	var latency, webhook histogram.Histogram
-	var length, serverCPU, generatorCPU time.Duration
+	var length, generatorCPU time.Duration
 	var reviews int64
 	for _, b := range g.blocks {
 		a.Sent += b.Sent
@@ -69,29 +57,13 @@ func measureVariant(g variantBlocks) Variant {
 		a.Errors += errorsOf(b)
 		a.Late += b.Late
 		a.Dropped += b.Dropped
-		for status, n := range b.Again {
-			if a.Again == nil {
-				a.Again = map[string]int64{}
-			}
-			a.Again[status] += n
-		}
-		for status, n := range b.Answers {
-			a.Statuses[status] += n
-		}
+		a.Again, a.Statuses, a.FlowControl = run.Sum(a.Again, b.Again), run.Sum(a.Statuses, b.Answers), run.Sum(a.FlowControl, b.FlowControl)
 		latency.Merge(&b.Latency)
 		webhook.Merge(&b.WebhookLatency)
 		length += time.Duration(b.Length)
-		serverCPU += time.Duration(b.ServerCPU)
 		generatorCPU += time.Duration(b.GeneratorCPU)
-		a.ServerRSS = max(a.ServerRSS, b.ServerRSS)
 		a.GeneratorRSS = max(a.GeneratorRSS, b.GeneratorRSS)
 		reviews += reviewsOf(b)
-		for name, n := range b.FlowControl {
-			if a.FlowControl == nil {
-				a.FlowControl = map[string]float64{}
-			}
-			a.FlowControl[name] += n
-		}
 	}
 	a.P50, a.P99 = quantileBound(&latency, 0.5), quantileBound(&latency, 0.99)
 	a.P999, a.Max = milliseconds(latency.Quantile(0.999)), milliseconds(latency.Max())
@@ -101,7 +73,6 @@ func measureVariant(g variantBlocks) Variant {
 		a.ReviewsPerSecond = float64(reviews) / length.Seconds()
 	}
 	if a.Sent > 0 {
-		a.ServerCPU = milliseconds(serverCPU) / float64(a.Sent)
 		a.GeneratorCPU = milliseconds(generatorCPU) / float64(a.Sent)
 	}
 	a.Usage = usageOf(g.blocks)

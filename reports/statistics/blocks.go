@@ -47,8 +47,8 @@ func SamplesNeeded(q, level float64) int64 {
 }
 
 // Trend is the Mann-Kendall test of values in the order of their measuring: the two-sided p-value, and the change
-// from the first to the last of them by the line of least squares. It is exact without ties, and by the normal
-// approximation with them. Fewer than 4 values show no trend: p is 1.
+// from the first to the last of them by the line of least squares. p is by the normal approximation with a correction for
+// continuity. Fewer than 4 values show no trend: p is 1.
 func Trend(x []float64) (p, change float64) {
 	n := len(x)
 	if n < 4 {
@@ -71,9 +71,6 @@ func Trend(x []float64) (p, change float64) {
 	}
 	_, slope := stat.LinearRegression(index, x, nil, false)
 	change = slope * float64(n-1)
-	if len(ties) == n {
-		return exactKendall(n, s), change
-	}
 	variance := kendallTerm(n)
 	for _, size := range ties {
 		variance -= kendallTerm(size)
@@ -86,33 +83,6 @@ func Trend(x []float64) (p, change float64) {
 }
 
 func kendallTerm(n int) float64 { return float64(n*(n-1)*(2*n+5)) / 18 }
-
-// exactKendall is the two-sided p-value of the score s (concordant less discordant) of n values without ties. It
-// counts the orders by inversions.
-func exactKendall(n, s int) float64 {
-	pairs := n * (n - 1) / 2
-	// chance[k] is that of k inversions in a random order of the first values.
-	chance := []float64{1}
-	for m := 2; m <= n; m++ {
-		next := make([]float64, len(chance)+m-1)
-		for k, c := range chance {
-			for extra := range m {
-				next[k+extra] += c / float64(m)
-			}
-		}
-		chance = next
-	}
-	if s < 0 {
-		s = -s
-	}
-	var p float64
-	for k, c := range chance {
-		if score := pairs - 2*k; score >= s || score <= -s {
-			p += c
-		}
-	}
-	return min(1, p)
-}
 
 // Displaced is the part of arrivals, by slots of time, that came in another slot than in the plan; one that never
 // came counts as displaced. 0 means that both are the same.

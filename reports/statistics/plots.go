@@ -140,62 +140,6 @@ func addCurve(p *plot.Plot, i int, points []Point) error {
 	return nil
 }
 
-// Bar is one of a bar chart, with its interval if there is one, and values that are marked by crosses.
-type Bar struct {
-	Name     string
-	Value    float64
-	Interval *Interval
-	Marks    []float64
-}
-
-// Bars draws horizontal bars, the first at the top, as an SVG element; empty if there is none.
-func Bars(label, axis string, list []Bar) (string, error) {
-	if len(list) == 0 {
-		return "", nil
-	}
-	p := newPlot()
-	p.X.Label.Text, p.X.Min = axis, 0
-	var names []string
-	var bars errorBars
-	var marks plotter.XYs
-	for i, b := range slices.Backward(list) {
-		y := float64(len(list) - 1 - i)
-		names = append(names, spaced(b.Name))
-		if b.Interval != nil {
-			bars.XYs = append(bars.XYs, plotter.XY{X: b.Value, Y: y})
-			bars.XErrors = append(bars.XErrors, struct{ Low, High float64 }{b.Interval.Low - b.Value, b.Interval.High - b.Value})
-		}
-		for _, x := range b.Marks {
-			marks = append(marks, plotter.XY{X: x, Y: y})
-		}
-		bar, err := plotter.NewBarChart(plotter.Values{b.Value}, vg.Points(14))
-		if err != nil {
-			return "", err
-		}
-		bar.Horizontal, bar.XMin, bar.LineStyle.Width, bar.Color = true, y, 0, palette[i%len(palette)]
-		p.Add(bar)
-	}
-	if len(bars.XYs) > 0 {
-		intervals, err := plotter.NewXErrorBars(bars)
-		if err != nil {
-			return "", err
-		}
-		p.Add(intervals)
-	}
-	if len(marks) > 0 {
-		crosses, err := plotter.NewScatter(marks)
-		if err != nil {
-			return "", err
-		}
-		crosses.GlyphStyle = draw.GlyphStyle{Color: color.Black, Radius: vg.Points(4), Shape: draw.CrossGlyph{}}
-		p.Add(crosses)
-	}
-	p.NominalY(names...)
-	p.Y.Min, p.Y.Max = -0.6, float64(len(list))-0.4
-	Axis{Room: true}.makeRoom(&p.X)
-	return svg(p, label, float64(60+26*len(list))), nil
-}
-
 // Row is one of Forest: an interval around its estimate, the values that it is of, and the band that it should lie
 // within, if there is one.
 type Row struct {

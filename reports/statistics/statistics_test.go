@@ -165,15 +165,17 @@ func below(n, k int64) (p float64) {
 }
 
 func TestTrend(t *testing.T) {
+	// By the score less 1, and the variance n(n-1)(2n+5)/18.
+	normal := func(score, n float64) float64 { return math.Erfc(score / math.Sqrt(n*(n-1)*(2*n+5)/18) / math.Sqrt2) }
 	for _, c := range []struct {
 		name      string
 		x         []float64
 		p, change float64
 	}{
 		{"too few", []float64{1, 2, 3}, 1, 0},
-		{"four up", []float64{1, 2, 3, 4}, 2.0 / 24, 3},
-		{"five down", []float64{5, 4, 3, 2, 1}, 2.0 / 120, -4},
-		{"one inversion", []float64{1, 2, 3, 5, 4}, 2 * (1 + 4) / 120.0, 3.6},
+		{"four up", []float64{1, 2, 3, 4}, normal(5, 4), 3},
+		{"five down", []float64{5, 4, 3, 2, 1}, normal(9, 5), -4},
+		{"one inversion", []float64{1, 2, 3, 5, 4}, normal(7, 5), 3.6},
 		{"none", []float64{2, 4, 1, 3}, 1, 0},
 		{"constant", []float64{2, 2, 2, 2}, 1, 0},
 		// s = 14, variance 510/18 - 18/18 = 27.3333, z = 13/√27.3333.

@@ -59,27 +59,12 @@ func (l *lane) judge(ctx context.Context, b *batch) {
 // counts are increases of series, by metric, mode and decision.
 type counts map[string]int
 
-const (
-	attemptsMetric       = "apiserver_impersonation_attempts_total"
-	authorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
-)
-
 // add counts the impersonation checks that were seen.
 func (c counts) add(o *verdicts.Observation) {
 	decided, _ := verdicts.Fold(o.Reviews)
 	for _, d := range decided {
-		verb := ""
-		if a := d.Spec.ResourceAttributes; a != nil {
-			verb = a.Verb
-		} else if a := d.Spec.NonResourceAttributes; a != nil {
-			verb = a.Verb
-		}
-		if mode, ok := scenarios.ImpersonationMode(verb); ok {
-			decision := "denied"
-			if d.Decision == scenarios.Allow {
-				decision = "allowed"
-			}
-			c[key(authorizationsMetric, mode, decision)]++
+		if mode, ok := scenarios.ImpersonationMode(verdicts.Describe(d).Verb); ok {
+			c[key(verdicts.AuthorizationsMetric, mode, scenarios.DecisionLabel(d.Decision))]++
 		}
 	}
 }
@@ -87,7 +72,7 @@ func (c counts) add(o *verdicts.Observation) {
 // attempts counts what was predicted.
 func (c counts) attempts(list []scenarios.MetricDelta) {
 	for _, d := range list {
-		c[key(attemptsMetric, d.Mode, d.Decision)] += d.Count
+		c[key(verdicts.AttemptsMetric, d.Mode, d.Decision)] += d.Count
 	}
 }
 
@@ -119,22 +104,12 @@ func totals(seen *target.Batched, reviews int, want counts) string {
 		all[k+" in its histogram"] = n
 	}
 	var wrong []string
-	for k := range mergedKeys(all, got) {
+	keys := maps.Clone(all)
+	maps.Copy(keys, got)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if all[k] != got[k] {
 			wrong = append(wrong, fmt.Sprintf("%s: want +%d, got +%d", k, all[k], got[k]))
 		}
 	}
-	slices.Sort(wrong)
 	return strings.Join(wrong, "; ")
-}
-
-func mergedKeys(a, b counts) map[string]bool {
-	out := map[string]bool{}
-	for k := range a {
-		out[k] = true
-	}
-	for k := range b {
-		out[k] = true
-	}
-	return out
 }

@@ -74,6 +74,11 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
+// Reached says whether the suite reaches the place of a mutant.
+func (c *Campaign) Reached(number int) bool {
+	return slices.ContainsFunc(c.baseline, func(b *cellBaseline) bool { return len(b.reached[number]) > 0 || b.atStart[number] })
+}
+
 func (c *Campaign) say(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +168,7 @@ func (c *Campaign) note(result *Result, scenario *scenarios.Scenario, o outcome)
 	switch {
 	case o.Verdict == verdicts.Passed:
 		return false
-	case o.unsteady:
+	case o.unsteady || o.setup:
 		result.Unsteady = append(result.Unsteady, scenario.ID)
 		return false
 	case o.Verdict == verdicts.Failed:

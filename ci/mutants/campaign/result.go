@@ -33,17 +33,6 @@ const (
 // Caught says whether the suite told the mutant from the original.
 func (s Status) Caught() bool { return s == Killed || s == Detected || s == Refused }
 
-// UnmarshalText reads the status of earlier results too, which had other words.
-func (s *Status) UnmarshalText(text []byte) error {
-	switch *s = Status(text); *s {
-	case "noticed":
-		*s = Detected
-	case "unreached":
-		*s = NotCovered
-	}
-	return nil
-}
-
 // Result is what became of one mutant.
 type Result struct {
 	mutate.Mutant
@@ -54,7 +43,7 @@ type Result struct {
 	// Difference is the first one that was seen, or what broke; Blame is the blame of the failure.
 	Difference string `json:"difference,omitempty"`
 	Blame      string `json:"blame,omitempty"`
-	// Unsteady are scenarios that did not pass, and then did. They do not count.
+	// Unsteady are scenarios that did not pass, and then did, or could not be set up. They do not count.
 	Unsteady []string `json:"unsteady,omitempty"`
 	// Tried is the number of scenarios that were run.
 	Tried int `json:"tried"`
@@ -92,31 +81,17 @@ func (k *killers) killed(m mutate.Mutant, scenario string) {
 	k.kill[[2]string{"", scenario}]++
 }
 
-// affinity counts the words of a scenario's ID that are in the name of the mutant's file or function: scenarios
-// about caches belong to cache.go.
-func affinity(id, place string) int {
-	n := 0
-	for _, word := range strings.FieldsFunc(id, func(r rune) bool { return r == '/' || r == '-' }) {
-		if word = strings.TrimSuffix(word, "s"); len(word) >= 4 && strings.Contains(place, word) {
-			n++
-		}
-	}
-	return n
-}
-
-// order sorts candidates: those that killed mutants of the same function, then those about the same matter, then
-// those that killed others, then those that take the shortest. Scenarios that wait come last, apart.
+// order sorts candidates: those that killed mutants of the same function, then those that killed others, then those
+// that take the shortest. Scenarios that wait come last, apart.
 func (k *killers) order(m mutate.Mutant, base *cellBaseline, candidates []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	quick, waiting = split(candidates)
-	place := strings.ToLower(m.File + " " + m.Function)
 	slices.SortStableFunc(quick, func(a, b *scenarios.Scenario) int {
 		more := func(place string) int {
 			return k.kill[[2]string{place, b.ID}] - k.kill[[2]string{place, a.ID}]
 		}
-		return cmp.Or(more(m.File+m.Function), affinity(b.ID, place)-affinity(a.ID, place), more(""),
-			cmp.Compare(base.took[a.ID], base.took[b.ID]))
+		return cmp.Or(more(m.File+m.Function), more(""), cmp.Compare(base.took[a.ID], base.took[b.ID]))
 	})
 	return quick, waiting
 }

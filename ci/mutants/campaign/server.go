@@ -46,9 +46,7 @@ func (c *Campaign) start(ctx context.Context, o target.Options, mutant int) (_ *
 	}()
 	o.KubeAPIServerPath = c.Program
 	// Most of a fresh server's time is its start; with fewer garbage collections it is shorter.
-	o.KubeAPIServerEnv = []string{
-		mutate.Variable + "=" + strconv.Itoa(mutant), mutate.SharedVariable + "=" + s.shared.path, "GOGC=400",
-	}
+	o.KubeAPIServerEnv = []string{mutate.SharedVariable + "=" + s.shared.path, "GOGC=400"}
 	if s.target, err = target.Start(ctx, o); err != nil {
 		return nil, err
 	}
@@ -81,9 +79,10 @@ func (s *server) stop() error {
 // outcome is a verdict, and whether further runs agreed.
 type outcome struct {
 	verdicts.Result
-	// unsteady: it failed or could not be judged, but not every time.
-	unsteady bool
-	took     time.Duration
+	// unsteady: it failed or could not be judged, but not every time. setup: it never came to the first request, so
+	// nothing is known of the server.
+	unsteady, setup bool
+	took            time.Duration
 }
 
 // repeats is how often a scenario that does not pass is run again, under other names: a busy machine must not pass
@@ -94,7 +93,7 @@ const repeats = 2
 func (s *server) try(ctx context.Context, scenario *scenarios.Scenario) outcome {
 	begin := time.Now()
 	evidence := s.replayOnce(ctx, scenario)
-	o := outcome{Result: verdicts.Judge(scenario, evidence), took: time.Since(begin)}
+	o := outcome{Result: verdicts.Judge(scenario, evidence), took: time.Since(begin), setup: len(evidence.Problems) > 0 && len(evidence.Steps) == 0}
 	for i := 0; i < repeats && o.Verdict != verdicts.Passed && !o.unsteady && ctx.Err() == nil; i++ {
 		again := s.replayOnce(ctx, scenario)
 		o.unsteady = verdicts.Judge(scenario, again).Verdict == verdicts.Passed

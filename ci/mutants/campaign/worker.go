@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -101,8 +102,7 @@ func (w *worker) cell(ctx context.Context, base *cellBaseline, candidates []*sce
 		return context.Cause(ctx)
 	}
 	// What catches the mutant has to pass on the same server without it.
-	i := slices.IndexFunc(candidates, func(c *scenarios.Scenario) bool { return c.ID == result.Scenario })
-	o := s.try(ctx, candidates[i])
+	o := s.try(ctx, candidates[indexOf(candidates, result.Scenario)])
 	sound := o.Verdict == verdicts.Passed || o.unsteady
 	if ctx.Err() != nil || sound && result.Status == Killed {
 		return context.Cause(ctx)
@@ -114,7 +114,8 @@ func (w *worker) cell(ctx context.Context, base *cellBaseline, candidates []*sce
 	return w.fresh(ctx, base, candidates, result)
 }
 
-// fresh tries the candidates on a server that is the mutant from its start.
+// fresh tries the candidates on a server that is the mutant from its start. What that catches has to be as it should
+// on an unmutated server that is started after it: a full disk stops both.
 func (w *worker) fresh(ctx context.Context, base *cellBaseline, candidates []*scenarios.Scenario, result *Result) error {
 	s, err := w.campaign.startTwice(ctx, base.target, result.Number)
 	var usage *local.UsageError
@@ -125,10 +126,32 @@ func (w *worker) fresh(ctx context.Context, base *cellBaseline, candidates []*sc
 		return err
 	case err != nil:
 		result.Status, result.Scenario, result.Difference = Refused, "(witness)", firstLine(err.Error())
-		return nil
+	default:
+		w.campaign.scenarios(ctx, s, base, candidates, result)
+		if err := s.stop(); err != nil {
+			return err
+		}
 	}
-	w.campaign.scenarios(ctx, s, base, candidates, result)
-	return errors.Join(context.Cause(ctx), s.stop())
+	if ctx.Err() != nil || !result.Status.Caught() {
+		return context.Cause(ctx)
+	}
+	if err := w.drop(base); err != nil {
+		return err
+	}
+	sound, err := w.server(ctx, base)
+	if err != nil {
+		return fmt.Errorf("the unmutated program does not start either: %w", err)
+	}
+	if i := indexOf(candidates, result.Scenario); i >= 0 {
+		if o := sound.try(ctx, candidates[i]); o.Verdict != verdicts.Passed && ctx.Err() == nil {
+			*result = Result{Mutant: result.Mutant, Status: Survived, Tried: result.Tried, Unsteady: append(result.Unsteady, result.Scenario)}
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func indexOf(all []*scenarios.Scenario, id string) int {
+	return slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.ID == id })
 }
 
 // scenarios runs candidates until one kills the mutant: those that wait last.

@@ -84,8 +84,12 @@ func (d *deriver) binary(b *ast.BinaryExpr) {
 		}
 	case token.GEQ, token.GTR, token.LSS, token.LEQ:
 		shift := shifts[b.Op]
+		t, ok := d.typeName(d.Info.TypeOf(b.X))
+		if !ok {
+			return
+		}
 		n := d.add("comparison-shifted", b, fmt.Sprintf("%s → %s", b.Op, shift.other))
-		d.wrapExpr(b.X, "(", fmt.Sprintf(" %s %s.One(%d))", shift.add, HelperName, n))
+		d.wrapExpr(b.X, "(", fmt.Sprintf(" %s %s.One[%s](%d))", shift.add, HelperName, t, n))
 	case token.ADD:
 		for _, operand := range []ast.Expr{b.X, b.Y} {
 			if t, ok := d.Info.TypeOf(operand).Underlying().(*types.Basic); ok && t.Info()&types.IsString != 0 && d.Info.Types[operand].Value == nil {

@@ -15,6 +15,8 @@ type Mutant struct {
 	Number int `json:"number"`
 	// Key names the mutant as long as its function is not changed: file:function:operator:ordinal.
 	Key string `json:"key"`
+	// Part is the part of the program that it is in.
+	Part string `json:"part,omitempty"`
 	// File is the file's name, as it was given; Line is the line in it.
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -29,22 +31,25 @@ type Mutant struct {
 
 // Source is one file of a package.
 type Source struct {
-	// Name is unique among all sources.
-	Name string
+	// Name is unique among all sources; Part is what its mutants are counted as.
+	Name, Part string
 	// Text is what Tree was parsed from, with comments.
 	Text []byte
 	Tree *ast.File
 	// Info is what the type checker found out about the package.
 	Info *types.Info
 	Pkg  *types.Package
+	// Functions are the functions and methods that are changed, by name or as Type.method; empty is all of the file.
+	// LeaveOut are some that are not.
+	Functions, LeaveOut []string
+	// Within, if given, leaves all alone but the statements of a function's body with this text.
+	Within string
 }
 
 // Options say what to leave alone.
 type Options struct {
 	// HelperPath is the import path under which Helpers will be found.
 	HelperPath string
-	// SkipFunctions are functions and methods without mutants, by bare name: those that only tests call.
-	SkipFunctions []string
 	// Quiet are calls that only write to a log: the call is removed, but nothing within it is changed. Each is the
 	// beginning of a call's source.
 	Quiet []string
@@ -94,7 +99,7 @@ func (d *deriver) add(operator string, node ast.Node, change string) int {
 	family := d.function + ":" + operator
 	d.ordinals[family]++
 	d.mutants = append(d.mutants, Mutant{
-		Number: n, Key: fmt.Sprintf("%s:%s:%d", d.Name, family, d.ordinals[family]),
+		Number: n, Part: d.Part, Key: fmt.Sprintf("%s:%s:%d", d.Name, family, d.ordinals[family]),
 		File: d.Name, Line: d.fset.Position(node.Pos()).Line, Function: d.function,
 		Operator: operator, Snippet: shorten(d.source(node)), Change: change,
 	})

@@ -3,13 +3,10 @@ package mutate
 // HelperName is what the mutated source calls the package of helpers.
 const HelperName = "zzmutants"
 
-// Variable names the environment variable that chooses a mutant by its number.
-const Variable = "AUTHZCONF_MUTANT"
-
 // SharedVariable names the environment variable with the path of a file that the program shares with whoever
-// started it: SharedHeader bytes with the number of the chosen mutant, in little-endian order, which wins over
-// Variable and may change at any time; and a byte for each number from 0, which the program sets to 1 when it
-// comes by the place of that mutant's change.
+// started it: SharedHeader bytes with the number of the chosen mutant, in little-endian order, which may change at
+// any time; and a byte for each number from 0, which the program sets to 1 when it reaches the place of that mutant's
+// change. Without it no mutant is chosen.
 const SharedVariable = "AUTHZCONF_MUTANTS_SHARED"
 
 // SharedHeader is the length of the number in the shared file.
@@ -23,26 +20,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"strconv"
 	"syscall"
 )
 
-var (
-	chosen = choose()
-	shared = share()
-)
-
-func choose() int {
-	text := os.Getenv("` + Variable + `")
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		panic("` + Variable + ` is no number: " + text)
-	}
-	return n
-}
+var shared = share()
 
 func share() []byte {
 	path := os.Getenv("` + SharedVariable + `")
@@ -67,7 +48,7 @@ func share() []byte {
 // On says whether mutant n is the chosen one, and notes that its place was reached.
 func On(n int) bool {
 	if shared == nil {
-		return n == chosen
+		return false
 	}
 	shared[4+n] = 1
 	return n == int(binary.LittleEndian.Uint32(shared))
@@ -91,7 +72,7 @@ func Pick[T any](n int, v, other T) T {
 }
 
 // One is 1 for the chosen mutant, and otherwise 0.
-func One(n int) int {
+func One[T ~int | ~int32 | ~int64 | ~uint | ~uint64 | ~float64](n int) T {
 	if On(n) {
 		return 1
 	}

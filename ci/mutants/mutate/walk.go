@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 )
 
 // file walks the declarations of the file in order.
@@ -12,13 +13,19 @@ func (d *deriver) file() {
 	for _, decl := range d.Tree.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
-			if slices.Contains(d.options.SkipFunctions, decl.Name.Name) || decl.Body == nil {
+			d.function = FunctionName(decl)
+			named := func(all []string) bool {
+				return slices.Contains(all, decl.Name.Name) || slices.Contains(all, d.function)
+			}
+			if decl.Body == nil || named(d.LeaveOut) || len(d.Functions) > 0 && !named(d.Functions) {
 				continue
 			}
-			d.function = FunctionName(decl)
-			d.walkFunction(d.Info.Defs[decl.Name].Type().(*types.Signature), decl.Body)
+			d.walkFunction(d.Info.Defs[decl.Name].Type().(*types.Signature), d.roots(decl.Body)...)
 		case *ast.GenDecl:
 			d.function = "(package)"
+			if len(d.Functions) > 0 {
+				continue
+			}
 			if decl.Tok == token.CONST || decl.Tok == token.VAR && !onlyBlank(decl) {
 				d.walk(decl)
 			}
@@ -57,10 +64,25 @@ func onlyBlank(decl *ast.GenDecl) bool {
 	return true
 }
 
+// roots are the body, or those of its statements that are wanted.
+func (d *deriver) roots(body *ast.BlockStmt) (roots []ast.Node) {
+	if d.Within == "" {
+		return []ast.Node{body}
+	}
+	for _, s := range body.List {
+		if strings.Contains(d.source(s), d.Within) {
+			roots = append(roots, s)
+		}
+	}
+	return roots
+}
+
 // walkFunction walks a body whose return statements have the signature's results.
-func (d *deriver) walkFunction(sig *types.Signature, body *ast.BlockStmt) {
+func (d *deriver) walkFunction(sig *types.Signature, roots ...ast.Node) {
 	d.results = append(d.results, sig.Results())
-	d.walk(body)
+	for _, root := range roots {
+		d.walk(root)
+	}
 	d.results = d.results[:len(d.results)-1]
 }
 

@@ -108,24 +108,3 @@ func statements(n ast.Node) (stmts []ast.Stmt, opened token.Pos) {
 func (a Argument) Covers(file string, line int) bool {
 	return a.File == file && a.From <= line && line <= a.To
 }
-
-// Argue splits what was missed into what is argued and what is not, and returns the arguments that are wrong:
-// nothing of theirs was missed.
-func (r *Report) Argue(arguments []Argument) (argued map[Block]Argument, missing []Block, wrong []Argument) {
-	argued = map[Block]Argument{}
-	used := map[int]bool{}
-	for _, b := range r.Missed {
-		i := slices.IndexFunc(arguments, func(a Argument) bool { return a.Covers(b.File, b.From) })
-		if i < 0 {
-			missing = append(missing, b)
-			continue
-		}
-		argued[b], used[i] = arguments[i], true
-	}
-	for i, a := range arguments {
-		if !used[i] {
-			wrong = append(wrong, a)
-		}
-	}
-	return argued, missing, wrong
-}

@@ -1,159 +1,153 @@
-// Package program makes the two kube-apiservers that show how much of the impersonation package the suite sees:
-// one with all mutants in it, and one that counts the statements it reaches.
+// Package program makes the kube-apiserver that has all mutants in it.
 package program
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
+	_ "embed" // the parts
 	"fmt"
-	"go/ast"
-	"go/importer"
-	"go/parser"
 	"go/token"
-	"go/types"
-	"io"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
-	"strings"
+
+	"golang.org/x/tools/go/packages"
+	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
+	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// Module and Package are where the code under test is.
-const (
-	Module  = "k8s.io/apiserver"
-	Package = Module + "/pkg/endpoints/filters/impersonation"
-)
+// Part is a part of a request's way through the API server, as parts.yaml describes it.
+type Part struct {
+	Name      string   `json:"name"`
+	Packages  []string `json:"packages"`
+	Functions []string `json:"functions"`
+	LeaveOut  []string `json:"leaveOut"`
+	Within    string   `json:"within"`
+	// Wanted is in percent.
+	Wanted float64 `json:"wanted"`
+	Argued bool    `json:"argued"`
+}
 
-// options are what is left alone in the code under test.
+//go:embed parts.yaml
+var partsFile []byte
+
+// Parts are those of parts.yaml. The first is the one that the suite is about.
+func Parts() (all []Part, err error) {
+	err = yaml.UnmarshalStrict(partsFile, &all)
+	return all, err
+}
+
+// helperModule holds the package of helpers: every mutated module imports it.
+const helperModule = "k8s.io/apiserver"
+
+// options are what is left alone everywhere.
 var options = mutate.Options{
-	HelperPath:    Package + "/" + mutate.HelperName,
-	SkipFunctions: []string{"verbForTests", "cachesForTests"},
-	Quiet:         []string{"klog.", "klogV.", "httplog.", "utilruntime.HandleError"},
+	HelperPath: helperModule + "/pkg/" + mutate.HelperName,
+	Quiet:      []string{"klog.", "klogV.", "httplog.", "utilruntime.HandleError"},
 	// What only describes a metric changes no count of it.
 	Prose: []string{"Help", "StabilityLevel", "Buckets"},
 }
 
-// Sources is the code under test with its mutants.
+// Sources is the code of all parts with its mutants.
 type Sources struct {
+	Parts   []Part
 	Mutants []mutate.Mutant
-	// Texts are the mutated files by their path in the module.
-	Texts map[string][]byte
-	// Files are the original files, by their path below the package under test.
+	// Texts are the mutated files, by module and by their path in it.
+	Texts map[string]map[string][]byte
+	// FileSet and Files are the original ones.
 	FileSet *token.FileSet
 	Files   []mutate.Source
 }
 
-// OnlyTests are the functions under test that only unit tests call.
-func OnlyTests() []string { return slices.Clone(options.SkipFunctions) }
-
-// Go runs a go command in the folder of a module and returns its output.
-type Go func(ctx context.Context, args ...string) (string, error)
-
-// Load parses and type-checks the packages under test, as the module knows them, and derives their mutants.
-func Load(ctx context.Context, run Go) (*Sources, error) {
-	listed, err := list(ctx, run)
+// Load parses and type-checks the packages as the module that a release is built from has them, and derives their
+// mutants.
+func Load(ctx context.Context, b *local.Binaries, r local.Release) (*Sources, error) {
+	dir, err := b.PinnedModule(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return derive(listed)
+	parts, err := Parts()
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, part := range parts {
+		paths = append(paths, part.Packages...)
+	}
+	loaded, err := packages.Load(&packages.Config{
+		Context: ctx, Dir: dir, Env: append(os.Environ(), local.BuildEnv()...), BuildFlags: []string{"-trimpath"},
+		Mode: packages.LoadSyntax | packages.NeedModule,
+	}, paths...)
+	if err != nil {
+		return nil, err
+	}
+	return derive(parts, loaded)
 }
 
-// derive is Load from what the go command said of the packages.
-func derive(listed map[string]listedPackage) (*Sources, error) {
-	fset := token.NewFileSet()
-	var sources []mutate.Source
-	for _, path := range []string{Package, Package + "/metrics"} {
-		p, ok := listed[path]
-		if !ok {
-			return nil, fmt.Errorf("the module has no package %s", path)
+// derive is Load from packages that are read.
+func derive(parts []Part, loaded []*packages.Package) (_ *Sources, err error) {
+	out := &Sources{Parts: parts, Texts: map[string]map[string][]byte{}, FileSet: loaded[0].Fset}
+	byPath := map[string]*packages.Package{}
+	for _, p := range loaded {
+		if len(p.Errors) > 0 {
+			return nil, fmt.Errorf("%s: %w", p.PkgPath, p.Errors[0])
 		}
-		checked, err := check(fset, p, listed)
-		if err != nil {
-			return nil, err
-		}
-		sources = append(sources, checked...)
+		byPath[p.PkgPath] = p
 	}
-	mutants, texts, err := mutate.Derive(fset, sources, options)
-	if err != nil {
+	places := map[string][2]string{} // of each file: its module, and its path in it
+	for _, part := range parts {
+		for _, name := range part.Packages {
+			if err := out.add(part, byPath[name], name != parts[0].Packages[0], places); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	var texts map[string][]byte
+	if out.Mutants, texts, err = mutate.Derive(out.FileSet, out.Files, options); err != nil {
 		return nil, err
 	}
-	out := &Sources{Mutants: mutants, Texts: map[string][]byte{}, FileSet: fset, Files: sources}
-	folder := strings.TrimPrefix(Package, Module+"/")
-	for name, text := range texts {
-		out.Texts[filepath.Join(folder, filepath.FromSlash(name))] = text
+	for _, f := range out.Files {
+		if text := texts[f.Name]; !bytes.Equal(text, f.Text) {
+			out.put(places[f.Name], text)
+		}
 	}
-	out.Texts[filepath.Join(folder, mutate.HelperName, mutate.HelperName+".go")] = []byte(mutate.Helpers)
+	out.put([2]string{helperModule, filepath.Join("pkg", mutate.HelperName, mutate.HelperName+".go")}, []byte(mutate.Helpers))
 	return out, nil
 }
 
-// listedPackage is what go list says of a package.
-type listedPackage struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
+func (s *Sources) put(place [2]string, text []byte) {
+	if s.Texts[place[0]] == nil {
+		s.Texts[place[0]] = map[string][]byte{}
+	}
+	s.Texts[place[0]][place[1]] = text
 }
 
-func list(ctx context.Context, run Go) (map[string]listedPackage, error) {
-	out, err := run(ctx, "list", "-trimpath", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", Package)
-	if err != nil {
-		return nil, err
-	}
-	listed := map[string]listedPackage{}
-	decoder := json.NewDecoder(strings.NewReader(out))
-	for {
-		var p listedPackage
-		err := decoder.Decode(&p)
-		if errors.Is(err, io.EOF) {
-			return listed, nil
-		}
+// add takes the files of a package. They are named by the package's last word too, but for those of the first one.
+func (s *Sources) add(part Part, p *packages.Package, prefix bool, places map[string][2]string) error {
+	for i, tree := range p.Syntax {
+		file := p.CompiledGoFiles[i]
+		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("go list: %w", err)
+			return err
 		}
-		listed[p.ImportPath] = p
-	}
-}
-
-// check parses and type-checks one package. Files are named by their path below the package under test.
-func check(fset *token.FileSet, p listedPackage, listed map[string]listedPackage) ([]mutate.Source, error) {
-	var trees []*ast.File
-	var sources []mutate.Source
-	for _, name := range p.GoFiles {
-		text, err := os.ReadFile(filepath.Join(p.Dir, name))
+		name := filepath.Base(file)
+		if prefix {
+			name = path.Join(path.Base(p.PkgPath), name)
+		}
+		if _, twice := places[name]; twice {
+			return fmt.Errorf("two files are called %s", name)
+		}
+		relative, err := filepath.Rel(p.Module.Dir, file)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		tree, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), text, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		trees = append(trees, tree)
-		short := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, Package)+"/"+name, "/")
-		sources = append(sources, mutate.Source{Name: short, Text: text, Tree: tree})
+		places[name] = [2]string{p.Module.Path, relative}
+		s.Files = append(s.Files, mutate.Source{
+			Name: name, Part: part.Name, Text: text, Tree: tree, Info: p.TypesInfo, Pkg: p.Types,
+			Functions: part.Functions, LeaveOut: part.LeaveOut, Within: part.Within,
+		})
 	}
-	info := &types.Info{
-		Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
-		Uses: map[*ast.Ident]types.Object{},
-	}
-	config := types.Config{Importer: exports(fset, listed)}
-	pkg, err := config.Check(p.ImportPath, fset, trees, info)
-	if err != nil {
-		return nil, fmt.Errorf("type-checking %s: %w", p.ImportPath, err)
-	}
-	for i := range sources {
-		sources[i].Info, sources[i].Pkg = info, pkg
-	}
-	return sources, nil
-}
-
-// exports imports what the compiler wrote.
-func exports(fset *token.FileSet, listed map[string]listedPackage) types.Importer {
-	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		p, ok := listed[path]
-		if !ok || p.Export == "" {
-			return nil, fmt.Errorf("there is no compiled package %s", path)
-		}
-		return os.Open(p.Export)
-	})
+	return nil
 }

@@ -1,53 +1,59 @@
 package program
 
 import (
-	"context"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/go/packages"
 
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// inPinnedModule runs go commands in the module that kube-apiserver is built
-// from.
-func inPinnedModule(t *testing.T) Go {
-	t.Helper()
-	binaries := &local.Binaries{}
-	releases := local.Releases()
-	dir, err := binaries.PinnedModule(t.Context(), releases[len(releases)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(ctx context.Context, args ...string) (string, error) {
-		return binaries.GoOutput(ctx, dir, args...)
-	}
-}
-
-// TestMutantsCompile derives the mutants of the real package and type-checks
-// what comes out.
+// TestMutantsCompile derives the mutants of the real packages and type-checks what comes out, as if it were in the
+// place of the originals.
 func TestMutantsCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles packages of Kubernetes")
 	}
-	// Once for all that is checked: where Go's build cache is empty, it takes minutes.
-	listed, err := list(t.Context(), inPinnedModule(t))
+	releases := local.Releases()
+	dir, err := (&local.Binaries{}).PinnedModule(t.Context(), releases[len(releases)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := derive(listed)
+	parts, err := Parts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Mutants) < 150 {
-		t.Errorf("only %d mutants", len(s.Mutants))
+	var paths []string
+	for _, part := range parts {
+		paths = append(paths, part.Packages...)
 	}
-	keys := map[string]bool{}
-	operators := map[string]int{}
+	load := func(paths ...string) []*packages.Package {
+		loaded, err := packages.Load(&packages.Config{
+			Context: t.Context(), Dir: dir, Env: append(os.Environ(), local.BuildEnv()...), BuildFlags: []string{"-trimpath"},
+			Mode: packages.LoadSyntax | packages.NeedModule,
+		}, paths...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded
+	}
+	loaded := load(paths...)
+	s, err := derive(parts, loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, operators, byPart := map[string]bool{}, map[string]int{}, map[string]int{}
 	for i, m := range s.Mutants {
 		if m.Number != i+1 {
 			t.Fatalf("mutant %d has the number %d", i+1, m.Number)
@@ -57,41 +63,67 @@ func TestMutantsCompile(t *testing.T) {
 		}
 		keys[m.Key] = true
 		operators[m.Operator]++
+		byPart[m.Part]++
 		if strings.Contains(m.Function, "ForTests") {
 			t.Errorf("%s: no client reaches what only tests call", m.Key)
 		}
 	}
-	t.Logf("%d mutants: %v", len(s.Mutants), operators)
-	fset := token.NewFileSet()
-	helpers := checkTexts(t, fset, Package+"/"+mutate.HelperName, listed, nil, s.Texts, "/"+mutate.HelperName+"/")
-	checkTexts(t, fset, Package+"/metrics", listed, helpers, s.Texts, "/metrics/")
-	checkTexts(t, fset, Package, listed, helpers, s.Texts, "impersonation/")
+	for _, p := range s.Parts {
+		if byPart[p.Name] == 0 {
+			t.Errorf("no mutants of %s", p.Name)
+		}
+		for _, f := range p.Functions {
+			if !slices.ContainsFunc(s.Mutants, func(m mutate.Mutant) bool {
+				return m.Part == p.Name && (m.Function == f || strings.HasSuffix(m.Function, "."+f))
+			}) {
+				t.Errorf("%s: no mutants of a function %s", p.Name, f)
+			}
+		}
+	}
+	t.Logf("%d mutants: %v, %v", len(s.Mutants), byPart, operators)
+	helpers := check(t, options.HelperPath, load("encoding/binary", "errors", "os", "syscall"), [][]byte{s.Texts[helperModule]["pkg/"+mutate.HelperName+"/"+mutate.HelperName+".go"]}, nil)
+	for _, p := range loaded {
+		var texts [][]byte
+		for _, file := range p.CompiledGoFiles {
+			name, err := filepath.Rel(p.Module.Dir, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := s.Texts[p.Module.Path][name]
+			if text == nil {
+				if text, err = os.ReadFile(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			texts = append(texts, text)
+		}
+		check(t, p.PkgPath, slices.Collect(maps.Values(p.Imports)), texts, helpers)
+	}
 }
 
-// checkTexts type-checks the mutated files whose folder ends as given.
-func checkTexts(t *testing.T, fset *token.FileSet, path string, listed map[string]listedPackage, helpers *types.Package, texts map[string][]byte, folder string) *types.Package {
+// check type-checks files that may import packages and the helpers.
+func check(t *testing.T, path string, imports []*packages.Package, texts [][]byte, helpers *types.Package) *types.Package {
 	t.Helper()
+	fset := token.NewFileSet()
 	var trees []*ast.File
-	for name, text := range texts {
-		if !strings.HasSuffix(name[:strings.LastIndex(name, "/")+1], folder) {
-			continue
-		}
-		tree, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+	for i, text := range texts {
+		tree, err := parser.ParseFile(fset, fmt.Sprintf("%s/%d.go", path, i), text, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
 		trees = append(trees, tree)
-	}
-	all := exports(fset, listed)
-	if helpers == nil { // the standard library only, some of which the package does not use itself
-		all = importerOf(all.Import)
 	}
 	config := types.Config{
 		Importer: importerOf(func(path string) (*types.Package, error) {
 			if helpers != nil && path == helpers.Path() {
 				return helpers, nil
 			}
-			return all.Import(path)
+			for _, p := range imports {
+				if p.PkgPath == path || strings.HasSuffix(p.PkgPath, "/vendor/"+path) {
+					return p.Types, nil
+				}
+			}
+			return nil, fmt.Errorf("%s is not imported by the original", path)
 		}),
 		Error: func(err error) { t.Error(err) },
 	}

@@ -11,9 +11,9 @@ func (b *Block) Merge(other *Block) {
 	b.Dropped += other.Dropped
 	b.Retried += other.Retried
 	b.Reconnects += other.Reconnects
-	b.Answers = sum(b.Answers, other.Answers)
-	b.Wrong = sum(b.Wrong, other.Wrong)
-	b.Again = sum(b.Again, other.Again)
+	b.Answers = Sum(b.Answers, other.Answers)
+	b.Wrong = Sum(b.Wrong, other.Wrong)
+	b.Again = Sum(b.Again, other.Again)
 	b.FollowsServer = b.FollowsServer || other.FollowsServer
 	b.Log = append(b.Log, other.Log...)
 	for _, text := range other.Odd {
@@ -51,10 +51,11 @@ func (b *Block) NoteOdd(text string) {
 	}
 }
 
-func sum(a, b map[string]int64) map[string]int64 {
+// Sum adds b to a, which is made if there is something to add.
+func Sum[N int64 | float64](a, b map[string]N) map[string]N {
 	for k, n := range b {
 		if a == nil {
-			a = map[string]int64{}
+			a = map[string]N{}
 		}
 		a[k] += n
 	}

@@ -67,11 +67,6 @@ type Prediction struct {
 	// Checks are the reviews. Requests that are under way at once may each ask what one of them could have remembered:
 	// so there is a range.
 	Checks []CheckRange `json:"checks,omitempty"`
-
-	// Cold and Warm are of runs before this was predicted for a schedule: reviews per request of an agent that the
-	// caches did not know, and of one that they did.
-	Cold float64 `json:"cold,omitempty"`
-	Warm float64 `json:"warm,omitempty"`
 }
 
 // CheckRange is how many reviews of a kind are predicted; see ReviewCount.

@@ -8,10 +8,9 @@ import (
 	"github.com/authzconf/authzconf/reports/load/histogram"
 )
 
-// Version of the file format, and the one before, which called variants arms.
+// Version of the file format.
 const (
 	APIVersion = "authzconf.dev/v1alpha2"
-	OldVersion = "authzconf.dev/v1alpha1"
 	Kind       = "LoadRun"
 )
 
@@ -32,6 +31,8 @@ type Run struct {
 	Machine  Machine   `json:"machine"`
 	// Servers are the control planes under load, by the name that blocks use.
 	Servers []Server `json:"servers"`
+	// Authorizer is what decides beside RBAC, such as "webhook, 5ms".
+	Authorizer string `json:"authorizer,omitempty"`
 	// Population is who took part, Agents how many agents that is.
 	Population Population `json:"population,omitzero"`
 	// Agents, Pairs and Shards are what was asked for.
@@ -119,9 +120,7 @@ type Block struct {
 	ServerStarted time.Time `json:"serverStarted,omitzero"`
 	// Variant names what the agents do (see profiles), Server where. Comparison names which comparison of the
 	// profile the pair belongs to.
-	Variant string `json:"variant"`
-	// Arm is what Variant was called in OldVersion.
-	Arm        string `json:"arm,omitempty"`
+	Variant    string `json:"variant"`
 	Server     string `json:"server"`
 	Comparison string `json:"comparison"`
 	// Agents took part.
@@ -176,8 +175,6 @@ type Block struct {
 	Timeline []Second `json:"timeline,omitempty"`
 
 	// CPU time used in the block, and resident memory at its end.
-	ServerCPU    Duration `json:"serverCPU"`
-	ServerRSS    int64    `json:"serverRSSBytes"`
 	GeneratorCPU Duration `json:"generatorCPU"` // authzconf's own process: agents and recorder
 	GeneratorRSS int64    `json:"generatorRSSBytes"`
 	// Cost is what the programs that are under load used in the block, by what they are.

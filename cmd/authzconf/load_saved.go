@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -152,7 +153,7 @@ it goes to README.md there, and where the numbers of agents differ, the curves t
     authzconf load --profile every-variant --nodes $n --report-dir run-$n
   done
   authzconf load cost run-10 run-100 run-1000 --report-dir cost`,
-		Args: cobra.MinimumNArgs(2),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var runs []load.Saved
 			for _, path := range args {
@@ -181,5 +182,31 @@ it goes to README.md there, and where the numbers of agents differ, the curves t
 		},
 	}
 	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the curves")
+	return c
+}
+
+// newLoadResults is "load results".
+func newLoadResults() *cobra.Command {
+	var reportDir string
+	c := &cobra.Command{
+		Use:   "results RUNS",
+		Short: "Write the pages of saved load runs, and what they say of the KEP's statements",
+		Long: `Read the runs in RUNS/PART/RUN, as make load-results leaves them, and write to the report
+folder PART/README.md for each part, as load cost does, and README.md: every statement
+of KEP-5284 about cost with its verdict and the figures that it rests on.`,
+		Example: `  authzconf load results _output/load-results --report-dir docs/results`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if reportDir == "" {
+				return errors.New("--report-dir is missing: name the folder for the pages")
+			}
+			if err := load.Results(args[0], reportDir); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
+			return err
+		},
+	}
+	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the parts")
 	return c
 }

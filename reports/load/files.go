@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -82,6 +83,8 @@ func Load(path string) (r run.Run, err error) {
 type Saved struct {
 	Run        run.Run
 	Thresholds Thresholds
+	// Digest is the SHA-256 of the file of the run.
+	Digest string
 }
 
 // LoadSaved reads the run of a report folder, and its thresholds from the report beside it.
@@ -94,9 +97,13 @@ func loadSaved(dir string) (s Saved, stored Result, err error) {
 	if s.Run, err = Load(dir); err != nil {
 		return s, stored, err
 	}
-	path := filepath.Join(dir, reportFile)
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(filepath.Join(dir, runFile))
 	if err != nil {
+		return s, stored, err
+	}
+	s.Digest = fmt.Sprintf("%x", sha256.Sum256(data))
+	path := filepath.Join(dir, reportFile)
+	if data, err = os.ReadFile(path); err != nil {
 		return s, stored, fmt.Errorf("there is no load report: %w", err)
 	}
 	if err := decode(path, data, &stored, Kind); err != nil {

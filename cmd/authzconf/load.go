@@ -144,12 +144,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	if p, err = p.Adjusted(profile.Adjust{
-		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
-		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
-		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
-		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings), Counts: f.counts,
-	}); err != nil {
+	if p, err = f.adjusted(c, p); err != nil {
 		return o, err
 	}
 	release, err := local.ParseRelease(f.kubernetes)
@@ -168,6 +163,16 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		Tool: suiteVersion(), Called: called,
 	}
 	return o, o.Check()
+}
+
+// adjusted is a profile with the flags that were given.
+func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {
+	return p.Adjusted(profile.Adjust{
+		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
+		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
+		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
+		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings), Counts: f.counts,
+	})
 }
 
 // given is the value of a flag that was given, nil otherwise.

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports/load"
+	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
 
 // newLoadCompare is "load compare".
@@ -124,7 +128,7 @@ not, 2 there is no load report.`,
 
 // verifyLoad judges the run of a load report again.
 func verifyLoad(c *cobra.Command, path string) error {
-	result, differences, err := load.Verify(path, suiteVersion())
+	result, differences, err := load.Verify(path, suiteVersion(), declaredBy)
 	if err != nil {
 		return err
 	}
@@ -136,6 +140,27 @@ func verifyLoad(c *cobra.Command, path string) error {
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: judged again, the outcome is %s\n", result.Outcome)
 	return err
+}
+
+// declaredBy are the thresholds that the text of a run's profile has, with the flags of its command.
+func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
+	p, err := profile.Parse(r.Profile+".yaml", []byte(r.ProfileYAML))
+	if err != nil {
+		return t, err
+	}
+	var f loadFlags
+	c := &cobra.Command{FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}}
+	f.add(c)
+	if err := c.ParseFlags(r.Command[slices.Index(r.Command, "load")+1:]); err != nil {
+		return t, err
+	}
+	if p, err = f.adjusted(c, p); err != nil {
+		return t, err
+	}
+	if p.Agents() != r.Agents || p.Pairs != r.Pairs || p.Starts != r.Starts {
+		return t, fmt.Errorf("the run has %d agents, %d pairs and %d starts, its profile and command %d, %d and %d", r.Agents, r.Pairs, r.Starts, p.Agents(), p.Pairs, p.Starts)
+	}
+	return storm.Thresholds(p), nil
 }
 
 // newLoadCost is "load cost".

@@ -66,7 +66,7 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loa
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestBuildEtcd|TestUpgradesAndDowngrades)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
@@ -83,8 +83,8 @@ test: build ## vet, and run all tests that are not for the night, those against 
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
 	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
-	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
-	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all $(MAKE) --no-print-directory engines
+	AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
+	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
 .PHONY: image
@@ -101,28 +101,22 @@ transcripts: ## hold the vectors of certification to the access reviews in a rep
 engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as certify policy writes it
 	cd ci/engines && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
-.PHONY: faulty-authorizers rogues
+.PHONY: faulty-authorizers
 faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length
 	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -v -run 'TestGeneratedAreRejected|TestDevelopersAreRejected|TestDifferentlyRight|TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
 	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
-rogues: faulty-authorizers # its old name
-
-.PHONY: faulty-conditional-authorizers conditional-rogues
+.PHONY: faulty-conditional-authorizers
 faulty-conditional-authorizers: ## certify every faulty conditional authorizer, and the reference on 20 seeds
-	AUTHZCONF_FAULTY=all AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./conditional/certification
-
-conditional-rogues: faulty-conditional-authorizers # its old name
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./conditional/certification
 
 .PHONY: conditional-cost
 conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
 	$(AUTHZCONF) conditions cost $(COSTFLAGS)
 
-.PHONY: faulty-enforcers granular-rogues
+.PHONY: faulty-enforcers
 faulty-enforcers: ## run every faulty enforcer of granular verbs (KEP-3617)
-	AUTHZCONF_ROGUES=all go test -count 1 -timeout 20m -run TestFaultyEnforcersAreRejected ./granular
-
-granular-rogues: faulty-enforcers # its old name
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run TestFaultyEnforcersAreRejected ./granular
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -3,6 +3,7 @@ package certify
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -12,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Answer is what came back for one vector: everything that it is judged by, and nothing that could be a secret.
+// Answer is what came back for one question: everything that it is judged by, and nothing that could be a secret.
 type Answer struct {
 	// Check is what the vector was sent for.
 	Check  string `json:"check"`
@@ -21,6 +22,11 @@ type Answer struct {
 	HTTP     int   `json:"http,omitempty"`
 	Protocol int   `json:"protocol,omitempty"`
 	Millis   int64 `json:"ms,omitempty"`
+	// Raw is the body as it came, without what looks like a secret, and Digest the beginning of its SHA-256. A longer
+	// body than maxRaw is not kept: Length is how long it was, and what follows is what was read from it.
+	Raw    string `json:"raw,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	Length int    `json:"length,omitempty"`
 	// Fault says why there is no answer to be judged.
 	Fault string `json:"fault,omitempty"`
 	// APIVersion and Kind are given if they are not those of the review.
@@ -34,8 +40,7 @@ type Answer struct {
 	Unknown   []string `json:"unknown,omitempty"`
 	// Foreign says that the answer repeats another spec than the one sent.
 	Foreign bool `json:"foreign,omitempty"`
-	// Said is the beginning of the reason or the error, or of a body that is no review, where something is wrong with
-	// the answer.
+	// Said is how the reason or the error begins, or a body that is not a review, if the answer is wrong.
 	Said string `json:"said,omitempty"`
 	// Opened is how many connections a check needed; on its last answer only.
 	Opened int64 `json:"opened,omitempty"`
@@ -48,6 +53,52 @@ type Answer struct {
 	Seen  *Seen  `json:"seen,omitempty"`
 	// Control says that the reference authorizer was asked, for a finding about another one.
 	Control bool `json:"control,omitempty"`
+}
+
+// MarshalJSON leaves out what follows from the raw answer: whoever judges the evidence reads that again.
+func (a Answer) MarshalJSON() ([]byte, error) {
+	type plain Answer
+	if a.Digest != "" {
+		a = a.unread()
+	}
+	return json.Marshal(plain(a))
+}
+
+// unread is the answer as it came, before anything was read from it.
+func (a Answer) unread() Answer {
+	return Answer{
+		Check: a.Check, Vector: a.Vector, HTTP: a.HTTP, Protocol: a.Protocol, Millis: a.Millis, Raw: a.Raw, Digest: a.Digest,
+		Opened: a.Opened, Micros: a.Micros, LateUs: a.LateUs, Control: a.Control,
+	}
+}
+
+// keep keeps a body, if it is not too long and still the same JSON without its secrets, and reads it.
+func (a *Answer) keep(body []byte, v Question) {
+	raw := strings.ToValidUTF8(secret.ReplaceAllString(string(body), "[redacted]"), "\uFFFD")
+	if len(raw) > maxRaw || json.Valid(body) != json.Valid([]byte(raw)) {
+		a.Length = len(body)
+	} else {
+		a.Raw, a.Digest = raw, digest([]byte(raw))[:digestLength]
+		body = []byte(raw)
+	}
+	a.read(body, v)
+	a.keepWhat(body, v)
+}
+
+// reread reads a raw answer again. Its error is about evidence that nobody can have got by asking.
+func (a Answer) reread(v Question) (Answer, error) {
+	switch {
+	case a.Digest == "" && a.Raw == "" && (a.Fault != "" && a.HTTP == 0 || a.Length > 0 || a.Fault == "answer-too-large"):
+		return a, nil
+	case a.Digest == "":
+		return a, fmt.Errorf("the answer to %q is not in it as it came", a.Vector)
+	case a.Digest != digest([]byte(a.Raw))[:digestLength]:
+		return a, fmt.Errorf("the answer to %q is not the one that its digest is of", a.Vector)
+	}
+	a = a.unread()
+	a.read([]byte(a.Raw), v)
+	a.keepWhat([]byte(a.Raw), v)
+	return a, nil
 }
 
 // useless says why an answer decides nothing, if it does not.
@@ -66,10 +117,11 @@ const maxUnknown, maxWord = 5, 80
 
 func word(s string) string { return s[:min(len(s), maxWord)] }
 
-// maxSaid bounds what an authorizer can say in the evidence; secret is what might be one.
-const maxSaid = 200
+// maxSaid bounds what an authorizer says in a finding, maxRaw what of an answer is in the evidence; secret is what might
+// be one.
+const maxSaid, maxRaw, digestLength = 200, 4 << 10, 32
 
-var secret = regexp.MustCompile(`(?i)(bearer |basic |token[=: ]+|password[=: ]+|eyJ)[^\s"',]+`)
+var secret = regexp.MustCompile(`(?i)(bearer |basic |token[=: ]+|password[=: ]+|eyJ)[^\s"',\\]+`)
 
 // keepWhat keeps what was said with an answer that is wrong.
 func (a *Answer) keepWhat(raw []byte, v Question) {
@@ -86,7 +138,7 @@ func (a *Answer) keepWhat(raw []byte, v Question) {
 	if json.Unmarshal(raw, &review) == nil {
 		said = strings.Trim(review.Status.Reason+" "+review.Status.Error, " ")
 	}
-	said = secret.ReplaceAllString(said, "[redacted]")
+	said = secret.ReplaceAllString(said, "[redacted]") // of a body that is too long to be kept
 	a.Said = strings.ToValidUTF8(said[:min(len(said), maxSaid)], "")
 }
 
@@ -154,7 +206,7 @@ func (a *Answer) foreign(raw json.RawMessage, v Question) {
 		Spec map[string]any `json:"spec"`
 	}
 	var echoed map[string]any
-	if err != nil || json.Unmarshal(raw, &echoed) != nil || json.Unmarshal(body, &sent) != nil {
+	if err != nil || json.Unmarshal(raw, &echoed) != nil || json.Unmarshal(secret.ReplaceAll(body, []byte("[redacted]")), &sent) != nil {
 		return
 	}
 	for k, value := range echoed {

@@ -36,7 +36,7 @@ func broken(t *testing.T, b *Plan, w *Webhook, finding string) *Run[Answer] {
 }
 
 func TestBrokenServers(t *testing.T) {
-	b := plan(t, 3)
+	b := some(plan(t, 3))
 	for finding, h := range map[string]http.HandlerFunc{
 		"answers-html": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>login</html>") },
 		"redirects":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
@@ -187,8 +187,7 @@ func TestVerifyFindsForgery(t *testing.T) {
 	if err := Direct(nil).Write(folder, c, run.Answers); err != nil {
 		t.Fatal(err)
 	}
-	set := loaded(t)
-	if _, differences, err := verify(set, folder); err != nil || len(differences) > 0 {
+	if _, differences, err := verify(t, folder); err != nil || len(differences) > 0 {
 		t.Fatalf("an honest bundle: %v %v", differences, err)
 	}
 	forged := *c
@@ -196,13 +195,13 @@ func TestVerifyFindsForgery(t *testing.T) {
 	if err := Direct(nil).Write(folder, &forged, run.Answers); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, _ := verify(set, folder); len(differences) == 0 {
+	if _, differences, _ := verify(t, folder); len(differences) == 0 {
 		t.Error("a level that nothing shows is believed")
 	}
 	if err := Direct(nil).Write(folder, c, run.Answers[1:]); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, _ := verify(set, folder); len(differences) == 0 {
+	if _, differences, _ := verify(t, folder); len(differences) == 0 {
 		t.Error("an answer that is missing is not missed")
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/certify/reference"
 )
 
 // bundled is a bundle that holds: all answers are those of the policy, and were
@@ -22,7 +24,7 @@ func bundled(t testing.TB, b *Plan, p Product, levels ...CertificationLevel) (*C
 	var answers []Answer
 	for _, v := range b.All() {
 		if slices.Contains(levels, v.Level) {
-			answers = append(answers, Answer{Check: plain, Vector: v.ID, HTTP: 200, Protocol: 2, Status: true, Allowed: v.Expect == "allow"})
+			answers = append(answers, answered(v))
 		}
 	}
 	c, err := b.Judge(answers)
@@ -36,6 +38,13 @@ func bundled(t testing.TB, b *Plan, p Product, levels ...CertificationLevel) (*C
 		t.Fatal(err)
 	}
 	return c, bundle
+}
+
+// answered is the answer that the policy gives, as if it had come.
+func answered(v Question) Answer {
+	a := Answer{Check: plain, Vector: v.ID, HTTP: 200, Protocol: 2}
+	a.keep(reference.Answer(v.apiVersion(), v.Expect), v)
+	return a
 }
 
 var example = Product{Vendor: "Example & <Co>", Name: "Auth", Version: "1.2", Contact: "auth@example.com"}
@@ -65,7 +74,7 @@ func TestProduct(t *testing.T) {
 
 // TestBundleForms reads the same bundle from a folder and from tars.
 func TestBundleForms(t *testing.T) {
-	b, set := plan(t, 5), loaded(t)
+	b := plan(t, 5)
 	c, bundle := bundled(t, b, example, Core)
 	if !slices.Equal(c.Levels, []CertificationLevel{Core}) || bundle["badge-core.svg"] == nil || bundle["badge-robust.svg"] != nil {
 		t.Fatalf("levels %v, files %v", c.Levels, slices.Sorted(maps.Keys(bundle)))
@@ -87,7 +96,7 @@ func TestBundleForms(t *testing.T) {
 		paths = append(paths, path)
 	}
 	for _, path := range paths {
-		if _, differences, err := verify(set, path); err != nil || len(differences) > 0 {
+		if _, differences, err := verify(t, path); err != nil || len(differences) > 0 {
 			t.Errorf("%s: %v %v", path, differences, err)
 		}
 	}
@@ -142,12 +151,11 @@ func TestUnreadableBundles(t *testing.T) {
 }
 
 func TestVerifyTellsVersionsApart(t *testing.T) {
-	set := loaded(t)
 	_, bundle := bundled(t, plan(t, 5), example, Core)
 	other := maps.Clone(bundle)
 	other[certificationFile] = bytes.Replace(bundle[certificationFile], []byte("suiteDigest: "), []byte("suiteDigest: f"), 1)
 	var e *OtherSuiteError
-	if _, _, err := Direct(set).Verify(other); !errors.As(err, &e) {
+	if _, _, err := direct(t).Verify(other); !errors.As(err, &e) {
 		t.Errorf("another suite: %v", err)
 	}
 	for name, c := range map[string]struct{ file, old, new, want string }{
@@ -158,14 +166,14 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 	} {
 		forged := maps.Clone(bundle)
 		forged[c.file] = bytes.Replace(bundle[c.file], []byte(c.old), []byte(c.new), 1)
-		_, differences, err := Direct(set).Verify(forged)
+		_, differences, err := direct(t).Verify(forged)
 		if err != nil || !strings.Contains(strings.Join(differences, "\n"), c.want) {
 			t.Errorf("%s: expected %q, got %v, %v", name, c.want, differences, err)
 		}
 	}
 	more := maps.Clone(bundle)
 	more["badge-robust.svg"] = badge("robust", "")
-	if _, differences, _ := Direct(set).Verify(more); len(differences) != 1 {
+	if _, differences, _ := direct(t).Verify(more); len(differences) != 1 {
 		t.Errorf("a badge of a level that is not granted: %v", differences)
 	}
 }
@@ -174,7 +182,7 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 func TestOldVersion(t *testing.T) {
 	_, bundle := bundled(t, plan(t, 5), example, Core)
 	bundle[certificationFile] = bytes.Replace(bundle[certificationFile], []byte("v1alpha2"), []byte("v1alpha1\nunheardOf: 1"), 1)
-	if _, _, err := Direct(loaded(t)).Verify(bundle); err == nil || !strings.Contains(err.Error(), `apiVersion "authzconf.dev/v1alpha1": expected`) {
+	if _, _, err := direct(t).Verify(bundle); err == nil || !strings.Contains(err.Error(), `apiVersion "authzconf.dev/v1alpha1": expected`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -182,7 +190,7 @@ func TestOldVersion(t *testing.T) {
 // TestRegisterPage compares the page of a good, a forged, an old and an unreadable
 // bundle with a golden file.
 func TestRegisterPage(t *testing.T) {
-	folder, set, b := t.TempDir(), loaded(t), plan(t, 5)
+	folder, b := t.TempDir(), plan(t, 5)
 	key, err := NewKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +220,7 @@ func TestRegisterPage(t *testing.T) {
 	if err := Sign(paths[0], key); err != nil {
 		t.Fatal(err)
 	}
-	page, err := Register(Direct(set).Verify, "v1", folder, paths, nil)
+	page, err := Register(direct(t).Verify, "v1", folder, paths, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +246,7 @@ func TestRegisterPage(t *testing.T) {
 	if text != string(want) {
 		t.Errorf("the page differs from %s: run with -update and look at it", golden)
 	}
-	checked, err := Register(Direct(set).Verify, "v1", folder, paths[:1], []*Key{key})
+	checked, err := Register(direct(t).Verify, "v1", folder, paths[:1], []*Key{key})
 	if err != nil || len(checked.Rows[0].Problems) > 0 || !strings.HasPrefix(checked.Rows[0].Signature, "valid") {
 		t.Errorf("%+v, %v", checked.Rows, err)
 	}
@@ -260,7 +268,7 @@ func TestHandOver(t *testing.T) {
 			t.Fatalf("the done file says %q (%v)", done, err)
 		}
 		if problem == nil {
-			if _, differences, err := verify(loaded(t), string(done)); err != nil || len(differences) > 0 {
+			if _, differences, err := verify(t, string(done)); err != nil || len(differences) > 0 {
 				t.Errorf("%v %v", differences, err)
 			}
 		}

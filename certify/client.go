@@ -15,7 +15,9 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +42,36 @@ type Webhook struct {
 	clientEnd time.Time // of the client certificate; zero without one
 	// Timeout is how long an answer may take; left out, ten seconds.
 	Timeout time.Duration
+	// shown are the certificates that were seen, by their digests.
+	shown *certificates
+}
+
+// certificates are those of servers, in the order in which they were seen first.
+type certificates struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// note remembers the certificate of a connection.
+func (c *certificates) note(s tls.ConnectionState) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(s.PeerCertificates) > 0 {
+		if d := digest(s.PeerCertificates[0].Raw); !slices.Contains(c.all, d) && len(c.all) < maxCertificates {
+			c.all = append(c.all, d)
+		}
+	}
+	return nil
+}
+
+// maxCertificates is more than a server shows in an hour.
+const maxCertificates = 100
+
+// Certificates are the SHA-256 of the certificates that the webhook has shown.
+func (w *Webhook) Certificates() []string {
+	w.shown.mu.Lock()
+	defer w.shown.mu.Unlock()
+	return slices.Clone(w.shown.all)
 }
 
 // LoadWebhook reads a webhook kubeconfig, the kind that an API server is given, as one of its contexts says; "" is the
@@ -104,7 +136,7 @@ func parseWebhook(raw []byte, path, context string) (_ *Webhook, err error) {
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
 	}
-	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout}
+	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout, shown: &certificates{}}
 	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
 		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
 	}
@@ -140,6 +172,7 @@ func (w *Webhook) client(http1 bool) (*client, error) {
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
 	}
+	t.TLSClientConfig.VerifyConnection = w.shown.note
 	t.Protocols.SetHTTP1(true)
 	t.Protocols.SetHTTP2(!http1)
 	authenticated, err := rest.HTTPWrappersForConfig(w.config, t)
@@ -238,8 +271,7 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	}
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
 	if a.Fault == "" {
-		a.read(r.body, v)
-		a.keepWhat(r.body, v)
+		a.keep(r.body, v)
 	}
 	return a
 }

@@ -76,7 +76,7 @@ func bundle(t *testing.T, run *Run[Answer]) {
 	if err := Direct(nil).Write(folder, c, run.Answers); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, err := verify(loaded(t), folder); err != nil || len(differences) > 0 {
+	if _, differences, err := verify(t, folder); err != nil || len(differences) > 0 {
 		t.Errorf("an honest bundle: %v %v", differences, err)
 	}
 }
@@ -115,6 +115,7 @@ func TestHiddenFaults(t *testing.T) {
 
 // TestBlameAPIServer has the gate off where the checks are for one that is on.
 func TestBlameAPIServer(t *testing.T) {
+	t.Parallel() // no window is measured
 	b := plan(t, 6)
 	run := clusterRun(t, b, right, func(o *Options) {
 		o.Cluster.gate, o.Cluster.Load = target.AskOff, nil

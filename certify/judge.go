@@ -139,6 +139,10 @@ func v1Only(answers []Answer) bool {
 
 // Judge says what the answers show.
 func (b *Plan) Judge(answers []Answer) (*Certification, error) {
+	answers, err := b.reread(answers)
+	if err != nil {
+		return nil, err
+	}
 	findings, err := b.judgeAll(answers)
 	if err != nil {
 		return nil, err
@@ -154,6 +158,22 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 		c.Mode = "direct and in-cluster"
 	}
 	return c.Grant(), nil
+}
+
+// reread are the answers with what their raw text says, and nothing else.
+func (b *Plan) reread(answers []Answer) ([]Answer, error) {
+	out := slices.Clone(answers)
+	for i, a := range out {
+		v, known := b.byID[a.Vector]
+		if a.Stage != nil || a.Seen != nil || !known {
+			continue
+		}
+		var err error
+		if out[i], err = a.reread(v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // judgeAll groups what is wrong by reason, level and blame.

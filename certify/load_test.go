@@ -74,7 +74,9 @@ func TestLate(t *testing.T) {
 	b := plan(t, 8)
 	answers := []Answer{{Check: "load-10", Stage: &Stage{Rate: 10, Planned: 10, LimitUs: 1000, Micros: 1e6}}}
 	for i := range 10 {
-		answers = append(answers, Answer{Check: "load-10", Vector: b.Scenario[i].ID, HTTP: 200, Status: true, Allowed: b.Scenario[i].Expect == scenarios.Allow, Micros: 60_000, LateUs: 59_000})
+		a := answered(b.Scenario[i])
+		a.Check, a.Micros, a.LateUs = "load-10", 60_000, 59_000
+		answers = append(answers, a)
 	}
 	found, err := b.judgeAll(answers)
 	if err != nil || len(found) > 0 {

@@ -30,6 +30,8 @@ type Row struct {
 	Problems []string
 	// Signature is shown as it is.
 	Signature string
+	// Made says who made it, as far as that is known.
+	Made string
 	// Path leads from the page to the bundle.
 	Path string
 }

@@ -107,7 +107,8 @@ func rowOf(verify Verifier, path string, keys []*Key) Row {
 	}
 	row := Row{Certification: c, Levels: map[string]State{}}
 	signed, wrong := b.SignedBy(keys)
-	row.Signature, row.Problems = signed, slices.Concat(differences, wrong)
+	made, unbound := b.Made(c, keys)
+	row.Signature, row.Made, row.Problems = signed, made, slices.Concat(differences, wrong, unbound)
 	for _, r := range c.Results {
 		switch {
 		case r.Granted:

@@ -40,8 +40,14 @@ type Certification struct {
 	SuiteDigest  string `json:"suiteDigest"`
 	PolicyDigest string `json:"policyDigest"`
 	// ReviewVersions are those that were asked, if not all.
-	ReviewVersions []string  `json:"reviewVersions,omitempty"`
-	Started        time.Time `json:"started"`
+	ReviewVersions []string `json:"reviewVersions,omitempty"`
+	// Started and Ended are when it was asked, Certificates the SHA-256 of those that the webhook showed, Evidence that
+	// of the file of answers, and Challenge what a certifier wanted to have answered.
+	Started      time.Time       `json:"started"`
+	Ended        time.Time       `json:"ended"`
+	Certificates []string        `json:"certificates,omitempty"`
+	Evidence     string          `json:"evidence"`
+	Challenge    json.RawMessage `json:"challenge,omitempty"`
 	// Levels are those that are granted; Results say why the others are not.
 	Levels   []CertificationLevel `json:"levels"`
 	Results  []LevelResult        `json:"results"`
@@ -119,6 +125,7 @@ func bundleOf[A any](c *Certification, answers []A) (Bundle, error) {
 			return nil, err
 		}
 	}
+	c.Evidence = digest(evidence.Bytes())
 	certification, err := yaml.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -212,6 +219,9 @@ func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err e
 	if string(b[summaryFile]) != c.Summary() {
 		differences = append(differences, summaryFile+": it does not say what "+certificationFile+" says")
 	}
+	if c.Evidence != digest(evidence) {
+		differences = append(differences, evidenceFile+": it is not what "+certificationFile+" has the digest of")
+	}
 	differences = append(c.differences(again), differences...)
 	if err := c.Product.Check(); err != nil {
 		differences = append(differences, fmt.Sprintf("%s: %s", certificationFile, err))
@@ -249,6 +259,9 @@ func ParseEvidence[A any](raw []byte) (out []A, err error) {
 			return nil, fmt.Errorf("%s:%d: it is not an answer", evidenceFile, n)
 		}
 		out = append(out, a)
+	}
+	if len(raw) > 0 && raw[len(raw)-1] != '\n' {
+		return nil, fmt.Errorf("%s: it is cut off in its last line", evidenceFile)
 	}
 	return out, lines.Err()
 }

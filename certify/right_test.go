@@ -37,7 +37,7 @@ func answering(b *Plan, code int, text string) http.Handler {
 // TestDifferentlyRight certifies authorizers that are right in another way than the reference: an alarm about one of
 // them is a false one.
 func TestDifferentlyRight(t *testing.T) {
-	b := plan(t, 2)
+	b := some(plan(t, 2))
 	reviewed := func(status string) string {
 		return `{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":` + status + `}`
 	}
@@ -142,9 +142,9 @@ func TestOneFindingForOneCause(t *testing.T) {
 }
 
 func TestOneVersionOnly(t *testing.T) {
-	b := plan(t, 2)
+	b := some(plan(t, 2))
 	right := reference.Handler(b.Policy.Decide)
-	w := serve(t, early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
+	w := inProcess(t, early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
 		if old := bytes.Contains(body, []byte(reference.V1beta1)); old {
 			http.Error(w, "v1 only", http.StatusBadRequest)
 			return nil, true

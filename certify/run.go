@@ -91,7 +91,7 @@ func Perform[A any](ctx context.Context, plan Judge[A], progress func(step strin
 	if err != nil {
 		return nil, err
 	}
-	c.Started = began.UTC().Truncate(time.Second)
+	c.Started, c.Ended = began.UTC().Truncate(time.Second), time.Now().UTC().Truncate(time.Second)
 	return &Run[A]{Certification: c, Answers: r.Answers, Took: r.took}, nil
 }
 

@@ -3,9 +3,12 @@ package certify
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"os"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -375,7 +378,12 @@ func TestDevelopersAreRejected(t *testing.T) {
 	if len(all) < 40 {
 		t.Errorf("there are %d", len(all))
 	}
-	for name, decide := range all {
+	n, _ := strconv.Atoi(os.Getenv(sampleVariable))
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		decide := all[name]
+		if !everything() && i%3 != n%3 {
+			continue // its turn comes with another commit
+		}
 		if firstWrong(b, decide) == nil {
 			t.Errorf("%s: every level is granted", name)
 		}

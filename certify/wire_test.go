@@ -63,6 +63,7 @@ func TestServersSendWhatIsRecorded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
+	t.Parallel()
 	b, tap := plan(t, 1), &wiretap{}
 	c, err := startCluster(t.Context(), b, serve(t, tap.before(reference.Handler(b.Policy.Decide))), ClusterOptions{})
 	if err != nil {

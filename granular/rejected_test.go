@@ -17,10 +17,10 @@ var update = flag.Bool("update", false, "write the kill table anew")
 const killTable = "testdata/kills.json"
 
 // TestFaultyEnforcersAreRejected runs faulty enforcers: each has to fail, and in the scenarios of the kill table. Without
-// AUTHZCONF_ROGUES=all it takes a few.
+// AUTHZCONF_FAULTY=all it takes a few.
 func TestFaultyEnforcersAreRejected(t *testing.T) {
 	all := faultyEnforcers()
-	if os.Getenv("AUTHZCONF_ROGUES") != "all" && !*update {
+	if os.Getenv("AUTHZCONF_FAULTY") != "all" && !*update {
 		all = slices.DeleteFunc(all, func(r faultyEnforcer) bool {
 			return !slices.Contains([]string{"granular-alone", "dry-run", "keys-ignored", "first-success", "no-name"}, r.name)
 		})

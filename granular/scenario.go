@@ -131,11 +131,8 @@ var validName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // Parse reads one scenario. name is the path of its file.
 func Parse(name string, data []byte) (*Scenario, error) {
 	s := &Scenario{ID: strings.TrimSuffix(name, ".yaml")}
-	y, err := scenarios.Decode(name, data, "a scenario", s)
+	y, err := scenarios.DecodeKind(name, data, "a scenario", "", Kind, s)
 	if err != nil {
-		return nil, err
-	}
-	if err := y.Expect("", Kind); err != nil {
 		return nil, err
 	}
 	at, err := s.check()

@@ -150,37 +150,46 @@ func matchUnordered(want, got []review) []review {
 // two that differ in an attribute or two.
 const gapCost = 3
 
-func alignByCost(want, got []review) []reviewRow {
-	cost := make([][]int, len(want)+1)
-	for i := range cost {
-		cost[i] = make([]int, len(got)+1)
-		for j := range cost[i] {
-			switch {
-			case i == 0:
-				cost[i][j] = j * gapCost
-			case j == 0:
-				cost[i][j] = i * gapCost
-			default:
-				cost[i][j] = min(cost[i-1][j-1]+distance(want[i-1], got[j-1]), cost[i-1][j]+gapCost, cost[i][j-1]+gapCost)
+func alignByCost(want, got []review) (rows []reviewRow) {
+	align(len(want), len(got), gapCost, func(i, j int) int { return distance(want[i], got[j]) }, func(i, j int) {
+		switch {
+		case j < 0:
+			rows = append(rows, pairReviews(&want[i], nil))
+		case i < 0:
+			rows = append(rows, pairReviews(nil, &got[j]))
+		default:
+			rows = append(rows, pairReviews(&want[i], &got[j]))
+		}
+	})
+	return rows
+}
+
+// align puts two lists of n and m beside each other at the least cost: that of pairs, and that of a gap for each that
+// has no other, whose index is -1 then.
+func align(n, m, gap int, pair func(i, j int) int, each func(i, j int)) {
+	cost := make([][]int, n+1) // cost[i][j]: of what is behind i and j
+	for i := n; i >= 0; i-- {
+		cost[i] = make([]int, m+1)
+		for j := m; j >= 0; j-- {
+			cost[i][j] = (n - i + m - j) * gap
+			if i < n && j < m {
+				cost[i][j] = min(cost[i+1][j+1]+pair(i, j), cost[i+1][j]+gap, cost[i][j+1]+gap)
 			}
 		}
 	}
-	var rows []reviewRow
-	for i, j := len(want), len(got); i > 0 || j > 0; {
+	for i, j := 0, 0; i < n || j < m; {
 		switch {
-		case i > 0 && j > 0 && cost[i][j] == cost[i-1][j-1]+distance(want[i-1], got[j-1]):
-			i, j = i-1, j-1
-			rows = append(rows, pairReviews(&want[i], &got[j]))
-		case i > 0 && cost[i][j] == cost[i-1][j]+gapCost:
-			i--
-			rows = append(rows, pairReviews(&want[i], nil))
+		case i < n && j < m && cost[i][j] == cost[i+1][j+1]+pair(i, j):
+			each(i, j)
+			i, j = i+1, j+1
+		case i < n && cost[i][j] == cost[i+1][j]+gap:
+			each(i, -1)
+			i++
 		default:
-			j--
-			rows = append(rows, pairReviews(nil, &got[j]))
+			each(-1, j)
+			j++
 		}
 	}
-	slices.Reverse(rows)
-	return rows
 }
 
 // pairReviews makes a row; attributes that are empty on both sides are left out.

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,11 +114,11 @@ func (r *ConformanceReport) notCovered() (lines []string) {
 	for id, why := range lacks {
 		if !ran[id] {
 			what, found := strings.CutPrefix(why, "the target lacks ")
-			counts[orWord(map[bool]string{true: " for lack of " + what}[found], " not supported")]++
+			counts[cmp.Or(map[bool]string{true: " for lack of " + what}[found], " not supported")]++
 		}
 	}
 	for _, what := range sortedKeys(counts) {
-		lines = append(lines, plural(counts[what], "scenario")+what)
+		lines = append(lines, Plural(counts[what], "scenario")+what)
 	}
 	return lines
 }
@@ -145,7 +146,7 @@ func (c *conclusion) required(r *ConformanceReport, cell *Cell) {
 		}
 	}
 	if len(missing) > 0 {
-		c.unknown = append(c.unknown, fmt.Sprintf("%s: %s required and not judged: %s", cell.Name, plural(len(missing), "scenario"), strings.Join(missing, ", ")))
+		c.unknown = append(c.unknown, fmt.Sprintf("%s: %s required and not judged: %s", cell.Name, Plural(len(missing), "scenario"), strings.Join(missing, ", ")))
 	}
 }
 
@@ -214,11 +215,11 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 		{&c.notes, "%s with expectations that the target cannot show", func(r verdicts.Result) bool { return len(r.NotJudged) > 0 }},
 	} {
 		if n, first := tally(cell.Results, k.is); n > 0 {
-			say(k.to, "%s", fmt.Sprintf(k.what, plural(n, "scenario"))+first)
+			say(k.to, "%s", fmt.Sprintf(k.what, Plural(n, "scenario"))+first)
 		}
 	}
 	if left := slices.DeleteFunc(slices.Clone(cell.NotRun), func(n NotRun) bool { return n.Cause != CauseUser }); len(left) > 0 {
-		say(&c.notes, "%s left out by the user", plural(len(left), "scenario"))
+		say(&c.notes, "%s left out by the user", Plural(len(left), "scenario"))
 	}
 }
 

@@ -127,33 +127,21 @@ func (r *ConformanceReport) cell(s Side) (Cell, error) {
 }
 
 // diffLines is the longest common subsequence of two short texts, with what is on one side only.
-func diffLines(a, b []string) []string {
-	common := make([][]int, len(a)+1) // common[i][j]: of a[i:] and b[j:]
-	for i := range common {
-		common[i] = make([]int, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			common[i][j] = max(common[i+1][j], common[i][j+1])
-			if a[i] == b[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			}
+func diffLines(a, b []string) (out []string) {
+	align(len(a), len(b), 1, func(i, j int) int {
+		if a[i] == b[j] {
+			return 0
 		}
-	}
-	var out []string
-	i, j := 0, 0
-	for i < len(a) || j < len(b) {
+		return 3 // more than two gaps: a line that differs is two
+	}, func(i, j int) {
 		switch {
-		case i < len(a) && j < len(b) && a[i] == b[j]:
-			out = append(out, "  "+a[i])
-			i, j = i+1, j+1
-		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
+		case j < 0:
 			out = append(out, "- "+a[i])
-			i++
-		default:
+		case i < 0:
 			out = append(out, "+ "+b[j])
-			j++
+		default:
+			out = append(out, "  "+a[i])
 		}
-	}
+	})
 	return out
 }

@@ -107,7 +107,7 @@ func (f *FlowEvidence) verdict() verdicts.Verdict {
 func (f *FlowEvidence) describe() string {
 	n, first := f.of(verdicts.Failed)
 	unknown, why := f.of(verdicts.Invalid)
-	text := fmt.Sprintf("%s, %d wrong answers, %d without an answer", plural(f.Sent, "request"), n, f.Unanswered)
+	text := fmt.Sprintf("%s, %d wrong answers, %d without an answer", Plural(f.Sent, "request"), n, f.Unanswered)
 	if f.Early > 0 {
 		text += fmt.Sprintf(", %d answered before the API server was ready (%d of them wrongly)", f.Early, f.EarlyWrong)
 	}
@@ -116,7 +116,7 @@ func (f *FlowEvidence) describe() string {
 		longest = max(longest, w.Milliseconds)
 	}
 	if len(f.Windows) > 0 {
-		text += fmt.Sprintf("; %s of exposure, the longest %.0f ms", plural(len(f.Windows), "window"), longest)
+		text += fmt.Sprintf("; %s of exposure, the longest %.0f ms", Plural(len(f.Windows), "window"), longest)
 	}
 	if first != "" {
 		text += "; the first wrong one: " + first

@@ -19,7 +19,7 @@ var (
 	pageTemplates = template.Must(template.New("report").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(pageStyle) },
 		"script": func() template.JS { return template.JS(pageScript) },
-		"plural": plural,
+		"plural": Plural,
 		"pre":    preformatted,
 		"lines":  transcriptLines,
 		"link":   func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") },

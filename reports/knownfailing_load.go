@@ -23,11 +23,8 @@ type knownFailingList struct {
 // or an entry that is there twice is an error with file, line and column. name is for the messages.
 func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	var list knownFailingList
-	file, err := scenarios.Decode(name, data, "a known-failing list", &list)
+	file, err := scenarios.DecodeKind(name, data, "a known-failing list", FileVersion, KnownFailingKind, &list)
 	if err != nil {
-		return nil, err
-	}
-	if err := file.Expect(FileVersion, KnownFailingKind); err != nil {
 		return nil, err
 	}
 	return list.Entries, list.check(file.At)

@@ -170,7 +170,7 @@ func facts(r *ConformanceReport) []fact {
 	all := []fact{
 		{"Implementation", implementationName(r)},
 		{"authzconf", r.SuiteVersion},
-		{"Scenarios", plural(len(r.Scenarios), "scenario") + ", digest " + short(r.ScenariosDigest)},
+		{"Scenarios", Plural(len(r.Scenarios), "scenario") + ", digest " + short(r.ScenariosDigest)},
 		{"Run", r.Started.UTC().Format("2006-01-02 15:04:05 MST") + ", " + r.Finished.Sub(r.Started).Round(100*time.Millisecond).String() + ", " + r.Load()},
 		{"Seed", fmt.Sprint(r.Seed)},
 	}
@@ -186,13 +186,13 @@ func newCellView(c *Cell) cellView {
 		Cell: c, Trusted: c.Problem == "" && len(w.Mismatches) == 0,
 		Ready: fmt.Sprintf("%.1f s", c.ReadySeconds), Wall: fmt.Sprintf("%.1f s", c.WallSeconds), NotRun: notRunGroups(c),
 	}
-	gate := askedRow{"Gate, by its metric", c.Gate, orNone(w.GateMetric), "kubernetes_feature_enabled"}
+	gate := askedRow{"Gate, by its metric", c.Gate, cmp.Or(w.GateMetric, "nothing"), "kubernetes_feature_enabled"}
 	if w.ExpectedGate != "" && w.ExpectedGate != c.Gate {
 		gate.Asked += ", so " + w.ExpectedGate
 	}
 	v.Asked = []askedRow{
-		{"Version", c.Kubernetes, orNone(w.GitVersion), "/version"},
-		{"Emulated version", orWord(c.Emulated, "none"), orNone(w.EmulatedVersion), "/version"},
+		{"Version", c.Kubernetes, cmp.Or(w.GitVersion, "nothing"), "/version"},
+		{"Emulated version", cmp.Or(c.Emulated, "none"), cmp.Or(w.EmulatedVersion, "nothing"), "/version"},
 		gate,
 	}
 	if w.GateProbe != nil {
@@ -253,5 +253,5 @@ func requiresText(r scenarios.Requires) string {
 	for _, c := range r.Capabilities {
 		parts = append(parts, string(c))
 	}
-	return orWord(strings.Join(parts, ", "), "any target")
+	return cmp.Or(strings.Join(parts, ", "), "any target")
 }

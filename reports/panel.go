@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -243,7 +244,7 @@ func stepTitle(st *scenarios.Step, bound *scenarios.Scenario) string {
 		}
 		as := ""
 		if r.Impersonate != nil || len(r.Headers) > 0 {
-			as = ", impersonating " + orWord(r.WantedUser(), "nobody") + ","
+			as = ", impersonating " + cmp.Or(r.WantedUser(), "nobody") + ","
 		}
 		return bound.Requestors[r.By].Username() + as + " asks to " + r.Verb + " " + what
 	case st.Kubectl != nil:

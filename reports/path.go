@@ -186,13 +186,13 @@ func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 	}
 	switch {
 	case len(changed) > 0:
-		l.claim(ClaimObjects, verdicts.Failed, plural(len(changed), "object")+" changed; the first: "+changed[0])
+		l.claim(ClaimObjects, verdicts.Failed, Plural(len(changed), "object")+" changed; the first: "+changed[0])
 	case len(now) == 0:
 		l.claim(ClaimObjects, verdicts.Invalid, "no object was read")
 	case compared == 0:
-		l.claim(ClaimObjects, verdicts.Passed, plural(len(now), "object")+" made and read")
+		l.claim(ClaimObjects, verdicts.Passed, Plural(len(now), "object")+" made and read")
 	default:
-		l.claim(ClaimObjects, verdicts.Passed, plural(compared, "object")+" the same, byte for byte")
+		l.claim(ClaimObjects, verdicts.Passed, Plural(compared, "object")+" the same, byte for byte")
 	}
 }
 
@@ -233,7 +233,7 @@ func (l *PathStage) tokens(first map[string]string, evidence []*verdicts.Evidenc
 	case len(others) > 0: // in no order
 		l.claim(ClaimTokens, verdicts.Failed, slices.Min(others))
 	case same > 0:
-		l.claim(ClaimTokens, verdicts.Passed, plural(same, "token")+" of an earlier stage, the same ones")
+		l.claim(ClaimTokens, verdicts.Passed, Plural(same, "token")+" of an earlier stage, the same ones")
 	}
 }
 
@@ -263,7 +263,7 @@ func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 	}
 	for _, verb := range sortedKeys(verbs) {
 		if Constrained(verb) {
-			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", plural(verbs[verb], "review"), verb, where))
+			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", Plural(verbs[verb], "review"), verb, where))
 			return
 		}
 	}
@@ -271,7 +271,7 @@ func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 		l.claim(ClaimNoConstrained, verdicts.Invalid, "no review arrived at all"+where)
 		return
 	}
-	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s%s", plural(total, "review"), where))
+	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s%s", Plural(total, "review"), where))
 }
 
 // conclude adds the claims to the reasons of the outcome.

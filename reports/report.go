@@ -194,7 +194,7 @@ func executed(v verdicts.Verdict) bool {
 
 // Load says how much ran at once, and the memory that it took.
 func (r *ConformanceReport) Load() string {
-	text := plural(max(1, r.Parallel), "cell") + " at once"
+	text := Plural(max(1, r.Parallel), "cell") + " at once"
 	if r.PeakMemoryBytes > 0 {
 		text += fmt.Sprintf(", peak memory %d MiB", r.PeakMemoryBytes>>20)
 	}

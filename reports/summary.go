@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"reflect"
@@ -17,8 +18,8 @@ var (
 
 	// textTemplates are summary.md, junit.xml and what "report prr" prints.
 	textTemplates = template.Must(template.New("text").Funcs(template.FuncMap{
-		"md": markdown, "code": code, "short": short, "ellipsis": ellipsis, "someOf": someOf, "plural": plural,
-		"orWord": orWord, "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
+		"md": markdown, "code": code, "short": short, "ellipsis": ellipsis, "someOf": someOf, "plural": Plural,
+		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
 		"describe": KnownFailing.describe, "xml": escapeXML, "seconds": seconds,
 		"join":    strings.Join,
 		"words":   func(s string) string { return strings.ReplaceAll(s, "-", " ") },

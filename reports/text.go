@@ -21,8 +21,8 @@ func ellipsis(s string, length int) string {
 	return s
 }
 
-// plural is "1 scenario" or "2 scenarios".
-func plural(n int, noun string) string {
+// Plural is "1 scenario" or "2 scenarios".
+func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -30,16 +30,6 @@ func plural(n int, noun string) string {
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-// orWord is the text, or the word that stands for there being none.
-func orWord(s, word string) string {
-	if s == "" {
-		return word
-	}
-	return s
-}
-
-func orNone(s string) string { return orWord(s, "nothing") }
 
 // someOf lists names, of many only the first.
 func someOf(names []string) string {

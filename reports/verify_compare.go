@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -149,10 +150,13 @@ func brief(v any) string {
 	return ellipsis(strings.TrimSpace(string(raw)), 200)
 }
 
-// released says whether a version names one source text: builds of a changed checkout all have the same one.
+// released says whether a version names one source text, a tag or a commit: builds of a changed checkout, and those
+// that do not know it, all have the same one.
 func released(version string) bool {
-	return strings.HasPrefix(version, "v") && !strings.Contains(version, "dirty")
+	return sourceVersion.MatchString(version) && !strings.Contains(version, "dirty")
 }
+
+var sourceVersion = regexp.MustCompile(`^(v[0-9].*|[0-9a-f]{7,40})$`)
 
 // comparePages makes the pages again. Another version of authzconf may make others, so then a change is only
 // noted: their digests still hold.

@@ -193,8 +193,8 @@ func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
 		wrong = append(wrong, id+" is not one of them")
 	}
 	if len(wrong) == 0 {
-		v.note("the scenarios are those to judge by")
+		v.note("the scenario texts are unaltered")
 		return
 	}
-	v.differ("the scenarios are not those to judge by (--scenarios names others than the built-in ones): %s; the first: %s", plural(len(wrong), "difference"), wrong[0])
+	v.differ("the scenario texts differ from those to judge by (built in, unless --scenarios names others): %s; the first: %s", Plural(len(wrong), "difference"), wrong[0])
 }

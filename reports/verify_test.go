@@ -19,13 +19,13 @@ func TestVerifyHolds(t *testing.T) {
 	if !v.OK() {
 		t.Errorf("differences: %q", v.Differences)
 	}
-	if len(v.Notes) != 1 || v.Notes[0] != "the scenarios are those to judge by" {
+	if len(v.Notes) != 1 || v.Notes[0] != "the scenario texts are unaltered" {
 		t.Errorf("notes: %q", v.Notes)
 	}
 	if v.Verdicts != 5 {
 		t.Errorf("%d verdicts were recomputed", v.Verdicts)
 	}
-	if v, err = Verify(dir, VerifyOptions{Builtin: manyTexts(t, 2).Set}); err != nil || v.OK() || !strings.Contains(v.Differences[0], "the scenarios are not those to judge by") {
+	if v, err = Verify(dir, VerifyOptions{Builtin: manyTexts(t, 2).Set}); err != nil || v.OK() || !strings.Contains(v.Differences[0], "the scenario texts differ from those to judge by") {
 		t.Errorf("other scenarios: %v, %+v", err, v)
 	}
 }

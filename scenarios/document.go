@@ -25,6 +25,19 @@ func Decode(name string, data []byte, what string, v any) (*Document, error) {
 	return &Document{s}, s.errs.orNil()
 }
 
+// DecodeKind is Decode of a file that says of which version and kind it is; an empty version is that of a format
+// without one.
+func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) (*Document, error) {
+	doc, err := Decode(name, data, what, v)
+	for _, field := range [][2]string{{"apiVersion", apiVersion}, {"kind", kind}} {
+		n, _ := find(doc.src.root, []any{field[0]})
+		if got, _ := stringOf(n); err == nil && field[1] != "" && got != field[1] {
+			err = fmt.Errorf("%s: %s must be %s, not %q", doc.At("$."+field[0]), field[0], field[1], got)
+		}
+	}
+	return doc, err
+}
+
 // resolve puts what an alias stands for in its place. What is named has no aliases itself, so that a file cannot grow
 // without end.
 func resolve(n ast.Node, named map[string]ast.Node) ast.Node {
@@ -68,17 +81,6 @@ func (d *Document) At(path string) string {
 		n = m.Values[0] // its first key, within braces too
 	}
 	return d.src.at(posOf(n), "").Place()
-}
-
-// Expect holds the file to the version and kind of its format; an empty version is that of a format without one.
-func (d *Document) Expect(apiVersion, kind string) error {
-	for _, field := range [][2]string{{"apiVersion", apiVersion}, {"kind", kind}} {
-		n, _ := find(d.src.root, []any{field[0]})
-		if got, _ := stringOf(n); field[1] != "" && got != field[1] {
-			return fmt.Errorf("%s: %s must be %s, not %q", d.At("$."+field[0]), field[0], field[1], got)
-		}
-	}
-	return nil
 }
 
 // Renamed are the fields of the file that have their old name. It is read for one release.

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -60,22 +61,15 @@ func ClientField(n int) string { return fmt.Sprintf("requests[%d].", n) }
 // output judges what a client printed: the wanted texts are part of it, or there is none.
 func (v *stepJudge) output(stream string, want []string, got string) {
 	if want != nil && len(want) == 0 {
-		v.compare(stream, "nothing", orNothing(got))
+		v.compare(stream, "nothing", cmp.Or(got, "nothing"))
 	}
 	for n, text := range want {
 		seen := text
 		if !strings.Contains(got, text) {
-			seen = orNothing(got)
+			seen = cmp.Or(got, "nothing")
 		}
 		v.compare(fmt.Sprintf("%s[%d]", stream, n), text, seen)
 	}
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }
 
 func wantedLines(want []scenarios.ClientRequest) string {

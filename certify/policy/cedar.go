@@ -90,7 +90,7 @@ func cedarList(before string, list []string) string {
 	return strings.Join(out, ", ")
 }
 
-// cedarString is a string literal. Cedar writes other characters as \u{...}.
+// cedarString is a string literal. What is not printable ASCII is written as \u{...}.
 func cedarString(s string) string {
 	var out strings.Builder
 	out.WriteByte('"')
@@ -99,7 +99,7 @@ func cedarString(s string) string {
 		case r == '"' || r == '\\':
 			out.WriteByte('\\')
 			out.WriteRune(r)
-		case r < ' ' || r == 0x7f:
+		case r < ' ' || r >= 0x7f:
 			_, _ = fmt.Fprintf(&out, `\u{%x}`, r)
 		default:
 			out.WriteRune(r)

@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -33,7 +35,17 @@ func (p *Policy) Rego() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, _ = fmt.Fprintf(&out, "\n%s := %s\n", table.name, raw)
+		_, _ = fmt.Fprintf(&out, "\n%s := ", table.name)
+		for _, r := range string(raw) { // Rego takes no byte-order mark, not even within a string
+			if r < utf8.RuneSelf {
+				out.WriteRune(r)
+				continue
+			}
+			for _, unit := range utf16.AppendRune(nil, r) {
+				_, _ = fmt.Fprintf(&out, `\u%04x`, unit)
+			}
+		}
+		out.WriteByte('\n')
 	}
 	return out.Bytes(), nil
 }

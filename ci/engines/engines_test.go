@@ -30,7 +30,7 @@ var engines = map[string]loader{"cedar": loadCedar, "rego": loadRego, "openfga":
 
 // levels are core and, where all faulty authorizers are certified too, no-overgrant.
 func levels() []certify.CertificationLevel {
-	if os.Getenv("AUTHZCONF_FAULTY")+os.Getenv("AUTHZCONF_ROGUES") == "" { // the second is the old name
+	if os.Getenv("AUTHZCONF_FAULTY") == "" {
 		return certify.Levels()[:1]
 	}
 	return certify.Levels()[:2]

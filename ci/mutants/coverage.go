@@ -18,8 +18,8 @@ func newCoverage() *cobra.Command {
 		Use:   "coverage",
 		Short: "Count which places of the code the suite reaches",
 		Long: `Run the whole suite against the kube-apiserver with all mutants in it, none of them
-chosen, gate on and gate off, and print for each function at how many of the places
-where a mutant changes something it came by.
+chosen, gate on and gate off, and print how many of the places where a mutant changes
+something are reached, of each part.
 
 Exit codes: 0 every place of the impersonation package was reached, or is argued to be
 unreachable; 1 one is not, or an argument is wrong; 2 bad usage or input; 3 the
@@ -46,7 +46,7 @@ environment broke.`,
 	return c
 }
 
-// reach is which places the suite comes by.
+// reach is which places the suite reaches.
 type reach struct {
 	*results
 	reached func(number int) bool
@@ -75,11 +75,24 @@ func newReach(found *results, reached func(int) bool) *reach {
 	return r
 }
 
+// total is what is reached of each part.
 func (r *reach) total() string {
-	all, left := len(r.mutants), len(r.missing)
-	reachable := all - len(r.argued)
-	return fmt.Sprintf("%d of %d places (%s); of the %d that a client can reach, %s",
-		reachable-left, all, percent(reachable-left, all), reachable, percent(reachable-left, reachable))
+	var lines []string
+	for _, p := range r.parts {
+		count := func(some []mutate.Mutant) (n int) {
+			for _, m := range some {
+				if m.Part == p.Name {
+					n++
+				}
+			}
+			return n
+		}
+		all, left := count(r.mutants), count(r.missing)
+		reachable := all - count(r.argued)
+		lines = append(lines, fmt.Sprintf("%s: %d of %d places (%s); of the %d that a client can reach, %s",
+			p.Name, reachable-left, all, percent(reachable-left, all), reachable, percent(reachable-left, reachable)))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // markdown is the published page.
@@ -112,8 +125,10 @@ func (r *reach) markdown() string {
 	return fmt.Sprintf(strings.ReplaceAll(`# What the suite reaches of the API server
 
 ''make server-coverage'' writes this page. It runs the suite's scenarios for kube-apiserver %s, gate on and gate off,
-over the wire only, against the program that has all [mutants](mutants.md) in it, none of them chosen, and counts at
-which of the places where a mutant changes something it comes by. %s.
+over the wire only, against the program that has all [mutants](mutants.md) in it, none of them chosen, and counts
+which of the places where a mutant changes something are reached.
+
+- %s
 
 %s
 ## Not reached, and why no client can
@@ -124,5 +139,5 @@ The arguments are reviewed, in [ci/mutants/unreachable.yaml](../ci/mutants/unrea
 %s
 ## Not reached yet
 
-%s`, "''", "`"), r.Kubernetes, r.total(), functions, list(r.argued), list(r.missing))
+%s`, "''", "`"), r.Kubernetes, strings.ReplaceAll(r.total(), "\n", "\n- "), functions, list(r.argued), list(r.missing))
 }

@@ -121,7 +121,7 @@ func TestResults(t *testing.T) {
 	argued := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{all[1].Key: "too far"}}
 	argued.addUnreachable([]program.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
 	fresh := func(version string) *results {
-		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51}}}
+		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51, Argued: true}}}
 	}
 	first := fresh("1.37.1")
 	first.Results = list{
@@ -154,7 +154,7 @@ func TestResults(t *testing.T) {
 	if err := fresh("1.38.0").resume(folder); err == nil {
 		t.Error("the results of another release were resumed")
 	}
-	if got := first.unexplained(); len(got) != 0 {
+	if got := first.unexplained(true); len(got) != 0 {
 		t.Errorf("unexplained %v, want none: the survivor is a known gap", got)
 	}
 	for i, m := range []mutate.Mutant{all[2], all[1]} {
@@ -172,7 +172,7 @@ func TestCoveragePage(t *testing.T) {
 	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()
 	for _, want := range []string{
-		"2 of 3 places (66.7 %); of the 2 that a client can reach, 100.0 %", "| part | file | function | places | reached | share |\n| --- | --- | --- | --: | --: | --: |",
+		"- p: 2 of 3 places (66.7 %); of the 2 that a client can reach, 100.0 %", "| part | file | function | places | reached | share |\n| --- | --- | --- | --: | --: | --: |",
 		"| p | a.go | `f` | 3 | 2 | 66.7 % |", "| a.go:30, `f` | `z()` | never |", "## Not reached yet\n\nNothing.\n",
 	} {
 		if !strings.Contains(page, want) {

@@ -171,14 +171,15 @@ func (r *results) write(folder string) error {
 }
 
 // contradictions are mutants that were caught, against what is argued; unexplained are those that were not, and
-// nothing is argued about.
+// nothing is argued about, in the parts where everything is, or in the others.
 func (r *results) contradictions() []string {
 	return r.Results.where(func(one campaign.Result) bool { return r.reason(one.Key) != "" && one.Status.Caught() }).keys()
 }
 
-func (r *results) unexplained() []string {
+func (r *results) unexplained(argued bool) []string {
 	return r.Results.where(func(one campaign.Result) bool {
-		return r.reason(one.Key) == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
+		is := slices.ContainsFunc(r.parts, func(p program.Part) bool { return p.Name == one.Part && p.Argued })
+		return is == argued && r.reason(one.Key) == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
 	}).keys()
 }
 

@@ -192,7 +192,10 @@ func (f *runFlags) finish(c *cobra.Command, found *results, err error) error {
 	if wrong := found.contradictions(); len(wrong) > 0 {
 		return failed(fmt.Errorf("argued not to be caught, but caught: %s", strings.Join(wrong, " ")))
 	}
-	if left := found.unexplained(); f.sample > 0 && len(left) > 0 {
+	if open := found.unexplained(false); len(open) > 0 {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "not caught, and not argued yet: %s\n", strings.Join(open, " "))
+	}
+	if left := found.unexplained(true); f.sample > 0 && len(left) > 0 {
 		return failed(fmt.Errorf("not caught: %s", strings.Join(left, " ")))
 	}
 	if lacking := found.lacking(); f.sample == 0 && f.only == "" && len(lacking) > 0 {

@@ -4,14 +4,12 @@ package existing
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -88,13 +86,9 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	if err != nil {
 		return f, err
 	}
-	raw, err := client.RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	v, err := client.ServerVersionWithContext(ctx)
 	if err != nil {
 		return f, fmt.Errorf("the API server: %w", err)
-	}
-	var v apiversion.Info
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return f, fmt.Errorf("GET /version: %w", err)
 	}
 	f.GitVersion = v.GitVersion
 	if f.Emulated = v.EmulationMajor + "." + v.EmulationMinor; v.EmulationMajor == "" {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
@@ -170,54 +170,35 @@ func (c *Cluster) connect(ctx context.Context) error {
 
 // waitReady returns when the API server says that it is ready.
 func (c *Cluster) waitReady(ctx context.Context) error {
-	return c.await(ctx, "is not ready", func() error {
-		code, _, err := c.get(ctx, "/readyz")
-		if err == nil && code != http.StatusOK {
-			err = fmt.Errorf("/readyz answers %d", code)
-		}
+	return c.await(ctx, "is not ready", func(ctx context.Context) error {
+		_, err := c.get(ctx, "/readyz")
 		return err
 	})
 }
 
 // await tries again until there is no error, for as long as the API server may take to become ready.
-func (c *Cluster) await(ctx context.Context, failed string, try func() error) error {
-	for deadline := time.Now().Add(c.opts.ReadyTimeout); ; {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the API server of %s %s: %w%s", c.name, failed, err, c.failureLog(nil))
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(readyPoll):
-		}
+func (c *Cluster) await(ctx context.Context, failed string, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, readyPoll, c.opts.ReadyTimeout, true, func(ctx context.Context) (bool, error) {
+		last = try(ctx)
+		return last == nil, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the API server of %s %s: %w%s", c.name, failed, last, c.failureLog(nil))
 	}
+	return err
 }
 
 // readyPoll is the pause between two looks at the API server.
 const readyPoll = 50 * time.Millisecond
 
 // get reads a path of the API server as the administrator.
-func (c *Cluster) get(ctx context.Context, path string) (code int, body []byte, err error) {
-	client, err := rest.HTTPClientFor(c.admin)
+func (c *Cluster) get(ctx context.Context, path string) ([]byte, error) {
+	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+path, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, body, err
+	return client.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 }
 
 // watch reports when the control-plane node ends by itself.

@@ -58,8 +58,6 @@ type Options struct {
 	Keep bool
 	// ReadyTimeout is how long the cluster may take; 0 is 5 min.
 	ReadyTimeout time.Duration
-	// Progress receives a line for each phase of the creation; nil discards them.
-	Progress io.Writer
 }
 
 // complete fills in defaults and refuses what cannot be.
@@ -81,9 +79,6 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.ReadyTimeout == 0 {
 		o.ReadyTimeout = defaultReadyTimeout
-	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
 	}
 	return o, nil
 }

@@ -110,7 +110,7 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 
 // awaitReplaced returns when an API server that started later than before is ready.
 func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
-	err := c.await(ctx, "did not come back", func() error {
+	err := c.await(ctx, "did not come back", func(ctx context.Context) error {
 		now, err := c.startTime(ctx)
 		if err == nil && now <= before {
 			err = errors.New("the kubelet has not replaced it")
@@ -127,13 +127,13 @@ var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
 
 // startTime is when the API server's process began, in seconds since 1970, as it says itself.
 func (c *Cluster) startTime(ctx context.Context) (float64, error) {
-	code, body, err := c.get(ctx, "/metrics")
+	body, err := c.get(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}
 	m := startTimeLine.FindSubmatch(body)
 	if m == nil {
-		return 0, fmt.Errorf("/metrics (code %d) has no process_start_time_seconds", code)
+		return 0, errors.New("/metrics has no process_start_time_seconds")
 	}
 	var seconds float64
 	_, err = fmt.Sscan(string(m[1]), &seconds)

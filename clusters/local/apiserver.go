@@ -201,7 +201,7 @@ func answersOK(ctx context.Context, client *http.Client, url string) bool {
 
 // RestartAPIServer ends kube-apiserver in order and starts it with changed options on the same etcd, with the same
 // keys and, unless another program has taken it, on the same port: another Release is an upgrade or a downgrade.
-// change may alter everything but Dir, Keep, Join and the etcd options, which stay as they are; it may be nil. For
+// change may alter everything but Keep, Join and EtcdPath, which stay as they are; it may be nil. For
 // an end that is not in order call KillAPIServer before. The context bounds it, and Stop ends it early.
 //
 // What is seen to be wrong beforehand (an unknown version, a program that cannot be built, a busy port) is an
@@ -214,7 +214,7 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context, change func(*Option
 	if change != nil {
 		fixed := o.clone()
 		change(&o)
-		o.Dir, o.Keep, o.Join, o.EtcdPath, o.EtcdArgs = fixed.Dir, fixed.Keep, fixed.Join, fixed.EtcdPath, fixed.EtcdArgs
+		o.Keep, o.Join, o.EtcdPath = fixed.Keep, fixed.Join, fixed.EtcdPath
 	}
 	o, err := o.complete()
 	if err != nil {

@@ -59,7 +59,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := newRunDir(ctx, o.Dir, o.Release.Version, o.Keep)
+	run, err := newRunDir(ctx, o.Release.Version, o.Keep)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (c *ControlPlane) startEtcd(path string) error {
 	etcd, err := startProcess(processSpec{
 		name: "etcd",
 		path: path,
-		args: etcdArgs(c.opts, c.run.path),
+		args: etcdArgs(),
 		dir:  c.run.path,
 	})
 	if err != nil {

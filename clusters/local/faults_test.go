@@ -147,9 +147,6 @@ func TestProcessesThatDoNotStart(t *testing.T) {
 	t.Run("etcd dies", func(t *testing.T) {
 		_ = wantProcessError(t, startFails(t.Context(), t, Options{EtcdPath: broken}), "etcd", "exit status 7", "one line")
 	})
-	t.Run("etcd refuses", func(t *testing.T) {
-		_ = wantProcessError(t, startFails(t.Context(), t, Options{EtcdArgs: []string{"--no-such-flag"}}), "etcd", "no-such-flag")
-	})
 	t.Run("etcd hangs", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{EtcdPath: script(t, "exec sleep 60"), ReadyTimeout: 100 * time.Millisecond})
 		_ = wantProcessError(t, err, "etcd", "not ready within 100ms", "it logged nothing")
@@ -269,26 +266,6 @@ func TestBrokenAuditSink(t *testing.T) {
 }
 
 func TestRunFolder(t *testing.T) {
-	t.Run("asked for", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), strings.Repeat("long-name-", 12), "run")
-		c := startPlane(t, Options{Dir: dir})
-		if c.Dir() != dir {
-			t.Errorf("%s, want %s", c.Dir(), dir)
-		}
-		if err := c.Stop(); err != nil || exists(dir) {
-			t.Errorf("after Stop: %v, folder is there: %t", err, exists(dir))
-		}
-	})
-	t.Run("not empty", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		wantUsageError(t, startFails(t.Context(), t, Options{Dir: dir}), dir, "not empty")
-		if !exists(filepath.Join(dir, "precious")) {
-			t.Error("a folder that was refused was removed")
-		}
-	})
 	t.Run("state root cannot be written", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(file, nil, 0o600); err != nil {

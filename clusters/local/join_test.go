@@ -178,10 +178,10 @@ func testKillAndRestart(t *testing.T, a, b *ControlPlane) {
 		wantWhole(t, a, b)
 	}
 	timed(t, "a restarted in order, as 1.37", func() error {
-		return a.RestartAPIServer(t.Context(), func(o *Options) { o.Release, o.EtcdArgs, o.Join = release(t, "1.37"), []string{"--no-such-flag"}, b })
+		return a.RestartAPIServer(t.Context(), func(o *Options) { o.Release, o.EtcdPath, o.Join = release(t, "1.37"), "no-such-program", b })
 	})
 	t.Logf("of which until ready: %s", a.ReadyIn())
-	if o := a.Options(); o.Join != nil || o.EtcdArgs != nil {
+	if o := a.Options(); o.Join != nil || o.EtcdPath != "" {
 		t.Errorf("what cannot be changed was changed: %+v", o)
 	}
 }

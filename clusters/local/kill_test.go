@@ -104,24 +104,38 @@ func needParentDeathSignal(t *testing.T) {
 	}
 }
 
+// ending is a way in which the process of a run ends.
+type ending struct {
+	name, mode string
+	signal     os.Signal
+	// swept: the folder is left behind, and goes with the next start.
+	swept bool
+}
+
 func TestNothingSurvivesTheParent(t *testing.T) {
+	nothingSurvives(t,
+		ending{"SIGKILL", "wait", syscall.SIGKILL, true},
+		ending{"SIGINT handled", "handled", syscall.SIGINT, false},
+		ending{"panic in another goroutine", "panic-elsewhere", nil, true},
+		ending{"os.Exit", "exit", nil, true},
+	)
+}
+
+// TestNothingSurvivesOtherEnds are those that end like one of the above, for the night.
+func TestNothingSurvivesOtherEnds(t *testing.T) {
+	nothingSurvives(t,
+		ending{"SIGTERM not handled", "wait", syscall.SIGTERM, true},
+		ending{"SIGINT not handled", "wait", syscall.SIGINT, true},
+		ending{"SIGTERM handled", "handled", syscall.SIGTERM, false},
+		ending{"panic with a deferred Stop", "panic", nil, false},
+		ending{"return", "return", nil, false},
+	)
+}
+
+func nothingSurvives(t *testing.T, endings ...ending) {
+	t.Helper()
 	needParentDeathSignal(t)
-	for _, test := range []struct {
-		name, mode string
-		signal     os.Signal
-		// swept: the folder is left behind, and goes with the next start.
-		swept bool
-	}{
-		{"SIGKILL", "wait", syscall.SIGKILL, true},
-		{"SIGTERM not handled", "wait", syscall.SIGTERM, true},
-		{"SIGINT not handled", "wait", syscall.SIGINT, true},
-		{"SIGTERM handled", "handled", syscall.SIGTERM, false},
-		{"SIGINT handled", "handled", syscall.SIGINT, false},
-		{"panic with a deferred Stop", "panic", nil, false},
-		{"panic in another goroutine", "panic-elsewhere", nil, true},
-		{"os.Exit", "exit", nil, true},
-		{"return", "return", nil, false},
-	} {
+	for _, test := range endings {
 		t.Run(test.name, func(t *testing.T) {
 			state := t.TempDir()
 			helper, report := startHelper(t, test.mode, state)
@@ -147,7 +161,7 @@ func TestNothingSurvivesTheParent(t *testing.T) {
 				t.Errorf("the folder is there: %t, want %t", left, test.swept)
 			}
 			t.Setenv(StateVariable, state)
-			next, err := newRunDir(t.Context(), "", "next", false)
+			next, err := newRunDir(t.Context(), "next", false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 )
 
 // DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files,
-// KubeAPIServerArgs and EtcdArgs. An AuthorizationConfiguration, for one, names its webhook's
+// and KubeAPIServerArgs. An AuthorizationConfiguration, for one, names its webhook's
 // kubeconfig by an absolute path, which nobody knows before Start.
 const DirPlaceholder = "${RUN_DIR}"
 
@@ -44,14 +44,11 @@ type Options struct {
 	AuditSink io.Writer
 	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a [*UsageError].
 	Port int
-	// KubeAPIServerArgs and EtcdArgs come after all other arguments, so they win.
-	KubeAPIServerArgs, EtcdArgs []string
+	// KubeAPIServerArgs come after all other arguments, so they win.
+	KubeAPIServerArgs []string
 	// Files are written, readable by this user only, to the run's folder before the API server
 	// starts, and again on a restart: kubeconfigs of webhooks, for example. Names are relative.
 	Files map[string][]byte
-	// Dir is the run's folder: a new or an empty one. If unset, a new one under the state root,
-	// which is AUTHZCONF_STATE or authzconf/run in the user's cache folder.
-	Dir string
 	// Keep leaves the folder with its logs, keys and etcd's data behind after Stop.
 	Keep bool
 	// Binaries finds or builds the programs; if nil, the zero [Binaries].
@@ -64,7 +61,7 @@ type Options struct {
 	KubeAPIServerEnv []string
 	// Join is a control plane whose etcd and keys are used: several API servers on one etcd, as
 	// high availability has them. Everything else is this one's own. Join has to be stopped after
-	// this one, whose own end leaves etcd running. EtcdArgs and EtcdPath have no effect then.
+	// this one, whose own end leaves etcd running. EtcdPath has no effect then.
 	//
 	// Two things of API servers on one machine are not their own, as they would be on two: the name
 	// and the Lease of their identity, which follow from the machine's name. They take turns to
@@ -79,8 +76,7 @@ type Options struct {
 func (o Options) clone() Options {
 	o.FeatureGates, o.Files = maps.Clone(o.FeatureGates), maps.Clone(o.Files)
 	o.AuthorizationConfig, o.AuditPolicy = slices.Clone(o.AuthorizationConfig), slices.Clone(o.AuditPolicy)
-	o.KubeAPIServerArgs, o.EtcdArgs = slices.Clone(o.KubeAPIServerArgs), slices.Clone(o.EtcdArgs)
-	o.KubeAPIServerEnv = slices.Clone(o.KubeAPIServerEnv)
+	o.KubeAPIServerArgs, o.KubeAPIServerEnv = slices.Clone(o.KubeAPIServerArgs), slices.Clone(o.KubeAPIServerEnv)
 	return o
 }
 
@@ -125,8 +121,8 @@ const (
 
 // etcdArgs are etcd's arguments. It listens on Unix sockets in the run's private folder: no port
 // to lose to another program, and no other user of the machine can reach it.
-func etcdArgs(o Options, dir string) []string {
-	args := []string{
+func etcdArgs() []string {
+	return []string{
 		"--name=authzconf",
 		"--data-dir=etcd",
 		"--listen-client-urls=unix://" + etcdSocket,
@@ -139,7 +135,6 @@ func etcdArgs(o Options, dir string) []string {
 		"--quota-backend-bytes=1073741824",
 		"--log-level=warn",
 	}
-	return append(args, expandAll(o.EtcdArgs, dir)...)
 }
 
 // apiServerArgs are kube-apiserver's arguments.
@@ -190,7 +185,10 @@ func apiServerArgs(o Options, port int, dir string) []string {
 			"--audit-log-mode=blocking",
 			"--audit-log-format=json")
 	}
-	return append(args, expandAll(o.KubeAPIServerArgs, dir)...)
+	for _, arg := range o.KubeAPIServerArgs {
+		args = append(args, strings.ReplaceAll(arg, DirPlaceholder, dir))
+	}
+	return args
 }
 
 // GatesValue is the value of --feature-gates, in a fixed order.
@@ -201,12 +199,4 @@ func GatesValue(gates map[string]bool) string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, ",")
-}
-
-func expandAll(args []string, dir string) []string {
-	out := make([]string, 0, len(args))
-	for _, arg := range args {
-		out = append(out, strings.ReplaceAll(arg, DirPlaceholder, dir))
-	}
-	return out
 }

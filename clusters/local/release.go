@@ -64,19 +64,13 @@ func mustReadReleases() []Release {
 		out = append(out, Release{Minor: minor, Version: patch})
 	}
 	slices.SortFunc(out, func(a, b Release) int {
-		return compareVersions(a.Version, b.Version)
+		n, err := version.MustParseGeneric(a.Version).Compare(b.Version)
+		if err != nil {
+			panic(err)
+		}
+		return n
 	})
 	return out
-}
-
-func compareVersions(a, b string) int {
-	if version.MustParseGeneric(a).LessThan(version.MustParseGeneric(b)) {
-		return -1
-	}
-	if a == b {
-		return 0
-	}
-	return 1
 }
 
 // ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version

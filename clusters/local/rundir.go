@@ -40,9 +40,8 @@ func StateRoot() (string, error) {
 	return filepath.Join(cache, "authzconf", "run"), nil
 }
 
-// newRunDir makes and locks the folder of a run: the one asked for, which has to be empty, or a
-// new one under the state root. Leftovers of killed runs under the state root are removed.
-func newRunDir(ctx context.Context, asked, name string, keep bool) (*runDir, error) {
+// newRunDir makes and locks the folder of a run under the state root. Leftovers of killed runs there are removed.
+func newRunDir(ctx context.Context, name string, keep bool) (*runDir, error) {
 	root, err := StateRoot()
 	if err != nil {
 		return nil, err
@@ -60,9 +59,9 @@ func newRunDir(ctx context.Context, asked, name string, keep bool) (*runDir, err
 	}
 	defer rootLock.Unlock()
 	sweep(root)
-	path, err := makeRunDir(root, asked, name)
+	path, err := os.MkdirTemp(root, runPrefix+name+"-")
 	if err != nil {
-		return nil, err
+		return nil, folderError("state folder", root, StateVariable, err)
 	}
 	lock, err := TryLock(filepath.Join(path, lockFile))
 	if err != nil {
@@ -75,31 +74,6 @@ func newRunDir(ctx context.Context, asked, name string, keep bool) (*runDir, err
 		}
 	}
 	return dir, nil
-}
-
-func makeRunDir(root, asked, name string) (string, error) {
-	if asked == "" {
-		path, err := os.MkdirTemp(root, runPrefix+name+"-")
-		if err != nil {
-			return "", folderError("state folder", root, StateVariable, err)
-		}
-		return path, nil
-	}
-	path, err := filepath.Abs(asked)
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return "", &UsageError{Problem: fmt.Sprintf("cannot make the folder %s: %v", path, rootCause(err)), Hint: "name another one", Err: err}
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return "", err
-	}
-	if len(entries) > 0 {
-		return "", &UsageError{Problem: fmt.Sprintf("the folder %s for the control plane is not empty", path), Hint: "name a new or an empty one"}
-	}
-	return path, nil
 }
 
 // sweep removes the folders of runs that are over: those whose lock is free. Called under the

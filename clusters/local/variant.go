@@ -57,10 +57,11 @@ func (b *Binaries) placeVariant(ctx context.Context, base string, pin pin, v Var
 	if err != nil {
 		return "", nil, folderError("cache folder", filepath.Dir(base), CacheVariable, err)
 	}
-	remove = func() { _ = os.RemoveAll(source) }
+	folder := source
+	remove = func() { _ = os.RemoveAll(folder) }
 	defer func() {
 		if err != nil {
-			remove()
+			_ = os.RemoveAll(folder)
 		}
 	}()
 	for name, data := range map[string][]byte{"go.mod": pin.mod, "go.sum": pin.sum} {

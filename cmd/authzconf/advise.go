@@ -19,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
 )
 
 type adviseFlags struct {
@@ -93,7 +94,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	case stats.Events == 0:
 		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
 	case summary.Empty():
-		return invalid(fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", count(int(stats.Events), "event")))
+		return invalid(fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", reports.Plural(int(stats.Events), "event")))
 	}
 	a := summary.Advice()
 	manifests, err := advice.Manifests(advice.RBAC(a.Grants))

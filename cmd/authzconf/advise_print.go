@@ -10,16 +10,17 @@ import (
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/engine/auditlog"
+	"github.com/authzconf/authzconf/reports"
 )
 
 // printStats says what was in the log.
 func printStats(w io.Writer, s auditlog.Stats) {
 	_, _ = fmt.Fprintf(w, "%s, %.1f MB: %s, %d that impersonate (%d of them another event of the same request), %d refused\n",
-		count(s.Files, "file"), float64(s.Bytes)/1e6, count(int(s.Events), "event"), s.Impersonated, s.Again, s.Refused)
+		reports.Plural(s.Files, "file"), float64(s.Bytes)/1e6, reports.Plural(int(s.Events), "event"), s.Impersonated, s.Again, s.Refused)
 	if s.Bad == 0 {
 		return
 	}
-	_, _ = fmt.Fprintf(w, "not an audit event: %s\n", count(int(s.Bad), "line"))
+	_, _ = fmt.Fprintf(w, "not an audit event: %s\n", reports.Plural(int(s.Bad), "line"))
 	for _, b := range s.FirstBad {
 		item := ""
 		if b.Item > 0 {
@@ -39,10 +40,10 @@ func printAdvice(out io.Writer, a *advice.Advice, present []map[string]any, mani
 	b.WriteString("# Constrained impersonation (KEP-5284) for what was seen in the audit log. It takes\n# effect where nobody grants the same requestors more: legacy impersonation is tried\n# after it.\n")
 	for _, r := range a.Requestors {
 		fmt.Fprintf(&b, "# %s: %s as %s, %s. RBAC cannot tie one to the other: of %d combinations %d were seen.\n",
-			oneLine(r.Name), count(int(r.Requests), "request"), count(r.Identities, "user"), count(r.Actions, "action"), r.Allowed, r.Seen)
+			oneLine(r.Name), reports.Plural(int(r.Requests), "request"), reports.Plural(r.Identities, "user"), reports.Plural(r.Actions, "action"), r.Allowed, r.Seen)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Masters)) {
-		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, to whom no permission applies.\n", oneLine(name), count(int(a.Masters[name]), "request"))
+		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, to whom no permission applies.\n", oneLine(name), reports.Plural(int(a.Masters[name]), "request"))
 	}
 	printKept(&b, a.Kept)
 	if present != nil {
@@ -59,7 +60,7 @@ func printKept(b *bytes.Buffer, kept []advice.Kept) {
 	}
 	b.WriteString("#\n# Not possible with constrained impersonation, and left to legacy grants:\n")
 	for _, k := range kept {
-		fmt.Fprintf(b, "#   %s as %s (%s): %s\n", oneLine(k.Requestor), oneLine(k.As.User), count(int(k.Requests), "request"), oneLine(k.Why))
+		fmt.Fprintf(b, "#   %s as %s (%s): %s\n", oneLine(k.Requestor), oneLine(k.As.User), reports.Plural(int(k.Requests), "request"), oneLine(k.Why))
 	}
 }
 
@@ -72,7 +73,7 @@ func printLegacy(b *bytes.Buffer, rules []advice.LegacyRule) {
 		fmt.Fprintf(b, "#   %s, rule %d (%s), to %s by %s: ", l.Role, l.Rule, strings.Join(l.Resources, ", "), oneLine(l.Subject.User+l.Subject.Group), l.Binding)
 		switch {
 		case !l.Unneeded():
-			fmt.Fprintf(b, "needed for %s above", count(len(l.NeededFor), "impersonation"))
+			fmt.Fprintf(b, "needed for %s above", reports.Plural(len(l.NeededFor), "impersonation"))
 		case l.Wildcard:
 			b.WriteString("not needed, but its verb * is more than impersonation: narrow it")
 		case !l.Used:

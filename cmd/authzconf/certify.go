@@ -20,6 +20,7 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -69,7 +70,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.conditionsContext, "conditions-context", certification.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
-	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix())
+	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix(), newChallenge())
 	return c
 }
 
@@ -92,10 +93,13 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	switch {
 	case f.kubeconfig == "":
 		return errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
-	case !c.Flags().Changed("seed") && f.hook == "":
+	case !c.Flags().Changed("seed") && f.hook == "" && f.challengeFile == "":
 		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
 	}
 	drawSeed(c, &f.seed)
+	if err := f.answerChallenge(c.Flags().Changed("seed")); err != nil {
+		return err
+	}
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -135,7 +139,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 		}
 	}
 	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
-		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, count(n, "review"))
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, reports.Plural(n, "review"))
 	}}
 	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
 	run, err := certify.Certify(c.Context(), o)
@@ -146,7 +150,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	case err != nil:
 		return invalid(err)
 	}
-	return finish(c.OutOrStdout(), f, kind, run)
+	return finish(c.OutOrStdout(), f, kind, run, webhook)
 }
 
 // hookTime is how long loading a policy may take.
@@ -175,8 +179,11 @@ func runHook(ctx context.Context, program string, policy []byte, stderr io.Write
 }
 
 // finish writes the report and prints what was found.
-func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A]) error {
+func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A], webhook *certify.Webhook) error {
 	c := run.Of(f.product)
+	if err := c.Bind(f.challenge, webhook); err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("nothing is written: %w", err)}
+	}
 	if f.reportDir != "" {
 		c.Harness = suiteVersion()
 		if err := kind.Write(f.reportDir, c, run.Answers); err != nil {
@@ -222,14 +229,14 @@ const maxFindings = 40
 func printFindings(out io.Writer, findings []certify.Finding) {
 	for i, f := range findings {
 		if i == maxFindings {
-			_, _ = fmt.Fprintf(out, "… and %s more, see --report-dir\n", count(len(findings)-i, "finding"))
+			_, _ = fmt.Fprintf(out, "… and %s more, see --report-dir\n", reports.Plural(len(findings)-i, "finding"))
 			break
 		}
 		what := "finding"
 		if f.Advice {
 			what = "advice"
 		}
-		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, count(f.Count, "answer"), f.Blamed())
+		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, reports.Plural(f.Count, "answer"), f.Blamed())
 		for _, e := range f.Examples[:1] {
 			_, _ = fmt.Fprintf(out, "  %s\n", e)
 		}

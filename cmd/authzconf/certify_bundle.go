@@ -13,21 +13,98 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/reports"
 )
 
 // bundleFlags say what becomes of a certification.
 type bundleFlags struct {
 	signKey, results string
-	timeout          time.Duration
-	levels           []string
-	key              *certify.Key
+	// challenge is what is in challengeFile.
+	challengeFile string
+	challenge     []byte
+	timeout       time.Duration
+	levels        []string
+	key           *certify.Key
 }
 
 func (f *bundleFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
+	fl.StringVar(&f.challengeFile, "challenge", "", "a file of certify challenge, which gives the seed and is answered by the report")
 	fl.StringVar(&f.results, "sonobuoy-results", "", "folder for the report as a tar and, at the end in any case, a done file")
 	fl.StringSliceVar(&f.levels, "level", nil, "levels to try, of core, no-overgrant and robust (default: all)")
 	fl.DurationVar(&f.timeout, "timeout", certify.Timeout, "how long an answer may take, at most as long as an API server waits")
+}
+
+// answerChallenge takes the seed of a challenge, if there is one that can be answered now.
+func (f *certifyFlags) answerChallenge(seeded bool) error {
+	if f.challengeFile == "" {
+		return nil
+	}
+	challenge, raw, err := readChallenge(f.challengeFile)
+	if err == nil {
+		err = challenge.Check(time.Now())
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("--challenge: %s: %w", f.challengeFile, err)
+	case seeded && f.seed != challenge.Seed:
+		return fmt.Errorf("--seed %d: the challenge is for seed %d", f.seed, challenge.Seed)
+	case f.reportDir == "" && f.results == "":
+		return errors.New("--challenge needs --report-dir: it is the report that answers it")
+	}
+	f.seed, f.challenge = challenge.Seed, raw
+	return nil
+}
+
+func readChallenge(path string) (*certify.Challenge, []byte, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := certify.ParseChallenge(raw, nil)
+	return c, raw, err
+}
+
+func newChallenge() *cobra.Command {
+	var (
+		key, out string
+		valid    time.Duration
+	)
+	c := &cobra.Command{
+		Use: "challenge --key FILE -o FILE", Short: "Draw a seed that a vendor has to certify under, and sign it",
+		Long: `Write a challenge: a seed and a nonce that nobody knew before, with an end, signed by a
+certifier's key. authzconf certify --challenge takes the seed from it, and binds its report
+to it, to the webhook's certificate and to the time. Who signs the report too, with the
+same key, has witnessed it.`, Args: cobra.NoArgs,
+		Example: `  authzconf certify challenge --key certifier.pem --valid 2h -o challenge.json
+  authzconf certify --challenge challenge.json --authorizer-kubeconfig webhook.kubeconfig --report-dir out
+  authzconf certify verify out --challenge challenge.json`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case key == "" || out == "":
+				return errors.New("--key and -o are needed: the certifier's private key, and the file to write")
+			case valid < time.Minute || valid > 90*24*time.Hour:
+				return fmt.Errorf("--valid %s: expected 1m to 2160h", valid)
+			}
+			private, err := privateKey("--key", key)
+			if err != nil {
+				return err
+			}
+			raw, challenge, err := certify.NewChallenge(private, valid)
+			if err != nil {
+				return invalid(err)
+			}
+			if err := os.WriteFile(out, raw, 0o644); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: seed %d, until %s\nthe policy: authzconf certify policy --seed %[2]d\n", out, challenge.Seed, challenge.Ends.Format(time.RFC3339))
+			return err
+		},
+	}
+	c.Flags().StringVar(&key, "key", "", "the certifier's private key")
+	c.Flags().StringVarP(&out, "output", "o", "", "the file to write")
+	c.Flags().DurationVar(&valid, "valid", 24*time.Hour, "how long it can be answered")
+	return c
 }
 
 // check is about everything that can be wrong with the flags before anything is asked.
@@ -106,10 +183,7 @@ func publicKeys(paths []string) (keys []*certify.Key, err error) {
 }
 
 func newCertifyVerify() *cobra.Command {
-	var (
-		keys     []string
-		required bool
-	)
+	var o verifyBundleOptions
 	c := &cobra.Command{
 		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
 		Long: `Read a folder that authzconf certify --report-dir has written, or a tar of one, judge
@@ -122,10 +196,11 @@ signed as demanded, 2 it cannot be read, 3 another version of authzconf made it 
 to judge it.`, Args: cobra.ExactArgs(1),
 		Example: `  authzconf certify verify out
   authzconf certify verify out.tar.gz --key vendor.pem.pub`,
-		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], keys, required) },
+		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], o) },
 	}
-	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed the bundle")
-	c.Flags().BoolVar(&required, "require-signature", false, "a bundle without a valid signature is not verified; needs --key")
+	c.Flags().StringArrayVar(&o.keys, "key", nil, "a public key: one of those given must have signed the bundle")
+	c.Flags().StringVar(&o.challenge, "challenge", "", "the challenge that the bundle has to answer")
+	c.Flags().BoolVar(&o.required, "require-signature", false, "a bundle without a valid signature is not verified; needs --key")
 	return c
 }
 
@@ -147,11 +222,18 @@ func verifier() (certify.Verifier, error) {
 	}, nil
 }
 
-func verifyBundle(c *cobra.Command, path string, keyFiles []string, required bool) error {
-	if required && len(keyFiles) == 0 {
+// verifyBundleOptions say what a bundle has to be beside right.
+type verifyBundleOptions struct {
+	keys      []string
+	challenge string
+	required  bool
+}
+
+func verifyBundle(c *cobra.Command, path string, o verifyBundleOptions) error {
+	if o.required && len(o.keys) == 0 {
 		return errors.New("--require-signature needs --key: without one nobody can say whose a signature is")
 	}
-	keys, err := publicKeys(keyFiles)
+	keys, err := publicKeys(o.keys)
 	if err != nil {
 		return err
 	}
@@ -168,6 +250,20 @@ func verifyBundle(c *cobra.Command, path string, keyFiles []string, required boo
 		return err
 	}
 	certification, differences, err := verify(bundle)
+	made := ""
+	if err == nil {
+		var unbound []string
+		made, unbound = bundle.Made(certification, keys)
+		if differences = append(differences, unbound...); o.challenge != "" {
+			mine, _, err := readChallenge(o.challenge)
+			if err != nil {
+				return fmt.Errorf("--challenge: %s: %w", o.challenge, err)
+			}
+			if theirs, err := certify.ParseChallenge(certification.Challenge, nil); err != nil || *theirs != *mine {
+				differences = append(differences, "challenge: the bundle does not answer that of "+o.challenge)
+			}
+		}
+	}
 	var other *certify.OtherSuiteError
 	switch {
 	case errors.As(err, &other):
@@ -177,7 +273,7 @@ func verifyBundle(c *cobra.Command, path string, keyFiles []string, required boo
 	case len(differences) > 0:
 		return differs(c, differences, "the certification does not follow from its evidence")
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\nsignature: %s\nevery answer was judged again\n", certification.Levels, signed)
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\nsignature: %s\nmade: %s\nevery answer was judged again\n", certification.Levels, signed, made)
 	return err
 }
 
@@ -185,7 +281,7 @@ func differs(c *cobra.Command, differences []string, what string) error {
 	for _, d := range differences {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "differs: %s\n", d)
 	}
-	return &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", what, count(len(differences), "difference"))}
+	return &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", what, reports.Plural(len(differences), "difference"))}
 }
 
 func newKeygen() *cobra.Command {
@@ -225,7 +321,7 @@ an in-toto statement with the digest of each file.`, Args: cobra.ExactArgs(1),
 			if info, err := os.Stat(args[0]); err == nil && !info.IsDir() {
 				return fmt.Errorf("%s: only a folder can be signed", args[0])
 			}
-			if err := verifyBundle(c, args[0], nil, false); err != nil {
+			if err := verifyBundle(c, args[0], verifyBundleOptions{}); err != nil {
 				return err
 			}
 			if err := certify.Sign(args[0], key); err != nil {
@@ -295,6 +391,6 @@ func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Ke
 			_, _ = fmt.Fprintf(c.OutOrStdout(), "cannot be verified: %s: %s\n", row.Path, strings.Join(row.Problems, "; "))
 		}
 	}
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", out, page.Believed(), count(len(page.Rows), "bundle"))
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", out, page.Believed(), reports.Plural(len(page.Rows), "bundle"))
 	return failedIf(page.Believed() < len(page.Rows))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/reports"
 )
 
 // conditionalPlan is what is asked of a conditional authorizer under a seed.
@@ -60,8 +61,8 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	result := finish(c.OutOrStdout(), f, kind, run)
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s in %.1f s\n", count(len(run.Answers), "exchange"), run.Took[certification.Step].Seconds())
+	result := finish(c.OutOrStdout(), f, kind, run, o.Authorize)
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s in %.1f s\n", reports.Plural(len(run.Answers), "exchange"), run.Took[certification.Step].Seconds())
 	if o.Load == nil {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "not asked: atomic: it takes --policy-hook, which changes the policies in between")
 	}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -57,8 +60,12 @@ func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
 	if len(facts.Risks) > 0 && !f.iUnderstand {
 		return nil, fmt.Errorf("this cluster seems to be there for more than tests: %s; nothing was created in it (--i-understand uses it all the same)", strings.Join(facts.Risks, "; "))
 	}
-	version, _, _ := strings.Cut(strings.TrimPrefix(facts.GitVersion, "v"), "+")
-	release, err := local.ParseRelease(minorOf(version))
+	kubernetes, _, _ := strings.Cut(strings.TrimPrefix(facts.GitVersion, "v"), "+")
+	var release local.Release
+	v, err := utilversion.ParseGeneric(kubernetes)
+	if err == nil {
+		release, err = local.ParseRelease(fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the cluster is of version %s: %w", facts.GitVersion, err)
 	}
@@ -73,15 +80,10 @@ func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
 	return []target.Options{{
 		Cell: verdicts.Cell{
 			Name:     target.Existing + "-" + cmp.Or(emulated, release.Minor) + "-gate-" + string(gate),
-			Provider: target.Existing, Kubernetes: version, Emulated: emulated, Gate: string(gate),
+			Provider: target.Existing, Kubernetes: kubernetes, Emulated: emulated, Gate: string(gate),
 		},
 		Release: release, Existing: cluster,
 	}}, nil
-}
-
-func minorOf(version string) string {
-	parts := strings.SplitN(version, ".", 3)
-	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
 // sayWhatIsMade lists what a run creates in a cluster that is somebody else's.
@@ -92,8 +94,8 @@ func sayWhatIsMade(out io.Writer, plan []session.CellPlan) {
 		}
 		m := p.Makes()
 		_, _ = fmt.Fprintf(out, "%s: %s run; they create %s, %s, %s and %s with their bindings, labelled %s, and remove them; %s not supported\n",
-			p.Target.Cell.Name, count(p.Count(session.Run), "scenario"), count(m.Namespaces, "namespace"), count(m.Accounts, "service account"),
-			count(m.Roles, "role"), count(m.ClusterRoles, "cluster role"), existing.Label, count(p.Count(session.Unsupported), "scenario"))
+			p.Target.Cell.Name, reports.Plural(p.Count(session.Run), "scenario"), reports.Plural(m.Namespaces, "namespace"), reports.Plural(m.Accounts, "service account"),
+			reports.Plural(m.Roles, "role"), reports.Plural(m.ClusterRoles, "cluster role"), existing.Label, reports.Plural(p.Count(session.Unsupported), "scenario"))
 	}
 }
 

@@ -92,7 +92,7 @@ func located(dir string, err error) error {
 	for _, e := range all {
 		e.File = filepath.Join(dir, e.File)
 	}
-	return fmt.Errorf("%s in %s:\n%w", count(len(all), "error"), cmp.Or(dir, "the built-in scenarios"), all)
+	return fmt.Errorf("%s in %s:\n%w", reports.Plural(len(all), "error"), cmp.Or(dir, "the built-in scenarios"), all)
 }
 
 func (f *selectionFlags) selection() (session.Selection, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/storm"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
@@ -86,7 +87,7 @@ func printComparison(w io.Writer, r *load.Result, output string) error {
 	b := &strings.Builder{}
 	for _, c := range r.Comparisons {
 		fmt.Fprintf(b, "%s, %s\n  p50  %s\n  p99  %s\n  reviews per request: %.3f, then %.3f\n",
-			printable(c.Name), count(c.Pairs, "pair"), printable(c.P50.String()), printable(c.P99.String()), c.ReviewsA, c.ReviewsB)
+			printable(c.Name), reports.Plural(c.Pairs, "pair"), printable(c.P50.String()), printable(c.P99.String()), c.ReviewsA, c.ReviewsB)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "note: %s\n", printable(n))

@@ -47,8 +47,7 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // invalid marks an error of the environment, unless it is one that the user can mend, as every other error is.
 func invalid(err error) error {
-	var usage *local.UsageError
-	if err == nil || errors.As(err, &usage) {
+	if _, usage := errors.AsType[*local.UsageError](err); err == nil || usage {
 		return err
 	}
 	return &exitError{code: exitInvalid, err: err}
@@ -98,16 +97,14 @@ func exitCode(err error, stderr io.Writer) int {
 		return exitPassed
 	}
 	code := exitUsage
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		code, err = exit.code, exit.err
 	}
 	if err == nil {
 		return code
 	}
 	text, hint := strings.TrimRight(err.Error(), "\n"), ""
-	var usage *local.UsageError
-	if errors.As(err, &usage) && usage.Hint != "" {
+	if usage, ok := errors.AsType[*local.UsageError](err); ok && usage.Hint != "" {
 		hint = usage.Hint
 		text = strings.TrimSuffix(text, "; "+hint)
 	}

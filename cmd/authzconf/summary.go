@@ -81,11 +81,3 @@ func printProblems(w io.Writer, c reports.Cell) {
 		}
 	}
 }
-
-// count is "1 verdict" or "2 verdicts".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

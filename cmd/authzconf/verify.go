@@ -154,10 +154,10 @@ func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error 
 	if v.Differences = append(v.Differences, wrong...); !v.OK() {
 		return differs(c, v.Differences, "the report does not follow from its evidence")
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\nsignature: %s\n", count(v.Verdicts, "verdict"), signed)
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\nsignature: %s\n", reports.Plural(v.Verdicts, "verdict"), signed)
 	return err
 }
 
 func verifyCertification(c *cobra.Command, path string, flags *verifyFlags) error {
-	return verifyBundle(c, path, flags.keys, false)
+	return verifyBundle(c, path, verifyBundleOptions{keys: flags.keys})
 }

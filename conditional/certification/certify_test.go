@@ -98,4 +98,4 @@ func TestReferenceIsAccepted(t *testing.T) {
 }
 
 // allVariable has the tests take 20 seeds.
-const allVariable = "AUTHZCONF_ROGUES"
+const allVariable = "AUTHZCONF_FAULTY"

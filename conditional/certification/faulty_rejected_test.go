@@ -13,12 +13,12 @@ import (
 
 var update = flag.Bool("update", false, "write the kill table")
 
-func TestRoguesAreRejected(t *testing.T) {
+func TestFaultyAuthorizersAreRejected(t *testing.T) {
 	b := plan(t, 1)
 	ids := map[string]bool{}
 	all := faultyAuthorizers()
 	if len(all) < 20 {
-		t.Errorf("there are %d rogues", len(all))
+		t.Errorf("there are %d faulty authorizers", len(all))
 	}
 	for i, r := range all {
 		if n, _ := strconv.Atoi(os.Getenv(sampleVariable)); os.Getenv(allVariable) == "" && i%sampled != n%sampled {
@@ -26,7 +26,7 @@ func TestRoguesAreRejected(t *testing.T) {
 		}
 		t.Run(r.ID, func(t *testing.T) {
 			if ids[r.ID] {
-				t.Errorf("there are two rogues %s", r.ID)
+				t.Errorf("there are two faulty authorizers %s", r.ID)
 			}
 			ids[r.ID] = true
 			a := newReference(t)
@@ -53,7 +53,7 @@ const (
 	sampled        = 5
 )
 
-// TestKillTable holds the table in docs/conditional-authorizers.md to the rogues.
+// TestKillTable holds the table in docs/conditional-authorizers.md to the faulty authorizers.
 func TestKillTable(t *testing.T) {
 	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
 	for _, r := range faultyAuthorizers() {

@@ -32,11 +32,8 @@ type entry struct {
 // error with file, line and column. name is for the messages.
 func Load(name string, data []byte, base Matrix) ([]target.Options, error) {
 	var f file
-	doc, err := scenarios.Decode(name, data, "a matrix", &f)
+	doc, err := scenarios.DecodeKind(name, data, "a matrix", reports.FileVersion, FileKind, &f)
 	if err != nil {
-		return nil, err
-	}
-	if err := doc.Expect(reports.FileVersion, FileKind); err != nil {
 		return nil, err
 	}
 	if len(f.Cells) == 0 {

@@ -5,8 +5,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
@@ -130,25 +131,13 @@ func emulation(release local.Release, asked string) (string, error) {
 		return "", nil
 	}
 	asked = strings.TrimPrefix(asked, "v")
-	minor, err := minorOf(release.Minor)
-	if err != nil {
-		return "", err
-	}
+	minor := version.MustParseGeneric(release.Version).Minor()
 	oldest := max(minor-3, 31)
-	wanted, err := minorOf(asked)
-	if err != nil || wanted > minor || wanted < oldest {
+	wanted, err := version.ParseMajorMinor(asked)
+	if err != nil || wanted.Major() != 1 || wanted.Minor() > minor || wanted.Minor() < oldest {
 		return "", fmt.Errorf("emulated version %q: Kubernetes %s can emulate 1.%d to 1.%d", asked, release.Minor, oldest, minor)
 	}
 	return asked, nil
-}
-
-// minorOf is 37 of "1.37".
-func minorOf(version string) (int, error) {
-	rest, ok := strings.CutPrefix(version, "1.")
-	if !ok {
-		return 0, fmt.Errorf("%q is not a minor version such as 1.37", version)
-	}
-	return strconv.Atoi(rest)
 }
 
 // Newest is the newest Kubernetes minor that can be run.

@@ -248,8 +248,8 @@ func (s *Session) stopTarget(c *Cell) {
 }
 
 func isUsage(err error) bool {
-	var usage *local.UsageError
-	return errors.As(err, &usage)
+	_, usage := errors.AsType[*local.UsageError](err)
+	return usage
 }
 
 // failUsage ends the session with an error that the user has to mend.

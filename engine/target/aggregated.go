@@ -2,7 +2,6 @@ package target
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/verdicts"
@@ -128,38 +125,29 @@ func (t *Target) register(ctx context.Context, client kubernetes.Interface, serv
 	if err := t.aggregatedRoute(ctx, client, server); err != nil {
 		return err
 	}
-	dynamicClient, err := dynamic.NewForConfig(t.Admin())
-	if err != nil {
-		return err
-	}
-	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	_, err = dynamicClient.Resource(services).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+	service, err := json.Marshal(map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": "v1." + aggregatedGroup},
 		"spec": map[string]any{
-			"group": aggregatedGroup, "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
-			"caBundle": base64.StdEncoding.EncodeToString(server.CA),
-			"service":  map[string]any{"namespace": aggregatedSpace, "name": aggregatedService, "port": int64(server.Port)},
+			"group": aggregatedGroup, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10, "caBundle": server.CA,
+			"service": map[string]any{"namespace": aggregatedSpace, "name": aggregatedService, "port": server.Port},
 		},
-	}}, metav1.CreateOptions{})
+	})
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(aggregatedTimeout)
-	for {
-		answer := client.CoreV1().RESTClient().Get().AbsPath(aggregatedPath).Do(ctx)
-		if answer.Error() == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not served after %s: %w", aggregatedTimeout, answer.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
+	api := client.CoreV1().RESTClient()
+	if err := api.Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Body(service).Do(ctx).Error(); err != nil {
+		return err
 	}
+	var last error
+	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, aggregatedTimeout, true, func(ctx context.Context) (bool, error) {
+		last = api.Get().AbsPath(aggregatedPath).Do(ctx).Error()
+		return last == nil, nil
+	}); err != nil {
+		return fmt.Errorf("not served after %s: %w", aggregatedTimeout, errors.Join(err, last))
+	}
+	return nil
 }
 
 // stop ends the server.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -64,24 +66,17 @@ func (t *Target) reload(ctx context.Context, between middle, name string) error 
 		return err
 	}
 	t.between, t.now = between, name
-	for deadline := time.Now().Add(reloadTimeout); ; {
+	err = wait.PollUntilContextTimeout(ctx, reloadPoll, reloadTimeout, true, func(ctx context.Context) (bool, error) {
 		after, err := t.reloads(ctx)
-		switch {
-		case err != nil:
-			return err
-		case after["failure"] > before["failure"]:
-			return fmt.Errorf("the API server refused the authorizer chain %q", name)
-		case after["success"] > before["success"]:
-			return nil
-		case time.Now().After(deadline):
-			return fmt.Errorf("the API server did not take over the authorizer chain %q within %s", name, reloadTimeout)
+		if err == nil && after["failure"] > before["failure"] {
+			err = fmt.Errorf("the API server refused the authorizer chain %q", name)
 		}
-		select {
-		case <-time.After(reloadPoll):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return after["success"] > before["success"], err
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("the API server did not take over the authorizer chain %q within %s", name, reloadTimeout)
 	}
+	return err
 }
 
 // reloads are the API server's counts by status.

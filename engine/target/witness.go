@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/reports"
@@ -57,17 +57,12 @@ func (t *Target) witness(ctx context.Context, o Options) error {
 
 // witnessVersion compares GET /version.
 func (t *Target) witnessVersion(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+"/version", nil)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(t.Admin(), t.adminHTTP)
 	if err != nil {
 		return err
 	}
-	resp, err := t.adminHTTP.Do(req)
+	v, err := client.ServerVersionWithContext(ctx)
 	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var v apiversion.Info
-	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
 		return fmt.Errorf("GET /version: %w", err)
 	}
 	w := &t.Witness

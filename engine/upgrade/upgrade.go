@@ -189,8 +189,7 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
 	}
 	if err := u.enter(ctx, stage); err != nil {
-		var usage *local.UsageError
-		if errors.As(err, &usage) {
+		if _, usage := errors.AsType[*local.UsageError](err); usage {
 			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, name, err)
 		}
 		return ends("could not be entered: ", err)

@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/clusters/local"
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
@@ -104,7 +105,8 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	if same(o, before) && stage.Fault == "" {
 		return fmt.Errorf("%s is what stage %d is: a stage has to change something", stage, i)
 	}
-	if distance := minorOf(o.Release) - minorOf(before.Release); p.HighAvailability && (distance > 1 || distance < -1) {
+	after, since := version.MustParseGeneric(o.Release.Version).Minor(), version.MustParseGeneric(before.Release.Version).Minor()
+	if p.HighAvailability && max(after, since)-min(after, since) > 1 {
 		return fmt.Errorf("from %s to %s in one step: API servers that run side by side may differ by one minor version", p.Stages[i-1].Kubernetes, stage.Kubernetes)
 	}
 	if p.HighAvailability && stage.Fault == RestartEtcd {
@@ -117,12 +119,6 @@ func (p *Path) checkStage(i int, stage Stage) error {
 // it is by default is a change: of the command line.
 func same(a, b target.Options) bool {
 	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && a.Cell.Gate == b.Cell.Gate && a.Chain == b.Chain
-}
-
-// minorOf is 36 of 1.36.
-func minorOf(r local.Release) (minor int) {
-	_, _ = fmt.Sscanf(r.Minor, "1.%d", &minor)
-	return minor
 }
 
 // plain is an error without its hint on a line of its own.

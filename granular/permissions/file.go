@@ -59,14 +59,11 @@ var (
 // Parse reads one file of descriptions. name is for messages.
 func Parse(name string, data []byte) (*Set, error) {
 	var f file
-	y, err := scenarios.Decode(name, data, "a file of field permissions", &f)
+	y, err := scenarios.DecodeKind(name, data, "a file of field permissions", "", Kind, &f)
 	if err != nil {
 		return nil, err
 	}
 	set := &Set{}
-	if err := y.Expect("", Kind); err != nil {
-		return nil, err
-	}
 	if len(f.Resources) == 0 {
 		return nil, fmt.Errorf("%s: resources: expected at least one", y.At("$"))
 	}

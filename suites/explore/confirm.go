@@ -141,7 +141,7 @@ func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (str
 			return "", err
 		}
 	}
-	s.Requires.Kubernetes, s.Requires.Binary = "", minorRange(l.target.Facts.Binary)
+	s.Requires.Kubernetes, s.Requires.Binary = "", "="+l.target.Facts.Binary
 	s.Description = fmt.Sprintf("Found by authzconf explore, seed %d, case %d.", l.o.Seed, p.number)
 	raw, err := cases.Print(s, comments...)
 	return string(raw), err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/oracle/cases"
@@ -37,7 +38,7 @@ func (l *lane) start(ctx context.Context) (up bool, err error) {
 	o.KubeAPIServerEnv = append([]string{"GOGC=400"}, o.KubeAPIServerEnv...)
 	begun := time.Now()
 	if l.target, err = target.Start(ctx, o); err != nil {
-		if usage(err) {
+		if _, usage := errors.AsType[*local.UsageError](err); usage {
 			return false, err
 		}
 		l.broke(fmt.Errorf("did not start: %w", err))

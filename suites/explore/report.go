@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -149,16 +148,4 @@ func (r *Report) Write(dir string) error {
 	return Folder.WriteReport(dir, r, files)
 }
 
-// usage tells whether an error is the user's to mend.
-func usage(err error) bool {
-	var u *local.UsageError
-	return errors.As(err, &u)
-}
-
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// minorRange is a range of versions that holds one minor: 1.37 of 1.37.1.
-func minorRange(version string) string {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	return "=" + strings.Join(parts[:min(2, len(parts))], ".")
-}

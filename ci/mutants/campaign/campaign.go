@@ -74,7 +74,7 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// Reached says whether the suite comes by the place of a mutant.
+// Reached says whether the suite reaches the place of a mutant.
 func (c *Campaign) Reached(number int) bool {
 	return slices.ContainsFunc(c.baseline, func(b *cellBaseline) bool { return len(b.reached[number]) > 0 || b.atStart[number] })
 }

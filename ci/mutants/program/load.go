@@ -27,6 +27,7 @@ type Part struct {
 	Within    string   `json:"within"`
 	// Wanted is in percent.
 	Wanted float64 `json:"wanted"`
+	Argued bool    `json:"argued"`
 }
 
 //go:embed parts.yaml

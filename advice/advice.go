@@ -114,7 +114,7 @@ func (p pair) actionGrant(requestor string) scenarios.Grant {
 		g.NonResourceURLs = []string{p.action.Path}
 		return g
 	}
-	g.APIGroups, g.Resources, g.Namespace = []string{p.action.APIGroup}, []string{p.action.resource()}, p.action.Namespace
+	g.APIGroups, g.Resources, g.Namespace = []string{p.action.APIGroup}, []string{scenarios.FullResource(p.action.Resource, p.action.Subresource)}, p.action.Namespace
 	if p.action.Name != "" {
 		g.Names = []string{p.action.Name}
 	}

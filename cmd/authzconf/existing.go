@@ -105,14 +105,19 @@ func cleanExisting(c *cobra.Command, kubeconfig string, dryRun bool) error {
 		return err
 	}
 	found, err := cluster.Clean(c.Context(), "", dryRun)
+	return cleaned(c, found, dryRun, err)
+}
+
+// cleaned says what was removed, or would be; an error is why something was not.
+func cleaned(c *cobra.Command, names []string, dryRun bool, err error) error {
 	verb := "removed"
 	if dryRun {
 		verb = "would remove"
 	}
-	for _, path := range found {
-		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, path)
+	for _, name := range names {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, name)
 	}
-	if len(found) == 0 && err == nil {
+	if len(names) == 0 && err == nil {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "nothing is left behind")
 	}
 	return invalid(err)

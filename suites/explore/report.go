@@ -106,12 +106,7 @@ func (r *Report) Lines() (out []string) {
 
 // Disagreed tells whether model and server differ anywhere.
 func (r *Report) Disagreed() bool {
-	for _, c := range r.Cells {
-		if len(c.Disagreements) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Cells, func(c CellReport) bool { return len(c.Disagreements) > 0 })
 }
 
 // Broken says what keeps the report from being believed: something broke, was seen once only, or was not done.

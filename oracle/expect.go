@@ -42,7 +42,7 @@ func (p Prediction) Expect() *scenarios.Expect {
 		e.Reviews = append(e.Reviews, group...)
 	}
 	if p.Counted {
-		all, _ := p.Sequences() // the order does not matter to the sums
+		all, _ := p.Sequences()           // the order does not matter to the sums
 		none := []scenarios.MetricDelta{} // stated as an empty list
 		e.Metrics = &scenarios.MetricsExpect{Attempts: append(none, p.Attempts...), Authorizations: append(none, authorizations(all[0])...)}
 	}

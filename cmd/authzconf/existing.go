@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters/existing"
@@ -23,11 +22,6 @@ import (
 type existingFlags struct {
 	kubeconfig  string
 	iUnderstand bool
-}
-
-func (f *existingFlags) register(fl *pflag.FlagSet) {
-	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
-	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
 }
 
 // unused refuses flags that are for another provider.

@@ -95,25 +95,18 @@ func located(dir string, err error) error {
 	return fmt.Errorf("%s in %s:\n%w", reports.Plural(len(all), "error"), cmp.Or(dir, "the built-in scenarios"), all)
 }
 
-func (f *selectionFlags) selection() (session.Selection, error) {
-	sel := session.Selection{}
-	var err error
-	if sel.Focus, err = pattern("focus", f.focus); err != nil {
-		return sel, err
-	}
-	if sel.Skip, err = pattern("skip", f.skip); err != nil {
-		return sel, err
-	}
-	if sel.Levels, err = levels("level", f.levels); err != nil {
-		return sel, err
-	}
+func (f *selectionFlags) selection() (sel session.Selection, err error) {
+	var focus, skip, level, folders error
+	sel.Focus, focus = pattern("focus", f.focus)
+	sel.Skip, skip = pattern("skip", f.skip)
+	sel.Levels, level = levels("level", f.levels)
+	sel.Folders, folders = suites.Folders(f.suites...)
 	if f.labels != "" {
 		if sel.Labels, err = suites.LabelFilter(f.labels); err != nil {
-			return sel, fmt.Errorf("--label-filter: %w", err)
+			err = fmt.Errorf("--label-filter: %w", err)
 		}
 	}
-	sel.Folders, err = suites.Folders(f.suites...)
-	return sel, err
+	return sel, cmp.Or(focus, skip, level, err, folders)
 }
 
 // levels reads the levels of a flag.

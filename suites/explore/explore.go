@@ -104,7 +104,7 @@ func (x *explorer) run(ctx context.Context) error {
 			ready.Wait() // starting a control plane takes the time of those that run
 			x.begin()
 			if up {
-				l.guard(func() { l.explore(ctx) })
+				l.guard(func() { l.broke(l.batches(ctx)) })
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
@@ -142,5 +141,3 @@ func (r *Report) Write(dir string) error {
 	}
 	return Folder.WriteReport(dir, r, files)
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
@@ -114,7 +115,7 @@ func (p pair) actionGrant(requestor string) scenarios.Grant {
 		g.NonResourceURLs = []string{p.action.Path}
 		return g
 	}
-	g.APIGroups, g.Resources, g.Namespace = []string{p.action.APIGroup}, []string{p.action.resource()}, p.action.Namespace
+	g.APIGroups, g.Resources, g.Namespace = []string{p.action.APIGroup}, []string{scenarios.FullResource(p.action.Resource, p.action.Subresource)}, p.action.Namespace
 	if p.action.Name != "" {
 		g.Names = []string{p.action.Name}
 	}
@@ -128,7 +129,7 @@ type atom struct{ namespace, verb, group, resource, path string }
 // resources that have all else in common. A grant that is for all names makes those with names superfluous, and
 // one for all namespaces those in a namespace.
 func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
-	names := map[atom]map[string]bool{} // nil: all names
+	names := map[atom]sets.Set[string]{} // nil: all names
 	for _, g := range grants {
 		a := atom{namespace: g.Namespace, verb: g.Verbs[0]}
 		if len(g.NonResourceURLs) > 0 {
@@ -142,13 +143,9 @@ func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
 		case len(g.Names) == 0 || known && had == nil:
 			names[a] = nil
 		case !known:
-			had = map[string]bool{}
-			names[a] = had
-			fallthrough
+			names[a] = sets.New(g.Names...)
 		default:
-			for _, n := range g.Names {
-				had[n] = true
-			}
+			had.Insert(g.Names...)
 		}
 	}
 	for a := range names {

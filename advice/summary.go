@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -49,7 +48,7 @@ func (a Action) String() string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
 	}
-	s := a.Verb + " " + a.resource()
+	s := a.Verb + " " + scenarios.FullResource(a.Resource, a.Subresource)
 	if a.APIGroup != "" {
 		s += "." + a.APIGroup
 	}
@@ -60,13 +59,6 @@ func (a Action) String() string {
 		s += " in " + a.Namespace
 	}
 	return s
-}
-
-func (a Action) resource() string {
-	if a.Subresource == "" {
-		return a.Resource
-	}
-	return a.Resource + "/" + a.Subresource
 }
 
 // Seen is a kind of impersonation that was seen: somebody did something as somebody.
@@ -218,11 +210,7 @@ func (s *Summary) identity(r *requestor, e *auditv1.Event) *identity {
 
 // identityKey tells identities apart.
 func identityKey(node string, as scenarios.Impersonate) string {
-	parts := append([]string{as.User, node, as.UID, strconv.Itoa(len(as.Groups))}, as.Groups...)
-	for _, key := range slices.Sorted(maps.Keys(as.Extra)) {
-		parts = append(append(parts, key, strconv.Itoa(len(as.Extra[key]))), as.Extra[key]...)
-	}
-	return strings.Join(parts, "\x00")
+	return fmt.Sprintf("%q %q %q %q %q", as.User, node, as.UID, as.Groups, as.Extra) // maps are printed in order
 }
 
 // reason is what stands behind the last colon of a 403.

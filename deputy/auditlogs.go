@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -161,9 +162,7 @@ func (f *front) use(ctx context.Context, part *Part, who, other person, requests
 func compare(ctx context.Context, p *plane, part *Part, before map[types.UID]bool, fronts ...*front) error {
 	rows := map[string]reference.Row{}
 	for _, f := range fronts {
-		for id, row := range f.rows {
-			rows[id] = row
-		}
+		maps.Copy(rows, f.rows)
 	}
 	for id, row := range rows {
 		e, err := p.event(ctx, id)

@@ -76,7 +76,7 @@ func TestBroken(t *testing.T) {
 	defer func() { _ = p.Stop() }()
 	t.Run("preflight", func(t *testing.T) {
 		part := &Part{Outcomes: map[string]int{}}
-		f := &preflight{plane: p, fixture: w, rules: map[string]*rules{}, part: part}
+		f := &preflight{plane: p, fixture: w, part: part}
 		pairs := slices.DeleteFunc(w.pairs(random, 100_000), func(q pair) bool { return q.kind.resource != "configmaps" || !w.granted(q) || !q.who.reachable })
 		if err := f.run(ctx, pairs[:min(20, len(pairs))]); err != nil {
 			t.Fatal(err)

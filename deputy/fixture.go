@@ -36,12 +36,7 @@ var kinds = []kind{
 	{"rbac.authorization.k8s.io", "v1", "clusterroles", "", true},
 }
 
-func (k kind) full() string {
-	if k.sub == "" {
-		return k.resource
-	}
-	return k.resource + "/" + k.sub
-}
+func (k kind) full() string { return scenarios.FullResource(k.resource, k.sub) }
 
 // verbs with whether they name an object.
 var verbs = map[string]bool{
@@ -75,8 +70,8 @@ const (
 )
 
 // newFixture generates one.
-func newFixture(seed uint64) (*fixture, *rand.Rand) {
-	random := rand.New(rand.NewPCG(seed, 0))
+func newFixture(seed int64) (*fixture, *rand.Rand) {
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	f := &fixture{}
 	for i := range spaceCount {
 		f.namespaces = append(f.namespaces, fmt.Sprintf("team-%d", i))

@@ -36,17 +36,17 @@ type preflight struct {
 	plane   *plane
 	fixture *fixture
 
-	mu    sync.Mutex
-	rules map[string]*rules
-	part  *Part
+	// rules are those of one user in one namespace, each read once.
+	rules sync.Map
+
+	mu   sync.Mutex
+	part *Part
 }
 
-// rules are those of one user in one namespace, read once.
+// rules are what a review lists, or why it lists nothing.
 type rules struct {
-	once   sync.Once
 	status authorizationv1.SubjectRulesReviewStatus
 	answer answer
-	err    error
 }
 
 func (f *preflight) run(ctx context.Context, pairs []pair) error {
@@ -190,22 +190,16 @@ func (f *preflight) listed(ctx context.Context, p pair) (answer, error) {
 	if namespace == "" {
 		namespace = f.fixture.namespaces[0] // cluster-wide rules are in each
 	}
-	f.mu.Lock()
-	key := p.who.name + "/" + namespace
-	if f.rules[key] == nil {
-		f.rules[key] = &rules{}
-	}
-	r := f.rules[key]
-	f.mu.Unlock()
-	r.once.Do(func() {
+	read, _ := f.rules.LoadOrStore(p.who.name+"/"+namespace, sync.OnceValues(func() (rules, error) {
 		review, err := f.as(p.who).SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 		}, metav1.CreateOptions{})
-		r.answer, r.err = answered(err)
-		r.status = review.Status
-	})
-	if r.err != nil || r.answer != yes {
-		return r.answer, r.err
+		a, err := answered(err)
+		return rules{review.Status, a}, err
+	}))
+	r, err := read.(func() (rules, error))()
+	if err != nil || r.answer != yes {
+		return r.answer, err
 	}
 	if slices.ContainsFunc(r.status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
 		g := scenarios.Grant{Subject: scenarios.Subject{User: p.who.name}, Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, Names: rule.ResourceNames}

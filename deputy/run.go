@@ -28,7 +28,7 @@ type Options struct {
 	Parts []string
 	// Pairs is how many questions the pre-flight is tried with; Users people send Requests each, all at once.
 	Pairs, Users, Requests int
-	Seed                   uint64
+	Seed                   int64
 	// Progress receives lines; it must be set.
 	Progress func(string)
 }
@@ -61,7 +61,7 @@ func (o Options) Check() error {
 type Report struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
-	Seed       uint64    `json:"seed"`
+	Seed       int64     `json:"seed"`
 	Version    string    `json:"version"`
 	Started    time.Time `json:"started"`
 	Parts      []*Part   `json:"parts"`
@@ -160,7 +160,7 @@ func (r *Report) run(ctx context.Context, o Options, name string) (err error) {
 		begun := time.Now()
 		switch part {
 		case "preflight":
-			check := &preflight{plane: p, fixture: f, rules: map[string]*rules{}, part: found}
+			check := &preflight{plane: p, fixture: f, part: found}
 			err = check.run(ctx, f.pairs(random, o.Pairs))
 		case "audit-logs":
 			err = auditLogs(ctx, p, found, people, o.Requests)

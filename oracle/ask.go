@@ -31,13 +31,6 @@ type question struct {
 	Attributes
 }
 
-// verdict is what asking comes to.
-type verdict struct {
-	segments []Segment
-	messages []string // of the denial
-	refused  bool
-}
-
 // asker puts questions to a server.
 type asker struct {
 	*Server
@@ -62,25 +55,25 @@ func (k asker) ask(q question) Review {
 	return r
 }
 
-// stages goes through the stages until one is denied.
-func (k asker) stages(list []stage) (v verdict) {
+// stages goes through the stages until one is denied, and notes in an attempt what was asked and whether it succeeded.
+func (k asker) stages(at *Attempt, list []stage) {
 	for _, st := range list {
-		if v.messages = k.stage(st, &v); len(v.messages) > 0 {
-			return v
+		if at.Messages = k.stage(at, st); len(at.Messages) > 0 {
+			break
 		}
 	}
-	return v
+	at.Allowed = len(at.Messages) == 0
 }
 
 // stage returns the possible texts of a denial.
-func (k asker) stage(st stage, v *verdict) (messages []string) {
+func (k asker) stage(at *Attempt, st stage) (messages []string) {
 	if len(st.refusals) > 0 {
-		v.refused = true
+		at.Refused = true
 		return st.refusals
 	}
 	if st.all != nil {
 		r := k.ask(*st.all)
-		v.segments = append(v.segments, Segment{Runs: [][]Review{{r}}})
+		at.Segments = append(at.Segments, Segment{Runs: [][]Review{{r}}})
 		if r.Allowed() {
 			return nil
 		}
@@ -99,7 +92,7 @@ func (k asker) stage(st stage, v *verdict) (messages []string) {
 		segment.Runs = append(segment.Runs, asked)
 	}
 	if len(segment.Runs) > 0 {
-		v.segments = append(v.segments, segment)
+		at.Segments = append(at.Segments, segment)
 	}
 	return distinct(messages)
 }
@@ -141,10 +134,7 @@ func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) stri
 		n := spec.NonResourceAttributes
 		return "forbidden: " + sanitizer.Replace(fmt.Sprintf("User %q cannot %s path %q", spec.User, n.Verb, n.Path)) + reason
 	}
-	resource, where := a.Resource, "at the cluster scope"
-	if a.Subresource != "" {
-		resource += "/" + a.Subresource
-	}
+	resource, where := scenarios.FullResource(a.Resource, a.Subresource), "at the cluster scope"
 	if a.Namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", a.Namespace)
 	}

@@ -109,11 +109,7 @@ func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 
 // describeGrant is a grant on one line: who may do what.
 func describeGrant(g scenarios.Grant) string {
-	who := "user " + g.Subject.User
-	if g.Subject.Group != "" {
-		who = "group " + g.Subject.Group
-	}
-	text := who + " may " + strings.Join(g.Verbs, ", ") + " "
+	text := who(g.Subject) + " may " + strings.Join(g.Verbs, ", ") + " "
 	if len(g.NonResourceURLs) > 0 {
 		return text + strings.Join(g.NonResourceURLs, ", ")
 	}
@@ -128,4 +124,11 @@ func describeGrant(g scenarios.Grant) string {
 		text += " in namespace " + g.Namespace
 	}
 	return text
+}
+
+func who(s scenarios.Subject) string {
+	if s.Group != "" {
+		return "group " + s.Group
+	}
+	return "user " + s.User
 }

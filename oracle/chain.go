@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,18 +116,14 @@ type abacPolicy struct {
 }
 
 func abacPolicies(file string) (list abacList, err error) {
-	lines := bufio.NewScanner(strings.NewReader(file))
-	for lines.Scan() {
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
-		}
+	for lines := json.NewDecoder(strings.NewReader(file)); lines.More(); {
 		var p abacPolicy
-		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+		if err := lines.Decode(&p); err != nil {
 			return nil, err
 		}
 		list = append(list, p)
 	}
-	return list, lines.Err()
+	return list, nil
 }
 
 func (l abacList) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer {

@@ -84,13 +84,8 @@ func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 
 // pass carries out a step that sends nothing, and says in words what it was.
 func (s *Server) pass(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS) (words string, err error) {
-	grants := func(id string) (out []scenarios.Grant) {
-		for _, g := range sc.Grants {
-			if g.ID == id {
-				out = append(out, g)
-			}
-		}
-		return out
+	grants := func(id string) []scenarios.Grant {
+		return slices.DeleteFunc(slices.Clone(sc.Grants), func(g scenarios.Grant) bool { return g.ID != id })
 	}
 	switch {
 	case st.Wait > 0:
@@ -111,12 +106,7 @@ func (s *Server) pass(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS)
 
 // ServerFor is a server as it is before the first step of a scenario.
 func ServerFor(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) (*Server, error) {
-	c := Config{Kubernetes: f.Kubernetes, Binary: f.Binary, Gate: f.Gate, Objects: slices.Concat(s.Manifests, s.Objects)}
-	for _, g := range s.Grants {
-		if s.InForceAtStart(g.ID) {
-			c.Grants = append(c.Grants, g)
-		}
-	}
+	c := Config{Kubernetes: f.Kubernetes, Binary: f.Binary, Gate: f.Gate, Objects: slices.Concat(s.Manifests, s.Objects), Grants: s.StartGrants()}
 	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
 		if sa := s.Requestors[alias].ServiceAccount; sa != nil && sa.Pod != "" {
 			c.Objects = append(c.Objects, map[string]any{

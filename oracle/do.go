@@ -67,10 +67,11 @@ func (s *Server) attempted(p *Prediction) {
 // impersonateGateOff is WithImpersonation, the filter without the gate.
 func (s *Server) impersonateGateOff(p *Prediction, wanted scenarios.User) {
 	k := asker{Server: s, by: scenarios.ByRequestor, plain: true}
-	at := Attempt{Mode: Legacy}.conclude(k.stages(gateOffStages(wanted, p.Requestor)))
+	at, id := Attempt{Mode: Legacy}, gateOffIdentity(p.Requestor)
+	k.stages(&at, id.stages(wanted))
 	p.Trace, p.Segments, p.Messages = []Attempt{at}, at.Segments, at.Messages
 	if at.Allowed {
-		p.become(legacyIdentity(p.Requestor).resulting(wanted), Legacy)
+		p.become(id.resulting(wanted), Legacy)
 	}
 }
 
@@ -115,9 +116,7 @@ func (s *Server) final(p *Prediction, subject scenarios.User, r Request) {
 	if p.User != nil {
 		k.by = scenarios.ByImpersonated
 	}
-	review := k.ask(question{"", subject, r.Attributes})
-	p.Segments = append(p.Segments, Segment{Runs: [][]Review{{review}}})
-	switch {
+	switch review := p.add(k.ask(question{"", subject, r.Attributes})); {
 	case review.Allowed():
 		p.Outcome, p.Audit.Decision = scenarios.Allowed, "allow"
 		s.store(p, k, subject, r)

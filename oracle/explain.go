@@ -67,10 +67,7 @@ func request(a Attributes) string {
 }
 
 func object(group, resource, subresource, namespace, name string) string {
-	text := resource
-	if subresource != "" {
-		text += "/" + subresource
-	}
+	text := scenarios.FullResource(resource, subresource)
 	if group != "" {
 		text += "." + group
 	}

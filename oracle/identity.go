@@ -39,6 +39,12 @@ func legacyIdentity(requestor scenarios.User) identity {
 	return identity{Legacy, "impersonate", requestor, "", "v1", false}
 }
 
+// gateOffIdentity is that of the filter that servers without the gate have (WithImpersonation): users, groups and
+// service accounts have no version, and the UID is checked last.
+func gateOffIdentity(requestor scenarios.User) identity {
+	return identity{Legacy, "impersonate", requestor, "", "", false}
+}
+
 func (i identity) about(resource, name string) question {
 	a := Attributes{Verb: i.verb, APIGroup: i.group, Version: i.version, Resource: resource, Name: name, ResourceRequest: true}
 	return question{i.mode, i.requestor, a}
@@ -69,14 +75,18 @@ func (i identity) name(user string) question {
 // stages are the checks in the order of impersonationModeState.check: user, UID, groups, extra.
 func (i identity) stages(wanted scenarios.User) []stage {
 	list := []stage{{runs: [][]question{{i.name(wanted.Name)}}}}
-	if wanted.UID != "" {
-		list = append(list, stage{runs: [][]question{{i.person("uids", "", wanted.UID)}}})
-	}
 	if len(wanted.Groups) > 0 {
 		list = append(list, i.groups(wanted.Groups))
 	}
 	if len(wanted.Extra) > 0 {
 		list = append(list, i.extra(wanted.Extra))
+	}
+	if wanted.UID != "" {
+		at := 1
+		if i.version == "" { // gate off
+			at = len(list)
+		}
+		list = slices.Insert(list, at, stage{runs: [][]question{{i.person("uids", "", wanted.UID)}}})
 	}
 	return list
 }
@@ -148,24 +158,6 @@ func badExtra(extra map[string][]string) (why []string) {
 		}
 	}
 	return why
-}
-
-// gateOffStages are the checks of the filter that servers without the gate have (WithImpersonation): user, groups,
-// extra, UID; users, groups and service accounts have no version.
-func gateOffStages(wanted, requestor scenarios.User) []stage {
-	i := legacyIdentity(requestor)
-	i.version = ""
-	list := []stage{{runs: [][]question{{i.name(wanted.Name)}}}}
-	if len(wanted.Groups) > 0 {
-		list = append(list, i.groups(wanted.Groups))
-	}
-	if len(wanted.Extra) > 0 {
-		list = append(list, i.extra(wanted.Extra))
-	}
-	if wanted.UID != "" {
-		list = append(list, stage{runs: [][]question{{i.person("uids", "", wanted.UID)}}})
-	}
-	return list
 }
 
 // resulting is who the requestor becomes in a mode. Constrained modes give nodes and service accounts the groups

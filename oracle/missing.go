@@ -28,7 +28,7 @@ func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r
 		return nil
 	}
 	if !s.gate {
-		return []Need{s.need(Legacy, gateOffStages(wanted, requestor))}
+		return []Need{s.need(Legacy, gateOffIdentity(requestor).stages(wanted))}
 	}
 	for _, mode := range Modes() {
 		if notApplicable(mode, wanted, requestor) != "" {
@@ -95,10 +95,7 @@ func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 		return g
 	}
 	a := spec.ResourceAttributes
-	g.Verbs, g.APIGroups, g.Resources, g.Namespace = []string{a.Verb}, []string{a.Group}, []string{a.Resource}, a.Namespace
-	if a.Subresource != "" {
-		g.Resources = []string{a.Resource + "/" + a.Subresource}
-	}
+	g.Verbs, g.APIGroups, g.Resources, g.Namespace = []string{a.Verb}, []string{a.Group}, []string{scenarios.FullResource(a.Resource, a.Subresource)}, a.Namespace
 	if a.Name != "" && a.Name != "*" {
 		g.Names = []string{a.Name}
 	}
@@ -123,7 +120,7 @@ func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out [
 			{func(g *scenarios.Grant) { g.APIGroups = []string{"*"} }, fmt.Sprintf("its API group is %q, the check is about %q", strings.Join(g.APIGroups, ", "), a.Group)},
 			{func(g *scenarios.Grant) { g.Namespace = "" }, fmt.Sprintf("it holds in namespace %q only, the check is %s", g.Namespace, scope(a))},
 			{func(g *scenarios.Grant) { g.Names = nil }, namesWhy(g, a)},
-			{func(g *scenarios.Grant) { g.Resources = []string{"*"} }, fmt.Sprintf("its resource is %q, the check is about %q", strings.Join(g.Resources, ", "), resourceName(a))},
+			{func(g *scenarios.Grant) { g.Resources = []string{"*"} }, fmt.Sprintf("its resource is %q, the check is about %q", strings.Join(g.Resources, ", "), scenarios.FullResource(a.Resource, a.Subresource))},
 			{func(g *scenarios.Grant) { g.Verbs = []string{"*"} }, fmt.Sprintf("its verb is %q, the check is about %q", strings.Join(g.Verbs, ", "), a.Verb)},
 		} {
 			// A rule about something else altogether is not a near miss: of verbs only those of impersonation are
@@ -149,13 +146,6 @@ func scope(a *authorizationv1.ResourceAttributes) string {
 	return fmt.Sprintf("in namespace %q", a.Namespace)
 }
 
-func resourceName(a *authorizationv1.ResourceAttributes) string {
-	if a.Subresource == "" {
-		return a.Resource
-	}
-	return a.Resource + "/" + a.Subresource
-}
-
 func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 	names := strings.Join(g.Names, ", ")
 	switch a.Name {
@@ -170,11 +160,7 @@ func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 // Dangling are the bindings among the objects to roles that are not among them and not built in.
 func (s *Server) Dangling() (out []string) {
 	for _, b := range s.policy.dangling {
-		who := "user " + b.subject.User
-		if b.subject.Group != "" {
-			who = "group " + b.subject.Group
-		}
-		out = append(out, fmt.Sprintf("%s is bound to %s %q, which is not there", who, b.refKind, b.refNam))
+		out = append(out, fmt.Sprintf("%s is bound to %s %q, which is not there", who(b.subject), b.refKind, b.refNam))
 	}
 	return distinct(out)
 }

@@ -18,7 +18,7 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	_, _, isAccount := scenarios.SplitServiceAccount(wanted.Name)
 	more := "more than a user name is asked for (a UID, groups or extra)"
 	switch mode {
-	case AssociatedNode:
+	case AssociatedNode, ArbitraryNode:
 		_, _, fromAccount := scenarios.SplitServiceAccount(requestor.Name)
 		on := requestor.Extra[serviceaccount.NodeNameKey]
 		switch {
@@ -26,19 +26,13 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 			return fmt.Sprintf("%q is not a node (system:node: and a DNS subdomain)", wanted.Name)
 		case !onlyName(wanted):
 			return more
+		case mode == ArbitraryNode:
 		case !fromAccount:
 			return fmt.Sprintf("%q is not a service account, so it runs on no node", requestor.Name)
 		case len(on) != 1:
 			return "the requestor's token is bound to no node (no extra " + serviceaccount.NodeNameKey + ")"
 		case on[0] != node:
 			return fmt.Sprintf("the requestor is on node %q, not on %q", on[0], node)
-		}
-	case ArbitraryNode:
-		switch {
-		case !isNode:
-			return fmt.Sprintf("%q is not a node (system:node: and a DNS subdomain)", wanted.Name)
-		case !onlyName(wanted):
-			return more
 		}
 	case ServiceAccount:
 		switch {
@@ -76,7 +70,8 @@ func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) 
 	k := asker{Server: s, by: scenarios.ByRequestor}
 	if mode == Legacy {
 		id := legacyIdentity(requestor)
-		return at.conclude(k.stages(id.stages(wanted))), id.resulting(wanted)
+		k.stages(&at, id.stages(wanted))
+		return at, id.resulting(wanted)
 	}
 	shown, key := requestor, wanted
 	if mode == AssociatedNode {
@@ -93,30 +88,18 @@ func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) 
 	}
 	action := a
 	action.Verb = "impersonate-on:" + string(mode) + ":" + a.Verb
-	stages := []stage{{runs: [][]question{{{mode, shown, action}}}}}
-	v := k.stages(stages)
-	if len(v.messages) > 0 {
-		return at.conclude(v), became
+	if k.stages(&at, []stage{{runs: [][]question{{{mode, shown, action}}}}}); !at.Allowed {
+		return at, became
 	}
 	if hit, ok := s.memory.recall(s.memory.inner, inner); ok {
 		at.Cached = s.memory.words("this user, for another request,", hit)
-	} else {
-		w := k.stages(id.stages(wanted))
-		w.segments = append(v.segments, w.segments...)
-		if v = w; len(v.messages) == 0 {
-			s.memory.remember(s.memory.inner, inner, became)
-		}
+	} else if k.stages(&at, id.stages(wanted)); at.Allowed {
+		s.memory.remember(s.memory.inner, inner, became)
 	}
-	if at = at.conclude(v); at.Allowed && cacheable {
+	if at.Allowed && cacheable {
 		s.memory.remember(s.memory.outer, outer, became)
 	}
 	return at, became
-}
-
-func (at Attempt) conclude(v verdict) Attempt {
-	at.Segments, at.Messages, at.Refused = v.segments, v.messages, v.refused
-	at.Allowed = len(v.messages) == 0
-	return at
 }
 
 // words say what is remembered, since when and how long yet.

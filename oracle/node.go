@@ -81,9 +81,9 @@ func (s *Server) nodeResource(node string, a *authorizationv1.ResourceAttributes
 	case "/persistentvolumes", "resource.k8s.io/resourceclaims", "storage.k8s.io/volumeattachments":
 		return nodeGet(node, a), true
 	case "coordination.k8s.io/leases":
-		return nodeLease(node, a), true
+		return nodeOwn(node, a, "node lease"), true
 	case "storage.k8s.io/csinodes":
-		return nodeCSINode(node, a), true
+		return nodeOwn(node, a, "CSINode"), true
 	}
 	return Answer{}, false
 }
@@ -106,15 +106,16 @@ func nodeObject(node string, a *authorizationv1.ResourceAttributes) Answer {
 
 // nodePod is authorizePod.
 func (s *Server) nodePod(node string, a *authorizationv1.ResourceAttributes) Answer {
+	itself := func(p pod) bool { return p.name == a.Name }
 	switch a.Subresource + " " + a.Verb {
 	case " get":
-		return s.relatedPod(node, a)
+		return s.related(node, a, itself)
 	case " list", " watch":
 		if scoped(a, node) {
 			return yesNode
 		}
 		if a.Name != "" {
-			return s.relatedPod(node, a)
+			return s.related(node, a, itself)
 		}
 		return no("can only list/watch pods with spec.nodeName field selector")
 	case " create", " delete", "status update", "status patch", "eviction create":
@@ -130,11 +131,10 @@ func scoped(a *authorizationv1.ResourceAttributes, node string) bool {
 	})
 }
 
-func (s *Server) relatedPod(node string, a *authorizationv1.ResourceAttributes) Answer {
-	for _, p := range s.policy.pods {
-		if p.node == node && p.namespace == a.Namespace && p.name == a.Name {
-			return yesNode
-		}
+// related allows what is about an object that a pod of the node has to do with.
+func (s *Server) related(node string, a *authorizationv1.ResourceAttributes, by func(pod) bool) Answer {
+	if slices.ContainsFunc(s.policy.pods, func(p pod) bool { return p.node == node && p.namespace == a.Namespace && by(p) }) {
+		return yesNode
 	}
 	return unrelated(node, a)
 }
@@ -151,12 +151,7 @@ func (s *Server) nodeAccount(node string, a *authorizationv1.ResourceAttributes)
 	case a.Subresource != "token":
 		return no("can only create token subresource of serviceaccount")
 	}
-	for _, p := range s.policy.pods {
-		if p.node == node && p.namespace == a.Namespace && p.account == a.Name {
-			return yesNode
-		}
-	}
-	return unrelated(node, a)
+	return s.related(node, a, func(p pod) bool { return p.account == a.Name })
 }
 
 // nodeRead is authorizeReadNamespacedObject.
@@ -191,28 +186,18 @@ func unrelated(node string, a *authorizationv1.ResourceAttributes) Answer {
 	return no(fmt.Sprintf("no relationship found between node '%s' and this object", node))
 }
 
-// nodeLease is authorizeLease.
-func nodeLease(node string, a *authorizationv1.ResourceAttributes) Answer {
+// nodeOwn is authorizeLease and authorizeCSINode, without the status subresource of an alpha feature: each node has
+// one such object, of its own name.
+func nodeOwn(node string, a *authorizationv1.ResourceAttributes, kind string) Answer {
 	switch {
-	case !slices.Contains([]string{"get", "create", "update", "patch", "delete"}, a.Verb):
-		return no("can only get, create, update, patch, or delete a node lease")
-	case a.Namespace != "kube-node-lease":
-		return no(`can only access leases in the "kube-node-lease" system namespace`)
-	case a.Verb != "create" && a.Name != node:
-		return no("can only access node lease with the same name as the requesting node")
-	}
-	return yesNode
-}
-
-// nodeCSINode is authorizeCSINode, without the status subresource of an alpha feature.
-func nodeCSINode(node string, a *authorizationv1.ResourceAttributes) Answer {
-	switch {
-	case a.Subresource != "":
+	case a.Resource == "csinodes" && a.Subresource != "":
 		return no("cannot authorize CSINode subresources")
 	case !slices.Contains([]string{"get", "create", "update", "patch", "delete"}, a.Verb):
-		return no("can only get, create, update, patch, or delete a CSINode")
+		return no("can only get, create, update, patch, or delete a " + kind)
+	case a.Resource == "leases" && a.Namespace != "kube-node-lease":
+		return no(`can only access leases in the "kube-node-lease" system namespace`)
 	case a.Verb != "create" && a.Name != node:
-		return no("can only access CSINode with the same name as the requesting node")
+		return no("can only access " + kind + " with the same name as the requesting node")
 	}
 	return yesNode
 }

@@ -154,8 +154,7 @@ func (b binding) applies(spec authorizationv1.SubjectAccessReviewSpec) bool {
 }
 
 func (b binding) text() string {
-	kind := map[string]string{"Role": "role", "ClusterRole": "clusterrole"}[b.refKind]
-	return fmt.Sprintf("%s.rbac.authorization.k8s.io %q not found", kind, b.refNam)
+	return fmt.Sprintf("%s.rbac.authorization.k8s.io %q not found", strings.ToLower(b.refKind), b.refNam)
 }
 
 // withNamespace is an object that is created in a namespace.
@@ -163,13 +162,9 @@ func withNamespace(o map[string]any, namespace string) map[string]any {
 	if namespace == "" {
 		return o
 	}
-	out := maps.Clone(o)
-	meta, _ := o["metadata"].(map[string]any)
-	meta = maps.Clone(meta)
-	if meta == nil {
-		meta = map[string]any{}
-	}
-	meta["namespace"] = namespace
-	out["metadata"] = meta
+	out, meta := maps.Clone(o), map[string]any{}
+	old, _ := o["metadata"].(map[string]any)
+	maps.Copy(meta, old)
+	meta["namespace"], out["metadata"] = namespace, meta
 	return out
 }

@@ -46,7 +46,10 @@ func New(c Config) (*Server, error) {
 	if c.Binary == "" {
 		c.Binary = c.Kubernetes
 	}
-	s := &Server{grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory(), tokens: newTokens()}
+	s := &Server{
+		grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory(),
+		tokens: tokens{gone: map[string]bool{}, valid: map[string]time.Duration{}},
+	}
 	var err error
 	if s.effective, err = minor(c.Kubernetes); err != nil {
 		return nil, err

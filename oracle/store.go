@@ -18,9 +18,10 @@ const rbacGroup = "rbac.authorization.k8s.io"
 func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request) {
 	switch r.APIGroup + "/" + r.Resource {
 	case rbacGroup + "/roles", rbacGroup + "/clusterroles":
-		s.writeRole(p, k, subject, r)
+		s.grantRules(p, k, subject, r, "escalate", r.Resource, r.Name, r.Body)
 	case rbacGroup + "/rolebindings", rbacGroup + "/clusterrolebindings":
-		s.writeBinding(p, k, subject, r)
+		kind, name := scenarios.Text(r.Body, "roleRef", "kind"), scenarios.Text(r.Body, "roleRef", "name")
+		s.grantRules(p, k, subject, r, "bind", strings.ToLower(kind)+"s", name, s.policy.role(kind, r.Namespace, name))
 	case "authorization.k8s.io/selfsubjectaccessreviews":
 		if a, _, ok := reviewed(r); ok {
 			p.add(k.ask(question{"", subject, a}))
@@ -115,44 +116,15 @@ func decode(body map[string]any, into any) bool {
 	return err == nil && body != nil && json.Unmarshal(raw, into) == nil
 }
 
-// writes tells whether a request stores a body that the model can look at.
-func writes(p *Prediction, subject scenarios.User, r Request) bool {
-	return r.Body != nil && (r.Verb == "create" || r.Verb == "update") && p.Outcome == scenarios.Allowed &&
-		!slices.Contains(subject.Groups, mastersGroup)
-}
-
-// writeRole is the escalation check of roles: who may not escalate must hold every rule (Create of
-// k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased and role/policybased, RoleEscalationAuthorized).
-func (s *Server) writeRole(p *Prediction, k asker, subject scenarios.User, r Request) {
-	if !writes(p, subject, r) {
+// grantRules is the escalation check of roles and, with the rules of their role, of bindings: who may not escalate, or
+// bind, must hold every rule (Create of k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased and its
+// neighbours, RoleEscalationAuthorized, BindingAuthorized).
+func (s *Server) grantRules(p *Prediction, k asker, subject scenarios.User, r Request, verb, resource, name string, role map[string]any) {
+	if r.Body == nil || r.Verb != "create" && r.Verb != "update" || p.Outcome != scenarios.Allowed || slices.Contains(subject.Groups, mastersGroup) {
 		return
 	}
-	escalate := Attributes{
-		Verb: "escalate", APIGroup: rbacGroup, Version: "*", Resource: r.Resource,
-		Namespace: r.Namespace, Name: r.Name, ResourceRequest: true,
-	}
-	if !p.add(k.ask(question{"", subject, escalate})).Allowed() {
-		if missing := s.missingRules(subject, r.Namespace, scenarios.RulesOf(r.Body)); len(missing) > 0 {
-			p.escalates(subject, r, missing)
-			return
-		}
-	}
-	s.stored(r)
-}
-
-// writeBinding is the same for bindings and the rules of their role (clusterrolebinding/policybased,
-// BindingAuthorized).
-func (s *Server) writeBinding(p *Prediction, k asker, subject scenarios.User, r Request) {
-	if !writes(p, subject, r) {
-		return
-	}
-	kind, name := scenarios.Text(r.Body, "roleRef", "kind"), scenarios.Text(r.Body, "roleRef", "name")
-	bind := Attributes{
-		Verb: "bind", APIGroup: rbacGroup, Version: "*", Resource: strings.ToLower(kind) + "s",
-		Namespace: r.Namespace, Name: name, ResourceRequest: true,
-	}
-	if !p.add(k.ask(question{"", subject, bind})).Allowed() {
-		role := s.policy.role(kind, r.Namespace, name)
+	may := Attributes{Verb: verb, APIGroup: rbacGroup, Version: "*", Resource: resource, Namespace: r.Namespace, Name: name, ResourceRequest: true}
+	if !p.add(k.ask(question{"", subject, may})).Allowed() {
 		if role == nil {
 			return // 404: nothing is stored
 		}

@@ -18,8 +18,6 @@ type tokens struct {
 	valid map[string]time.Duration
 }
 
-func newTokens() tokens { return tokens{gone: map[string]bool{}, valid: map[string]time.Duration{}} }
-
 // Receive is Do for a requestor of a scenario, whose token may have become invalid.
 func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Impersonate, request Request) Prediction {
 	requestor := RequestorOf(alias, r)

@@ -30,6 +30,14 @@ func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 		(len(g.Names) == 0 || slices.Contains(g.Names, a.Name))
 }
 
+// FullResource is a resource with its subresource, as rules have it.
+func FullResource(resource, subresource string) string {
+	if subresource == "" {
+		return resource
+	}
+	return resource + "/" + subresource
+}
+
 // Is tells whether a user with these groups is the subject.
 func (s Subject) Is(user string, groups []string) bool {
 	if s.User != "" {
@@ -45,10 +53,7 @@ func matches(list []string, s string) bool {
 
 // matchesResource is ResourceMatches.
 func matchesResource(list []string, resource, subresource string) bool {
-	full := resource
-	if subresource != "" {
-		full += "/" + subresource
-	}
+	full := FullResource(resource, subresource)
 	return slices.ContainsFunc(list, func(r string) bool {
 		return r == "*" || r == full || subresource != "" && r == "*/"+subresource
 	})

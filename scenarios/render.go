@@ -103,6 +103,11 @@ func objectPrefix(s *Scenario) string {
 	return "authzconf-" + s.Suffix + "-"
 }
 
+// StartGrants are the grants that hold before the first step.
+func (s *Scenario) StartGrants() []Grant {
+	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return !s.InForceAtStart(g.ID) })
+}
+
 // InForceAtStart tells whether the grant of that ID holds before the first step: unless the first step that names
 // it is a grant step.
 func (s *Scenario) InForceAtStart(grantID string) bool {

@@ -12,7 +12,7 @@ import (
 
 // rule grants one thing.
 func rule(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
-	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, APIGroups: []string{o.Group}, Resources: []string{o.granted()}, Namespace: namespace, Names: names}
+	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, APIGroups: []string{o.Group}, Resources: []string{scenarios.FullResource(o.Resource, o.Subresource)}, Namespace: namespace, Names: names}
 }
 
 // pathRule grants one path.

@@ -17,20 +17,12 @@ var regoRules string
 // Rego is the policy as a module for Open Policy Agent 1.0 and later. Its input is the spec of a v1
 // SubjectAccessReview; where data.authzconf.certification.allow is false there is no opinion.
 func (p *Policy) Rego() ([]byte, error) {
-	users, groups := map[string][]scenarios.Grant{}, map[string][]scenarios.Grant{}
-	for _, g := range p.Grants {
-		if g.Subject.User != "" {
-			users[g.Subject.User] = append(users[g.Subject.User], g)
-		} else {
-			groups[g.Subject.Group] = append(groups[g.Subject.Group], g)
-		}
-	}
 	var out bytes.Buffer
 	_, _ = fmt.Fprintf(&out, "# The policy of certification, seed %d.\n%s", p.Seed, regoRules)
 	for _, table := range []struct {
 		name   string
-		grants map[string][]scenarios.Grant
-	}{{"by_user", users}, {"by_group", groups}} {
+		grants map[string][]*scenarios.Grant
+	}{{"by_user", p.byUser}, {"by_group", p.byGroup}} {
 		raw, err := json.MarshalIndent(table.grants, "", "\t")
 		if err != nil {
 			return nil, err

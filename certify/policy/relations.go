@@ -37,13 +37,6 @@ type object struct {
 	Verb        string `json:"verb"`
 }
 
-func (o object) granted() string {
-	if o.Subresource == "" {
-		return o.Resource
-	}
-	return o.Resource + "/" + o.Subresource
-}
-
 // tables are relations.yaml.
 type tables struct {
 	Relations  []Relation `json:"relations"`

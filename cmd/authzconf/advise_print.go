@@ -40,10 +40,10 @@ func printAdvice(out io.Writer, a *advice.Advice, present []map[string]any, mani
 	b.WriteString("# Constrained impersonation (KEP-5284) for what was seen in the audit log. It takes\n# effect where nobody grants the same requestors more: legacy impersonation is tried\n# after it.\n")
 	for _, r := range a.Requestors {
 		fmt.Fprintf(&b, "# %s: %s as %s, %s. RBAC cannot tie one to the other: of %d combinations %d were seen.\n",
-			oneLine(r.Name), reports.Plural(int(r.Requests), "request"), reports.Plural(r.Identities, "user"), reports.Plural(r.Actions, "action"), r.Allowed, r.Seen)
+			printable(r.Name), reports.Plural(int(r.Requests), "request"), reports.Plural(r.Identities, "user"), reports.Plural(r.Actions, "action"), r.Allowed, r.Seen)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Masters)) {
-		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, to whom no permission applies.\n", oneLine(name), reports.Plural(int(a.Masters[name]), "request"))
+		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, to whom no permission applies.\n", printable(name), reports.Plural(int(a.Masters[name]), "request"))
 	}
 	printKept(&b, a.Kept)
 	if present != nil {
@@ -60,7 +60,7 @@ func printKept(b *bytes.Buffer, kept []advice.Kept) {
 	}
 	b.WriteString("#\n# Not possible with constrained impersonation, and left to legacy grants:\n")
 	for _, k := range kept {
-		fmt.Fprintf(b, "#   %s as %s (%s): %s\n", oneLine(k.Requestor), oneLine(k.As.User), reports.Plural(int(k.Requests), "request"), oneLine(k.Why))
+		fmt.Fprintf(b, "#   %s as %s (%s): %s\n", printable(k.Requestor), printable(k.As.User), reports.Plural(int(k.Requests), "request"), printable(k.Why))
 	}
 }
 
@@ -70,7 +70,7 @@ func printLegacy(b *bytes.Buffer, rules []advice.LegacyRule) {
 		b.WriteString("#   none\n")
 	}
 	for _, l := range rules {
-		fmt.Fprintf(b, "#   %s, rule %d (%s), to %s by %s: ", l.Role, l.Rule, strings.Join(l.Resources, ", "), oneLine(l.Subject.User+l.Subject.Group), l.Binding)
+		fmt.Fprintf(b, "#   %s, rule %d (%s), to %s by %s: ", l.Role, l.Rule, strings.Join(l.Resources, ", "), printable(l.Subject.User+l.Subject.Group), l.Binding)
 		switch {
 		case !l.Unneeded():
 			fmt.Fprintf(b, "needed for %s above", reports.Plural(len(l.NeededFor), "impersonation"))
@@ -95,14 +95,4 @@ func withoutNeighbour(without map[string]int) string {
 		return ""
 	}
 	return " (" + strings.Join(parts, ", ") + ")"
-}
-
-// oneLine keeps a name from the log from ending the comment it stands in.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' || r == '\u0085' {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -59,7 +59,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl := c.Flags()
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
-	fl.Int64Var(&flags.seed, "seed", 0, "seed of the policy's names (default: random with --policy-hook, else needed)")
+	seedFlag(c, &flags.seed, "the policy's names (default: random with --policy-hook, else needed)")
 	fl.StringSliceVar(&flags.versions, "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked; v1 alone for who serves only that, which the certification says")
 	fl.StringVar(&flags.product.Vendor, "vendor", "", "vendor, for the certification")
 	fl.StringVar(&flags.product.Name, "product", "", "product")
@@ -96,7 +96,6 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	case !c.Flags().Changed("seed") && f.hook == "" && f.challengeFile == "":
 		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
 	}
-	drawSeed(c, &f.seed)
 	if err := f.answerChallenge(c.Flags().Changed("seed")); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/cost"
@@ -107,10 +106,8 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 			for _, line := range r.Lines() {
 				_, _ = fmt.Fprintln(c.OutOrStdout(), line)
 			}
-			if dir != "" {
-				if err := r.Write(dir); err != nil {
-					return invalid(err)
-				}
+			if err := written(dir, r.Write); err != nil {
+				return err
 			}
 			return failedIf(!r.Passed())
 		},
@@ -141,7 +138,7 @@ Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
-	seedFlag(c, &flags.seed, "the cases")
+	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
 	c.Flags().StringVar(&flags.dir, "report-dir", "", "folder for explore.yaml and the vector files of disagreements")
 	return c
 }
@@ -150,7 +147,6 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	drawSeed(c, &f.seed)
 	o := model.Exploration{Cases: f.cases, Seed: f.seed}
 	if err := writable(&filedExplore, f.dir); err != nil {
 		return err
@@ -178,10 +174,16 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 	_, _ = fmt.Fprintf(out, "first phase: %d Allow, %d Deny, %d NoOpinion, %d Conditional\n", r.ByAnswer[vectors.Allow], r.ByAnswer[vectors.Deny], r.ByAnswer[vectors.NoOpinion], r.ByAnswer[vectors.Conditional])
 	_, _ = fmt.Fprintf(out, "in the end: %d Allow, %d Deny, %d NoOpinion\n", r.ByDecision[vectors.Allow], r.ByDecision[vectors.Deny], r.ByDecision[vectors.NoOpinion])
 	_, _ = fmt.Fprintf(out, "seed %d: %d cases in %.1f s, %d disagreements\n", f.seed, r.Cases, took.Seconds(), len(r.Disagreements))
-	unwritten := f.write(r)
+	unwritten := written(f.dir, func(dir string) error {
+		files := map[string][]byte{}
+		for _, d := range r.Disagreements {
+			files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
+		}
+		return filedExplore.WriteReport(dir, r, files)
+	})
 	switch {
 	case unwritten != nil:
-		return invalid(unwritten)
+		return unwritten
 	case len(r.Disagreements) > 0:
 		return &exitError{code: exitFailed}
 	case r.Stopped:
@@ -194,21 +196,6 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
 	Files: []string{"case-*" + vectors.Suffix},
-}
-
-func (f *conditionsExploreFlags) write(r *model.Explored) error {
-	if f.dir == "" {
-		return nil
-	}
-	raw, err := yaml.Marshal(r)
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{filedExplore.Marker: raw}
-	for _, d := range r.Disagreements {
-		files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
-	}
-	return filedExplore.Write(f.dir, files)
 }
 
 func newConditionsCost() *cobra.Command {
@@ -233,7 +220,6 @@ environment broke.`,
 			case o.Requests < 1 || o.Requests > 10000:
 				return errors.New("--requests: expected 1 to 10000")
 			}
-			drawSeed(c, &o.Seed)
 			o.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
 			cost, err := cost.MeasureCost(c.Context(), o)
 			if err != nil {
@@ -247,6 +233,6 @@ environment broke.`,
 	}
 	c.Flags().IntVar(&o.Rounds, "rounds", 24, "blocks of each variant, interleaved")
 	c.Flags().IntVar(&o.Requests, "requests", 100, "requests of a block")
-	seedFlag(c, &o.Seed, "the order and of the intervals")
+	seedFlag(c, &o.Seed, "the order and of the intervals (default: random, printed)")
 	return c
 }

@@ -43,7 +43,7 @@ broke.`,
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
 	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
-	seedFlag(c, &flags.options.Seed, "grants and questions")
+	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for deputy.yaml")
 	return c
 }
@@ -52,7 +52,6 @@ func (f *deputyFlags) run(c *cobra.Command) (err error) {
 	if err = f.options.Check(); err != nil {
 		return err
 	}
-	drawSeed(c, &f.options.Seed)
 	if f.options.Target, err = localCell(c, f.kubernetes, target.AskOn); err != nil {
 		return err
 	}

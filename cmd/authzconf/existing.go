@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters/existing"
@@ -23,11 +22,6 @@ import (
 type existingFlags struct {
 	kubeconfig  string
 	iUnderstand bool
-}
-
-func (f *existingFlags) register(fl *pflag.FlagSet) {
-	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
-	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
 }
 
 // unused refuses flags that are for another provider.
@@ -105,14 +99,19 @@ func cleanExisting(c *cobra.Command, kubeconfig string, dryRun bool) error {
 		return err
 	}
 	found, err := cluster.Clean(c.Context(), "", dryRun)
+	return cleaned(c, found, dryRun, err)
+}
+
+// cleaned says what was removed, or would be; an error is why something was not.
+func cleaned(c *cobra.Command, names []string, dryRun bool, err error) error {
 	verb := "removed"
 	if dryRun {
 		verb = "would remove"
 	}
-	for _, path := range found {
-		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, path)
+	for _, name := range names {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, name)
 	}
-	if len(found) == 0 && err == nil {
+	if len(names) == 0 && err == nil {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "nothing is left behind")
 	}
 	return invalid(err)

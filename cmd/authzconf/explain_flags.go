@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,14 +15,14 @@ import (
 
 // explainFlags describe a request, who sends it, and what is granted.
 type explainFlags struct {
-	as, asUID         string
-	asGroups, asExtra []string
+	as      scenarios.Impersonate
+	asExtra []string
 
 	by, node string
 	byGroups []string
 
-	verb, resource, namespace, name, path string
-	fieldSelector, labelSelector          string
+	asked    scenarios.Request // without its resource
+	resource string
 
 	gate, kubernetes, grants, kubeconfig string
 
@@ -36,17 +35,17 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.by, "by", "", "who authenticates: a user, or system:serviceaccount:NAMESPACE:NAME")
 	fl.StringArrayVar(&f.byGroups, "by-group", nil, "a group of the user who authenticates, besides system:authenticated")
 	fl.StringVar(&f.node, "node", "", "the node that the service account's token is bound to")
-	fl.StringVar(&f.as, "as", "", "the user to impersonate, as in kubectl --as")
-	fl.StringArrayVar(&f.asGroups, "as-group", nil, "a group to impersonate")
-	fl.StringVar(&f.asUID, "as-uid", "", "the UID to impersonate")
+	fl.StringVar(&f.as.User, "as", "", "the user to impersonate, as in kubectl --as")
+	fl.StringArrayVar(&f.as.Groups, "as-group", nil, "a group to impersonate")
+	fl.StringVar(&f.as.UID, "as-uid", "", "the UID to impersonate")
 	fl.StringArrayVar(&f.asExtra, "as-user-extra", nil, "KEY=VALUE of extra to impersonate")
-	fl.StringVar(&f.verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
+	fl.StringVar(&f.asked.Verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
 	fl.StringVar(&f.resource, "resource", "", "RESOURCE[.GROUP][/SUBRESOURCE], such as pods/exec or deployments.apps")
-	fl.StringVar(&f.namespace, "namespace", "", "the namespace of the request (default: cluster-wide)")
-	fl.StringVar(&f.name, "name", "", "the object's name")
-	fl.StringVar(&f.fieldSelector, "field-selector", "", "for list, watch and deletecollection")
-	fl.StringVar(&f.labelSelector, "label-selector", "", "for list, watch and deletecollection")
-	fl.StringVar(&f.path, "path", "", "a path that is not a resource, such as /apis, instead of --resource")
+	fl.StringVar(&f.asked.Namespace, "namespace", "", "the namespace of the request (default: cluster-wide)")
+	fl.StringVar(&f.asked.Name, "name", "", "the object's name")
+	fl.StringVar(&f.asked.FieldSelector, "field-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.asked.LabelSelector, "label-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.asked.Path, "path", "", "a path that is not a resource, such as /apis, instead of --resource")
 	fl.StringVar(&f.grants, "grants", "", "file of RBAC objects, or of grants as scenarios have them")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "ask the authorizer of this cluster instead")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default the newest known; with --kubeconfig the cluster's)")
@@ -72,7 +71,7 @@ func (f *explainFlags) check() error {
 		return errors.New("--scenarios goes with the ID of a scenario")
 	case f.by == "":
 		return errors.New("--by is missing: it says who authenticates (or give the ID of a scenario)")
-	case f.as == "" && f.asUID == "" && len(f.asGroups) == 0 && len(f.asExtra) == 0:
+	case f.as.User == "" && f.as.UID == "" && len(f.as.Groups) == 0 && len(f.asExtra) == 0:
 		return errors.New("--as is missing: it says who is impersonated")
 	case f.node != "" && !strings.HasPrefix(f.by, "system:serviceaccount:"):
 		return fmt.Errorf("--node %s: only a service account's token is bound to a node, and --by is %q", f.node, f.by)
@@ -84,7 +83,7 @@ func (f *explainFlags) check() error {
 		return asExtra
 	case f.gate != "on" && f.gate != "off" && f.gate != "default":
 		return fmt.Errorf("--gate %q is not one of on, off, default", f.gate)
-	case f.path != "":
+	case f.asked.Path != "":
 		return f.checkPath()
 	case f.resource == "":
 		return errors.New("--resource and --path are missing: one of them says what is requested")
@@ -95,12 +94,12 @@ func (f *explainFlags) check() error {
 func (f *explainFlags) checkPath() error {
 	verbs := []string{"get", "head", "post", "put", "patch", "delete", "options"}
 	switch {
-	case f.resource != "" || f.namespace != "" || f.name != "" || f.fieldSelector != "" || f.labelSelector != "":
+	case f.resource != "" || f.asked.Namespace != "" || f.asked.Name != "" || f.asked.FieldSelector != "" || f.asked.LabelSelector != "":
 		return errors.New("--path excludes --resource, --namespace, --name and the selectors")
-	case !strings.HasPrefix(f.path, "/"):
-		return fmt.Errorf("--path %q does not begin with a slash", f.path)
-	case !slices.Contains(verbs, f.verb):
-		return fmt.Errorf("--verb %q is not one of %s, which go with --path", f.verb, strings.Join(verbs, ", "))
+	case !strings.HasPrefix(f.asked.Path, "/"):
+		return fmt.Errorf("--path %q does not begin with a slash", f.asked.Path)
+	case !slices.Contains(verbs, f.asked.Verb):
+		return fmt.Errorf("--verb %q is not one of %s, which go with --path", f.asked.Verb, strings.Join(verbs, ", "))
 	}
 	return nil
 }
@@ -108,22 +107,22 @@ func (f *explainFlags) checkPath() error {
 func (f *explainFlags) checkResource() error {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	_, subresource, hasSub := strings.Cut(f.resource, "/")
-	many := slices.Contains([]string{"list", "watch", "deletecollection"}, f.verb)
+	many := slices.Contains([]string{"list", "watch", "deletecollection"}, f.asked.Verb)
 	switch {
-	case !slices.Contains(verbs, f.verb):
-		return fmt.Errorf("--verb %q is not one of %s", f.verb, strings.Join(verbs, ", "))
+	case !slices.Contains(verbs, f.asked.Verb):
+		return fmt.Errorf("--verb %q is not one of %s", f.asked.Verb, strings.Join(verbs, ", "))
 	case hasSub && (subresource == "" || strings.Contains(subresource, "/")), strings.HasPrefix(f.resource, "/"), strings.HasPrefix(f.resource, "."):
 		return fmt.Errorf("--resource %q is not of the form RESOURCE[.GROUP][/SUBRESOURCE]", f.resource)
-	case hasSub && f.name == "":
+	case hasSub && f.asked.Name == "":
 		return fmt.Errorf("--resource %s: a subresource needs --name", f.resource)
-	case many && f.name != "":
-		return fmt.Errorf("--verb %s has no --name (for one object: --field-selector metadata.name=%s)", f.verb, f.name)
-	case f.verb == "create" && f.name != "" && !hasSub:
+	case many && f.asked.Name != "":
+		return fmt.Errorf("--verb %s has no --name (for one object: --field-selector metadata.name=%s)", f.asked.Verb, f.asked.Name)
+	case f.asked.Verb == "create" && f.asked.Name != "" && !hasSub:
 		return errors.New("--verb create has no --name: the API server does not look for one in the object")
-	case !many && f.verb != "create" && f.name == "":
-		return fmt.Errorf("--verb %s needs --name", f.verb)
-	case !many && (f.fieldSelector != "" || f.labelSelector != ""):
-		return fmt.Errorf("--verb %s has no selectors", f.verb)
+	case !many && f.asked.Verb != "create" && f.asked.Name == "":
+		return fmt.Errorf("--verb %s needs --name", f.asked.Verb)
+	case !many && (f.asked.FieldSelector != "" || f.asked.LabelSelector != ""):
+		return fmt.Errorf("--verb %s has no selectors", f.asked.Verb)
 	}
 	return nil
 }
@@ -142,8 +141,8 @@ func (f *explainFlags) extra() (map[string][]string, error) {
 }
 
 func (f *explainFlags) impersonate() *scenarios.Impersonate {
-	extra, _ := f.extra() // checked
-	return &scenarios.Impersonate{User: f.as, UID: f.asUID, Groups: f.asGroups, Extra: maps.Clone(extra)}
+	f.as.Extra, _ = f.extra() // checked
+	return &f.as
 }
 
 // requestor is who authenticates; a token that is bound to a node is one of a pod there.
@@ -161,13 +160,9 @@ func (f *explainFlags) requestor() scenarios.User {
 }
 
 func (f *explainFlags) request() oracle.Request {
-	if f.path != "" {
-		return oracle.RequestOf(&scenarios.Request{Verb: f.verb, Path: f.path})
-	}
+	r := f.asked
 	full, subresource, _ := strings.Cut(f.resource, "/")
-	resource, group, _ := strings.Cut(full, ".")
-	return oracle.RequestOf(&scenarios.Request{
-		Verb: f.verb, APIGroup: group, Resource: resource, Subresource: subresource, Namespace: f.namespace, Name: f.name,
-		FieldSelector: f.fieldSelector, LabelSelector: f.labelSelector,
-	})
+	r.Resource, r.APIGroup, _ = strings.Cut(full, ".")
+	r.Subresource = subresource
+	return oracle.RequestOf(&r)
 }

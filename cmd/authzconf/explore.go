@@ -36,7 +36,7 @@ environment broke or the run was interrupted.`,
 	}
 	fl := c.Flags()
 	fl.IntVar(&flags.cases, "cases", 1000, "how many cases each version and gate gets")
-	seedFlag(c, &flags.seed, "the cases")
+	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
 	fl.StringSliceVar(&flags.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
 	fl.StringVar(&flags.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for explore.yaml and the scenario files of disagreements")
@@ -47,7 +47,6 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	drawSeed(c, &f.seed)
 	f.matrix.Provider = "local"
 	f.matrix.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
 	cells, err := f.matrix.Cells()
@@ -74,17 +73,14 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 
 // finish prints what was found, even if it cannot be written.
 func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report) error {
-	var unwritten error
-	if f.reportDir != "" {
-		unwritten = r.Write(f.reportDir)
-	}
+	unwritten := written(f.reportDir, r.Write)
 	for _, line := range r.Lines() {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
 	}
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", r.Seed)
 	switch broken := r.Broken(); {
 	case unwritten != nil:
-		return invalid(unwritten)
+		return unwritten
 	case r.Disagreed():
 		return &exitError{code: exitFailed}
 	case broken != nil:

@@ -95,25 +95,18 @@ func located(dir string, err error) error {
 	return fmt.Errorf("%s in %s:\n%w", reports.Plural(len(all), "error"), cmp.Or(dir, "the built-in scenarios"), all)
 }
 
-func (f *selectionFlags) selection() (session.Selection, error) {
-	sel := session.Selection{}
-	var err error
-	if sel.Focus, err = pattern("focus", f.focus); err != nil {
-		return sel, err
-	}
-	if sel.Skip, err = pattern("skip", f.skip); err != nil {
-		return sel, err
-	}
-	if sel.Levels, err = levels("level", f.levels); err != nil {
-		return sel, err
-	}
+func (f *selectionFlags) selection() (sel session.Selection, err error) {
+	var focus, skip, level, folders error
+	sel.Focus, focus = pattern("focus", f.focus)
+	sel.Skip, skip = pattern("skip", f.skip)
+	sel.Levels, level = levels("level", f.levels)
+	sel.Folders, folders = suites.Folders(f.suites...)
 	if f.labels != "" {
 		if sel.Labels, err = suites.LabelFilter(f.labels); err != nil {
-			return sel, fmt.Errorf("--label-filter: %w", err)
+			err = fmt.Errorf("--label-filter: %w", err)
 		}
 	}
-	sel.Folders, err = suites.Folders(f.suites...)
-	return sel, err
+	return sel, cmp.Or(focus, skip, level, err, folders)
 }
 
 // levels reads the levels of a flag.
@@ -218,22 +211,10 @@ func localCell(c *cobra.Command, kubernetes string, gate target.Asked) (target.O
 	return cells[0], nil
 }
 
-// seedFlag adds --seed, of what the text says.
-func seedFlag[N int64 | uint64](c *cobra.Command, seed *N, of string) {
-	usage := "seed of " + of + " (default: random, printed)"
-	switch p := any(seed).(type) {
-	case *int64:
-		c.Flags().Int64Var(p, "seed", 0, usage)
-	case *uint64:
-		c.Flags().Uint64Var(p, "seed", 0, usage)
-	}
-}
-
-// drawSeed chooses a seed if none was given.
-func drawSeed[N int64 | uint64](c *cobra.Command, seed *N) {
-	if !c.Flags().Changed("seed") {
-		*seed = N(rand.Int64N(1_000_000))
-	}
+// seedFlag adds --seed, of what the text says. One is drawn for who gives none.
+func seedFlag(c *cobra.Command, seed *int64, of string) {
+	c.Flags().Int64Var(seed, "seed", rand.Int64N(1_000_000), "seed of "+of)
+	c.Flags().Lookup("seed").DefValue = "0" // for the help text, which is the same every time
 }
 
 // writable says before a run whether its report can be written to --report-dir, which may not be given.
@@ -242,4 +223,12 @@ func writable(kind *filing.Kind, dir string) error {
 		return nil
 	}
 	return kind.CheckWritable(dir)
+}
+
+// written writes a report to --report-dir, which may not be given.
+func written(dir string, write func(dir string) error) error {
+	if dir == "" {
+		return nil
+	}
+	return invalid(write(dir))
 }

@@ -107,10 +107,8 @@ func (f *granularFlags) run(c *cobra.Command) error {
 		return invalid(err)
 	}
 	failed, lost := report.Print(c.OutOrStdout())
-	if f.reportDir != "" {
-		if err := report.Write(f.reportDir); err != nil {
-			return invalid(err)
-		}
+	if err := written(f.reportDir, report.Write); err != nil {
+		return err
 	}
 	if failed == 0 && lost > 0 {
 		return exitWith(exitInvalid)
@@ -181,10 +179,7 @@ that they have no permission for. The times are those of this machine.`,
 				return invalid(err)
 			}
 			cost.Print(c.OutOrStdout())
-			if flags.reportDir == "" {
-				return nil
-			}
-			return invalid(cost.Write(flags.reportDir))
+			return written(flags.reportDir, cost.Write)
 		},
 	}
 	flags.place(c)

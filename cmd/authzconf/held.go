@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -44,18 +45,15 @@ func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.Conforman
 		return nil, errors.New("there is none")
 	}
 	h := &heldRun{report: r, set: set, asked: &reports.ConformanceReport{}}
-	files := inputs{}
-	for path, text := range r.Inputs {
-		files[path] = text
-	}
+	flags := recordedFlags{inputs: maps.Clone(r.Inputs), held: h}
 	var c *cobra.Command
 	switch r.Command[1] {
 	case "run":
-		c = newRunWith(&conformanceFlags{inputs: files, held: h})
+		c = newRun(&conformanceFlags{recordedFlags: flags})
 	case "matrix":
-		c = newMatrixWith(&conformanceFlags{inputs: files, held: h})
+		c = newMatrix(&conformanceFlags{recordedFlags: flags})
 	case "upgrade":
-		c = newUpgradeWith(&upgradeFlags{inputs: files, held: h})
+		c = newUpgrade(&upgradeFlags{recordedFlags: flags})
 	default:
 		return nil, fmt.Errorf("%q writes no such report", r.Command[1])
 	}

@@ -41,23 +41,18 @@ cluster cannot be reached, or something could not be removed.`,
 			if err != nil {
 				return invalid(err)
 			}
-			out := c.OutOrStdout()
+			var removed []string
 			var errs []error
 			for _, name := range names {
-				if dryRun {
-					_, _ = fmt.Fprintf(out, "would remove %s\n", name)
-					continue
+				if !dryRun {
+					if err := kind.Remove(c.Context(), name); err != nil {
+						errs = append(errs, fmt.Errorf("%s: %w", name, err))
+						continue
+					}
 				}
-				if err := kind.Remove(c.Context(), name); err != nil {
-					errs = append(errs, fmt.Errorf("%s: %w", name, err))
-					continue
-				}
-				_, _ = fmt.Fprintf(out, "removed %s\n", name)
+				removed = append(removed, name)
 			}
-			if len(names) == 0 {
-				_, _ = fmt.Fprintln(out, "nothing is left behind")
-			}
-			return invalid(errors.Join(errs...))
+			return cleaned(c, removed, dryRun, errors.Join(errs...))
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")

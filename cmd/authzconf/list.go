@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,11 +99,7 @@ func table(w io.Writer, chosen []*scenarios.Scenario, wide bool) error {
 	}
 	_, _ = fmt.Fprintln(t, header)
 	for _, s := range chosen {
-		versions := s.Requires.Kubernetes
-		if versions == "" {
-			versions = "any"
-		}
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s: %s", s.ID, s.Level, s.Requires.Gate, versions, s.Source.Document, s.Source.Section)
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s: %s", s.ID, s.Level, s.Requires.Gate, cmp.Or(s.Requires.Kubernetes, "any"), s.Source.Document, s.Source.Section)
 		if wide {
 			row += fmt.Sprintf("\t%s\t%s", s.Twin, s.Description)
 		}
@@ -113,7 +110,7 @@ func table(w io.Writer, chosen []*scenarios.Scenario, wide bool) error {
 
 func newLint() *cobra.Command {
 	var flags selectionFlags
-	c := &cobra.Command{
+	return &cobra.Command{
 		Use:   "lint [FOLDER]",
 		Short: "Check scenario files against every rule of the format",
 		Long: `Check the scenario files of FOLDER (or the built-in ones) against every rule of
@@ -148,5 +145,4 @@ server is needed.`,
 			return err
 		},
 	}
-	return c
 }

@@ -109,7 +109,7 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd) or kind (a cluster each)")
 	fl.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
-	seedFlag(c, &f.seed, "the schedule and the order of blocks")
+	seedFlag(c, &f.seed, "the schedule and the order of blocks (default: random, printed)")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
 	fl.BoolVar(&f.list, "list-profiles", false, "say what the built-in profiles are, and stop")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
@@ -155,7 +155,6 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	drawSeed(c, &f.seed)
 	o = storm.Options{
 		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -100,10 +101,10 @@ func printComparison(w io.Writer, r *load.Result, output string) error {
 	return err
 }
 
-// printable leaves out what would steer a terminal: names come from files.
+// printable leaves out what would steer a terminal, or end the comment that a name stands in: names come from files.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return '�'
 		}
 		return r

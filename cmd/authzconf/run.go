@@ -15,35 +15,84 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
+// recordedFlags say what becomes of a run; run, matrix and upgrade share them.
+type recordedFlags struct {
+	reportDir, signKey string
+	seed               int64
+	dryRun, verbose    bool
+	inputs             inputs
+	key                *certify.Key
+	held               *heldRun // set where a report is held to its command line
+}
+
+func (f *recordedFlags) register(c *cobra.Command, what string) {
+	fl := c.Flags()
+	fl.StringVar(&f.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
+	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
+	seedFlag(c, &f.seed, "the names that are made unique (default: random, printed)")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print "+what+", and stop")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
+}
+
+// common is what every run is given.
+func (f *recordedFlags) common() session.Common {
+	return session.Common{Version: suiteVersion(), Command: called, Seed: f.seed}
+}
+
+// readKey reads the key of --sign-key, if there is one.
+func (f *recordedFlags) readKey() (err error) {
+	switch {
+	case f.signKey == "":
+		return nil
+	case f.reportDir == "":
+		return errors.New("--sign-key needs --report-dir: a report is what is signed")
+	}
+	f.key, err = privateKey("--sign-key", f.signKey)
+	return err
+}
+
+// writable says whether the report of a run can be written, before it.
+func (f *recordedFlags) writable(texts reports.Texts) error {
+	if f.reportDir == "" {
+		return nil
+	}
+	return errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(texts))
+}
+
+// write writes the report, and signs it if there is a key.
+func (f *recordedFlags) write(run *session.Recorded, texts reports.Texts) error {
+	return written(f.reportDir, func(dir string) error {
+		if err := reports.Write(dir, run.Report, run.Evidence, texts); err != nil {
+			return err
+		}
+		if f.key == nil {
+			return reports.Sign(dir, nil)
+		}
+		return reports.Sign(dir, func(name string, report []byte) ([]byte, error) {
+			return certify.SignReport(f.key, name, report, run.Report.Outcome)
+		})
+	})
+}
+
 // conformanceFlags say how cells are judged; run and matrix share them.
 type conformanceFlags struct {
 	selectionFlags
-	reportDir, knownFailing, signKey string
-	require                          []string
-	seed                             int64
-	parallel                         int
-	dryRun, verbose                  bool
-	inputs                           inputs
-	key                              *certify.Key
-	held                             *heldRun // set where a report is held to its command line
+	recordedFlags
+	knownFailing string
+	require      []string
+	parallel     int
 }
 
 func (f *conformanceFlags) register(c *cobra.Command) {
 	f.selectionFlags.register(c)
+	f.recordedFlags.register(c, "what would run")
 	fl := c.Flags()
-	fl.StringVar(&f.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
 	fl.StringVar(&f.knownFailing, "known-failing", "", "file of scenarios that must fail, each with its reason")
 	fl.StringSliceVar(&f.require, "require", nil, "levels of which nothing may be left out: exit 3 if a scenario that applies did not run")
-	fl.StringVar(&f.signKey, "sign-key", "", signKeyUsage)
-	seedFlag(c, &f.seed, "the names that are made unique")
 	fl.IntVar(&f.parallel, "parallel", 0, "how many control planes run at once (default: as many as there are processors and memory for)")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run, and stop")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
 }
 
-func newRun() *cobra.Command { return newRunWith(&conformanceFlags{}) }
-
-func newRunWith(flags *conformanceFlags) *cobra.Command {
+func newRun(flags *conformanceFlags) *cobra.Command {
 	var cells matrixFlags
 	var foreign existingFlags
 	c := &cobra.Command{
@@ -82,7 +131,8 @@ Without --report-dir only the summary is printed.`,
 		},
 	}
 	cells.register(c, "default")
-	foreign.register(c.Flags())
+	c.Flags().StringVar(&foreign.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
+	c.Flags().BoolVar(&foreign.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
 	c.Flags().Lookup("provider").Usage = "where clusters come from: " + providers + "; or existing, the one of --kubeconfig"
 	flags.register(c)
 	return c
@@ -101,10 +151,8 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 	if f.dryRun {
 		return session.Describe(c.OutOrStdout(), o.Plan)
 	}
-	if f.reportDir != "" {
-		if err := errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
-			return err
-		}
+	if err := f.writable(o.Texts); err != nil {
+		return err
 	}
 	sayWhatIsMade(c.ErrOrStderr(), o.Plan)
 	total := 0
@@ -123,8 +171,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 
 // options reads everything that can be wrong before anything is started.
 func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Options, error)) (o session.Options, err error) {
-	o = session.Options{Common: common(f.seed), Parallel: f.parallel}
-	drawSeed(c, &o.Seed)
+	o = session.Options{Common: f.common(), Parallel: f.parallel}
 	if c.Flags().Changed("parallel") && f.parallel < 1 {
 		return o, fmt.Errorf("--parallel %d: the number of control planes is at least 1", f.parallel)
 	}
@@ -135,7 +182,7 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 		return o, err
 	}
 	if f.held == nil {
-		if f.key, err = signingKey(f.signKey, f.reportDir); err != nil {
+		if err = f.readKey(); err != nil {
 			return o, err
 		}
 	}
@@ -161,45 +208,10 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 	return o, err
 }
 
-const signKeyUsage = "sign the report with this private key, as certify keygen makes it"
-
-// signingKey is the key of --sign-key, nil if there is none.
-func signingKey(path, reportDir string) (*certify.Key, error) {
-	switch {
-	case path == "":
-		return nil, nil
-	case reportDir == "":
-		return nil, errors.New("--sign-key needs --report-dir: a report is what is signed")
-	}
-	return privateKey("--sign-key", path)
-}
-
-// writeReport writes a report, and signs it if there is a key.
-func writeReport(dir string, run *session.Recorded, texts reports.Texts, key *certify.Key) error {
-	if err := reports.Write(dir, run.Report, run.Evidence, texts); err != nil {
-		return err
-	}
-	if key == nil {
-		return reports.Sign(dir, nil)
-	}
-	return reports.Sign(dir, func(name string, report []byte) ([]byte, error) {
-		return certify.SignReport(key, name, report, run.Report.Outcome)
-	})
-}
-
-// common is what every run is given.
-func common(seed int64) session.Common {
-	return session.Common{Version: suiteVersion(), Command: called, Seed: seed}
-}
-
 // finish writes the report, prints the summary and turns the outcome into the
 // exit code. What a run has found is printed even if it cannot be written.
 func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *session.Recorded) error {
-	out := c.OutOrStdout()
-	var unwritten error
-	if f.reportDir != "" {
-		unwritten = writeReport(f.reportDir, run, o.Texts, f.key)
-	}
+	out, unwritten := c.OutOrStdout(), f.write(run, o.Texts)
 	printSummary(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all, %s\n",
 		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds(), run.Report.Load())
@@ -214,9 +226,7 @@ type expansion struct {
 	file              string
 }
 
-func newMatrix() *cobra.Command { return newMatrixWith(&conformanceFlags{}) }
-
-func newMatrixWith(flags *conformanceFlags) *cobra.Command {
+func newMatrix(flags *conformanceFlags) *cobra.Command {
 	var cells expansion
 	c := &cobra.Command{
 		Use:   "matrix",

@@ -30,7 +30,7 @@ func printSummary(w io.Writer, r *reports.ConformanceReport) {
 func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritten error) error {
 	switch {
 	case unwritten != nil:
-		return invalid(unwritten)
+		return unwritten
 	case dir != "":
 		_, _ = fmt.Fprintf(w, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(dir, "report.html"), dir)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
@@ -22,19 +21,13 @@ import (
 )
 
 type upgradeFlags struct {
-	cells                          matrixFlags
-	path, file, reportDir, signKey string
-	key                            *certify.Key
-	highAvailability               bool
-	seed                           int64
-	dryRun, verbose                bool
-	inputs                         inputs
-	held                           *heldRun
+	recordedFlags
+	cells            matrixFlags
+	path, file       string
+	highAvailability bool
 }
 
-func newUpgrade() *cobra.Command { return newUpgradeWith(&upgradeFlags{}) }
-
-func newUpgradeWith(flags *upgradeFlags) *cobra.Command {
+func newUpgrade(flags *upgradeFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "upgrade",
 		Short: "Take a cluster along upgrades and downgrades, and judge every stage",
@@ -63,11 +56,7 @@ a version to emulate, / and an authorizer chain of fixtures/chains. Path files
 	fl.StringVar(&flags.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")
 	fl.BoolVar(&flags.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
 	flags.cells.registerCommon(c)
-	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for the report and its evidence")
-	fl.StringVar(&flags.signKey, "sign-key", "", signKeyUsage)
-	seedFlag(c, &flags.seed, "the names that are made unique")
-	fl.BoolVar(&flags.dryRun, "dry-run", false, "print the stages and what would run on each, and stop")
-	fl.BoolVarP(&flags.verbose, "verbose", "v", false, "print every scenario as it ends")
+	flags.register(c, "the stages and what would run on each")
 	return c
 }
 
@@ -111,13 +100,12 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	o := upgrade.Options{Common: common(f.seed), Path: p, Base: base}
-	drawSeed(c, &o.Seed)
+	o := upgrade.Options{Common: f.common(), Path: p, Base: base}
 	o.Inputs = f.inputs
 	if f.held != nil {
 		return f.held.walk(o)
 	}
-	if f.key, err = signingKey(f.signKey, f.reportDir); err != nil {
+	if err = f.readKey(); err != nil {
 		return err
 	}
 	if o.Texts, err = new(selectionFlags).load(); err != nil {
@@ -134,10 +122,8 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 		show.end()
 		return describeStages(c.OutOrStdout(), walk)
 	}
-	if f.reportDir != "" {
-		if err := errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(o.Texts)); err != nil {
-			return err
-		}
+	if err := f.writable(o.Texts); err != nil {
+		return err
 	}
 	run, err := upgrade.Execute(c.Context(), o, walk)
 	show.end()
@@ -149,10 +135,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 
 // finish writes the report and prints what was found.
 func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
-	var unwritten error
-	if f.reportDir != "" {
-		unwritten = writeReport(f.reportDir, run, texts, f.key)
-	}
+	unwritten := f.write(run, texts)
 	printStages(out, run.Report)
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
 	return concludeRun(out, run.Report, f.reportDir, unwritten)

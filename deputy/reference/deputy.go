@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
@@ -82,9 +83,7 @@ func New(o Options) (http.Handler, error) {
 		}
 		proxy(o.Target, o.Transport, func(h http.Header) {
 			dropIdentity(h)
-			for name, values := range as {
-				h[name] = values
-			}
+			maps.Copy(h, as)
 		}).ServeHTTP(w, r)
 	}), nil
 }

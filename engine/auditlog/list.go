@@ -53,13 +53,6 @@ func (b *bounded) value(d *json.Decoder) (raw json.RawMessage, err error) {
 	return raw, d.Decode(&raw)
 }
 
-// lists reads EventLists one after the other. Lines cannot be told any more: what
-// is bad is named by its number in the list.
-func (r *Reader) lists(in io.Reader) error {
-	r.line = 1
-	return r.items(in)
-}
-
 // items reads EventLists, one event at a time, to the end.
 func (r *Reader) items(in io.Reader) error {
 	source := &bounded{in, longestLine}

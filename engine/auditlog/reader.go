@@ -7,6 +7,7 @@ import (
 	"io"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/lru"
 )
 
 // Stats say what was read.
@@ -64,7 +65,7 @@ type Reader struct {
 	file  string
 	line  int64
 	seed  maphash.Seed
-	ids   [2]map[uint64]struct{} // of requests: this generation, and the one before
+	ids   *lru.Cache // of requests
 	buf   []byte
 }
 
@@ -78,7 +79,7 @@ func (r *Reader) Read(name string, in io.Reader) error {
 	r.stats.Files++
 	if r.buf == nil {
 		r.buf = make([]byte, chunk)
-		r.seed, r.ids[0] = maphash.MakeSeed(), map[uint64]struct{}{}
+		r.seed, r.ids = maphash.MakeSeed(), lru.New(remembered)
 	}
 	kept, skipping := 0, false
 	for {
@@ -89,7 +90,8 @@ func (r *Reader) Read(name string, in io.Reader) error {
 		r.stats.Bytes += int64(n)
 		data := r.buf[:kept+n]
 		if kept == 0 && r.line == 0 && spread(data) {
-			return r.lists(io.MultiReader(bytes.NewReader(data), &counted{in, &r.stats.Bytes}))
+			r.line = 1 // lines cannot be told any more: what is bad is named by its number in the list
+			return r.items(io.MultiReader(bytes.NewReader(data), &counted{in, &r.stats.Bytes}))
 		}
 		if skipping {
 			i := bytes.IndexByte(data, '\n')
@@ -213,16 +215,9 @@ func (r *Reader) known(e *auditv1.Event) bool {
 		return false
 	}
 	key := maphash.String(r.seed, string(e.AuditID)+" "+e.Verb+" "+e.User.Username+" "+e.RequestURI)
-	for _, generation := range r.ids {
-		if _, ok := generation[key]; ok {
-			return true
-		}
-	}
-	if len(r.ids[0]) >= remembered {
-		r.ids[1], r.ids[0] = r.ids[0], map[uint64]struct{}{}
-	}
-	r.ids[0][key] = struct{}{}
-	return false
+	_, known := r.ids.Get(key)
+	r.ids.Add(key, nil)
+	return known
 }
 
 // Spoilt counts an event that was read and that the caller cannot make sense of.

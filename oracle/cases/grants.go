@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -70,11 +72,7 @@ func permission(verbs []string, r scenarios.Request) scenarios.Grant {
 	if r.Path != "" {
 		return scenarios.Grant{Verbs: verbs, NonResourceURLs: []string{r.Path}}
 	}
-	resource := r.Resource
-	if r.Subresource != "" {
-		resource += "/" + r.Subresource
-	}
-	return scenarios.Grant{Verbs: verbs, APIGroups: []string{r.APIGroup}, Resources: []string{resource}}
+	return scenarios.Grant{Verbs: verbs, APIGroups: []string{r.APIGroup}, Resources: []string{scenarios.FullResource(r.Resource, r.Subresource)}}
 }
 
 // action is the grant of a request's action check.
@@ -195,13 +193,12 @@ func (b *builder) person(steps []scenarios.Request, p person) {
 // identities are the resources that identity checks are about, each with its names, and the one that stands for
 // the first user's name.
 func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (resources map[string][]string, first string) {
-	resources = map[string][]string{}
+	named := map[string]sets.Set[string]{}
 	put := func(resource, name string) {
-		if name != "" && !slices.Contains(resources[resource], name) {
-			resources[resource] = append(resources[resource], name)
-		} else if name == "" && resources[resource] == nil {
-			resources[resource] = []string{}
+		if named[resource] == nil {
+			named[resource] = sets.New[string]()
 		}
+		named[resource].Insert(name)
 	}
 	for _, r := range steps {
 		imp := r.Impersonate
@@ -231,11 +228,9 @@ func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (re
 			}
 		}
 	}
-	for resource := range resources {
-		slices.Sort(resources[resource])
-		if len(resources[resource]) == 0 {
-			resources[resource] = nil
-		}
+	resources = map[string][]string{}
+	for resource, names := range named {
+		resources[resource] = slices.Sorted(maps.Keys(names.Delete("")))
 	}
 	return resources, first
 }

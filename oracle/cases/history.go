@@ -2,6 +2,7 @@ package cases
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -25,32 +26,15 @@ func (b *builder) changed(requests []scenarios.Request) []scenarios.Step {
 
 // changeSteps are none if what would be revoked is not granted.
 func (b *builder) changeSteps() []scenarios.Step {
-	has := func(id string) bool {
-		return slices.ContainsFunc(b.s.Grants, func(g scenarios.Grant) bool { return g.ID == id })
-	}
-	revoke := func(id string) []scenarios.Step {
-		if !has(id) {
-			return nil
-		}
+	what, id, _ := strings.Cut(b.level(change), "-")
+	granted := slices.ContainsFunc(b.s.Grants, func(g scenarios.Grant) bool { return g.ID == id })
+	switch {
+	case what == "revoke" && granted:
 		return []scenarios.Step{{Revoke: id}}
-	}
-	switch b.level(change) {
-	case "revoke-action":
-		return revoke(actionID)
-	case "revoke-identity":
-		return revoke(identityID)
-	case "revoke-legacy":
-		return revoke(legacyID)
-	case "grant-action":
-		if has(actionID) { // it comes later instead
-			return []scenarios.Step{{Grant: actionID}}
-		}
-	case "grant-legacy":
-		if has(legacyID) {
-			return []scenarios.Step{{Grant: legacyID}}
-		}
+	case what == "grant" && !granted && id == legacyID:
 		b.add(scenarios.Grant{ID: legacyID, Verbs: []string{"impersonate"}, APIGroups: []string{"*"}, Resources: []string{"*"}})
-		return []scenarios.Step{{Grant: legacyID}}
+	case what != "grant" || !granted:
+		return nil
 	}
-	return nil
+	return []scenarios.Step{{Grant: id}} // it comes later instead
 }

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -167,11 +168,9 @@ func (b *builder) otherPod(base scenarios.Request) scenarios.Request {
 // otherExtra is sent by the same user with one key of extra more.
 func (b *builder) otherExtra(base scenarios.Request) scenarios.Request {
 	r := b.requestor("other", "worker")
-	more := map[string][]string{"example.com/more": {"1"}}
-	for k, v := range r.Extra {
-		more[k] = v
-	}
-	r.Extra = more
+	extra := map[string][]string{"example.com/more": {"1"}}
+	maps.Copy(extra, r.Extra)
+	r.Extra = extra
 	b.s.Requestors["other"] = r
 	base.By = "other"
 	return base

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/scenarios"
@@ -123,7 +124,7 @@ func (l *lane) alone(ctx context.Context, s *scenarios.Scenario, objects bool) (
 func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
 	comments := []string{
 		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", l.found.Kubernetes, l.target.Facts.Gate),
-		oneLine(r.Reason), "The expectations are the model's.",
+		strings.Join(strings.Fields(r.Reason), " "), "The expectations are the model's.",
 	}
 	var denied []int
 	for i, st := range s.Steps {

@@ -79,13 +79,13 @@ type explorer struct {
 	cell  target.Options
 	lanes []*lane
 
-	mu      sync.Mutex // over what lanes tell of their progress
-	started time.Time
+	started func() time.Time // when all lanes were ready
+	mu      sync.Mutex       // over what lanes tell of their progress
 	done    map[*lane]CellReport
 }
 
 func (x *explorer) run(ctx context.Context) error {
-	x.done = map[*lane]CellReport{}
+	x.done, x.started = map[*lane]CellReport{}, sync.OnceValue(time.Now)
 	count := max(1, min(runtime.GOMAXPROCS(0), maxLanes, x.o.Cases/batchSize))
 	for i := range count {
 		x.lanes = append(x.lanes, &lane{explorer: x, index: i, of: count, found: CellReport{
@@ -102,9 +102,9 @@ func (x *explorer) run(ctx context.Context) error {
 			l.guard(func() { up, errs[i] = l.start(ctx) })
 			ready.Done()
 			ready.Wait() // starting a control plane takes the time of those that run
-			x.begin()
+			x.started()
 			if up {
-				l.guard(func() { l.explore(ctx) })
+				l.guard(func() { l.broke(l.batches(ctx)) })
 			}
 		})
 	}
@@ -116,15 +116,6 @@ func (x *explorer) run(ctx context.Context) error {
 	}
 	x.say("%s", x.report().line())
 	return nil
-}
-
-// begin notes when all lanes were ready.
-func (x *explorer) begin() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.started.IsZero() {
-		x.started = time.Now()
-	}
 }
 
 // report puts what the lanes found together.
@@ -142,7 +133,7 @@ func (x *explorer) report() CellReport {
 func (x *explorer) progress(l *lane) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l.found.Seconds = time.Since(x.started).Seconds()
+	l.found.Seconds = time.Since(x.started()).Seconds()
 	x.done[l] = l.found
 	sum := CellReport{}
 	for _, c := range x.done {

@@ -28,12 +28,7 @@ func (l *grantList) answer(spec authorizationv1.SubjectAccessReviewSpec) recorde
 func (l *grantList) begin(s *scenarios.Scenario) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.grants = nil
-	for _, g := range s.Grants {
-		if s.InForceAtStart(g.ID) {
-			l.grants = append(l.grants, g)
-		}
-	}
+	l.grants = s.StartGrants()
 }
 
 // change carries out a step that grants or revokes.

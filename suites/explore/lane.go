@@ -52,9 +52,7 @@ func (l *lane) start(ctx context.Context) (up bool, err error) {
 	if l.replay, err = replay.New(l.target); err == nil {
 		l.sender, err = newSender(l.target)
 	}
-	if err != nil {
-		l.broke(err)
-	}
+	l.broke(err)
 	return err == nil, nil
 }
 
@@ -77,15 +75,9 @@ func (l *lane) stop() {
 	}
 }
 
-func (l *lane) explore(ctx context.Context) {
-	if err := l.batches(ctx); err != nil {
-		l.broke(err)
-	}
-}
-
 // broke notes why a cell is not to be believed; what ends because it was interrupted is not broken.
 func (l *lane) broke(err error) {
-	if errors.Is(err, context.Canceled) && (l.target == nil || l.target.Err() == nil) {
+	if err == nil || errors.Is(err, context.Canceled) && (l.target == nil || l.target.Err() == nil) {
 		return
 	}
 	l.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
@@ -106,12 +105,7 @@ func (r *Report) Lines() (out []string) {
 
 // Disagreed tells whether model and server differ anywhere.
 func (r *Report) Disagreed() bool {
-	for _, c := range r.Cells {
-		if len(c.Disagreements) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Cells, func(c CellReport) bool { return len(c.Disagreements) > 0 })
 }
 
 // Broken says what keeps the report from being believed: something broke, was seen once only, or was not done.
@@ -147,5 +141,3 @@ func (r *Report) Write(dir string) error {
 	}
 	return Folder.WriteReport(dir, r, files)
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

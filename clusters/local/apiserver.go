@@ -255,8 +255,8 @@ func (c *ControlPlane) setPort(port int) {
 
 // lostPort tells whether a process ended because its port was taken.
 func lostPort(err error) bool {
-	var failed *ProcessError
-	return errors.As(err, &failed) && strings.Contains(failed.Reason, "address already in use")
+	failed, ok := errors.AsType[*ProcessError](err)
+	return ok && strings.Contains(failed.Reason, "address already in use")
 }
 
 // userReasons are messages with which kube-apiserver refuses what it was asked, and what to do about each.
@@ -273,8 +273,8 @@ var userReasons = []struct{ text, hint string }{
 
 // explain turns a kube-apiserver that refused its arguments into a [*UsageError].
 func explain(err error, o Options) error {
-	var failed *ProcessError
-	if !errors.As(err, &failed) || failed.Reason == "" || failed.Process != "kube-apiserver" {
+	failed, ok := errors.AsType[*ProcessError](err)
+	if !ok || failed.Reason == "" || failed.Process != "kube-apiserver" {
 		return err
 	}
 	for _, known := range userReasons {

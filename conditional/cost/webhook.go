@@ -25,10 +25,10 @@ func serveEvaluator(a *reference.Authorizer) (_ *evaluator, err error) {
 		return nil, err
 	}
 	raw, err := reference.Kubeconfig(e.server)
-	if err != nil {
-		return nil, errors.Join(err, e.server.Close())
+	var w *certify.Webhook
+	if err == nil {
+		w, err = certify.ParseWebhook(raw, reference.ConditionsContext)
 	}
-	w, err := certify.ParseWebhook(raw, reference.ConditionsContext)
 	if err == nil {
 		e.poster, err = w.Poster()
 	}

@@ -18,8 +18,8 @@ type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, 
 
 // Loaded is an authorizer with policies. What it is asked has gone through JSON.
 type Loaded interface {
-	Authorize(*vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error)
-	Evaluate(*vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error)
+	Review(vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus
+	Evaluate(*vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse
 }
 
 // Exploration says what is tried.
@@ -118,11 +118,11 @@ func (r *runner) group(n, cases int) error {
 	}
 	answers, decisions := map[vectors.Decision]int{}, map[vectors.Decision]int{}
 	var found []Disagreement
-	var status *vectors.SubjectAccessReviewStatus
+	var status vectors.SubjectAccessReviewStatus
 	for i := range cases {
 		if i%objects == 0 {
 			g.request(t.facts)
-			if status, err = throughJSON(loaded.Authorize, t.facts.spec()); err != nil {
+			if status, err = throughJSON(loaded.Review, *t.facts.spec()); err != nil {
 				return fmt.Errorf("case %d: %w", n*group+i, err)
 			}
 		}
@@ -148,7 +148,7 @@ func (r *runner) group(n, cases int) error {
 }
 
 // judge says how a case is not as it must be.
-func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) string {
+func judge(t *triple, loaded Loaded, status vectors.SubjectAccessReviewStatus) string {
 	if err := status.Validate(vectors.Optimized); err != nil {
 		return "the answer breaks a rule: " + err.Error()
 	}
@@ -173,22 +173,17 @@ func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) 
 }
 
 // throughJSON asks as a webhook is asked: nothing but JSON goes across.
-func throughJSON[Q, A any](ask func(*Q) (*A, error), question *Q) (*A, error) {
+func throughJSON[Q, A any](ask func(Q) A, question Q) (answer A, err error) {
 	raw, err := json.Marshal(question)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	var q Q
 	if err := json.Unmarshal(raw, &q); err != nil {
-		return nil, err
+		return answer, err
 	}
-	answer, err := ask(&q)
-	if err != nil {
-		return nil, err
+	if raw, err = json.Marshal(ask(q)); err != nil {
+		return answer, err
 	}
-	if raw, err = json.Marshal(answer); err != nil {
-		return nil, err
-	}
-	var out A
-	return &out, json.Unmarshal(raw, &out)
+	return answer, json.Unmarshal(raw, &answer)
 }

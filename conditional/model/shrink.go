@@ -34,7 +34,7 @@ func (r *runner) try(t *triple) string {
 	if err != nil {
 		return "" // another problem than the one that is made small
 	}
-	status, err := throughJSON(loaded.Authorize, t.facts.spec())
+	status, err := throughJSON(loaded.Review, *t.facts.spec())
 	if err != nil {
 		return ""
 	}

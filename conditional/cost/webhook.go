@@ -58,7 +58,7 @@ func (e *evaluator) allows(ctx context.Context, name, text string, data vectors.
 	if err := json.Unmarshal(answer, &in); err != nil {
 		return false, err
 	}
-	if in.Response == nil || in.Response.Validate() != nil {
+	if in.Response == nil || in.Response.Allowed && in.Response.Denied {
 		return false, errors.New("the response is not valid")
 	}
 	return in.Response.Allowed, nil

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -53,7 +55,7 @@ type Disagreement struct {
 const (
 	requests         = 8 // of a group of cases with the same policies
 	objects          = 8 // of a request
-	group            = requests * objects
+	groupSize        = requests * objects
 	maxDisagreements = 10
 )
 
@@ -61,29 +63,29 @@ const (
 // cases.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
 	r := &runner{subject: subject, options: o, result: Explored{ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
-	var wg sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
 	var next, done atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
+		group.Go(func() error {
 			for ctx.Err() == nil && !r.full() {
 				n := int(next.Add(1) - 1)
-				if n*group >= o.Cases {
-					return
+				if n*groupSize >= o.Cases {
+					return nil
 				}
-				cases := min(group, o.Cases-n*group)
+				cases := min(groupSize, o.Cases-n*groupSize)
 				if err := r.group(n, cases); err != nil {
-					r.fail(err)
-					return
+					return err
 				}
 				if total := int(done.Add(int64(cases))); o.Progress != nil {
 					o.Progress(total)
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	err := group.Wait()
 	r.result.Stopped = r.result.Cases < o.Cases
-	return &r.result, r.err
+	return &r.result, err
 }
 
 type runner struct {
@@ -91,21 +93,12 @@ type runner struct {
 	options Exploration
 	mu      sync.Mutex
 	result  Explored
-	err     error
 }
 
 func (r *runner) full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err != nil || len(r.result.Disagreements) >= maxDisagreements
-}
-
-func (r *runner) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		r.err = err
-	}
+	return len(r.result.Disagreements) >= maxDisagreements
 }
 
 // group tries cases with the same policies: some requests, with some data each.
@@ -114,7 +107,7 @@ func (r *runner) group(n, cases int) error {
 	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
 	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {
-		return fmt.Errorf("case %d: the policies are not loaded: %w", n*group, err)
+		return fmt.Errorf("case %d: the policies are not loaded: %w", n*groupSize, err)
 	}
 	answers, decisions := map[vectors.Decision]int{}, map[vectors.Decision]int{}
 	var found []Disagreement
@@ -123,7 +116,7 @@ func (r *runner) group(n, cases int) error {
 		if i%objects == 0 {
 			g.request(t.facts)
 			if status, err = throughJSON(loaded.Review, *t.facts.spec()); err != nil {
-				return fmt.Errorf("case %d: %w", n*group+i, err)
+				return fmt.Errorf("case %d: %w", n*groupSize+i, err)
 			}
 		}
 		g.late(t.facts)
@@ -131,7 +124,7 @@ func (r *runner) group(n, cases int) error {
 		decisions[t.decide(true)]++
 		if reason := judge(t, loaded, status); reason != "" && len(found) == 0 { // one of a group is enough
 			small, reason := r.shrink(t, reason)
-			found = append(found, Disagreement{Case: n*group + i, Reason: reason, Vector: small.vector(reason)})
+			found = append(found, Disagreement{Case: n*groupSize + i, Reason: reason, Vector: small.vector(reason)})
 		}
 	}
 	r.mu.Lock()

@@ -163,11 +163,10 @@ func (c *ControlPlane) watch(p *process, report func(error)) {
 func (c *ControlPlane) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		return
+	if c.err == nil {
+		c.err = err
+		close(c.done)
 	}
-	c.err = err
-	close(c.done)
 }
 
 // Done is closed when kube-apiserver or the etcd that it uses ends by itself: not when Stop or

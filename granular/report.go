@@ -94,26 +94,21 @@ func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil
 // Print writes the tables of a measurement.
 func (c *Cost) Print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	header := "checks per request\t"
-	for _, n := range costFields {
-		header += fmt.Sprintf("%d\t", n)
-	}
-	_, _ = fmt.Fprintln(t, header)
-	for _, curve := range c.Curves {
-		row := curve.Actor + "\t"
-		for _, p := range curve.Points {
-			row += fmt.Sprintf("%d\t", p.Checks)
+	table := func(title string, cell func(CostPoint) string) {
+		for _, n := range costFields {
+			title += fmt.Sprintf("\t%d", n)
 		}
-		_, _ = fmt.Fprintln(t, row)
-	}
-	_, _ = fmt.Fprintln(t, strings.Replace(header, "checks per request", "ms per request", 1))
-	for _, curve := range c.Curves {
-		row := curve.Actor + "\t"
-		for _, p := range curve.Points {
-			row += fmt.Sprintf("%.1f\t", p.Milliseconds)
+		_, _ = fmt.Fprintln(t, title+"\t")
+		for _, curve := range c.Curves {
+			row := curve.Actor
+			for _, p := range curve.Points {
+				row += "\t" + cell(p)
+			}
+			_, _ = fmt.Fprintln(t, row+"\t")
 		}
-		_, _ = fmt.Fprintln(t, row)
 	}
+	table("checks per request", func(p CostPoint) string { return fmt.Sprint(p.Checks) })
+	table("ms per request", func(p CostPoint) string { return fmt.Sprintf("%.1f", p.Milliseconds) })
 	_ = t.Flush()
 	for _, curve := range c.Curves {
 		outcome := "denied"

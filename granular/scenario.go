@@ -108,16 +108,12 @@ func Load(files fs.FS) ([]*Scenario, error) {
 		s, err := Parse(p, data)
 		if err != nil {
 			wrong = append(wrong, err)
-			return nil
 		}
 		out = append(out, s)
 		return nil
 	})
-	if err != nil {
+	if err := errors.Join(append(wrong, err)...); err != nil {
 		return nil, err
-	}
-	if len(wrong) > 0 {
-		return nil, errors.Join(wrong...)
 	}
 	if len(out) == 0 {
 		return nil, errors.New("there is no scenario in it")

@@ -44,8 +44,7 @@ func (e *exitError) Unwrap() error { return e.err }
 func failed(err error) error { return &exitError{exitFailed, err} }
 
 func invalid(err error) error {
-	var usage *local.UsageError
-	if err == nil || errors.As(err, &usage) {
+	if _, usage := errors.AsType[*local.UsageError](err); err == nil || usage {
 		return err
 	}
 	return &exitError{exitInvalid, err}
@@ -72,8 +71,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitPassed
 	}
 	code := exitUsage
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		code = exit.code
 	}
 	_, _ = fmt.Fprintf(stderr, "error: %s\n", strings.TrimRight(err.Error(), "\n"))

@@ -116,7 +116,7 @@ func (f *runFlags) measure(c *cobra.Command) (*campaign.Campaign, *results, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	binaries, release := &local.Binaries{Progress: c.ErrOrStderr()}, newest()
+	binaries, release := &local.Binaries{Progress: c.ErrOrStderr()}, local.Newest()
 	sources, err := program.Load(c.Context(), binaries, release)
 	if err != nil {
 		return nil, nil, invalid(err)
@@ -219,7 +219,7 @@ func completeSuite(folder string) ([]session.CellPlan, error) {
 		return nil, err
 	}
 	cells, err := matrix.Matrix{
-		Provider: "local", Kubernetes: []string{newest().Minor}, Gate: "both", Binaries: &local.Binaries{},
+		Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gate: "both", Binaries: &local.Binaries{},
 	}.Cells()
 	if err != nil {
 		return nil, err
@@ -229,11 +229,6 @@ func completeSuite(folder string) ([]session.CellPlan, error) {
 		return nil, err
 	}
 	return session.Plan(set, cells, session.Selection{Folders: folders})
-}
-
-func newest() local.Release {
-	releases := local.Releases()
-	return releases[len(releases)-1]
 }
 
 // choose takes the mutants to run, in the order of the source, so that a function's mutants learn from each other.
@@ -263,7 +258,7 @@ func newList() *cobra.Command {
 		Short: "Print every mutant: its key, what is changed and how",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			sources, err := program.Load(c.Context(), &local.Binaries{Progress: c.ErrOrStderr()}, newest())
+			sources, err := program.Load(c.Context(), &local.Binaries{Progress: c.ErrOrStderr()}, local.Newest())
 			if err != nil {
 				return invalid(err)
 			}

@@ -20,6 +20,7 @@ import (
 // Cluster is an existing one, reached by a kubeconfig.
 type Cluster struct {
 	config  *rest.Config
+	client  *kubernetes.Clientset
 	context string
 	made    *made
 	done    chan struct{}
@@ -38,8 +39,8 @@ func Open(kubeconfig, run string) (*Cluster, error) {
 		return nil, fmt.Errorf("%s cannot be used: %w", kubeconfig, err)
 	}
 	config.QPS = -1
-	c := &Cluster{config: config, context: raw.CurrentContext, made: newMade(run), done: make(chan struct{})}
-	return c, nil
+	client, err := kubernetes.NewForConfig(rest.CopyConfig(config))
+	return &Cluster{config: config, client: client, context: raw.CurrentContext, made: &made{run: run}, done: make(chan struct{})}, err
 }
 
 // Admin is whom the kubeconfig is for. What is created with it is labelled, and remembered.
@@ -82,11 +83,7 @@ var (
 
 // Inspect reads what the cluster is. It changes nothing.
 func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
-	client, err := kubernetes.NewForConfig(rest.CopyConfig(c.config))
-	if err != nil {
-		return f, err
-	}
-	v, err := client.ServerVersionWithContext(ctx)
+	v, err := c.client.ServerVersionWithContext(ctx)
 	if err != nil {
 		return f, fmt.Errorf("the API server: %w", err)
 	}
@@ -95,31 +92,31 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 		f.Emulated = ""
 	}
 	// Groups without a user are refused before anybody is asked for permission, in words that depend on the gate.
-	err = client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
+	err = c.client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
 	answer := fmt.Sprint(err)
 	gate := reports.ProbedGate(answer)
 	if f.GateOn = gate == "on"; gate == "unknown" {
 		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %s", answer)
 	}
-	f.Risks, err = c.risks(ctx, client)
+	f.Risks, err = c.risks(ctx)
 	return f, err
 }
 
 // risks looks for signs of production: names, many nodes, somebody's workload.
-func (c *Cluster) risks(ctx context.Context, client kubernetes.Interface) (risks []string, err error) {
+func (c *Cluster) risks(ctx context.Context) (risks []string, err error) {
 	for what, name := range map[string]string{"its context": c.context, "its address": c.config.Host} {
 		if production.MatchString(name) {
 			risks = append(risks, fmt.Sprintf("%s is %q", what, name))
 		}
 	}
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: maxNodes + 1})
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: maxNodes + 1})
 	if err != nil {
 		return nil, fmt.Errorf("reading its nodes: %w", err)
 	}
 	if len(nodes.Items) > maxNodes {
 		risks = append(risks, fmt.Sprintf("it has more than %d nodes", maxNodes))
 	}
-	spaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	spaces, err := c.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading its namespaces: %w", err)
 	}
@@ -133,7 +130,7 @@ func (c *Cluster) risks(ctx context.Context, client kubernetes.Interface) (risks
 		if ownSpaces.MatchString(s.Name) {
 			continue
 		}
-		pods, err := client.CoreV1().Pods(s.Name).List(ctx, metav1.ListOptions{Limit: 1})
+		pods, err := c.client.CoreV1().Pods(s.Name).List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return nil, fmt.Errorf("reading the pods of its namespaces: %w", err)
 		}

@@ -15,8 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 const (
@@ -33,8 +31,6 @@ type made struct {
 	mu    sync.Mutex
 	paths []string
 }
-
-func newMade(run string) *made { return &made{run: run} }
 
 // labeller labels what is created and remembers where it is.
 type labeller struct {
@@ -103,28 +99,26 @@ func (c *Cluster) Stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
-	client, err := kubernetes.NewForConfig(rest.CopyConfig(c.config))
-	if err != nil {
-		return err
-	}
 	var errs []error
 	for _, path := range slices.Backward(paths) {
-		err := client.RESTClient().Delete().AbsPath(path).Do(ctx).Error()
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("removing %s: %w", path, err))
+		if err := c.remove(ctx, path); !apierrors.IsConflict(err) {
+			errs = append(errs, err)
 		}
 	}
-	_, err = c.Clean(ctx, c.made.run, false) // and what is not remembered
+	_, err := c.Clean(ctx, c.made.run, false) // and what is not remembered
 	return errors.Join(append(errs, err)...)
+}
+
+func (c *Cluster) remove(ctx context.Context, path string) error {
+	if err := c.client.RESTClient().Delete().AbsPath(path).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing %s: %w", path, err)
+	}
+	return nil
 }
 
 // Clean removes what runs have made and says what that is; an empty run is every
 // run. With dryRun nothing is removed. Objects within namespaces go with these.
 func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []string, err error) {
-	client, err := kubernetes.NewForConfig(rest.CopyConfig(c.config))
-	if err != nil {
-		return nil, err
-	}
 	selector := Label
 	if run != "" {
 		selector += "=" + run
@@ -132,7 +126,7 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	var errs []error
 	for _, path := range []string{rbac + "clusterrolebindings", rbac + "clusterroles", "/api/v1/namespaces"} {
-		raw, err := client.RESTClient().Get().AbsPath(path).Param("labelSelector", selector).DoRaw(ctx)
+		raw, err := c.client.RESTClient().Get().AbsPath(path).Param("labelSelector", selector).DoRaw(ctx)
 		if err != nil {
 			return found, err
 		}
@@ -145,11 +139,8 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 				continue
 			}
 			found = append(found, path+"/"+o.Name)
-			if dryRun {
-				continue
-			}
-			if err := client.RESTClient().Delete().AbsPath(path + "/" + o.Name).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
-				errs = append(errs, fmt.Errorf("removing %s/%s: %w", path, o.Name, err))
+			if !dryRun {
+				errs = append(errs, c.remove(ctx, path+"/"+o.Name))
 			}
 		}
 	}

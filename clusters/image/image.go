@@ -10,13 +10,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 )
 
 // Loader takes an image into the nodes of a cluster.
 type Loader interface {
-	// LoadImage takes an archive as Write writes it, and returns when the image is there on every node.
+	// LoadImage takes an archive as Image.Archive is one, and returns when the image is there on every node.
 	LoadImage(ctx context.Context, archive []byte) error
 }
 
@@ -37,57 +37,31 @@ type Image struct {
 // epoch stands for every time, so that equal programs make equal archives.
 var epoch = time.Unix(0, 0).UTC()
 
-// config is the part of the image configuration that is needed (github.com/opencontainers/image-spec/specs-go/v1).
-type config struct {
-	Architecture string    `json:"architecture"`
-	OS           string    `json:"os"`
-	Created      time.Time `json:"created"`
-	Config       process   `json:"config"`
-	RootFS       rootFS    `json:"rootfs"`
-}
-
-type process struct {
-	User       string   `json:"User"`
-	Entrypoint []string `json:"Entrypoint"`
-}
-
-type rootFS struct {
-	Type    string   `json:"type"`
-	DiffIDs []string `json:"diff_ids"`
-}
-
-// manifest is an entry of the archive's manifest.json.
-type manifest struct {
-	Config   string
-	RepoTags []string
-	Layers   []string
-}
-
-// Write writes the archive. Its bytes depend on the image alone.
-func (i Image) Write(w io.Writer) error {
+// Archive is what docker save would write. Its bytes depend on the image alone.
+func (i Image) Archive() ([]byte, error) {
 	layer, err := archive(entry{i.Path, 0o755, i.Program})
 	if err != nil {
-		return fmt.Errorf("the layer of %s: %w", i.Name, err)
+		return nil, fmt.Errorf("the layer of %s: %w", i.Name, err)
 	}
 	sum := sha256.Sum256(layer)
-	configuration, err := json.Marshal(config{
-		Architecture: i.Architecture, OS: "linux", Created: epoch,
-		Config: process{User: fmt.Sprint(i.User), Entrypoint: []string{i.Path}},
-		RootFS: rootFS{Type: "layers", DiffIDs: []string{"sha256:" + hex.EncodeToString(sum[:])}},
+	// The part of the image configuration that is needed (github.com/opencontainers/image-spec/specs-go/v1).
+	configuration, err := json.Marshal(map[string]any{
+		"architecture": i.Architecture, "os": "linux", "created": epoch,
+		"config": map[string]any{"User": fmt.Sprint(i.User), "Entrypoint": []string{i.Path}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	index, err := json.Marshal([]manifest{{Config: "config.json", RepoTags: []string{i.Name}, Layers: []string{"layer.tar"}}})
+	index, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{i.Name}, "Layers": []string{"layer.tar"}}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all, err := archive(entry{"manifest.json", 0o644, index}, entry{"config.json", 0o644, configuration}, entry{"layer.tar", 0o644, layer})
 	if err != nil {
-		return fmt.Errorf("the archive of %s: %w", i.Name, err)
+		return nil, fmt.Errorf("the archive of %s: %w", i.Name, err)
 	}
-	_, err = w.Write(all)
-	return err
+	return all, nil
 }
 
 // entry is one file of an archive.
@@ -102,11 +76,7 @@ func archive(files ...entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range files {
-		name := f.path
-		for len(name) > 0 && name[0] == '/' {
-			name = name[1:]
-		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.mode, Size: int64(len(f.content)), ModTime: epoch, Format: tar.FormatUSTAR}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimLeft(f.path, "/"), Mode: f.mode, Size: int64(len(f.content)), ModTime: epoch, Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
@@ -114,8 +84,6 @@ func archive(files ...entry) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	err := w.Close()
+	return out.Bytes(), err
 }

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -53,9 +52,9 @@ func Of(ctx context.Context, spec corev1.PodSpec, variable, mainPackage, path st
 
 // Load puts the image on the nodes.
 func (i Image) Load(ctx context.Context, nodes Loader) error {
-	var archive bytes.Buffer
-	if err := i.Write(&archive); err != nil {
+	archive, err := i.Archive()
+	if err != nil {
 		return err
 	}
-	return nodes.LoadImage(ctx, archive.Bytes())
+	return nodes.LoadImage(ctx, archive)
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // tailPoll is the pause between two looks at a file that has not grown.
@@ -18,8 +20,7 @@ type tail struct {
 	sink io.Writer
 	quit chan struct{}
 	done chan struct{}
-	mu   sync.Mutex
-	err  error
+	err  atomic.Pointer[error]
 }
 
 // follow begins with an empty file, which it makes: so the file belongs to this user, whoever writes to it.
@@ -57,17 +58,9 @@ func (t *tail) run() {
 	}
 }
 
-func (t *tail) fail(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.err = err
-}
+func (t *tail) fail(err error) { t.err.Store(&err) }
 
-func (t *tail) failure() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
-}
+func (t *tail) failure() error { return ptr.Deref(t.err.Load(), nil) }
 
 func (t *tail) stop() error {
 	close(t.quit)

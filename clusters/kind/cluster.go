@@ -36,7 +36,6 @@ type Cluster struct {
 	stopOnce sync.Once
 	stopErr  error
 	done     chan struct{}
-	failOnce sync.Once
 	err      error
 }
 
@@ -84,10 +83,9 @@ func (c *Cluster) create(ctx context.Context) error {
 	if err := c.state.write(c.opts.files()); err != nil {
 		return err
 	}
-	sink := c.opts.AuditSink
-	if c.opts.AuditPolicy != nil && sink != nil {
+	if c.opts.AuditPolicy != nil && c.opts.AuditSink != nil {
 		var err error
-		if c.audit, err = follow(filepath.Join(c.state.audit(), auditFile), sink); err != nil {
+		if c.audit, err = follow(filepath.Join(c.state.audit(), auditFile), c.opts.AuditSink); err != nil {
 			return err
 		}
 	}
@@ -143,19 +141,13 @@ func (c *Cluster) connect(ctx context.Context) error {
 	}
 	// The usual administrator is authorized by RBAC like everybody, and the
 	// recorder would see every request; this one is a member of system:masters.
-	super, err := c.readNode(ctx, "/etc/kubernetes/super-admin.conf")
-	if err != nil {
-		return err
+	var super, cert, key []byte
+	for path, into := range map[string]*[]byte{"super-admin.conf": &super, "pki/front-proxy-client.crt": &cert, "pki/front-proxy-client.key": &key} {
+		if *into, err = c.readNode(ctx, "/etc/kubernetes/"+path); err != nil {
+			return err
+		}
 	}
 	masters, err := clientcmd.RESTConfigFromKubeConfig(super)
-	if err != nil {
-		return err
-	}
-	cert, err := c.readNode(ctx, "/etc/kubernetes/pki/front-proxy-client.crt")
-	if err != nil {
-		return err
-	}
-	key, err := c.readNode(ctx, "/etc/kubernetes/pki/front-proxy-client.key")
 	if err != nil {
 		return err
 	}
@@ -207,10 +199,8 @@ func (c *Cluster) watch() {
 	if c.ctx.Err() != nil {
 		return
 	}
-	c.failOnce.Do(func() {
-		c.err = errors.Join(fmt.Errorf("the control-plane node %s ended by itself", c.controlPlane()), err)
-		close(c.done)
-	})
+	c.err = errors.Join(fmt.Errorf("the control-plane node %s ended by itself", c.controlPlane()), err)
+	close(c.done)
 }
 
 // Name is the cluster's name for kind.

@@ -39,32 +39,21 @@ func (o Options) config(name, configDir, auditDir string) (*v1alpha4.Cluster, er
 	return c, nil
 }
 
-// hostPathMount is kubeadm's form of a volume of a static pod.
-type hostPathMount struct {
-	Name      string `json:"name"`
-	HostPath  string `json:"hostPath"`
-	MountPath string `json:"mountPath"`
-	ReadOnly  bool   `json:"readOnly"`
-	PathType  string `json:"pathType"`
-}
-
 // patches change kubeadm's configuration. Which of its versions is used follows from the version of Kubernetes
 // (kind: v1beta4 since 1.36); a patch for the other one matches nothing.
 func (o Options) patches() (merge []string, json6902 []v1alpha4.PatchJSON6902, err error) {
-	volumes := []hostPathMount{
-		{Name: "authzconf-config", HostPath: nodeConfigDir, MountPath: nodeConfigDir, ReadOnly: true, PathType: "Directory"},
-		{Name: "authzconf-audit", HostPath: nodeAuditDir, MountPath: nodeAuditDir, PathType: "Directory"},
+	// Volumes of a static pod, as kubeadm writes them (HostPathMount).
+	volumes := []map[string]any{
+		{"name": "authzconf-config", "hostPath": nodeConfigDir, "mountPath": nodeConfigDir, "readOnly": true, "pathType": "Directory"},
+		{"name": "authzconf-audit", "hostPath": nodeAuditDir, "mountPath": nodeAuditDir, "readOnly": false, "pathType": "Directory"},
 	}
 	byName := map[string]string{}
-	type operation struct {
-		Op    string            `json:"op"`
-		Path  string            `json:"path"`
-		Value map[string]string `json:"value"`
-	}
-	var appended []operation
+	appended := []map[string]any{}
 	for _, a := range o.args() {
 		byName[a.name] = a.value
-		appended = append(appended, operation{"add", "/apiServer/extraArgs/-", map[string]string{"name": a.name, "value": a.value}})
+		appended = append(appended, map[string]any{
+			"op": "add", "path": "/apiServer/extraArgs/-", "value": map[string]string{"name": a.name, "value": a.value},
+		})
 	}
 	for _, p := range []struct {
 		version   string

@@ -46,19 +46,18 @@ func CheckEngine(ctx context.Context) error {
 		return &local.UsageError{Problem: "there is no program docker", Hint: "kind needs a container engine; ci/kind-node/README.md says how to have one", Err: err}
 	}
 	if _, err := docker(ctx, "version", "--format", "{{.Server.Version}}"); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		where := os.Getenv("DOCKER_HOST")
-		if where == "" {
-			where = "docker's usual address (DOCKER_HOST is not set)"
-		}
-		return &local.UsageError{
-			Problem: fmt.Sprintf("no container engine answers at %s: %v", where, err),
-			Hint:    `start one, for example with eval "$(ci/kind-node/engine start)"`, Err: err,
-		}
+		where := cmp.Or(os.Getenv("DOCKER_HOST"), "docker's usual address (DOCKER_HOST is not set)")
+		return usage(ctx, err, "no container engine answers at "+where, `start one, for example with eval "$(ci/kind-node/engine start)"`)
 	}
 	return checkDisk(ctx)
+}
+
+// usage says what the user can do about an error of the engine, unless it only was interrupted.
+func usage(ctx context.Context, err error, problem, hint string) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return &local.UsageError{Problem: fmt.Sprintf("%s: %v", problem, err), Hint: hint, Err: err}
 }
 
 // checkDisk looks at the disk of an engine on this machine.
@@ -85,27 +84,17 @@ func checkDisk(ctx context.Context) error {
 func ImageVersion(ctx context.Context, image string) (string, error) {
 	if _, err := docker(ctx, "image", "inspect", "--format", "{{.Id}}", image); err != nil {
 		if _, err := docker(ctx, "pull", "--quiet", image); err != nil {
-			if ctx.Err() != nil {
-				return "", err
-			}
-			return "", &local.UsageError{
-				Problem: fmt.Sprintf("the node image %s is not there and cannot be pulled: %v", image, err),
-				Hint:    "name another with --kind-node-image; make kind-node-image KUBERNETES=1.37 builds one without a registry", Err: err,
-			}
+			return "", usage(ctx, err, fmt.Sprintf("the node image %s is not there and cannot be pulled", image),
+				"name another with --kind-node-image; make kind-node-image KUBERNETES=1.37 builds one without a registry")
 		}
 	}
 	out, err := docker(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "cat", image, "/kind/version")
 	if err != nil {
-		if ctx.Err() != nil {
-			return "", err
-		}
 		if strings.Contains(err.Error(), "unable to apply caps") || strings.Contains(err.Error(), "operation not permitted") {
-			return "", &local.UsageError{
-				Problem: fmt.Sprintf("the container engine cannot run privileged containers: %v", err),
-				Hint:    `kind's nodes are such; eval "$(ci/kind-node/engine start)" starts an engine that can`, Err: err,
-			}
+			return "", usage(ctx, err, "the container engine cannot run privileged containers",
+				`kind's nodes are such; eval "$(ci/kind-node/engine start)" starts an engine that can`)
 		}
-		return "", &local.UsageError{Problem: fmt.Sprintf("%s is not a node image of kind: %v", image, err), Hint: "a node image says its version in /kind/version", Err: err}
+		return "", usage(ctx, err, image+" is not a node image of kind", "a node image says its version in /kind/version")
 	}
 	version, found := strings.CutPrefix(out, "v")
 	if !found {

@@ -45,7 +45,7 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 		return dockerNetwork{}, err
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
-		return dockerNetwork{}, &local.UsageError{Problem: fmt.Sprintf("cannot make the folder of clusters: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
+		return dockerNetwork{}, usage(ctx, err, "cannot make the folder of clusters", "set "+local.StateVariable+" to a folder that can be written")
 	}
 	lock, err := local.WaitLock(ctx, filepath.Join(root, networkLock), nil)
 	if err != nil {
@@ -68,10 +68,8 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 	}
 	for _, double := range found[1:] {
 		if _, err := docker(ctx, "network", "rm", double.ID); err != nil && !isGone(err) {
-			return dockerNetwork{}, &local.UsageError{
-				Problem: fmt.Sprintf("docker has %d networks named %s, and one of them cannot be removed: %v", len(found), name, err),
-				Hint:    "stop the containers on it, then: docker network rm " + double.ID, Err: err,
-			}
+			return dockerNetwork{}, usage(ctx, err, fmt.Sprintf("docker has %d networks named %s, and one of them cannot be removed", len(found), name),
+				"stop the containers on it, then: docker network rm "+double.ID)
 		}
 	}
 	return found[0], nil
@@ -140,10 +138,8 @@ func (n dockerNetwork) parse() (Network, error) {
 func (n Network) Listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(n.Gateway, 0).String())
 	if err != nil {
-		return nil, &local.UsageError{
-			Problem: fmt.Sprintf("cannot listen on %s, this machine's address on the network of kind's nodes: %v", n.Gateway, err),
-			Hint:    "the container engine has to run on this machine", Err: err,
-		}
+		return nil, usage(ctx, err, fmt.Sprintf("cannot listen on %s, this machine's address on the network of kind's nodes", n.Gateway),
+			"the container engine has to run on this machine")
 	}
 	return &memberListener{Listener: l, subnet: n.Subnet}, nil
 }

@@ -96,6 +96,8 @@ const (
 // arg is an argument of kube-apiserver.
 type arg struct{ name, value string }
 
+func (a arg) String() string { return "--" + a.name + "=" + a.value }
+
 // args are what kube-apiserver has besides kubeadm's own arguments. Those that
 // are set here twice have the later value.
 func (o Options) args() []arg {

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -83,28 +86,16 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 		return nil, errors.New("the manifest of kube-apiserver does not have exactly one container")
 	}
 	container := &pod.Spec.Containers[0]
-	remove := map[string]int{}
-	for _, a := range old {
-		remove["--"+a.name+"="+a.value]++
-	}
-	var command []string
-	for _, line := range container.Command {
-		if remove[line] > 0 {
-			continue
-		}
-		command = append(command, line)
-	}
+	container.Command = slices.DeleteFunc(container.Command, func(line string) bool {
+		return slices.ContainsFunc(old, func(a arg) bool { return line == a.String() })
+	})
 	for _, a := range wanted {
-		command = append(command, "--"+a.name+"="+a.value)
+		container.Command = append(container.Command, a.String())
 	}
-	container.Command = command
 	if image != "" {
 		container.Image = image
 	}
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
-	}
-	pod.Annotations[generation] = mark
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, generation, mark)
 	return yaml.Marshal(pod)
 }
 
@@ -135,9 +126,7 @@ func (c *Cluster) startTime(ctx context.Context) (float64, error) {
 	if m == nil {
 		return 0, errors.New("/metrics has no process_start_time_seconds")
 	}
-	var seconds float64
-	_, err = fmt.Sscan(string(m[1]), &seconds)
-	return seconds, err
+	return strconv.ParseFloat(string(m[1]), 64)
 }
 
 // bringAPIServer puts the kube-apiserver of another node image onto the

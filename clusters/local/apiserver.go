@@ -1,10 +1,12 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -33,12 +35,7 @@ func (c *ControlPlane) writeKeys(keys *pki) error {
 // writeInputs writes the files that options give.
 func (c *ControlPlane) writeInputs(o Options) error {
 	inputs := map[string][]byte{}
-	for name, data := range o.Files {
-		if !filepath.IsLocal(name) {
-			return &UsageError{Problem: fmt.Sprintf("the file name %q leads out of the run's folder", name)}
-		}
-		inputs[name] = data
-	}
+	maps.Copy(inputs, o.Files)
 	if o.AuthorizationConfig != nil {
 		inputs[authorizationFile] = o.AuthorizationConfig
 	}
@@ -46,8 +43,10 @@ func (c *ControlPlane) writeInputs(o Options) error {
 		inputs[auditPolicyFile] = o.AuditPolicy
 	}
 	for name, data := range inputs {
-		expanded := strings.ReplaceAll(string(data), DirPlaceholder, c.run.path)
-		if err := c.run.write(name, []byte(expanded)); err != nil {
+		if !filepath.IsLocal(name) {
+			return &UsageError{Problem: fmt.Sprintf("the file name %q leads out of the run's folder", name)}
+		}
+		if err := c.run.write(name, bytes.ReplaceAll(data, []byte(DirPlaceholder), []byte(c.run.path))); err != nil {
 			return err
 		}
 	}
@@ -60,7 +59,7 @@ func withReadyTimeout(ctx context.Context, o Options) (context.Context, context.
 
 // startAPIServer starts kube-apiserver with these options and waits until it is ready. Only then
 // do they become the control plane's. Called with life held.
-func (c *ControlPlane) startAPIServer(ctx context.Context, o Options, programs Programs) error {
+func (c *ControlPlane) startAPIServer(ctx context.Context, o Options, programs Programs) (err error) {
 	ctx, cancel := withReadyTimeout(ctx, o)
 	defer cancel()
 	if err := c.writeInputs(o); err != nil {
@@ -69,22 +68,16 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, o Options, programs P
 	port := c.Port()
 	for attempt := 1; ; attempt++ {
 		if port == 0 {
-			free, err := freePort()
-			if err != nil {
+			if port, err = freePort(); err != nil {
 				return err
 			}
-			port = free
 		}
-		err := c.tryAPIServer(ctx, o, programs, port)
+		err = c.tryAPIServer(ctx, o, programs, port)
 		if err == nil || !lostPort(err) {
 			return explain(err, o)
 		}
 		if o.Port != 0 {
-			return &UsageError{
-				Problem: fmt.Sprintf("port %d on %s cannot be used: something listens on it already", port, loopback),
-				Hint:    "choose another port, or none to get a free one",
-				Err:     err,
-			}
+			return portError(port, err)
 		}
 		if attempt == portAttempts {
 			return err
@@ -156,21 +149,26 @@ func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 	// Not a client of client-go's: those share connections, which then outlive the control plane.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig}}
 	defer client.CloseIdleConnections()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	// /readyz does not wait for the namespaces every client expects.
 	pending := []string{"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"}
-	for {
+	return c.await(ctx, p, c.done, interval, func() bool {
 		for len(pending) > 0 && answersOK(ctx, client, c.url()+pending[0]) {
 			pending = pending[1:]
 		}
-		if len(pending) == 0 {
-			return nil
-		}
+		return len(pending) == 0
+	})
+}
+
+// await polls until something is so, or until the process, the control plane (unless lost is nil), or the time has
+// ended.
+func (c *ControlPlane) await(ctx context.Context, p *process, lost <-chan struct{}, interval time.Duration, is func() bool) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for !is() {
 		select {
 		case <-p.done:
 			return p.ended()
-		case <-c.done:
+		case <-lost:
 			return c.Err()
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
@@ -179,6 +177,7 @@ func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 		case <-ticker.C:
 		}
 	}
+	return nil
 }
 
 // answersOK tells whether a GET is answered with 200.
@@ -256,8 +255,8 @@ func (c *ControlPlane) setPort(port int) {
 
 // lostPort tells whether a process ended because its port was taken.
 func lostPort(err error) bool {
-	var failed *ProcessError
-	return errors.As(err, &failed) && strings.Contains(failed.Reason, "address already in use")
+	failed, ok := errors.AsType[*ProcessError](err)
+	return ok && strings.Contains(failed.Reason, "address already in use")
 }
 
 // userReasons are messages with which kube-apiserver refuses what it was asked, and what to do about each.
@@ -274,8 +273,8 @@ var userReasons = []struct{ text, hint string }{
 
 // explain turns a kube-apiserver that refused its arguments into a [*UsageError].
 func explain(err error, o Options) error {
-	var failed *ProcessError
-	if !errors.As(err, &failed) || failed.Reason == "" || failed.Process != "kube-apiserver" {
+	failed, ok := errors.AsType[*ProcessError](err)
+	if !ok || failed.Reason == "" || failed.Process != "kube-apiserver" {
 		return err
 	}
 	for _, known := range userReasons {

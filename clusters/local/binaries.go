@@ -61,19 +61,26 @@ func kubeAPIServer(r Release) program {
 }
 
 func etcd() (program, error) {
-	pin, err := readPin("etcd")
+	return program{name: "etcd", pin: "etcd", pkg: etcdModule, ldflags: "-s -w", variable: "TEST_ASSET_ETCD"}.pinned(etcdModule)
+}
+
+// kubectl is built from the pinned release's own source, as kube-apiserver is.
+func kubectl() (program, error) {
+	p, err := program{name: "kubectl", pin: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", variable: "TEST_ASSET_KUBECTL"}.pinned(kubernetesModule)
+	// The second is what the user agent says, as in a released kubectl.
+	p.ldflags = "-s -w -X k8s.io/component-base/version.gitVersion=v" + p.version +
+		" -X k8s.io/client-go/pkg/version.gitVersion=v" + p.version
+	return p, err
+}
+
+// pinned is the program at the version that its module file requires of a module.
+func (p program) pinned(module string) (program, error) {
+	pin, err := readPin(p.pin)
 	if err != nil {
-		return program{}, err
+		return p, err
 	}
-	version, err := pin.version(etcdModule)
-	return program{
-		name:     "etcd",
-		version:  version,
-		pin:      pin.name,
-		pkg:      etcdModule,
-		ldflags:  "-s -w",
-		variable: "TEST_ASSET_ETCD",
-	}, err
+	p.version, err = pin.version(module)
+	return p, err
 }
 
 // KubeAPIServer returns the path of a kube-apiserver of this release, building it if need be,
@@ -83,8 +90,14 @@ func (b *Binaries) KubeAPIServer(ctx context.Context, r Release) (string, error)
 }
 
 // Etcd returns the path of an etcd, building it if need be, which takes about a minute the first time.
-func (b *Binaries) Etcd(ctx context.Context) (string, error) {
-	program, err := etcd()
+func (b *Binaries) Etcd(ctx context.Context) (string, error) { return b.findPinned(ctx, etcd) }
+
+// Kubectl returns the path of a kubectl: the one TEST_ASSET_KUBECTL names, or else found as the
+// other programs are. It is one version, whatever the control planes are.
+func (b *Binaries) Kubectl(ctx context.Context) (string, error) { return b.findPinned(ctx, kubectl) }
+
+func (b *Binaries) findPinned(ctx context.Context, of func() (program, error)) (string, error) {
+	program, err := of()
 	if err != nil {
 		return "", err
 	}

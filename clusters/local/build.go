@@ -2,6 +2,7 @@ package local
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,9 +36,8 @@ func buildArgs(p program) []string {
 // cacheKey names everything a built program depends on.
 func cacheKey(p program, pin pin, goVersion string) string {
 	hash := sha256.New()
-	part := func(s string) { _, _ = fmt.Fprintf(hash, "%d:%s\n", len(s), s) }
 	for _, s := range append(append(BuildEnv(), buildArgs(p)...), p.pkg, goVersion, string(pin.mod), string(pin.sum)) {
-		part(s)
+		_, _ = fmt.Fprintf(hash, "%d:%s\n", len(s), s)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
@@ -152,24 +152,24 @@ func (b *Binaries) goVersion(ctx context.Context, source string) (string, error)
 	return strings.TrimSpace(out), err
 }
 
-// goCmd prepares a go command that is killed, with the compilers it started, when ctx ends.
+// goCmd prepares a go command for RunChild.
 func (b *Binaries) goCmd(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	name := b.goCommand
-	if name == "" {
-		name = "go"
-	}
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(b.goCommand, "go"), args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), append(BuildEnv(), "PWD="+dir)...)
-	cmd.SysProcAttr = sysProcAttr()
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// Compilers may hold the output open a moment longer than the go command.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// runLocked runs a command from one thread, whose end would kill it: see process.run.
-func runLocked(cmd *exec.Cmd) error {
+// RunChild runs a command to its end. Like the control planes, the child dies with this process;
+// when the command's context ends, it is killed with all it has started.
+func RunChild(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = sysProcAttr()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	// Whoever inherited its output must not keep us waiting.
+	cmd.WaitDelay = cmp.Or(cmd.WaitDelay, time.Second)
+	// From one thread, whose end would kill it: see process.run.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return cmd.Run()
@@ -187,7 +187,7 @@ func (b *Binaries) compile(ctx context.Context, p program, source, target string
 	stop := b.reportEvery(progressInterval, func() {
 		b.report("building %s %s: %s, %s", p.name, p.version, output.progress(), time.Since(begin).Round(time.Second))
 	})
-	err := runLocked(cmd)
+	err := RunChild(cmd)
 	stop()
 	if err == nil {
 		err = os.Rename(partial, target)

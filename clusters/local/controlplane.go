@@ -71,9 +71,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	}
 	defer func() {
 		if err != nil {
-			if stopErr := c.Stop(); stopErr != nil {
-				err = errors.Join(err, stopErr)
-			}
+			err = errors.Join(err, c.Stop())
 		}
 	}()
 	c.life.Lock()
@@ -130,12 +128,7 @@ func (c *ControlPlane) prepareEtcd(ctx context.Context, path string) error {
 }
 
 func (c *ControlPlane) startEtcd(path string) error {
-	etcd, err := startProcess(processSpec{
-		name: "etcd",
-		path: path,
-		args: etcdArgs(),
-		dir:  c.run.path,
-	})
+	etcd, err := startProcess(processSpec{name: "etcd", path: path, args: etcdArgs(), dir: c.run.path})
 	if err != nil {
 		return err
 	}
@@ -150,22 +143,10 @@ func (c *ControlPlane) startEtcd(path string) error {
 // that itself, and meanwhile starts in parallel.
 func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 	const interval = 2 * time.Millisecond
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		if _, err := os.Stat(filepath.Join(c.run.path, etcdSocket)); err == nil {
-			return nil
-		}
-		select {
-		case <-c.etcd.done:
-			return c.etcd.ended()
-		case <-c.ctx.Done():
-			return context.Cause(c.ctx)
-		case <-ctx.Done():
-			return c.etcd.notReady(context.Cause(ctx))
-		case <-ticker.C:
-		}
-	}
+	return c.await(ctx, c.etcd, nil, interval, func() bool {
+		_, err := os.Stat(filepath.Join(c.run.path, etcdSocket))
+		return err == nil
+	})
 }
 
 // watch reports the process when it ends by itself.
@@ -182,11 +163,10 @@ func (c *ControlPlane) watch(p *process, report func(error)) {
 func (c *ControlPlane) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		return
+	if c.err == nil {
+		c.err = err
+		close(c.done)
 	}
-	c.err = err
-	close(c.done)
 }
 
 // Done is closed when kube-apiserver or the etcd that it uses ends by itself: not when Stop or
@@ -276,29 +256,20 @@ func (c *ControlPlane) PIDs() PIDs {
 func (c *ControlPlane) Dir() string { return c.run.path }
 
 // Port is where the API server listens on 127.0.0.1.
-func (c *ControlPlane) Port() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.port
-}
+func (c *ControlPlane) Port() int { return guarded(&c.mu, &c.port) }
 
 // Options returns a copy of what the control plane runs with now, defaults filled in.
-func (c *ControlPlane) Options() Options {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.opts.clone()
-}
+func (c *ControlPlane) Options() Options { return guarded(&c.mu, &c.opts).clone() }
 
 // Programs returns the paths of the programs it runs now.
-func (c *ControlPlane) Programs() Programs {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.programs
-}
+func (c *ControlPlane) Programs() Programs { return guarded(&c.mu, &c.programs) }
 
 // ReadyIn is how long the last start of the API server took until it was ready.
-func (c *ControlPlane) ReadyIn() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.readyIn
+func (c *ControlPlane) ReadyIn() time.Duration { return guarded(&c.mu, &c.readyIn) }
+
+// guarded reads what a mutex guards.
+func guarded[T any](mu *sync.Mutex, value *T) T {
+	mu.Lock()
+	defer mu.Unlock()
+	return *value
 }

@@ -87,8 +87,7 @@ func folderError(what, dir, variable string, err error) error {
 
 // rootCause drops the path and operation of a file error, which the message already names.
 func rootCause(err error) error {
-	var pathErr *os.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err

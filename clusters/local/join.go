@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // join takes the keys of the control plane whose etcd is used, and puts that etcd's socket into this one's folder.
@@ -48,11 +50,7 @@ func (c *ControlPlane) dismiss(joined *ControlPlane) {
 func (c *ControlPlane) others() []*ControlPlane {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []*ControlPlane
-	for other := range c.joined {
-		out = append(out, other)
-	}
-	return out
+	return slices.Collect(maps.Keys(c.joined))
 }
 
 // etcdLost tells all who use this etcd that it is gone for good.
@@ -75,9 +73,7 @@ func (c *ControlPlane) leave() {
 // awaitServers waits until every API server on this etcd is ready, but for those that do not run.
 func (c *ControlPlane) awaitServers(ctx context.Context) error {
 	for _, user := range append([]*ControlPlane{c}, c.others()...) {
-		user.mu.Lock()
-		p := user.apiServer
-		user.mu.Unlock()
+		p := guarded(&user.mu, &user.apiServer)
 		if p == nil || p.exited() || p.stopRequested() {
 			continue
 		}

@@ -152,8 +152,4 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 }
 
 // failure returns the first error of the writer behind; from then on lines were lost.
-func (w *lineWriter) failure() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
+func (w *lineWriter) failure() error { return guarded(&w.mu, &w.err) }

@@ -84,7 +84,7 @@ func (o Options) clone() Options {
 func (o Options) complete() (Options, error) {
 	o = o.clone()
 	if o.Release == (Release{}) {
-		o.Release = releases[len(releases)-1]
+		o.Release = Newest()
 	}
 	emulated, err := o.Release.emulated(o.EmulatedVersion)
 	if err != nil {

@@ -65,7 +65,7 @@ func unusedPort(port int) (int, error) {
 func portError(port int, err error) error {
 	reason := err.Error()
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
+	case errors.Is(err, syscall.EADDRINUSE), lostPort(err):
 		reason = "something listens on it already"
 	case errors.Is(err, syscall.EACCES):
 		reason = "this user may not listen on it"

@@ -111,46 +111,33 @@ func (p *process) stop(grace time.Duration) error {
 	// One that has ended by itself stays so, though its watcher may not have told of it yet.
 	p.stopping = p.stopping || !p.exited()
 	p.mu.Unlock()
+	// An error of a signal means that the process has ended already.
 	if grace > 0 && !p.exited() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
 		select {
 		case <-p.done:
 			return nil
-		case <-timer.C:
+		case <-time.After(grace):
 		}
 	}
-	// An error means that the process has ended already.
 	_ = p.cmd.Process.Kill()
-	timer := time.NewTimer(killWait)
-	defer timer.Stop()
 	select {
 	case <-p.done:
 		return nil
-	case <-timer.C:
+	case <-time.After(killWait):
 		return fmt.Errorf("%s (pid %d) is still there %s after it was killed", p.name, p.pid, killWait)
 	}
 }
 
 // stopRequested tells whether this package ended the process, as opposed to it ending by itself.
-func (p *process) stopRequested() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stopping
-}
+func (p *process) stopRequested() bool { return guarded(&p.mu, &p.stopping) }
 
 // failure describes the process with its last log lines. state says what happened to it.
 func (p *process) failure(state string, cause error) *ProcessError {
-	lines := readTail(p.logPath, p.logFrom, errorLogLines)
+	lines := readTail(p.logPath, p.logFrom, reasonLogLines)
 	return &ProcessError{
-		Process: p.name,
-		PID:     p.pid,
-		State:   state,
-		Reason:  findReason(readTail(p.logPath, p.logFrom, reasonLogLines)),
-		LogFile: p.logPath,
-		LogTail: lines,
-		Err:     cause,
+		Process: p.name, PID: p.pid, State: state, Reason: findReason(lines),
+		LogFile: p.logPath, LogTail: lines[max(0, len(lines)-errorLogLines):], Err: cause,
 	}
 }
 

@@ -39,6 +39,9 @@ func Releases() []Release {
 	return slices.Clone(releases)
 }
 
+// Newest is the last of the pinned releases.
+func Newest() Release { return releases[len(releases)-1] }
+
 // releases is read once; the embedded files cannot change, and a test reads them all.
 var releases = mustReadReleases()
 
@@ -78,7 +81,7 @@ func mustReadReleases() []Release {
 func ParseRelease(s string) (Release, error) {
 	wanted := strings.TrimPrefix(strings.TrimSpace(s), "v")
 	if wanted == "" && s == "" {
-		return releases[len(releases)-1], nil
+		return Newest(), nil
 	}
 	for _, r := range releases {
 		if wanted == r.Minor || wanted == r.Version {

@@ -100,7 +100,7 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 	cmd := b.goCmd(ctx, dir, args...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := runLocked(cmd)
+	err := RunChild(cmd)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return "", &UsageError{Problem: "there is no go command", Hint: "install Go", Err: err}

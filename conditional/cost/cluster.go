@@ -108,8 +108,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all := local.Releases()
-	release := all[len(all)-1]
+	release := local.Newest()
 	if c.Target, err = target.Start(ctx, target.Options{
 		Cell:    verdicts.Cell{Name: release.Minor + "-conditional", Provider: target.Local, Kubernetes: release.Version, Gate: string(target.AskDefault)},
 		Release: release, FeatureGates: o.FeatureGates, Binaries: o.Binaries, Plain: plain,

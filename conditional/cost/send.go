@@ -2,6 +2,7 @@ package cost
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,10 +61,10 @@ func (c *Cluster) client(u *User) (*http.Client, error) {
 }
 
 // Send sends a request of a user, nil for the admin, with a JSON body.
-func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType string, body any) (out Response, err error) {
+func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType string, body any) (Response, error) {
 	client, err := c.client(u)
 	if err != nil {
-		return out, err
+		return Response{}, err
 	}
 	return c.send(ctx, client, method, path, contentType, body)
 }
@@ -79,10 +80,7 @@ func (c *Cluster) send(ctx context.Context, client *http.Client, method, path, c
 	if err != nil {
 		return out, err
 	}
-	if contentType == "" {
-		contentType = "application/json"
-	}
-	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Content-Type", cmp.Or(contentType, "application/json"))
 	req.Header.Set("Accept", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {

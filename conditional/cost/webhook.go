@@ -25,10 +25,10 @@ func serveEvaluator(a *reference.Authorizer) (_ *evaluator, err error) {
 		return nil, err
 	}
 	raw, err := reference.Kubeconfig(e.server)
-	if err != nil {
-		return nil, errors.Join(err, e.server.Close())
+	var w *certify.Webhook
+	if err == nil {
+		w, err = certify.ParseWebhook(raw, reference.ConditionsContext)
 	}
-	w, err := certify.ParseWebhook(raw, reference.ConditionsContext)
 	if err == nil {
 		e.poster, err = w.Poster()
 	}
@@ -58,7 +58,7 @@ func (e *evaluator) allows(ctx context.Context, name, text string, data vectors.
 	if err := json.Unmarshal(answer, &in); err != nil {
 		return false, err
 	}
-	if in.Response == nil || in.Response.Validate() != nil {
+	if in.Response == nil || in.Response.Allowed && in.Response.Denied {
 		return false, errors.New("the response is not valid")
 	}
 	return in.Response.Allowed, nil

@@ -134,12 +134,13 @@ func (r *Report) Lines() []string {
 	}
 	_ = t.Flush()
 	out := strings.Split(strings.TrimSpace(text.String()), "\n")
-	for _, d := range r.Divergences {
-		out = append(out, fmt.Sprintf("divergence %s, %d vectors: %s %s (%s)", d.Name, d.Seen, d.Says, d.Instead, d.Upstream))
+	list := func(what string, all []Divergence) {
+		for _, d := range all {
+			out = append(out, fmt.Sprintf("%s %s, %d vectors: %s %s (%s)", what, d.Name, d.Seen, d.Says, d.Instead, d.Upstream))
+		}
 	}
-	for _, d := range r.Absent {
-		out = append(out, fmt.Sprintf("absent %s, %d vectors: %s %s (%s)", d.Name, d.Seen, d.Says, d.Instead, d.Upstream))
-	}
+	list("divergence", r.Divergences)
+	list("absent", r.Absent)
 	for _, f := range r.Failed {
 		out = append(out, fmt.Sprintf("failed: %s: %s", f.ID, strings.Join(f.Differences, "; ")))
 	}

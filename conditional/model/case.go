@@ -101,19 +101,12 @@ func (o *thing) json() map[string]any {
 		return nil
 	}
 	metadata := map[string]any{"name": o.name}
+	// What is told goes through JSON: these need not be of type any.
 	if o.labels != nil {
-		labels := map[string]any{}
-		for k, v := range o.labels {
-			labels[k] = v
-		}
-		metadata["labels"] = labels
+		metadata["labels"] = o.labels
 	}
 	if o.finalizers != nil {
-		list := []any{}
-		for _, f := range o.finalizers {
-			list = append(list, f)
-		}
-		metadata["finalizers"] = list
+		metadata["finalizers"] = o.finalizers
 	}
 	out := map[string]any{"metadata": metadata}
 	if o.noSpec {

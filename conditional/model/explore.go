@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -18,8 +20,8 @@ type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, 
 
 // Loaded is an authorizer with policies. What it is asked has gone through JSON.
 type Loaded interface {
-	Authorize(*vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error)
-	Evaluate(*vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error)
+	Review(vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus
+	Evaluate(*vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse
 }
 
 // Exploration says what is tried.
@@ -53,7 +55,7 @@ type Disagreement struct {
 const (
 	requests         = 8 // of a group of cases with the same policies
 	objects          = 8 // of a request
-	group            = requests * objects
+	groupSize        = requests * objects
 	maxDisagreements = 10
 )
 
@@ -61,29 +63,29 @@ const (
 // cases.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
 	r := &runner{subject: subject, options: o, result: Explored{ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
-	var wg sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
 	var next, done atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
+		group.Go(func() error {
 			for ctx.Err() == nil && !r.full() {
 				n := int(next.Add(1) - 1)
-				if n*group >= o.Cases {
-					return
+				if n*groupSize >= o.Cases {
+					return nil
 				}
-				cases := min(group, o.Cases-n*group)
+				cases := min(groupSize, o.Cases-n*groupSize)
 				if err := r.group(n, cases); err != nil {
-					r.fail(err)
-					return
+					return err
 				}
 				if total := int(done.Add(int64(cases))); o.Progress != nil {
 					o.Progress(total)
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	err := group.Wait()
 	r.result.Stopped = r.result.Cases < o.Cases
-	return &r.result, r.err
+	return &r.result, err
 }
 
 type runner struct {
@@ -91,21 +93,12 @@ type runner struct {
 	options Exploration
 	mu      sync.Mutex
 	result  Explored
-	err     error
 }
 
 func (r *runner) full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err != nil || len(r.result.Disagreements) >= maxDisagreements
-}
-
-func (r *runner) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		r.err = err
-	}
+	return len(r.result.Disagreements) >= maxDisagreements
 }
 
 // group tries cases with the same policies: some requests, with some data each.
@@ -114,16 +107,16 @@ func (r *runner) group(n, cases int) error {
 	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
 	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {
-		return fmt.Errorf("case %d: the policies are not loaded: %w", n*group, err)
+		return fmt.Errorf("case %d: the policies are not loaded: %w", n*groupSize, err)
 	}
 	answers, decisions := map[vectors.Decision]int{}, map[vectors.Decision]int{}
 	var found []Disagreement
-	var status *vectors.SubjectAccessReviewStatus
+	var status vectors.SubjectAccessReviewStatus
 	for i := range cases {
 		if i%objects == 0 {
 			g.request(t.facts)
-			if status, err = throughJSON(loaded.Authorize, t.facts.spec()); err != nil {
-				return fmt.Errorf("case %d: %w", n*group+i, err)
+			if status, err = throughJSON(loaded.Review, *t.facts.spec()); err != nil {
+				return fmt.Errorf("case %d: %w", n*groupSize+i, err)
 			}
 		}
 		g.late(t.facts)
@@ -131,7 +124,7 @@ func (r *runner) group(n, cases int) error {
 		decisions[t.decide(true)]++
 		if reason := judge(t, loaded, status); reason != "" && len(found) == 0 { // one of a group is enough
 			small, reason := r.shrink(t, reason)
-			found = append(found, Disagreement{Case: n*group + i, Reason: reason, Vector: small.vector(reason)})
+			found = append(found, Disagreement{Case: n*groupSize + i, Reason: reason, Vector: small.vector(reason)})
 		}
 	}
 	r.mu.Lock()
@@ -148,7 +141,7 @@ func (r *runner) group(n, cases int) error {
 }
 
 // judge says how a case is not as it must be.
-func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) string {
+func judge(t *triple, loaded Loaded, status vectors.SubjectAccessReviewStatus) string {
 	if err := status.Validate(vectors.Optimized); err != nil {
 		return "the answer breaks a rule: " + err.Error()
 	}
@@ -173,22 +166,17 @@ func judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) 
 }
 
 // throughJSON asks as a webhook is asked: nothing but JSON goes across.
-func throughJSON[Q, A any](ask func(*Q) (*A, error), question *Q) (*A, error) {
+func throughJSON[Q, A any](ask func(Q) A, question Q) (answer A, err error) {
 	raw, err := json.Marshal(question)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	var q Q
 	if err := json.Unmarshal(raw, &q); err != nil {
-		return nil, err
+		return answer, err
 	}
-	answer, err := ask(&q)
-	if err != nil {
-		return nil, err
+	if raw, err = json.Marshal(ask(q)); err != nil {
+		return answer, err
 	}
-	if raw, err = json.Marshal(answer); err != nil {
-		return nil, err
-	}
-	var out A
-	return &out, json.Unmarshal(raw, &out)
+	return answer, json.Unmarshal(raw, &answer)
 }

@@ -78,13 +78,10 @@ var anything = []vectors.Truth{vectors.True, vectors.False, vectors.Error}
 // possible is what the expression can evaluate to in the second phase, as far as the request and its verb tell.
 // Each part is taken for itself, so it may be less.
 func (e *expression) possible(f *facts) []vectors.Truth {
-	switch {
-	case e.op == "" && e.atom.early != nil:
-		if truth := e.atom.early(f); truth != unknown {
+	if e.op == "" {
+		if truth := e.value(f, false); truth != unknown {
 			return []vectors.Truth{truth}
 		}
-		fallthrough
-	case e.op == "":
 		if e.atom.told(f) {
 			return []vectors.Truth{e.atom.late(f)}
 		}
@@ -162,17 +159,14 @@ func not(t vectors.Truth) vectors.Truth {
 
 // smaller are expressions with less in them, those with least first.
 func (e *expression) smaller() (out []*expression) {
-	if e.op == "" {
-		if e.atom.text != "true" && e.atom.text != "false" {
-			return []*expression{leaf(always), leaf(never)}
-		}
+	if e.atom == always || e.atom == never {
 		return nil
 	}
 	out = append(out, leaf(always), leaf(never))
 	out = append(out, e.args...)
 	for i, a := range e.args {
 		for _, s := range a.smaller() {
-			args := append([]*expression{}, e.args...)
+			args := slices.Clone(e.args)
 			args[i] = s
 			out = append(out, &expression{op: e.op, args: args})
 		}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -33,7 +34,7 @@ func (r *runner) try(t *triple) string {
 	if err != nil {
 		return "" // another problem than the one that is made small
 	}
-	status, err := throughJSON(loaded.Authorize, t.facts.spec())
+	status, err := throughJSON(loaded.Review, *t.facts.spec())
 	if err != nil {
 		return ""
 	}
@@ -42,7 +43,7 @@ func (r *runner) try(t *triple) string {
 
 func (t *triple) clone() *triple {
 	f := *t.facts
-	return &triple{policies: append([]generatedPolicy{}, t.policies...), mode: t.mode, facts: &f}
+	return &triple{policies: slices.Clone(t.policies), mode: t.mode, facts: &f}
 }
 
 // smaller are cases with less in them.
@@ -50,7 +51,7 @@ func (t *triple) smaller() (out []*triple) {
 	for i := range t.policies {
 		if len(t.policies) > 1 {
 			c := t.clone()
-			c.policies = append(c.policies[:i], c.policies[i+1:]...)
+			c.policies = slices.Delete(c.policies, i, i+1)
 			out = append(out, c)
 		}
 	}

@@ -29,11 +29,16 @@ func program(condition string) (cel.Program, error) {
 // compile reads a condition.
 func compile(condition string) (cel.Program, error) {
 	env, _ := environments()
-	compiled, issues := env.Compile(condition)
+	return compileIn(env, condition)
+}
+
+// compileIn makes a program of an expression, which may cost as much as an API server allows.
+func compileIn(env *cel.Env, expression string, options ...cel.ProgramOption) (cel.Program, error) {
+	compiled, issues := env.Compile(expression)
 	if issues.Err() != nil {
 		return nil, celError(issues.Err())
 	}
-	p, err := env.Program(compiled, cel.CostLimit(celconfig.PerCallLimit))
+	p, err := env.Program(compiled, append(options, cel.CostLimit(celconfig.PerCallLimit))...)
 	if err != nil {
 		return nil, celError(err)
 	}

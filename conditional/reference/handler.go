@@ -8,6 +8,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -22,14 +23,8 @@ const (
 	ConditionsContext = "authorization-conditions"
 )
 
-// Reviewer answers both reviews.
-type Reviewer interface {
-	Review(vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus
-	Evaluate(*vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse
-}
-
-// Handler serves a reviewer: AuthorizationConditionsReview at ConditionsPath, SubjectAccessReview everywhere else.
-func Handler(r Reviewer) http.Handler {
+// Handler serves what answers both reviews: AuthorizationConditionsReview at ConditionsPath, SubjectAccessReview everywhere else.
+func Handler(r model.Loaded) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ConditionsPath, reference.Posted(func(body []byte) ([]byte, error) {
 		req, err := vectors.DecodeConditions(body)

@@ -194,17 +194,11 @@ func policyProgram(expression string) (cel.Program, error) {
 	if _, err := specialize(expression, vectors.RequestFields(sample)); err != nil {
 		return nil, err
 	}
-	env := policyEnvironment()
-	compiled, issues := env.Compile(expression)
-	if issues.Err() != nil {
-		return nil, celError(issues.Err())
+	p, err := compileIn(policyEnvironment(), expression, cel.EvalOptions(cel.OptPartialEval))
+	if err == nil {
+		policyPrograms.Add(expression, p)
 	}
-	p, err := env.Program(compiled, cel.EvalOptions(cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
-	if err != nil {
-		return nil, celError(err)
-	}
-	policyPrograms.Add(expression, p)
-	return p, nil
+	return p, err
 }
 
 // variables are what is known, with the rest unknown.

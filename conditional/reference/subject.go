@@ -12,17 +12,5 @@ func Subject(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded,
 		return nil, err
 	}
 	s.FailureMode = mode
-	return subject{New(s)}, nil
-}
-
-type subject struct{ a *Authorizer }
-
-func (s subject) Authorize(spec *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
-	status := s.a.Review(*spec)
-	return &status, nil
-}
-
-func (s subject) Evaluate(req *vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
-	response := s.a.Evaluate(req)
-	return &response, nil
+	return New(s), nil
 }

@@ -48,20 +48,20 @@ func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (model
 	return &brokenLoaded{a, b}, err
 }
 
-func (b *brokenLoaded) Authorize(s *vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
-	status, err := b.Loaded.Authorize(s)
-	if err == nil && b.fault.authorize != nil {
-		b.fault.authorize(status)
+func (b *brokenLoaded) Review(s vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
+	status := b.Loaded.Review(s)
+	if b.fault.authorize != nil {
+		b.fault.authorize(&status)
 	}
-	return status, err
+	return status
 }
 
-func (b *brokenLoaded) Evaluate(r *vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
-	response, err := b.Loaded.Evaluate(r)
-	if err == nil && b.fault.evaluate != nil {
-		b.fault.evaluate(r, response)
+func (b *brokenLoaded) Evaluate(r *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
+	response := b.Loaded.Evaluate(r)
+	if b.fault.evaluate != nil {
+		b.fault.evaluate(r, &response)
 	}
-	return response, err
+	return response
 }
 
 // without drops the conditions of an effect, if others are left.

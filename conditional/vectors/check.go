@@ -1,6 +1,7 @@
 package vectors
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -105,7 +106,7 @@ func (c *checker) chain(chain []Authorizer, path string, objects int) {
 	names := map[string]bool{}
 	for i := range chain {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		name := or(chain[i].Name, fmt.Sprintf("a%d", i))
+		name := cmp.Or(chain[i].Name, fmt.Sprintf("a%d", i))
 		c.must(!names[name], at, "the name %q is there twice", name)
 		names[name] = true
 		c.authorizer(&chain[i], at, objects)

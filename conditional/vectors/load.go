@@ -1,6 +1,7 @@
 package vectors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,15 +96,15 @@ func (t *Table) expand(v *Vector) []*Vector {
 // complete fills in what may be left out, so that nobody else has to know.
 func complete(v *Vector) {
 	if v.Webhook != nil {
-		v.Webhook.FailureMode = or(v.Webhook.FailureMode, FailDeny)
+		v.Webhook.FailureMode = cmp.Or(v.Webhook.FailureMode, FailDeny)
 		return
 	}
 	m := v.APIServer
-	m.Server.Version, m.Server.Gate, m.Server.Plugin = or(m.Server.Version, "new"), or(m.Server.Gate, "on"), or(m.Server.Plugin, "on")
+	m.Server.Version, m.Server.Gate, m.Server.Plugin = cmp.Or(m.Server.Version, "new"), cmp.Or(m.Server.Gate, "on"), cmp.Or(m.Server.Plugin, "on")
 	if m.Request.Verb == "" && m.Request.Resource == "" {
 		m.Request.Verb, m.Request.APIVersion, m.Request.Resource = "create", "v1", "configmaps"
 	}
-	m.Request.Served, m.Request.Mode = or(m.Request.Served, "self"), or(m.Request.Mode, string(Optimized))
+	m.Request.Served, m.Request.Mode = cmp.Or(m.Request.Served, "self"), cmp.Or(m.Request.Mode, string(Optimized))
 	m.Objects = max(m.Objects, 1)
 	completeChain(m.Chain, m.Objects)
 	completeChain(m.Compound, m.Objects)
@@ -112,7 +113,7 @@ func complete(v *Vector) {
 func completeChain(chain []Authorizer, objects int) {
 	for i := range chain {
 		a := &chain[i]
-		a.Name, a.FailureMode = or(a.Name, fmt.Sprintf("a%d", i)), or(a.FailureMode, FailDeny)
+		a.Name, a.FailureMode = cmp.Or(a.Name, fmt.Sprintf("a%d", i)), cmp.Or(a.FailureMode, FailDeny)
 		var all []EvaluatedCondition
 		for _, c := range a.Conditions {
 			if c.Length > 0 {
@@ -132,11 +133,4 @@ func completeChain(chain []Authorizer, objects int) {
 		}
 		a.Conditions = all
 	}
-}
-
-func or[T ~string](value, otherwise T) T {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }

@@ -111,11 +111,3 @@ func (c Condition) Validate() error {
 	}
 	return nil
 }
-
-// Validate says what is wrong with a response.
-func (r AuthorizationConditionsResponse) Validate() error {
-	if r.Allowed && r.Denied {
-		return errors.New("response: allowed and denied at once")
-	}
-	return nil
-}

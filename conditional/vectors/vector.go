@@ -59,9 +59,6 @@ const (
 	ConditionalDeny  Decision = "ConditionalDeny"
 )
 
-// Concrete tells whether a decision is not a conditional one.
-func (d Decision) Concrete() bool { return d == Allow || d == Deny || d == NoOpinion }
-
 // Truth is what a condition evaluates to.
 type Truth string
 

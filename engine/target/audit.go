@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -57,18 +58,7 @@ func (x *auditIndex) line(line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
-	var head struct {
-		AuditID        string `json:"auditID"`
-		Stage          string `json:"stage"`
-		ResponseStatus struct {
-			Code int `json:"code"`
-		} `json:"responseStatus"`
-		User struct {
-			Username string              `json:"username"`
-			Extra    map[string][]string `json:"extra"`
-		} `json:"user"`
-		ImpersonatedUser *struct{} `json:"impersonatedUser"`
-	}
+	var head auditv1.Event
 	if err := json.Unmarshal(line, &head); err != nil || head.AuditID == "" {
 		if x.garbage == "" {
 			x.garbage = string(line)
@@ -76,24 +66,25 @@ func (x *auditIndex) line(line []byte) {
 		return
 	}
 	// Of a request that is not authenticated there is no other event than this one, which names no user.
-	unauthenticated := head.Stage == "ResponseStarted" && head.User.Username == "" &&
-		head.ResponseStatus.Code == http.StatusUnauthorized
-	if head.Stage != "ResponseComplete" && head.Stage != "Panic" && !unauthenticated {
+	unauthenticated := head.Stage == auditv1.StageResponseStarted && head.User.Username == "" &&
+		head.ResponseStatus != nil && head.ResponseStatus.Code == http.StatusUnauthorized
+	if head.Stage != auditv1.StageResponseComplete && head.Stage != auditv1.StagePanic && !unauthenticated {
 		return
 	}
-	if _, awaited := x.waiting[head.AuditID]; x.ignore && !awaited && head.ImpersonatedUser == nil {
+	id := string(head.AuditID)
+	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.ImpersonatedUser == nil {
 		credential := head.User.Extra[user.CredentialIDKey]
 		if isComponent(head.User.Username, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix)) {
 			return
 		}
 	}
 	raw := json.RawMessage(bytes.Clone(line))
-	if ch, ok := x.waiting[head.AuditID]; ok {
-		delete(x.waiting, head.AuditID)
+	if ch, ok := x.waiting[id]; ok {
+		delete(x.waiting, id)
 		ch <- raw
 		return
 	}
-	x.events[head.AuditID] = raw
+	x.events[id] = raw
 }
 
 // Await returns the event of a finished request, once, and forgets it.

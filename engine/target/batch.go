@@ -45,15 +45,11 @@ func (b *Batch) Mark() uint64 { return b.t.recorder.Mark() }
 func (b *Batch) Close(ctx context.Context) (*Batched, error) {
 	t := b.t
 	defer t.mu.Unlock()
-	out := &Batched{}
-	if t.last != nil {
-		now, err := t.impersonationCounters(ctx)
-		if err != nil {
-			return nil, errors.Join(err, t.Err())
-		}
-		out.Metrics = now.since(t.last)
-		t.last = now
+	metrics, err := t.increases(ctx)
+	if err != nil {
+		return nil, errors.Join(err, t.Err())
 	}
+	out := &Batched{Metrics: metrics}
 	records := t.recorder.Since(b.mark)
 	t.recorder.Reset()
 	out.Reviews = t.reviews(records)

@@ -167,6 +167,20 @@ func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 	return seen, nil
 }
 
+// increases is what the impersonation counters have moved by since they were read before; nil where there are none.
+func (t *Target) increases(ctx context.Context) ([]verdicts.MetricSample, error) {
+	before := t.last
+	if before == nil {
+		return nil, nil
+	}
+	now, err := t.impersonationCounters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.last = now
+	return now.since(before), nil
+}
+
 // UnknownFamilies fails if the API server has counted impersonation in a metric that no scenario was judged by.
 func (t *Target) UnknownFamilies(ctx context.Context) error {
 	t.mu.Lock()

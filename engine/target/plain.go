@@ -36,13 +36,5 @@ func (t *Target) startPlain(ctx context.Context, o Options) error {
 	}
 	t.Facts = ExpectedFacts(o)
 	t.Facts.Capabilities = append(existingCapabilities(), scenarios.RequestHeader)
-	t.Witness.ExpectedGate = string(t.Facts.Gate)
-	if err := t.witnessVersion(ctx); err != nil {
-		return fmt.Errorf("witness: %w", err)
-	}
-	if err := t.witnessGate(ctx); err != nil {
-		return fmt.Errorf("witness: %w", err)
-	}
-	t.Witness.Mismatches = t.Witness.Judge(o.Cell)
-	return nil
+	return t.readBack(ctx, o)
 }

@@ -16,12 +16,7 @@ import (
 func (t *Target) replaceAPIServer(ctx context.Context, o Options, wanted local.Options) (time.Duration, error) {
 	switch cluster := t.cluster.(type) {
 	case *local.ControlPlane:
-		err := cluster.RestartAPIServer(ctx, func(lo *local.Options) {
-			lo.Release, lo.EmulatedVersion, lo.FeatureGates = wanted.Release, wanted.EmulatedVersion, wanted.FeatureGates
-			lo.AuthorizationConfig, lo.Files = wanted.AuthorizationConfig, wanted.Files
-			lo.KubeAPIServerArgs, lo.KubeAPIServerEnv = wanted.KubeAPIServerArgs, wanted.KubeAPIServerEnv
-			lo.KubeAPIServerPath = wanted.KubeAPIServerPath
-		})
+		err := cluster.RestartAPIServer(ctx, func(lo *local.Options) { *lo = wanted })
 		return cluster.ReadyIn(), err
 	case *kind.Cluster:
 		err := cluster.RestartAPIServer(ctx, func(ko *kind.Options) { *ko = kindOptions(o, wanted) })
@@ -76,11 +71,7 @@ func (t *Target) Renew(ctx context.Context) error {
 	if _, err := t.replaceAPIServer(ctx, o, wanted); err != nil {
 		return err
 	}
-	if err := errors.Join(t.witnessVersion(ctx), t.witnessGate(ctx)); err != nil {
-		return err
-	}
-	t.Witness.Mismatches = t.Witness.Judge(t.Cell)
-	return nil
+	return t.readBack(ctx, o)
 }
 
 // Replaced is when the API server that runs now was started by Restart: the one before had ended.

@@ -2,7 +2,6 @@ package target
 
 import (
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
@@ -36,10 +35,4 @@ func (t *Target) Storage() (*local.Storage, error) {
 		return c.Storage()
 	}
 	return nil, nil //nolint:nilnil // there is none, which is no error
-}
-
-// Credentials are the ways in that a storm needs: the administrator's, to
-// prepare it, and one without credentials, for agents that bring tokens.
-func (t *Target) Credentials() (admin, anonymous *rest.Config) {
-	return t.Admin(), t.cluster.Anonymous()
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -229,9 +230,7 @@ func (o Options) LocalOptions(port int) local.Options {
 
 func gates(o Options) map[string]bool {
 	set := map[string]bool{}
-	for name, on := range o.FeatureGates {
-		set[name] = on
-	}
+	maps.Copy(set, o.FeatureGates)
 	// Where the version has no such gate, off is what it is; naming the gate would be a start-up error.
 	if GateKnown(o.Effective()) && Asked(o.Cell.Gate) != AskDefault {
 		set[GateName] = Asked(o.Cell.Gate) == AskOn
@@ -321,13 +320,8 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 	}
 	o.Backend = t.aggregated.take()
 	o.Reviews = t.reviews(t.recorder.Since(mark))
-	if t.last != nil {
-		now, err := t.impersonationCounters(ctx)
-		if err != nil {
-			return nil, errors.Join(err, t.Err())
-		}
-		o.Metrics = now.since(t.last)
-		t.last = now
+	if o.Metrics, err = t.increases(ctx); err != nil {
+		return nil, errors.Join(err, t.Err())
 	}
 	return o, t.Err()
 }

@@ -31,27 +31,23 @@ const (
 // witness reads back what the target is, and notes what is not as asked.
 func (t *Target) witness(ctx context.Context, o Options) error {
 	t.Facts = ExpectedFacts(o)
-	w := &t.Witness
-	w.ExpectedGate = string(t.Facts.Gate)
-	if err := t.witnessVersion(ctx); err != nil {
-		return fmt.Errorf("witness: %w", err)
-	}
-	if err := t.witnessGate(ctx); err != nil {
-		return fmt.Errorf("witness: %w", err)
-	}
-	if err := t.witnessChain(ctx); err != nil {
-		return fmt.Errorf("witness: %w", err)
-	}
-	for _, c := range t.Facts.Capabilities {
-		if c == scenarios.Metrics {
-			counters, err := t.impersonationCounters(ctx)
-			if err != nil {
-				return fmt.Errorf("witness: %w", err)
-			}
-			t.last = counters
+	return t.readBack(ctx, o, t.witnessChain, func(ctx context.Context) (err error) {
+		if slices.Contains(t.Facts.Capabilities, scenarios.Metrics) {
+			t.last, err = t.impersonationCounters(ctx)
+		}
+		return err
+	})
+}
+
+// readBack reads the version and the gate, and more, and compares them with what is asked.
+func (t *Target) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
+	t.Witness.ExpectedGate = string(t.Facts.Gate)
+	for _, read := range append([]func(context.Context) error{t.witnessVersion, t.witnessGate}, more...) {
+		if err := read(ctx); err != nil {
+			return fmt.Errorf("witness: %w", err)
 		}
 	}
-	w.Mismatches = w.Judge(o.Cell)
+	t.Witness.Mismatches = t.Witness.Judge(o.Cell)
 	return nil
 }
 

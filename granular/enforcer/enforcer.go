@@ -58,15 +58,12 @@ type Steps struct {
 // Reference is the steps as KEP-3617 has them.
 func Reference() Steps {
 	return Steps{
-		Checked:  func(*Request) bool { return true },
-		Ordinary: true,
-		Changed:  ChangedFields,
-		Excluded: ExcludedFields,
-		Decide:   Decide,
-		Attributes: func(r *Request, verb string) authorizer.AttributesRecord {
-			return r.Attributes(verb)
-		},
-		Message: message,
+		Checked:    func(*Request) bool { return true },
+		Ordinary:   true,
+		Changed:    ChangedFields,
+		Excluded:   ExcludedFields,
+		Decide:     Decide,
+		Attributes: (*Request).Attributes, Message: message,
 	}
 }
 

@@ -26,9 +26,12 @@ const maxAttempts = 5
 // judge does the steps of KEP-3617, "API Server Additional Plumbing and Checks".
 func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (*outcome, error) {
 	ask := e.asker(ctx, r, d)
-	ordinary, err := e.ordinary(r, ask)
-	if err != nil {
-		return nil, err
+	var ordinary bool
+	var err error
+	if e.o.Steps.Ordinary {
+		if ordinary, err = ask(r.Info.Verb); err != nil {
+			return nil, err
+		}
 	}
 	root := e.o.Descriptions.Tree(r.Info.APIGroup, r.Info.APIVersion, r.Info.Resource)
 	if ordinary && !root.Excluded() {
@@ -52,27 +55,16 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (*outcome
 	}
 	for d.Attempts = 1; ; d.Attempts++ {
 		out, err := e.check(ctx, r, root, as, ordinary, ask, d)
-		if !errors.Is(err, errConflict) || d.Attempts == maxAttempts {
-			return out, conflict(r, err)
+		switch {
+		case !errors.Is(err, errConflict):
+			return out, err
+		case d.Attempts == maxAttempts:
+			return nil, apierrors.NewConflict(schema.GroupResource{Group: r.Info.APIGroup, Resource: r.Info.Resource}, r.Info.Name, err)
 		}
 	}
 }
 
-func (e *Enforcer) ordinary(r *Request, ask Ask) (bool, error) {
-	if !e.o.Steps.Ordinary {
-		return false, nil
-	}
-	return ask(r.Info.Verb)
-}
-
 var errConflict = errors.New("the object was changed meanwhile")
-
-func conflict(r *Request, err error) error {
-	if errors.Is(err, errConflict) {
-		return apierrors.NewConflict(schema.GroupResource{Group: r.Info.APIGroup, Resource: r.Info.Resource}, r.Info.Name, err)
-	}
-	return err
-}
 
 // executor is the actor with every right, for what granular permissions allow.
 func (e *Enforcer) executor(u user.Info) user.Info {
@@ -111,10 +103,7 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	}
 	if d.Missing != nil {
 		denied := forbidden(r, r.Info.Verb, "")
-		var status *apierrors.StatusError
-		if errors.As(denied, &status) {
-			status.ErrStatus.Message = e.o.Steps.Message(r, d.Missing)
-		}
+		denied.ErrStatus.Message = e.o.Steps.Message(r, d.Missing)
 		return nil, denied
 	}
 	return &outcome{as: as, body: body}, nil

@@ -181,6 +181,6 @@ func (e *Enforcer) send(ctx context.Context, method, path, query string, header 
 }
 
 // forbidden is the error of an API server for somebody without a permission.
-func forbidden(r *Request, verb, reason string) error {
+func forbidden(r *Request, verb, reason string) *apierrors.StatusError {
 	return responsewriters.ForbiddenStatusError(r.Attributes(verb), reason)
 }

@@ -3,7 +3,7 @@
 package model
 
 import (
-	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -200,9 +200,8 @@ func (l *lists) walk(node *permissions.Node, here permissions.Chain) (out []perm
 func distinct(chains []permissions.Chain) (out []permissions.Chain) {
 	seen := map[string]bool{}
 	for _, c := range chains {
-		raw, err := json.Marshal(c)
-		if err == nil && !seen[string(raw)] {
-			seen[string(raw)] = true
+		if key := fmt.Sprintf("%#v", c); !seen[key] {
+			seen[key] = true
 			out = append(out, c)
 		}
 	}

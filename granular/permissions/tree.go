@@ -2,6 +2,7 @@ package permissions
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -43,23 +44,14 @@ func (n *Node) Excluded() bool {
 	if n.Field != nil && n.Field.Excluded {
 		return true
 	}
-	for _, c := range n.Children {
-		if c.Excluded() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(n.Children)), (*Node).Excluded)
 }
 
 // Tree is what is described of a resource in one version: that of every resource, and its own.
 func (s *Set) Tree(group, version, resource string) *Node {
 	root := &Node{}
-	for _, r := range s.resources {
-		if r.matches(group, version, resource) {
-			for _, f := range r.Fields {
-				_ = root.add(f) // checked when it was loaded
-			}
-		}
+	for _, f := range s.Fields(group, version, resource) {
+		_ = root.add(f) // checked when it was loaded
 	}
 	return root
 }
@@ -84,14 +76,9 @@ func (s *Set) check() error {
 	for _, r := range s.resources {
 		for _, version := range r.Versions {
 			root := &Node{}
-			for _, other := range s.resources {
-				if !other.matches(r.Group, version, r.Resource) {
-					continue
-				}
-				for _, f := range other.Fields {
-					if err := root.add(f); err != nil {
-						return fmt.Errorf("%s in version %s: %w", r.Resource, version, err)
-					}
+			for _, f := range s.Fields(r.Group, version, r.Resource) {
+				if err := root.add(f); err != nil {
+					return fmt.Errorf("%s in version %s: %w", r.Resource, version, err)
 				}
 			}
 		}

@@ -27,7 +27,7 @@ const (
 
 // makeLevel makes the agents' own level of priority and fairness, and waits until every API server has it.
 func (r *runner) makeLevel(ctx context.Context, s *server) error {
-	admin, _ := s.targets[0].Credentials()
+	admin := s.targets[0].Admin()
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return err

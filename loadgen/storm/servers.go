@@ -116,7 +116,7 @@ func (r *runner) mismatches(block int, name profile.Server, list []string) {
 func (s *server) backends(without *target.Target) (hosts []string) {
 	for _, t := range s.targets {
 		if t != without {
-			_, anonymous := t.Credentials()
+			anonymous := t.Anonymous()
 			hosts = append(hosts, strings.TrimPrefix(anonymous.Host, "https://"))
 		}
 	}
@@ -125,7 +125,7 @@ func (s *server) backends(without *target.Target) (hosts []string) {
 
 // credentials are those of target.Target, by way of the balancer if there is one.
 func (s *server) credentials() (admin, anonymous *rest.Config) {
-	admin, anonymous = s.targets[0].Credentials()
+	admin, anonymous = s.targets[0].Admin(), s.targets[0].Anonymous()
 	if s.balancer != nil {
 		anonymous.Host = "https://" + s.balancer.Addr()
 	}

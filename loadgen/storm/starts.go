@@ -53,7 +53,7 @@ func (r *runner) renew(ctx context.Context, s *server) error {
 	}
 	for _, t := range s.targets {
 		r.mismatches(-1, s.name, t.Witness.Mismatches)
-		_, anonymous := t.Credentials()
+		anonymous := t.Anonymous()
 		if err := s.population.Settle(ctx, anonymous, r.Profile, s.name); err != nil {
 			return err
 		}

@@ -190,7 +190,7 @@ func (r *runner) prepare(ctx context.Context) error {
 			}
 		}
 		for _, t := range s.targets {
-			_, anonymous := t.Credentials()
+			anonymous := t.Anonymous()
 			if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
 				return fmt.Errorf("on %s: %w", name, err)
 			}
@@ -202,7 +202,7 @@ func (r *runner) prepare(ctx context.Context) error {
 // populate creates everybody on a server.
 func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	begin := time.Now()
-	admin, _ := s.targets[0].Credentials()
+	admin := s.targets[0].Admin()
 	storage, err := s.targets[0].Storage()
 	if err != nil {
 		return err

@@ -89,23 +89,13 @@ func (c *Campaign) say(format string, args ...any) {
 // means that the run is not complete.
 func (c *Campaign) Run(ctx context.Context, mutants []mutate.Mutant, done func(Result)) error {
 	group, inGroup := errgroup.WithContext(ctx)
-	queue := make(chan mutate.Mutant)
-	group.Go(func() error {
-		defer close(queue)
-		for _, m := range mutants {
-			select {
-			case queue <- m:
-			case <-inGroup.Done():
-				return nil
-			}
-		}
-		return nil
-	})
+	var next atomic.Int64
 	for range c.Workers {
 		group.Go(func() (err error) {
 			w := &worker{campaign: c, servers: map[string]*server{}}
 			defer func() { err = errors.Join(err, w.stop()) }()
-			for m := range queue {
+			for i := next.Add(1) - 1; int(i) < len(mutants) && inGroup.Err() == nil; i = next.Add(1) - 1 {
+				m := mutants[i]
 				result, err := w.mutant(inGroup, m)
 				if err != nil {
 					return fmt.Errorf("mutant %s: %w", m.Key, err)

@@ -17,30 +17,29 @@ type sharedFile struct {
 }
 
 // newSharedFile makes the file for mutants 1 to n, with mutant chosen.
-func newSharedFile(n, chosen int) (*sharedFile, error) {
+func newSharedFile(n, chosen int) (_ *sharedFile, err error) {
 	f, err := os.CreateTemp("", "authzconf-mutants-")
 	if err != nil {
 		return nil, err
 	}
 	s := &sharedFile{file: f, path: f.Name(), size: n + 1}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	// Where programs can open each other's files, it needs no name: so nothing is left of it, even if this program
 	// is killed.
 	if open := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()); isFile(open) {
 		s.path = open
 		if err := os.Remove(f.Name()); err != nil {
-			s.close()
 			return nil, err
 		}
 	}
 	if err := f.Truncate(int64(mutate.SharedHeader + s.size)); err != nil {
-		s.close()
 		return nil, err
 	}
-	if err := s.choose(chosen); err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
+	return s, s.choose(chosen)
 }
 
 // choose makes the running program another mutant; 0 is the unmutated program.

@@ -118,11 +118,11 @@ func (w *worker) cell(ctx context.Context, base *cellBaseline, candidates []*sce
 // on an unmutated server that is started after it: a full disk stops both.
 func (w *worker) fresh(ctx context.Context, base *cellBaseline, candidates []*scenarios.Scenario, result *Result) error {
 	s, err := w.campaign.startTwice(ctx, base.target, result.Number)
-	var usage *local.UsageError
+	_, usage := errors.AsType[*local.UsageError](err)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.As(err, &usage):
+	case usage:
 		return err
 	case err != nil:
 		result.Status, result.Scenario, result.Difference = Refused, "(witness)", firstLine(err.Error())

@@ -69,17 +69,10 @@ func (d *deriver) render() []byte {
 // insertions are the wraps' texts such that, at one offset, they stand in the right order: what closes before what
 // opens, the inner closes first, the outer opens first.
 func (d *deriver) insertions() []insertion {
-	type numbered struct {
-		wrap
-		seq int
-	}
-	var wraps []numbered
-	for i, w := range d.wraps {
-		wraps = append(wraps, numbered{w, i})
-	}
 	var out []insertion
-	slices.SortFunc(wraps, func(a, b numbered) int {
-		return cmp.Or(cmp.Compare(b.start, a.start), cmp.Compare(a.end, b.end), cmp.Compare(a.outer, b.outer), cmp.Compare(a.seq, b.seq))
+	wraps := slices.Clone(d.wraps)
+	slices.SortStableFunc(wraps, func(a, b wrap) int {
+		return cmp.Or(cmp.Compare(b.start, a.start), cmp.Compare(a.end, b.end), cmp.Compare(a.outer, b.outer))
 	})
 	for _, w := range wraps {
 		out = append(out, insertion{w.end, w.close})

@@ -97,13 +97,12 @@ func (d *deriver) walk(root ast.Node) {
 		if !d.visit(n) {
 			return false
 		}
+		d.parents = append(d.parents, n)
 		if lit, ok := n.(*ast.FuncLit); ok {
-			d.parents = append(d.parents, n)
 			d.walkFunction(d.Info.TypeOf(lit).(*types.Signature), lit.Body)
 			d.parents = d.parents[:len(d.parents)-1]
 			return false
 		}
-		d.parents = append(d.parents, n)
 		return true
 	})
 	d.parents = d.parents[:depth]

@@ -3,7 +3,6 @@ package certify
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/authzconf/authzconf/certify/reference"
@@ -19,12 +18,12 @@ type controls struct {
 	plan *Plan
 	// answers are those of the reference to the same; wrong those of them that are.
 	answers, wrong map[about]Answer
-	rates          map[int]Rate
+	rates          map[string]Rate
 }
 
 // controls finds the answers of the reference in the evidence.
 func (b *Plan) controls(answers []Answer) controls {
-	c := controls{b, map[about]Answer{}, map[about]Answer{}, map[int]Rate{}}
+	c := controls{b, map[about]Answer{}, map[about]Answer{}, map[string]Rate{}}
 	var own []Answer
 	for _, a := range answers {
 		if !a.Control {
@@ -42,7 +41,7 @@ func (b *Plan) controls(answers []Answer) controls {
 	}
 	all, _, _ := b.rates(own)
 	for _, r := range all {
-		c.rates[r.Asked] = r
+		c.rates[r.check()] = r
 	}
 	return c
 }
@@ -84,12 +83,8 @@ func (c controls) of(a Answer, reason string) verdicts.Blame {
 
 // overloaded says whether the reference could not keep a rate either.
 func (c controls) overloaded(check string) bool {
-	for _, r := range c.rates {
-		if check == fmt.Sprintf("%s%d", loadCheck, r.Asked) {
-			return r.Inconclusive || len(r.findings()) > 0
-		}
-	}
-	return false
+	r, ok := c.rates[check]
+	return ok && (r.Inconclusive || len(r.findings()) > 0)
 }
 
 // unclear says whether nothing can be said about the reference either.
@@ -117,7 +112,7 @@ func (c controls) contradicts(a Answer) bool {
 
 // ofRate says whose fault it is that a rate was not kept: the machine's if the reference could not keep it either.
 func (c controls) ofRate(r Rate, reason string) verdicts.Blame {
-	control, ok := c.rates[r.Asked]
+	control, ok := c.rates[r.check()]
 	if !ok {
 		return ""
 	}
@@ -150,7 +145,7 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	}
 	defer c.close()
 	o := r.Options
-	o.Webhook, o.Levels = w, levels
+	o.Webhook, o.Levels, o.LoadOptions.Soak = w, levels, 0 // which would be as long again
 	again := &runner{newRunner[Answer](func(step string, n int) { r.Runner.Progress("control: "+step, n) }), o, c}
 	again.direct(ctx)
 	if slices.Contains(levels, Load) {

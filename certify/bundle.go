@@ -171,9 +171,12 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 // badges are pictures of the levels that are granted, by their file names. There is none of any other level.
 func (c *Certification) badges() map[string][]byte {
 	out := map[string][]byte{}
-	for _, level := range c.Levels {
-		out[badgePrefix+string(level)+".svg"] = badge(string(level),
-			fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
+	for _, r := range c.Results {
+		if slices.Contains(c.Levels, r.Level) {
+			level := string(r.Level) + r.Terms()
+			out[badgePrefix+string(r.Level)+".svg"] = badge(level,
+				fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
+		}
 	}
 	return out
 }

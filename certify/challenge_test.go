@@ -15,13 +15,14 @@ import (
 // challenged is a bundle that answers a challenge of a key, as change has it.
 func challenged(t *testing.T, key *Key, change func(*Certification)) Bundle {
 	t.Helper()
-	challenge, what, err := NewChallenge(key, time.Hour)
+	_, what, err := NewChallenge(key, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, b := bundled(t, plan(t, 5), example, Core)
 	what.Seed = c.Seed // whose plan is there already
-	if challenge, err = signFiles(key, map[string][]byte{"nonce": nil}, challengePredicate, what); err != nil {
+	challenge, err := signFiles(key, map[string][]byte{"nonce": nil}, challengePredicate, what)
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.Challenge, c.Certificates, c.Started, c.Ended = challenge, []string{"c0"}, what.Begins, what.Begins.Add(time.Minute)

@@ -12,25 +12,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// verbOf is the verb that is asked about.
-func verbOf(s spec) string {
-	if s.ResourceAttributes != nil {
-		return s.ResourceAttributes.Verb
-	}
-	return s.NonResourceAttributes.Verb
-}
-
-// withVerb is the review with another verb.
-func withVerb(s spec, verb string) spec {
-	out := s.DeepCopy()
-	if out.ResourceAttributes != nil {
-		out.ResourceAttributes.Verb = verb
-	} else {
-		out.NonResourceAttributes.Verb = verb
-	}
-	return *out
-}
-
 // derived are made of every scenario's review that is allowed: the same by somebody else, directly behind it. What the
 // policy allows all the same is left out.
 func (b *Plan) derived() []Question {
@@ -74,6 +55,23 @@ func (b *Plan) repeated(others []Question) []Question {
 	return out
 }
 
+// incomplete are reviews that no API server sends, and nobody may allow: with neither a resource nor a path, or both.
+func (b *Plan) incomplete() []Question {
+	p, n := b.prober(NoOvergrant, "incomplete"), b.Policy.Probe
+	for _, user := range []string{n.Reader, n.Wide, n.Outsider, "system:admin"} {
+		both := on(user, "get", "", "pods", n.Namespace, "one")
+		both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/probe"}
+		empty, nowhere := on(user, "", "", "", "", ""), spec{User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
+		empty.ResourceAttributes.Version = ""
+		for _, s := range []spec{both, {User: user}, {User: user, Groups: []string{"system:authenticated"}}, empty, nowhere} {
+			for _, form := range []Form{"", v1beta1} {
+				p.add("allows-without-attributes", "", s).Form = form
+			}
+		}
+	}
+	return p.out
+}
+
 // robust are large reviews, and requests that must be refused: each of these is followed by a good one.
 func (b *Plan) robust() []Question {
 	p, n := b.prober(Robust, "robust"), b.Policy.Probe
@@ -85,15 +83,12 @@ func (b *Plan) robust() []Question {
 		}
 		return body
 	}
-	both := good
-	both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/probe"}
-	neither := spec{User: n.Reader}
 	bodies := [][]byte{
 		{}, []byte("{"), []byte("[]"), []byte("null"), []byte("{}"), []byte(`"review"`), []byte("\x00\xff\xfe"), []byte("<review/>"),
 		text(good, `"kind":"SubjectAccessReview"`, `"kind":"SelfSubjectAccessReview"`),
 		text(good, `"kind":"SubjectAccessReview"`, `"kind":"TokenReview"`),
 		text(good, `authorization.k8s.io/v1`, `authorization.k8s.io/v9`),
-		text(good, `"spec":`, `"speck":`), text(both), text(neither), text(good, `"user":"`+n.Reader+`"`, `"user":{"name":1}`),
+		text(good, `"spec":`, `"speck":`), text(good, `"user":"`+n.Reader+`"`, `"user":{"name":1}`),
 		text(good)[:40], []byte(strings.Repeat("[", 100_000)),
 	}
 	for i, body := range append(bodies, text(good)) {

@@ -59,3 +59,25 @@ func modeFaults() []faultyAuthorizer {
 		}),
 	}
 }
+
+// verbOf is the verb that is asked about.
+func verbOf(s spec) string {
+	switch {
+	case s.ResourceAttributes != nil:
+		return s.ResourceAttributes.Verb
+	case s.NonResourceAttributes != nil:
+		return s.NonResourceAttributes.Verb
+	}
+	return ""
+}
+
+// withVerb is the review with another verb.
+func withVerb(s spec, verb string) spec {
+	out := s.DeepCopy()
+	if out.ResourceAttributes != nil {
+		out.ResourceAttributes.Verb = verb
+	} else if out.NonResourceAttributes != nil {
+		out.NonResourceAttributes.Verb = verb
+	}
+	return *out
+}

@@ -184,7 +184,14 @@ func firstWrong(b *Plan, decide reference.Decider) *Question { return firstOf(b.
 
 func firstOf(questions []Question, decide reference.Decider) *Question {
 	for _, q := range questions {
-		if q.Form == literal || q.Expect == "" {
+		if q.Form == literal {
+			continue
+		}
+		if q.Expect == "" {
+			// One with both is refused before anything is decided.
+			if both := q.Spec.ResourceAttributes != nil && q.Spec.NonResourceAttributes != nil; !both && decide(q.Spec) == scenarios.Allow {
+				return &q
+			}
 			continue
 		}
 		// As it arrives in v1beta1 and in v1 alike.

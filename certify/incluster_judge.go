@@ -104,7 +104,7 @@ func judgeWindow(a Answer) (j judged, err error) {
 	switch {
 	case a.Seen.Error != "":
 		j.text, j.reason = w.ID+": "+a.Seen.Error, "revocation-breaks"
-	case a.Seen.Got != fmt.Sprint(w.Allowed), a.Seen.Window > a.Seen.Limit, a.Seen.Limit < w.limit(0).Milliseconds():
+	case a.Seen.Got != fmt.Sprint(w.Allowed), a.Seen.Window > a.Seen.Limit, a.Seen.Limit < w.limit(0).Milliseconds(), a.Seen.Limit > w.limit(MaxOwnCache).Milliseconds():
 		j.reason = w.Reason
 	}
 	return j, nil

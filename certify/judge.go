@@ -41,7 +41,7 @@ var blamable = []string{"http-status", "closes-the-connection", "does-not-answer
 // judge says what is wrong with an answer: nothing, or several things.
 func judge(v Question, a Answer) (reasons []string) {
 	if v.Expect == "" {
-		return judgeRefusal(a)
+		return judgeRefusal(v, a)
 	}
 	add := func(wrong bool, reason string) {
 		if wrong {
@@ -74,10 +74,10 @@ func judge(v Question, a Answer) (reasons []string) {
 }
 
 // judgeRefusal is about requests that are not reviews: anything but a crash will do, as long as nothing is allowed.
-func judgeRefusal(a Answer) []string {
+func judgeRefusal(v Question, a Answer) []string {
 	switch {
 	case a.Allowed:
-		return []string{"bad-request-accepted"}
+		return []string{v.Reason}
 	case a.Fault == "", a.HTTP > 0 && a.HTTP < 500 && slices.Contains([]string{"http-status", "answer-unreadable", "answers-html", "redirects"}, a.Fault):
 		return nil
 	case slices.Contains(unreachable, a.Fault):
@@ -221,7 +221,7 @@ func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 	}
 	for _, r := range rates {
 		for reason, text := range r.findings() {
-			found.Add(Finding{Reason: reason, Level: Load, Blame: controls.ofRate(r, reason)}, text)
+			found.Add(Finding{Reason: reason, Level: r.level(), Blame: controls.ofRate(r, reason)}, text)
 		}
 	}
 	return found.Sorted(allLevels()), nil
@@ -245,6 +245,8 @@ func (b *Plan) addSeen(found Findings, controls controls, a Answer) error {
 // levelOf is what an answer counts for.
 func levelOf(v Question, a Answer) CertificationLevel {
 	switch {
+	case a.Check == soak:
+		return Soak
 	case isLoad(a.Check):
 		return Load
 	case a.Check != plain:

@@ -3,7 +3,12 @@ package certify
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +32,9 @@ type LoadOptions struct {
 	// asked then, before some more.
 	Volume int
 	Idle   time.Duration
+	// Soak is how long SoakRate reviews per second are asked after all that; 0 is not at all.
+	Soak     time.Duration
+	SoakRate int
 }
 
 // The defaults of LoadOptions.
@@ -35,7 +43,16 @@ const (
 	LoadP99    = 100 * time.Millisecond
 	LoadVolume = 100_000
 	LoadIdle   = 31 * time.Second
+	// SoakLength and SoakRate are what level soak is at least; LoadLeast is that of level load, which LoadP99,
+	// LoadVolume and LoadIdle belong to as well.
+	SoakLength = 10 * time.Minute
+	SoakRate   = 100
+	LoadLeast  = 500
 )
+
+// Soak is about right answers over a long time that do not become slower, in a memory that does not grow. It is tried
+// if that is asked for.
+const Soak CertificationLevel = "soak"
 
 // LoadRates are the rates that are recommended.
 func LoadRates() []int { return []int{500, 1000, 2000} }
@@ -43,6 +60,8 @@ func LoadRates() []int { return []int{500, 1000, 2000} }
 // Check says what is wrong with the options.
 func (o LoadOptions) Check() error {
 	switch {
+	case o.Soak != 0 && (o.Soak < time.Second || o.Soak > 24*time.Hour || o.SoakRate < 1 || o.SoakRate > maxRate):
+		return fmt.Errorf("soak: %s at %d reviews per second: expected 1 s to 24 h, at 1 to %d", o.Soak, o.SoakRate, maxRate)
 	case len(o.Rates) == 0:
 		return nil
 	case slices.Min(o.Rates) < 1 || slices.Max(o.Rates) > maxRate:
@@ -64,6 +83,8 @@ const (
 	volume    = loadCheck + "volume"
 	idle      = loadCheck + "idle"
 	afterIdle = 500
+	// soak is the check of level soak.
+	soak      = "soak"
 	maxVolume = 10_000_000
 	maxRate   = 100_000
 	// outstanding is how many reviews may be unanswered. What would come on top of them is not sent, and counts as
@@ -84,6 +105,10 @@ type Stage struct {
 	Dropped int `json:"dropped,omitempty"`
 	// Micros is how long it took from the first that was meant to be sent to the last answer.
 	Micros int64 `json:"us"`
+	// IdleMs is how long nothing was asked before it, Memory what the webhook's /metrics said it had, before, now and
+	// then, and after; in bytes.
+	IdleMs int64   `json:"idleMs,omitempty"`
+	Memory []int64 `json:"memory,omitempty"`
 	// Right is how many answers of the volume were right. They are not in the evidence one by one.
 	Right int `json:"right,omitempty"`
 }
@@ -92,18 +117,19 @@ type Stage struct {
 func (r *runner) load(ctx context.Context) {
 	r.Step(string(Load), func() {
 		for _, rate := range r.LoadOptions.Rates {
-			sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: r.LoadOptions.Length}.Stripe(0, 1)
-			r.Runner.Progress(fmt.Sprintf("%s%d", loadCheck, rate), len(sends))
-			if !r.rate(ctx, rate, sends) {
+			if !r.rate(ctx, fmt.Sprintf("%s%d", loadCheck, rate), rate, r.LoadOptions.Length) {
 				return
 			}
 		}
-		if r.LoadOptions.Volume > 0 && r.amount(ctx, volume, r.LoadOptions.Volume) {
+		if len(r.LoadOptions.Rates) > 0 && r.LoadOptions.Volume > 0 && r.amount(ctx, volume, r.LoadOptions.Volume) {
 			r.Runner.Progress(fmt.Sprintf("%s: nothing for %s, then", idle, r.LoadOptions.Idle), afterIdle)
 			pause(ctx, r.LoadOptions.Idle)
 			r.amount(ctx, idle, afterIdle)
 		}
 	})
+	if r.LoadOptions.Soak > 0 && !r.Ended() && ctx.Err() == nil {
+		r.Step(string(Soak), func() { r.rate(ctx, soak, r.LoadOptions.SoakRate, r.LoadOptions.Soak) })
+	}
 }
 
 // amount asks so many, a few at a time, and keeps the answers that are wrong.
@@ -112,6 +138,9 @@ func (r *runner) amount(ctx context.Context, check string, n int) bool {
 		r.Runner.Progress(check, n)
 	}
 	stage, before, began := &Stage{Planned: n}, len(r.Answers), time.Now()
+	if check == idle {
+		stage.IdleMs = r.LoadOptions.Idle.Milliseconds()
+	}
 	vectors := r.repeatable()
 	ok := r.together(ctx, check, n, lanes, func(i int) Question { return vectors[i*7919%len(vectors)] })
 	r.Answers = slices.DeleteFunc(r.Answers, func(a Answer) bool {
@@ -127,8 +156,9 @@ func (r *runner) amount(ctx context.Context, check string, n int) bool {
 }
 
 // rate asks as the schedule says, whether answers have come or not.
-func (r *runner) rate(ctx context.Context, rate int, sends []pacer.Send) bool {
-	check := fmt.Sprintf("%s%d", loadCheck, rate)
+func (r *runner) rate(ctx context.Context, check string, rate int, length time.Duration) bool {
+	sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: length}.Stripe(0, 1)
+	r.Runner.Progress(check, len(sends))
 	vectors := r.Plan.Scenario
 	answers := make([]Answer, len(sends))
 	slots := make(chan struct{}, outstanding)
@@ -137,6 +167,9 @@ func (r *runner) rate(ctx context.Context, rate int, sends []pacer.Send) bool {
 	r.client.ask(ctx, check, vectors[0]) // so that connecting is not measured
 	began := time.Now()
 	for i, s := range sends {
+		if check == soak && i%max(len(sends)/memorySamples, 1) == 0 {
+			stage.Memory = append(stage.Memory, r.client.memory(ctx))
+		}
 		due := began.Add(s.At)
 		pause(ctx, time.Until(due))
 		if ctx.Err() != nil {
@@ -158,6 +191,9 @@ func (r *runner) rate(ctx context.Context, rate int, sends []pacer.Send) bool {
 	}
 	all.Wait()
 	stage.Micros = time.Since(began).Microseconds()
+	if check == soak {
+		stage.Memory = append(stage.Memory, r.client.memory(ctx))
+	}
 	r.Answers = append(r.Answers, Answer{Check: check, Stage: stage})
 	r.Answers = append(r.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
 	for _, a := range answers {
@@ -182,21 +218,48 @@ type Rate struct {
 	Dropped int `json:"dropped"`
 	// Inconclusive says that the harness could not keep the rate itself.
 	Inconclusive bool `json:"inconclusive,omitempty"`
+	// Soak is how long the rate of level soak was kept up, in seconds; P99s are those of each tenth of it, and Memory
+	// is what the webhook had.
+	Soak   float64   `json:"soakSeconds,omitempty"`
+	P99s   []float64 `json:"p99sMs,omitempty"`
+	Memory []int64   `json:"memoryBytes,omitempty"`
+}
+
+// check is the name of the check at the rate.
+func (r Rate) check() string {
+	if r.Soak > 0 {
+		return soak
+	}
+	return fmt.Sprintf("%s%d", loadCheck, r.Asked)
+}
+
+// level is what the rate belongs to.
+func (r Rate) level() CertificationLevel {
+	if r.Soak > 0 {
+		return Soak
+	}
+	return Load
 }
 
 // rates measures what the evidence shows of each rate.
 func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 	at := map[string]int{}
 	counts := map[string]*histogram.Histogram{}
+	var soaked []time.Duration
 	for _, a := range answers {
-		if s := a.Stage; s != nil && a.Check == fmt.Sprintf("%s%d", loadCheck, s.Rate) {
+		if s := a.Stage; s != nil && (a.Check == soak || a.Check == fmt.Sprintf("%s%d", loadCheck, s.Rate)) {
 			if _, twice := at[a.Check]; twice {
 				continue
 			}
 			at[a.Check] = len(out)
 			counts[a.Check] = &histogram.Histogram{}
-			planned += s.Planned
 			out = append(out, Rate{Asked: s.Rate, Dropped: s.Dropped, Limit: float64(s.LimitUs) / 1000, Achieved: float64(s.Micros)})
+			if a.Check == soak {
+				soaked := &out[len(out)-1]
+				soaked.Soak, soaked.Memory = float64(s.Planned)/float64(max(s.Rate, 1)), s.Memory
+			} else {
+				planned += s.Planned
+			}
 		}
 	}
 	for _, a := range answers {
@@ -213,6 +276,9 @@ func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 			continue
 		}
 		counts[a.Check].Record(time.Duration(a.Micros) * time.Microsecond)
+		if a.Check == soak {
+			soaked = append(soaked, time.Duration(a.Micros)*time.Microsecond)
+		}
 		if a.LateUs > lag.Microseconds() {
 			out[i].Late++
 		}
@@ -223,7 +289,11 @@ func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 	for check, i := range at {
 		h, r := counts[check], &out[i]
 		ms := func(d time.Duration) float64 { return float64(d.Round(10*time.Microsecond).Microseconds()) / 1000 }
-		answered += int(h.Count())
+		if check == soak {
+			r.P99s = tenths(soaked, ms)
+		} else {
+			answered += int(h.Count())
+		}
 		r.P50, r.P99, r.Max = ms(h.Quantile(0.5)), ms(h.Quantile(0.99)), ms(h.Max())
 		if us := r.Achieved; us > 0 {
 			r.Achieved = float64(int(float64(h.Count())/us*1e7)) / 10
@@ -240,18 +310,73 @@ func (r Rate) findings() map[string]string {
 		return out
 	}
 	if r.Dropped > 0 {
-		out["does-not-keep-up"] = fmt.Sprintf("%s%d: %d reviews were not sent, as %d had no answer", loadCheck, r.Asked, r.Dropped, outstanding)
+		out["does-not-keep-up"] = fmt.Sprintf("%s: %d reviews were not sent, as %d had no answer", r.check(), r.Dropped, outstanding)
 	}
 	if r.P99 >= r.Limit {
-		out["slow-under-load"] = fmt.Sprintf("%s%d: 99 %% of the answers came within %.2f ms, expected less than %.2f ms", loadCheck, r.Asked, r.P99, r.Limit)
+		out["slow-under-load"] = fmt.Sprintf("%s: 99 %% of the answers came within %.2f ms, expected less than %.2f ms", r.check(), r.P99, r.Limit)
+	}
+	if n := len(r.P99s); n > 1 && r.P99s[n-1] > 2*r.P99s[0]+drifted {
+		out["slows-down"] = fmt.Sprintf("soak: 99 %% of the answers came within %.2f ms in the first tenth, and %.2f ms in the last", r.P99s[0], r.P99s[n-1])
+	}
+	if n := len(r.Memory); n > 2 && r.Memory[1] > 0 && r.Memory[n-1] > 2*r.Memory[1] && r.Memory[n-1]-r.Memory[1] > grown {
+		out["memory-grows"] = fmt.Sprintf("soak: the webhook had %d MiB after a tenth, and %d MiB at the end", r.Memory[1]>>20, r.Memory[n-1]>>20)
 	}
 	return out
 }
 
 // excused says that an answer did not come where the harness was late itself. A wrong answer has no excuse.
 func excused(a Answer, rates []Rate) bool {
-	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == fmt.Sprintf("%s%d", loadCheck, r.Asked) })
+	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == r.check() })
 }
 
 // isLoad says whether a check is one at a rate.
-func isLoad(check string) bool { return strings.HasPrefix(check, loadCheck) }
+func isLoad(check string) bool { return check == soak || strings.HasPrefix(check, loadCheck) }
+
+const (
+	// memorySamples is how often a soak asks for the webhook's memory. It has grown if it is twice as much in the end
+	// as after the first tenth, and by more than grown; an answer has become slow by more than drifted, in milliseconds.
+	memorySamples = 10
+	grown         = 32 << 20
+	drifted       = 10
+)
+
+// tenths are the 99th percentiles of each tenth of what was measured, in order.
+func tenths(all []time.Duration, ms func(time.Duration) float64) (out []float64) {
+	for part := range slices.Chunk(all, max((len(all)+9)/10, 1)) {
+		var h histogram.Histogram
+		for _, d := range part {
+			h.Record(d)
+		}
+		out = append(out, ms(h.Quantile(0.99)))
+	}
+	return out
+}
+
+var residentMemory = regexp.MustCompile(`(?m)^process_resident_memory_bytes ([0-9.e+]+)$`)
+
+// memory is what the webhook says that it has; 0 if it has no /metrics that say so.
+func (c *client) memory(ctx context.Context) int64 {
+	u, err := url.Parse(c.url)
+	if err != nil {
+		return 0
+	}
+	u.Path, u.RawQuery = "/metrics", ""
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return 0
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 8*maxAnswer))
+	found := residentMemory.FindSubmatch(raw)
+	if err != nil || resp.StatusCode != http.StatusOK || found == nil {
+		return 0
+	}
+	bytes, _ := strconv.ParseFloat(string(found[1]), 64)
+	return int64(bytes)
+}

@@ -1,8 +1,10 @@
 package certify
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -110,5 +112,61 @@ func TestLoadOptions(t *testing.T) {
 	}
 	if err := (LoadOptions{Rates: LoadRates(), Length: LoadLength, P99: LoadP99}).Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSoak is a soak of seconds, of one whose memory grows and of one that becomes slower: that is found, and so little
+// is not the level.
+func TestSoak(t *testing.T) {
+	b := plan(t, 8)
+	var n atomic.Int64
+	right := reference.Handler(b.Policy.Decide)
+	run, err := Certify(t.Context(), Options{
+		Webhook: serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/metrics" {
+				_, _ = fmt.Fprintf(w, "# HELP x\nprocess_resident_memory_bytes %e\n", float64(n.Load())*1e6)
+				return
+			}
+			n.Add(1)
+			right.ServeHTTP(w, req)
+		})), Plan: b, Levels: []CertificationLevel{"none"},
+		LoadOptions: LoadOptions{Soak: 2 * time.Second, SoakRate: 100, P99: 10 * time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle(t, run)
+	i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return r.Level == Soak })
+	if i < 0 || run.Results[i].Granted || run.Results[i].Planned != 200 || run.Results[i].Reviews != 200 || !strings.Contains(run.Results[i].Inconclusive, "10m0s") {
+		t.Fatalf("%+v", run.Results)
+	}
+	if r := run.Results[i].Rates[0]; len(r.P99s) != 10 || len(r.Memory) != 11 {
+		t.Errorf("%+v", r)
+	}
+	if len(run.Findings) != 1 || run.Findings[0].Reason != "memory-grows" || run.Findings[0].Level != Soak {
+		t.Errorf("%+v", run.Findings)
+	}
+	if got := (Rate{Soak: 600, P99s: []float64{5, 6, 25}, Limit: 100}).findings(); got["slows-down"] == "" || len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestLoadMeansOneThing has runs that were asked for less than the level.
+func TestLoadMeansOneThing(t *testing.T) {
+	all := []Answer{{Check: volume, Stage: &Stage{Planned: LoadVolume}}, {Check: idle, Stage: &Stage{IdleMs: LoadIdle.Milliseconds()}}}
+	for name, c := range map[string]struct {
+		rate    Rate
+		answers []Answer
+		less    bool
+	}{
+		"the level":    {Rate{Asked: LoadLeast, Limit: 100}, all, false},
+		"a low rate":   {Rate{Asked: LoadLeast - 1, Limit: 100}, all, true},
+		"a high limit": {Rate{Asked: LoadLeast, Limit: 101}, all, true},
+		"no volume":    {Rate{Asked: LoadLeast, Limit: 100}, all[1:], true},
+		"not idle":     {Rate{Asked: LoadLeast, Limit: 100}, all[:1], true},
+	} {
+		if got := lessThanLoad([]Rate{c.rate}, c.answers); (got != "") != c.less {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

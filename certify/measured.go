@@ -8,7 +8,7 @@ import (
 )
 
 // allLevels are those of direct mode and beyond, in order.
-func allLevels() []CertificationLevel { return append(Levels(), Load, InCluster, Revocation) }
+func allLevels() []CertificationLevel { return append(Levels(), Load, Soak, InCluster, Revocation) }
 
 // Measured is what some levels have beside findings.
 type Measured struct {
@@ -46,18 +46,29 @@ func (r LevelResult) Verdict() string {
 		return "yes"
 	case r.Reviews == 0 && r.Findings == 0 && r.NotSupported == "":
 		return "not tried"
+	case r.Inconclusive != "" && r.Findings == 0:
+		return "inconclusive"
 	}
 	return "no"
 }
 
 // measured are the results of the levels beyond direct mode that were tried.
 func (b *Plan) measured(answers []Answer, findings []Finding) (out []LevelResult) {
-	if rates, planned, answered := b.rates(ownOnly(answers)); len(rates) > 0 {
-		r := LevelResult{Level: Load, Planned: planned, Reviews: answered, Measured: Measured{Rates: rates}}
-		if slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive }) {
-			r.Inconclusive = "the harness was late itself at a rate"
-		}
+	rates, planned, answered := b.rates(ownOnly(answers))
+	soaked := slices.IndexFunc(rates, func(r Rate) bool { return r.Soak > 0 })
+	if load := slices.DeleteFunc(slices.Clone(rates), func(r Rate) bool { return r.Soak > 0 }); len(load) > 0 {
+		r := LevelResult{Level: Load, Planned: planned, Reviews: answered, Measured: Measured{Rates: load}}
+		r.Inconclusive = cmp.Or(late(load), lessThanLoad(load, answers))
 		out = append(out, r.Conclude(answered >= planned, findings))
+	}
+	if soaked >= 0 {
+		s := rates[soaked]
+		r := LevelResult{Level: Soak, Planned: int(s.Soak * float64(s.Asked)), Measured: Measured{Rates: []Rate{s}, Inconclusive: late([]Rate{s})}}
+		r.Reviews = len(slices.DeleteFunc(ownOnly(answers), func(a Answer) bool { return a.Check != soak || a.Stage != nil }))
+		if s.Soak < SoakLength.Seconds() || s.Asked < SoakRate {
+			r.Inconclusive = cmp.Or(r.Inconclusive, fmt.Sprintf("the level is %s at %d reviews/s or more", SoakLength, SoakRate))
+		}
+		out = append(out, r.Conclude(r.Reviews >= r.Planned, findings))
 	}
 	seen := map[about]bool{}
 	results := map[string]*LevelResult{}
@@ -83,20 +94,62 @@ func (b *Plan) measured(answers []Answer, findings []Finding) (out []LevelResult
 			}
 		}
 	}
-	planned := map[string]int{inCluster: 0, revocation: len(windows())}
+	needed := map[string]int{inCluster: 0, revocation: len(windows())}
 	if results[inCluster] != nil {
-		planned[inCluster] = len(b.clusterChecks())
+		needed[inCluster] = len(b.clusterChecks())
 	}
 	for _, check := range []string{inCluster, revocation} {
 		if r := results[check]; r != nil {
 			slices.SortFunc(r.Windows, func(x, y MeasuredWindow) int {
 				return cmp.Or(-strings.Compare(x.Name[:6], y.Name[:6]), cmp.Compare(x.Millis, y.Millis), strings.Compare(x.Name, y.Name))
 			})
-			r.Planned = planned[check]
+			r.Planned = needed[check]
 			out = append(out, r.Conclude(r.Reviews >= r.Planned, findings))
 		}
 	}
 	return out
+}
+
+// late says that the harness was, if it was.
+func late(rates []Rate) string {
+	if slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive }) {
+		return "the harness was late itself at a rate"
+	}
+	return ""
+}
+
+// lessThanLoad says what was asked for that is less than the level.
+func lessThanLoad(rates []Rate, answers []Answer) string {
+	enough := map[string]bool{}
+	for _, a := range answers {
+		if s := a.Stage; s != nil && !a.Control {
+			enough["volume"] = enough["volume"] || a.Check == volume && s.Planned >= LoadVolume
+			enough["idle"] = enough["idle"] || a.Check == idle && s.IdleMs >= LoadIdle.Milliseconds()
+		}
+	}
+	for _, r := range rates {
+		enough["rate"] = enough["rate"] || r.Asked >= LoadLeast
+		enough["limit"] = enough["limit"] || r.Limit > float64(LoadP99.Milliseconds())
+	}
+	if enough["volume"] && enough["idle"] && enough["rate"] && !enough["limit"] {
+		return ""
+	}
+	return fmt.Sprintf("the level is %d reviews/s or more with 99 %% of the answers within %s, then %d more, and some after %s without any", LoadLeast, LoadP99, LoadVolume, LoadIdle)
+}
+
+// Terms are what a badge says beside the level, for those that are measured.
+func (r LevelResult) Terms() string {
+	switch {
+	case r.Level == Soak:
+		return fmt.Sprintf(" %.0f min at %d/s", r.Rates[0].Soak/60, r.Rates[0].Asked)
+	case r.Level == Load:
+		best := slices.MaxFunc(r.Rates, func(x, y Rate) int { return cmp.Compare(x.Asked, y.Asked) })
+		return fmt.Sprintf(" %d/s, p99 < %.0f ms", best.Asked, best.Limit)
+	case len(r.Windows) > 0:
+		longest := slices.MaxFunc(r.Windows, func(x, y MeasuredWindow) int { return cmp.Compare(x.Limit, y.Limit) })
+		return fmt.Sprintf(" within %.0f s", float64(longest.Limit)/1000)
+	}
+	return ""
 }
 
 // ownOnly leaves out what the reference answered.
@@ -118,6 +171,11 @@ func (r LevelResult) Lines() (out []string) {
 	for _, a := range r.Rates {
 		line("%d reviews/s: %.1f achieved, p50 %.2f ms, p99 %.2f ms (limit %.2f ms), max %.2f ms, %d wrong, %d late, %d dropped",
 			a.Asked, a.Achieved, a.P50, a.P99, a.Limit, a.Max, a.Wrong, a.Late, a.Dropped)
+	}
+	for _, a := range r.Rates {
+		if a.Soak > 0 {
+			line("%.0f s, p99 of each tenth in ms %v, memory in bytes %v (0 is not known)", a.Soak, a.P99s, a.Memory)
+		}
 	}
 	for _, w := range r.Windows {
 		line("%s: noticed after %d ms (limit %d ms)", w.Name, w.Millis, w.Limit)

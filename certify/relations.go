@@ -11,7 +11,7 @@ import (
 
 // coreReasons are those of relations that belong to level core: a part of a grant that is overlooked, or not
 // understood. The others are about what only looks granted.
-var coreReasons = []string{"wildcard-granted", "scope-confused", "grants-merged"}
+var coreReasons = []string{"limits-a-list", "wildcard-granted", "scope-confused", "grants-merged"}
 
 // broadKey is what the first question that ignores an attribute is found by.
 type broadKey struct {

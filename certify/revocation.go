@@ -60,6 +60,9 @@ func windows() (out []window) {
 	return out
 }
 
+// MaxOwnCache is how long an authorizer may remember at most: the level has an end.
+const MaxOwnCache = time.Minute
+
 // limit is how long a window may be, in all.
 func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + ownCache + slack }
 

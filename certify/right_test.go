@@ -192,3 +192,25 @@ func TestCertificateBesideTheKubeconfig(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestExplain shows a question that is answered wrongly, and one that is answered rightly.
+func TestExplain(t *testing.T) {
+	b := plan(t, 2)
+	v := b.Scenario[0]
+	w := serve(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny }))
+	text, ok, err := Explain(t.Context(), w, b, v.ID)
+	if err != nil || ok {
+		t.Fatalf("%v %v", ok, err)
+	}
+	for _, want := range []string{v.ID + ": ", "expected ", "nearest grant: ", "curl -X POST --cacert ca.pem --cert client.pem", `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1"`, "HTTP/2 200 in ", `"denied":true`, "wrong: "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if text, ok, err := Explain(t.Context(), serve(t, reference.Handler(b.Policy.Decide)), b, v.ID); err != nil || !ok || !strings.Contains(text, "\nright (level core)") {
+		t.Errorf("%v %v\n%s", ok, err, text)
+	}
+	if _, _, err := Explain(t.Context(), w, b, "nothing"); err == nil {
+		t.Error("a question that there is not")
+	}
+}

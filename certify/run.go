@@ -227,7 +227,7 @@ func (r *runner) everything(ctx context.Context) error {
 	}
 	r.direct(ctx)
 	if !r.Ended() && ctx.Err() == nil {
-		if len(r.LoadOptions.Rates) > 0 {
+		if len(r.LoadOptions.Rates) > 0 || r.LoadOptions.Soak > 0 {
 			r.load(ctx)
 		}
 		if r.Cluster != nil {

@@ -102,7 +102,7 @@ func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 		b.Scenario = append(b.Scenario, v)
 	}
 	related := b.relations()
-	b.Probes = slices.Concat(related, b.special(), b.derived(), b.alike(), b.repeated(related), b.robust())
+	b.Probes = slices.Concat(related, b.special(), b.incomplete(), b.derived(), b.alike(), b.repeated(related), b.robust())
 	return b, b.seal()
 }
 

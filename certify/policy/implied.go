@@ -72,6 +72,11 @@ func (d *deck) implied() {
 		for _, other := range append(slices.Clone(d.Namespaces), in, d.name()) {
 			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.name()))
 		}
+		for _, verb := range []string{"get", "list", "watch"} { // who may do something in a namespace may not therefore see it
+			for _, s := range [][2]string{{in, in}, {"", in}, {in, ""}, {"", ""}} {
+				c.Asked = append(c.Asked, ask(user, verb, object{Resource: "namespaces"}, s[0], s[1]))
+			}
+		}
 		d.add(c)
 	}
 }
@@ -228,15 +233,16 @@ func (d *deck) wildcards() {
 	in, path, known := d.name(), "/"+d.name(), d.name()
 	for _, g := range []scenarios.Grant{
 		rule("", "*", pods, in), rule("", "get", object{Group: "*", Resource: known}, in), rule("", "get", object{Resource: "*"}, in), rule("", "get", object{Resource: "*/status"}, in),
+		rule("", "get", object{Resource: "*/x"}, in), rule("", "get", object{Resource: "a/status"}, in),
 		rule("", "*", object{Group: "*", Resource: "*"}, in), rule("", "get", object{Resource: "pods"}, in, "*"), rule("", "get", object{Resource: "pods/*"}, in),
 		rule("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
-		pathRule("", "get", path, path+"/sub/*"), pathRule("", "get", path+"*"), pathRule("", "*", path), pathRule("", "get", "*"), pathRule("", "get", "/*"), pathRule("", "*", "*"),
+		pathRule("", "get", path, path+"/sub/*"), pathRule("", "get", path+"*"), pathRule("", "get", path+"x*"), pathRule("", "*", path), pathRule("", "get", "*"), pathRule("", "get", "/*"), pathRule("", "*", "*"),
 	} {
 		user := d.name()
 		g.Subject.User = user
 		c := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}
 		for _, verb := range []string{"get", "delete", "a-verb-of-tomorrow", "*", "impersonate", "impersonate-on:user-info:get"} {
-			for _, o := range []object{pods, {Resource: known}, {Resource: "status"}, {Resource: "pods", Subresource: "status"}, {Resource: "pods", Subresource: "log"}, {Resource: "pods", Subresource: "*"}, {Resource: "*"}} {
+			for _, o := range []object{pods, {Resource: known}, {Resource: "status"}, {Resource: "pods", Subresource: "status"}, {Resource: "pods", Subresource: "log"}, {Resource: "pods", Subresource: "attach"}, {Resource: "pods", Subresource: "tatus"}, {Resource: "pods", Subresource: "x"}, {Resource: "a", Subresource: "status"}, {Resource: "pods", Subresource: "*"}, {Resource: "*"}} {
 				for _, group := range []string{"", known + ".example.com", "*"} {
 					o.Group = group
 					c.Asked = append(c.Asked, ask(user, verb, o, in, ""))
@@ -283,6 +289,8 @@ func (d *deck) unnamed() {
 	d.add(freely)
 	d.own()
 	d.beside()
+	d.shared()
+	d.many()
 }
 
 // own is what belongs to somebody by its name only, and identities of a cluster that are granted something.

@@ -50,7 +50,7 @@ matches_resource(granted, _, subresource) if {
 	granted == concat("/", ["*", subresource])
 }
 
-matches_namespace(grant, _) if not grant.resourceNamespace
+matches_namespace(grant, _) if not grant.namespace
 
 matches_namespace(grant, namespace) if grant.namespace == namespace
 

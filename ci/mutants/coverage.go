@@ -89,8 +89,11 @@ func (r *reach) total() string {
 		}
 		all, left := count(r.mutants), count(r.missing)
 		reachable := all - count(r.argued)
-		lines = append(lines, fmt.Sprintf("%s: %d of %d places (%s); of the %d that a client can reach, %s",
-			p.Name, reachable-left, all, percent(reachable-left, all), reachable, percent(reachable-left, reachable)))
+		line := fmt.Sprintf("%s: %d of %d places (%s)", p.Name, reachable-left, all, percent(reachable-left, all))
+		if p.Argued {
+			line += fmt.Sprintf("; of the %d that a client can reach, %s", reachable, percent(reachable-left, reachable))
+		}
+		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -167,7 +167,7 @@ func TestResults(t *testing.T) {
 
 // TestCoveragePage shows what was reached, what cannot be, and what could.
 func TestCoveragePage(t *testing.T) {
-	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p"}}, arguments: arguments{unreachable: map[string]string{"a.go:f:call-removed:3": "never"}}}
+	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p", Argued: true}}, arguments: arguments{unreachable: map[string]string{"a.go:f:call-removed:3": "never"}}}
 	reached := map[int]bool{1: true, 2: true}
 	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()

@@ -14,6 +14,9 @@ signals=0
 
 authzconf() { exec "$AUTHZCONF" "$@"; } # step runs it in a process of its own
 
+# make's own exit code is 2 whatever failed; here a target that fails has failed.
+target() { "${MAKE:-make}" "$@" || exit 1; }
+
 # begin [ARTIFACTS]: without a folder, Prow's variable of that name counts.
 begin() {
   artifacts=${1:-${ARTIFACTS:-}}

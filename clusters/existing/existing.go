@@ -96,9 +96,10 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	}
 	// Groups without a user are refused before anybody is asked for permission, in words that depend on the gate.
 	err = client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
-	gate := reports.ProbedGate(fmt.Sprint(err))
+	answer := fmt.Sprint(err)
+	gate := reports.ProbedGate(answer)
 	if f.GateOn = gate == "on"; gate == "unknown" {
-		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %v", err)
+		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %s", answer)
 	}
 	f.Risks, err = c.risks(ctx, client)
 	return f, err

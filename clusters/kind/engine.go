@@ -2,6 +2,7 @@ package kind
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,26 +35,10 @@ func dockerBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, 
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, &dockerError{args: args, said: strings.TrimSpace(problems.String()), err: err}
+		return nil, fmt.Errorf("docker %s: %s", args[0], cmp.Or(strings.TrimSpace(problems.String()), err.Error()))
 	}
 	return out.Bytes(), nil
 }
-
-// dockerError is what docker's client says.
-type dockerError struct {
-	args []string
-	said string
-	err  error
-}
-
-func (e *dockerError) Error() string {
-	if e.said == "" {
-		return fmt.Sprintf("docker %s: %v", e.args[0], e.err)
-	}
-	return fmt.Sprintf("docker %s: %s", e.args[0], e.said)
-}
-
-func (e *dockerError) Unwrap() error { return e.err }
 
 // CheckEngine says what is missing on this machine to run clusters at all.
 func CheckEngine(ctx context.Context) error {

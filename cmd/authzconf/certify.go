@@ -70,7 +70,7 @@ size, concurrency). Each is granted only if everything in it ran.`,
 	fl.StringVar(&flags.conditionsContext, "conditions-context", certification.Context, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
-	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix(), newChallenge())
+	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix(), newChallenge(), newCertifyExplain())
 	return c
 }
 

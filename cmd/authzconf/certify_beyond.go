@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
@@ -20,6 +21,7 @@ import (
 type beyondFlags struct {
 	load       certify.LoadOptions
 	loadToo    bool
+	soakToo    bool
 	inCluster  string
 	kubernetes string
 	ownCache   time.Duration
@@ -33,6 +35,9 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.load.P99, "load-p99", certify.LoadP99, "what 99 % of the answers have to come within, at each rate")
 	fl.IntVar(&f.load.Volume, "load-volume", certify.LoadVolume, "how many reviews follow, as fast as they are answered")
 	fl.DurationVar(&f.load.Idle, "load-idle", certify.LoadIdle, "how long nothing is asked then, before some more")
+	fl.BoolVar(&f.soakToo, "soak", false, "try level soak too: right answers over --soak-length that do not become slower, in a memory that does not grow")
+	fl.DurationVar(&f.load.Soak, "soak-length", certify.SoakLength, "how long; the level is this or more")
+	fl.IntVar(&f.load.SoakRate, "soak-rate", certify.SoakRate, "reviews per second of it; the level is this or more")
 	fl.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
@@ -43,11 +48,14 @@ func (f *beyondFlags) check() (err error) {
 	if !f.loadToo {
 		f.load.Rates = nil
 	}
+	if !f.soakToo {
+		f.load.Soak = 0
+	}
 	if err := f.load.Check(); err != nil {
 		return err
 	}
-	if f.ownCache < 0 {
-		return fmt.Errorf("--authorizer-cache %s: expected 0 or more", f.ownCache)
+	if f.ownCache < 0 || f.ownCache > certify.MaxOwnCache {
+		return fmt.Errorf("--authorizer-cache %s: expected 0 to %s", f.ownCache, certify.MaxOwnCache)
 	}
 	switch {
 	case f.inCluster == "" && f.kubernetes != "":
@@ -70,6 +78,51 @@ func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
 	if hook != "" {
 		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, stderr) }
 	}
+}
+
+func newCertifyExplain() *cobra.Command {
+	var (
+		kubeconfig string
+		seed       int64
+		timeout    time.Duration
+	)
+	c := &cobra.Command{
+		Use: "explain QUESTION --authorizer-kubeconfig FILE --seed N", Short: "Ask one question of a finding again, and show request and answer",
+		Long: `Send one review again, by the name that a finding gives it, and show on one screen the
+question, the request as curl sends it, the answer, the grant that is nearest to it, what
+is right, and why. ca.pem, client.pem and client-key.pem in the curl line are what the
+kubeconfig has.
+
+Exit codes: 0 the answer is right, 1 it is not, 2 the question or the kubeconfig is wrong.`, Args: cobra.ExactArgs(1),
+		Example: "  authzconf certify explain relation/ignores-name/1 --authorizer-kubeconfig webhook.kubeconfig --seed 7",
+		RunE: func(c *cobra.Command, args []string) error {
+			if kubeconfig == "" || !c.Flags().Changed("seed") {
+				return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
+			}
+			webhook, err := certify.LoadWebhook(kubeconfig, "")
+			if err != nil {
+				return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+			}
+			if timeout <= 0 || timeout > certify.Timeout {
+				return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", timeout, certify.Timeout)
+			}
+			webhook.Timeout = timeout
+			plan, err := planOf(seed)
+			if err != nil {
+				return err
+			}
+			text, right, err := certify.Explain(c.Context(), webhook, plan, args[0])
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprint(c.OutOrStdout(), text)
+			return failedIf(!right)
+		},
+	}
+	c.Flags().StringVar(&kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
+	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy that it holds")
+	c.Flags().DurationVar(&timeout, "timeout", certify.Timeout, "how long the answer may take")
+	return c
 }
 
 // outcomeOf is the exit code: a level that cannot be tried with what the vendor

@@ -31,7 +31,7 @@ type loadFlags struct {
 	sets, shards                   int
 	duration, delay, every         time.Duration
 	seed                           int64
-	dryRun, list                   bool
+	dryRun, list, counts           bool
 }
 
 func newLoad() *cobra.Command {
@@ -84,7 +84,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.add(c)
-	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost())
+	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults())
 	return c
 }
 
@@ -95,6 +95,7 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.StringSliceVar(&f.variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
 	fl.IntVar(&f.starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
+	fl.BoolVar(&f.counts, "counts", false, "only count: no claim about latency, so no A/A pair, no margins, and one start")
 	fl.IntVar(&f.nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
 	fl.IntVar(&f.sets, "daemonsets", 0, "DaemonSets (default: the profile's)")
 	fl.StringVar(&f.accounts, "service-accounts", "", "who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)")
@@ -143,12 +144,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	if p, err = p.Adjusted(profile.Adjust{
-		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
-		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
-		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
-		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings),
-	}); err != nil {
+	if p, err = f.adjusted(c, p); err != nil {
 		return o, err
 	}
 	release, err := local.ParseRelease(f.kubernetes)
@@ -167,6 +163,16 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		Tool: suiteVersion(), Called: called,
 	}
 	return o, o.Check()
+}
+
+// adjusted is a profile with the flags that were given.
+func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {
+	return p.Adjusted(profile.Adjust{
+		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
+		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
+		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
+		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings), Counts: f.counts,
+	})
 }
 
 // given is the value of a flag that was given, nil otherwise.

@@ -2,15 +2,20 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
+	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
 
 // newLoadCompare is "load compare".
@@ -124,7 +129,7 @@ not, 2 there is no load report.`,
 
 // verifyLoad judges the run of a load report again.
 func verifyLoad(c *cobra.Command, path string) error {
-	result, differences, err := load.Verify(path, suiteVersion())
+	result, differences, err := load.Verify(path, suiteVersion(), declaredBy)
 	if err != nil {
 		return err
 	}
@@ -136,6 +141,27 @@ func verifyLoad(c *cobra.Command, path string) error {
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: judged again, the outcome is %s\n", result.Outcome)
 	return err
+}
+
+// declaredBy are the thresholds that the text of a run's profile has, with the flags of its command.
+func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
+	p, err := profile.Parse(r.Profile+".yaml", []byte(r.ProfileYAML))
+	if err != nil {
+		return t, err
+	}
+	var f loadFlags
+	c := &cobra.Command{FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}}
+	f.add(c)
+	if err := c.ParseFlags(r.Command[slices.Index(r.Command, "load")+1:]); err != nil {
+		return t, err
+	}
+	if p, err = f.adjusted(c, p); err != nil {
+		return t, err
+	}
+	if p.Agents() != r.Agents || p.Pairs != r.Pairs || p.Starts != r.Starts {
+		return t, fmt.Errorf("the run has %d agents, %d pairs and %d starts, its profile and command %d, %d and %d", r.Agents, r.Pairs, r.Starts, p.Agents(), p.Pairs, p.Starts)
+	}
+	return storm.Thresholds(p), nil
 }
 
 // newLoadCost is "load cost".
@@ -153,7 +179,7 @@ it goes to README.md there, and where the numbers of agents differ, the curves t
     authzconf load --profile every-variant --nodes $n --report-dir run-$n
   done
   authzconf load cost run-10 run-100 run-1000 --report-dir cost`,
-		Args: cobra.MinimumNArgs(2),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var runs []load.Saved
 			for _, path := range args {
@@ -182,5 +208,31 @@ it goes to README.md there, and where the numbers of agents differ, the curves t
 		},
 	}
 	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the curves")
+	return c
+}
+
+// newLoadResults is "load results".
+func newLoadResults() *cobra.Command {
+	var reportDir string
+	c := &cobra.Command{
+		Use:   "results RUNS",
+		Short: "Write the pages of saved load runs, and what they say of the KEP's statements",
+		Long: `Read the runs in RUNS/PART/RUN, as make load-results leaves them, and write to the report
+folder PART/README.md for each part, as load cost does, and README.md: every statement
+of KEP-5284 about cost with its verdict and the figures that it rests on.`,
+		Example: `  authzconf load results _output/load-results --report-dir docs/results`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if reportDir == "" {
+				return errors.New("--report-dir is missing: name the folder for the pages")
+			}
+			if err := load.Results(args[0], reportDir); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
+			return err
+		},
+	}
+	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the parts")
 	return c
 }

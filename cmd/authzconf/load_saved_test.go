@@ -3,14 +3,18 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
@@ -59,7 +63,7 @@ func runLoadCommand(args ...string) (code int, stdout, stderr string) {
 func TestLoadCompare(t *testing.T) {
 	a, same, slower := savedRun(t, 10*time.Millisecond), savedRun(t, 10*time.Millisecond), savedRun(t, 12*time.Millisecond)
 	bad := filepath.Join(t.TempDir(), "run.json")
-	if err := os.WriteFile(bad, []byte(`{"apiVersion":"authzconf.dev/v1alpha1","kind":"LoadRun","speed":7}`), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte(`{"apiVersion":"authzconf.dev/v1alpha2","kind":"LoadRun","speed":7}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -104,22 +108,66 @@ func TestLoadCompare(t *testing.T) {
 	}
 }
 
-func TestLoadVerify(t *testing.T) {
-	dir := savedRun(t, 10*time.Millisecond)
-	if code, stdout, stderr := runLoadCommand("verify", dir); code != exitPassed || !strings.Contains(stdout, "the outcome is passed") {
-		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
-	}
-	path := filepath.Join(dir, "report.json")
-	data, err := os.ReadFile(path)
+// profiled makes a saved run one of a profile.
+func profiled(t *testing.T, dir string) (loadrun.Run, load.Thresholds) {
+	t.Helper()
+	r, err := load.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := strings.Replace(string(data), `"outcome": "passed"`, `"outcome": "failed"`, 1)
-	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+	p, text, err := profile.Load("denied-flood")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := runLoadCommand("verify", dir); code != exitFailed || !strings.Contains(stdout, `says "failed", its run "passed"`) {
-		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	r.Profile, r.ProfileYAML, r.Agents, r.Pairs, r.Starts = p.Name, string(text), p.Agents(), p.Pairs, p.Starts
+	r.Command = []string{"authzconf", "load", "--profile", "denied-flood"}
+	return r, storm.Thresholds(p)
+}
+
+// TestLoadVerify expects each way to make a report look better to be found.
+func TestLoadVerify(t *testing.T) {
+	dir := savedRun(t, 10*time.Millisecond)
+	r, thresholds := profiled(t, dir)
+	write := func(r loadrun.Run, t load.Thresholds) error { return load.Write(dir, r, load.Judge(r, t)) }
+	lowered := thresholds
+	lowered.MinPairs = 1
+	fewer, counted, unprofiled := r, r, r
+	fewer.Command = append(slices.Clone(r.Command), "--pairs", "3")
+	counted.Blocks = slices.Clone(r.Blocks)
+	counted.Blocks[0].Sent, counted.Blocks[0].Planned = 300, 300
+	unprofiled.ProfileYAML = ""
+	for _, c := range []struct {
+		name string
+		make func() error
+		code int
+		says string
+	}{
+		{"honest", func() error { return write(r, thresholds) }, exitPassed, "the outcome is inconclusive"},
+		{"thresholds that nobody declared", func() error { return write(r, lowered) }, exitFailed, "the thresholds of the report are not those"},
+		{"fewer pairs than were asked for", func() error { return write(fewer, thresholds) }, exitFailed, "its profile and command 100, 3 and 3"},
+		{"no profile", func() error { return write(unprofiled, thresholds) }, exitFailed, "what the run was to keep cannot be told"},
+		{"a better outcome", func() error {
+			path := filepath.Join(dir, "report.json")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(path, []byte(strings.Replace(string(data), `"outcome": "inconclusive"`, `"outcome": "passed"`, 1)), 0o600)
+		}, exitFailed, `says "passed", its run "inconclusive"`},
+	} {
+		if err := errors.Join(write(r, thresholds), c.make()); err != nil {
+			t.Fatal(err)
+		}
+		if code, stdout, stderr := runLoadCommand("verify", dir); code != c.code || !strings.Contains(stdout, c.says) {
+			t.Errorf("%s: exit code %d\n%s\n%s", c.name, code, stdout, stderr)
+		}
+	}
+	if err := write(counted, thresholds); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err != nil || !strings.Contains(string(data), "requests sent, in all and by second: 300 and 400") {
+		t.Errorf("a counter that was changed: %v", err)
 	}
 	if code, _, stderr := runLoadCommand("verify", t.TempDir()); code != exitUsage || !strings.Contains(stderr, "there is no load run") {
 		t.Errorf("exit code %d\n%s", code, stderr)

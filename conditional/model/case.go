@@ -64,18 +64,11 @@ func (t *triple) firstPhase() []vectors.Decision {
 // outcome is what the policies decide in every way that their truths allow: Conditional if the ways differ.
 func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
 	effects := make([]vectors.Decision, len(t.policies))
-	ways := [][]vectors.Truth{nil}
+	parts := make([][]vectors.Truth, len(t.policies))
 	for i, p := range t.policies {
-		effects[i] = p.effect
-		var next [][]vectors.Truth
-		for _, w := range ways {
-			for _, truth := range truths(p.expression) {
-				next = append(next, append(w[:len(w):len(w)], truth))
-			}
-		}
-		ways = next
+		effects[i], parts[i] = p.effect, truths(p.expression)
 	}
-	for _, w := range ways {
+	for _, w := range ways(parts) {
 		d, _ := Evaluate(t.mode, effects, w)
 		if first == "" {
 			first = d

@@ -94,18 +94,8 @@ func (e *expression) possible(f *facts) []vectors.Truth {
 	for i, a := range e.args {
 		all[i] = a.possible(f)
 	}
-	ways := [][]vectors.Truth{nil}
-	for _, of := range all {
-		var next [][]vectors.Truth
-		for _, w := range ways {
-			for _, truth := range of {
-				next = append(next, append(w[:len(w):len(w)], truth))
-			}
-		}
-		ways = next
-	}
 	var out []vectors.Truth
-	for _, w := range ways {
+	for _, w := range ways(all) {
 		fixed := &expression{op: e.op}
 		for _, truth := range w {
 			fixed.args = append(fixed.args, leaf(sure("", func(*facts) vectors.Truth { return truth })))
@@ -113,6 +103,21 @@ func (e *expression) possible(f *facts) []vectors.Truth {
 		if v := fixed.value(f, true); !slices.Contains(out, v) {
 			out = append(out, v)
 		}
+	}
+	return out
+}
+
+// ways are all that can be chosen, one truth of each part.
+func ways(parts [][]vectors.Truth) [][]vectors.Truth {
+	out := [][]vectors.Truth{nil}
+	for _, of := range parts {
+		var next [][]vectors.Truth
+		for _, w := range out {
+			for _, truth := range of {
+				next = append(next, append(w[:len(w):len(w)], truth))
+			}
+		}
+		out = next
 	}
 	return out
 }

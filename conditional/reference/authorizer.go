@@ -12,8 +12,6 @@ import (
 const (
 	// TypeCEL is the KEP's condition type that an API server would evaluate itself.
 	TypeCEL = "k8s.io/authorization-cel"
-	// TypeOwn is one that nobody but this authorizer knows. What it says is the same.
-	TypeOwn = "authzconf.dev/cel"
 	// DefaultName is the authorizer's name unless another is given.
 	DefaultName = "authzconf-conditional"
 )

@@ -3,6 +3,7 @@ package reference
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -27,12 +28,7 @@ func (d FirstPhase) CanBecomeAllowed() bool {
 }
 
 func (d FirstPhase) has(e vectors.Decision) bool {
-	for _, c := range d.Conditions {
-		if c.Effect == e {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Conditions, func(c vectors.Condition) bool { return c.Effect == e })
 }
 
 // Fold is the concrete decision for a client that takes no conditions: Deny if any condition might deny, else no

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -83,16 +84,8 @@ func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 }
 
 // ExcludedFields keeps the fields that the ordinary permission does not contain.
-func ExcludedFields(fields []Changed) (out []Changed) {
-	for _, f := range fields {
-		for _, p := range f.Chain {
-			if p.Excluded {
-				out = append(out, f)
-				break
-			}
-		}
-	}
-	return out
+func ExcludedFields(fields []Changed) []Changed {
+	return slices.DeleteFunc(slices.Clone(fields), func(f Changed) bool { return !f.Chain.Excluded() })
 }
 
 // Enforcer is the proxy, as an HTTP handler.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/authzconf/authzconf/granular/permissions"
 )
@@ -14,34 +15,12 @@ type Answer struct {
 
 // Allowed says whether each chain has a permission that is granted.
 func Allowed(chains []permissions.Chain, granted func(verb string) bool) bool {
-	for _, c := range chains {
-		if !covered(c, granted) {
-			return false
-		}
-	}
-	return true
-}
-
-func covered(c permissions.Chain, granted func(verb string) bool) bool {
-	for _, p := range c {
-		if granted(p.Verb) {
-			return true
-		}
-	}
-	return false
+	return !slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(granted) })
 }
 
 // Excluded keeps the chains with a permission that the ordinary one does not contain.
-func Excluded(chains []permissions.Chain) (out []permissions.Chain) {
-	for _, c := range chains {
-		for _, p := range c {
-			if p.Excluded {
-				out = append(out, c)
-				break
-			}
-		}
-	}
-	return out
+func Excluded(chains []permissions.Chain) []permissions.Chain {
+	return slices.DeleteFunc(slices.Clone(chains), func(c permissions.Chain) bool { return !c.Excluded() })
 }
 
 // Check says what is wrong with the questions that were asked for chains, and with the decision after them. What
@@ -93,26 +72,12 @@ func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []st
 
 // lost says whether some chain has nothing left to ask for.
 func lost(chains []permissions.Chain, denied map[string]bool) bool {
-	for _, c := range chains {
-		open := false
-		for _, p := range c {
-			open = open || !denied[p.Verb]
-		}
-		if !open {
-			return true
-		}
-	}
-	return false
+	open := func(verb string) bool { return !denied[verb] }
+	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(open) })
 }
 
 // needed says whether a chain with the verb is not covered yet.
 func needed(chains []permissions.Chain, verb string, granted map[string]bool) bool {
-	for _, c := range chains {
-		for _, p := range c {
-			if p.Verb == verb && !covered(c, func(v string) bool { return granted[v] }) {
-				return true
-			}
-		}
-	}
-	return false
+	is, has := func(v string) bool { return v == verb }, func(v string) bool { return granted[v] }
+	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return c.Has(is) && !c.Has(has) })
 }

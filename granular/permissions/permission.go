@@ -1,6 +1,9 @@
 package permissions
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Treatment is what is done to a parameter before it becomes part of a verb
 // (KEP-3617, "Complete List of parameter treatments").
@@ -46,6 +49,16 @@ type Permission struct {
 // Chain is all the permissions of one field, from the most general to the most specific. Each of them alone covers
 // the field; an empty one means that nothing granular does.
 type Chain []Permission
+
+// Has says whether one of the permissions has a verb of which something is true.
+func (c Chain) Has(is func(verb string) bool) bool {
+	return slices.ContainsFunc(c, func(p Permission) bool { return is(p.Verb) })
+}
+
+// Excluded says whether the ordinary permission does not contain one of them.
+func (c Chain) Excluded() bool {
+	return slices.ContainsFunc(c, func(p Permission) bool { return p.Excluded })
+}
 
 // Permission is that of a field whose parameter, if it has one, is p.
 func (f *Field) Permission(p string) Permission {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/oracle"
@@ -20,11 +22,17 @@ import (
 // before, and remembers what the server does: which modes, and of the last seconds which checks.
 type History struct {
 	profile *profile.Profile
+	config  oracle.Config
 	// fewest and most bound what requests cost that are under way at once, for which nothing says who comes first.
+	// Where it cannot be known which server was asked, or since when it runs, fewest remembers all, and most nothing.
 	fewest, most *oracle.Server
-	began        time.Time // 0 of the models
-	now          time.Duration
-	met          map[met]bool
+	// refusing is a server that has not read its RBAC yet.
+	refusing *oracle.Server
+	// answers are what the API server remembers of the webhook's, by what was asked, at the fewest and the most.
+	answers [2]map[string]run.Asked
+	began   time.Time // 0 of the models
+	now     time.Duration
+	met     map[met]bool
 }
 
 // met is an agent that the server was asked by.
@@ -51,11 +59,21 @@ func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*
 		return nil, err
 	}
 	most, err := oracle.New(c)
-	return &History{profile: p, fewest: fewest, most: most, met: map[met]bool{}}, err
+	if err != nil {
+		return nil, err
+	}
+	nobody := c
+	nobody.Grants = nil
+	refusing, err := oracle.New(nobody)
+	return &History{profile: p, config: c, fewest: fewest, most: most, refusing: refusing, answers: [2]map[string]run.Asked{{}, {}}, met: map[met]bool{}}, err
 }
 
+// answerLife is how long an API server remembers that a webhook allowed nothing (cacheUnauthorizedTTL by default of
+// k8s.io/kubernetes/pkg/kubeapiserver/options, authorization.go).
+const answerLife = 30 * time.Second
+
 // Predict goes on by what was asked in a block that began at a time, and says what it cost. The log is put in order.
-func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Asked) (*run.Prediction, error) {
+func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Asked) (_ *run.Prediction, err error) {
 	if h.began.IsZero() {
 		h.began = start
 	}
@@ -64,9 +82,19 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.As
 	counts, times := map[run.ReviewCount]*run.CheckRange{}, map[int32]int{}
 	for _, asked := range log {
 		at := start.Sub(h.began) + asked.From
+		if !h.profile.OneServer() {
+			if h.most, err = oracle.New(h.config); err != nil {
+				return nil, err
+			}
+		}
+		unsure := !slices.Contains([]string{"", "401", "429", "refused"}, asked.Answer)
 		for i, server := range []*oracle.Server{h.fewest, h.most} {
 			server.Advance(max(0, at-h.now))
-			server.Takes(asked.To-asked.From, i == 1)
+			took := asked.To - asked.From
+			if unsure {
+				took += mostTaken // nobody knows whether it was remembered
+			}
+			server.Takes(took, i == 1)
 		}
 		h.now = max(h.now, at)
 		if who := (met{variant.Name, asked.Agent}); !h.met[who] {
@@ -74,14 +102,13 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.As
 			out.First++
 		}
 		times[asked.Agent]++
-		switch asked.Answer {
-		case "401": // nobody was asked
+		if asked.Answer == "401" || asked.Answer == "refused" { // nobody was asked
 			continue
-		case "", "429":
-		default:
+		}
+		if unsure {
 			out.Unsure++
 		}
-		if err := h.one(variant, asked, counts); err != nil {
+		if err := h.one(variant, asked, at, unsure, counts); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +127,7 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.As
 }
 
 // one adds the reviews of a request, by mode, verb and decision.
-func (h *History) one(variant profile.Variant, asked run.Asked, counts map[run.ReviewCount]*run.CheckRange) error {
+func (h *History) one(variant profile.Variant, asked run.Asked, at time.Duration, unsure bool, counts map[run.ReviewCount]*run.CheckRange) error {
 	p, q := h.profile, asking(h.profile, variant, int(asked.Agent))
 	node, account := sender(p, q.identity)
 	token := fmt.Sprint(q.identity, "-", asked.Turn%p.TokensPerAgent)
@@ -116,32 +143,59 @@ func (h *History) one(variant profile.Variant, asked run.Asked, counts map[run.R
 			return err
 		}
 	}
-	for i, server := range []*oracle.Server{h.fewest, h.most} {
+	for i, server := range []*oracle.Server{h.fewest, h.most, h.refusing} {
+		if i == 2 && !unsure {
+			break
+		}
 		prediction := server.Do(requestor, q.imp, r)
-		if forbidden := prediction.Code == 403; forbidden != variant.Denied {
+		if forbidden := prediction.Code == 403; i < 2 && forbidden != variant.Denied {
 			return fmt.Errorf("the oracle says of agent %d of %s: code %d, %v", asked.Agent, variant.Name, prediction.Code, prediction.Messages)
 		}
 		sequences, _ := prediction.Sequences()
 		for _, review := range sequences[0] {
 			// Priority and fairness comes between impersonation and the request's own check.
-			if asked.Answer == "429" && review.Mode == "" {
+			if asked.Answer == "429" && review.Mode == "" || h.profile.Authorizer.Cache && i < 2 && h.remembered(i, at, asked, review.Spec) {
 				continue
 			}
 			c := run.ReviewCount{Mode: cmp.Or(string(review.Mode), run.RequestMode), Decision: "NoOpinion"}
 			if c.Verb = review.Spec.ResourceAttributes.Verb; review.Allowed() {
 				c.Decision = "Allow"
 			}
+			if h.profile.Authorizer.Cache {
+				c.Decision = run.Unseen
+			}
 			if counts[c] == nil {
 				counts[c] = &run.CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
 			}
-			if i == 0 {
-				counts[c].Low++
-			} else {
+			switch {
+			case i > 0:
 				counts[c].High++
+			case !unsure: // else it may not have come so far
+				counts[c].Low++
 			}
 		}
 	}
 	return nil
+}
+
+// mostTaken is longer than what is remembered of a request that was sent.
+const mostTaken = time.Hour
+
+// remembered says whether the API server knows what the webhook answers, and notes that it asks if it does not. At the
+// fewest an answer is there when the question was sent, and forgotten after it came; at the most it is the other way.
+func (h *History) remembered(i int, at time.Duration, asked run.Asked, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	key := fmt.Sprint(spec) // as k8s.io/apiserver/plugin/pkg/authorizer/webhook has it: all of the spec
+	if text, err := json.Marshal(spec); err == nil {
+		key = string(text)
+	}
+	end := at + asked.To - asked.From
+	if known, ok := h.answers[i][key]; ok {
+		if i == 0 && at < known.To+answerLife || i == 1 && h.profile.OneServer() && at >= known.To && end < known.From+answerLife {
+			return true
+		}
+	}
+	h.answers[i][key] = run.Asked{From: at, To: end}
+	return false
 }
 
 // Planned is a schedule as what was asked, if each request takes so long.

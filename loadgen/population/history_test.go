@@ -170,8 +170,58 @@ func TestAnswers(t *testing.T) {
 	if low, high := got.Range(); low != 4+1+0+2 || high != low || got.Unsure != 0 {
 		t.Errorf("%d to %d reviews, %d unsure", low, high, got.Unsure)
 	}
-	if got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "timeout"}}); err != nil || got.Unsure != 1 {
+	// It came nowhere; or through; or was refused, for RBAC was not read yet.
+	got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "timeout"}, {From: 20 * second}})
+	if err != nil || got.Unsure != 1 {
 		t.Errorf("%v, %+v", err, got)
+	}
+	if low, high := got.Range(); low != 2 || high != 4+3+4 {
+		t.Errorf("after one that is not sure: %d to %d reviews", low, high)
+	}
+	if got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "refused"}}); err != nil || len(got.Checks) > 0 || got.Unsure != 0 {
+		t.Errorf("nobody was there: %v, %+v", err, got)
+	}
+}
+
+// Of several servers nobody knows which one remembers; what is never remembered is exact all the same.
+func TestServersUnknown(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		variant   string
+		change    func(*profile.Profile)
+		low, high int64
+	}{
+		{"one", "associated-node", func(*profile.Profile) {}, 3 + 1, 3 + 1},
+		{"three", "associated-node", func(p *profile.Profile) { p.APIServers = 3 }, 3 + 1, 3 + 3},
+		{"restarted", "associated-node", func(p *profile.Profile) { p.Event.Kind = profile.Restart }, 3 + 1, 3 + 3},
+		{"three, denied", "denied", func(p *profile.Profile) { p.APIServers = 3 }, 3 + 3, 3 + 3},
+		{"three, legacy", "legacy-gate-on", func(p *profile.Profile) { p.APIServers = 3 }, 4 + 2, 4 + 4},
+	} {
+		p := nodes(1, profile.Shared, c.variant)
+		c.change(p)
+		got := predict(t, history(t, p), c.variant, time.Now(), rounds(p, 2, 0, second), ms)
+		if low, high := got.Range(); low != c.low || high != c.high {
+			t.Errorf("%s: %d to %d reviews, want %d to %d", c.name, low, high, c.low, c.high)
+		}
+	}
+}
+
+// An API server that remembers for 30 s that the webhook had no opinion asks the same only once in that time.
+func TestWebhookRemembered(t *testing.T) {
+	for _, c := range []struct {
+		gap       time.Duration
+		low, high int64
+	}{{second, 2, 2}, {29 * second, 2, 2}, {30*second - ms, 2, 4}, {31 * second, 4, 4}} {
+		p := nodes(1, profile.Shared, "legacy-gate-off")
+		p.Authorizer.Cache = true
+		h, err := NewHistory(p, profile.GateOff, "1.37")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := predict(t, h, "legacy-gate-off", time.Now(), rounds(p, 2, 0, c.gap), 2*ms)
+		if low, high := got.Range(); low != c.low || high != c.high || got.Checks[0].Decision != run.Unseen {
+			t.Errorf("again after %s: %d to %d reviews, want %d to %d: %+v", c.gap, low, high, c.low, c.high, got.Checks)
+		}
 	}
 }
 

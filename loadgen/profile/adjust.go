@@ -21,6 +21,8 @@ type Adjust struct {
 	WebhookDelay    *time.Duration
 	Authorizer      *string
 	Bindings        *int
+	// Counts leaves out all that is about latency: margins, A/A, and more than one start.
+	Counts bool
 }
 
 // change sets a field that is to be changed, and remembers the flag that does.
@@ -54,6 +56,16 @@ func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
 		change(flags, "--authorizer", "$.authorizer.kind", &out.Authorizer.Kind, &kind)
 		out.Authorizer.Cache = kind != *a.Authorizer
 		flags["$.authorizer"] = "--authorizer"
+	}
+	if a.Counts {
+		out.Comparisons = slices.DeleteFunc(slices.Clone(out.Comparisons), Comparison.AA)
+		for i := range out.Comparisons {
+			out.Comparisons[i].Margins = Margins{}
+		}
+		if a.Starts == nil {
+			out.Starts = 1
+		}
+		out.Declared = Declared{out.Pairs, out.Starts}
 	}
 	if len(a.Variants) > 0 {
 		if err := out.keep(a.Variants); err != nil {
@@ -96,7 +108,7 @@ func (p *Profile) keep(variants []string) error {
 	}
 	p.Comparisons = kept
 	p.Thresholds = slices.DeleteFunc(slices.Clone(p.Thresholds), func(t Threshold) bool { return !slices.Contains(p.Used(), t.Variant) })
-	if len(kept) == 1 && len(variants) > 1 {
+	if !slices.ContainsFunc(kept, func(c Comparison) bool { return !c.AA() }) && len(variants) > 1 {
 		return fmt.Errorf("--variants %s: the profile %s does not compare them with each other", strings.Join(variants, ","), p.Name)
 	}
 	return nil

@@ -316,11 +316,11 @@ func (p *Profile) shareCold() float64 {
 	return 0
 }
 
-// Predictable says whether the reviews of a block follow from its requests: all go to one API server, which remembers
-// what it knows, and asks the authorizer each time.
-func (p *Profile) Predictable() bool {
-	return p.APIServers <= 1 && p.Event.Kind == NoEvent && !p.Authorizer.Cache && p.Authorizer.Kind != RBAC
-}
+// Predictable says whether the reviews of a block follow from its requests: not where nobody but the API server counts.
+func (p *Profile) Predictable() bool { return p.Authorizer.Kind != RBAC }
+
+// OneServer says whether all requests go to one API server that is not restarted in a block.
+func (p *Profile) OneServer() bool { return p.APIServers <= 1 && p.Event.Kind == NoEvent }
 
 // Identities is how many pods send, each with tokens of its own: agent a is number a mod that.
 func (p *Profile) Identities() int {

@@ -156,6 +156,29 @@ func TestAdjusted(t *testing.T) {
 	}
 }
 
+// TestCounts expects nothing to be left of what is about latency, and the claim with it.
+func TestCounts(t *testing.T) {
+	p, err := Parse("p.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Adjusted(Adjust{Counts: true, Pairs: new(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Declared != (Declared{2, 1}) || got.Starts != 1 || len(got.Comparisons) != len(p.Comparisons)-1 {
+		t.Errorf("%+v, %d comparisons", got.Declared, len(got.Comparisons))
+	}
+	for _, c := range got.Comparisons {
+		if c.AA() || c.Margins != (Margins{}) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if p.Comparisons[0].AA() != true || p.Comparisons[2].Margins == (Margins{}) && p.Comparisons[1].Margins == (Margins{}) {
+		t.Error("the profile itself was changed")
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	for _, change := range [][2]string{{"12s}", "1e309}"}, {"20s", "-20s"}, {"poisson", "burst"}, {"2\n", "-1\n"}, {"240", "99999999999999999999"}, {"list: 1", "list: -1, get: 5"}} {

@@ -17,7 +17,7 @@ import (
 
 // scraped are the metrics that are read before and after each block.
 var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
-	decisions, "go_memstats_alloc_bytes_total", "go_gc_duration_seconds", "process_cpu_seconds_total"}
+	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", "process_cpu_seconds_total"}
 
 // readTimeout bounds reading the metrics of a server that may be dying.
 const readTimeout = 20 * time.Second
@@ -122,7 +122,7 @@ func (r *runner) predict(ctx context.Context, s *server, p planned, variant prof
 		return false
 	}
 	list, _ := b.Unpredicted()
-	if len(list) == 0 || r.shrunk[p.side] || b.FollowsServer || r.Profile.SelfReviews > 0 {
+	if len(list) == 0 || r.shrunk[p.side] || b.FollowsServer || r.Profile.SelfReviews > 0 || !r.Profile.OneServer() || r.Profile.Authorizer.Cache {
 		return true
 	}
 	r.shrunk[p.side] = true

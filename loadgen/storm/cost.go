@@ -66,6 +66,8 @@ func runtimeCost(b *run.Block, increased []sample) {
 		switch s.family {
 		case "go_memstats_alloc_bytes_total":
 			c.Allocated += int64(s.value)
+		case heapSys:
+			c.PeakHeap += int64(s.value)
 		case "go_gc_duration_seconds_count":
 			c.GCs += int64(s.value)
 		case "process_cpu_seconds_total":

@@ -58,8 +58,9 @@ func foretell(o Options, side profile.Side) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		reviews, _ := predicted.Range()
-		texts = append(texts, fmt.Sprintf("%.3f", float64(reviews)/float64(max(1, predicted.Requests))))
+		low, high := predicted.Range()
+		n := float64(max(1, predicted.Requests))
+		texts = append(texts, load.Range{Low: float64(low) / n, High: float64(high) / n}.String())
 	}
 	return strings.Join(texts, "\t"), nil
 }

@@ -121,7 +121,7 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 		undecided := t.Arrived[recorder.Back][verb]
 		decisions := map[string]int64{"Allow": n - undecided, "NoOpinion": undecided}
 		if cached {
-			decisions = map[string]int64{"unseen": n}
+			decisions = map[string]int64{run.Unseen: n}
 		}
 		mode, _ := scenarios.ImpersonationMode(verb)
 		for decision, count := range decisions {
@@ -167,6 +167,9 @@ type sample struct {
 // processStart is a gauge of every Go program: when it began, in seconds since 1970.
 const processStart = "process_start_time_seconds"
 
+// heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
+const heapSys = "go_memstats_heap_sys_bytes"
+
 // began is when the server's process began, zero if it does not say so.
 func (c counters) began() time.Time {
 	for _, s := range c {
@@ -192,7 +195,7 @@ func readCounters(families map[string]*dto.MetricFamily) counters {
 			switch {
 			case m.GetCounter() != nil:
 				add(name, m.GetCounter().GetValue())
-			case name == processStart:
+			case name == processStart || name == heapSys:
 				add(name, m.GetGauge().GetValue())
 			case m.GetHistogram() != nil:
 				add(name+"_sum", m.GetHistogram().GetSampleSum())
@@ -220,7 +223,10 @@ func (c counters) add(other counters) {
 // since are the increases that are not 0.
 func (c counters) since(before counters) (list []sample) {
 	for key, s := range c {
-		if s.value -= before[key].value; s.value != 0 {
+		if s.family != heapSys {
+			s.value -= before[key].value
+		}
+		if s.value != 0 {
 			list = append(list, s)
 		}
 	}

@@ -99,8 +99,9 @@ func compare(g comparisonPairs, t Thresholds, need design) Comparison {
 		c.oneProcess = a[0].Server == b[0].Server
 	}
 	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
-	c.P50, c.logP50 = effect(g.pairs, 0.5, has, need)
-	c.P99, _ = effect(g.pairs, 0.99, has, need)
+	c.P50, c.logP50 = effect(g.pairs, quantile(0.5), has, need)
+	c.P99, _ = effect(g.pairs, quantile(0.99), has, need)
+	c.CPU, _ = effect(g.pairs, serverCPU, has, need)
 	margins := t.margins(g.key.name)
 	if c.AA {
 		margins = t.Comparisons[g.key.name] // only what was declared for it
@@ -119,8 +120,10 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 	for _, g := range groups {
 		comparisons = append(comparisons, compare(g, t, t.forClaim(tests[g.key.aa])))
 	}
-	adjust(comparisons, false)
-	adjust(comparisons, true)
+	for _, aa := range []bool{false, true} {
+		adjust(comparisons, aa, latencies)
+		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.CPU} })
+	}
 	return comparisons
 }
 
@@ -146,25 +149,46 @@ func unmeasured(format string, args ...any) Effect {
 	return Effect{Why: fmt.Sprintf(format, args...), P: 1, PHolm: 1}
 }
 
-// effect is the difference of a quantile over starts, and the log-ratios of pairs.
-func effect(pairs []pair, q float64, has, need design) (Effect, []float64) {
+// quantile is what a comparison of quantiles compares, in ms, if the block has the answers for it.
+func quantile(q float64) func(*run.Block) (float64, string) {
 	needed := statistics.SamplesNeeded(q, level)
-	var a, b, difference []float64
+	return func(b *run.Block) (float64, string) {
+		if n := b.Latency.Count(); n < needed {
+			return 0, fmt.Sprintf("a block of %d answers; a p%g needs %d", n, 100*q, needed)
+		}
+		return milliseconds(b.Latency.Quantile(q)), ""
+	}
+}
+
+// serverCPU is the processor time of the API server above idle for each request, in ms.
+func serverCPU(b *run.Block) (float64, string) {
+	u := usageOf([]*run.Block{b})[run.APIServer].PerRequest
+	if u <= 0 {
+		return 0, "a block that used no more processor time than an idle server"
+	}
+	return u, ""
+}
+
+// effect is the difference of something over starts, and the log-ratios of pairs.
+func effect(pairs []pair, of func(*run.Block) (float64, string), has, need design) (Effect, []float64) {
+	var values [2][]float64
+	var difference []float64
 	var starts []int
 	for _, p := range pairs {
-		for _, block := range []*run.Block{p.a, p.b} {
+		for i, block := range []*run.Block{p.a, p.b} {
 			if n, done := errorsOf(block), answered(block); float64(n) > errorsCompared*float64(done) {
 				return unmeasured("pair %d has a block with %d errors in %d answers: it would compare failures", p.number, n, done), nil
 			}
-			if n := block.Latency.Count(); n < needed {
-				return unmeasured("pair %d has a block of %d answers; a p%g needs %d", p.number, n, 100*q, needed), nil
+			x, why := of(block)
+			if why != "" {
+				return unmeasured("pair %d has %s", p.number, why), nil
 			}
+			values[i] = append(values[i], x)
 		}
-		x, y := milliseconds(p.a.Latency.Quantile(q)), milliseconds(p.b.Latency.Quantile(q))
-		a, b, difference = append(a, x), append(b, y), append(difference, y-x)
-		starts = append(starts, p.a.Start)
+		n := len(starts)
+		difference, starts = append(difference, values[1][n]-values[0][n]), append(starts, p.a.Start)
 	}
-	logs, err := statistics.LogRatios(a, b)
+	logs, err := statistics.LogRatios(values[0], values[1])
 	if err != nil {
 		return unmeasured("%s", err), nil
 	}
@@ -194,14 +218,16 @@ func (e *Effect) judge(margin float64) {
 	}
 }
 
-// adjust sets the p-values of one family, A/A or all others, for there being several.
-func adjust(comparisons []Comparison, aa bool) {
+// latencies are the effects of a comparison that thresholds are about.
+func latencies(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} }
+
+// adjust sets the p-values of one family for there being several.
+func adjust(comparisons []Comparison, aa bool, family func(*Comparison) []*Effect) {
 	var effects []*Effect
 	var p []float64
 	for i := range comparisons {
-		c := &comparisons[i]
-		for _, e := range []*Effect{&c.P50, &c.P99} {
-			if c.AA == aa && e.Measured {
+		for _, e := range family(&comparisons[i]) {
+			if comparisons[i].AA == aa && e.Measured {
 				effects, p = append(effects, e), append(p, e.P)
 			}
 		}

@@ -2,7 +2,6 @@ package load
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,6 +37,9 @@ func (c column) Measured(of variantKey) *Variant {
 	return &c.Result.Variants[i]
 }
 
+// Asked says who took part.
+func (c column) Asked() string { return asked(&c.Run) }
+
 // Version is that of the first server.
 func (c column) Version() string {
 	if len(c.Run.Servers) == 0 {
@@ -64,9 +66,6 @@ var titles = []func(r *run.Run) string{
 
 // NewCost judges each run by its own thresholds. Runs are put in order of profile, agents, accounts, then authorizer.
 func NewCost(runs ...Saved) (*Cost, error) {
-	if len(runs) < 2 {
-		return nil, errors.New("one run has nothing beside it: expected two or more")
-	}
 	c := &Cost{}
 	for _, s := range runs {
 		c.Columns = append(c.Columns, column{Saved: s, Result: Judge(s.Run, s.Thresholds)})

@@ -51,9 +51,6 @@ func TestCostOfSeveralRuns(t *testing.T) {
 
 // Where a variant did not run, or no curve is to be had, it says so.
 func TestCostOfWhatDidNotRun(t *testing.T) {
-	if _, err := NewCost(Saved{}); err == nil {
-		t.Error("one run makes a curve")
-	}
 	c := costOf(t, 10, 10)
 	if files, err := c.Files(); err != nil || len(files) != 1 {
 		t.Errorf("one number of agents makes a curve: %d files, %v", len(files), err)
@@ -83,7 +80,7 @@ func TestCostJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := markdownOf(t, c); strings.Count(text, "| failed |\n") != 2 {
+	if text := markdownOf(t, c); strings.Count(text, "| failed | `"+s.Digest+"` |\n") != 2 {
 		t.Errorf("%s", text)
 	}
 	if err := os.Remove(filepath.Join(dir, reportFile)); err != nil {
@@ -91,5 +88,44 @@ func TestCostJudges(t *testing.T) {
 	}
 	if _, err := LoadSaved(dir); err == nil || !strings.Contains(err.Error(), "there is no load report") {
 		t.Errorf("a run without its thresholds: %v", err)
+	}
+}
+
+// TestResults expects a page for each part, and the statements to say no more than their figures.
+func TestResults(t *testing.T) {
+	runs, out := t.TempDir(), t.TempDir()
+	if err := Results(runs, out); err == nil || !strings.Contains(err.Error(), "expected the folders") {
+		t.Errorf("nothing to read: %v", err)
+	}
+	r := sound().run()
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		b.Variant = map[string]string{"legacy": "legacy-gate-off", "associated-node": "associated-node-cold"}[b.Variant]
+	}
+	for _, name := range []string{"reviews/a", "latency/b"} {
+		if err := Write(filepath.Join(runs, name), r, Judge(r, allOf())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Results(runs, out); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(out, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| [reviews](reviews/README.md) | 1 | run 1: passed |",
+		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | holds: 2 | first contact: 2.000 reviews per request in 2 runs, as predicted<br>steady state: 2.000",
+		"| an upper bound: 1.1", "| not measured |", "| SLOs | held |", "| measured: CPU of the API server above idle per request |",
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("does not say %q:\n%s", want, data)
+		}
+	}
+	for _, part := range []string{"reviews", "latency"} {
+		if _, err := os.Stat(filepath.Join(out, part, "README.md")); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -82,6 +83,8 @@ func Load(path string) (r run.Run, err error) {
 type Saved struct {
 	Run        run.Run
 	Thresholds Thresholds
+	// Digest is the SHA-256 of the file of the run.
+	Digest string
 }
 
 // LoadSaved reads the run of a report folder, and its thresholds from the report beside it.
@@ -94,9 +97,13 @@ func loadSaved(dir string) (s Saved, stored Result, err error) {
 	if s.Run, err = Load(dir); err != nil {
 		return s, stored, err
 	}
-	path := filepath.Join(dir, reportFile)
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(filepath.Join(dir, runFile))
 	if err != nil {
+		return s, stored, err
+	}
+	s.Digest = fmt.Sprintf("%x", sha256.Sum256(data))
+	path := filepath.Join(dir, reportFile)
+	if data, err = os.ReadFile(path); err != nil {
 		return s, stored, fmt.Errorf("there is no load report: %w", err)
 	}
 	if err := decode(path, data, &stored, Kind); err != nil {
@@ -131,10 +138,17 @@ func decode(path string, data []byte, v any, kind string) error {
 	return nil
 }
 
+func sameJSON(a, b any) bool {
+	x, err := filing.EncodeJSON(a)
+	y, err2 := filing.EncodeJSON(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
 // Verify judges the run of a report folder again, by the thresholds in its report, and lists in what the folder
 // differs from what follows. An error means that there is no report to be verified. Tool is the version of this
-// authzconf: pages are only expected to come out the same again if the report is of it.
-func Verify(dir, tool string) (Result, []string, error) {
+// authzconf: pages are only expected to come out the same again if the report is of it. declared, if given, says which
+// thresholds the text of the run's profile and its command amount to: those of the report have to be the same.
+func Verify(dir, tool string, declared func(*run.Run) (Thresholds, error)) (Result, []string, error) {
 	saved, stored, err := loadSaved(dir)
 	if err != nil {
 		return Result{}, nil, err
@@ -146,6 +160,14 @@ func Verify(dir, tool string) (Result, []string, error) {
 		return Result{}, nil, err
 	}
 	var differences []string
+	if declared != nil {
+		switch t, err := declared(&r); {
+		case err != nil:
+			differences = append(differences, fmt.Sprintf("what the run was to keep cannot be told: %s", err))
+		case !sameJSON(t, stored.Thresholds):
+			differences = append(differences, "the thresholds of the report are not those of the run's profile and command")
+		}
+	}
 	if stored.Outcome != result.Outcome {
 		differences = append(differences, fmt.Sprintf("the report says %q, its run %q", stored.Outcome, result.Outcome))
 	}

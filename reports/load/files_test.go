@@ -92,7 +92,7 @@ func TestWriteLoadVerify(t *testing.T) {
 	if !bytes.Equal(a, b) {
 		t.Error("the run is not the same after being written and read")
 	}
-	again, differences, err := Verify(dir, r.Tool)
+	again, differences, err := Verify(dir, r.Tool, nil)
 	if err != nil || len(differences) > 0 || again.Outcome != result.Outcome {
 		t.Fatalf("%s, %q, %v", again.Outcome, differences, err)
 	}
@@ -110,7 +110,7 @@ func TestWriteLoadVerify(t *testing.T) {
 		if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, differences, err := Verify(dir, r.Tool); err != nil || len(differences) == 0 {
+		if _, differences, err := Verify(dir, r.Tool, nil); err != nil || len(differences) == 0 {
 			t.Errorf("%s was changed: %q, %v", name, differences, err)
 		}
 		if err := os.WriteFile(path, data, 0o644); err != nil {
@@ -121,10 +121,10 @@ func TestWriteLoadVerify(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, htmlFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, err := Verify(dir, "another"); err != nil || len(differences) != 0 {
+	if _, differences, err := Verify(dir, "another", nil); err != nil || len(differences) != 0 {
 		t.Errorf("%q, %v", differences, err)
 	}
-	if _, differences, err := Verify(dir, r.Tool); err != nil || len(differences) != 1 {
+	if _, differences, err := Verify(dir, r.Tool, nil); err != nil || len(differences) != 1 {
 		t.Errorf("%q, %v", differences, err)
 	}
 }

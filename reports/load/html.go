@@ -47,7 +47,7 @@ var functions = map[string]any{
 	"mib":      func(n int64) int64 { return n >> 20 },
 	"kib":      func(n float64) string { return fmt.Sprintf("%.1f", n/1024) },
 	"percent":  func(part float64) string { return fmt.Sprintf("%.1f", 100*part) },
-	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}} },
+	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}, {"CPU", c.CPU}} },
 }
 
 type namedEffect struct {

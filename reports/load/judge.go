@@ -120,8 +120,11 @@ var objectives = map[string]time.Duration{
 	"list": 30 * time.Second, "review": time.Second, // which is created
 }
 
+// sloName is the limit that the objectives are.
+const sloName = "sloHeld"
+
 func judgeSLO(r *Result, g variantBlocks) {
-	const name = "sloHeld"
+	const name = sloName
 	judged := false
 	for _, kind := range kindsOf(g.blocks) {
 		if kind == "watch" {

@@ -211,16 +211,16 @@ func TestLimits(t *testing.T) {
 		{"reviews of one block not as predicted", Thresholds{}, func(r *run.Run) {
 			b := &r.Blocks[len(r.Blocks)-1]
 			b.Reviews[1].Count++
+			b.Timeline[0].Reviews++
 			b.Smallest = &run.Smallest{Count: 2, Requests: []string{"0s: one", "1s: another"}, Text: "3 reviews, predicted 2"}
 		}, Failed, "The smallest schedule that shows it has 2 requests (3 reviews, predicted 2): 0s: one; 1s: another"},
 		{"reviews of a kind that was not predicted", Thresholds{}, func(r *run.Run) {
 			r.Blocks[2].Reviews = append(r.Blocks[2].Reviews, run.ReviewCount{Mode: "user-info", Verb: "impersonate:user-info", Decision: "NoOpinion", Count: 7})
+			r.Blocks[2].Timeline[0].Reviews += 7
 		}, Failed, "user-info impersonate:user-info NoOpinion: 7 reviews, predicted none"},
-		{"without an answer, which nobody predicts", Thresholds{}, func(r *run.Run) {
-			for i := range r.Blocks {
-				r.Blocks[i].Predicted.Unsure = 1
-			}
-		}, Inconclusive, "nothing was judged"},
+		{"a counter that was changed", Thresholds{}, func(r *run.Run) {
+			r.Blocks[3].Reviews[0].Count -= 100
+		}, Inconclusive, "block 3: reviews, by mode and by second: 700 and 800"},
 		{"nothing to judge", Thresholds{}, func(r *run.Run) {
 			for i := range r.Blocks {
 				r.Blocks[i].Predicted = nil

@@ -18,7 +18,7 @@ var (
 	//go:embed load.md.tmpl
 	markdownSource string
 	textTemplates  = template.Must(template.New("markdown").Funcs(functions).Funcs(template.FuncMap{
-		"md": md, "counted": counted, "margin": marginText, "short": shortEffect,
+		"md": md, "counted": counted, "margin": marginText, "short": shortEffect, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
 	}).Parse(markdownSource))
 )
 

@@ -291,6 +291,8 @@ type Comparison struct {
 	Starts int    `json:"starts"`
 	P50    Effect `json:"p50"`
 	P99    Effect `json:"p99"`
+	// CPU is of the API server's processor time above idle for each request. It has no margin.
+	CPU Effect `json:"cpu"`
 	// ReviewsA and ReviewsB are the reviews per request of the sides.
 	ReviewsA float64 `json:"reviewsPerRequestA"`
 	ReviewsB float64 `json:"reviewsPerRequestB"`

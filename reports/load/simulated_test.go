@@ -121,6 +121,7 @@ func (s simulation) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	for range 10 {
 		b.Timeline = append(b.Timeline, run.Second{Sent: n / 10, Done: n / 10, Reviews: reviewsOf(b) / 10})
 	}
+	b.Timeline[0].Reviews += reviewsOf(b) % 10
 	idle := run.Duration(time.Second)
 	b.Cost = map[string]run.Cost{run.APIServer: {CPU: run.Duration(time.Duration(n)*2*time.Millisecond) + idle, Idle: idle, RSS: 300 << 20}}
 }

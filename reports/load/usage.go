@@ -21,6 +21,7 @@ type Usage struct {
 	// Allocated bytes for each request sent, and garbage collections in all blocks.
 	Allocated float64 `json:"allocatedBytesPerRequest,omitempty"`
 	GCs       int64   `json:"gcs,omitempty"`
+	PeakHeap  int64   `json:"peakHeapBytes,omitempty"` // of all blocks
 }
 
 // usageOf adds up what programs used in blocks.
@@ -36,7 +37,7 @@ func usageOf(blocks []*run.Block) (used map[string]Usage) {
 			u := used[name]
 			u.PerRequest += milliseconds(time.Duration(c.CPU - c.Idle))
 			u.Idle += time.Duration(c.Idle).Seconds()
-			u.RSS, u.Allocated, u.GCs = max(u.RSS, c.RSS), u.Allocated+float64(c.Allocated), u.GCs+c.GCs
+			u.RSS, u.Allocated, u.GCs, u.PeakHeap = max(u.RSS, c.RSS), u.Allocated+float64(c.Allocated), u.GCs+c.GCs, max(u.PeakHeap, c.PeakHeap)
 			used[name] = u
 		}
 	}

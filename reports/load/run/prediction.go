@@ -56,7 +56,7 @@ type Asked struct {
 // Prediction is the oracle's, for the requests that were sent in a block and what the server had been asked before.
 type Prediction struct {
 	// Requests were sent; First of them were the first of their agent to this server. Of Unsure it is not known how far
-	// they came: they had no answer, or an unexpected one.
+	// they came: they had no answer, or an unexpected one. Their checks may be there or not.
 	Requests int64 `json:"requests,omitempty"`
 	First    int64 `json:"firstContacts,omitempty"`
 	Unsure   int64 `json:"unsure,omitempty"`
@@ -103,8 +103,6 @@ func (b *Block) Unpredicted() (list []string, why string) {
 		return nil, "not predicted"
 	case b.Sent+b.Retried != p.Requests:
 		return nil, fmt.Sprintf("%d requests were sent, and %d are in the log", b.Sent+b.Retried, p.Requests)
-	case p.Unsure > 0:
-		return nil, fmt.Sprintf("of %d requests it is not known which checks they came to", p.Unsure)
 	}
 	seen := map[CheckRange]int64{}
 	for _, r := range b.Reviews {

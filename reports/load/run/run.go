@@ -186,6 +186,9 @@ type Block struct {
 // RequestMode is the mode of reviews that are not about impersonation: of the request itself.
 const RequestMode = "request"
 
+// Unseen is the decision of reviews of which the back does not tell, for the API server remembers what it answered.
+const Unseen = "unseen"
+
 // Programs that have a cost.
 const (
 	APIServer  = "API server"
@@ -203,6 +206,8 @@ type Cost struct {
 	// Allocated bytes and garbage collections, of programs that say so.
 	Allocated int64 `json:"allocatedBytes,omitempty"`
 	GCs       int64 `json:"gcs,omitempty"`
+	// PeakHeap is the most bytes that the heap has needed since the program began.
+	PeakHeap int64 `json:"peakHeapBytes,omitempty"`
 }
 
 // ReviewCount counts access reviews.

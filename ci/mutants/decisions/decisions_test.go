@@ -1,0 +1,181 @@
+// Package decisions has no code: its test makes mutants of decision code, of the reference authorizer's and of RBAC's in
+// Kubernetes, and asks each the questions of certification.
+package decisions
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+const module = "github.com/authzconf/authzconf/"
+
+// here is where the program would be, which is only ever in an overlay.
+const here = "ci/mutants/decisions/zzprogram"
+
+// source reads one file of a package.
+func source(t *testing.T, dir, pkg, file string, functions ...string) (*packages.Package, mutate.Source) {
+	t.Helper()
+	loaded, err := packages.Load(&packages.Config{
+		Context: t.Context(), Dir: dir, Env: append(os.Environ(), local.BuildEnv()...), Mode: packages.LoadSyntax,
+	}, pkg)
+	if err != nil || len(loaded) != 1 || len(loaded[0].Errors) > 0 {
+		t.Fatalf("%s: %v %v", pkg, err, loaded)
+	}
+	p := loaded[0]
+	for i, name := range p.CompiledGoFiles {
+		if filepath.Base(name) != file {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, mutate.Source{Name: name, Text: text, Tree: p.Syntax[i], Info: p.TypesInfo, Pkg: p.Types, Functions: functions}
+	}
+	t.Fatalf("%s has no %s", pkg, file)
+	return nil, mutate.Source{}
+}
+
+// equivalent are mutants that decide as the original does, or that no question of a policy of RBAC can tell from it.
+var equivalent = map[string]string{
+	"rbac.go:Grant.Covers:condition-dropped:1":                        ofWhoAsks,
+	"rbac.go:Grant.Covers:return-negated:1":                           ofWhoAsks,
+	"rbac.go:Subject.Is:operand-dropped:1":                            ofWhoAsks,
+	"rbac.go:Subject.Is:operand-dropped:2":                            ofWhoAsks,
+	"rbac.go:Subject.Is:constant-changed:2":                           ofWhoAsks,
+	"rbac.go:Grant.Covers:operand-dropped:2":                          "no grant is for paths in a namespace: RBAC has none",
+	"rbac.go:matchesResource:operand-dropped:4":                       noResource,
+	"rbac.go:matchesResource:constant-changed:4":                      noResource + ", or for a subresource named mutant",
+	"rbac.go:matchesPath:operand-dropped:2":                           starAlone,
+	"rbac.go:matchesPath:constant-changed:1":                          starAlone,
+	"evaluation_helpers.go:ResourceMatches:condition-dropped:3":       noResource,
+	"evaluation_helpers.go:NonResourceURLMatches:condition-dropped:1": starAlone,
+	"evaluation_helpers.go:NonResourceURLMatches:constant-changed:1":  starAlone,
+}
+
+const (
+	ofWhoAsks  = "the policy looks only at the grants of who asks"
+	noResource = "it differs for a grant of the resource */, which no API has"
+	starAlone  = "a * that stands alone is one at the end, behind nothing"
+)
+
+// TestDecisionMutants asks all mutants, and writes down which question kills each.
+func TestDecisionMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	releases := local.Releases()
+	pinned, err := (&local.Binaries{Progress: os.Stderr}).PinnedModule(t.Context(), releases[len(releases)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay := map[string]string{}
+	put := func(place string, text []byte) {
+		file := filepath.Join(dir, fmt.Sprint(len(overlay), ".go"))
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay[filepath.Join(root, place)] = file
+	}
+	o := mutate.Options{HelperPath: module + here + "/" + mutate.HelperName}
+	p, own := source(t, root, module+"scenarios", "rbac.go", "Grant.Covers", "Subject.Is", "matches", "matchesResource", "matchesPath")
+	ours, texts, err := mutate.Derive(p.Fset, []mutate.Source{own}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("scenarios/rbac.go", texts[own.Name])
+	p, rbac := source(t, pinned, "k8s.io/kubernetes/pkg/apis/rbac/v1", "evaluation_helpers.go", "VerbMatches", "APIGroupMatches", "ResourceMatches", "ResourceNameMatches", "NonResourceURLMatches")
+	theirs, texts, err := mutate.Derive(p.Fset, []mutate.Source{rbac}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Both begin with 1: theirs are moved behind ours by a package of helpers of their own that adds an offset.
+	put(here+"/rbac/rbac.go", bytes.ReplaceAll(texts[rbac.Name], []byte(o.HelperPath+`"`), []byte(o.HelperPath+`2"`)))
+	put(here+"/"+mutate.HelperName+"/h.go", []byte(mutate.Helpers))
+	put(here+"/"+mutate.HelperName+"2/h.go", []byte(strings.Replace(mutate.Helpers, "func On(n int) bool {", fmt.Sprintf("func On(n int) bool {\n\tn += %d", len(ours)), 1)))
+	program, err := os.ReadFile("testdata/program.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(here+"/main.go", program)
+	raw, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayFile, shared, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "shared"), filepath.Join(dir, "program")
+	all := append(ours, theirs...)
+	if err := os.WriteFile(overlayFile, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(shared, make([]byte, mutate.SharedHeader+len(all)+2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", overlayFile, "-o", binary, "./"+here)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, seed := range []string{"1", "2", "3"} {
+		run := exec.CommandContext(t.Context(), binary, seed, fmt.Sprint(len(all)), fmt.Sprint(len(ours)+1))
+		run.Env = append(os.Environ(), mutate.SharedVariable+"="+shared)
+		run.Stderr = os.Stderr
+		out, err := run.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		judge(t, seed, all, len(ours), out)
+	}
+}
+
+// judge holds the results to what is argued to be equivalent.
+func judge(t *testing.T, seed string, all []mutate.Mutant, ours int, out []byte) {
+	killed := [2]int{}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		var r struct {
+			Number  int
+			Reached bool
+			Reason  string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Number == 0 {
+			if r.Reason != "" {
+				t.Fatalf("seed %s: without a mutant: %s", seed, r.Reason)
+			}
+			continue
+		}
+		m := all[r.Number-1]
+		key := fmt.Sprintf("%s:%s", filepath.Base(m.File), strings.SplitN(m.Key, ":", 2)[1])
+		switch why := equivalent[key]; {
+		case r.Reason != "" && why != "":
+			t.Errorf("seed %s: %s is killed (%s), and argued to be equivalent: %s", seed, key, r.Reason, why)
+		case r.Reason != "":
+			if killed[0]++; r.Number > ours {
+				killed[0]--
+				killed[1]++
+			}
+		case why == "":
+			t.Errorf("seed %s: %s survives (reached %t): line %d: %s: %s", seed, key, r.Reached, m.Line, m.Snippet, m.Change)
+		}
+	}
+	t.Logf("seed %s: the reference's: %d of %d killed; RBAC's: %d of %d", seed, killed[0], ours, killed[1], len(all)-ours)
+}

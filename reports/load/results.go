@@ -1,0 +1,209 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// Part is a table of what is published: runs side by side.
+type Part struct {
+	Name string
+	*Cost
+}
+
+// Statement is one of the KEP, and what the runs say of it.
+type Statement struct {
+	Quote, Section, Verdict string
+	Figures                 []string
+	// From are the parts with the figures.
+	From []string
+}
+
+// Results reads the runs below a folder, those of each part in a folder of its name, and writes a page for each part
+// and README.md with what they say of the KEP's statements.
+func Results(runs, dir string) error {
+	paths, err := filepath.Glob(filepath.Join(runs, "*", "*", reportFile))
+	if err != nil || len(paths) == 0 {
+		return fmt.Errorf("%s has no PART/RUN/%s: expected the folders that make load-results leaves", runs, reportFile)
+	}
+	var parts []Part
+	saved := map[string][]Saved{}
+	for _, path := range paths {
+		s, err := LoadSaved(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(filepath.Dir(filepath.Dir(path)))
+		if saved[name] == nil {
+			parts = append(parts, Part{Name: name})
+		}
+		saved[name] = append(saved[name], s)
+	}
+	for i := range parts {
+		p := &parts[i]
+		if p.Cost, err = NewCost(saved[p.Name]...); err != nil {
+			return err
+		}
+		if err := p.Write(filepath.Join(dir, p.Name)); err != nil {
+			return err
+		}
+	}
+	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts)})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "README.md"), text, 0o644)
+}
+
+// said is a statement about the reviews that a variant costs, own that of the request itself included or not.
+type said struct {
+	quote, variant, server string
+	reviews                float64
+}
+
+// scalability are those of the KEP's section Scalability. A request that is disallowed has no review of its own.
+var scalability = []said{
+	{"The existing impersonation mechanism will introduce 1 access review.", "legacy-gate-off", "gate-off", 1 + 1},
+	{"2 access review check if the new access rule is passed.", "associated-node-cold", "gate-on", 2 + 1},
+	{"3 access review check if the new access rule is not passed, and the legacy impersonate access rule is passed.", "legacy-gate-on", "gate-on", 3 + 1},
+	{"When the check is disallowed, it will introduce 3 access review checks.", "denied", "gate-on", 3},
+}
+
+func statements(parts []Part) (list []Statement) {
+	for _, s := range scalability {
+		list = append(list, s.statement(parts))
+	}
+	return append(list, highVolume(parts), objectivesHeld(parts), resources(parts))
+}
+
+// measured are what the runs have of a variant, by part.
+func measured(parts []Part, variant, server string, do func(part string, c *column, v *Variant)) {
+	for _, p := range parts {
+		for i := range p.Columns {
+			if v := p.Columns[i].Measured(variantKey{variant, server}); v != nil {
+				do(p.Name, &p.Columns[i], v)
+			}
+		}
+	}
+}
+
+// span is what several runs say of one thing.
+type span struct {
+	low, high float64
+	runs      int
+}
+
+func (s *span) add(x float64) {
+	if s.runs++; s.runs == 1 {
+		s.low, s.high = x, x
+	}
+	s.low, s.high = min(s.low, x), max(s.high, x)
+}
+
+func (s said) statement(parts []Part) Statement {
+	out := Statement{Quote: s.quote, Section: "Scalability", Verdict: "not measured"}
+	spans := map[string]*span{"first contact": {}, "steady state": {}}
+	measured(parts, s.variant, s.server, func(part string, _ *column, v *Variant) {
+		for _, r := range []*ReviewRate{v.FirstContact, &v.Reviews} {
+			if r != nil && spans[r.Of] != nil && r.Verdict == asPredicted {
+				spans[r.Of].add(r.PerRequest.Estimate)
+				if !slices.Contains(out.From, part) {
+					out.From = append(out.From, part)
+				}
+			}
+		}
+	})
+	least, most := math.Inf(1), 0.0
+	for _, of := range []string{"first contact", "steady state"} {
+		if n := spans[of]; n.runs > 0 {
+			out.Figures = append(out.Figures, fmt.Sprintf("%s: %s reviews per request in %s, as predicted", of, Range{n.low, n.high}, counted(n.runs, "run")))
+			least, most = min(least, n.low), max(most, n.high)
+		}
+	}
+	const exact = 0.0005
+	switch {
+	case len(out.Figures) == 0:
+	case most > s.reviews+exact:
+		out.Verdict = fmt.Sprintf("does not hold: up to %.3f, said are %g", most, s.reviews)
+	case least < s.reviews-exact:
+		out.Verdict = fmt.Sprintf("an upper bound: %.3f to %.3f, said are %g", least, most, s.reviews)
+	default:
+		out.Verdict = fmt.Sprintf("holds: %g", s.reviews)
+	}
+	return out
+}
+
+// highVolume is at the most agents that were measured.
+func highVolume(parts []Part) Statement {
+	out := Statement{Quote: "… could put load on the authorization chain.", Section: "Risks", Verdict: "not measured"}
+	for _, of := range []variantKey{{"none", "gate-off"}, {"legacy-gate-off", "gate-off"}, {"associated-node-cold", "gate-on"}, {"fallback", "gate-on"}} {
+		var best *Variant
+		var title string
+		measured(parts, of.variant, of.server, func(part string, c *column, v *Variant) {
+			if best == nil || v.Agents > best.Agents {
+				best, title, out.From = v, c.Title, []string{part}
+			}
+		})
+		if best != nil {
+			out.Verdict = "measured"
+			out.Figures = append(out.Figures, fmt.Sprintf("%s: %.1f reviews/s at %.1f requests/s (%s)", of.variant, best.ReviewsPerSecond, best.Rate, title))
+		}
+	}
+	return out
+}
+
+// objectivesHeld counts the judgements of the API's objectives.
+func objectivesHeld(parts []Part) Statement {
+	out := Statement{Quote: "Use of this feature should not change existing API SLOs.", Section: "SLOs", Verdict: "not judged"}
+	states := map[State]int{}
+	for _, p := range parts {
+		for _, c := range p.Columns {
+			for _, l := range c.Result.Limits {
+				if strings.HasPrefix(l.Name, sloName) {
+					states[l.State]++
+					if l.State == Broken {
+						out.Figures = append(out.Figures, fmt.Sprintf("%s, %s: %s", c.Title, l.Of, l.Detail))
+					}
+					if !slices.Contains(out.From, p.Name) {
+						out.From = append(out.From, p.Name)
+					}
+				}
+			}
+		}
+	}
+	all := states[Held] + states[Broken] + states[Unknown]
+	switch {
+	case states[Broken] > 0:
+		out.Verdict = "broken"
+	case states[Unknown] > 0:
+		out.Verdict = "held wherever it could be judged"
+	case all > 0:
+		out.Verdict = "held"
+	}
+	if all > 0 {
+		out.Figures = append(out.Figures, fmt.Sprintf("of %d p99, by variant and kind of request, %d held, %d broken, %d with too few answers to say", all, states[Held], states[Broken], states[Unknown]))
+	}
+	return out
+}
+
+// resources are the comparisons of processor time that have what a claim needs.
+func resources(parts []Part) Statement {
+	out := Statement{Quote: "NA", Section: "Resource usage", Verdict: "not judged: no comparison has the pairs and starts that a claim needs"}
+	for _, p := range parts {
+		for _, c := range p.Columns {
+			for _, x := range c.Result.Comparisons {
+				if x.CPU.Measured {
+					out.Verdict, out.From = "measured: CPU of the "+run.APIServer+" above idle per request", []string{p.Name}
+					out.Figures = append(out.Figures, fmt.Sprintf("%s, B %s against A %s: %s", x.Name, x.B, x.A, shortEffect(x.CPU)))
+				}
+			}
+		}
+	}
+	return out
+}

@@ -25,6 +25,10 @@ const (
 	reportsVariable = "AUTHZCONF_REPORTS"
 )
 
+// inAdmission begins the review of CEL's authorizer in a ValidatingAdmissionPolicy, which the oracle does not model. The
+// questions about what must not matter ask for the version * too.
+const inAdmission = `"list" /*/secrets `
+
 // shape is a review without names: which attributes it has, and what is in those
 // that are no names.
 func shape(s spec, suffix string) string {
@@ -91,7 +95,9 @@ func reportShapes(t *testing.T, folder string) map[string]string {
 		for _, s := range e.Steps {
 			for _, o := range append(slices.Clone(s.Requests), s) { // kubectl sends several
 				for _, r := range o.Reviews {
-					out[shape(r.Spec, e.Suffix)] = e.Scenario
+					if asked := shape(r.Spec, e.Suffix); !strings.HasPrefix(asked, inAdmission) {
+						out[asked] = e.Scenario
+					}
 				}
 			}
 		}

@@ -34,7 +34,7 @@ func NewPKI(servingEnd, clientEnd time.Time, addresses ...net.IP) (*PKI, error) 
 	}
 	serving := template("authzconf-authorizer", servingEnd)
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	serving.DNSNames, serving.IPAddresses = []string{"localhost"}, append(addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
+	serving.DNSNames, serving.IPAddresses = []string{"localhost"}, append([]net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, addresses...)
 	cert, key, err := clusters.Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err

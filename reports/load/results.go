@@ -181,6 +181,7 @@ func objectivesHeld(parts []Part) Statement {
 	switch {
 	case states[Broken] > 0:
 		out.Verdict = "broken"
+	case states[Held] == 0:
 	case states[Unknown] > 0:
 		out.Verdict = "held wherever it could be judged"
 	case all > 0:

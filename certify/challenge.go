@@ -114,7 +114,7 @@ func (b Bundle) Made(c *Certification, keys []*Key) (made string, differences []
 		if differences = c.unbound(key); len(differences) > 0 {
 			continue
 		}
-		if len(b.checkSignature(key, PredicateType)) == 0 {
+		if len(b.signed().check(key)) == 0 {
 			return fmt.Sprintf("witnessed by key %.12s", key.ID()), nil
 		}
 		return fmt.Sprintf("self-declared, for the challenge of key %.12s", key.ID()), nil

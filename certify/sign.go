@@ -22,13 +22,6 @@ type claim struct {
 	Levels      []CertificationLevel `json:"levels"`
 }
 
-// content is the bundle without its signature.
-func (b Bundle) content() Bundle {
-	out := maps.Clone(b)
-	delete(out, signatureFile)
-	return out
-}
-
 // Sign writes the signature of a folder that Write has written into it.
 func Sign(folder string, key *Key) error {
 	b, err := OpenBundle(folder)
@@ -42,16 +35,40 @@ func Sign(folder string, key *Key) error {
 	case c.Product == (Product{}):
 		return errors.New("it says neither vendor nor product, and such a certification is not signed")
 	}
-	raw, err := signFiles(key, b.content(), PredicateType, claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
+	raw, err := signFiles(key, b.without(signatureFile), PredicateType, claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(folder, signatureFile), raw, 0o644)
 }
 
-// signers are the beginnings of the IDs of the keys that a bundle claims to be signed by. Nothing is checked.
-func (b Bundle) signers() (ids []string) {
-	if e, err := parseEnvelope(b[signatureFile]); err == nil {
+// signed are files that are signed, or are to be.
+type signed struct {
+	// file is the only one of them that the signature does not cover: it holds it.
+	file, predicateType string
+	Bundle
+	// claim is what has to be signed about them, if anything.
+	claim any
+}
+
+func (b Bundle) signed() signed {
+	s := signed{file: signatureFile, predicateType: PredicateType, Bundle: b}
+	if c, err := b.Certification(); err == nil {
+		s.claim = claim{c.Product, c.Seed, c.SuiteDigest, c.Levels}
+	}
+	return s
+}
+
+// without is a bundle without a file.
+func (b Bundle) without(file string) Bundle {
+	out := maps.Clone(b)
+	delete(out, file)
+	return out
+}
+
+// signers are the beginnings of the IDs of the keys that are said to have signed. Nothing is checked.
+func (s signed) signers() (ids []string) {
+	if e, err := parseEnvelope(s.Bundle[s.file]); err == nil {
 		for _, s := range e.Signatures {
 			ids = append(ids, fmt.Sprintf("%.12q", s.KeyID))
 		}
@@ -59,47 +76,43 @@ func (b Bundle) signers() (ids []string) {
 	return ids
 }
 
-// checkSignature says what is wrong with the signature of the bundle: nothing, if the key has signed every file of
-// it as it is. Without a key only the signature itself is not checked.
-func (b Bundle) checkSignature(key *Key, predicateType string) (differences []string) {
-	raw, ok := b[signatureFile]
-	if !ok {
-		return []string{fmt.Sprintf("%s: the bundle is not signed", signatureFile)}
+// check says what is wrong with the signature: nothing, if the key has signed every file as it is. Without a key only
+// whose it is is not checked.
+func (s signed) check(key *Key) (differences []string) {
+	if s.Bundle[s.file] == nil {
+		return []string{s.file + ": is missing: nobody has signed"}
 	}
-	s, err := openStatement(key, raw, predicateType)
+	is, err := openStatement(key, s.Bundle[s.file], s.predicateType)
 	if err != nil {
-		return []string{fmt.Sprintf("%s: %s", signatureFile, err)}
+		return []string{fmt.Sprintf("%s: %s", s.file, err)}
 	}
-	differences = s.differences(b.content())
-	if c, err := b.Certification(); err == nil && b[certificationFile] != nil {
-		claimed, _ := json.Marshal(claim{c.Product, c.Seed, c.SuiteDigest, c.Levels})
-		var signed bytes.Buffer
-		if json.Compact(&signed, s.Predicate) != nil || !bytes.Equal(signed.Bytes(), claimed) {
-			differences = append(differences, fmt.Sprintf("%s: what is signed about the certification is not what %s says", signatureFile, certificationFile))
+	differences = is.differences(s.without(s.file))
+	if s.claim != nil {
+		claimed, _ := json.Marshal(s.claim)
+		var about bytes.Buffer
+		if json.Compact(&about, is.Predicate) != nil || !bytes.Equal(about.Bytes(), claimed) {
+			differences = append(differences, s.file+": what is signed about the report is not what the report says")
 		}
 	}
 	return differences
 }
 
 // SignedBy says whose signature a bundle carries. With keys, one of them must have signed it.
-func (b Bundle) SignedBy(keys []*Key) (signed string, differences []string) {
-	return b.signedBy(keys, PredicateType)
-}
+func (b Bundle) SignedBy(keys []*Key) (by string, differences []string) { return b.signed().by(keys) }
 
-func (b Bundle) signedBy(keys []*Key, predicateType string) (signed string, differences []string) {
-	names := b.signers()
+func (s signed) by(keys []*Key) (by string, differences []string) {
 	switch {
-	case len(keys) == 0 && b[signatureFile] == nil:
+	case len(keys) == 0 && s.Bundle[s.file] == nil:
 		return "none", nil
 	case len(keys) == 0:
 		// Whose it is nobody can say without a key; that it is not of this bundle anybody can.
-		if differences = b.checkSignature(nil, predicateType); len(differences) > 0 {
+		if differences = s.check(nil); len(differences) > 0 {
 			return "not valid", differences
 		}
-		return fmt.Sprintf("of key %.60s, not checked: --key names one to check it with", strings.Join(names, ", ")), nil
+		return fmt.Sprintf("of key %.60s, not checked: --key names one to check it with", strings.Join(s.signers(), ", ")), nil
 	}
 	for _, key := range keys {
-		if differences = b.checkSignature(key, predicateType); len(differences) == 0 {
+		if differences = s.check(key); len(differences) == 0 {
 			return fmt.Sprintf("valid, of key %.12s", key.ID()), nil
 		}
 	}
@@ -114,11 +127,7 @@ func SignReport(key *Key, name string, report []byte, outcome any) ([]byte, erro
 	return signFiles(key, map[string][]byte{name: report}, ReportPredicate, outcome)
 }
 
-// ReportSignedBy is SignedBy for a signature that SignReport has made; nil is none.
-func ReportSignedBy(keys []*Key, name string, report, signature []byte) (signed string, differences []string) {
-	b := Bundle{name: report}
-	if signature != nil {
-		b[signatureFile] = signature
-	}
-	return b.signedBy(keys, ReportPredicate)
+// ReportSignedBy is SignedBy for the signature in a file that SignReport has made; nil is none.
+func ReportSignedBy(keys []*Key, report Bundle, signature string, outcome any) (by string, differences []string) {
+	return signed{signature, ReportPredicate, report, outcome}.by(keys)
 }

@@ -74,7 +74,8 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// openStatement returns the statement of an envelope that this key has signed, or anybody without a key. Its errors say why it is not one.
+// openStatement returns the statement of an envelope that this key has signed, or anybody without a key. Its errors say
+// why it is not one.
 func openStatement(key *Key, raw []byte, predicateType string) (*statement, error) {
 	e, err := parseEnvelope(raw)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/deputy/reference"
@@ -88,10 +88,7 @@ func newFront(ctx context.Context, to *url.URL, rt http.RoundTripper, token stri
 // auditLogs lets everybody send requests at once, through a deputy and through a deputy and a tunnel, and compares the
 // deputies' audit logs with the API server's row for row.
 func auditLogs(ctx context.Context, p *plane, part *Part, people []person, requests int) (err error) {
-	before, err := p.eventIDs()
-	if err != nil {
-		return err
-	}
+	began := now()
 	agent, stop, err := p.agent(ctx, p.url)
 	if err != nil {
 		return err
@@ -116,7 +113,7 @@ func auditLogs(ctx context.Context, p *plane, part *Part, people []person, reque
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return compare(ctx, p, part, before, direct, tunnelled)
+	return compare(ctx, p, part, began, direct, tunnelled)
 }
 
 var paths = []string{"/api/v1/namespaces/" + usersNamespace + "/pods", "/version"}
@@ -158,8 +155,12 @@ func (f *front) use(ctx context.Context, part *Part, who, other person, requests
 	return nil
 }
 
-// compare holds the deputies' rows against the API server's events.
-func compare(ctx context.Context, p *plane, part *Part, before map[types.UID]bool, fronts ...*front) error {
+// now is the time as audit events state it.
+func now() time.Time { return time.Now().Truncate(time.Microsecond) }
+
+// compare holds the deputies' rows against the API server's events of requests that it received since began. An event
+// is written after its answer was sent: those of earlier requests may still come in.
+func compare(ctx context.Context, p *plane, part *Part, began time.Time, fronts ...*front) error {
 	rows := map[string]reference.Row{}
 	for _, f := range fronts {
 		maps.Copy(rows, f.rows)
@@ -185,7 +186,7 @@ func compare(ctx context.Context, p *plane, part *Part, before map[types.UID]boo
 		return err
 	}
 	for _, e := range rest {
-		if !before[e.AuditID] {
+		if !e.RequestReceivedTimestamp.Time.Before(began) {
 			part.fail("the event %s, %s as %+v, has no row of the deputy", e.AuditID, e.RequestURI, e.ImpersonatedUser)
 		}
 	}

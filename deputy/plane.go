@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -94,23 +93,15 @@ func (p *plane) event(ctx context.Context, id string) (e auditv1.Event, err erro
 	return e, err
 }
 
-// arrived is the audit event of a request that was authenticated, if there is one.
-func (p *plane) arrived(id string) (e auditv1.Event, ok bool, err error) {
-	raw, ok := p.TakeEvent(id)
-	if ok {
+// arrived is the audit event of a request that was authenticated, if there is one. answered is the audit ID of the API
+// server's answer: that event is waited for.
+func (p *plane) arrived(ctx context.Context, id, answered string) (e auditv1.Event, ok bool, err error) {
+	if answered != "" {
+		e, err = p.event(ctx, answered)
+	} else if raw, ok := p.TakeEvent(id); ok {
 		err = json.Unmarshal(raw, &e)
 	}
-	return e, ok && e.User.Username != "", err
-}
-
-// eventIDs are the IDs of the proxy's audit events that nobody waited for.
-func (p *plane) eventIDs() (map[types.UID]bool, error) {
-	events, err := p.EventsBy(proxyName)
-	ids := map[types.UID]bool{}
-	for _, e := range events {
-		ids[e.AuditID] = true
-	}
-	return ids, err
+	return e, e.User.Username != "", err
 }
 
 // decision is the annotation of the authorization filter; empty if the request did not get there

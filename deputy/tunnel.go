@@ -129,17 +129,13 @@ func attacks(me, other person) []attack {
 // person that it names, or not at all.
 func (p *plane) attack(ctx context.Context, a *agent, part *Part, t attack) error {
 	id := string(uuid.NewUUID())
-	code, err := rawRequest(ctx, a, append([]string{"Audit-Id: " + id}, t.lines...))
+	code, answered, err := rawRequest(ctx, a, append([]string{"Audit-Id: " + id}, t.lines...))
 	if err != nil {
 		return err
 	}
 	part.Checks++
-	// What the agent refuses never arrives, so there is no event to wait for: only a moment for what was let through,
-	// which has an answer of the API server.
-	if code < http.StatusBadRequest || code == http.StatusForbidden {
-		time.Sleep(20 * time.Millisecond)
-	}
-	e, arrived, err := p.arrived(id)
+	// What the agent refuses never arrives, so there is no event to wait for. What the API server answered has one.
+	e, arrived, err := p.arrived(ctx, id, answered)
 	if err != nil {
 		return err
 	}
@@ -165,25 +161,26 @@ func (p *plane) attack(ctx context.Context, a *agent, part *Part, t attack) erro
 	return nil
 }
 
-// rawRequest writes a request by hand: client libraries refuse most of these.
-func rawRequest(ctx context.Context, a *agent, lines []string) (int, error) {
+// rawRequest writes a request by hand: client libraries refuse most of these. answered is the audit ID that the API
+// server gave its answer, empty if it is not one of its own.
+func rawRequest(ctx context.Context, a *agent, lines []string) (code int, answered string, err error) {
 	dialer := &tls.Dialer{Config: a.tls}
 	conn, err := dialer.DialContext(ctx, "tcp", a.url.Host)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(timeout))
 	text := "GET " + paths[0] + " HTTP/1.1\r\nHost: " + a.url.Host + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
 	if _, err := io.WriteString(conn, text); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, errors.Join(err, resp.Body.Close())
+	return resp.StatusCode, resp.Header.Get("Audit-Id"), errors.Join(err, resp.Body.Close())
 }
 
 // watch sees an event through the tunnel while the request is still open.

@@ -150,9 +150,14 @@ func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error 
 	for _, note := range v.Notes {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
 	}
-	signed, wrong := certify.ReportSignedBy(keys, reports.Folder.Marker, v.Marker, v.Signature)
+	files := certify.Bundle{reports.Folder.Marker: v.Marker, reports.SignatureFile: v.Signature}
+	signed, wrong := certify.ReportSignedBy(keys, files, reports.SignatureFile, v.Report.Outcome)
+	what := "the report does not follow from its evidence"
+	if v.OK() {
+		what = "the report is not signed as demanded"
+	}
 	if v.Differences = append(v.Differences, wrong...); !v.OK() {
-		return differs(c, v.Differences, "the report does not follow from its evidence")
+		return differs(c, v.Differences, what)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\nsignature: %s\n", reports.Plural(v.Verdicts, "verdict"), signed)
 	return err

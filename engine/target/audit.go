@@ -111,6 +111,11 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.waiting, auditID)
+	select {
+	case raw := <-ch: // just in time
+		return raw, nil
+	default:
+	}
 	x.missed++
 	if x.garbage != "" {
 		return nil, fmt.Errorf("%w with ID %s within %s; the audit log held a line that is no event: %.200q", errNoEvent, auditID, timeout, x.garbage)

@@ -144,16 +144,22 @@ func verifyLoad(c *cobra.Command, path string) error {
 	return err
 }
 
-// declaredBy are the thresholds that the text of a run's profile has, with the flags of its command.
+// declaredBy are the thresholds that the text of a run's profile has, with the flags of its command. The text of a
+// built-in profile has to be ours.
 func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
-	p, err := profile.Parse(r.Profile+".yaml", []byte(r.ProfileYAML))
-	if err != nil {
-		return t, err
-	}
 	var f loadFlags
 	c := &cobra.Command{FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}}
 	f.add(c)
 	if err := c.ParseFlags(r.Command[slices.Index(r.Command, "load")+1:]); err != nil {
+		return t, err
+	}
+	if slices.Contains(profile.Names(), f.profile) {
+		if _, text, err := profile.Load(f.profile); err != nil || string(text) != r.ProfileYAML {
+			return t, errors.Join(err, fmt.Errorf("the text of the built-in profile %s is not that of this authzconf", f.profile))
+		}
+	}
+	p, err := profile.Parse(r.Profile+".yaml", []byte(r.ProfileYAML))
+	if err != nil {
 		return t, err
 	}
 	if p, err = f.adjusted(c, p); err != nil {

@@ -135,7 +135,9 @@ func TestLoadVerify(t *testing.T) {
 	fewer.Command = append(slices.Clone(r.Command), "--pairs", "3")
 	counted.Blocks = slices.Clone(r.Blocks)
 	counted.Blocks[0].Sent, counted.Blocks[0].Planned = 300, 300
-	unprofiled.ProfileYAML = ""
+	unprofiled.Command, unprofiled.ProfileYAML = nil, ""
+	milder := r
+	milder.ProfileYAML += "# and nothing that must hold\n"
 	for _, c := range []struct {
 		name string
 		make func() error
@@ -145,6 +147,7 @@ func TestLoadVerify(t *testing.T) {
 		{"honest", func() error { return write(r, thresholds) }, exitPassed, "the outcome is inconclusive"},
 		{"thresholds that nobody declared", func() error { return write(r, lowered) }, exitFailed, "the thresholds of the report are not those"},
 		{"fewer pairs than were asked for", func() error { return write(fewer, thresholds) }, exitFailed, "its profile and command 100, 3 and 3"},
+		{"another text under the name of a built-in profile", func() error { return write(milder, thresholds) }, exitFailed, "the text of the built-in profile denied-flood is not that of this authzconf"},
 		{"no profile", func() error { return write(unprofiled, thresholds) }, exitFailed, "what the run was to keep cannot be told"},
 		{"a better outcome", func() error {
 			path := filepath.Join(dir, "report.json")

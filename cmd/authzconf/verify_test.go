@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/authzconf/authzconf/reports/load"
 )
 
 // TestVerifyKnowsEveryKind holds verify to what it says of a folder of each kind.
@@ -33,7 +35,12 @@ func TestVerifyKnowsEveryKind(t *testing.T) {
 
 func TestVerifyLoad(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := run([]string{"verify", savedRun(t, time.Millisecond)}, &out, &errs); code != exitPassed {
+	dir := savedRun(t, time.Millisecond)
+	r, thresholds := profiled(t, dir)
+	if err := load.Write(dir, r, load.Judge(r, thresholds)); err != nil {
+		t.Fatal(err)
+	}
+	if code := run([]string{"verify", dir}, &out, &errs); code != exitPassed {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
 	if !strings.HasPrefix(out.String(), "verified: judged again") {

@@ -1,6 +1,9 @@
 package recorder
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -62,5 +65,33 @@ func TestCount(t *testing.T) {
 	}
 	if got := r.Mark(); got != 7 {
 		t.Errorf("place %d, want 7", got)
+	}
+}
+
+// TestGivenUp has an API server that gives a review up before all of it is sent: in a storm that is no fault of the
+// recorder's.
+func TestGivenUp(t *testing.T) {
+	r := start(t, Options{})
+	c := peer(t, r.Kubeconfig(Front), true)
+	r.Count(&Counting{
+		Arrived:  func(Point, string) { t.Error("half a review was counted") },
+		Answered: func(Point, time.Duration) { t.Error("half a review was answered") },
+	})
+	ctx, giveUp := context.WithCancel(t.Context())
+	body, rest := io.Pipe()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL(Front), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = rest.Write([]byte(`{"kind":"SubjectAcc`))
+		giveUp()
+	}()
+	if resp, err := c.Do(req); !errors.Is(err, context.Canceled) {
+		_ = resp.Body.Close()
+		t.Fatalf("%v, want that it was given up", err)
+	}
+	if err := errors.Join(r.Err(), r.Close(), r.Err()); err != nil {
+		t.Error(err)
 	}
 }

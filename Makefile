@@ -158,7 +158,7 @@ mutants: $(MUTANTS) ## run the suite against broken API servers (MUTANTSFLAGS="-
 
 # The seed of a sample is the number of commits: every commit tries others, and
 # the same ones whenever it is tried.
-SAMPLE ?= 12
+SAMPLE ?= 9
 SEED   ?= $(or $(shell git rev-list --count HEAD 2>/dev/null),1)
 
 .PHONY: mutants-sample

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -142,7 +144,11 @@ func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (str
 			return "", err
 		}
 	}
-	s.Requires.Kubernetes, s.Requires.Binary = "", "="+l.target.Facts.Binary
+	binary, err := version.ParseGeneric(l.target.Facts.Binary) // scenarios name minor versions
+	if err != nil {
+		return "", err
+	}
+	s.Requires.Kubernetes, s.Requires.Binary = "", fmt.Sprintf("=%d.%d", binary.Major(), binary.Minor())
 	s.Description = fmt.Sprintf("Found by authzconf explore, seed %d, case %d.", l.o.Seed, p.number)
 	raw, err := cases.Print(s, comments...)
 	return string(raw), err

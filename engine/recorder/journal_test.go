@@ -65,7 +65,7 @@ func TestSince(t *testing.T) {
 		t.Errorf("marks %d and %d", mark, r.Mark())
 	}
 	if err := r.Err(); err == nil || !strings.Contains(err.Error(), "cannot be read: 1, the first because unexpected end") {
-		t.Errorf("what it was asked that is no review: %v", err)
+		t.Errorf("what it received that is not a review: %v", err)
 	}
 
 	r.Reset()

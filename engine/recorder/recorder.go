@@ -151,7 +151,7 @@ func (r *Recorder) track(_ net.Conn, s http.ConnState) {
 	}
 }
 
-// Err says why the recorder stopped serving, or what it was asked that is no review; nil if it serves or was closed.
+// Err says why the recorder stopped serving, or what it received that is not a review; nil if it serves or was closed.
 // What a run recorded is whole only if Err is nil at its end.
 func (r *Recorder) Err() error {
 	if err := r.failed.Load(); err != nil {

@@ -152,5 +152,5 @@ func asks(s spec) string {
 	if n := s.NonResourceAttributes; n != nil {
 		return fmt.Sprintf("%+q %+q %+q", word(s.User), word(n.Verb), word(n.Path))
 	}
-	return "a request that is no review"
+	return "a request that is not a review"
 }

@@ -110,8 +110,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
 	release := c.o.Release
 	if release == (local.Release{}) {
-		all := local.Releases()
-		release = all[len(all)-1]
+		release = local.Newest()
 	}
 	gate := target.AskDefault
 	if target.GateKnown(release.Minor) {

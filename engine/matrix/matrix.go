@@ -142,8 +142,7 @@ func emulation(release local.Release, asked string) (string, error) {
 
 // Newest is the newest Kubernetes minor that can be run.
 func Newest() string {
-	releases := local.Releases()
-	return releases[len(releases)-1].Minor
+	return local.Newest().Minor
 }
 
 // Minors are the Kubernetes minors that can be run, newest last.
@@ -161,7 +160,7 @@ func Known() string { return strings.Join(Minors(), ", ") }
 // Emulated are the minors that the newest release can emulate and that can be
 // run for real as well, so that the two can be compared.
 func Emulated() []string {
-	newest := local.Releases()[len(local.Releases())-1]
+	newest := local.Newest()
 	return slices.DeleteFunc(Minors(), func(minor string) bool {
 		_, err := emulation(newest, minor)
 		return err != nil

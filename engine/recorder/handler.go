@@ -47,6 +47,9 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	if m.point != Front && m.point != Back {
 		counting = nil
 	}
+	if err != nil && counting != nil && req.Context().Err() != nil {
+		return // In a storm API servers give requests up that take too long, some before all of a review is sent.
+	}
 	if err == nil && counting != nil && counting.Other == nil {
 		if verb, ok := writtenVerb(body); ok {
 			r.count(counting, w, req, m.point, v1, verb)
@@ -56,9 +59,6 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	var asked review
 	if err == nil {
 		asked, err = readReview(body)
-	}
-	if err != nil && counting != nil && req.Context().Err() != nil {
-		return // In a storm API servers give requests up that take too long, some before all of a review is sent.
 	}
 	if err != nil {
 		why := oneLine(err.Error())

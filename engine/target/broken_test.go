@@ -78,7 +78,7 @@ func TestBroken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	release := local.Releases()[len(local.Releases())-1]
+	release := local.Newest()
 	started, err := Start(t.Context(), Options{
 		Cell:    verdicts.Cell{Name: "broken", Provider: Local, Kubernetes: release.Version, Gate: string(AskDefault)},
 		Release: release, Binaries: &local.Binaries{},

@@ -1,12 +1,22 @@
 package certify
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -200,4 +210,55 @@ func asWebhooksSee(r *scenarios.Request) bool {
 // suffixOf is what the policy's names for a scenario end with.
 func (b *Plan) suffixOf(s *scenarios.Scenario) string {
 	return scenarios.Suffix(b.Policy.Seed, "certify", s.ID)
+}
+
+// relay passes connections on between an API server and a webhook, and can be cut: so the harness takes a webhook away
+// that it does not run. It sees nothing of what is said, for TLS goes through it.
+type relay struct {
+	*balancer.Balancer
+	to string
+}
+
+// down cuts all connections and passes none on.
+func (r relay) down() {
+	r.Set()
+	r.Cut()
+}
+
+// up passes connections on again.
+func (r relay) up() { r.Set(r.to) }
+
+// relayed starts a relay to the webhook, and renders the kubeconfig that leads an API server through it. It holds
+// everything that the webhook's own names files for.
+func (w *Webhook) relayed() (r relay, kubeconfig []byte, err error) {
+	u, err := url.Parse(w.url)
+	if err != nil {
+		return r, nil, err
+	}
+	if w.config.Proxy != nil {
+		return r, nil, errors.New("the webhook's kubeconfig has a proxy-url: in a cluster it is reached directly only")
+	}
+	config := rest.CopyConfig(w.config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return r, nil, err
+	}
+	if config.BearerToken == "" && config.BearerTokenFile != "" {
+		token, err := os.ReadFile(config.BearerTokenFile)
+		if err != nil {
+			return r, nil, err
+		}
+		config.BearerToken = string(token)
+	}
+	r.to = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
+	if r.Balancer, err = balancer.Start(r.to); err != nil {
+		return r, nil, err
+	}
+	name := cmp.Or(config.ServerName, u.Hostname())
+	u.Host = r.Addr()
+	kubeconfig, err = reference.WebhookConfig(clientcmdapi.Cluster{
+		Server: u.String(), TLSServerName: name, CertificateAuthorityData: config.CAData, InsecureSkipTLSVerify: config.Insecure,
+	}, clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken, Username: config.Username, Password: config.Password,
+	})
+	return r, kubeconfig, err
 }

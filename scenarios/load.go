@@ -3,6 +3,7 @@ package scenarios
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -271,3 +272,8 @@ func plainFSError(err error) string {
 	}
 	return err.Error()
 }
+
+// FS holds the scenarios that come with authzconf. Load it together with the fixtures of package fixtures.
+//
+//go:embed docs-user-impersonation kep-5284 kep-5681 kubernetes periscope
+var FS embed.FS

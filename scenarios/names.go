@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -181,4 +182,94 @@ func extend(path []any, more ...any) []any {
 // isRBAC tells whether an object is a role or binding.
 func isRBAC(m map[string]any) bool {
 	return strings.HasPrefix(Text(m, "apiVersion"), "rbac.authorization.k8s.io/")
+}
+
+// Set is a checked collection of scenarios with unique IDs.
+type Set struct {
+	all  []*Scenario // sorted by ID
+	byID map[string]*Scenario
+
+	renamed, noted Errors
+}
+
+// Renamed lists the fields of the files that have their old name. It is read for one release.
+func (s *Set) Renamed() Errors { return s.renamed }
+
+// Noted lists the expectations of the files that say only what follows from others (they can be left out, and are
+// judged all the same), and the denials that say neither what was answered nor what was asked.
+func (s *Set) Noted() Errors { return s.noted }
+
+// add inserts a scenario whose ID is new.
+func (s *Set) add(sc *Scenario) {
+	i, _ := slices.BinarySearchFunc(s.all, sc.ID, func(e *Scenario, id string) int { return strings.Compare(e.ID, id) })
+	s.all = slices.Insert(s.all, i, sc)
+	s.byID[sc.ID] = sc
+}
+
+// All returns the scenarios sorted by ID. The slice is the caller's; the scenarios are shared and must not be
+// changed (Bind gives a copy).
+func (s *Set) All() []*Scenario { return slices.Clone(s.all) }
+
+// Len is the number of scenarios.
+func (s *Set) Len() int { return len(s.all) }
+
+// Get returns the scenario of that ID.
+func (s *Set) Get(id string) (*Scenario, bool) {
+	sc, ok := s.byID[id]
+	return sc, ok
+}
+
+// Only returns the set of the scenarios that keep holds for.
+func (s *Set) Only(keep func(*Scenario) bool) *Set {
+	out := &Set{byID: map[string]*Scenario{}}
+	for _, sc := range s.all {
+		if keep(sc) {
+			out.add(sc)
+		}
+	}
+	return out
+}
+
+// Setups lists the names of all setups, sorted.
+func (s *Set) Setups() []string {
+	names := map[string]bool{}
+	for _, sc := range s.all {
+		if sc.Setup != "" {
+			names[sc.Setup] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// checkSetup applies the rules about setups, once all scenarios are known: a scenario is compared with the first
+// of its setup.
+func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
+	s, src := f.scenario, f.source
+	if s.Setup == "" || !f.readable || src.failedAt(nil) {
+		return
+	}
+	for i, st := range s.Steps {
+		if st.Sent() == nil && st.Wait == 0 {
+			src.failAt(at("steps", i), "the step changes what the setup %q keeps (expected requests and waits only)", s.Setup)
+		}
+	}
+	mates := set.Only(func(o *Scenario) bool { return o.Setup == s.Setup }).all
+	first := mates[0]
+	if len(mates) == 1 {
+		src.failAt(at("setup"), "no other scenario has the setup %q (expected two at least, for different versions or gates)", s.Setup)
+	}
+	if first == s || broken[first.ID] {
+		return
+	}
+	for field, equal := range map[string]bool{
+		"requestors": reflect.DeepEqual(s.Requestors, first.Requestors),
+		"grants":     reflect.DeepEqual(s.Grants, first.Grants),
+		"fixtures":   slices.Equal(s.Fixtures, first.Fixtures),
+		"objects":    reflect.DeepEqual(s.Objects, first.Objects),
+		"policy":     reflect.DeepEqual(s.Policy, first.Policy),
+	} {
+		if !equal {
+			src.failAt(at(field), "%s are not those of %s, which has the same setup (expected the same)", field, first.ID)
+		}
+	}
 }

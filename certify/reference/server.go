@@ -11,10 +11,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/engine/recorder"
 )
 
 // path is where reviews are posted.
@@ -111,4 +114,49 @@ func WebhookConfig(cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) ([]
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	c.CurrentContext = name
 	return clientcmd.Write(*c)
+}
+
+// PKI is an authority with one certificate for each side. The authority's key is thrown away.
+type PKI struct{ *recorder.PKI }
+
+// NewPKI makes certificates for the loopback addresses. The two ends are when the serving and the client
+// certificate expire, which lets a test have expired ones.
+func NewPKI(servingEnd, clientEnd time.Time) (*PKI, error) {
+	p, err := recorder.NewPKI(servingEnd, clientEnd)
+	return &PKI{p}, err
+}
+
+// File is a file that may change, such as one that a policy hook overwrites.
+type File[T any] struct {
+	path  string
+	parse func(path string, raw []byte) (T, error)
+
+	mu   sync.Mutex
+	when time.Time
+	size int64
+}
+
+// Follow reads a file for the first time.
+func Follow[T any](path string, parse func(path string, raw []byte) (T, error)) (*File[T], T, error) {
+	f := &File[T]{path: path, parse: parse}
+	first, _, err := f.Changed()
+	return f, first, err
+}
+
+// Changed reads the file if it is not as it was when it was last read without an error.
+func (f *File[T]) Changed() (value T, changed bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info, err := os.Stat(f.path)
+	if err != nil || info.ModTime().Equal(f.when) && info.Size() == f.size {
+		return value, false, err
+	}
+	raw, err := os.ReadFile(f.path)
+	if err != nil {
+		return value, false, err
+	}
+	if value, err = f.parse(f.path, raw); err == nil {
+		f.when, f.size = info.ModTime(), info.Size()
+	}
+	return value, err == nil, err
 }

@@ -1,12 +1,23 @@
+// Package reference is a reference authorizer for KEP-5681 (Conditional Authorization). Its policies are CEL
+// expressions over the request, as the KEP writes them, and over objects that are unknown when authorization is
+// decided: what is left of an expression then is returned as a condition, and evaluated when the objects are
+// there.
+//
+// The decision record about it is docs/adr/*-conditional-reference.md.
 package reference
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
+	"github.com/google/cel-go/cel"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -112,3 +123,103 @@ func (a *Authorizer) truth(data map[string]any) Evaluator {
 func response(e vectors.Decision, reason string, err error) vectors.AuthorizationConditionsResponse {
 	return vectors.AuthorizationConditionsResponse{Allowed: e == vectors.Allow, Denied: e == vectors.Deny, Reason: reason, EvaluationError: text(err)}
 }
+
+// sample is any request: expressions are checked by it.
+var sample = authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{}}
+
+// knownData is what the verb alone tells of the unknown variables: nothing is there before a create, and nothing
+// is sent with a delete. Whether a create is a CREATE or a CONNECT is left open.
+func knownData(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
+	if s.ResourceAttributes == nil {
+		return nil
+	}
+	switch s.ResourceAttributes.Verb {
+	case "create":
+		return map[string]any{"oldObject": nil}
+	case "delete", "deletecollection":
+		return map[string]any{"object": nil, "operation": "DELETE"}
+	}
+	return nil
+}
+
+// exact says whether a review is about one resource of one version, which conditions need (section "Feature
+// availability and version skew").
+func exact(s authorizationv1.SubjectAccessReviewSpec) bool {
+	r := s.ResourceAttributes
+	return r != nil && r.Version != "" && r.Version != "*" && r.Group != "*" && r.Resource != "*" && r.Verb != "*"
+}
+
+const (
+	// maxExpression is what a policy's expression may have, in bytes. Its residual may have vectors.MaxCondition.
+	maxExpression = 16 << 10
+	// maxPolicies is a bound for a file.
+	maxPolicies = 1024
+)
+
+// Snapshot is a set of policies that does not change. One decision is made of one snapshot.
+type Snapshot struct {
+	// FailureMode is what a Deny policy in error counts as. Left out: Deny.
+	FailureMode vectors.FailureMode
+
+	policies []vectors.Policy
+	programs []cel.Program // of the policies
+}
+
+// Load reads a file of policies.
+func Load(name string, data []byte) (*Snapshot, error) {
+	var file struct {
+		Policies []vectors.Policy `yaml:"policies"`
+	}
+	doc, err := scenarios.Decode(name, data, "a list of policies", &file)
+	if err != nil {
+		return nil, err
+	}
+	s, at, err := newSnapshot(file.Policies)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doc.At(at), err)
+	}
+	return s, nil
+}
+
+// NewSnapshot checks policies.
+func NewSnapshot(policies []vectors.Policy) (*Snapshot, error) {
+	s, at, err := newSnapshot(policies)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	return s, nil
+}
+
+// newSnapshot also says where the error is.
+func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) {
+	if len(policies) > maxPolicies {
+		return nil, "$.policies", fmt.Errorf("%d policies, at most %d", len(policies), maxPolicies)
+	}
+	var programs []cel.Program
+	seen := map[string]bool{}
+	for i, p := range policies {
+		at := fmt.Sprintf("$.policies[%d].", i)
+		if err := vectors.ValidateID(p.ID); err != nil {
+			return nil, at + "id", err
+		}
+		if seen[p.ID] {
+			return nil, at + "id", fmt.Errorf("the ID %q is there already", p.ID)
+		}
+		seen[p.ID] = true
+		if !slices.Contains(vectors.Effects(), p.Effect) {
+			return nil, at + "effect", fmt.Errorf("effect %q: expected Allow, Deny or NoOpinion", p.Effect)
+		}
+		if len(p.Expression) > maxExpression {
+			return nil, at + "expression", fmt.Errorf("%d bytes, at most %d", len(p.Expression), maxExpression)
+		}
+		program, err := policyProgram(p.Expression)
+		if err != nil {
+			return nil, at + "expression", err
+		}
+		programs = append(programs, program)
+	}
+	return &Snapshot{policies: slices.Clone(policies), programs: programs}, "", nil
+}
+
+// Policies are a copy of the policies.
+func (s *Snapshot) Policies() []vectors.Policy { return slices.Clone(s.policies) }

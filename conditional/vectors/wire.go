@@ -1,10 +1,15 @@
 package vectors
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/json"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // What a review calls itself. The KEP writes the path of AuthorizationConditionsReview as
@@ -186,7 +191,7 @@ type Object map[string]any
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (o *Object) UnmarshalJSON(raw []byte) error {
-	return json.Unmarshal(raw, (*map[string]any)(o))
+	return utiljson.Unmarshal(raw, (*map[string]any)(o))
 }
 
 // ParseObject reads a JSON object; nothing and null are none.
@@ -195,4 +200,113 @@ func ParseObject(raw []byte) (o Object, err error) {
 		err = o.UnmarshalJSON(raw)
 	}
 	return o, err
+}
+
+// DecodeAccess reads a SubjectAccessReview of v1. Fields that it does not know pass: a newer API server may send
+// them. A mode that it does not know is None: who asks for what nobody knows cannot be relied on to evaluate it.
+func DecodeAccess(body []byte) (spec SubjectAccessReviewSpec, err error) {
+	var in SubjectAccessReview
+	if err := json.Unmarshal(body, &in); err != nil {
+		return spec, errors.New("the body is not a review in JSON")
+	}
+	s := in.Spec
+	switch {
+	case in.Kind != AccessKind || in.APIVersion != AccessVersion:
+		return spec, fmt.Errorf("it is not of kind %s of %s", AccessKind, AccessVersion)
+	case s.User == "" && len(s.Groups) == 0:
+		return spec, errors.New("the spec has neither user nor groups")
+	case (s.ResourceAttributes == nil) == (s.NonResourceAttributes == nil):
+		return spec, errors.New("the spec must have one of resourceAttributes and nonResourceAttributes")
+	}
+	if m := s.Mode(); m != HumanReadable && m != Optimized {
+		s.ConditionalAuthorization = nil
+	}
+	return s, nil
+}
+
+// DecodeConditions reads the request of an AuthorizationConditionsReview.
+func DecodeConditions(body []byte) (*AuthorizationConditionsRequest, error) {
+	var in AuthorizationConditionsReview
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, errors.New("the body is not a review in JSON")
+	}
+	switch {
+	case in.Kind != ConditionsKind || in.APIVersion != ConditionsVersion:
+		return nil, fmt.Errorf("it is not of kind %s of %s", ConditionsKind, ConditionsVersion)
+	case in.Request == nil || len(in.Request.ConditionSets) == 0:
+		return nil, errors.New("the review has no conditionSets")
+	}
+	return in.Request, nil
+}
+
+// AnswerAccess is the review that carries a status.
+func AnswerAccess(s SubjectAccessReviewStatus) ([]byte, error) {
+	out := struct {
+		APIVersion string                    `json:"apiVersion"`
+		Kind       string                    `json:"kind"`
+		Status     SubjectAccessReviewStatus `json:"status"`
+	}{AccessVersion, AccessKind, s}
+	return json.Marshal(out)
+}
+
+// AnswerConditions is the review that carries a response.
+func AnswerConditions(r AuthorizationConditionsResponse) ([]byte, error) {
+	out := AuthorizationConditionsReview{Response: &r}
+	out.APIVersion, out.Kind = ConditionsVersion, ConditionsKind
+	return json.Marshal(out)
+}
+
+// RequestVariable is the name of the variable of what the first phase knows.
+const RequestVariable = "request"
+
+// LateVariables are the names of the variables of the second phase.
+func LateVariables() []string {
+	return []string{"operation", "options", "object", "oldObject", "namespaceObject", "impersonatedRequest"}
+}
+
+// RequestFields is the value of RequestVariable: every field that Policy lists.
+func RequestFields(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
+	r, path := authorizationv1.ResourceAttributes{}, ""
+	if s.ResourceAttributes != nil {
+		r = *s.ResourceAttributes
+	} else if s.NonResourceAttributes != nil {
+		r.Verb, path = s.NonResourceAttributes.Verb, s.NonResourceAttributes.Path
+	}
+	out := fields(ImpersonatedRequest{r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Namespace, r.Name, nil})
+	out["path"], out["userInfo"] = path, userFields(s.User, s.UID, s.Groups, s.Extra)
+	return out
+}
+
+// Variables are the values of LateVariables. What is absent is null.
+func (d ConditionData) Variables() map[string]any {
+	out := map[string]any{"operation": d.Operation, "impersonatedRequest": nil}
+	for name, o := range map[string]Object{"object": d.Object, "oldObject": d.OldObject, "options": d.Options, "namespaceObject": d.NamespaceObject} {
+		out[name] = nil
+		if o != nil {
+			out[name] = map[string]any(o)
+		}
+	}
+	if r := d.ImpersonatedRequest; r != nil {
+		of := fields(*r)
+		if u := r.UserInfo; u != nil {
+			of["userInfo"] = userFields(u.Username, u.UID, u.Groups, u.Extra)
+		}
+		out["impersonatedRequest"] = of
+	}
+	return out
+}
+
+func fields(r ImpersonatedRequest) map[string]any {
+	return map[string]any{
+		"verb": r.Verb, "apiGroup": r.APIGroup, "apiVersion": r.APIVersion, "resource": r.Resource, "subresource": r.Subresource,
+		"namespace": r.Namespace, "name": r.Name,
+	}
+}
+
+func userFields[V ~[]string](name, uid string, groups []string, extra map[string]V) map[string]any {
+	all := make(map[string]any, len(extra))
+	for k, v := range extra {
+		all[k] = []string(v)
+	}
+	return map[string]any{"username": name, "uid": uid, "groups": slices.Clone(groups), "extra": all}
 }

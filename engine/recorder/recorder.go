@@ -13,17 +13,26 @@
 package recorder
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key
@@ -189,3 +198,119 @@ func (r *Recorder) Since(mark uint64, users ...string) []Record {
 // Reset forgets all records, so that a long run needs no more memory than its longest part. Seq goes on.
 // Records that somebody still means to ask for are lost, so it belongs where nothing is under way.
 func (r *Recorder) Reset() { r.journal.reset() }
+
+// Point is where in an authorizer chain reviews are recorded. It is the path of the webhook's URL.
+type Point string
+
+const (
+	// Front stands before every other authorizer and sees every check.
+	Front Point = "front"
+	// Back stands after every other authorizer and sees only the checks that none of them decided.
+	Back Point = "back"
+)
+
+// mount is a point that is being served.
+type mount struct {
+	point  Point
+	script Script // nil has no opinion
+}
+
+// mountsFor makes the mounts of a recorder, by URL path.
+func mountsFor(scripts map[Point]Script) (map[string]*mount, error) {
+	mounts := map[string]*mount{}
+	for _, p := range append([]Point{Front, Back}, slices.Sorted(maps.Keys(scripts))...) {
+		if wrong := validation.IsDNS1123Label(string(p)); len(wrong) > 0 {
+			return nil, fmt.Errorf("recorder: point %q: %s", p, strings.Join(wrong, "; "))
+		}
+		mounts["/"+string(p)] = &mount{point: p, script: scripts[p]}
+	}
+	return mounts, nil
+}
+
+// URL is the address of a point. One that the recorder was not started with answers 404.
+func (r *Recorder) URL(p Point) string { return "https://" + r.addr + "/" + string(p) }
+
+// Kubeconfig is the webhook configuration with which an API server asks a point. It holds a client key, without
+// which the recorder accepts no connection: write it to a file that only the API server can read.
+func (r *Recorder) Kubeconfig(p Point) []byte {
+	name := "recorder-" + string(p)
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: r.URL(p), CertificateAuthorityData: r.pki.CA}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: r.pki.ClientCert,
+		ClientKeyData:         r.pki.ClientKey,
+	}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	out, err := clientcmd.Write(*config)
+	if err != nil {
+		// Only strings and bytes are encoded, so this is a mistake in this
+		// package and no state that a caller could handle.
+		panic(fmt.Sprintf("recorder: encoding a kubeconfig: %v", err))
+	}
+	return out
+}
+
+// Counting is for storms: what would fill the memory as a record is counted, and
+// forgotten. Its functions are called from several goroutines.
+type Counting struct {
+	// Arrived is called for each review before it is answered, so that what an API
+	// server has an answer to is counted.
+	Arrived func(p Point, verb string)
+	// Answered is called when the answer is written; took is the time since the request was read.
+	Answered func(p Point, took time.Duration)
+	// Other, if given, says of a review that it is not of the storm. It is answered
+	// at once, and the other functions are not told.
+	Other func(p Point, spec authorizationv1.SubjectAccessReviewSpec) bool
+	// Delay, if given, is how long an answer at Front takes, to stand for an authorizer that is far away. Back answers
+	// at once: the chain as a whole has one delay. Slots, if given, is how many answers may take so long at once: the
+	// others wait, as before an authorizer that is saturated.
+	Delay func() time.Duration
+	Slots chan struct{}
+}
+
+// Count counts the reviews at Front and Back from now on instead of recording them; nil records again. Probes and
+// malformed reviews are treated as ever, and counted ones take their place in the order.
+func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
+
+// count answers one review that is only counted.
+func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, apiVersion, verb string) {
+	begin := time.Now()
+	r.journal.pass()
+	c.Arrived(p, verb)
+	if c.Delay != nil && p == Front {
+		c.hold(req.Context())
+	}
+	noOpinion(w, apiVersion)
+	c.Answered(p, time.Since(begin))
+}
+
+// written is how API servers begin a review.
+var written = []byte(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1",`)
+
+// writtenVerb is the verb of a review as API servers write it: decoding all of a review that is only counted costs the
+// recorder as much as the rest of answering it. Without escapes nothing but the field looks like it.
+func writtenVerb(body []byte) (string, bool) {
+	before, after, found := bytes.Cut(body, []byte(`"verb":"`))
+	verb, _, closed := bytes.Cut(after, []byte(`"`))
+	plain := bytes.HasPrefix(before, written) && !bytes.ContainsRune(body, '\\') && !bytes.Contains(body, []byte(ProbeExtraKey))
+	return string(verb), found && closed && plain && bytes.Count(after, []byte(`"verb":"`)) == 0
+}
+
+// hold takes the time that an answer takes, unless the API server goes away.
+func (c *Counting) hold(ctx context.Context) {
+	if c.Slots != nil {
+		select {
+		case c.Slots <- struct{}{}:
+			defer func() { <-c.Slots }()
+		case <-ctx.Done():
+			return
+		}
+	}
+	timer := time.NewTimer(c.Delay())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

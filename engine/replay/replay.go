@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -197,4 +198,111 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 // client authenticates as the request's requestor.
 func (run *run) client(r *scenarios.Request, tap target.Tap) (*http.Client, error) {
 	return run.target.RequestClient(r, run.bound.Requestors[r.By], run.tokens[r.By], tap)
+}
+
+// Granted is a bound scenario whose grants are in force as RBAC.
+type Granted struct{ run *run }
+
+// Provision brings the grants of a bound scenario into force, those that its
+// steps bring later apart, without sending anything.
+func (r *Replayer) Provision(ctx context.Context, bound *scenarios.Scenario) (*Granted, error) {
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: bound.Suffix}
+	return &Granted{run}, run.provision(ctx)
+}
+
+// Change carries out a step that grants or revokes.
+func (g *Granted) Change(ctx context.Context, st *scenarios.Step) error {
+	if st.Grant != "" {
+		return g.run.admin.grant(ctx, g.run.grants[st.Grant])
+	}
+	return g.run.admin.revoke(ctx, g.run.grants[st.Revoke])
+}
+
+// Token is the token of a requestor that is a service account, by its alias.
+func (g *Granted) Token(alias string) string { return g.run.tokens[alias] }
+
+// Grant makes the roles of a bound scenario's grants and waits until they are in
+// force, without anything else that it needs.
+func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {
+	if err := r.admin.places(ctx, placesOf(&scenarios.Scenario{Grants: bound.Grants})); err != nil {
+		return err
+	}
+	return r.admin.grant(ctx, scenarios.RenderRBAC(bound))
+}
+
+// Kept is what the scenarios of one setup have on a cluster: made once, and used
+// again after the API server was replaced.
+type Kept struct {
+	// Suffix made the setup's names unique.
+	Suffix string
+
+	tokens map[string]string // by requestor alias
+	paths  []string          // of the objects
+}
+
+// Object is an API object as the API server writes it.
+type Object struct {
+	// Path is where it was read, for example /apis/rbac.authorization.k8s.io/v1/clusterroles/a.
+	Path string
+	// Body is the JSON, byte for byte.
+	Body []byte
+}
+
+// Keep makes everything that a scenario with a setup needs, without sending its requests.
+func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix string) (*Kept, error) {
+	bound, _ := s.Bind(suffix)
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix}
+	if err := run.provision(ctx); err != nil {
+		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
+	}
+	kept := &Kept{Suffix: suffix, tokens: run.tokens}
+	own := placesOf(bound)
+	kept.paths = own.paths()
+	for _, o := range scenarios.RenderRBAC(bound) {
+		kept.paths = append(kept.paths, o.Paths()...)
+	}
+	for _, m := range slices.Concat(bound.Manifests, bound.Objects) {
+		path, err := r.admin.objects.path(m)
+		if err != nil {
+			return nil, err
+		}
+		kept.paths = append(kept.paths, path)
+	}
+	return kept, nil
+}
+
+// ReplayKept is Replay with what Keep made, also on an API server that is not the
+// one it was made on: tokens and objects are the same ones.
+func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
+	return r.replay(ctx, s, kept.Suffix, kept, false)
+}
+
+// Send sends the only request of a scenario with what its setup has, over a connection of its own, to host, which
+// may be a balancer. Nothing but the answer is looked at.
+func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, host string) (o verdicts.Observation, err error) {
+	bound, _ := s.Bind(kept.Suffix)
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: kept.Suffix, tokens: kept.tokens}
+	request := bound.Steps[0].Request
+	client, req, err := run.prepare(ctx, host, request, &o.Request)
+	if err != nil {
+		return o, err
+	}
+	req.Close = true
+	o.Sent = time.Now()
+	o.Response, err = RoundTrip(client, req, false)
+	o.Answered = time.Now()
+	return o, err
+}
+
+// Read reads the objects of a setup, as they are written by the API server that runs now.
+func (r *Replayer) Read(ctx context.Context, kept *Kept) ([]Object, error) {
+	var out []Object
+	for _, path := range kept.paths {
+		body, err := r.admin.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("GET %s: %w", path, err)
+		}
+		out = append(out, Object{Path: path, Body: body})
+	}
+	return out, nil
 }

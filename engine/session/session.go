@@ -2,9 +2,16 @@ package session
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/engine/nodes"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -87,4 +94,216 @@ func (s *Session) runCell(c *Cell) {
 	if s.ctx.Err() == nil {
 		c.Err = c.Target.UnknownFamilies(s.ctx)
 	}
+}
+
+// Cell is one target and what was seen on it: a cell of a matrix, or a stage of an upgrade path.
+type Cell struct {
+	Plan CellPlan
+	// Target is nil unless the cell is running. Err says why it did not start, or what broke.
+	Target *target.Target
+	Err    error
+	// Witness is what the target said of itself.
+	Witness reports.Witness
+	// Ready is how long the target took to start.
+	Ready time.Duration
+	// Took is how long the scenarios took, waits included.
+	Took time.Duration
+	// Agents is what the node agents were allowed, where the cell has nodes.
+	Agents *reports.Agents
+
+	jobs     map[string]*job // by scenario
+	finished chan struct{}   // closed when everything has its verdict, and Took is set
+}
+
+// job is a scenario that runs on a cell.
+type job struct {
+	scenario *scenarios.Scenario
+	done     chan struct{}
+	evidence *verdicts.Evidence
+	result   verdicts.Result
+}
+
+// NewCell prepares a cell.
+func NewCell(p CellPlan) *Cell {
+	c := &Cell{Plan: p, jobs: map[string]*job{}, finished: make(chan struct{})}
+	for _, s := range p.Runs() {
+		c.jobs[s.ID] = &job{scenario: s, done: make(chan struct{})}
+	}
+	return c
+}
+
+// Only leaves out the scenarios that were not chosen. It is for what has not begun yet.
+func (c *Cell) Only(chosen func(cell, scenario string) bool, why string) {
+	for i := range c.Plan.Items {
+		item := &c.Plan.Items[i]
+		if id := item.Scenario.ID; item.Fate == Run && !chosen(c.Plan.Target.Cell.Name, id) {
+			item.Fate, item.Why = LeftOut, why
+			delete(c.jobs, id)
+		}
+	}
+}
+
+// Result waits for the verdict of a scenario on a cell.
+func (c *Cell) Result(ctx context.Context, id string) (verdicts.Result, error) {
+	j := c.jobs[id]
+	select {
+	case <-j.done:
+		return j.result, nil
+	case <-ctx.Done():
+		return verdicts.Result{}, ctx.Err()
+	}
+}
+
+// Outcomes waits for everything that runs on the cell, and returns it in the order of the plan.
+func (c *Cell) Outcomes() (evidence []*verdicts.Evidence, results []verdicts.Result) {
+	<-c.finished
+	for _, s := range c.Plan.Runs() {
+		j := c.jobs[s.ID]
+		evidence, results = append(evidence, j.evidence), append(results, j.result)
+	}
+	return evidence, results
+}
+
+// Report waits for everything that runs on the cell, and turns it into its part of a report.
+func (c *Cell) Report() (reports.Cell, []*verdicts.Evidence) {
+	evidence, results := c.Outcomes()
+	cell := reports.Cell{
+		Cell: c.Plan.Target.Cell, Facts: target.ExpectedFacts(c.Plan.Target), Witness: c.Witness,
+		ReadySeconds: c.Ready.Seconds(), WallSeconds: c.Took.Seconds(), Results: results, Agents: c.Agents,
+	}
+	if c.Err != nil {
+		cell.Problem = c.Err.Error()
+	}
+	c.Plan.NotRun(&cell)
+	return cell, evidence
+}
+
+// NotRun adds to a cell of a report what the plan does not run there, and why.
+func (p CellPlan) NotRun(cell *reports.Cell) {
+	for _, item := range p.Items {
+		switch item.Fate {
+		case Run:
+		case Unsupported:
+			cell.Results = append(cell.Results, verdicts.Result{
+				Scenario: item.Scenario.ID, Level: item.Scenario.Level, Cell: cell.Name,
+				Verdict: verdicts.NotSupported, Reason: item.Why,
+			})
+		default:
+			cell.NotRun = append(cell.NotRun, reports.NotRun{Scenario: item.Scenario.ID, Why: item.Why, Cause: causes[item.Fate]})
+		}
+	}
+}
+
+// causes are the words of a report for why a scenario was not run.
+var causes = map[Fate]reports.NotRunCause{NotSelected: reports.CauseTarget, LeftOut: reports.CauseUser, NotMade: reports.CausePath}
+
+// replayer fails where the cell cannot be believed.
+func (c *Cell) replayer() (*replay.Replayer, error) {
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	if m := c.Witness.Mismatches; len(m) > 0 {
+		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
+	return replay.New(c.Target)
+}
+
+// Run replays a scenario of the cell and judges it. kept, if given, is what the scenario has already.
+func (c *Cell) Run(ctx context.Context, run *replay.Replayer, s *scenarios.Scenario, kept *replay.Kept, seed int64, events func(Event)) {
+	j := c.jobs[s.ID]
+	c.finish(j, c.replay(ctx, run, j, kept, seed), events)
+}
+
+// replay brings back the evidence of a scenario. One that fails is replayed once more under fresh names: that tells
+// whether what was there before is to blame. A panic makes this one invalid and leaves the others alone: it would
+// otherwise end the process, and with it everything that was seen.
+func (c *Cell) replay(ctx context.Context, run *replay.Replayer, j *job, kept *replay.Kept, seed int64) (evidence *verdicts.Evidence) {
+	defer func() {
+		if p := recover(); p != nil {
+			evidence = invalidEvidence(c, j, verdicts.BlameHarness, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	cell, id := c.Plan.Target.Cell.Name, j.scenario.ID
+	if kept != nil {
+		evidence = run.ReplayKept(ctx, j.scenario, kept)
+	} else {
+		evidence = run.Replay(ctx, j.scenario, scenarios.Suffix(seed, cell, id))
+	}
+	if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed {
+		evidence.Control = run.Replay(ctx, j.scenario, scenarios.Suffix(seed, cell, id, "control"))
+	}
+	return evidence
+}
+
+// Finish ends the cell, on which scenarios have run since a time. What has no verdict yet is invalid for the reason in
+// err.
+func (c *Cell) Finish(since time.Time, err error, events func(Event)) {
+	for _, s := range c.Plan.Runs() {
+		if j := c.jobs[s.ID]; j.evidence == nil {
+			c.finish(j, invalidEvidence(c, j, verdicts.BlameEnvironment, err), events)
+		}
+	}
+	c.Took = time.Since(since)
+	close(c.finished)
+}
+
+// finish judges what will be stored: the evidence without credentials.
+func (c *Cell) finish(j *job, evidence *verdicts.Evidence, events func(Event)) {
+	if clean, err := reports.RedactEvidence(evidence); err == nil {
+		evidence = clean
+	} else {
+		evidence = invalidEvidence(c, j, verdicts.BlameHarness, fmt.Errorf("redacting the evidence: %w", err))
+	}
+	j.evidence = evidence
+	j.result = verdicts.Judge(j.scenario, evidence)
+	close(j.done)
+	events(Event{Result: &j.result, Took: max(0, evidence.Ended.Sub(evidence.Started)-j.scenario.Waits())})
+}
+
+// invalidEvidence stands for a scenario that could not be run at all.
+func invalidEvidence(c *Cell, j *job, blame verdicts.Blame, err error) *verdicts.Evidence {
+	return &verdicts.Evidence{
+		Scenario: j.scenario.ID, Digest: j.scenario.Digest, Cell: c.Plan.Target.Cell,
+		Problems: []verdicts.Problem{{Blame: blame, Text: err.Error()}},
+	}
+}
+
+// needsNodes says whether a scenario of the cell is about pods on real nodes.
+func (c *Cell) needsNodes() bool {
+	for _, j := range c.jobs {
+		if slices.Contains(j.scenario.Needs(), scenarios.KubeletNodes) {
+			return true
+		}
+	}
+	return false
+}
+
+// loadAgent brings the node agent's image to the nodes of a cell that needs it.
+func (s *Session) loadAgent(c *Cell) error {
+	if !c.needsNodes() {
+		return nil
+	}
+	if err := nodes.LoadAgent(s.ctx, c.Target); err != nil {
+		return fmt.Errorf("the node agent's image: %w", err)
+	}
+	return nil
+}
+
+// runAgents lets the node agents work before any scenario: a DaemonSet would wait for the Nodes of scenarios, on
+// which no kubelet runs its pods. The agents are about the constrained modes: with the gate off there is nothing
+// to be seen that scenarios do not show.
+func (s *Session) runAgents(c *Cell) {
+	if !c.needsNodes() || c.Target.Facts.Gate != scenarios.GateOn || s.ctx.Err() != nil {
+		return
+	}
+	name := c.Plan.Target.Cell.Name
+	out, err := nodes.Run(s.ctx, c.Target, scenarios.Suffix(s.seed, name, "agents"))
+	c.Agents = &reports.Agents{PodWindowSeconds: out.PodWindow.Seconds(), NodeWindowSeconds: out.NodeWindow.Seconds()}
+	for _, check := range out.Checks {
+		c.Agents.Checks = append(c.Agents.Checks, reports.AgentCheck(check))
+	}
+	if err != nil {
+		c.Agents.Problem = err.Error()
+	}
+	s.events(Event{Text: fmt.Sprintf("%s: node agents: %d checks, %d failed", name, len(out.Checks), len(out.Failed()))})
 }

@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -157,4 +159,119 @@ func (e *Enforcer) asker(ctx context.Context, r *Request, d *Decision) Ask {
 		})
 		return review.Status.Allowed, nil
 	}
+}
+
+// Ask asks the authorizer for one verb.
+type Ask func(verb string) (allowed bool, err error)
+
+// Missing is why a request is denied: a field that no permission covers.
+type Missing struct {
+	// Field is its path.
+	Field string `json:"field"`
+	// Verb is the last permission that was asked for it; empty if there is none to ask for.
+	Verb string `json:"verb,omitempty"`
+}
+
+// Changed is a field that a request changes.
+type Changed struct {
+	Path  string
+	Chain permissions.Chain
+}
+
+// question is a permission and the fields that it covers.
+type question struct {
+	verb   string
+	depth  int
+	fields []int
+}
+
+// Decide asks for permissions from the most general to the most specific, each once, and only while a field needs
+// it, until every field is covered, or one of them cannot be any more (KEP-3617, steps 5 and 8).
+func Decide(fields []Changed, ask Ask) (*Missing, error) {
+	questions, open := plan(fields)
+	for i, f := range fields {
+		if open[i] == 0 {
+			return &Missing{Field: f.Path}, nil
+		}
+	}
+	covered := make([]bool, len(fields))
+	for _, q := range questions {
+		if !slices.ContainsFunc(q.fields, func(i int) bool { return !covered[i] }) {
+			continue
+		}
+		allowed, err := ask(q.verb)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range q.fields {
+			open[i]--
+			covered[i] = covered[i] || allowed
+			if !covered[i] && open[i] == 0 {
+				return &Missing{Field: fields[i].Path, Verb: q.verb}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// plan orders the questions, and counts them by field.
+func plan(fields []Changed) (questions []*question, open []int) {
+	byVerb := map[string]*question{}
+	open = make([]int, len(fields))
+	for i, f := range fields {
+		for _, p := range f.Chain {
+			q := byVerb[p.Verb]
+			if q == nil {
+				q = &question{verb: p.Verb, depth: p.Depth}
+				byVerb[p.Verb] = q
+				questions = append(questions, q)
+			}
+			q.depth = min(q.depth, p.Depth)
+			if n := len(q.fields); n == 0 || q.fields[n-1] != i {
+				q.fields = append(q.fields, i)
+				open[i]++
+			}
+		}
+	}
+	slices.SortFunc(questions, func(a, b *question) int {
+		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.verb, b.verb))
+	})
+	return questions, open
+}
+
+// Check is one question to the authorizer, and its answer.
+type Check struct {
+	Verb        string `json:"verb"`
+	Group       string `json:"group,omitempty"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Allowed     bool   `json:"allowed"`
+}
+
+// Decision is what became of a request whose fields are checked.
+type Decision struct {
+	User string `json:"user"`
+	Verb string `json:"verb"`
+	// Checks are in the order in which they were asked, the ordinary permission first.
+	Checks []Check `json:"checks"`
+	// Granular says that the ordinary permission was not held, and GeneralVerb was.
+	Granular bool `json:"granular,omitempty"`
+	// Fields is how many fields change; -1 if that was not computed.
+	Fields int `json:"fields"`
+	// Missing is why the request was denied for its fields.
+	Missing *Missing `json:"missing,omitempty"`
+	// Attempts is how often the stored object was read: more than once if it changed in between.
+	Attempts int `json:"attempts,omitempty"`
+}
+
+// message is what a client is told who lacks a permission of a field: one, for finding
+// all would be as many checks as somebody likes to cause (KEP-3617, step 8).
+func message(r *Request, m *Missing) string {
+	verb, reason := m.Verb, ""
+	if verb == "" {
+		verb, reason = r.Info.Verb, fmt.Sprintf("no granular permission covers %s", m.Field)
+	}
+	return responsewriters.ForbiddenStatusError(r.Attributes(verb), reason).ErrStatus.Message
 }

@@ -3,7 +3,16 @@
 // enforcer, which stands before one, and a model to judge it by.
 package permissions
 
-import "embed"
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
 
 // Descriptions holds the descriptions of the fields that KEP-3617 lists, and those of
 // the custom resource that the scenarios use.
@@ -14,3 +23,230 @@ var Descriptions embed.FS
 // GeneralVerb is the permission to change those fields for which one has a permission
 // of its own (KEP-3617, "API Server Additional Plumbing and Checks").
 const GeneralVerb = "granular"
+
+// Treatment is what is done to a parameter before it becomes part of a verb
+// (KEP-3617, "Complete List of parameter treatments").
+type Treatment string
+
+const (
+	// Verbatim leaves the parameter as it is.
+	Verbatim Treatment = ""
+	// SlashDelimitedPrefix takes what is before the first slash: all of it if there is none.
+	SlashDelimitedPrefix Treatment = "slash-delimited-prefix"
+)
+
+// Apply is the treated parameter.
+func (t Treatment) Apply(parameter string) string {
+	if t == SlashDelimitedPrefix {
+		parameter, _, _ = strings.Cut(parameter, "/")
+	}
+	return parameter
+}
+
+// Source says which part of the path of a field emits the parameter. It is that of the last "*" of the path.
+type Source string
+
+const (
+	// MapKey is the key in a map.
+	MapKey Source = "mapKey"
+	// ItemValue is the item itself, in a list that is a set.
+	ItemValue Source = "itemValue"
+	// ItemKey is one of the fields by which the items of a list are told apart.
+	ItemKey Source = "itemKey"
+)
+
+// Permission is one that covers a field.
+type Permission struct {
+	// Verb is what the authorizer is asked for.
+	Verb string
+	// Depth is how long the path is that carries the permission: the shorter, the more general.
+	Depth int
+	// Excluded says that the ordinary permission does not contain this one.
+	Excluded bool
+}
+
+// Chain is all the permissions of one field, from the most general to the most specific. Each of them alone covers
+// the field; an empty one means that nothing granular does.
+type Chain []Permission
+
+// Has says whether one of the permissions has a verb of which something is true.
+func (c Chain) Has(is func(verb string) bool) bool {
+	return slices.ContainsFunc(c, func(p Permission) bool { return is(p.Verb) })
+}
+
+// Excluded says whether the ordinary permission does not contain one of them.
+func (c Chain) Excluded() bool {
+	return slices.ContainsFunc(c, func(p Permission) bool { return p.Excluded })
+}
+
+// Permission is that of a field whose parameter, if it has one, is p.
+func (f *Field) Permission(p string) Permission {
+	out := Permission{Verb: GeneralVerb + ":" + f.Verb, Depth: len(f.Segments()), Excluded: f.Excluded}
+	if f.Parameter != nil {
+		out.Verb += "(" + f.Parameter.Treatment.Apply(p) + ")"
+	}
+	return out
+}
+
+// Segments are the parts of the path.
+func (f *Field) Segments() []string { return strings.Split(f.Path, ".") }
+
+// Kind is the kind of a file of descriptions.
+const Kind = "FieldPermissions"
+
+// file is one file of descriptions.
+type file struct {
+	Kind        string     `yaml:"kind"`
+	Description string     `yaml:"description"`
+	Resources   []resource `yaml:"resources"`
+}
+
+// resource describes the fields of a resource in some of its versions. "*" stands for
+// every group, version or resource.
+type resource struct {
+	Group    string   `yaml:"group"`
+	Versions []string `yaml:"versions"`
+	Resource string   `yaml:"resource"`
+	Fields   []*Field `yaml:"fields"`
+}
+
+// Field is a field, or every item of a map or list, that carries a permission.
+type Field struct {
+	// Path is the names of fields from the root, joined by dots. "*" is every item.
+	Path string `yaml:"path"`
+	// Verb is the permission without what is put before and behind it.
+	Verb string `yaml:"verb"`
+	// Excluded takes the field out of the ordinary permission.
+	Excluded bool `yaml:"excluded"`
+	// Parameter makes one permission of each key or item.
+	Parameter *Parameter `yaml:"parameter"`
+}
+
+// Parameter says where the parameter of a verb comes from and what becomes of it.
+type Parameter struct {
+	Source Source `yaml:"source"`
+	// Key is the field that ItemKey means.
+	Key       string    `yaml:"key"`
+	Treatment Treatment `yaml:"treatment"`
+}
+
+var (
+	validSegment = regexp.MustCompile(`^([A-Za-z_$][A-Za-z0-9_$-]*|\*)$`)
+	// validVerb is lowerCamelCase, without dots: no path of fields can be one of
+	// several names (KEP-3617, "Style Guide / Consistency Help").
+	validVerb = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+	validName = regexp.MustCompile(`^(\*|[a-z][a-z0-9-]*)$`)
+)
+
+// Parse reads one file of descriptions. name is for messages.
+func Parse(name string, data []byte) (*Set, error) {
+	var f file
+	y, err := scenarios.DecodeKind(name, data, "a file of field permissions", "", Kind, &f)
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{}
+	if len(f.Resources) == 0 {
+		return nil, fmt.Errorf("%s: resources: expected at least one", y.At("$"))
+	}
+	for i, r := range f.Resources {
+		at := fmt.Sprintf("$.resources[%d]", i)
+		if err := checkResource(r); err != nil {
+			return nil, fmt.Errorf("%s: %w", y.At(at), err)
+		}
+		root, seen := &Node{}, map[string]bool{}
+		for j, field := range r.Fields {
+			err := checkField(field, seen)
+			if err == nil {
+				err = root.add(field)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", y.At(fmt.Sprintf("%s.fields[%d]", at, j)), err)
+			}
+			seen[field.Path] = true
+		}
+		set.resources = append(set.resources, r)
+	}
+	if err := set.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return set, nil
+}
+
+func checkResource(r resource) error {
+	if !validName.MatchString(r.Resource) {
+		return fmt.Errorf("resource is %q, expected the plural name of a resource, or *", r.Resource)
+	}
+	if (r.Group == "*") != (r.Resource == "*") {
+		return fmt.Errorf("group %q and resource %q: expected both to be *, or none", r.Group, r.Resource)
+	}
+	if len(r.Versions) == 0 || len(r.Fields) == 0 {
+		return fmt.Errorf("resource %q: expected versions and fields", r.Resource)
+	}
+	return nil
+}
+
+// checkField checks a field; seen are the paths before it.
+func checkField(f *Field, seen map[string]bool) error {
+	if f == nil {
+		return fmt.Errorf("expected a field, with path and verb")
+	}
+	segments := f.Segments()
+	for i, s := range segments {
+		if !validSegment.MatchString(s) || i == 0 && s == "*" {
+			return fmt.Errorf("path %q: expected names of fields, or * for items, joined by dots", f.Path)
+		}
+		// What tells the items of a list apart is said by the parameter of the items.
+		if prefix := strings.Join(segments[:i+1], "."); s == "*" && i < len(segments)-1 && !seen[prefix] {
+			return fmt.Errorf("path %q: expected %q to be described before it", f.Path, prefix)
+		}
+	}
+	if !validVerb.MatchString(f.Verb) {
+		return fmt.Errorf("path %q: verb is %q, expected lowerCamelCase", f.Path, f.Verb)
+	}
+	switch items := strings.HasSuffix(f.Path, ".*"); {
+	case items && f.Parameter == nil:
+		return fmt.Errorf("path %q: expected a parameter, for each item has a permission of its own", f.Path)
+	case f.Parameter == nil:
+		return nil
+	case !strings.Contains(f.Path, "*"):
+		return fmt.Errorf("path %q: a parameter comes from an item, expected * in the path", f.Path)
+	}
+	return f.Parameter.check(f.Path)
+}
+
+func (p *Parameter) check(path string) error {
+	switch p.Source {
+	case MapKey, ItemValue, ItemKey:
+	default:
+		return fmt.Errorf("path %q: source is %q, expected mapKey, itemValue or itemKey", path, p.Source)
+	}
+	if (p.Source == ItemKey) != (p.Key != "") {
+		return fmt.Errorf("path %q: key is %q, expected one for itemKey and only then", path, p.Key)
+	}
+	if p.Treatment != Verbatim && p.Treatment != SlashDelimitedPrefix {
+		return fmt.Errorf("path %q: treatment is %q, expected %s or none", path, p.Treatment, SlashDelimitedPrefix)
+	}
+	return nil
+}
+
+// Load reads every description in a file system.
+func Load(files fs.FS) (*Set, error) {
+	paths, err := fs.Glob(files, "*/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	all := &Set{}
+	for _, p := range paths {
+		data, err := fs.ReadFile(files, p)
+		if err != nil {
+			return nil, err
+		}
+		set, err := Parse(p, data)
+		if err != nil {
+			return nil, err
+		}
+		all.resources = append(all.resources, set.resources...)
+	}
+	return all, all.check()
+}

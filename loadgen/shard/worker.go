@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
@@ -175,4 +176,18 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	b.GeneratorCPU = run.Duration(after - before)
 	b.Variant, b.Server = variant.Name, string(o.Side.Server)
 	return b, nil
+}
+
+// Used is the processor time that a process has used so far, user and system, to 10 ms, and its resident memory in
+// bytes; 0 where the kernel does not say it in /proc.
+func Used(pid int) (cpu time.Duration, rss int64) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, 0
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		return 0, 0
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second)).Round(time.Millisecond), int64(stat.ResidentMemory())
 }

@@ -69,3 +69,83 @@ func random(rng *rand.Rand) (choice Choice) {
 	}
 	return choice
 }
+
+// pair is two levels of two factors, the first factor before the second.
+type pair struct{ factor, level, factor2, level2 int }
+
+// cover chooses levels so that every pair comes up in few choices.
+type cover struct {
+	all  int
+	open map[pair]bool
+	list []pair // in a random order; those that are covered are skipped
+}
+
+func newCover(rng *rand.Rand) *cover {
+	c := &cover{open: map[pair]bool{}}
+	for f := range factors {
+		for f2 := f + 1; f2 < factorCount; f2++ {
+			for l := range factors[f].Levels {
+				for l2 := range factors[f2].Levels {
+					p := pair{f, l, f2, l2}
+					c.open[p] = true
+					c.list = append(c.list, p)
+				}
+			}
+		}
+	}
+	c.all = len(c.list)
+	rng.Shuffle(c.all, func(i, j int) { c.list[i], c.list[j] = c.list[j], c.list[i] })
+	return c
+}
+
+// pairOf orders two levels as in a pair.
+func pairOf(f, l, f2, l2 int) pair {
+	if f < f2 {
+		return pair{f, l, f2, l2}
+	}
+	return pair{f2, l2, f, l}
+}
+
+// next starts from a pair that did not come up yet, and gives each other factor, in a random order, the level that
+// brings the most new pairs. It is false when all came up.
+func (c *cover) next(rng *rand.Rand) (choice Choice, ok bool) {
+	for len(c.list) > 0 && !c.open[c.list[0]] {
+		c.list = c.list[1:]
+	}
+	if len(c.list) == 0 {
+		return choice, false
+	}
+	first := c.list[0]
+	choice[first.factor], choice[first.factor2] = first.level, first.level2
+	set := []int{first.factor, first.factor2}
+	for _, f := range rng.Perm(factorCount) {
+		if f == first.factor || f == first.factor2 {
+			continue
+		}
+		best, most := 0, -1
+		for _, l := range rng.Perm(len(factors[f].Levels)) {
+			fresh := 0
+			for _, other := range set {
+				if c.open[pairOf(f, l, other, choice[other])] {
+					fresh++
+				}
+			}
+			if fresh > most {
+				best, most = l, fresh
+			}
+		}
+		choice[f] = best
+		set = append(set, f)
+	}
+	c.mark(choice)
+	return choice, true
+}
+
+// mark notes the pairs of a choice.
+func (c *cover) mark(choice Choice) {
+	for f := range factors {
+		for f2 := f + 1; f2 < factorCount; f2++ {
+			delete(c.open, pair{f, choice[f], f2, choice[f2]})
+		}
+	}
+}

@@ -21,8 +21,8 @@ func newCoverage() *cobra.Command {
 chosen, gate on and gate off, and print how many of the places where a mutant changes
 something are reached, of each part.
 
-Exit codes: 0 every place of the impersonation package was reached, or is argued to be
-unreachable; 1 one is not, or an argument is wrong; 2 bad usage or input; 3 the
+Exit codes: 0 every place was reached, is argued to be unreachable, or stands in
+open.yaml; 1 one is not, or an argument is wrong; 2 bad usage or input; 3 the
 environment broke.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -67,8 +67,8 @@ func newReach(found *results, reached func(int) bool) *reach {
 			r.argued = append(r.argued, m)
 		default:
 			r.missing = append(r.missing, m)
-			if m.Part == found.parts[0].Name {
-				r.wrong = append(r.wrong, fmt.Errorf("%s: not reached, and no argument why: %s", m.Key, m.Snippet))
+			if found.open[m.Key] == "" {
+				r.wrong = append(r.wrong, fmt.Errorf("%s: not reached, no argument why, and not in %s: %s", m.Key, openFile, m.Snippet))
 			}
 		}
 	}
@@ -89,11 +89,8 @@ func (r *reach) total() string {
 		}
 		all, left := count(r.mutants), count(r.missing)
 		reachable := all - count(r.argued)
-		line := fmt.Sprintf("%s: %d of %d places (%s)", p.Name, reachable-left, all, percent(reachable-left, all))
-		if p.Argued {
-			line += fmt.Sprintf("; of the %d that a client can reach, %s", reachable, percent(reachable-left, reachable))
-		}
-		lines = append(lines, line)
+		lines = append(lines, fmt.Sprintf("%s: %d of %d places (%s); of the %d that a client can reach, %s",
+			p.Name, reachable-left, all, percent(reachable-left, all), reachable, percent(reachable-left, reachable)))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -121,7 +121,7 @@ func TestResults(t *testing.T) {
 	argued := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{all[1].Key: "too far"}}
 	argued.addUnreachable([]program.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
 	fresh := func(version string) *results {
-		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51, Argued: true}}}
+		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51}}}
 	}
 	first := fresh("1.37.1")
 	first.Results = list{
@@ -134,7 +134,7 @@ func TestResults(t *testing.T) {
 	if failed, caught := first.Results.scores(); failed != 50 || caught != 50 {
 		t.Errorf("scores %v and %v, want 50: one of the two that are not equivalent", failed, caught)
 	}
-	if got := first.lacking(); len(got) != 1 || got[0] != "p: 50.0 % of the mutants failed a scenario; 51 % are wanted" {
+	if got := first.lacking(); len(got) != 1 || got[0].Error() != "p: 50.0 % of the mutants failed a scenario; 51 % are wanted" {
 		t.Errorf("lacking %q", got)
 	}
 	page := first.markdown()
@@ -154,20 +154,77 @@ func TestResults(t *testing.T) {
 	if err := fresh("1.38.0").resume(folder); err == nil {
 		t.Error("the results of another release were resumed")
 	}
-	if got := first.unexplained(true); len(got) != 0 {
-		t.Errorf("unexplained %v, want none: the survivor is a known gap", got)
+}
+
+// TestLists wants a mutant that is not caught to stand in a list, and one that is caught to stand in none.
+func TestLists(t *testing.T) {
+	all := mutants()
+	const key = "a.go:f:call-removed:1"
+	for name, test := range map[string]struct {
+		status                campaign.Status
+		argued, open, whole   bool
+		remark, err, openFile string
+	}{
+		"caught":                    {status: campaign.Killed},
+		"caught, argued":            {status: campaign.Detected, argued: true, err: "argued not to be caught, but caught: " + key},
+		"caught, open, a sample":    {status: campaign.Killed, open: true, remark: "caught now, to be taken off open.yaml: " + key + "\n"},
+		"caught, open, all":         {status: campaign.Killed, open: true, whole: true, err: "caught now, take them off open.yaml: " + key},
+		"survived":                  {status: campaign.Survived, err: "open.yaml: " + key, openFile: `"` + key + "\": survived\n"},
+		"not covered":               {status: campaign.NotCovered, err: "open.yaml: " + key, openFile: `"` + key + "\": not covered\n"},
+		"survived, open":            {status: campaign.Survived, open: true, openFile: `"` + key + "\": survived\n"},
+		"survived, argued to be so": {status: campaign.Survived, argued: true},
+		"equivalent":                {status: campaign.Equivalent, argued: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &results{mutants: all, Results: list{{Mutant: all[0], Status: test.status}}}
+			if test.argued {
+				r.gaps = map[string]string{key: "why"}
+			}
+			if test.open {
+				r.open = map[string]campaign.Status{key: campaign.Survived}
+			}
+			remark, err := r.wrong(test.whole)
+			if remark != test.remark || (err == nil) != (test.err == "") || err != nil && !strings.HasSuffix(err.Error(), test.err) {
+				t.Errorf("remark %q, error %v, want %q and %q", remark, err, test.remark, test.err)
+			}
+			folder := t.TempDir()
+			if err := r.writeOpen(folder); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(filepath.Join(folder, openFile))
+			if got := strings.TrimPrefix(string(data), openHead); err != nil || got != test.openFile {
+				t.Errorf("%s has %q, %v, want %q", openFile, got, err, test.openFile)
+			}
+			var again arguments
+			if err := again.loadOpen(filepath.Join(folder, openFile), all); err != nil || len(again.open) != strings.Count(test.openFile, "\n") {
+				t.Errorf("read again: %v, %v", again.open, err)
+			}
+		})
 	}
-	for i, m := range []mutate.Mutant{all[2], all[1]} {
-		second.Results = append(second.Results, campaign.Result{Mutant: m, Status: campaign.Killed})
-		if got := second.contradictions(); len(got) != i+1 {
-			t.Errorf("contradictions %v, want the equivalent mutant, and the gap, that were caught", got)
+}
+
+// TestLoadOpen refuses what fits no mutant, is no status, or is argued.
+func TestLoadOpen(t *testing.T) {
+	for text, want := range map[string]string{
+		`"a.go:f:call-removed:9": survived`: "there is no mutant",
+		`"a.go:f:call-removed:1": killed`:   `is "killed": want "survived" or "not covered"`,
+		`"a.go:f:call-removed:2": survived`: "is argued too",
+		`- survived`:                        "cannot unmarshal",
+	} {
+		path := filepath.Join(t.TempDir(), openFile)
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		argued := arguments{gaps: map[string]string{"a.go:f:call-removed:2": "why"}}
+		if err := argued.loadOpen(path, mutants()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
 		}
 	}
 }
 
 // TestCoveragePage shows what was reached, what cannot be, and what could.
 func TestCoveragePage(t *testing.T) {
-	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p", Argued: true}}, arguments: arguments{unreachable: map[string]string{"a.go:f:call-removed:3": "never"}}}
+	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p"}}, arguments: arguments{unreachable: map[string]string{"a.go:f:call-removed:3": "never"}}}
 	reached := map[int]bool{1: true, 2: true}
 	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 const (
 	resultsFile = "results.json"
 	tableFile   = "mutants.md"
+	openFile    = "open.yaml"
 )
 
 // argument says why a mutant is no change that a client can see, or why the suite does not detect it.
@@ -38,6 +40,8 @@ type arguments struct {
 	equivalent, unreachable map[string]string
 	// gaps can be seen, but no scenario of the suite can be expected to look.
 	gaps map[string]string
+	// open mutants are known not to be caught, and nothing is argued about them yet: what became of each.
+	open map[string]campaign.Status
 }
 
 // reason is why a mutant is not caught, "" if nothing is argued.
@@ -55,6 +59,30 @@ func (a arguments) addUnreachable(all []program.Argument, mutants []mutate.Mutan
 			a.unreachable[m.Key] = "No client reaches it. " + strings.TrimSpace(all[i].Reason)
 		}
 	}
+}
+
+// loadOpen reads the mutants that are known not to be caught.
+func (a *arguments) loadOpen(path string, mutants []mutate.Mutant) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("the mutants that are known not to be caught: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(data, &a.open); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	known := byKey(mutants)
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(a.open)) {
+		switch {
+		case known[key].Key == "":
+			errs = append(errs, fmt.Errorf("%s: there is no mutant %s: take it off", path, key))
+		case a.open[key] != campaign.Survived && a.open[key] != campaign.NotCovered:
+			errs = append(errs, fmt.Errorf("%s: mutant %s is %q: want %q or %q", path, key, a.open[key], campaign.Survived, campaign.NotCovered))
+		case a.reason(key) != "":
+			errs = append(errs, fmt.Errorf("%s: mutant %s is argued too: take it off", path, key))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // loadArguments reads the reviewed arguments.
@@ -170,17 +198,51 @@ func (r *results) write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, resultsFile), append(data, '\n'), 0o644)
 }
 
-// contradictions are mutants that were caught, against what is argued; unexplained are those that were not, and
-// nothing is argued about, in the parts where everything is, or in the others.
-func (r *results) contradictions() []string {
-	return r.Results.where(func(one campaign.Result) bool { return r.reason(one.Key) != "" && one.Status.Caught() }).keys()
+// openNow is what open.yaml should say: of the mutants that are not caught, those that nothing is argued about.
+func (r *results) openNow() list {
+	return r.Results.where(func(one campaign.Result) bool {
+		return r.reason(one.Key) == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
+	})
 }
 
-func (r *results) unexplained(argued bool) []string {
-	return r.Results.where(func(one campaign.Result) bool {
-		is := slices.ContainsFunc(r.parts, func(p program.Part) bool { return p.Name == one.Part && p.Argued })
-		return is == argued && r.reason(one.Key) == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
-	}).keys()
+// writeOpen writes open.yaml as it should be now, for whoever has looked at it to copy.
+func (r *results) writeOpen(folder string) error {
+	out := strings.Builder{}
+	out.WriteString(openHead)
+	for _, one := range r.openNow() {
+		_, _ = fmt.Fprintf(&out, "%q: %s\n", one.Key, one.Status)
+	}
+	return os.WriteFile(filepath.Join(folder, openFile), []byte(out.String()), 0o644)
+}
+
+// openHead begins every open.yaml.
+const openHead = `# Mutants that are known not to be caught, and that nothing is argued about yet. They count as survived. The whole run
+# writes this file into its output folder, and fails where it differs from the one in ci/mutants; a sample fails only for
+# a mutant that is not caught and stands in no list. What is argued belongs into equivalent.yaml or unreachable.yaml.
+`
+
+// wrong is what the lists should not say, or should and do not. Only a whole run can say that a mutant is to be taken
+// off the open ones; with others that is a remark.
+func (r *results) wrong(whole bool) (remark string, err error) {
+	var errs []error
+	say := func(what string, l list) {
+		if len(l) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %s", what, strings.Join(l.keys(), " ")))
+		}
+	}
+	say("argued not to be caught, but caught", r.Results.where(func(one campaign.Result) bool {
+		return r.reason(one.Key) != "" && one.Status.Caught()
+	}))
+	say("not caught, and in none of equivalent.yaml, unreachable.yaml and open.yaml", r.openNow().where(func(one campaign.Result) bool {
+		return r.open[one.Key] == ""
+	}))
+	if closed := r.Results.where(func(one campaign.Result) bool { return r.open[one.Key] != "" && one.Status.Caught() }); whole {
+		say("caught now, take them off open.yaml", closed)
+		errs = append(errs, r.lacking()...)
+	} else if len(closed) > 0 {
+		remark = "caught now, to be taken off open.yaml: " + strings.Join(closed.keys(), " ") + "\n"
+	}
+	return remark, errors.Join(errs...)
 }
 
 // summary has both scores, of all and of each part.
@@ -199,10 +261,10 @@ func (r *results) summary() string {
 }
 
 // lacking says which parts do not have the share that they should.
-func (r *results) lacking() (out []string) {
+func (r *results) lacking() (out []error) {
 	for _, p := range r.parts {
 		if failed, _ := r.Results.of(p).scores(); failed < p.Wanted {
-			out = append(out, fmt.Sprintf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted))
+			out = append(out, fmt.Errorf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted))
 		}
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +27,7 @@ import (
 
 type runFlags struct {
 	folder, output, only, scenarios string
-	sample, workers                 int
+	sample, workers, limit          int
 	seed                            int64
 	resume, equivalents             bool
 }
@@ -43,9 +42,11 @@ impersonated request goes (parts.yaml), compile them into one kube-apiserver, ch
 that with none of them chosen it passes the whole suite, and run the suite against
 each. A mutant is done with at the first scenario that fails.
 
-Exit codes: 0 every part has the score that is wanted, or all of a sample were caught; 1 not so, or
-a mutant was caught that is argued to be equivalent or a known gap; 2 bad usage or
-input; 3 the environment broke.`,
+Exit codes: 0 every mutant is caught or in one of the lists, equivalent.yaml,
+unreachable.yaml and open.yaml, and of a whole run every part has the score that is
+wanted; 1 not so, or a mutant was caught that is argued to be equivalent or a known gap,
+or, in a whole run, that open.yaml says is not; 2 bad usage or input; 3 the environment
+broke.`,
 		Example: `  mutants run                                  # all; writes the whole table too
   mutants run --sample 25 --seed 7             # 25 of them, always the same
   mutants run --only '^cache.go:' --workers 1  # those of one file`,
@@ -56,6 +57,7 @@ input; 3 the environment broke.`,
 	fl := c.Flags()
 	fl.StringVar(&f.output, "output", filepath.Join("_output", "mutants"), "folder for results.json, and for mutants.md where all are run")
 	fl.StringVar(&f.only, "only", "", "only mutants whose key matches this regular expression")
+	fl.IntVar(&f.limit, "limit", 0, "run only so many of the scenarios that reach a mutant, those first that are the likeliest to catch it")
 	fl.IntVar(&f.sample, "sample", 0, "only so many mutants, chosen by --seed")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the sample")
 	fl.BoolVar(&f.resume, "resume", false, "keep what results.json says was caught, and run the rest")
@@ -65,7 +67,7 @@ input; 3 the environment broke.`,
 
 // register adds what every command with a server has.
 func (f *runFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.folder, "folder", filepath.Join("ci", "mutants"), "folder with equivalent.yaml and unreachable.yaml")
+	c.Flags().StringVar(&f.folder, "folder", filepath.Join("ci", "mutants"), "folder with equivalent.yaml, unreachable.yaml and open.yaml")
 	c.Flags().StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
 	c.Flags().IntVar(&f.workers, "workers", 4, "control planes side by side")
 }
@@ -78,6 +80,8 @@ func (f *runFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--folder %s: there is no such folder", f.folder)
 	case c.Flags().Changed("sample") && f.sample < 1:
 		return fmt.Errorf("--sample %d: at least 1 mutant", f.sample)
+	case f.limit < 0:
+		return fmt.Errorf("--limit %d: at least 0", f.limit)
 	case f.workers < 1:
 		return fmt.Errorf("--workers %d: at least 1", f.workers)
 	case c.Flags().Changed("seed") && f.sample == 0:
@@ -137,6 +141,12 @@ func (f *runFlags) measure(c *cobra.Command) (*campaign.Campaign, *results, erro
 	}
 	run := &campaign.Campaign{
 		Sources: sources, Program: path, Plan: plan, Seed: rand.Int64N(1_000_000), Workers: f.workers,
+		Limit: func(m mutate.Mutant) int {
+			if f.sample > 0 && argued.open[m.Key] != "" {
+				return openLimit
+			}
+			return f.limit
+		},
 		Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) },
 	}
 	run.Progress(fmt.Sprintf("%d mutants are compiled in, %d of them argued to be equivalent", len(sources.Mutants), len(argued.equivalent)+len(argued.unreachable)))
@@ -151,8 +161,12 @@ func (f *runFlags) arguments(s *program.Sources) (arguments, error) {
 	}
 	unreachable, err := program.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), s.FileSet, s.Files)
 	argued.addUnreachable(unreachable, s.Mutants)
-	return argued, err
+	return argued, errors.Join(err, argued.loadOpen(filepath.Join(f.folder, openFile), s.Mutants))
 }
+
+// openLimit is how many scenarios are run in a sample against a mutant that is known not to be caught: whether one of
+// them does now is only a remark.
+const openLimit = 20
 
 // saveEvery is after how many mutants the results are written, so that even a killed run can be resumed.
 const saveEvery = 25
@@ -181,25 +195,19 @@ func (f *runFlags) each(ctx context.Context, run *campaign.Campaign, mutants []m
 func (f *runFlags) finish(c *cobra.Command, found *results, err error) error {
 	err = errors.Join(err, found.write(f.output))
 	shown := resultsFile
-	if err == nil && f.sample == 0 && f.only == "" {
+	whole := f.sample == 0 && f.only == "" && f.limit == 0
+	if err == nil && whole {
 		shown = tableFile
-		err = os.WriteFile(filepath.Join(f.output, tableFile), []byte(found.markdown()), 0o644)
+		err = errors.Join(os.WriteFile(filepath.Join(f.output, tableFile), []byte(found.markdown()), 0o644), found.writeOpen(f.output))
 	}
 	if err != nil {
 		return invalid(err)
 	}
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s\nresults: %s\n", found.summary(), filepath.Join(f.output, shown))
-	if wrong := found.contradictions(); len(wrong) > 0 {
-		return failed(fmt.Errorf("argued not to be caught, but caught: %s", strings.Join(wrong, " ")))
-	}
-	if open := found.unexplained(false); len(open) > 0 {
-		_, _ = fmt.Fprintf(c.OutOrStdout(), "not caught, and not argued yet: %s\n", strings.Join(open, " "))
-	}
-	if left := found.unexplained(true); f.sample > 0 && len(left) > 0 {
-		return failed(fmt.Errorf("not caught: %s", strings.Join(left, " ")))
-	}
-	if lacking := found.lacking(); f.sample == 0 && f.only == "" && len(lacking) > 0 {
-		return failed(errors.New(strings.Join(lacking, "\n")))
+	remark, wrong := found.wrong(whole)
+	_, _ = fmt.Fprint(c.OutOrStdout(), remark)
+	if wrong != nil {
+		return failed(wrong)
 	}
 	return nil
 }

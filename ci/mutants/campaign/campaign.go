@@ -32,6 +32,9 @@ type Campaign struct {
 	Seed int64
 	// Workers is the number of control planes side by side.
 	Workers int
+	// Limit is how many of the scenarios that reach a mutant are run, those first that are the likeliest to catch it; 0
+	// is all, and so is no function.
+	Limit func(m mutate.Mutant) int
 	// Progress is called with a line for people, from one goroutine at a time.
 	Progress func(line string)
 
@@ -117,16 +120,23 @@ func (c *Campaign) Run(ctx context.Context, mutants []mutate.Mutant, done func(R
 // cannot be judged.
 const furtherScenarios = 5
 
-// quick runs scenarios that do not wait until one kills the mutant.
-func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, result *Result) {
+// quick runs scenarios that do not wait until one kills the mutant, or so many in a row cannot be set up.
+func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, patience int, result *Result) {
 	left := len(quick)
+	result.broken = 0
 	for _, scenario := range quick {
-		if ctx.Err() != nil || left == 0 {
+		if ctx.Err() != nil || left == 0 || result.broken == patience {
 			return
 		}
 		left--
 		before := result.Status
-		c.note(result, scenario, s.try(ctx, scenario))
+		o := s.try(ctx, scenario)
+		c.note(result, scenario, o)
+		if o.setup && !o.unsteady {
+			result.broken++
+		} else {
+			result.broken = 0
+		}
 		if result.Status == Killed {
 			return
 		}
@@ -221,6 +231,9 @@ type Result struct {
 	Took float64 `json:"seconds"`
 	// Reason is why the mutant is equivalent.
 	Reason string `json:"reason,omitempty"`
+
+	// broken is how many scenarios, the last ones that were run, could not be set up.
+	broken int
 }
 
 // lineLimit is how much is kept of what was seen.
@@ -251,17 +264,26 @@ func (k *killers) killed(m mutate.Mutant, scenario string) {
 	k.kill[[2]string{"", scenario}]++
 }
 
-// order sorts candidates: those that killed mutants of the same function, then those that killed others, then those
-// that take the shortest. Scenarios that wait come last, apart.
+// order sorts candidates: those that killed mutants of the same function, then one of every kind, then another of
+// every kind; among them those that killed others, then those that take the shortest. Of a kind are scenarios that
+// reach the same places of the function. Scenarios that wait come last, apart.
 func (k *killers) order(m mutate.Mutant, base *cellBaseline, candidates []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	quick, waiting = split(candidates)
+	more := func(place string, a, b *scenarios.Scenario) int {
+		return k.kill[[2]string{place, b.ID}] - k.kill[[2]string{place, a.ID}]
+	}
 	slices.SortStableFunc(quick, func(a, b *scenarios.Scenario) int {
-		more := func(place string) int {
-			return k.kill[[2]string{place, b.ID}] - k.kill[[2]string{place, a.ID}]
-		}
-		return cmp.Or(more(m.File+m.Function), more(""), cmp.Compare(base.took[a.ID], base.took[b.ID]))
+		return cmp.Or(more("", a, b), cmp.Compare(base.took[a.ID], base.took[b.ID]))
+	})
+	kinds, seen, round := base.kinds(m), map[string]int{}, map[string]int{}
+	for _, s := range quick {
+		round[s.ID] = seen[kinds[s.ID]]
+		seen[kinds[s.ID]]++
+	}
+	slices.SortStableFunc(quick, func(a, b *scenarios.Scenario) int {
+		return cmp.Or(more(m.File+m.Function, a, b), cmp.Compare(round[a.ID], round[b.ID]))
 	})
 	return quick, waiting
 }

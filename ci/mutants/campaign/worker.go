@@ -94,9 +94,13 @@ func (w *worker) cell(ctx context.Context, base *cellBaseline, candidates []*sce
 	if err := s.shared.choose(result.Number); err != nil {
 		return err
 	}
-	w.campaign.scenarios(ctx, s, base, candidates, result)
+	w.campaign.scenarios(ctx, s, base, candidates, livePatience, result)
 	if err := s.shared.choose(0); err != nil {
 		return err
+	}
+	if result.broken == livePatience && !result.Status.Caught() && ctx.Err() == nil {
+		// Nothing can be set up on this server. Maybe it does not even start.
+		return errors.Join(w.drop(base), w.fresh(ctx, base, candidates, result))
 	}
 	if ctx.Err() != nil || !result.Status.Caught() {
 		return context.Cause(ctx)
@@ -127,7 +131,7 @@ func (w *worker) fresh(ctx context.Context, base *cellBaseline, candidates []*sc
 	case err != nil:
 		result.Status, result.Scenario, result.Difference = Refused, "(witness)", firstLine(err.Error())
 	default:
-		w.campaign.scenarios(ctx, s, base, candidates, result)
+		w.campaign.scenarios(ctx, s, base, candidates, freshPatience, result)
 		if err := s.stop(); err != nil {
 			return err
 		}
@@ -154,11 +158,23 @@ func indexOf(all []*scenarios.Scenario, id string) int {
 	return slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.ID == id })
 }
 
+// After so many scenarios in a row that cannot be set up no more are run: on a server that became the mutant while it
+// ran, and on one that is it from its start.
+const (
+	livePatience  = 3
+	freshPatience = 20
+)
+
 // scenarios runs candidates until one kills the mutant: those that wait last.
-func (c *Campaign) scenarios(ctx context.Context, s *server, base *cellBaseline, candidates []*scenarios.Scenario, result *Result) {
+func (c *Campaign) scenarios(ctx context.Context, s *server, base *cellBaseline, candidates []*scenarios.Scenario, patience int, result *Result) {
 	quick, waiting := c.killers.order(result.Mutant, base, candidates)
-	c.quick(ctx, s, quick, result)
-	if !result.Status.Caught() && ctx.Err() == nil {
+	if c.Limit != nil {
+		if limit := c.Limit(result.Mutant); limit > 0 && limit < len(quick) {
+			quick, waiting = quick[:limit], nil
+		}
+	}
+	c.quick(ctx, s, quick, patience, result)
+	if !result.Status.Caught() && result.broken < patience && ctx.Err() == nil {
 		c.waiting(ctx, s, waiting, result)
 	}
 }

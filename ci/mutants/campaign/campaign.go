@@ -68,6 +68,7 @@ func (c *Campaign) Measure(ctx context.Context) error {
 		return err
 	}
 	c.baseline = slices.DeleteFunc(cells, func(b *cellBaseline) bool { return b == nil })
+	slices.SortStableFunc(c.baseline, func(a, b *cellBaseline) int { return len(b.all) - len(a.all) })
 	c.say("measured in %.0f s", time.Since(begin).Seconds())
 	return nil
 }
@@ -92,28 +93,42 @@ func (c *Campaign) say(format string, args ...any) {
 }
 
 // Run runs the suite against each mutant and calls done with each result, from one goroutine at a time. An error
-// means that the run is not complete.
+// means that the run is not complete. It goes from cell to cell, so that there are as many servers as workers; a mutant
+// is done with when it is caught, and otherwise after the last cell.
 func (c *Campaign) Run(ctx context.Context, mutants []mutate.Mutant, done func(Result)) error {
-	group, inGroup := errgroup.WithContext(ctx)
-	var next atomic.Int64
-	for range c.Workers {
-		group.Go(func() (err error) {
-			w := &worker{campaign: c, servers: map[string]*server{}}
-			defer func() { err = errors.Join(err, w.stop()) }()
-			for i := next.Add(1) - 1; int(i) < len(mutants) && inGroup.Err() == nil; i = next.Add(1) - 1 {
-				m := mutants[i]
-				result, err := w.mutant(inGroup, m)
-				if err != nil {
-					return fmt.Errorf("mutant %s: %w", m.Key, err)
-				}
-				c.mu.Lock()
-				done(result)
-				c.mu.Unlock()
-			}
-			return nil
-		})
+	results := make([]Result, len(mutants))
+	for i, m := range mutants {
+		results[i] = Result{Mutant: m, Status: NotCovered}
 	}
-	return causeOr(ctx, group.Wait())
+	for n, base := range c.baseline {
+		group, inGroup := errgroup.WithContext(ctx)
+		var next atomic.Int64
+		for range c.Workers {
+			group.Go(func() (err error) {
+				w := &worker{campaign: c, base: base}
+				defer func() { err = errors.Join(err, w.drop()) }()
+				for i := next.Add(1) - 1; int(i) < len(results) && inGroup.Err() == nil; i = next.Add(1) - 1 {
+					r := &results[i]
+					if r.Status.Caught() {
+						continue
+					}
+					if err := w.mutant(inGroup, r); err != nil {
+						return fmt.Errorf("mutant %s: %w", r.Key, err)
+					}
+					if r.Status.Caught() || n == len(c.baseline)-1 {
+						c.mu.Lock()
+						done(*r)
+						c.mu.Unlock()
+					}
+				}
+				return nil
+			})
+		}
+		if err := causeOr(ctx, group.Wait()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // furtherScenarios is how many more may kill a mutant that was detected: a difference says more than results that

@@ -24,6 +24,8 @@ type cellBaseline struct {
 	// all are the cell's scenarios, those that wait last, and took is how long each took.
 	all  []*scenarios.Scenario
 	took map[string]time.Duration
+	// start is how long the server took to start.
+	start time.Duration
 	// reached are the scenarios that reach each mutant, in the same order.
 	reached map[int][]*scenarios.Scenario
 	// atStart are the mutants that the program reaches before the first scenario.
@@ -75,10 +77,12 @@ func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (_ *cellB
 			return nil, err
 		}
 	}
+	begin := time.Now()
 	s, err := c.start(ctx, base.target, 0)
 	if err != nil {
 		return nil, err
 	}
+	base.start = time.Since(begin)
 	return base, errors.Join(base.run(ctx, s), s.stop())
 }
 

@@ -85,7 +85,7 @@ func (w *worker) cell(ctx context.Context, candidates []*scenarios.Scenario, res
 		return err
 	}
 	if result.broken == livePatience && !result.Status.Caught() && ctx.Err() == nil {
-		// Nothing can be set up on this server. Maybe it does not even start.
+		// Nothing can be set up on this server. Maybe one that is the mutant from its start does not even get there.
 		return errors.Join(w.drop(), w.fresh(ctx, candidates, result))
 	}
 	if ctx.Err() != nil || !result.Status.Caught() {
@@ -107,7 +107,14 @@ func (w *worker) cell(ctx context.Context, candidates []*scenarios.Scenario, res
 // fresh tries the candidates on a server that is the mutant from its start. What that catches has to be as it should
 // on an unmutated server that is started after it: a full disk stops both.
 func (w *worker) fresh(ctx context.Context, candidates []*scenarios.Scenario, result *Result) error {
-	s, err := w.campaign.startTwice(ctx, w.base.target, result.Number)
+	start, inTime := w.campaign.startTwice, ctx
+	if result.broken > 0 { // it is known not to work: it is not worth waiting until it gives up
+		var cancel context.CancelFunc
+		inTime, cancel = context.WithTimeoutCause(ctx, slowStart*w.base.start, errors.New("not ready in several times the time that it takes without the mutant"))
+		defer cancel()
+		start = w.campaign.start
+	}
+	s, err := start(inTime, w.base.target, result.Number)
 	_, usage := errors.AsType[*local.UsageError](err)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -150,6 +157,9 @@ const (
 	livePatience  = 3
 	freshPatience = 20
 )
+
+// slowStart is how many times longer than an unmutated server one may take that has been seen not to work.
+const slowStart = 4
 
 // scenarios runs candidates until one kills the mutant: those that wait last.
 func (c *Campaign) scenarios(ctx context.Context, s *server, base *cellBaseline, candidates []*scenarios.Scenario, patience int, result *Result) {

@@ -58,16 +58,15 @@ type reach struct {
 func newReach(found *results, reached func(int) bool) *reach {
 	r := &reach{results: found, reached: reached}
 	for _, m := range found.mutants {
-		_, unreachable := found.unreachable[m.Key]
 		switch {
-		case reached(m.Number) && unreachable:
+		case reached(m.Number) && found.is(m.Key, unreachable):
 			r.wrong = append(r.wrong, fmt.Errorf("%s: argued to be unreachable, but reached: %s", m.Key, m.Snippet))
 		case reached(m.Number):
-		case found.reason(m.Key) != "":
+		case found.argued(m.Key):
 			r.argued = append(r.argued, m)
 		default:
 			r.missing = append(r.missing, m)
-			if found.open[m.Key] == "" {
+			if !found.is(m.Key, open) {
 				r.wrong = append(r.wrong, fmt.Errorf("%s: not reached, no argument why, and not in %s: %s", m.Key, openFile, m.Snippet))
 			}
 		}
@@ -115,7 +114,7 @@ func (r *reach) markdown() string {
 		t, last := newTable("where", "source", "why"), ""
 		for _, m := range all {
 			where := fmt.Sprintf("%s:%d, %s", m.File, m.Line, code(m.Function))
-			if why := r.reason(m.Key); why == "" || where+why != last {
+			if why := r.arguments[m.Key].Reason; why == "" || where+why != last {
 				t.row(where, code(m.Snippet), why)
 				last = where + why
 			}

@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 		"sample of nothing":   {[]string{"run", "--folder", folder, "--sample", "0"}, "at least 1"},
 		"no workers":          {[]string{"run", "--folder", folder, "--workers", "0"}, "at least 1"},
 		"bad expression":      {[]string{"run", "--folder", folder, "--only", "("}, "--only"},
-		"no scenarios":        {[]string{"run", "--folder", folder, "--scenarios", filepath.Join(folder, "none")}, "there is no such folder"},
+		"negative limit":      {[]string{"run", "--folder", folder, "--limit", "-1"}, "at least 0"},
 		"unknown flag":        {[]string{"run", "--faster"}, "unknown flag"},
 		"argument":            {[]string{"run", "all"}, "unknown command"},
 	}
@@ -90,25 +90,38 @@ func mutants() []mutate.Mutant {
 	}
 }
 
-// TestLoadArguments refuses arguments that fit no mutant.
+// TestLoadArguments refuses lists that fit no mutant, or not each other.
 func TestLoadArguments(t *testing.T) {
-	tests := map[string]struct{ text, want string }{
-		"good":          {`{key: "a.go:f:call-removed:1", snippet: "x()", reason: why}`, ""},
-		"unknown":       {`{key: "a.go:f:call-removed:9", snippet: "x()", reason: why}`, "there is no mutant"},
-		"other snippet": {`{key: "a.go:f:call-removed:1", snippet: "y()", reason: why}`, `changes "x()", not "y()"`},
-		"no reason":     {`{key: "a.go:f:call-removed:1", snippet: "x()"}`, "has no reason"},
-		"unknown field": {`{key: "a.go:f:call-removed:1", why: "x"}`, "unknown field"},
-		"a gap too":     {"{key: \"a.go:f:call-removed:1\", snippet: \"x()\", reason: why}\ngaps:\n  - {key: \"a.go:f:call-removed:1\", snippet: \"x()\", reason: why}", "is there twice"},
+	const first = `{key: "a.go:f:call-removed:1", snippet: "x()", reason: why}`
+	tests := map[string]struct{ equivalent, gaps, open, want string }{
+		"good":             {first, "", `"a.go:f:call-removed:2": not covered`, ""},
+		"unknown":          {`{key: "a.go:f:call-removed:9", snippet: "x()", reason: why}`, "", "{}", "there is no mutant"},
+		"other snippet":    {`{key: "a.go:f:call-removed:1", snippet: "y()", reason: why}`, "", "{}", `changes "x()", not "y()"`},
+		"no reason":        {`{key: "a.go:f:call-removed:1", snippet: "x()"}`, "", "{}", "has no reason"},
+		"unknown field":    {`{key: "a.go:f:call-removed:1", why: "x"}`, "", "{}", "unknown field"},
+		"a gap too":        {first, first, "{}", "is there twice"},
+		"open and unknown": {first, "", `"a.go:f:call-removed:9": survived`, "open.yaml: there is no mutant"},
+		"open and killed":  {first, "", `"a.go:f:call-removed:2": killed`, `is "killed": want "survived" or "not covered"`},
+		"open and argued":  {first, "", `"a.go:f:call-removed:1": survived`, "argued in another list too"},
+		"open is a list":   {first, "", "- survived", "cannot unmarshal"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "equivalent.yaml")
-			if err := os.WriteFile(path, []byte("equivalent:\n  - "+test.text+"\n"), 0o600); err != nil {
-				t.Fatal(err)
+			folder := t.TempDir()
+			for file, text := range map[string]string{
+				"equivalent.yaml":  "equivalent: [" + test.equivalent + "]\ngaps: [" + test.gaps + "]\n",
+				"unreachable.yaml": "unreachable: []\n", openFile: test.open + "\n",
+			} {
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			_, err := loadArguments(path, mutants())
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			argued, err := loadArguments(folder, &program.Sources{Mutants: mutants()})
+			switch {
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) || test.want == "" && err != nil:
 				t.Errorf("error %v, want %q", err, test.want)
+			case test.want == "" && (len(argued) != 2 || !argued.argued("a.go:f:call-removed:1") || argued.argued("a.go:f:call-removed:2")):
+				t.Errorf("%v, want one that is argued and one that is open", argued)
 			}
 		})
 	}
@@ -118,8 +131,10 @@ func TestLoadArguments(t *testing.T) {
 func TestResults(t *testing.T) {
 	folder := t.TempDir()
 	all := mutants()
-	argued := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{all[1].Key: "too far"}}
-	argued.addUnreachable([]program.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
+	argued := arguments{
+		all[1].Key: {Key: all[1].Key, Reason: "too far", standing: gap},
+		all[2].Key: {Key: all[2].Key, Reason: "No client reaches it. never", standing: unreachable},
+	}
 	fresh := func(version string) *results {
 		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51}}}
 	}
@@ -176,12 +191,12 @@ func TestLists(t *testing.T) {
 		"equivalent":                {status: campaign.Equivalent, argued: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &results{mutants: all, Results: list{{Mutant: all[0], Status: test.status}}}
+			r := &results{mutants: all, Results: list{{Mutant: all[0], Status: test.status}}, arguments: arguments{}}
 			if test.argued {
-				r.gaps = map[string]string{key: "why"}
+				r.arguments[key] = argument{standing: gap}
 			}
 			if test.open {
-				r.open = map[string]campaign.Status{key: campaign.Survived}
+				r.arguments[key] = argument{standing: open}
 			}
 			remark, err := r.wrong(test.whole)
 			if remark != test.remark || (err == nil) != (test.err == "") || err != nil && !strings.HasSuffix(err.Error(), test.err) {
@@ -195,36 +210,13 @@ func TestLists(t *testing.T) {
 			if got := strings.TrimPrefix(string(data), openHead); err != nil || got != test.openFile {
 				t.Errorf("%s has %q, %v, want %q", openFile, got, err, test.openFile)
 			}
-			var again arguments
-			if err := again.loadOpen(filepath.Join(folder, openFile), all); err != nil || len(again.open) != strings.Count(test.openFile, "\n") {
-				t.Errorf("read again: %v, %v", again.open, err)
-			}
 		})
-	}
-}
-
-// TestLoadOpen refuses what fits no mutant, is no status, or is argued.
-func TestLoadOpen(t *testing.T) {
-	for text, want := range map[string]string{
-		`"a.go:f:call-removed:9": survived`: "there is no mutant",
-		`"a.go:f:call-removed:1": killed`:   `is "killed": want "survived" or "not covered"`,
-		`"a.go:f:call-removed:2": survived`: "is argued too",
-		`- survived`:                        "cannot unmarshal",
-	} {
-		path := filepath.Join(t.TempDir(), openFile)
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		argued := arguments{gaps: map[string]string{"a.go:f:call-removed:2": "why"}}
-		if err := argued.loadOpen(path, mutants()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", text, err, want)
-		}
 	}
 }
 
 // TestCoveragePage shows what was reached, what cannot be, and what could.
 func TestCoveragePage(t *testing.T) {
-	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p"}}, arguments: arguments{unreachable: map[string]string{"a.go:f:call-removed:3": "never"}}}
+	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p"}}, arguments: arguments{"a.go:f:call-removed:3": {Reason: "never", standing: unreachable}}}
 	reached := map[int]bool{1: true, 2: true}
 	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()

@@ -24,6 +24,19 @@ const (
 	openFile    = "open.yaml"
 )
 
+// standing is what a list says of a mutant that is not caught.
+type standing string
+
+const (
+	// equivalent: it is no change that a client can see. unreachable: it is equivalent because no client reaches its
+	// place. Both are argued, as are gaps, which can be seen, but no scenario of the suite can be expected to look.
+	equivalent  standing = "equivalent"
+	unreachable standing = "unreachable"
+	gap         standing = "gap"
+	// open: it is known not to be caught, and nothing is argued about it yet.
+	open standing = "open"
+)
+
 // argument says why a mutant is no change that a client can see, or why the suite does not detect it.
 type argument struct {
 	// Key and Snippet are those of the mutant; both have to agree, so that an argument does not outlive the code
@@ -31,95 +44,85 @@ type argument struct {
 	Key     string `json:"key"`
 	Snippet string `json:"snippet"`
 	Reason  string `json:"reason"`
+
+	standing standing
 }
 
-// arguments are the reviewed ones: reasons by the mutants' keys.
-type arguments struct {
-	// equivalent mutants are no change that a client can see; unreachable ones are equivalent because no client
-	// reaches their place.
-	equivalent, unreachable map[string]string
-	// gaps can be seen, but no scenario of the suite can be expected to look.
-	gaps map[string]string
-	// open mutants are known not to be caught, and nothing is argued about them yet: what became of each.
-	open map[string]campaign.Status
+// arguments are what the lists say, by the mutants' keys.
+type arguments map[string]argument
+
+func (a arguments) is(key string, which ...standing) bool {
+	return slices.Contains(which, a[key].standing)
 }
 
-// reason is why a mutant is not caught, "" if nothing is argued.
-func (a arguments) reason(key string) string {
-	return a.equivalent[key] + a.unreachable[key] + a.gaps[key]
-}
+// argued says whether there is a reason why a mutant is not caught.
+func (a arguments) argued(key string) bool { return a.is(key, equivalent, unreachable, gap) }
 
-func (a arguments) isEquivalent(key string) bool { return a.equivalent[key]+a.unreachable[key] != "" }
-
-// addUnreachable argues the mutants within statements that no client reaches.
-func (a arguments) addUnreachable(all []program.Argument, mutants []mutate.Mutant) {
-	for _, m := range mutants {
-		i := slices.IndexFunc(all, func(u program.Argument) bool { return u.Covers(m.File, m.Line) })
-		if i >= 0 && a.equivalent[m.Key] == "" {
-			a.unreachable[m.Key] = "No client reaches it. " + strings.TrimSpace(all[i].Reason)
-		}
-	}
-}
-
-// loadOpen reads the mutants that are known not to be caught.
-func (a *arguments) loadOpen(path string, mutants []mutate.Mutant) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("the mutants that are known not to be caught: %w", err)
-	}
-	if err := yaml.UnmarshalStrict(data, &a.open); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	known := byKey(mutants)
+// add puts entries of a list into the arguments, as far as they fit the mutants.
+func (a arguments) add(path string, mutants map[string]mutate.Mutant, which standing, entries []argument) error {
 	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(a.open)) {
+	for _, e := range entries {
+		m, known := mutants[e.Key]
 		switch {
-		case known[key].Key == "":
-			errs = append(errs, fmt.Errorf("%s: there is no mutant %s: take it off", path, key))
-		case a.open[key] != campaign.Survived && a.open[key] != campaign.NotCovered:
-			errs = append(errs, fmt.Errorf("%s: mutant %s is %q: want %q or %q", path, key, a.open[key], campaign.Survived, campaign.NotCovered))
-		case a.reason(key) != "":
-			errs = append(errs, fmt.Errorf("%s: mutant %s is argued too: take it off", path, key))
+		case !known:
+			errs = append(errs, fmt.Errorf("%s: there is no mutant %s", path, e.Key))
+		case which != open && m.Snippet != e.Snippet:
+			errs = append(errs, fmt.Errorf("%s: mutant %s changes %q, not %q", path, e.Key, m.Snippet, e.Snippet))
+		case which != open && strings.TrimSpace(e.Reason) == "":
+			errs = append(errs, fmt.Errorf("%s: mutant %s has no reason", path, e.Key))
+		case a[e.Key].standing != "":
+			errs = append(errs, fmt.Errorf("%s: mutant %s is there twice, or argued in another list too", path, e.Key))
 		}
+		e.standing = which
+		a[e.Key] = e
 	}
 	return errors.Join(errs...)
 }
 
-// loadArguments reads the reviewed arguments.
-func loadArguments(path string, mutants []mutate.Mutant) (arguments, error) {
-	out := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{}}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return out, fmt.Errorf("the arguments for equivalent mutants: %w", err)
-	}
-	var file struct {
+// loadArguments reads all lists in a folder.
+func loadArguments(folder string, s *program.Sources) (arguments, error) {
+	out, mutants := arguments{}, byKey(s.Mutants)
+	var argued struct {
 		Equivalent []argument `json:"equivalent"`
 		Gaps       []argument `json:"gaps"`
 	}
-	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return out, fmt.Errorf("%s: %w", path, err)
+	path := filepath.Join(folder, "equivalent.yaml")
+	if err := load(path, &argued); err != nil {
+		return nil, err
 	}
-	known := byKey(mutants)
-	var errs []error
-	for i, a := range slices.Concat(file.Equivalent, file.Gaps) {
-		m, ok := known[a.Key]
-		switch {
-		case !ok:
-			errs = append(errs, fmt.Errorf("%s: there is no mutant %s", path, a.Key))
-		case m.Snippet != a.Snippet:
-			errs = append(errs, fmt.Errorf("%s: mutant %s changes %q, not %q", path, a.Key, m.Snippet, a.Snippet))
-		case strings.TrimSpace(a.Reason) == "":
-			errs = append(errs, fmt.Errorf("%s: mutant %s has no reason", path, a.Key))
-		case out.reason(a.Key) != "":
-			errs = append(errs, fmt.Errorf("%s: mutant %s is there twice", path, a.Key))
-		}
-		if i < len(file.Equivalent) {
-			out.equivalent[a.Key] = a.Reason
-		} else {
-			out.gaps[a.Key] = a.Reason
+	err := errors.Join(out.add(path, mutants, equivalent, argued.Equivalent), out.add(path, mutants, gap, argued.Gaps))
+	places, wrong := program.LoadArguments(filepath.Join(folder, "unreachable.yaml"), s.FileSet, s.Files)
+	for _, m := range s.Mutants {
+		i := slices.IndexFunc(places, func(u program.Argument) bool { return u.Covers(m.File, m.Line) })
+		if i >= 0 && !out.argued(m.Key) {
+			reason := "No client reaches it. " + strings.TrimSpace(places[i].Reason)
+			out[m.Key] = argument{Key: m.Key, Snippet: m.Snippet, Reason: reason, standing: unreachable}
 		}
 	}
-	return out, errors.Join(errs...)
+	path = filepath.Join(folder, openFile)
+	var keys map[string]campaign.Status
+	if err := load(path, &keys); err != nil {
+		return nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		wrong = errors.Join(wrong, out.add(path, mutants, open, []argument{{Key: key}}))
+		if keys[key] != campaign.Survived && keys[key] != campaign.NotCovered {
+			wrong = errors.Join(wrong, fmt.Errorf("%s: mutant %s is %q: want %q or %q", path, key, keys[key], campaign.Survived, campaign.NotCovered))
+		}
+	}
+	return out, errors.Join(err, wrong)
+}
+
+// load reads a file of YAML.
+func load(path string, to any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("a list of mutants that are not caught: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(data, to); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 func byKey(mutants []mutate.Mutant) map[string]mutate.Mutant {
@@ -180,11 +183,11 @@ func (r *results) write(folder string) error {
 	seen := map[string]bool{}
 	for i, one := range r.Results {
 		seen[one.Key] = true
-		r.Results[i].Reason = r.reason(one.Key)
+		r.Results[i].Reason = r.arguments[one.Key].Reason
 	}
 	for _, m := range r.mutants {
-		if r.isEquivalent(m.Key) && !seen[m.Key] {
-			r.Results = append(r.Results, campaign.Result{Mutant: m, Status: campaign.Equivalent, Reason: r.reason(m.Key)})
+		if r.is(m.Key, equivalent, unreachable) && !seen[m.Key] {
+			r.Results = append(r.Results, campaign.Result{Mutant: m, Status: campaign.Equivalent, Reason: r.arguments[m.Key].Reason})
 		}
 	}
 	slices.SortFunc(r.Results, func(x, y campaign.Result) int { return x.Number - y.Number })
@@ -201,7 +204,7 @@ func (r *results) write(folder string) error {
 // openNow is what open.yaml should say: of the mutants that are not caught, those that nothing is argued about.
 func (r *results) openNow() list {
 	return r.Results.where(func(one campaign.Result) bool {
-		return r.reason(one.Key) == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
+		return !r.argued(one.Key) && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
 	})
 }
 
@@ -231,12 +234,12 @@ func (r *results) wrong(whole bool) (remark string, err error) {
 		}
 	}
 	say("argued not to be caught, but caught", r.Results.where(func(one campaign.Result) bool {
-		return r.reason(one.Key) != "" && one.Status.Caught()
+		return r.argued(one.Key) && one.Status.Caught()
 	}))
 	say("not caught, and in none of equivalent.yaml, unreachable.yaml and open.yaml", r.openNow().where(func(one campaign.Result) bool {
-		return r.open[one.Key] == ""
+		return !r.is(one.Key, open)
 	}))
-	if closed := r.Results.where(func(one campaign.Result) bool { return r.open[one.Key] != "" && one.Status.Caught() }); whole {
+	if closed := r.Results.where(func(one campaign.Result) bool { return r.is(one.Key, open) && one.Status.Caught() }); whole {
 		say("caught now, take them off open.yaml", closed)
 		errs = append(errs, r.lacking()...)
 	} else if len(closed) > 0 {

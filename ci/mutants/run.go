@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -26,10 +25,10 @@ import (
 )
 
 type runFlags struct {
-	folder, output, only, scenarios string
-	sample, workers, limit          int
-	seed                            int64
-	resume, equivalents             bool
+	folder, output, only   string
+	sample, workers, limit int
+	seed                   int64
+	resume, equivalents    bool
 }
 
 func newRun() *cobra.Command {
@@ -68,7 +67,6 @@ broke.`,
 // register adds what every command with a server has.
 func (f *runFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.folder, "folder", filepath.Join("ci", "mutants"), "folder with equivalent.yaml, unreachable.yaml and open.yaml")
-	c.Flags().StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
 	c.Flags().IntVar(&f.workers, "workers", 4, "control planes side by side")
 }
 
@@ -116,7 +114,7 @@ func (f *runFlags) measure(c *cobra.Command) (*campaign.Campaign, *results, erro
 	if err := f.check(c); err != nil {
 		return nil, nil, err
 	}
-	plan, err := completeSuite(f.scenarios)
+	plan, err := completeSuite()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,7 +123,7 @@ func (f *runFlags) measure(c *cobra.Command) (*campaign.Campaign, *results, erro
 	if err != nil {
 		return nil, nil, invalid(err)
 	}
-	argued, err := f.arguments(sources)
+	argued, err := loadArguments(f.folder, sources)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,26 +140,15 @@ func (f *runFlags) measure(c *cobra.Command) (*campaign.Campaign, *results, erro
 	run := &campaign.Campaign{
 		Sources: sources, Program: path, Plan: plan, Seed: rand.Int64N(1_000_000), Workers: f.workers,
 		Limit: func(m mutate.Mutant) int {
-			if f.sample > 0 && argued.open[m.Key] != "" {
+			if f.sample > 0 && argued.is(m.Key, open) {
 				return openLimit
 			}
 			return f.limit
 		},
 		Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) },
 	}
-	run.Progress(fmt.Sprintf("%d mutants are compiled in, %d of them argued to be equivalent", len(sources.Mutants), len(argued.equivalent)+len(argued.unreachable)))
+	run.Progress(fmt.Sprintf("%d mutants are compiled in, of %d of them it is known that they are not caught", len(sources.Mutants), len(argued)))
 	return run, found, invalid(run.Measure(c.Context()))
-}
-
-// arguments are the reviewed ones, those for unreachable statements included.
-func (f *runFlags) arguments(s *program.Sources) (arguments, error) {
-	argued, err := loadArguments(filepath.Join(f.folder, "equivalent.yaml"), s.Mutants)
-	if err != nil {
-		return argued, err
-	}
-	unreachable, err := program.LoadArguments(filepath.Join(f.folder, "unreachable.yaml"), s.FileSet, s.Files)
-	argued.addUnreachable(unreachable, s.Mutants)
-	return argued, errors.Join(err, argued.loadOpen(filepath.Join(f.folder, openFile), s.Mutants))
 }
 
 // openLimit is how many scenarios are run in a sample against a mutant that is known not to be caught: whether one of
@@ -176,7 +163,7 @@ func (f *runFlags) each(ctx context.Context, run *campaign.Campaign, mutants []m
 	done := 0
 	return run.Run(ctx, mutants, func(r campaign.Result) {
 		done++
-		if found.isEquivalent(r.Key) && !r.Status.Caught() {
+		if found.is(r.Key, equivalent, unreachable) && !r.Status.Caught() {
 			r.Status = campaign.Equivalent
 		}
 		found.Results = append(found.Results, r)
@@ -212,17 +199,9 @@ func (f *runFlags) finish(c *cobra.Command, found *results, err error) error {
 	return nil
 }
 
-// completeSuite is the suite on the newest release, gate on and gate off. folder replaces the built-in scenarios,
-// unless it is "".
-func completeSuite(folder string) ([]session.CellPlan, error) {
-	var files fs.FS = scenarios.FS
-	if folder != "" {
-		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("--scenarios %s: there is no such folder", folder)
-		}
-		files = os.DirFS(folder)
-	}
-	set, err := scenarios.Load(files, fixtures.FS)
+// completeSuite is the suite on the newest release, gate on and gate off.
+func completeSuite() ([]session.CellPlan, error) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		return nil, err
 	}
@@ -244,10 +223,10 @@ func completeSuite(folder string) ([]session.CellPlan, error) {
 func (f *runFlags) choose(all []mutate.Mutant, only *regexp.Regexp, found *results) []mutate.Mutant {
 	var chosen []mutate.Mutant
 	for _, m := range all {
-		if f.sample > 0 && found.gaps[m.Key] != "" {
+		if f.sample > 0 && found.is(m.Key, gap) {
 			continue
 		}
-		if only.MatchString(m.Key) && (f.equivalents || !found.isEquivalent(m.Key)) && !found.caught(m.Key) {
+		if only.MatchString(m.Key) && (f.equivalents || !found.is(m.Key, equivalent, unreachable)) && !found.caught(m.Key) {
 			chosen = append(chosen, m)
 		}
 	}

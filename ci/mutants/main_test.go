@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 		"sample of nothing":   {[]string{"run", "--folder", folder, "--sample", "0"}, "at least 1"},
 		"no workers":          {[]string{"run", "--folder", folder, "--workers", "0"}, "at least 1"},
 		"bad expression":      {[]string{"run", "--folder", folder, "--only", "("}, "--only"},
-		"negative limit":      {[]string{"run", "--folder", folder, "--limit", "-1"}, "at least 0"},
+		"negative limit":      {[]string{"run", "--folder", folder, "--limit", "-1"}, "invalid argument"},
 		"unknown flag":        {[]string{"run", "--faster"}, "unknown flag"},
 		"argument":            {[]string{"run", "all"}, "unknown command"},
 	}

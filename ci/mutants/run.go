@@ -25,10 +25,11 @@ import (
 )
 
 type runFlags struct {
-	folder, output, only   string
-	sample, workers, limit int
-	seed                   int64
-	resume, equivalents    bool
+	folder, output, only string
+	sample, workers      int
+	limit                uint
+	seed                 int64
+	resume, equivalents  bool
 }
 
 func newRun() *cobra.Command {
@@ -56,7 +57,7 @@ broke.`,
 	fl := c.Flags()
 	fl.StringVar(&f.output, "output", filepath.Join("_output", "mutants"), "folder for results.json, and for mutants.md where all are run")
 	fl.StringVar(&f.only, "only", "", "only mutants whose key matches this regular expression")
-	fl.IntVar(&f.limit, "limit", 0, "run only so many of the scenarios that reach a mutant, those first that are the likeliest to catch it")
+	fl.UintVar(&f.limit, "limit", 0, "run only so many of the scenarios that reach a mutant, those first that are the likeliest to catch it")
 	fl.IntVar(&f.sample, "sample", 0, "only so many mutants, chosen by --seed")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the sample")
 	fl.BoolVar(&f.resume, "resume", false, "keep what results.json says was caught, and run the rest")
@@ -78,8 +79,6 @@ func (f *runFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--folder %s: there is no such folder", f.folder)
 	case c.Flags().Changed("sample") && f.sample < 1:
 		return fmt.Errorf("--sample %d: at least 1 mutant", f.sample)
-	case f.limit < 0:
-		return fmt.Errorf("--limit %d: at least 0", f.limit)
 	case f.workers < 1:
 		return fmt.Errorf("--workers %d: at least 1", f.workers)
 	case c.Flags().Changed("seed") && f.sample == 0:
@@ -143,7 +142,7 @@ func (f *runFlags) measure(c *cobra.Command) (*campaign.Campaign, *results, erro
 			if f.sample > 0 && argued.is(m.Key, open) {
 				return openLimit
 			}
-			return f.limit
+			return int(f.limit)
 		},
 		Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) },
 	}

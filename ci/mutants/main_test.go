@@ -101,7 +101,7 @@ func TestLoadArguments(t *testing.T) {
 		"unknown field":    {`{key: "a.go:f:call-removed:1", why: "x"}`, "", "{}", "unknown field"},
 		"a gap too":        {first, first, "{}", "is there twice"},
 		"open and unknown": {first, "", `"a.go:f:call-removed:9": survived`, "open.yaml: there is no mutant"},
-		"open and killed":  {first, "", `"a.go:f:call-removed:2": killed`, `is "killed": want "survived" or "not covered"`},
+		"open and killed":  {first, "", `"a.go:f:call-removed:2": killed`, `is "killed": want one of ["survived" "not covered" "not run"]`},
 		"open and argued":  {first, "", `"a.go:f:call-removed:1": survived`, "argued in another list too"},
 		"open is a list":   {first, "", "- survived", "cannot unmarshal"},
 	}

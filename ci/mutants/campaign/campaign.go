@@ -281,7 +281,7 @@ func (k *killers) killed(m mutate.Mutant, scenario string) {
 
 // order sorts candidates: those that killed mutants of the same function, then one of every kind, then another of
 // every kind; among them those that killed others, then those that take the shortest. Of a kind are scenarios that
-// reach the same places of the function. Scenarios that wait come last, apart.
+// reach the same places of the function. Those that run kubectl come last, and those that wait apart.
 func (k *killers) order(m mutate.Mutant, base *cellBaseline, candidates []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -296,6 +296,9 @@ func (k *killers) order(m mutate.Mutant, base *cellBaseline, candidates []*scena
 	for _, s := range quick {
 		round[s.ID] = seen[kinds[s.ID]]
 		seen[kinds[s.ID]]++
+		if s.RunsKubectl() { // it takes as long as several others
+			round[s.ID] += len(quick)
+		}
 	}
 	slices.SortStableFunc(quick, func(a, b *scenarios.Scenario) int {
 		return cmp.Or(more(m.File+m.Function, a, b), cmp.Compare(round[a.ID], round[b.ID]))

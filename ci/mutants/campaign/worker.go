@@ -55,7 +55,7 @@ func (w *worker) mutant(ctx context.Context, result *Result) error {
 	if len(candidates) == 0 {
 		return nil
 	}
-	result.Status = Survived
+	result.Status, result.broken = Survived, 0
 	if err := w.cell(ctx, candidates, result); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed" // the page
 	"errors"
 	"fmt"
 	"os"
@@ -94,6 +95,11 @@ func (r *reach) total() string {
 	return strings.Join(lines, "\n")
 }
 
+// coveragePage is the published page: the release, the totals, the functions, and what is not reached, argued and not.
+//
+//go:embed coverage.txt
+var coveragePage string
+
 // markdown is the published page.
 func (r *reach) markdown() string {
 	functions := newTable("part", "file", "function", "places:", "reached:", "share:")
@@ -121,22 +127,5 @@ func (r *reach) markdown() string {
 		}
 		return t.String()
 	}
-	return fmt.Sprintf(strings.ReplaceAll(`# What the suite reaches of the API server
-
-''make server-coverage'' writes this page. It runs the suite's scenarios for kube-apiserver %s, gate on and gate off,
-over the wire only, against the program that has all [mutants](mutants.md) in it, none of them chosen, and counts
-which of the places where a mutant changes something are reached.
-
-- %s
-
-%s
-## Not reached, and why no client can
-
-The arguments are reviewed, in [ci/mutants/unreachable.yaml](../ci/mutants/unreachable.yaml) and
-[ci/mutants/equivalent.yaml](../ci/mutants/equivalent.yaml). One that turns out wrong fails the target.
-
-%s
-## Not reached yet
-
-%s`, "''", "`"), r.Kubernetes, strings.ReplaceAll(r.total(), "\n", "\n- "), functions, list(r.argued), list(r.missing))
+	return fmt.Sprintf(coveragePage, r.Kubernetes, strings.ReplaceAll(r.total(), "\n", "\n- "), functions, list(r.argued), list(r.missing))
 }

@@ -107,10 +107,11 @@ func (w *worker) cell(ctx context.Context, candidates []*scenarios.Scenario, res
 // fresh tries the candidates on a server that is the mutant from its start. What that catches has to be as it should
 // on an unmutated server that is started after it: a full disk stops both.
 func (w *worker) fresh(ctx context.Context, candidates []*scenarios.Scenario, result *Result) error {
-	start, inTime := w.campaign.startTwice, ctx
-	if result.broken > 0 { // it is known not to work: it is not worth waiting until it gives up
+	start, inTime, limit := w.campaign.startTwice, ctx, slowStart*w.base.start
+	hurry := result.broken > 0
+	if hurry { // it is known not to work: it is not worth waiting until it gives up
 		var cancel context.CancelFunc
-		inTime, cancel = context.WithTimeoutCause(ctx, slowStart*w.base.start, errors.New("not ready in several times the time that it takes without the mutant"))
+		inTime, cancel = context.WithTimeoutCause(ctx, limit, errors.New("not ready in several times the time that it takes without the mutant"))
 		defer cancel()
 		start = w.campaign.start
 	}
@@ -135,14 +136,17 @@ func (w *worker) fresh(ctx context.Context, candidates []*scenarios.Scenario, re
 	if err := w.drop(); err != nil {
 		return err
 	}
+	begin := time.Now()
 	sound, err := w.server(ctx)
 	if err != nil {
 		return fmt.Errorf("the unmutated program does not start either: %w", err)
 	}
+	same := hurry && time.Since(begin) > limit // the machine is slow then, not the mutant
 	if i := indexOf(candidates, result.Scenario); i >= 0 {
-		if o := sound.try(ctx, candidates[i]); o.Verdict != verdicts.Passed && ctx.Err() == nil {
-			*result = Result{Mutant: result.Mutant, Status: Survived, Tried: result.Tried, Unsteady: append(result.Unsteady, result.Scenario)}
-		}
+		same = sound.try(ctx, candidates[i]).Verdict != verdicts.Passed
+	}
+	if same && ctx.Err() == nil {
+		*result = Result{Mutant: result.Mutant, Status: Survived, Tried: result.Tried, Unsteady: append(result.Unsteady, result.Scenario)}
 	}
 	return context.Cause(ctx)
 }

@@ -139,7 +139,7 @@ const furtherScenarios = 5
 func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, patience int, result *Result) {
 	left := len(quick)
 	result.broken = 0
-	for _, scenario := range quick {
+	for i, scenario := range quick {
 		if ctx.Err() != nil || left == 0 || result.broken == patience {
 			return
 		}
@@ -149,6 +149,8 @@ func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scen
 		c.note(result, scenario, o)
 		if o.setup && !o.unsteady {
 			result.broken++
+			// Grants that do not come into force take the longest to find out.
+			slices.SortStableFunc(quick[i+1:], func(a, b *scenarios.Scenario) int { return len(a.Grants) - len(b.Grants) })
 		} else {
 			result.broken = 0
 		}

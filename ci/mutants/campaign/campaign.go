@@ -33,7 +33,7 @@ type Campaign struct {
 	// Workers is the number of control planes side by side.
 	Workers int
 	// Limit is how many of the scenarios that reach a mutant are run, those first that are the likeliest to catch it; 0
-	// is all, and so is no function.
+	// is all.
 	Limit func(m mutate.Mutant) int
 	// Progress is called with a line for people, from one goroutine at a time.
 	Progress func(line string)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
@@ -35,6 +37,42 @@ func TestTimeout(t *testing.T) {
 	balanced(t, b)
 	if b.Answers["timeout"] != 50 || b.Latency.Min() < 290*time.Millisecond || b.Latency.Max() > time.Second {
 		t.Errorf("answers %v, %s to %s", b.Answers, b.Latency.Min(), b.Latency.Max())
+	}
+}
+
+// Every time that a request is sent is in the log, with how far it came: what was given up, and what was refused before
+// or after it was authorized.
+func TestLogOfAttempts(t *testing.T) {
+	var asked sync.Map
+	_, c := stub(t, func(w http.ResponseWriter, r *http.Request) {
+		agent := r.Header.Get("Agent")
+		if _, again := asked.LoadOrStore(agent, true); again {
+			return
+		}
+		header := w.Header()
+		header.Set("Retry-After", "1")
+		header.Set("Content-Type", map[string]string{"1": "text/plain; charset=utf-8", "2": "application/json"}[agent])
+		switch agent {
+		case "3":
+			<-r.Context().Done()
+			return
+		case "1", "2":
+			header.Set("X-Kubernetes-PF-FlowSchema-UID", "x")
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	s := storm(t, c, func(s *Storm) {
+		s.Timeout, s.Plan.Arrivals, s.Plan.Agents = 500*time.Millisecond, pacer.Burst, 4
+	})
+	b := play(t.Context(), t, s)
+	balanced(t, b)
+	answers := map[string]int64{}
+	for _, a := range b.Log {
+		answers[a.Answer]++
+	}
+	want := map[string]int64{"429 early": 1, run.Throttled: 1, run.Unready: 1, "timeout": 1, "": 3}
+	if int64(len(b.Log)) != b.Sent+b.Retried || !maps.Equal(answers, want) {
+		t.Errorf("%d sent, %d of them again, in the log: %v, want %v", b.Sent, b.Retried, answers, want)
 	}
 }
 

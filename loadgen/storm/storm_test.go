@@ -303,6 +303,14 @@ func TestUnreconciled(t *testing.T) {
 	if got := unreconciled(block(), 9, true, false, false); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
+	// One that the server gave up may be in both counts, or in one of them.
+	for evaluations := int64(7); evaluations <= 10; evaluations++ {
+		b := block()
+		b.GivenUp, b.Attempts[1].Count = 1, 3
+		if got, want := unreconciled(b, evaluations, true, false, false), evaluations == 7 || evaluations == 10; (len(got) != 0) != want {
+			t.Errorf("%d sent and one given up: %v", evaluations, got)
+		}
+	}
 	b := block()
 	b.Attempts[0].Count = 2
 	if got := unreconciled(b, 8, true, false, false); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
@@ -329,6 +337,26 @@ func TestUnreconciled(t *testing.T) {
 	b.Attempts = nil
 	if got := unreconciled(b, 8, false, false, false); len(got) != 0 {
 		t.Errorf("a server that does not count: %v", got)
+	}
+}
+
+// TestGivenUp takes from the server's metrics which of its reviews had no answer, at either end of the chain.
+func TestGivenUp(t *testing.T) {
+	evaluations := func(name, result string, n float64) sample {
+		return sample{family: webhookEvaluations, labels: map[string]string{"name": name, "result": result}, value: n}
+	}
+	b := &run.Block{Reviews: []run.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 4667}}}
+	metrics(b, []sample{
+		evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 28), evaluations("recorder-front", "timeout", 1),
+		evaluations("recorder-back", "success", 7), evaluations("recorder-back", "error", 2), evaluations("another", "error", 9),
+	}, false, false, false)
+	if b.GivenUp != 31 || len(b.Unreconciled) > 0 {
+		t.Errorf("%d given up, %v", b.GivenUp, b.Unreconciled)
+	}
+	b.GivenUp, b.Reviews[0].Count = 0, 4657
+	metrics(b, []sample{evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 2)}, false, false, false)
+	if want := "the recorder received 4657 reviews, the API server says it sent 4662, and gave up 2"; len(b.Unreconciled) != 1 || b.Unreconciled[0] != want {
+		t.Errorf("one less than had an answer: %v", b.Unreconciled)
 	}
 }
 

@@ -257,9 +257,6 @@ func TestEdgeOfCacheLife(t *testing.T) {
 
 // An API server remembers the modes of 10,000 user names: with more, that ask in turns, it remembers none.
 func TestMoreNames(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it predicts 42,000 requests")
-	}
 	for _, c := range []struct {
 		nodes, sets int
 		accounts    profile.ServiceAccounts

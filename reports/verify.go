@@ -60,8 +60,8 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	v := &verifier{Verification: &Verification{Report: report}, root: root.FS(), files: map[string][]byte{}}
-	v.readFiles()
+	v := &verifier{Verification: &Verification{Report: report}, marker: reportFile, root: root.FS(), files: map[string][]byte{}}
+	v.readFiles(ofReport)
 	if v.loadScenarios(o.Builtin) {
 		v.recompute()
 		v.holdToCommand(o)
@@ -110,8 +110,9 @@ func openReport(dir string) (root *os.Root, r *ConformanceReport, data []byte, e
 
 type verifier struct {
 	*Verification
+	marker   string
 	root     fs.FS
-	files    map[string][]byte // all but report.yaml
+	files    map[string][]byte // all but the marker
 	set      *scenarios.Set
 	evidence []*verdicts.Evidence
 }
@@ -127,16 +128,16 @@ func (v *verifier) note(format string, args ...any) {
 // folderLimit is how much of a folder is held in memory at once: a matrix of fourteen cells has 100 MiB.
 const folderLimit = 2 << 30
 
-// readFiles holds the folder to the report's list of files.
-func (v *verifier) readFiles() {
+// readFiles holds the folder to the report's list of files. owns says which others would be files of the report.
+func (v *verifier) readFiles(owns func(name string) bool) {
 	size := 0
 	err := fs.WalkDir(v.root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || name == reportFile || name == SignatureFile {
+		if err != nil || d.IsDir() || name == v.marker || name == SignatureFile {
 			return err
 		}
 		want, listed := v.Report.Files[name]
 		switch {
-		case !listed && ofReport(name):
+		case !listed && owns(name):
 			v.differ("%s: is not a file of the report", name)
 			return nil
 		case !listed:

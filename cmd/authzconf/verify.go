@@ -76,7 +76,7 @@ func reportKinds() []reportKind {
 		{&load.Folder, unsigned(verifyLoad)},
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
-		{&explore.Folder, nil},
+		recheck(&explore.Folder, func() *explore.Report { return &explore.Report{} }, exploredAgain),
 		{&deputy.Folder, nil},
 		{&library.Folder, nil},
 		{&filedExplore, nil},
@@ -147,20 +147,7 @@ func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	for _, note := range v.Notes {
-		_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
-	}
-	files := certify.Bundle{reports.Folder.Marker: v.Marker, reports.SignatureFile: v.Signature}
-	signed, wrong := certify.ReportSignedBy(keys, files, reports.SignatureFile, v.Report.Outcome)
-	what := "the report does not follow from its evidence"
-	if v.OK() {
-		what = "the report is not signed as demanded"
-	}
-	if v.Differences = append(v.Differences, wrong...); !v.OK() {
-		return differs(c, v.Differences, what)
-	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\nsignature: %s\n", reports.Plural(v.Verdicts, "verdict"), signed)
-	return err
+	return conclude(c, v, keys, reports.Folder.Marker, v.Report.Outcome, reports.Plural(v.Verdicts, "verdict")+" recomputed from their evidence, all the same")
 }
 
 func verifyCertification(c *cobra.Command, path string, flags *verifyFlags) error {

@@ -163,7 +163,7 @@ type commandGroup struct {
 // commandGroups have every command, in the order of the help text: cobra sorts them within a group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newDeputy()}},
+		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newDeputy(&deputyFlags{})}},
 		{"load", "Load", []*cobra.Command{newLoad()}},
 		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular()}},
 		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},

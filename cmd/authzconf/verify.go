@@ -77,7 +77,7 @@ func reportKinds() []reportKind {
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
 		recheck(&explore.Folder, func() *explore.Report { return &explore.Report{} }, exploredAgain),
-		{&deputy.Folder, nil},
+		recheck(&deputy.Folder, func() *deputy.Report { return &deputy.Report{} }, deputyAgain),
 		{&library.Folder, nil},
 		{&filedExplore, nil},
 		{&granular.Folder, nil},

@@ -93,7 +93,7 @@ func (e *preflightEvidence) judge(part *Part, f *fixture, pairs []pair) error {
 		}
 		part.Checks++
 		said, status, err := reviewed(one.Said)
-		did, err2 := decided(q, one.Did)
+		did, err2 := decided(q, one.Did, part.Impersonation == "constrained")
 		listed, err3 := listed(q, e.Rules[f.key(q)])
 		if err := errors.Join(err, err2, err3); err != nil {
 			part.fail("%s: %v", q, err)
@@ -190,7 +190,7 @@ func (p pair) request() *scenarios.Request {
 }
 
 // decided is what became of a request, by its audit event: admission refuses in words like those of authorization.
-func decided(p pair, o *verdicts.Observation) (answer, error) {
+func decided(p pair, o *verdicts.Observation, constrained bool) (answer, error) {
 	e := verdicts.AuditOf(o)
 	switch {
 	case e == nil || string(e.AuditID) != o.Response.AuditID:
@@ -199,6 +199,8 @@ func decided(p pair, o *verdicts.Observation) (answer, error) {
 		return unreachable, nil
 	case e.ImpersonatedUser.Username != p.who.name:
 		return "", fmt.Errorf("it was made as %q", e.ImpersonatedUser.Username)
+	case (verdicts.ConstraintOf(e) != "") != constrained:
+		return "", fmt.Errorf("it was impersonated by the constraint %q", verdicts.ConstraintOf(e))
 	case decision(*e) == "allow":
 		return yes, nil
 	case decision(*e) == "forbid":

@@ -219,12 +219,13 @@ func (a *attackEvidence) judge(part *Part, t attack) error {
 	if e != nil && string(e.AuditID) != cmp.Or(a.Answered, a.AuditID) {
 		return fmt.Errorf("the event %s is not that of this request", e.AuditID)
 	}
+	arrived := e != nil && e.User.Username != "" // nobody whom the API server does not know
 	switch {
 	case e == nil && a.Answered != "":
 		return fmt.Errorf("the API server answered %s, and its event is missing", a.Answered)
-	case e == nil && t.as != "":
+	case !arrived && t.as != "":
 		part.fail("%s: it should have arrived and did not (code %d)", t.name, a.Code)
-	case e == nil:
+	case !arrived:
 		part.Outcomes["refused by the agent"]++
 	case e.ImpersonatedUser == nil && decision(*e) == "":
 		part.Outcomes["refused by the API server"]++ // the impersonation filter

@@ -87,6 +87,9 @@ func (h *heldRun) plan(o session.Options) {
 	}
 	for _, p := range o.Plan {
 		h.add(p)
+		if p.NeedsAgents() {
+			h.asked.Cells[len(h.asked.Cells)-1].Agents = &reports.Agents{}
+		}
 	}
 }
 

@@ -165,7 +165,7 @@ func commandGroups() []commandGroup {
 	return []commandGroup{
 		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newDeputy(&deputyFlags{})}},
 		{"load", "Load", []*cobra.Command{newLoad()}},
-		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular()}},
+		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular(&granularFlags{})}},
 		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
 		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},
 	}

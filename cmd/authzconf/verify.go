@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -80,7 +81,7 @@ func reportKinds() []reportKind {
 		recheck(&deputy.Folder, func() *deputy.Report { return &deputy.Report{} }, deputyAgain),
 		{&library.Folder, nil},
 		{&filedExplore, nil},
-		{&granular.Folder, nil},
+		recheck(&granular.Folder, func() *granular.Report { return &granular.Report{} }, granularAgain),
 		{&granular.CostFolder, nil},
 	}
 }
@@ -143,7 +144,12 @@ func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	v, err := reports.Verify(path, reports.VerifyOptions{Builtin: texts.Set, Plan: asked, SuiteVersion: suiteVersion()})
+	v, err := reports.Verify(path, reports.VerifyOptions{
+		Builtin: texts.Set, Plan: asked, SuiteVersion: suiteVersion(),
+		Agents: func(seed int64, cell string, a *reports.Agents) (*reports.Agents, error) {
+			return nodes.Judge(nodes.Suffix(seed, cell), a.Seen, a.Problem)
+		},
+	})
 	if err != nil {
 		return err
 	}

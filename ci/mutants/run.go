@@ -138,21 +138,12 @@ func (f *runFlags) measure(c *cobra.Command) (*campaign.Campaign, *results, erro
 	}
 	run := &campaign.Campaign{
 		Sources: sources, Program: path, Plan: plan, Seed: rand.Int64N(1_000_000), Workers: f.workers,
-		Limit: func(m mutate.Mutant) int {
-			if f.sample > 0 && argued.is(m.Key, open) {
-				return openLimit
-			}
-			return int(f.limit)
-		},
+		Limit:    func(mutate.Mutant) int { return int(f.limit) },
 		Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) },
 	}
 	run.Progress(fmt.Sprintf("%d mutants are compiled in, of %d of them it is known that they are not caught", len(sources.Mutants), len(argued)))
 	return run, found, invalid(run.Measure(c.Context()))
 }
-
-// openLimit is how many scenarios are run in a sample against a mutant that is known not to be caught: whether one of
-// them does now is only a remark.
-const openLimit = 20
 
 // saveEvery is after how many mutants the results are written, so that even a killed run can be resumed.
 const saveEvery = 25
@@ -218,11 +209,11 @@ func completeSuite() ([]session.CellPlan, error) {
 }
 
 // choose takes the mutants to run, in the order of the source, so that a function's mutants learn from each other.
-// Known gaps are not in a sample: they are run by every scenario, to no end.
+// Known gaps and open ones are not in a sample: they are run by every scenario, to no end.
 func (f *runFlags) choose(all []mutate.Mutant, only *regexp.Regexp, found *results) []mutate.Mutant {
 	var chosen []mutate.Mutant
 	for _, m := range all {
-		if f.sample > 0 && found.is(m.Key, gap) {
+		if f.sample > 0 && found.is(m.Key, gap, open) {
 			continue
 		}
 		if only.MatchString(m.Key) && (f.equivalents || !found.is(m.Key, equivalent, unreachable)) && !found.caught(m.Key) {

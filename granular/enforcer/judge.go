@@ -77,7 +77,11 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	if err != nil {
 		return nil, err
 	}
-	change, out, err := e.dryRun(ctx, r, as, old)
+	body, err := r.pinned(versionOf(old))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	change, out, err := e.dryRun(ctx, r, as, old, body)
 	if out != nil || err != nil {
 		return out, err
 	}
@@ -88,10 +92,6 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	d.Fields = len(fields)
 	if ordinary {
 		fields = e.o.Steps.Excluded(fields)
-	}
-	body, err := r.pinned(versionOf(old))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if e.o.Steps.Early {
 		if _, err := e.send(ctx, r.http.Method, r.http.URL.Path, r.http.URL.RawQuery, headers(r), body, as); err != nil {
@@ -151,14 +151,10 @@ func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, erro
 }
 
 // dryRun lets the API server compute what a request makes of the object. If it refuses, its answer is the outcome.
-func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any) (Change, *outcome, error) {
+func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any, body []byte) (Change, *outcome, error) {
 	c := Change{Old: old}
 	var err error
 	if c.Sent, err = r.object(); err != nil {
-		return c, nil, apierrors.NewBadRequest(err.Error())
-	}
-	body, err := r.pinned(versionOf(old))
-	if err != nil {
 		return c, nil, apierrors.NewBadRequest(err.Error())
 	}
 	query, err := url.ParseQuery(r.http.URL.RawQuery)

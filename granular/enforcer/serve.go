@@ -3,7 +3,6 @@ package enforcer
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,13 +93,7 @@ func respond(w http.ResponseWriter, err error) {
 	}
 	s := status.Status()
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	raw, err := json.Marshal(s)
-	if err != nil {
-		raw = nil
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(int(s.Code))
-	_, _ = w.Write(raw)
+	responsewriters.WriteRawJSON(int(s.Code), s, w)
 }
 
 // pass carries a request out as somebody. body, unless nil, is sent in place of what the client sent.

@@ -1,8 +1,6 @@
 package kind
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 
 	"github.com/authzconf/authzconf/clusters/local"
@@ -41,11 +40,7 @@ func statePath(name string) (string, error) {
 
 // newState makes the folder of a new cluster, under a name that none has.
 func newState(asked string) (name string, s *state, err error) {
-	random := make([]byte, 3)
-	if _, err := rand.Read(random); err != nil {
-		return "", nil, err
-	}
-	name = NamePrefix + strings.Trim(asked+"-"+hex.EncodeToString(random), "-")
+	name = NamePrefix + strings.Trim(asked+"-"+utilrand.String(6), "-")
 	path, err := statePath(name)
 	if err != nil {
 		return "", nil, err

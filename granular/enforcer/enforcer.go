@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/granular/permissions"
@@ -115,9 +116,7 @@ func New(o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Enforcer{o: o, client: client, url: u, forward: transport}
-	e.schemas.get = e.read
-	return e, nil
+	return &Enforcer{o: o, client: client, url: u, forward: transport, schemas: schemas{Root: openapi3.NewRoot(client.Discovery().OpenAPIV3())}}, nil
 }
 
 // authenticate asks the API server who sent a request: nil for nobody it knows.

@@ -132,16 +132,7 @@ func (e *Enforcer) as(u user.Info) http.RoundTripper {
 	}, e.forward)
 }
 
-// read asks the API server for something with the enforcer's own rights.
-func (e *Enforcer) read(ctx context.Context, path string) (int, []byte, error) {
-	a, err := e.send(ctx, http.MethodGet, path, "", nil, nil, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	return a.code, a.body, nil
-}
-
-// send sends a request, as somebody if as is not nil.
+// send sends a request, as somebody, or with the enforcer's own rights if as is nil.
 func (e *Enforcer) send(ctx context.Context, method, path, query string, header http.Header, body []byte, as user.Info) (*answer, error) {
 	u := e.url.JoinPath(path)
 	u.RawQuery = query

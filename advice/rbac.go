@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -163,7 +162,7 @@ func Manifests(objects []scenarios.RBACObject) ([]byte, error) {
 	var out bytes.Buffer
 	for _, o := range objects {
 		for _, object := range o.Objects() {
-			raw, err := manifest(object)
+			raw, err := yaml.Marshal(object)
 			if err != nil {
 				return nil, err
 			}
@@ -174,15 +173,4 @@ func Manifests(objects []scenarios.RBACObject) ([]byte, error) {
 		}
 	}
 	return out.Bytes(), nil
-}
-
-func manifest(object runtime.Object) ([]byte, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, err
-	}
-	if meta, ok := fields["metadata"].(map[string]any); ok {
-		delete(meta, "creationTimestamp")
-	}
-	return yaml.Marshal(fields)
 }

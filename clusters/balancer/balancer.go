@@ -114,10 +114,8 @@ func (b *Balancer) serve(client net.Conn) {
 // still be on its way; a broken connection ends both.
 func pass(from, to net.Conn) {
 	_, err := io.Copy(to, from)
-	if half, ok := to.(*net.TCPConn); ok && err == nil {
-		if half.CloseWrite() == nil {
-			return
-		}
+	if half, ok := to.(*net.TCPConn); ok && err == nil && half.CloseWrite() == nil {
+		return
 	}
 	_ = from.Close()
 	_ = to.Close()

@@ -30,8 +30,10 @@ type Cluster struct {
 	config  *rest.Config
 	client  *kubernetes.Clientset
 	context string
-	made    *made
-	done    chan struct{}
+	run     string
+
+	mu   sync.Mutex
+	made []string // the paths of what the run has made, in order
 }
 
 // Open reads a kubeconfig. Nothing is sent yet.
@@ -48,14 +50,14 @@ func Open(kubeconfig, run string) (*Cluster, error) {
 	}
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(rest.CopyConfig(config))
-	return &Cluster{config: config, client: client, context: raw.CurrentContext, made: &made{run: run}, done: make(chan struct{})}, err
+	return &Cluster{config: config, client: client, context: raw.CurrentContext, run: run}, err
 }
 
 // Admin is whom the kubeconfig is for. What is created with it is labelled, and remembered.
 func (c *Cluster) Admin() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &labeller{c.made, next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &labeller{c, next} })
 	return config
 }
 
@@ -66,7 +68,7 @@ func (c *Cluster) FrontProxy() *rest.Config { return nil }
 func (c *Cluster) Anonymous() *rest.Config { return rest.AnonymousClientConfig(c.config) }
 
 // Done is never closed: the cluster is not this process's to watch.
-func (c *Cluster) Done() <-chan struct{} { return c.done }
+func (c *Cluster) Done() <-chan struct{} { return nil }
 
 // Err is always nil.
 func (c *Cluster) Err() error { return nil }
@@ -95,10 +97,7 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	if err != nil {
 		return f, fmt.Errorf("the API server: %w", err)
 	}
-	f.GitVersion = v.GitVersion
-	if f.Emulated = v.EmulationMajor + "." + v.EmulationMinor; v.EmulationMajor == "" {
-		f.Emulated = ""
-	}
+	f.GitVersion, f.Emulated = v.GitVersion, strings.Trim(v.EmulationMajor+"."+v.EmulationMinor, ".")
 	// Groups without a user are refused before anybody is asked for permission, in words that depend on the gate.
 	err = c.client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
 	answer := fmt.Sprint(err)
@@ -157,17 +156,9 @@ const (
 	cleaning = 2 * time.Minute
 )
 
-// made are the objects of a run, in the order they were made in.
-type made struct {
-	run string
-
-	mu    sync.Mutex
-	paths []string
-}
-
 // labeller labels what is created and remembers where it is.
 type labeller struct {
-	made *made
+	of   *Cluster
 	next http.RoundTripper
 }
 
@@ -180,15 +171,15 @@ func (l *labeller) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	labelled, name := label(raw, l.made.run)
+	labelled, name := label(raw, l.of.run)
 	r = r.Clone(r.Context())
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(labelled)), int64(len(labelled))
 	resp, err := l.next.RoundTrip(r)
 	// An answer that does not come may belong to an object that is there.
 	if name != "" && (err != nil || resp.StatusCode == http.StatusCreated) {
-		l.made.mu.Lock()
-		defer l.made.mu.Unlock()
-		l.made.paths = append(l.made.paths, r.URL.Path+"/"+name)
+		l.of.mu.Lock()
+		defer l.of.mu.Unlock()
+		l.of.made = append(l.of.made, r.URL.Path+"/"+name)
 	}
 	return resp, err
 }
@@ -223,10 +214,10 @@ func label(raw []byte, run string) (labelled []byte, name string) {
 
 // Stop removes everything that was made, last first. It is idempotent.
 func (c *Cluster) Stop() error {
-	c.made.mu.Lock()
-	paths := c.made.paths
-	c.made.paths = nil
-	c.made.mu.Unlock()
+	c.mu.Lock()
+	paths := c.made
+	c.made = nil
+	c.mu.Unlock()
 	if len(paths) == 0 {
 		return nil
 	}
@@ -238,7 +229,7 @@ func (c *Cluster) Stop() error {
 			errs = append(errs, err)
 		}
 	}
-	_, err := c.Clean(ctx, c.made.run, false) // and what is not remembered
+	_, err := c.Clean(ctx, c.run, false) // and what is not remembered
 	return errors.Join(append(errs, err)...)
 }
 

@@ -166,18 +166,14 @@ func (w *orderWalk) visit(ref schema.TypeRef, old, updated any, path fieldpath.P
 
 func (w *orderWalk) list(list *schema.List, old, updated []any, path fieldpath.Path) {
 	before, after := w.index(list, old), w.index(list, updated)
-	last := -1
+	var stay []int
 	for _, item := range old {
-		id := w.element(list, item).String()
-		at, ok := after[id]
-		if !ok {
-			continue
+		if at, ok := after[w.element(list, item).String()]; ok {
+			stay = append(stay, at)
 		}
-		if at < last {
-			w.found = append(w.found, path.Copy())
-			break
-		}
-		last = at
+	}
+	if !slices.IsSorted(stay) {
+		w.found = append(w.found, path.Copy())
 	}
 	for _, id := range slices.Sorted(maps.Keys(before)) {
 		if at, ok := after[id]; ok && len(list.Keys) > 0 {

@@ -96,8 +96,10 @@ func walk(node *permissions.Node, above permissions.Chain, parameter string, old
 	if oldIsMap && newIsMap {
 		return walkMap(node, here, parameter, o, u)
 	}
-	if l, ok := keyed(node, old, updated); ok {
-		return l.walk(node, here)
+	if items := node.Items(); items != nil && items.Field.Parameter.Source != permissions.MapKey {
+		if o, u := keyed(items, old), keyed(items, updated); o != nil && u != nil {
+			return walkLists(items, here, o, u)
+		}
 	}
 	return []permissions.Chain{here}
 }
@@ -135,62 +137,47 @@ func both[V any](a, b map[string]V) map[string]V {
 	return out
 }
 
-// lists are two lists whose items are told apart by a field of theirs or themselves.
-type lists struct {
-	old, updated       map[string]any
-	oldKeys, newerKeys []string
+// list is a list whose items are told apart by a field of theirs or themselves.
+type list struct {
+	items map[string]any
+	keys  []string
 }
 
-// keyed reads two values as lists of items that are described; false if they are not.
-func keyed(node *permissions.Node, old, updated any) (*lists, bool) {
-	items := node.Items()
-	if items == nil || items.Field.Parameter.Source == permissions.MapKey {
-		return nil, false
-	}
-	l := &lists{}
-	var ok, ok2 bool
-	l.old, l.oldKeys, ok = index(items, old)
-	l.updated, l.newerKeys, ok2 = index(items, updated)
-	return l, ok && ok2
-}
-
-func index(items *permissions.Node, v any) (map[string]any, []string, bool) {
-	out, keys := map[string]any{}, []string(nil)
+// keyed reads a value as a list of items that are described; nil if it is not.
+func keyed(items *permissions.Node, v any) *list {
+	out := &list{items: map[string]any{}}
 	if _, none := v.(absent); none {
-		return out, nil, true
+		return out
 	}
-	list, ok := v.([]any)
+	values, ok := v.([]any)
 	if !ok {
-		return nil, nil, false
+		return nil
 	}
-	for _, item := range list {
+	for _, item := range values {
 		key, ok := item.(string)
 		if p := items.Field.Parameter; p.Source == permissions.ItemKey {
 			object, _ := item.(map[string]any)
 			key, ok = object[p.Key].(string)
 		}
 		if !ok {
-			return nil, nil, false
+			return nil
 		}
-		out[key] = item
-		keys = append(keys, key)
+		out.items[key] = item
+		out.keys = append(out.keys, key)
 	}
-	return out, keys, true
+	return out
 }
 
-func (l *lists) walk(node *permissions.Node, here permissions.Chain) (out []permissions.Chain) {
-	for _, key := range slices.Sorted(maps.Keys(both(l.old, l.updated))) {
-		out = append(out, walk(node.Items(), here, key, at(l.old, key), at(l.updated, key))...)
+// staying are the keys of a list that another one has, too.
+func (l *list) staying(in *list) []string {
+	return slices.DeleteFunc(slices.Clone(l.keys), func(k string) bool { return !slices.Contains(in.keys, k) })
+}
+
+func walkLists(items *permissions.Node, here permissions.Chain, old, updated *list) (out []permissions.Chain) {
+	for _, key := range slices.Sorted(maps.Keys(both(old.items, updated.items))) {
+		out = append(out, walk(items, here, key, at(old.items, key), at(updated.items, key))...)
 	}
-	stay := func(keys []string, in map[string]any) (out []string) {
-		for _, k := range keys {
-			if _, ok := in[k]; ok {
-				out = append(out, k)
-			}
-		}
-		return out
-	}
-	if !slices.Equal(stay(l.oldKeys, l.updated), stay(l.newerKeys, l.old)) || len(l.old) == 0 && len(l.updated) == 0 {
+	if !slices.Equal(old.staying(updated), updated.staying(old)) || len(old.keys) == 0 && len(updated.keys) == 0 {
 		out = append(out, here) // the order, or an empty list comes or goes
 	}
 	return out

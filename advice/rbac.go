@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -121,12 +122,8 @@ func coversKind(g scenarios.Grant, attributes authorizationv1.ResourceAttributes
 
 // label is a role or binding for people.
 func label(object map[string]any) string {
-	meta, _ := object["metadata"].(map[string]any)
-	name := fmt.Sprint(meta["name"])
-	if ns, ok := meta["namespace"].(string); ok && ns != "" {
-		name = ns + "/" + name
-	}
-	return fmt.Sprintf("%v %s", object["kind"], name)
+	u := unstructured.Unstructured{Object: object}
+	return u.GetKind() + " " + strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/")
 }
 
 // RBAC are the grants as roles with their bindings: of each requestor one for the

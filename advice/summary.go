@@ -194,7 +194,10 @@ func (s *Summary) identity(r *requestor, e *auditv1.Event) *identity {
 		case need.Refused != "":
 			found.why = reason(need.Refused)
 		case found.mode == "":
-			found.mode, found.grants = need.Mode, identityGrants(need)
+			// The grant of the action check is of a request that Missing was not told.
+			found.mode, found.grants = need.Mode, slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
+				return strings.HasPrefix(g.Verbs[0], onPrefix)
+			})
 		}
 	}
 	if found.mode == oracle.AssociatedNode {
@@ -213,13 +216,6 @@ func reason(message string) string {
 		return message[i+2:]
 	}
 	return message
-}
-
-// identityGrants leaves out the grant of the action check, which is of a request that Missing was not told.
-func identityGrants(need oracle.Need) []scenarios.Grant {
-	return slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
-		return strings.HasPrefix(g.Verbs[0], onPrefix)
-	})
 }
 
 // onPrefix begins the verbs of action checks.

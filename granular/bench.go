@@ -182,15 +182,11 @@ func (b *Bench) installWidgets(ctx context.Context) error {
 	for _, version := range []string{"v1", "v1beta1"} {
 		gvr := widgets.WithResource("widgets")
 		gvr.Version = version
-		err := poll(ctx, "the custom resource", func(ctx context.Context) (bool, error) {
-			_, err := b.admin.Resource(gvr).List(ctx, metav1.ListOptions{})
-			return err == nil, ignoreNotFound(err)
-		})
-		if err != nil {
-			return err
-		}
 		// The schema is published some moments later than the resource.
-		err = poll(ctx, "the custom resource's schema", func(ctx context.Context) (bool, error) {
+		err := poll(ctx, "the custom resource and its schema", func(ctx context.Context) (bool, error) {
+			if _, err := b.admin.Resource(gvr).List(ctx, metav1.ListOptions{}); err != nil {
+				return false, ignoreNotFound(err)
+			}
 			return b.published(ctx, "/openapi/v3/apis/"+gvr.GroupVersion().String())
 		})
 		if err != nil {

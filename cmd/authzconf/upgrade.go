@@ -120,8 +120,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	show.total = runs
 	if f.dryRun {
 		show.end()
-		describeStages(c.OutOrStdout(), walk)
-		return nil
+		return describeStages(c.OutOrStdout(), walk)
 	}
 	if err := f.writable(o.Texts); err != nil {
 		return err
@@ -169,12 +168,15 @@ func printStages(w io.Writer, r *reports.ConformanceReport) {
 }
 
 // describeStages says what a path will do, for --dry-run.
-func describeStages(w io.Writer, walk *upgrade.Upgrade) {
+func describeStages(w io.Writer, walk *upgrade.Upgrade) error {
+	var b strings.Builder
 	for _, stage := range walk.Stages {
 		c := stage.Plan.Target.Cell
-		_, _ = fmt.Fprintf(w, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing"))
+		fmt.Fprintf(&b, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing"))
 		for _, s := range stage.Plan.Runs() {
-			_, _ = fmt.Fprintf(w, "  run  %s\n", s.ID)
+			fmt.Fprintf(&b, "  run  %s\n", s.ID)
 		}
 	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

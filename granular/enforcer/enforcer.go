@@ -15,6 +15,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -119,11 +120,11 @@ func New(o Options) (*Enforcer, error) {
 	return &Enforcer{o: o, client: client, url: u, forward: transport, schemas: schemas{Root: openapi3.NewRoot(client.Discovery().OpenAPIV3())}}, nil
 }
 
-// authenticate asks the API server who sent a request: nil for nobody it knows.
+// authenticate asks the API server who sent a request.
 func (e *Enforcer) authenticate(ctx context.Context, r *http.Request) (user.Info, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return nil, nil
+		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
 	review, err := e.client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: strings.TrimSpace(token)}}, metav1.CreateOptions{})
@@ -131,7 +132,7 @@ func (e *Enforcer) authenticate(ctx context.Context, r *http.Request) (user.Info
 		return nil, err
 	}
 	if !review.Status.Authenticated {
-		return nil, nil
+		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
 	u := review.Status.User
 	return &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: scenarios.UserOf("", "", nil, u.Extra).Extra}, nil

@@ -31,10 +31,6 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, err)
 		return
 	}
-	if u == nil {
-		respond(w, apierrors.NewUnauthorized("Unauthorized"))
-		return
-	}
 	info, err := requestInfo.NewRequestInfo(r)
 	if err != nil {
 		respond(w, apierrors.NewBadRequest(err.Error()))

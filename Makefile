@@ -127,7 +127,7 @@ bench-loadgen: ## measure the load generator beside fortio and h2load (BENCHFLAG
 	ci/bench-loadgen $(BENCHFLAGS)
 
 .PHONY: load-results
-load-results: build ## measure what docs/results reports and write it, 25 min (PARTS="reviews events authorizers three-servers latency", FULL=1)
+load-results: build ## measure what docs/results reports and write it, 25 min; goes on where it ended (PARTS="reviews events authorizers three-servers latency", FULL=1, AGAIN=1)
 	ci/load-results $(PARTS)
 
 .PHONY: bench-advise

@@ -162,6 +162,9 @@ func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results
 			}
 			one := left[0]
 			left = left[1:]
+			user := actorOf(s.ID + "/" + a.Name).user
+			questions := asked[user]
+			delete(asked, user)
 			r := &Result{Scenario: s.ID, Section: s.Section, Attempt: a.Name, Fields: -1, Took: one.Took, Invalid: one.Invalid}
 			results = append(results, r)
 			if r.Invalid != "" {
@@ -171,11 +174,10 @@ func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", s.ID, a.Name, err)
 			}
-			if o.asked = asked[o.actor.user]; o.decision != nil {
+			if o.asked = questions; o.decision != nil {
 				r.Checks, r.Fields = o.decision.Checks, o.decision.Fields
 			}
 			r.Problems = judge(a, s.Wanted(a), o)
-			delete(asked, o.actor.user)
 		}
 	}
 	for user := range asked {

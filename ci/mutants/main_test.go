@@ -149,8 +149,11 @@ func TestResults(t *testing.T) {
 	if failed, caught := first.Results.scores(); failed != 50 || caught != 50 {
 		t.Errorf("scores %v and %v, want 50: one of the two that are not equivalent", failed, caught)
 	}
-	if got := first.lacking(); len(got) != 1 || got[0].Error() != "p: 50.0 % of the mutants failed a scenario; 51 % are wanted" {
-		t.Errorf("lacking %q", got)
+	if _, err := first.wrong(true); err == nil || err.Error() != "p: 50.0 % of the mutants failed a scenario; 51 % are wanted" {
+		t.Errorf("wrong: %v, want the part that lacks a mutant", err)
+	}
+	if _, err := first.wrong(false); err != nil {
+		t.Errorf("wrong: %v, want nothing: some mutants say nothing about the share of a part", err)
 	}
 	page := first.markdown()
 	for _, want := range []string{"p: 3 mutants, 50.0 % failed, 50.0 % failed or detected", "| a.go:f:call-removed:1 | 10 | `x()` | left out | killed | s/a (on), step 0: code |", "No client reaches it. never",

@@ -33,7 +33,7 @@ type Campaign struct {
 	// Workers is the number of control planes side by side.
 	Workers int
 	// Limit is how many of the scenarios that reach a mutant are run, those first that are the likeliest to catch it; 0
-	// is all, and so is no function.
+	// is all.
 	Limit func(m mutate.Mutant) int
 	// Progress is called with a line for people, from one goroutine at a time.
 	Progress func(line string)
@@ -139,7 +139,7 @@ const furtherScenarios = 5
 func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, patience int, result *Result) {
 	left := len(quick)
 	result.broken = 0
-	for _, scenario := range quick {
+	for i, scenario := range quick {
 		if ctx.Err() != nil || left == 0 || result.broken == patience {
 			return
 		}
@@ -149,6 +149,8 @@ func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scen
 		c.note(result, scenario, o)
 		if o.setup && !o.unsteady {
 			result.broken++
+			// Grants that do not come into force take the longest to find out.
+			slices.SortStableFunc(quick[i+1:], func(a, b *scenarios.Scenario) int { return len(a.Grants) - len(b.Grants) })
 		} else {
 			result.broken = 0
 		}

@@ -168,10 +168,8 @@ const slowStart = 4
 // scenarios runs candidates until one kills the mutant: those that wait last.
 func (c *Campaign) scenarios(ctx context.Context, s *server, base *cellBaseline, candidates []*scenarios.Scenario, patience int, result *Result) {
 	quick, waiting := c.killers.order(result.Mutant, base, candidates)
-	if c.Limit != nil {
-		if limit := c.Limit(result.Mutant); limit > 0 && limit < len(quick) {
-			quick, waiting = quick[:limit], nil
-		}
+	if limit := c.Limit(result.Mutant); limit > 0 && limit < len(quick) {
+		quick, waiting = quick[:limit], nil
 	}
 	c.quick(ctx, s, quick, patience, result)
 	if !result.Status.Caught() && result.broken < patience && ctx.Err() == nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -152,8 +153,8 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	return finish(c.OutOrStdout(), f, kind, run, webhook)
 }
 
-// hookTime is how long loading a policy may take.
-const hookTime = 10 * time.Minute
+// hookTime is how long loading a policy may take, hookDelay how long its output may be open after that.
+const hookTime, hookDelay = 10 * time.Minute, 5 * time.Second
 
 // loadPolicy has the vendor's program load the policy.
 func loadPolicy(ctx context.Context, program string, p *policy.Policy, stderr io.Writer) error {
@@ -170,8 +171,18 @@ func runHook(ctx context.Context, program string, policy []byte, stderr io.Write
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(policy), stderr, stderr
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
+	// What it starts and leaves behind would hold the policy, or our output: its group ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = hookDelay
+	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	switch {
+	case errors.Is(err, exec.ErrWaitDelay):
+		return fmt.Errorf("--policy-hook: it ended, and left a process behind that kept its output open for %s; that was ended: a hook has loaded the policy when it ends", hookDelay)
+	case err != nil:
 		return fmt.Errorf("--policy-hook: %w", err)
 	}
 	return nil
@@ -203,7 +214,7 @@ func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *ce
 	printFindings(out, c.Findings)
 	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
 	if f.reportDir != "" {
-		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "summary.md"), f.reportDir)
+		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
 	}
 	return outcomeOf(c.Results, f.tried())
 }

@@ -2,13 +2,14 @@ package deputy
 
 import (
 	"context"
-	"maps"
+	"encoding/json"
 	"net/http"
 	"net/http/httputil"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
@@ -16,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
 func options(t *testing.T) target.Options {
@@ -32,7 +34,7 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	report, err := Run(context.Background(), Options{
+	report, _, err := Run(context.Background(), Options{
 		Target: options(t), Impersonation: Impersonations(), Pairs: 1000, Users: 50, Requests: 6, Seed: 3, Progress: func(line string) { t.Log(line) },
 	})
 	if err != nil {
@@ -75,10 +77,15 @@ func TestBroken(t *testing.T) {
 	}
 	defer func() { _ = p.Stop() }()
 	t.Run("preflight", func(t *testing.T) {
-		part := &Part{Outcomes: map[string]int{}}
-		f := &preflight{plane: p, fixture: w, part: part}
 		pairs := slices.DeleteFunc(w.pairs(random, 100_000), func(q pair) bool { return q.kind.resource != "configmaps" || !w.granted(q) || !q.who.reachable })
-		if err := f.run(ctx, pairs[:min(20, len(pairs))]); err != nil {
+		pairs = pairs[:min(20, len(pairs))]
+		part := newPart()
+		e, err := p.preflight(ctx, w, pairs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part.ended = time.Now()
+		if err := e.judge(part, w, pairs); err != nil {
 			t.Fatal(err)
 		}
 		if part.Failed == 0 || !strings.Contains(part.Failures[0], `the pre-flight says "allowed", the request is "not for the proxy"`) {
@@ -92,9 +99,13 @@ func TestBroken(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = stop() }()
-			part := &Part{Outcomes: map[string]int{}}
+			part := newPart()
 			for _, at := range attacks(people[0], people[1]) {
-				if err := p.attack(ctx, a, part, at); err != nil {
+				e, err := p.attack(ctx, a, at)
+				if err == nil {
+					err = e.judge(part, at)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -110,28 +121,45 @@ func TestBroken(t *testing.T) {
 		}
 		defer func() { _ = f.Close() }()
 		// The event of an earlier request may come in later.
-		resp, err := p.as(people[0]).Get(p.url.String() + "/version")
+		if _, err := p.ask(ctx, people[0], &scenarios.Request{Verb: "get", Path: "/version"}); err != nil {
+			t.Fatal(err)
+		}
+		began := now()
+		again, err := newFront(ctx, p.url, p.transport, p.token, people)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = resp.Body.Close()
-		began := now()
-		part := &Part{Outcomes: map[string]int{}}
-		if err := f.use(ctx, part, people[0], people[1], 3, true); err != nil {
+		defer func() { _ = again.Close() }()
+		e, err := p.logs(ctx, began, people, 3, f, again)
+		if err != nil {
 			t.Fatal(err)
 		}
-		ids := slices.Sorted(maps.Keys(f.rows))
-		wrong := f.rows[ids[0]]
-		wrong.Actor = people[1].name
-		f.rows[ids[0]] = wrong
-		delete(f.rows, ids[1])
-		if err := compare(ctx, p, part, began, f); err != nil {
+		rows := e.Fronts[0].Rows
+		rows[0].Actor = "somebody-else"
+		var lost auditv1.Event
+		if err := json.Unmarshal(e.Events[rows[1].AuditID], &lost); err != nil {
 			t.Fatal(err)
 		}
-		if part.Failed != 2 || !strings.HasPrefix(part.Failures[0], "misattributed: ") || !strings.Contains(part.Failures[1], "has no row of the deputy") {
+		delete(e.Events, rows[1].AuditID)
+		e.Others, e.Fronts[0].Rows = append(e.Others, lost), slices.Delete(rows, 1, 2)
+		part := newPart()
+		if err := e.judge(part, people, 3); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"misattributed: ", "has no row of the deputy", "the deputy has 0 rows of"} {
+			if !slices.ContainsFunc(part.Failures, func(f string) bool { return strings.Contains(f, want) }) {
+				t.Errorf("%q, without %q", part.Failures, want)
+			}
+		}
+		if part.Failed != 4 {
 			t.Errorf("%q", part.Failures)
 		}
 	})
+}
+
+// newPart is a part of the suite that runs from now on.
+func newPart() *Part {
+	return &Part{Outcomes: map[string]int{}, ids: map[string]bool{}, began: time.Now()}
 }
 
 type faultyAgent struct {

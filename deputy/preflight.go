@@ -1,21 +1,20 @@
 package deputy
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // workers is how many requests are under way at once.
@@ -31,53 +30,79 @@ const (
 	unreachable answer = "not for the proxy"
 )
 
-// preflight holds what self-subject reviews say against what requests do.
-type preflight struct {
-	plane   *plane
-	fixture *fixture
-
-	// rules are those of one user in one namespace, each read once.
-	rules sync.Map
-
-	mu   sync.Mutex
-	part *Part
+// preflightEvidence is what was seen of the pre-flight, in the order of its questions.
+type preflightEvidence struct {
+	Pairs []pairEvidence `json:"pairs"`
+	// Rules are the reviews of one user in one namespace, each read once.
+	Rules map[string]*verdicts.Observation `json:"rules"`
 }
 
-// rules are what a review lists, or why it lists nothing.
-type rules struct {
-	status authorizationv1.SubjectRulesReviewStatus
-	answer answer
+// pairEvidence is a question as a review and as the request itself.
+type pairEvidence struct {
+	Said *verdicts.Observation `json:"said"`
+	Did  *verdicts.Observation `json:"did"`
 }
 
-func (f *preflight) run(ctx context.Context, pairs []pair) error {
+// preflight asks every question in three ways: what self-subject reviews say is held against what requests do.
+func (p *plane) preflight(ctx context.Context, f *fixture, pairs []pair) (*preflightEvidence, error) {
+	e := &preflightEvidence{Pairs: make([]pairEvidence, len(pairs)), Rules: map[string]*verdicts.Observation{}}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
-	for _, p := range pairs {
-		group.Go(func() error { return f.pair(ctx, p) })
+	for i, q := range pairs {
+		group.Go(func() (err error) {
+			one := &e.Pairs[i]
+			if one.Said, err = p.ask(ctx, q.who, q.review()); err == nil {
+				one.Did, err = p.ask(ctx, q.who, q.request())
+			}
+			if err == nil {
+				one.Did.Audit, err = p.Audit(ctx, one.Did.Response.AuditID)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", q, err)
+			}
+			return nil
+		})
 	}
-	return group.Wait()
+	for key, q := range f.ruled(pairs) {
+		group.Go(func() error {
+			o, err := p.ask(ctx, q.who, f.rules(q))
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			e.Rules[key] = o
+			return err
+		})
+	}
+	return e, group.Wait()
 }
 
-// pair asks in three ways, and judges.
-func (f *preflight) pair(ctx context.Context, p pair) error {
-	said, status, err := f.review(ctx, p)
-	if err != nil {
-		return fmt.Errorf("%s: the review: %w", p, err)
+// judge compares the answers to every question. An error says that the evidence is not that of the questions.
+func (e *preflightEvidence) judge(part *Part, f *fixture, pairs []pair) error {
+	rules := f.ruled(pairs)
+	if len(e.Pairs) != len(pairs) || len(e.Rules) != len(rules) {
+		return fmt.Errorf("there is evidence of %d questions and %d rules reviews, the command line asks for %d and %d", len(e.Pairs), len(e.Rules), len(pairs), len(rules))
 	}
-	did, err := f.request(ctx, p)
-	if err != nil {
-		return fmt.Errorf("%s: the request: %w", p, err)
+	for key, q := range rules {
+		if err := part.sent(q.who, f.rules(q), e.Rules[key]); err != nil {
+			return fmt.Errorf("the rules of %s: %w", key, err)
+		}
 	}
-	listed, err := f.listed(ctx, p)
-	if err != nil {
-		return fmt.Errorf("%s: the rules: %w", p, err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.part.Checks++
-	f.part.Outcomes[string(did)]++
-	for _, why := range judge(p, f.fixture.granted(p), said, did, listed, status) {
-		f.part.fail("%s: %s", p, why)
+	for i, q := range pairs {
+		one := e.Pairs[i]
+		if err := errors.Join(part.sent(q.who, q.review(), one.Said), part.sent(q.who, q.request(), one.Did)); err != nil {
+			return fmt.Errorf("%s: %w", q, err)
+		}
+		part.Checks++
+		said, status, err := reviewed(one.Said)
+		did, err2 := decided(q, one.Did, part.Impersonation == "constrained")
+		listed, err3 := listed(q, e.Rules[f.key(q)])
+		if err := errors.Join(err, err2, err3); err != nil {
+			part.fail("%s: %v", q, err)
+			continue
+		}
+		part.Outcomes[string(did)]++
+		for _, why := range judge(q, f.granted(q), said, did, listed, status) {
+			part.fail("%s: %s", q, why)
+		}
 	}
 	return nil
 }
@@ -113,42 +138,43 @@ func judge(p pair, granted bool, said, did, listed answer, status authorizationv
 	return wrong
 }
 
-// review is the pre-flight.
-func (f *preflight) review(ctx context.Context, p pair) (answer, authorizationv1.SubjectAccessReviewStatus, error) {
-	got, err := f.as(p.who).SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: p.attributes()},
-	}, metav1.CreateOptions{})
-	a, err := answered(err)
+// review is the request of the pre-flight.
+func (p pair) review() *scenarios.Request {
+	return selfReview("SelfSubjectAccessReview", map[string]any{"resourceAttributes": p.attributes()})
+}
+
+func selfReview(kind string, spec map[string]any) *scenarios.Request {
+	return &scenarios.Request{
+		Verb: "create", APIGroup: "authorization.k8s.io", Version: "v1", Resource: strings.ToLower(kind) + "s",
+		Body: map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec},
+	}
+}
+
+// reviewed is what a review says.
+func reviewed(o *verdicts.Observation) (answer, authorizationv1.SubjectAccessReviewStatus, error) {
+	var got authorizationv1.SelfSubjectAccessReview
+	a, err := answered(o, &got)
 	if a == yes && !got.Status.Allowed {
 		a = no
 	}
 	return a, got.Status, err
 }
 
-// as is a client for the reviews of a person.
-func (f *preflight) as(who person) authorizationv1client.AuthorizationV1Interface {
-	c, err := authorizationv1client.NewForConfigAndClient(&rest.Config{Host: f.plane.url.String(), QPS: -1}, f.plane.as(who))
-	if err != nil {
-		panic(err) // the host is one that clients were made for before
-	}
-	return c
-}
-
-// answered says whether a review was answered, or the proxy may not ask for this person.
-func answered(err error) (answer, error) {
+// answered reads the answer to a review, or says that the proxy may not ask for this person.
+func answered(o *verdicts.Observation, review any) (answer, error) {
+	st := verdicts.StatusOf(o.Response)
 	switch {
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot impersonate"):
+	case o.Response.Code == http.StatusForbidden && st != nil && strings.Contains(st.Message, "cannot impersonate"):
 		return unreachable, nil
-	case err != nil:
-		return "", err
+	case o.Response.Code != http.StatusCreated:
+		return "", fmt.Errorf("the review was answered %d: %.200s", o.Response.Code, o.Response.Body)
 	}
-	return yes, nil
+	return yes, json.Unmarshal([]byte(o.Response.Body), review)
 }
 
-// request sends the real one, on trial: what it is told is what authorization
-// decided, whatever comes behind it (a missing object, an empty body). It is judged
-// by the audit event, for admission refuses in words like those of authorization.
-func (f *preflight) request(ctx context.Context, p pair) (answer, error) {
+// request is the real one, on trial: what it is told is what authorization
+// decided, whatever comes behind it (a missing object, an empty body).
+func (p pair) request() *scenarios.Request {
 	r := &scenarios.Request{
 		Verb: p.verb, APIGroup: p.kind.group, Version: p.kind.version, Resource: p.kind.resource, Subresource: p.kind.sub,
 		Namespace: p.namespace, Name: p.name, Query: map[string]string{},
@@ -160,48 +186,58 @@ func (f *preflight) request(ctx context.Context, p pair) (answer, error) {
 	case "delete", "deletecollection":
 		r.Query["dryRun"] = "All"
 	}
-	req, err := replay.NewRequest(ctx, f.plane.url.String(), r)
-	if err != nil {
-		return "", err
-	}
-	got, err := replay.RoundTrip(f.plane.as(p.who), req, p.verb == "watch")
-	if err != nil {
-		return "", err
-	}
-	e, err := f.plane.event(ctx, got.AuditID)
+	return r
+}
+
+// decided is what became of a request, by its audit event: admission refuses in words like those of authorization.
+func decided(p pair, o *verdicts.Observation, constrained bool) (answer, error) {
+	e := verdicts.AuditOf(o)
 	switch {
-	case err != nil:
-		return "", err
+	case e == nil || string(e.AuditID) != o.Response.AuditID:
+		return "", errors.New("the request has no audit event")
 	case e.ImpersonatedUser == nil:
 		return unreachable, nil
 	case e.ImpersonatedUser.Username != p.who.name:
 		return "", fmt.Errorf("it was made as %q", e.ImpersonatedUser.Username)
-	case decision(e) == "allow":
+	case (verdicts.ConstraintOf(e) != "") != constrained:
+		return "", fmt.Errorf("it was impersonated by the constraint %q", verdicts.ConstraintOf(e))
+	case decision(*e) == "allow":
 		return yes, nil
-	case decision(e) == "forbid":
+	case decision(*e) == "forbid":
 		return no, nil
 	}
-	return "", fmt.Errorf("its audit event has the decision %q", decision(e))
+	return "", fmt.Errorf("its audit event has the decision %q", decision(*e))
+}
+
+// key names whose rules in which namespace a question is about: cluster-wide rules are in each.
+func (f *fixture) key(p pair) string {
+	return p.who.name + "/" + cmp.Or(p.namespace, f.namespaces[0])
+}
+
+// ruled are questions by whose rules they are about, one for each.
+func (f *fixture) ruled(pairs []pair) map[string]pair {
+	out := map[string]pair{}
+	for _, p := range pairs {
+		if _, ok := out[f.key(p)]; !ok {
+			out[f.key(p)] = p
+		}
+	}
+	return out
+}
+
+// rules is the request for the rules that a question is about.
+func (f *fixture) rules(p pair) *scenarios.Request {
+	return selfReview("SelfSubjectRulesReview", map[string]any{"namespace": cmp.Or(p.namespace, f.namespaces[0])})
 }
 
 // listed evaluates the rules of a SelfSubjectRulesReview as a client would.
-func (f *preflight) listed(ctx context.Context, p pair) (answer, error) {
-	namespace := p.namespace
-	if namespace == "" {
-		namespace = f.fixture.namespaces[0] // cluster-wide rules are in each
+func listed(p pair, o *verdicts.Observation) (answer, error) {
+	var review authorizationv1.SelfSubjectRulesReview
+	a, err := answered(o, &review)
+	if err != nil || a != yes {
+		return a, err
 	}
-	read, _ := f.rules.LoadOrStore(p.who.name+"/"+namespace, sync.OnceValues(func() (rules, error) {
-		review, err := f.as(p.who).SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
-			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
-		}, metav1.CreateOptions{})
-		a, err := answered(err)
-		return rules{review.Status, a}, err
-	}))
-	r, err := read.(func() (rules, error))()
-	if err != nil || r.answer != yes {
-		return r.answer, err
-	}
-	if slices.ContainsFunc(r.status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
+	if slices.ContainsFunc(review.Status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
 		g := scenarios.Grant{Subject: scenarios.Subject{User: p.who.name}, Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, Names: rule.ResourceNames}
 		return g.Covers(authorizationv1.SubjectAccessReviewSpec{User: p.who.name, ResourceAttributes: p.attributes()})
 	}) {

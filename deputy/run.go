@@ -59,12 +59,16 @@ func (o Options) Check() error {
 
 // Report is what came out.
 type Report struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Seed       int64     `json:"seed"`
-	Version    string    `json:"version"`
-	Started    time.Time `json:"started"`
-	Parts      []*Part   `json:"parts"`
+	APIVersion     string `json:"apiVersion"`
+	Kind           string `json:"kind"`
+	reports.Record `json:",inline"`
+
+	Seed    int64     `json:"seed"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Parts   []*Part   `json:"parts"`
+	// Problem is why not everything was done that was asked for.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Part is one part of the suite with one kind of impersonation.
@@ -78,6 +82,9 @@ type Part struct {
 	// Failed is how many checks failed; the first of them are in Failures.
 	Failed   int      `json:"failed"`
 	Failures []string `json:"failures,omitempty"`
+
+	began, ended time.Time
+	ids          map[string]bool // audit IDs that were seen
 }
 
 // listedFailures is how many failures are told in words.
@@ -123,55 +130,154 @@ func (r *Report) Failed() bool {
 }
 
 // Folder is a report in a folder.
-var Folder = filing.Kind{Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""}}
-
-// Write puts deputy.yaml into a folder.
-func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
-
-// Run runs the suite. An error is one of the environment, or the user's to mend; the report has what was found until
-// then.
-func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &Report{APIVersion: reports.APIVersion, Kind: "DeputyReport", Seed: o.Seed, Version: o.Target.Cell.Kubernetes, Started: time.Now()}
-	for _, kind := range o.Impersonation {
-		if err := r.run(ctx, o, kind); err != nil {
-			return r, fmt.Errorf("%s: %w", kind, err)
-		}
-	}
-	return r, nil
+var Folder = filing.Kind{
+	Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""},
+	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile},
 }
 
-// run runs the parts with one kind of impersonation, on a control plane of its own.
-func (r *Report) run(ctx context.Context, o Options, name string) (err error) {
+// ended is how a run ended.
+type ended struct {
+	Started time.Time `json:"started"`
+	Problem string    `json:"problem,omitempty"`
+}
+
+const endPiece = "end"
+
+// partEvidence is what was seen in one part of the suite.
+type partEvidence struct {
+	Began     time.Time          `json:"began"`
+	Ended     time.Time          `json:"ended"`
+	Preflight *preflightEvidence `json:"preflight,omitempty"`
+	Logs      *logsEvidence      `json:"auditLogs,omitempty"`
+	Tunnel    *tunnelEvidence    `json:"tunnel,omitempty"`
+}
+
+// Run runs the suite. The report has what was found until then where something broke: then the outcome is invalid.
+// An error says that there is nothing to report.
+func Run(ctx context.Context, o Options) (*Report, *reports.Pieces, error) {
+	pieces, end := &reports.Pieces{}, &ended{Started: time.Now()}
+	for i, kind := range o.Impersonation {
+		err := o.observe(ctx, kind, pieces)
+		if i == 0 && !pieces.Has(kind+"/target") {
+			return nil, nil, err // nothing was seen: it may be the user's to mend
+		}
+		if err != nil {
+			end.Problem = fmt.Sprintf("%s: %v", kind, err)
+			break
+		}
+	}
+	if _, err := reports.Keep(pieces, endPiece, end); err != nil {
+		return nil, nil, err
+	}
+	r, err := Judge(o, pieces)
+	return r, pieces, err
+}
+
+// suite is what is tried with one kind of impersonation, as options and seed have it.
+type suite struct {
+	kind    string
+	fixture *fixture
+	pairs   []pair
+	people  []person
+}
+
+func (o Options) suite(kind string) *suite {
 	f, random := newFixture(o.Seed)
-	people := users(o.Users)
-	grants := slices.Concat(f.grants, userGrants(people), proxyGrants(slices.Concat(f.people, people), name == "constrained"))
-	p, err := start(ctx, o.Target, grants, append(slices.Clone(f.namespaces), usersNamespace))
+	return &suite{kind, f, f.pairs(random, o.Pairs), users(o.Users)}
+}
+
+func (o Options) parts() []string {
+	return slices.DeleteFunc(Parts(), func(part string) bool { return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) })
+}
+
+// observe runs the parts with one kind of impersonation, on a control plane of its own, and keeps what was seen.
+func (o Options) observe(ctx context.Context, kind string, pieces *reports.Pieces) (err error) {
+	s := o.suite(kind)
+	grants := slices.Concat(s.fixture.grants, userGrants(s.people), proxyGrants(slices.Concat(s.fixture.people, s.people), kind == "constrained"))
+	p, err := start(ctx, o.Target, grants, append(slices.Clone(s.fixture.namespaces), usersNamespace))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Err(), p.Stop()) }()
-	o.Progress(fmt.Sprintf("%s: %s ready", name, p.Witness.GitVersion))
-	for _, part := range Parts() {
-		if len(o.Parts) > 0 && !slices.Contains(o.Parts, part) {
-			continue
-		}
-		found := &Part{Name: part, Impersonation: name, Outcomes: map[string]int{}}
-		r.Parts = append(r.Parts, found)
-		begun := time.Now()
+	found := p.Found()
+	if _, err := reports.Keep(pieces, kind+"/target", &found); err != nil {
+		return err
+	}
+	o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
+	for _, part := range o.parts() {
+		e := &partEvidence{Began: time.Now()}
 		switch part {
 		case "preflight":
-			check := &preflight{plane: p, fixture: f, part: found}
-			err = check.run(ctx, f.pairs(random, o.Pairs))
+			e.Preflight, err = p.preflight(ctx, s.fixture, s.pairs)
 		case "audit-logs":
-			err = auditLogs(ctx, p, found, people, o.Requests)
+			e.Logs, err = p.auditLogs(ctx, s.people, o.Requests)
 		case "tunnel":
-			err = tunnel(ctx, p, found, people)
+			e.Tunnel, err = p.tunnel(ctx, s.people)
 		}
-		found.Seconds = time.Since(begun).Seconds()
+		e.Ended = time.Now()
+		if err == nil {
+			e, err = reports.Keep(pieces, kind+"/"+part, e)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
-		o.Progress(found.line())
+		if judged, err := s.judge(part, e, o.Requests, map[string]bool{}); err == nil {
+			o.Progress(judged.line())
+		}
 	}
 	return nil
+}
+
+// judge judges what was seen in a part. An error says that the evidence is not of what was to be tried.
+func (s *suite) judge(part string, e *partEvidence, requests int, ids map[string]bool) (*Part, error) {
+	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids}
+	switch {
+	case part == "preflight" && e.Preflight != nil:
+		return p, e.Preflight.judge(p, s.fixture, s.pairs)
+	case part == "audit-logs" && e.Logs != nil:
+		return p, e.Logs.judge(p, s.people, requests)
+	case part == "tunnel" && e.Tunnel != nil:
+		return p, e.Tunnel.judge(p, s.people)
+	}
+	return nil, errors.New("is not the evidence of this part")
+}
+
+// Judge makes the report from what was seen.
+func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
+	end, err := reports.Take[ended](pieces, endPiece)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{APIVersion: reports.APIVersion, Kind: "DeputyReport", Seed: o.Seed, Version: o.Target.Cell.Kubernetes, Started: end.Started, Problem: end.Problem}
+	ids := map[string]bool{}
+	for _, kind := range o.Impersonation {
+		if end.Problem != "" && !pieces.Has(kind+"/target") {
+			break
+		}
+		found, err := reports.Take[reports.Found](pieces, kind+"/target")
+		if err == nil {
+			err = found.Hold(o.Target.Wanted())
+		}
+		if err != nil {
+			return nil, err
+		}
+		s := o.suite(kind)
+		for _, part := range o.parts() {
+			name := kind + "/" + part
+			if end.Problem != "" && !pieces.Has(name) {
+				break
+			}
+			e, err := reports.Take[partEvidence](pieces, name)
+			if err != nil {
+				return nil, err
+			}
+			judged, err := s.judge(part, e, o.Requests, ids)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			r.Parts = append(r.Parts, judged)
+		}
+	}
+	r.Conclude(r.Failed(), end.Problem != "")
+	return r, nil
 }

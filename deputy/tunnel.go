@@ -2,10 +2,11 @@ package deputy
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,8 @@ import (
 
 	"github.com/authzconf/authzconf/deputy/reference"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // agent is a running end of a tunnel.
@@ -63,27 +66,89 @@ func (a *agent) get(ctx context.Context, path string, who person) (*http.Respons
 	return (&http.Client{Transport: a.transport}).Do(req)
 }
 
+// tunnelEvidence is what was seen of the attacks on an agent, of streams through it, and of one without its target.
+type tunnelEvidence struct {
+	Attacks []attackEvidence `json:"attacks"`
+	// Streams have, by name, what came through while the request was open, or why nothing did.
+	Streams map[string]streamed `json:"streams"`
+	Down    downEvidence        `json:"down"`
+}
+
+// attackEvidence is an attack as it was written, and its answer.
+type attackEvidence struct {
+	Host    string `json:"host"`
+	AuditID string `json:"auditID"`
+	Sent    string `json:"sent"`
+	Code    int    `json:"code"`
+	// Answered is the audit ID that the API server gave its answer, empty if it is not one of its own.
+	Answered string          `json:"answered,omitempty"`
+	Event    json.RawMessage `json:"event,omitempty"`
+}
+
+type streamed struct {
+	Seen    string `json:"seen,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// downEvidence is the answer of an agent whose target is not at an address. TOKEN stands where its token was.
+type downEvidence struct {
+	Address string        `json:"address"`
+	Code    int           `json:"code"`
+	Took    time.Duration `json:"took"`
+	Body    string        `json:"body"`
+}
+
 // tunnel attacks the agent, streams through it, and takes its target away.
-func tunnel(ctx context.Context, p *plane, part *Part, people []person) error {
+func (p *plane) tunnel(ctx context.Context, people []person) (*tunnelEvidence, error) {
 	a, stop, err := p.agent(ctx, p.url)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = stop() }()
+	e := &tunnelEvidence{Streams: map[string]streamed{}}
 	for _, t := range attacks(people[0], people[1]) {
-		if err := p.attack(ctx, a, part, t); err != nil {
+		one, err := p.attack(ctx, a, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.name, err)
+		}
+		e.Attacks = append(e.Attacks, one)
+	}
+	for name, try := range map[string]func(context.Context, *agent, person) (string, error){"watch": p.watch, "websocket": p.websocket} {
+		seen, err := try(ctx, a, people[0])
+		if e.Streams[name] = (streamed{Seen: seen}); err != nil {
+			e.Streams[name] = streamed{Problem: err.Error()}
+		}
+	}
+	e.Down, err = p.down(ctx, people[0])
+	return e, err
+}
+
+// judge judges attacks by the audit event, and streams by what came through.
+func (e *tunnelEvidence) judge(part *Part, people []person) error {
+	list := attacks(people[0], people[1])
+	if len(e.Attacks) != len(list) || len(e.Streams) != 2 {
+		return fmt.Errorf("there is evidence of %d attacks and %d streams, not of %d and 2", len(e.Attacks), len(e.Streams), len(list))
+	}
+	for i, t := range list {
+		if err := e.Attacks[i].judge(part, t); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
-	for name, try := range map[string]func(context.Context, *agent, person) error{"watch": p.watch, "websocket": p.websocket} {
+	for name, want := range map[string]string{"watch": `"ADDED"`, "websocket": `"upgraded"`} {
 		part.Checks++
-		if err := try(ctx, a, people[0]); err != nil {
-			part.fail("%s: %v", name, err)
+		if s := e.Streams[name]; s.Problem != "" || !strings.Contains(s.Seen, want) {
+			part.fail("%s: %s", name, cmp.Or(s.Problem, fmt.Sprintf("what came first is %.100q", s.Seen)))
 			continue
 		}
 		part.Outcomes["streamed"]++
 	}
-	return p.down(ctx, part, people[0])
+	part.Checks++
+	if d := e.Down; d.Code != http.StatusBadGateway || d.Took <= 0 || d.Took > 5*time.Second || d.Address == "" || strings.Contains(d.Body, d.Address) || strings.Contains(d.Body, hiddenToken) {
+		part.fail("a target that is down: code %d after %s: %.200s", d.Code, d.Took, d.Body)
+		return nil
+	}
+	part.Outcomes["down, and said so"]++
+	return nil
 }
 
 // attack is a request with header lines as they are written, sent to the agent.
@@ -125,29 +190,47 @@ func attacks(me, other person) []attack {
 	}
 }
 
-// attack sends one, and judges it by the audit event: a request may arrive as the
-// person that it names, or not at all.
-func (p *plane) attack(ctx context.Context, a *agent, part *Part, t attack) error {
-	id := string(uuid.NewUUID())
-	code, answered, err := rawRequest(ctx, a, append([]string{"Audit-Id: " + id}, t.lines...))
-	if err != nil {
+// text is the attack as it is written, under an audit ID.
+func (t attack) text(host, auditID string) string {
+	return "GET " + paths[0] + " HTTP/1.1\r\nHost: " + host + "\r\n" + strings.Join(append([]string{"Audit-Id: " + auditID}, t.lines...), "\r\n") + "\r\n\r\n"
+}
+
+// attack sends one. What the agent refuses never arrives, so there is no event to wait for. What the API server answered
+// has one.
+func (p *plane) attack(ctx context.Context, a *agent, t attack) (e attackEvidence, err error) {
+	e.Host, e.AuditID = a.url.Host, string(uuid.NewUUID())
+	e.Sent = t.text(e.Host, e.AuditID)
+	if e.Code, e.Answered, err = rawRequest(ctx, a, e.Sent); err == nil {
+		e.Event, err = p.arrived(ctx, e.AuditID, e.Answered)
+	}
+	return e, err
+}
+
+// judge judges an attack: a request may arrive as the person that it names, or not at all.
+func (a *attackEvidence) judge(part *Part, t attack) error {
+	if want := reports.Redact(t.text(a.Host, a.AuditID)); a.Sent != want {
+		return fmt.Errorf("%q was sent, and it has to be %q", a.Sent, want)
+	}
+	if err := part.once(a.AuditID); err != nil {
 		return err
 	}
 	part.Checks++
-	// What the agent refuses never arrives, so there is no event to wait for. What the API server answered has one.
-	e, arrived, err := p.arrived(ctx, id, answered)
-	if err != nil {
-		return err
+	e := verdicts.AuditOf(&verdicts.Observation{Audit: a.Event})
+	if e != nil && string(e.AuditID) != cmp.Or(a.Answered, a.AuditID) {
+		return fmt.Errorf("the event %s is not that of this request", e.AuditID)
 	}
+	arrived := e != nil && e.User.Username != "" // nobody whom the API server does not know
 	switch {
+	case e == nil && a.Answered != "":
+		return fmt.Errorf("the API server answered %s, and its event is missing", a.Answered)
 	case !arrived && t.as != "":
-		part.fail("%s: it should have arrived and did not (code %d)", t.name, code)
+		part.fail("%s: it should have arrived and did not (code %d)", t.name, a.Code)
 	case !arrived:
 		part.Outcomes["refused by the agent"]++
-	case e.ImpersonatedUser == nil && decision(e) == "":
+	case e.ImpersonatedUser == nil && decision(*e) == "":
 		part.Outcomes["refused by the API server"]++ // the impersonation filter
 		if t.as != "" {
-			part.fail("%s: it was refused (code %d)", t.name, code)
+			part.fail("%s: it was refused (code %d)", t.name, a.Code)
 		}
 	case e.User.Username != proxyName:
 		part.fail("%s: it was made by %q, not by the agent", t.name, e.User.Username)
@@ -163,7 +246,7 @@ func (p *plane) attack(ctx context.Context, a *agent, part *Part, t attack) erro
 
 // rawRequest writes a request by hand: client libraries refuse most of these. answered is the audit ID that the API
 // server gave its answer, empty if it is not one of its own.
-func rawRequest(ctx context.Context, a *agent, lines []string) (code int, answered string, err error) {
+func rawRequest(ctx context.Context, a *agent, text string) (code int, answered string, err error) {
 	dialer := &tls.Dialer{Config: a.tls}
 	conn, err := dialer.DialContext(ctx, "tcp", a.url.Host)
 	if err != nil {
@@ -171,7 +254,6 @@ func rawRequest(ctx context.Context, a *agent, lines []string) (code int, answer
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(timeout))
-	text := "GET " + paths[0] + " HTTP/1.1\r\nHost: " + a.url.Host + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
 	if _, err := io.WriteString(conn, text); err != nil {
 		return 0, "", err
 	}
@@ -184,53 +266,46 @@ func rawRequest(ctx context.Context, a *agent, lines []string) (code int, answer
 }
 
 // watch sees an event through the tunnel while the request is still open.
-func (p *plane) watch(ctx context.Context, a *agent, who person) error {
+func (p *plane) watch(ctx context.Context, a *agent, who person) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	resp, err := a.get(ctx, paths[0]+"?watch=true", who)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("code %d", resp.StatusCode)
+		return "", fmt.Errorf("code %d", resp.StatusCode)
 	}
 	if err := p.makePod(ctx, "watched"); err != nil {
-		return err
+		return "", err
 	}
-	line, err := bufio.NewReader(resp.Body).ReadBytes('\n')
-	if err == nil && !bytes.Contains(line, []byte(`"ADDED"`)) {
-		err = fmt.Errorf("the first line is %.100q", line)
-	}
-	return err
+	return bufio.NewReader(resp.Body).ReadString('\n')
 }
 
 // websocket is a watch over a connection that is upgraded.
-func (p *plane) websocket(ctx context.Context, a *agent, who person) error {
+func (p *plane) websocket(ctx context.Context, a *agent, who person) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	config, err := websocket.NewConfig("wss://"+a.url.Host+paths[0]+"?watch=true", a.url.String())
 	if err != nil {
-		return err
+		return "", err
 	}
 	config.TlsConfig = a.tls
 	config.Header.Set("Impersonate-User", who.name)
 	conn, err := config.DialContext(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(timeout))
 	if err := p.makePod(ctx, "upgraded"); err != nil {
-		return err
+		return "", err
 	}
 	for {
-		var message []byte
-		if err := websocket.Message.Receive(conn, &message); err != nil {
-			return err
-		}
-		if bytes.Contains(message, []byte(`"upgraded"`)) {
-			return nil
+		var message string
+		if err := websocket.Message.Receive(conn, &message); err != nil || strings.Contains(message, `"upgraded"`) {
+			return message, err
 		}
 	}
 }
@@ -244,36 +319,30 @@ func (p *plane) makePod(ctx context.Context, name string) error {
 	return err
 }
 
-// down sends through an agent whose target is not there: the answer comes at once,
-// is the agent's own, and gives nothing away.
-func (p *plane) down(ctx context.Context, part *Part, who person) error {
+// hiddenToken stands where the agent's token was in an answer.
+const hiddenToken = "TOKEN"
+
+// down sends through an agent whose target is not there: the answer has to come at once,
+// to be the agent's own, and to give nothing away.
+func (p *plane) down(ctx context.Context, who person) (e downEvidence, err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
-		return err
+		return e, err
 	}
-	nobody := listener.Addr().String()
+	e.Address = listener.Addr().String()
 	_ = listener.Close()
-	a, stop, err := p.agent(ctx, &url.URL{Scheme: "https", Host: nobody})
+	a, stop, err := p.agent(ctx, &url.URL{Scheme: "https", Host: e.Address})
 	if err != nil {
-		return err
+		return e, err
 	}
 	defer func() { _ = stop() }()
 	begun := time.Now()
 	resp, err := a.get(ctx, paths[0], who)
 	if err != nil {
-		return err
+		return e, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	part.Checks++
-	if took := time.Since(begun); resp.StatusCode != http.StatusBadGateway || took > 5*time.Second ||
-		bytes.Contains(body, []byte(nobody)) || bytes.Contains(body, []byte(p.token)) {
-		part.fail("a target that is down: code %d after %s: %.200s", resp.StatusCode, took, bytes.ReplaceAll(body, []byte(p.token), []byte("TOKEN")))
-		return nil
-	}
-	part.Outcomes["down, and said so"]++
-	return nil
+	e.Code, e.Took, e.Body = resp.StatusCode, time.Since(begun), strings.ReplaceAll(string(body), p.token, hiddenToken)
+	return e, err
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,9 +76,6 @@ func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
 	return b, b.installWidgets(ctx)
 }
 
-// Kubernetes is the version of the API server, without a v.
-func (b *Bench) Kubernetes() string { return strings.TrimPrefix(b.target.Witness.GitVersion, "v") }
-
 // Close ends everything. The API server goes first: what it asks has to be answered until then.
 func (b *Bench) Close() error {
 	var errs []error
@@ -102,6 +98,13 @@ const (
 	subject = "subject"
 )
 
+// actorOf is the actor of an attempt, without its token.
+func actorOf(id string) actor {
+	sum := sha256.Sum256([]byte(id))
+	namespace := "granular-" + hex.EncodeToString(sum[:6])
+	return actor{namespace: namespace, user: "system:serviceaccount:" + namespace + ":" + account}
+}
+
 // actor provides the actor of an attempt; no two attempts have the same id.
 func (b *Bench) actor(ctx context.Context, id string, gvr schema.GroupVersionResource, grants, names []string) (actor, error) {
 	b.mu.Lock()
@@ -110,9 +113,7 @@ func (b *Bench) actor(ctx context.Context, id string, gvr schema.GroupVersionRes
 	if ok {
 		return a, nil
 	}
-	sum := sha256.Sum256([]byte(id))
-	a = actor{namespace: "granular-" + hex.EncodeToString(sum[:6])}
-	a.user = "system:serviceaccount:" + a.namespace + ":" + account
+	a = actorOf(id)
 	needs := &scenarios.Scenario{ID: id, Requestors: map[string]scenarios.Requestor{
 		account: {ServiceAccount: &scenarios.ServiceAccount{Namespace: a.namespace, Name: account}},
 	}}

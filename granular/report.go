@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -17,6 +17,8 @@ const Notice = "No API server implements KEP-3617. This judges a reference enfor
 
 // Report is what a run has found.
 type Report struct {
+	reports.Record `json:",inline"`
+
 	Notice     string    `json:"notice"`
 	Kubernetes string    `json:"kubernetes"`
 	Took       string    `json:"took"`
@@ -54,8 +56,8 @@ func Sections(results []*Result) (out []*Section) {
 	return out
 }
 
-// Print writes what a person wants to know. passed and invalid say how it ended.
-func (r *Report) Print(w io.Writer) (failed, invalid int) {
+// Print writes what a person wants to know.
+func (r *Report) Print(w io.Writer) {
 	for _, result := range r.Results {
 		for _, p := range result.Problems {
 			_, _ = fmt.Fprintf(w, "failed   %s %s: %s\n", result.Scenario, result.Attempt, p)
@@ -74,22 +76,13 @@ func (r *Report) Print(w io.Writer) (failed, invalid int) {
 	_, _ = fmt.Fprintf(t, "all\t%d\t%d\t%d\t%d\n", all.Scenarios, all.Attempts, all.Failed, all.Lost)
 	_ = t.Flush()
 	_, _ = fmt.Fprintf(w, "Kubernetes %s, %s\n%s\n", r.Kubernetes, r.Took, r.Notice)
-	return all.Failed, all.Lost
-}
-
-// NewReport is the report of results.
-func NewReport(kubernetes string, took time.Duration, results []*Result) *Report {
-	return &Report{Notice: Notice, Kubernetes: kubernetes, Took: fmt.Sprintf("%.1f s", took.Seconds()), Results: results}
 }
 
 // Folder is a report in a folder, CostFolder a measurement.
 var (
-	Folder     = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}}
+	Folder     = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
 	CostFolder = filing.Kind{Name: "report of granular cost", Marker: "granular-cost.json", Head: map[string]string{"curves": "", "floods": ""}, Files: []string{"granular-cost.svg"}}
 )
-
-// Write writes a report as granular.json.
-func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
 
 // Print writes the tables of a measurement.
 func (c *Cost) Print(w io.Writer) {

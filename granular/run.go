@@ -2,9 +2,11 @@ package granular
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,11 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
+	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/model"
 	"github.com/authzconf/authzconf/granular/permissions"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -44,17 +49,52 @@ type Result struct {
 // Passed says whether an attempt was as expected.
 func (r *Result) Passed() bool { return len(r.Problems) == 0 && r.Invalid == "" }
 
-// attempted is an attempt at a scenario with everything that it has shown.
-type attempted struct {
-	scenario *Scenario
-	*Attempt
-	result *Result
-	observation
+// Piece is the name of the evidence in a report.
+const Piece = "attempts"
+
+// Evidence is what was seen of attempts.
+type Evidence struct {
+	Target reports.Found `json:"target"`
+	// Took is how long all of them took.
+	Took time.Duration `json:"took"`
+	// Attempts are in the order of the scenarios.
+	Attempts []*Attempted `json:"attempts"`
+	// Reviews are what the recorder has seen of granular verbs, before any authorizer.
+	Reviews []verdicts.Review `json:"reviews"`
+}
+
+// Attempted is what was seen of an attempt.
+type Attempted struct {
+	Scenario string `json:"scenario"`
+	Attempt  string `json:"attempt"`
+	// Request is what the actor sent, Code and Message what it was told.
+	Request verdicts.SentRequest `json:"request"`
+	Code    int                  `json:"code"`
+	Message string               `json:"message,omitempty"`
+	// Decisions are what the enforcer says that it has decided meanwhile.
+	Decisions []enforcer.Decision `json:"decisions"`
+	// Before and After are the stored object, Result is what a dry run by the admin, who needs no permission, has made
+	// of it; nil where the API server refused it.
+	Before map[string]any `json:"before,omitempty"`
+	After  map[string]any `json:"after,omitempty"`
+	Result map[string]any `json:"result,omitempty"`
+	// Invalid says what broke.
+	Invalid string        `json:"invalid,omitempty"`
+	Took    time.Duration `json:"took"`
 }
 
 // Run runs every attempt of scenarios through an enforcer with the given steps, and judges them afterwards by what was
 // recorded. The results are in the order of the scenarios.
 func (b *Bench) Run(ctx context.Context, steps enforcer.Steps, scenarios []*Scenario) ([]*Result, error) {
+	e, err := b.Observe(ctx, steps, scenarios)
+	if err != nil {
+		return nil, err
+	}
+	return judgeAll(b.descriptions, scenarios, e)
+}
+
+// Observe makes every attempt of scenarios through an enforcer with the given steps.
+func (b *Bench) Observe(ctx context.Context, steps enforcer.Steps, scenarios []*Scenario) (*Evidence, error) {
 	g, err := b.open(ctx, steps)
 	if err != nil {
 		return nil, err
@@ -64,19 +104,19 @@ func (b *Bench) Run(ctx context.Context, steps enforcer.Steps, scenarios []*Scen
 	if err != nil {
 		return nil, err
 	}
-	var all []*attempted
+	e, begun := &Evidence{Target: b.target.Found()}, time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, s := range scenarios {
 		for _, a := range s.Attempts {
-			one := &attempted{scenario: s, Attempt: a, result: &Result{Scenario: s.ID, Section: s.Section, Attempt: a.Name, Fields: -1}}
-			all = append(all, one)
+			one := &Attempted{Scenario: s.ID, Attempt: a.Name}
+			e.Attempts = append(e.Attempts, one)
 			group.Go(func() error {
 				start := time.Now()
-				if err := b.attempt(groupCtx, g, one); err != nil {
-					one.result.Invalid = err.Error()
+				if err := b.attempt(groupCtx, g, s, a, one); err != nil {
+					one.Invalid = err.Error()
 				}
-				one.result.Took = time.Since(start)
+				one.Took = time.Since(start)
 				return groupCtx.Err()
 			})
 		}
@@ -86,31 +126,75 @@ func (b *Bench) Run(ctx context.Context, steps enforcer.Steps, scenarios []*Scen
 	if err := errors.Join(err, closeErr, b.target.Err()); err != nil {
 		return nil, err
 	}
-	return judgeAll(all, recorded.Reviews), nil
+	e.Took, e.Reviews = time.Since(begun), slices.DeleteFunc(recorded.Reviews, func(r verdicts.Review) bool { return !granular(r) })
+	return e, nil
 }
 
-// judgeAll judges every attempt that could be made by itself and by what the recorder has seen of granular verbs.
-func judgeAll(all []*attempted, reviews []verdicts.Review) (results []*Result) {
+// granular says whether a review is one that the recorder has seen of granular verbs.
+func granular(r verdicts.Review) bool {
+	a := r.Spec.ResourceAttributes
+	return r.Point == verdicts.Front && a != nil && strings.HasPrefix(a.Verb, permissions.GeneralVerb)
+}
+
+// Judge makes the report of scenarios on a target from what was seen.
+func Judge(scenarios []*Scenario, e *Evidence, on target.Options) (*Report, error) {
+	if err := e.Target.Hold(on.Wanted()); err != nil {
+		return nil, err
+	}
+	set, err := permissions.Load(permissions.Descriptions)
+	if err != nil {
+		return nil, err
+	}
+	results, err := judgeAll(set, scenarios, e)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Notice: Notice, Kubernetes: strings.TrimPrefix(e.Target.Witness.GitVersion, "v"), Took: fmt.Sprintf("%.1f s", e.Took.Seconds()), Results: results}
+	r.Conclude(slices.ContainsFunc(results, func(r *Result) bool { return len(r.Problems) > 0 }),
+		slices.ContainsFunc(results, func(r *Result) bool { return r.Invalid != "" }))
+	return r, nil
+}
+
+// judgeAll judges every attempt that could be made by itself and by what the recorder has seen of granular verbs. An
+// error says that the evidence is not of these scenarios.
+func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results []*Result, err error) {
 	asked := map[string][]*authorizationv1.ResourceAttributes{} // by user: each attempt has one of its own
-	for _, r := range reviews {
-		a := r.Spec.ResourceAttributes
-		if r.Point == verdicts.Front && a != nil && strings.HasPrefix(a.Verb, permissions.GeneralVerb) {
-			asked[r.Spec.User] = append(asked[r.Spec.User], a)
+	for _, r := range e.Reviews {
+		if granular(r) {
+			asked[r.Spec.User] = append(asked[r.Spec.User], r.Spec.ResourceAttributes)
 		}
 	}
-	for _, one := range all {
-		results = append(results, one.result)
-		if one.result.Invalid != "" {
-			continue
+	left := e.Attempts
+	for _, s := range scenarios {
+		for _, a := range s.Attempts {
+			if len(left) == 0 || left[0].Scenario != s.ID || left[0].Attempt != a.Name {
+				return nil, fmt.Errorf("there is no evidence of %s %s where it has to be", s.ID, a.Name)
+			}
+			one := left[0]
+			left = left[1:]
+			r := &Result{Scenario: s.ID, Section: s.Section, Attempt: a.Name, Fields: -1, Took: one.Took, Invalid: one.Invalid}
+			results = append(results, r)
+			if r.Invalid != "" {
+				continue
+			}
+			o, err := one.observation(set, s, a)
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", s.ID, a.Name, err)
+			}
+			if o.asked = asked[o.actor.user]; o.decision != nil {
+				r.Checks, r.Fields = o.decision.Checks, o.decision.Fields
+			}
+			r.Problems = judge(a, s.Wanted(a), o)
+			delete(asked, o.actor.user)
 		}
-		o := &one.observation
-		o.asked = asked[o.actor.user]
-		if o.decision != nil {
-			one.result.Checks, one.result.Fields = o.decision.Checks, o.decision.Fields
-		}
-		one.result.Problems = judge(one.Attempt, one.scenario.Wanted(one.Attempt), o)
 	}
-	return results
+	for user := range asked {
+		return nil, fmt.Errorf("there is evidence of reviews about %s, who makes no attempt", user)
+	}
+	if len(left) > 0 {
+		return nil, fmt.Errorf("there is evidence of %s %s, which is not asked for", left[0].Scenario, left[0].Attempt)
+	}
+	return results, nil
 }
 
 // gate is an enforcer that is being served, and what it has decided, by user.
@@ -166,16 +250,22 @@ type observation struct {
 	predicted bool
 }
 
-func (b *Bench) attempt(ctx context.Context, g *gate, one *attempted) (err error) {
-	s, wanted, o := one.scenario, one.scenario.Wanted(one.Attempt), &one.observation
-	object := s.Object
-	if object == nil {
-		object, _ = wanted.Change.(map[string]any)
+// about is whose attempt it is, and at which resource.
+func (s *Scenario) about(a *Attempt) (object map[string]any, o *observation, err error) {
+	if object = s.Object; object == nil {
+		object, _ = s.Wanted(a).Change.(map[string]any)
 	}
-	if o.resource, err = resourceOf(object, wanted.Version); err != nil {
+	o = &observation{actor: actorOf(s.ID + "/" + a.Name)}
+	o.resource, err = resourceOf(object, s.Wanted(a).Version)
+	return object, o, err
+}
+
+func (b *Bench) attempt(ctx context.Context, g *gate, s *Scenario, a *Attempt, one *Attempted) error {
+	object, o, err := s.about(a)
+	if err != nil {
 		return err
 	}
-	if o.actor, err = b.actor(ctx, s.ID+"/"+one.Name, o.resource, one.Grants, one.Names); err != nil {
+	if o.actor, err = b.actor(ctx, s.ID+"/"+a.Name, o.resource, a.Grants, a.Names); err != nil {
 		return err
 	}
 	first, err := resourceOf(object, "")
@@ -185,54 +275,96 @@ func (b *Bench) attempt(ctx context.Context, g *gate, one *attempted) (err error
 	if err != nil {
 		return fmt.Errorf("restoring the object: %w", err)
 	}
-	return b.observe(ctx, g, wanted, o)
+	return b.observe(ctx, g, s.Wanted(a), o, one)
 }
 
-func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observation) (err error) {
+func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observation, one *Attempted) (err error) {
 	admin := b.admin.Resource(o.resource).Namespace(o.actor.namespace)
-	if o.before, err = stored(ctx, admin); err != nil {
+	if one.Before, err = stored(ctx, admin); err != nil {
 		return err
 	}
-	s := &sending{Request: wanted, live: o.before, namespace: o.actor.namespace}
-	b.predict(ctx, s, admin, o)
-
-	client, err := dynamic.NewForConfig(g.config(o.actor.token))
+	s := &sending{Request: wanted, live: one.Before, namespace: o.actor.namespace}
+	if result, err := s.send(ctx, admin, true); err == nil { // what the server refuses changes nothing
+		one.Result = result.Object
+	}
+	config := g.config(o.actor.token)
+	config.Wrap(recording(&one.Request))
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	g.take(o.actor.user)
 	_, failure := s.send(ctx, client.Resource(o.resource).Namespace(o.actor.namespace), wanted.DryRun)
-	o.code = http.StatusOK
+	one.Code = http.StatusOK
 	if failure != nil {
 		var status apierrors.APIStatus
 		if !errors.As(failure, &status) {
 			return failure
 		}
-		o.code, o.message = int(status.Status().Code), status.Status().Message
+		one.Code, one.Message = int(status.Status().Code), status.Status().Message
 	}
-	if d := g.take(o.actor.user); len(d) == 1 {
-		o.decision = &d[0]
-	}
-	o.after, err = stored(ctx, admin)
+	one.Decisions = g.take(o.actor.user)
+	one.After, err = stored(ctx, admin)
 	return err
 }
 
-// predict lets the model say which permissions the request needs, from what a dry run
-// by the admin, who needs none, makes of the object.
-func (b *Bench) predict(ctx context.Context, s *sending, admin dynamic.ResourceInterface, o *observation) {
-	result, err := s.send(ctx, admin, true)
-	if err != nil {
-		return // what the server refuses changes nothing
+// recording writes down the requests of a client as they leave.
+func recording(shown *verdicts.SentRequest) transport.WrapperFunc {
+	return func(rt http.RoundTripper) http.RoundTripper {
+		return target.Tapped(rt, func(sent *http.Request) { replay.Record(shown, sent) })
 	}
-	root := b.descriptions.Tree(o.resource.Group, o.resource.Version, o.resource.Resource)
+}
+
+// observation is what was seen, with what follows from it. An error says that another request was sent.
+func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt) (*observation, error) {
+	_, o, err := s.about(a)
+	if err != nil {
+		return nil, err
+	}
+	o.code, o.message, o.before, o.after = one.Code, one.Message, one.Before, one.After
+	if d := one.Decisions; len(d) == 1 && d[0].User == o.actor.user {
+		o.decision = &d[0]
+	}
+	sending := &sending{Request: s.Wanted(a), live: one.Before, namespace: o.actor.namespace}
+	want, err := sending.rendered(o.resource)
+	if err != nil {
+		return nil, err
+	}
+	if c := one.Request.Credential; c == nil || c.Name != o.actor.user {
+		return nil, fmt.Errorf("the request was not sent by %s", o.actor.user)
+	}
+	want.Credential = one.Request.Credential
+	if why := reports.Change(one.Request, want); why != "" {
+		return nil, fmt.Errorf("another request was sent: %s", why)
+	}
+	o.predict(set, sending, one.Result)
+	return o, nil
+}
+
+// rendered is the request as it has to leave.
+func (s *sending) rendered(resource schema.GroupVersionResource) (shown verdicts.SentRequest, err error) {
+	nowhere := recording(&shown)(http.NewFileTransport(http.FS(embed.FS{})))
+	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://localhost"}, &http.Client{Transport: nowhere})
+	if err == nil {
+		_, _ = s.send(context.Background(), client.Resource(resource).Namespace(s.namespace), s.DryRun)
+	}
+	return shown, err
+}
+
+// predict lets the model say which permissions the request needs, from what the dry run has made of the object.
+func (o *observation) predict(set *permissions.Set, s *sending, result map[string]any) {
+	if result == nil {
+		return
+	}
+	root := set.Tree(o.resource.Group, o.resource.Version, o.resource.Resource)
 	o.predicted = true
 	if o.before != nil {
-		o.chains = model.Update(root, o.before, result.Object)
+		o.chains = model.Update(root, o.before, result)
 		return
 	}
 	sent, err := s.body()
 	if err != nil || sent == nil {
 		sent = &unstructured.Unstructured{}
 	}
-	o.chains = model.Create(root, sent.Object, result.Object)
+	o.chains = model.Create(root, sent.Object, result)
 }

@@ -1,6 +1,10 @@
 package reports
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
 
 // Agents is what the node agent, the documentation's recipe as a program in a DaemonSet, was allowed on a
 // cluster with nodes, and what became of its tokens when its pod and its node were deleted.
@@ -12,6 +16,13 @@ type Agents struct {
 	// was seen to be good after the Node of its pod.
 	PodWindowSeconds  float64 `json:"podWindowSeconds"`
 	NodeWindowSeconds float64 `json:"nodeWindowSeconds"`
+	// Seen is what the agents wrote, their audit events and what their tokens gave: all else follows from it.
+	Seen json.RawMessage `json:"seen,omitempty"`
+}
+
+// Failed are the checks that did not pass.
+func (a *Agents) Failed() []AgentCheck {
+	return slices.DeleteFunc(slices.Clone(a.Checks), func(c AgentCheck) bool { return c.Want == c.Got })
 }
 
 // AgentCheck is one thing that was looked at. It passed if Got is Want.
@@ -29,18 +40,9 @@ func (a *Agents) conclude(cell string, c *conclusion) {
 	case len(a.Checks) == 0:
 		c.unknown = append(c.unknown, cell+": the node agents: nothing was looked at")
 	}
-	failed := 0
-	first := ""
-	for _, check := range a.Checks {
-		if check.Want == check.Got {
-			continue
-		}
-		if failed++; failed == 1 {
-			first = fmt.Sprintf("%s: want %s, got %s", check.What, check.Want, check.Got)
-		}
-	}
-	if failed > 0 {
-		c.failed = append(c.failed, fmt.Sprintf("%s: the node agents: %d of %d checks failed; the first: %s", cell, failed, len(a.Checks), first))
+	if failed := a.Failed(); len(failed) > 0 {
+		first := failed[0]
+		c.failed = append(c.failed, fmt.Sprintf("%s: the node agents: %d of %d checks failed; the first: %s: want %s, got %s", cell, len(failed), len(a.Checks), first.What, first.Want, first.Got))
 	}
 	if a.Problem == "" {
 		c.notes = append(c.notes, fmt.Sprintf("%s: %d checks of the node agents; a token was good for %.1f s after its pod was deleted", cell, len(a.Checks), a.PodWindowSeconds))

@@ -23,6 +23,8 @@ type VerifyOptions struct {
 	// Plan says what the command line of a report asks for, as a report that nothing was run for. Nil holds it to
 	// nothing.
 	Plan func(*ConformanceReport, *scenarios.Set) (*ConformanceReport, error)
+	// Agents judges what was seen of the node agents of a cell, as Cell.Agents has it.
+	Agents func(seed int64, cell string, a *Agents) (*Agents, error)
 	// SuiteVersion is the version of this authzconf. Pages are only expected to come out the same again if the
 	// report is of the same one.
 	SuiteVersion string
@@ -60,11 +62,12 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	v := &verifier{Verification: &Verification{Report: report}, root: root.FS(), files: map[string][]byte{}}
-	v.readFiles()
+	v := &verifier{Verification: &Verification{Report: report}, marker: reportFile, root: root.FS(), files: map[string][]byte{}}
+	v.readFiles(ofReport)
 	if v.loadScenarios(o.Builtin) {
 		v.recompute()
 		v.holdToCommand(o)
+		v.holdAgents(o)
 		v.holdTogether()
 		v.compare(data)
 		v.comparePages(o.SuiteVersion)
@@ -110,8 +113,9 @@ func openReport(dir string) (root *os.Root, r *ConformanceReport, data []byte, e
 
 type verifier struct {
 	*Verification
+	marker   string
 	root     fs.FS
-	files    map[string][]byte // all but report.yaml
+	files    map[string][]byte // all but the marker
 	set      *scenarios.Set
 	evidence []*verdicts.Evidence
 }
@@ -127,16 +131,16 @@ func (v *verifier) note(format string, args ...any) {
 // folderLimit is how much of a folder is held in memory at once: a matrix of fourteen cells has 100 MiB.
 const folderLimit = 2 << 30
 
-// readFiles holds the folder to the report's list of files.
-func (v *verifier) readFiles() {
+// readFiles holds the folder to the report's list of files. owns says which others would be files of the report.
+func (v *verifier) readFiles(owns func(name string) bool) {
 	size := 0
 	err := fs.WalkDir(v.root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || name == reportFile || name == SignatureFile {
+		if err != nil || d.IsDir() || name == v.marker || name == SignatureFile {
 			return err
 		}
 		want, listed := v.Report.Files[name]
 		switch {
-		case !listed && ofReport(name):
+		case !listed && owns(name):
 			v.differ("%s: is not a file of the report", name)
 			return nil
 		case !listed:
@@ -217,9 +221,6 @@ func (v *verifier) recompute() {
 			c.Witness.Mismatches = c.Witness.Judge(c.Cell)
 		}
 		v.checkSelection(&c)
-		if c.Agents != nil {
-			v.note("%s: the checks of the node agents are taken as the report has them: what they wrote is not kept", c.Name)
-		}
 		again.Cells = append(again.Cells, c)
 	}
 	for _, e := range at {

@@ -91,6 +91,15 @@ func changeTo(other string, report, says any) string {
 	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(where, "."), brief(a), other, brief(b))
 }
 
+// Change is how evidence is not of what the command line asks for; empty if it is.
+func Change(evidence, asked any) string {
+	if same(evidence, asked) {
+		return ""
+	}
+	where, a, b := firstChange("", generic(evidence), generic(asked))
+	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
+}
+
 // generic is a value as decoded JSON.
 func generic(v any) any {
 	raw, err := encodeJSON(v, "")

@@ -44,6 +44,10 @@ func (v *verifier) holdToCommand(o VerifyOptions) {
 			slices.SortFunc(c.NotRun, func(a, b NotRun) int { return strings.Compare(a.Scenario, b.Scenario) })
 			slices.SortFunc(c.Results, func(a, b verdicts.Result) int { return strings.Compare(a.Scenario, b.Scenario) })
 		}
+		if (got.Agents == nil) != (want.Agents == nil) && got.Problem == "" {
+			v.differ("%s: there are checks of node agents: %t; by the command line: %t", got.Name, got.Agents != nil, want.Agents != nil)
+		}
+		want.Agents = nil
 		if !same(bare, want) {
 			v.differ("%s: not as the command line asks: %s", got.Name, changeTo("the command line", bare, want))
 		}
@@ -53,6 +57,22 @@ func (v *verifier) holdToCommand(o VerifyOptions) {
 	}
 	if !same(statedOnly(v.Report.KnownFailing), statedOnly(asked.KnownFailing)) {
 		v.differ("the known-failing entries are not those of the command line")
+	}
+}
+
+// holdAgents judges what was seen of node agents again.
+func (v *verifier) holdAgents(o VerifyOptions) {
+	for _, c := range v.Report.Cells {
+		if c.Agents == nil || o.Agents == nil {
+			continue
+		}
+		again, err := o.Agents(v.Report.Seed, c.Name, c.Agents)
+		switch {
+		case err != nil:
+			v.differ("%s: %v", c.Name, err)
+		case !same(c.Agents, again):
+			v.differ("%s: the checks of the node agents do not follow from what was seen of them: %s", c.Name, change(c.Agents, again))
+		}
 	}
 }
 

@@ -33,8 +33,8 @@ var Folder = filing.Kind{
 // SignatureFile is the signature of report.yaml, if there is one.
 const SignatureFile = "report.dsse.json"
 
-// Sign puts a signature into a folder that Write has written, or takes the one away that was there before.
-func Sign(dir string, sign func(name string, report []byte) ([]byte, error)) error {
+// Sign puts a signature of the marker into a folder that a report was written to, or takes the one away that was there before.
+func Sign(dir, marker string, sign func(name string, report []byte) ([]byte, error)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -46,11 +46,11 @@ func Sign(dir string, sign func(name string, report []byte) ([]byte, error)) err
 		}
 		return err
 	}
-	report, err := root.ReadFile(reportFile)
+	report, err := root.ReadFile(marker)
 	if err != nil {
 		return err
 	}
-	signature, err := sign(reportFile, report)
+	signature, err := sign(marker, report)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,11 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// NotSent says how the request that was recorded is not one that a requestor was to send; empty if it is.
+func NotSent(r *scenarios.Request, by scenarios.Requestor, o *Observation) string {
+	return (&stepJudge{request: r, requestor: by, o: o}).sent()
+}
+
 // sent holds what was recorded of the request to what the scenario states. A request that was not sent as it
 // should be says nothing about the API server.
 func (v *stepJudge) sent() (problem string) {

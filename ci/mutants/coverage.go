@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed" // the page
 	"errors"
 	"fmt"
 	"os"
@@ -21,8 +22,8 @@ func newCoverage() *cobra.Command {
 chosen, gate on and gate off, and print how many of the places where a mutant changes
 something are reached, of each part.
 
-Exit codes: 0 every place of the impersonation package was reached, or is argued to be
-unreachable; 1 one is not, or an argument is wrong; 2 bad usage or input; 3 the
+Exit codes: 0 every place was reached, is argued to be unreachable, or stands in
+open.yaml; 1 one is not, or an argument is wrong; 2 bad usage or input; 3 the
 environment broke.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -58,17 +59,16 @@ type reach struct {
 func newReach(found *results, reached func(int) bool) *reach {
 	r := &reach{results: found, reached: reached}
 	for _, m := range found.mutants {
-		_, unreachable := found.unreachable[m.Key]
 		switch {
-		case reached(m.Number) && unreachable:
+		case reached(m.Number) && found.is(m.Key, unreachable):
 			r.wrong = append(r.wrong, fmt.Errorf("%s: argued to be unreachable, but reached: %s", m.Key, m.Snippet))
 		case reached(m.Number):
-		case found.reason(m.Key) != "":
+		case found.argued(m.Key):
 			r.argued = append(r.argued, m)
 		default:
 			r.missing = append(r.missing, m)
-			if m.Part == found.parts[0].Name {
-				r.wrong = append(r.wrong, fmt.Errorf("%s: not reached, and no argument why: %s", m.Key, m.Snippet))
+			if !found.is(m.Key, open) {
+				r.wrong = append(r.wrong, fmt.Errorf("%s: not reached, no argument why, and not in %s: %s", m.Key, openFile, m.Snippet))
 			}
 		}
 	}
@@ -89,14 +89,16 @@ func (r *reach) total() string {
 		}
 		all, left := count(r.mutants), count(r.missing)
 		reachable := all - count(r.argued)
-		line := fmt.Sprintf("%s: %d of %d places (%s)", p.Name, reachable-left, all, percent(reachable-left, all))
-		if p.Argued {
-			line += fmt.Sprintf("; of the %d that a client can reach, %s", reachable, percent(reachable-left, reachable))
-		}
-		lines = append(lines, line)
+		lines = append(lines, fmt.Sprintf("%s: %d of %d places (%s); of the %d that a client can reach, %s",
+			p.Name, reachable-left, all, percent(reachable-left, all), reachable, percent(reachable-left, reachable)))
 	}
 	return strings.Join(lines, "\n")
 }
+
+// coveragePage is the published page: the release, the totals, the functions, and what is not reached, argued and not.
+//
+//go:embed coverage.txt
+var coveragePage string
 
 // markdown is the published page.
 func (r *reach) markdown() string {
@@ -118,29 +120,12 @@ func (r *reach) markdown() string {
 		t, last := newTable("where", "source", "why"), ""
 		for _, m := range all {
 			where := fmt.Sprintf("%s:%d, %s", m.File, m.Line, code(m.Function))
-			if why := r.reason(m.Key); why == "" || where+why != last {
+			if why := r.arguments[m.Key].Reason; why == "" || where+why != last {
 				t.row(where, code(m.Snippet), why)
 				last = where + why
 			}
 		}
 		return t.String()
 	}
-	return fmt.Sprintf(strings.ReplaceAll(`# What the suite reaches of the API server
-
-''make server-coverage'' writes this page. It runs the suite's scenarios for kube-apiserver %s, gate on and gate off,
-over the wire only, against the program that has all [mutants](mutants.md) in it, none of them chosen, and counts
-which of the places where a mutant changes something are reached.
-
-- %s
-
-%s
-## Not reached, and why no client can
-
-The arguments are reviewed, in [ci/mutants/unreachable.yaml](../ci/mutants/unreachable.yaml) and
-[ci/mutants/equivalent.yaml](../ci/mutants/equivalent.yaml). One that turns out wrong fails the target.
-
-%s
-## Not reached yet
-
-%s`, "''", "`"), r.Kubernetes, strings.ReplaceAll(r.total(), "\n", "\n- "), functions, list(r.argued), list(r.missing))
+	return fmt.Sprintf(coveragePage, r.Kubernetes, strings.ReplaceAll(r.total(), "\n", "\n- "), functions, list(r.argued), list(r.missing))
 }

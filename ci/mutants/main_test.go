@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 		"sample of nothing":   {[]string{"run", "--folder", folder, "--sample", "0"}, "at least 1"},
 		"no workers":          {[]string{"run", "--folder", folder, "--workers", "0"}, "at least 1"},
 		"bad expression":      {[]string{"run", "--folder", folder, "--only", "("}, "--only"},
-		"no scenarios":        {[]string{"run", "--folder", folder, "--scenarios", filepath.Join(folder, "none")}, "there is no such folder"},
+		"negative limit":      {[]string{"run", "--folder", folder, "--limit", "-1"}, "invalid argument"},
 		"unknown flag":        {[]string{"run", "--faster"}, "unknown flag"},
 		"argument":            {[]string{"run", "all"}, "unknown command"},
 	}
@@ -90,25 +90,38 @@ func mutants() []mutate.Mutant {
 	}
 }
 
-// TestLoadArguments refuses arguments that fit no mutant.
+// TestLoadArguments refuses lists that fit no mutant, or not each other.
 func TestLoadArguments(t *testing.T) {
-	tests := map[string]struct{ text, want string }{
-		"good":          {`{key: "a.go:f:call-removed:1", snippet: "x()", reason: why}`, ""},
-		"unknown":       {`{key: "a.go:f:call-removed:9", snippet: "x()", reason: why}`, "there is no mutant"},
-		"other snippet": {`{key: "a.go:f:call-removed:1", snippet: "y()", reason: why}`, `changes "x()", not "y()"`},
-		"no reason":     {`{key: "a.go:f:call-removed:1", snippet: "x()"}`, "has no reason"},
-		"unknown field": {`{key: "a.go:f:call-removed:1", why: "x"}`, "unknown field"},
-		"a gap too":     {"{key: \"a.go:f:call-removed:1\", snippet: \"x()\", reason: why}\ngaps:\n  - {key: \"a.go:f:call-removed:1\", snippet: \"x()\", reason: why}", "is there twice"},
+	const first = `{key: "a.go:f:call-removed:1", snippet: "x()", reason: why}`
+	tests := map[string]struct{ equivalent, gaps, open, want string }{
+		"good":             {first, "", `"a.go:f:call-removed:2": not covered`, ""},
+		"unknown":          {`{key: "a.go:f:call-removed:9", snippet: "x()", reason: why}`, "", "{}", "there is no mutant"},
+		"other snippet":    {`{key: "a.go:f:call-removed:1", snippet: "y()", reason: why}`, "", "{}", `changes "x()", not "y()"`},
+		"no reason":        {`{key: "a.go:f:call-removed:1", snippet: "x()"}`, "", "{}", "has no reason"},
+		"unknown field":    {`{key: "a.go:f:call-removed:1", why: "x"}`, "", "{}", "unknown field"},
+		"a gap too":        {first, first, "{}", "is there twice"},
+		"open and unknown": {first, "", `"a.go:f:call-removed:9": survived`, "open.yaml: there is no mutant"},
+		"open and killed":  {first, "", `"a.go:f:call-removed:2": killed`, `is "killed": want one of ["survived" "not covered" "not run"]`},
+		"open and argued":  {first, "", `"a.go:f:call-removed:1": survived`, "argued in another list too"},
+		"open is a list":   {first, "", "- survived", "cannot unmarshal"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "equivalent.yaml")
-			if err := os.WriteFile(path, []byte("equivalent:\n  - "+test.text+"\n"), 0o600); err != nil {
-				t.Fatal(err)
+			folder := t.TempDir()
+			for file, text := range map[string]string{
+				"equivalent.yaml":  "equivalent: [" + test.equivalent + "]\ngaps: [" + test.gaps + "]\n",
+				"unreachable.yaml": "unreachable: []\n", openFile: test.open + "\n",
+			} {
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			_, err := loadArguments(path, mutants())
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			argued, err := loadArguments(folder, &program.Sources{Mutants: mutants()})
+			switch {
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) || test.want == "" && err != nil:
 				t.Errorf("error %v, want %q", err, test.want)
+			case test.want == "" && (len(argued) != 2 || !argued.argued("a.go:f:call-removed:1") || argued.argued("a.go:f:call-removed:2")):
+				t.Errorf("%v, want one that is argued and one that is open", argued)
 			}
 		})
 	}
@@ -118,10 +131,12 @@ func TestLoadArguments(t *testing.T) {
 func TestResults(t *testing.T) {
 	folder := t.TempDir()
 	all := mutants()
-	argued := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{all[1].Key: "too far"}}
-	argued.addUnreachable([]program.Argument{{File: "a.go", From: 29, To: 31, Reason: "never"}}, all)
+	argued := arguments{
+		all[1].Key: {Key: all[1].Key, Reason: "too far", standing: gap},
+		all[2].Key: {Key: all[2].Key, Reason: "No client reaches it. never", standing: unreachable},
+	}
 	fresh := func(version string) *results {
-		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51, Argued: true}}}
+		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51}}}
 	}
 	first := fresh("1.37.1")
 	first.Results = list{
@@ -134,7 +149,7 @@ func TestResults(t *testing.T) {
 	if failed, caught := first.Results.scores(); failed != 50 || caught != 50 {
 		t.Errorf("scores %v and %v, want 50: one of the two that are not equivalent", failed, caught)
 	}
-	if got := first.lacking(); len(got) != 1 || got[0] != "p: 50.0 % of the mutants failed a scenario; 51 % are wanted" {
+	if got := first.lacking(); len(got) != 1 || got[0].Error() != "p: 50.0 % of the mutants failed a scenario; 51 % are wanted" {
 		t.Errorf("lacking %q", got)
 	}
 	page := first.markdown()
@@ -154,20 +169,54 @@ func TestResults(t *testing.T) {
 	if err := fresh("1.38.0").resume(folder); err == nil {
 		t.Error("the results of another release were resumed")
 	}
-	if got := first.unexplained(true); len(got) != 0 {
-		t.Errorf("unexplained %v, want none: the survivor is a known gap", got)
-	}
-	for i, m := range []mutate.Mutant{all[2], all[1]} {
-		second.Results = append(second.Results, campaign.Result{Mutant: m, Status: campaign.Killed})
-		if got := second.contradictions(); len(got) != i+1 {
-			t.Errorf("contradictions %v, want the equivalent mutant, and the gap, that were caught", got)
-		}
+}
+
+// TestLists wants a mutant that is not caught to stand in a list, and one that is caught to stand in none.
+func TestLists(t *testing.T) {
+	all := mutants()
+	const key = "a.go:f:call-removed:1"
+	for name, test := range map[string]struct {
+		status                campaign.Status
+		argued, open, whole   bool
+		remark, err, openFile string
+	}{
+		"caught":                    {status: campaign.Killed},
+		"caught, argued":            {status: campaign.Detected, argued: true, err: "argued not to be caught, but caught: " + key},
+		"caught, open, a sample":    {status: campaign.Killed, open: true, remark: "caught now, to be taken off open.yaml: " + key + "\n"},
+		"caught, open, all":         {status: campaign.Killed, open: true, whole: true, err: "caught now, take them off open.yaml: " + key},
+		"survived":                  {status: campaign.Survived, err: "open.yaml: " + key, openFile: `"` + key + "\": survived\n"},
+		"not covered":               {status: campaign.NotCovered, err: "open.yaml: " + key, openFile: `"` + key + "\": not covered\n"},
+		"survived, open":            {status: campaign.Survived, open: true, openFile: `"` + key + "\": survived\n"},
+		"survived, argued to be so": {status: campaign.Survived, argued: true},
+		"equivalent":                {status: campaign.Equivalent, argued: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &results{mutants: all, Results: list{{Mutant: all[0], Status: test.status}}, arguments: arguments{}}
+			if test.argued {
+				r.arguments[key] = argument{standing: gap}
+			}
+			if test.open {
+				r.arguments[key] = argument{standing: open}
+			}
+			remark, err := r.wrong(test.whole)
+			if remark != test.remark || (err == nil) != (test.err == "") || err != nil && !strings.HasSuffix(err.Error(), test.err) {
+				t.Errorf("remark %q, error %v, want %q and %q", remark, err, test.remark, test.err)
+			}
+			folder := t.TempDir()
+			if err := r.writeOpen(folder); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(filepath.Join(folder, openFile))
+			if got := strings.TrimPrefix(string(data), openHead); err != nil || got != test.openFile {
+				t.Errorf("%s has %q, %v, want %q", openFile, got, err, test.openFile)
+			}
+		})
 	}
 }
 
 // TestCoveragePage shows what was reached, what cannot be, and what could.
 func TestCoveragePage(t *testing.T) {
-	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p", Argued: true}}, arguments: arguments{unreachable: map[string]string{"a.go:f:call-removed:3": "never"}}}
+	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p"}}, arguments: arguments{"a.go:f:call-removed:3": {Reason: "never", standing: unreachable}}}
 	reached := map[int]bool{1: true, 2: true}
 	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()

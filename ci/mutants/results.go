@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,20 @@ import (
 const (
 	resultsFile = "results.json"
 	tableFile   = "mutants.md"
+	openFile    = "open.yaml"
+)
+
+// standing is what a list says of a mutant that is not caught.
+type standing string
+
+const (
+	// equivalent: it is no change that a client can see. unreachable: it is equivalent because no client reaches its
+	// place. Both are argued, as are gaps, which can be seen, but no scenario of the suite can be expected to look.
+	equivalent  standing = "equivalent"
+	unreachable standing = "unreachable"
+	gap         standing = "gap"
+	// open: it is known not to be caught, and nothing is argued about it yet.
+	open standing = "open"
 )
 
 // argument says why a mutant is no change that a client can see, or why the suite does not detect it.
@@ -29,69 +44,88 @@ type argument struct {
 	Key     string `json:"key"`
 	Snippet string `json:"snippet"`
 	Reason  string `json:"reason"`
+
+	standing standing
 }
 
-// arguments are the reviewed ones: reasons by the mutants' keys.
-type arguments struct {
-	// equivalent mutants are no change that a client can see; unreachable ones are equivalent because no client
-	// reaches their place.
-	equivalent, unreachable map[string]string
-	// gaps can be seen, but no scenario of the suite can be expected to look.
-	gaps map[string]string
+// arguments are what the lists say, by the mutants' keys.
+type arguments map[string]argument
+
+func (a arguments) is(key string, which ...standing) bool {
+	return slices.Contains(which, a[key].standing)
 }
 
-// reason is why a mutant is not caught, "" if nothing is argued.
-func (a arguments) reason(key string) string {
-	return a.equivalent[key] + a.unreachable[key] + a.gaps[key]
-}
+// argued says whether there is a reason why a mutant is not caught.
+func (a arguments) argued(key string) bool { return a.is(key, equivalent, unreachable, gap) }
 
-func (a arguments) isEquivalent(key string) bool { return a.equivalent[key]+a.unreachable[key] != "" }
-
-// addUnreachable argues the mutants within statements that no client reaches.
-func (a arguments) addUnreachable(all []program.Argument, mutants []mutate.Mutant) {
-	for _, m := range mutants {
-		i := slices.IndexFunc(all, func(u program.Argument) bool { return u.Covers(m.File, m.Line) })
-		if i >= 0 && a.equivalent[m.Key] == "" {
-			a.unreachable[m.Key] = "No client reaches it. " + strings.TrimSpace(all[i].Reason)
+// add puts entries of a list into the arguments, as far as they fit the mutants.
+func (a arguments) add(path string, mutants map[string]mutate.Mutant, which standing, entries []argument) error {
+	var errs []error
+	for _, e := range entries {
+		m, known := mutants[e.Key]
+		switch {
+		case !known:
+			errs = append(errs, fmt.Errorf("%s: there is no mutant %s", path, e.Key))
+		case which != open && m.Snippet != e.Snippet:
+			errs = append(errs, fmt.Errorf("%s: mutant %s changes %q, not %q", path, e.Key, m.Snippet, e.Snippet))
+		case which != open && strings.TrimSpace(e.Reason) == "":
+			errs = append(errs, fmt.Errorf("%s: mutant %s has no reason", path, e.Key))
+		case a[e.Key].standing != "":
+			errs = append(errs, fmt.Errorf("%s: mutant %s is there twice, or argued in another list too", path, e.Key))
 		}
+		e.standing = which
+		a[e.Key] = e
 	}
+	return errors.Join(errs...)
 }
 
-// loadArguments reads the reviewed arguments.
-func loadArguments(path string, mutants []mutate.Mutant) (arguments, error) {
-	out := arguments{equivalent: map[string]string{}, unreachable: map[string]string{}, gaps: map[string]string{}}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return out, fmt.Errorf("the arguments for equivalent mutants: %w", err)
-	}
-	var file struct {
+// loadArguments reads all lists in a folder.
+func loadArguments(folder string, s *program.Sources) (arguments, error) {
+	out, mutants := arguments{}, byKey(s.Mutants)
+	var argued struct {
 		Equivalent []argument `json:"equivalent"`
 		Gaps       []argument `json:"gaps"`
 	}
-	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return out, fmt.Errorf("%s: %w", path, err)
+	path := filepath.Join(folder, "equivalent.yaml")
+	if err := load(path, &argued); err != nil {
+		return nil, err
 	}
-	known := byKey(mutants)
-	var errs []error
-	for i, a := range slices.Concat(file.Equivalent, file.Gaps) {
-		m, ok := known[a.Key]
-		switch {
-		case !ok:
-			errs = append(errs, fmt.Errorf("%s: there is no mutant %s", path, a.Key))
-		case m.Snippet != a.Snippet:
-			errs = append(errs, fmt.Errorf("%s: mutant %s changes %q, not %q", path, a.Key, m.Snippet, a.Snippet))
-		case strings.TrimSpace(a.Reason) == "":
-			errs = append(errs, fmt.Errorf("%s: mutant %s has no reason", path, a.Key))
-		case out.reason(a.Key) != "":
-			errs = append(errs, fmt.Errorf("%s: mutant %s is there twice", path, a.Key))
-		}
-		if i < len(file.Equivalent) {
-			out.equivalent[a.Key] = a.Reason
-		} else {
-			out.gaps[a.Key] = a.Reason
+	err := errors.Join(out.add(path, mutants, equivalent, argued.Equivalent), out.add(path, mutants, gap, argued.Gaps))
+	places, wrong := program.LoadArguments(filepath.Join(folder, "unreachable.yaml"), s.FileSet, s.Files)
+	for _, m := range s.Mutants {
+		i := slices.IndexFunc(places, func(u program.Argument) bool { return u.Covers(m.File, m.Line) })
+		if i >= 0 && !out.argued(m.Key) {
+			reason := "No client reaches it. " + strings.TrimSpace(places[i].Reason)
+			out[m.Key] = argument{Key: m.Key, Snippet: m.Snippet, Reason: reason, standing: unreachable}
 		}
 	}
-	return out, errors.Join(errs...)
+	path = filepath.Join(folder, openFile)
+	var keys map[string]campaign.Status
+	if err := load(path, &keys); err != nil {
+		return nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		wrong = errors.Join(wrong, out.add(path, mutants, open, []argument{{Key: key}}))
+		if !slices.Contains(openStatuses, keys[key]) {
+			wrong = errors.Join(wrong, fmt.Errorf("%s: mutant %s is %q: want one of %q", path, key, keys[key], openStatuses))
+		}
+	}
+	return out, errors.Join(err, wrong)
+}
+
+// openStatuses are those of open mutants. One that is not run has not been looked at since it, or this list, is there.
+var openStatuses = []campaign.Status{campaign.Survived, campaign.NotCovered, "not run"}
+
+// load reads a file of YAML.
+func load(path string, to any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("a list of mutants that are not caught: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(data, to); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 func byKey(mutants []mutate.Mutant) map[string]mutate.Mutant {
@@ -152,11 +186,11 @@ func (r *results) write(folder string) error {
 	seen := map[string]bool{}
 	for i, one := range r.Results {
 		seen[one.Key] = true
-		r.Results[i].Reason = r.reason(one.Key)
+		r.Results[i].Reason = r.arguments[one.Key].Reason
 	}
 	for _, m := range r.mutants {
-		if r.isEquivalent(m.Key) && !seen[m.Key] {
-			r.Results = append(r.Results, campaign.Result{Mutant: m, Status: campaign.Equivalent, Reason: r.reason(m.Key)})
+		if r.is(m.Key, equivalent, unreachable) && !seen[m.Key] {
+			r.Results = append(r.Results, campaign.Result{Mutant: m, Status: campaign.Equivalent, Reason: r.arguments[m.Key].Reason})
 		}
 	}
 	slices.SortFunc(r.Results, func(x, y campaign.Result) int { return x.Number - y.Number })
@@ -170,17 +204,51 @@ func (r *results) write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, resultsFile), append(data, '\n'), 0o644)
 }
 
-// contradictions are mutants that were caught, against what is argued; unexplained are those that were not, and
-// nothing is argued about, in the parts where everything is, or in the others.
-func (r *results) contradictions() []string {
-	return r.Results.where(func(one campaign.Result) bool { return r.reason(one.Key) != "" && one.Status.Caught() }).keys()
+// openNow is what open.yaml should say: of the mutants that are not caught, those that nothing is argued about.
+func (r *results) openNow() list {
+	return r.Results.where(func(one campaign.Result) bool {
+		return !r.argued(one.Key) && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
+	})
 }
 
-func (r *results) unexplained(argued bool) []string {
-	return r.Results.where(func(one campaign.Result) bool {
-		is := slices.ContainsFunc(r.parts, func(p program.Part) bool { return p.Name == one.Part && p.Argued })
-		return is == argued && r.reason(one.Key) == "" && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
-	}).keys()
+// writeOpen writes open.yaml as it should be now, for whoever has looked at it to copy.
+func (r *results) writeOpen(folder string) error {
+	out := strings.Builder{}
+	out.WriteString(openHead)
+	for _, one := range r.openNow() {
+		_, _ = fmt.Fprintf(&out, "%q: %s\n", one.Key, one.Status)
+	}
+	return os.WriteFile(filepath.Join(folder, openFile), []byte(out.String()), 0o644)
+}
+
+// openHead begins every open.yaml.
+const openHead = `# Mutants that are known not to be caught, and that nothing is argued about yet. They count as survived. The whole run
+# writes this file into its output folder, and fails where it differs from the one in ci/mutants; a sample fails only for
+# a mutant that is not caught and stands in no list. What is argued belongs into equivalent.yaml or unreachable.yaml.
+`
+
+// wrong is what the lists should not say, or should and do not. Only a whole run can say that a mutant is to be taken
+// off the open ones; with others that is a remark.
+func (r *results) wrong(whole bool) (remark string, err error) {
+	var errs []error
+	say := func(what string, l list) {
+		if len(l) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %s", what, strings.Join(l.keys(), " ")))
+		}
+	}
+	say("argued not to be caught, but caught", r.Results.where(func(one campaign.Result) bool {
+		return r.argued(one.Key) && one.Status.Caught()
+	}))
+	say("not caught, and in none of equivalent.yaml, unreachable.yaml and open.yaml", r.openNow().where(func(one campaign.Result) bool {
+		return !r.is(one.Key, open)
+	}))
+	if closed := r.Results.where(func(one campaign.Result) bool { return r.is(one.Key, open) && one.Status.Caught() }); whole {
+		say("caught now, take them off open.yaml", closed)
+		errs = append(errs, r.lacking()...)
+	} else if len(closed) > 0 {
+		remark = "caught now, to be taken off open.yaml: " + strings.Join(closed.keys(), " ") + "\n"
+	}
+	return remark, errors.Join(errs...)
 }
 
 // summary has both scores, of all and of each part.
@@ -199,10 +267,10 @@ func (r *results) summary() string {
 }
 
 // lacking says which parts do not have the share that they should.
-func (r *results) lacking() (out []string) {
+func (r *results) lacking() (out []error) {
 	for _, p := range r.parts {
 		if failed, _ := r.Results.of(p).scores(); failed < p.Wanted {
-			out = append(out, fmt.Sprintf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted))
+			out = append(out, fmt.Errorf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted))
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -9,16 +10,16 @@ import (
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
 )
 
 type deputyFlags struct {
+	filedFlags
 	options    deputy.Options
 	kubernetes string
-	reportDir  string
 }
 
-func newDeputy() *cobra.Command {
-	var flags deputyFlags
+func newDeputy(flags *deputyFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "deputy",
 		Short: "Check what a dashboard that impersonates its users relies on",
@@ -44,34 +45,56 @@ broke.`,
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
 	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
 	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
-	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for deputy.yaml")
+	flags.register(fl, "deputy.yaml and its evidence")
 	return c
 }
 
-func (f *deputyFlags) run(c *cobra.Command) (err error) {
-	if err = f.options.Check(); err != nil {
+// check reads everything that can be wrong before anything is started.
+func (f *deputyFlags) check(c *cobra.Command) (err error) {
+	if err = f.options.Check(); err == nil {
+		f.options.Target, err = localCell(c, f.kubernetes, target.AskOn)
+	}
+	return err
+}
+
+func (f *deputyFlags) run(c *cobra.Command) error {
+	if err := f.check(c); err != nil {
 		return err
 	}
-	if f.options.Target, err = localCell(c, f.kubernetes, target.AskOn); err != nil {
-		return err
-	}
-	if err = writable(&deputy.Folder, f.reportDir); err != nil {
+	if err := f.ready(&deputy.Folder); err != nil {
 		return err
 	}
 	f.options.Progress = func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }
-	report, broken := deputy.Run(c.Context(), f.options)
+	report, pieces, err := deputy.Run(c.Context(), f.options)
+	if err != nil {
+		return invalid(err)
+	}
 	for _, line := range report.Lines() {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
 	}
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", report.Seed)
+	if err := f.file(&deputy.Folder, report, pieces); err != nil {
+		return err
+	}
 	if f.reportDir != "" {
-		if err := report.Write(f.reportDir); err != nil {
-			return invalid(err)
-		}
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(f.reportDir, "deputy.yaml"))
 	}
-	if broken != nil {
-		return invalid(broken)
+	if report.Problem != "" {
+		return invalid(errors.New(report.Problem))
 	}
 	return failedIf(report.Failed())
+}
+
+// deputyAgain is the report that the evidence of one gives.
+func deputyAgain(r *deputy.Report, p *reports.Pieces, _ *verifyFlags) (*deputy.Report, error) {
+	var f deputyFlags
+	c := newDeputy(&f)
+	if err := reread(c, r.Command, "deputy"); err != nil {
+		return nil, err
+	}
+	reseed(c, &f.options.Seed, r.Seed)
+	if err := f.check(c); err != nil {
+		return nil, err
+	}
+	return deputy.Judge(f.options, p)
 }

@@ -7,18 +7,18 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites/explore"
 )
 
 type exploreFlags struct {
-	matrix    matrix.Matrix
-	cases     int
-	seed      int64
-	reportDir string
+	filedFlags
+	matrix matrix.Matrix
+	cases  int
+	seed   int64
 }
 
-func newExplore() *cobra.Command {
-	var flags exploreFlags
+func newExplore(flags *exploreFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explore",
 		Short: "Send generated cases to API servers and hold them against the model",
@@ -39,41 +39,63 @@ environment broke or the run was interrupted.`,
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
 	fl.StringSliceVar(&flags.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
 	fl.StringVar(&flags.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
-	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for explore.yaml and the scenario files of disagreements")
+	flags.register(fl, "explore.yaml, its evidence and the scenario files of disagreements")
 	return c
 }
 
-func (f *exploreFlags) run(c *cobra.Command) error {
+// options reads everything that can be wrong before anything is started.
+func (f *exploreFlags) options(c *cobra.Command) (o explore.Options, err error) {
 	if f.cases < 1 {
-		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
+		return o, fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
 	f.matrix.Provider = "local"
 	f.matrix.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-	cells, err := f.matrix.Cells()
+	o = explore.Options{Cases: f.cases, Seed: f.seed}
+	o.Cells, err = f.matrix.Cells()
+	return o, err
+}
+
+func (f *exploreFlags) run(c *cobra.Command) error {
+	o, err := f.options(c)
 	if err != nil {
 		return err
 	}
-	if err := writable(&explore.Folder, f.reportDir); err != nil {
+	if err := f.ready(&explore.Folder); err != nil {
 		return err
 	}
 	show := newDisplay(c.ErrOrStderr())
-	report, err := explore.Run(c.Context(), explore.Options{Cells: cells, Cases: f.cases, Seed: f.seed, Events: func(e explore.Event) {
+	o.Events = func(e explore.Event) {
 		if e.Text != "" {
 			show.line(e.Text)
 			return
 		}
 		show.status(fmt.Sprintf("%s: %d/%d cases, %.0f cases/s, %d disagreements", e.Cell, e.Done, e.Cases, e.PerSecond, e.Disagreements))
-	}})
+	}
+	report, pieces, err := explore.Run(c.Context(), o)
 	show.end()
 	if err != nil {
 		return err
 	}
-	return f.finish(c, report)
+	return f.finish(c, report, f.file(&explore.Folder, report, pieces))
+}
+
+// exploredAgain is the report that the evidence of one gives.
+func exploredAgain(r *explore.Report, p *reports.Pieces, _ *verifyFlags) (*explore.Report, error) {
+	var f exploreFlags
+	c := newExplore(&f)
+	if err := reread(c, r.Command, "explore"); err != nil {
+		return nil, err
+	}
+	reseed(c, &f.seed, r.Seed)
+	o, err := f.options(c)
+	if err != nil {
+		return nil, err
+	}
+	return explore.Judge(o, p)
 }
 
 // finish prints what was found, even if it cannot be written.
-func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report) error {
-	unwritten := written(f.reportDir, r.Write)
+func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report, unwritten error) error {
 	for _, line := range r.Lines() {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
 	}

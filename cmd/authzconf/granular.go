@@ -13,16 +13,18 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // granularFlags choose scenarios of KEP-3617 and what they run before.
 type granularFlags struct {
-	dir, focus, kubernetes, reportDir string
+	filedFlags
+	dir, focus, kubernetes string
 }
 
-func newGranular() *cobra.Command {
-	var flags granularFlags
+func newGranular(flags *granularFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "granular",
 		Short: "Granular verbs (KEP-3617): a reference enforcer before a real API server",
@@ -40,7 +42,8 @@ whether the KEP's rules can be followed; they say nothing about an API server.`,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
 	flags.choice(c)
-	flags.place(c)
+	flags.version(c)
+	flags.register(c.Flags(), "granular.json and its evidence")
 	c.AddCommand(newGranularList(), newGranularLint(), newGranularCost())
 	return c
 }
@@ -50,9 +53,8 @@ func (f *granularFlags) choice(c *cobra.Command) {
 	c.Flags().StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 }
 
-func (f *granularFlags) place(c *cobra.Command) {
+func (f *granularFlags) version(c *cobra.Command) {
 	c.Flags().StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
-	c.Flags().StringVar(&f.reportDir, "report-dir", "", "folder for the results")
 }
 
 // load reads the scenarios that are asked for.
@@ -82,7 +84,7 @@ func (f *granularFlags) load() ([]*granular.Scenario, error) {
 func (f *granularFlags) start(c *cobra.Command, kind *filing.Kind) (*granular.Bench, error) {
 	on, err := localCell(c, f.kubernetes, target.AskDefault)
 	if err == nil {
-		err = writable(kind, f.reportDir)
+		err = f.ready(kind)
 	}
 	if err != nil {
 		return nil, err
@@ -100,20 +102,54 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	results, err := bench.Run(c.Context(), enforcer.Reference(), all)
-	report := granular.NewReport(bench.Kubernetes(), time.Since(start), results)
-	if err := errors.Join(err, bench.Close()); err != nil {
+	pieces := &reports.Pieces{}
+	seen, err := bench.Observe(c.Context(), enforcer.Reference(), all)
+	if err = errors.Join(err, bench.Close()); err == nil {
+		_, err = reports.Keep(pieces, granular.Piece, seen)
+	}
+	if err != nil {
 		return invalid(err)
 	}
-	failed, lost := report.Print(c.OutOrStdout())
-	if err := written(f.reportDir, report.Write); err != nil {
+	report, err := f.judge(c, all, pieces)
+	if err != nil {
+		return invalid(err)
+	}
+	report.Print(c.OutOrStdout())
+	if err := f.file(&granular.Folder, report, pieces); err != nil {
 		return err
 	}
-	if failed == 0 && lost > 0 {
-		return exitWith(exitInvalid)
+	return exitWith(map[verdicts.Verdict]int{verdicts.Failed: exitFailed, verdicts.Invalid: exitInvalid}[report.Outcome])
+}
+
+// judge makes the report from what was seen of scenarios.
+func (f *granularFlags) judge(c *cobra.Command, all []*granular.Scenario, p *reports.Pieces) (*granular.Report, error) {
+	on, err := localCell(c, f.kubernetes, target.AskDefault)
+	if err != nil {
+		return nil, err
 	}
-	return failedIf(failed > 0)
+	seen, err := reports.Take[granular.Evidence](p, granular.Piece)
+	if err != nil {
+		return nil, err
+	}
+	return granular.Judge(all, seen, on)
+}
+
+// granularAgain is the report that the evidence of one gives.
+func granularAgain(r *granular.Report, p *reports.Pieces, verify *verifyFlags) (*granular.Report, error) {
+	var f granularFlags
+	c := newGranular(&f)
+	if err := reread(c, r.Command, "granular"); err != nil {
+		return nil, err
+	}
+	if f.dir != "" && verify.dir == "" {
+		return nil, fmt.Errorf("the command line takes the scenarios from %s: --scenarios says which to judge by", f.dir)
+	}
+	f.dir = verify.dir
+	all, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	return f.judge(c, all, p)
 }
 
 func newGranularList() *cobra.Command {
@@ -182,7 +218,8 @@ that they have no permission for. The times are those of this machine.`,
 			return written(flags.reportDir, cost.Write)
 		},
 	}
-	flags.place(c)
+	flags.version(c)
+	c.Flags().StringVar(&flags.reportDir, "report-dir", "", "folder for the results")
 	c.Flags().IntVar(&o.Repeats, "repeats", 5, "how often each request is sent")
 	c.Flags().DurationVar(&o.Flood, "flood", 2*time.Second, "how long each flood takes; 0 for none")
 	return c

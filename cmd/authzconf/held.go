@@ -87,6 +87,9 @@ func (h *heldRun) plan(o session.Options) {
 	}
 	for _, p := range o.Plan {
 		h.add(p)
+		if p.NeedsAgents() {
+			h.asked.Cells[len(h.asked.Cells)-1].Agents = &reports.Agents{}
+		}
 	}
 }
 
@@ -104,10 +107,8 @@ func (h *heldRun) walk(o upgrade.Options) error {
 
 // add adds what a plan asks of a cell.
 func (h *heldRun) add(p session.CellPlan) {
-	facts := target.ExpectedFacts(p.Target)
-	cell := reports.Cell{Cell: p.Target.Cell, Facts: facts}
-	cell.Witness.ExpectedGate = string(facts.Gate)
-	cell.Witness.AskedAuthorizers, _ = target.Authorizers(p.Target.Chain) // a chain that is none has no cell
+	found := p.Target.Wanted()
+	cell := reports.Cell{Cell: found.Cell, Facts: found.Facts, Witness: found.Witness}
 	p.NotRun(&cell)
 	h.asked.Cells = append(h.asked.Cells, cell)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
@@ -17,18 +16,16 @@ import (
 
 // recordedFlags say what becomes of a run; run, matrix and upgrade share them.
 type recordedFlags struct {
-	reportDir, signKey string
-	seed               int64
-	dryRun, verbose    bool
-	inputs             inputs
-	key                *certify.Key
-	held               *heldRun // set where a report is held to its command line
+	filedFlags
+	seed            int64
+	dryRun, verbose bool
+	inputs          inputs
+	held            *heldRun // set where a report is held to its command line
 }
 
 func (f *recordedFlags) register(c *cobra.Command, what string) {
 	fl := c.Flags()
-	fl.StringVar(&f.reportDir, "report-dir", "", "folder for report.yaml, report.html, junit.xml, summary.md and evidence/")
-	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
+	f.filedFlags.register(fl, "report.yaml, report.html, junit.xml, summary.md and evidence/")
 	seedFlag(c, &f.seed, "the names that are made unique (default: random, printed)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print "+what+", and stop")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
@@ -37,18 +34,6 @@ func (f *recordedFlags) register(c *cobra.Command, what string) {
 // common is what every run is given.
 func (f *recordedFlags) common() session.Common {
 	return session.Common{Version: suiteVersion(), Command: called, Seed: f.seed}
-}
-
-// readKey reads the key of --sign-key, if there is one.
-func (f *recordedFlags) readKey() (err error) {
-	switch {
-	case f.signKey == "":
-		return nil
-	case f.reportDir == "":
-		return errors.New("--sign-key needs --report-dir: a report is what is signed")
-	}
-	f.key, err = privateKey("--sign-key", f.signKey)
-	return err
 }
 
 // writable says whether the report of a run can be written, before it.
@@ -65,12 +50,7 @@ func (f *recordedFlags) write(run *session.Recorded, texts reports.Texts) error 
 		if err := reports.Write(dir, run.Report, run.Evidence, texts); err != nil {
 			return err
 		}
-		if f.key == nil {
-			return reports.Sign(dir, nil)
-		}
-		return reports.Sign(dir, func(name string, report []byte) ([]byte, error) {
-			return certify.SignReport(f.key, name, report, run.Report.Outcome)
-		})
+		return f.sign(reports.Folder.Marker, run.Report.Outcome)
 	})
 }
 

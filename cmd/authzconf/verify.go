@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -76,11 +77,11 @@ func reportKinds() []reportKind {
 		{&load.Folder, unsigned(verifyLoad)},
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
-		{&explore.Folder, nil},
-		{&deputy.Folder, nil},
+		recheck(&explore.Folder, func() *explore.Report { return &explore.Report{} }, exploredAgain),
+		recheck(&deputy.Folder, func() *deputy.Report { return &deputy.Report{} }, deputyAgain),
 		{&library.Folder, nil},
 		{&filedExplore, nil},
-		{&granular.Folder, nil},
+		recheck(&granular.Folder, func() *granular.Report { return &granular.Report{} }, granularAgain),
 		{&granular.CostFolder, nil},
 	}
 }
@@ -143,24 +144,16 @@ func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	v, err := reports.Verify(path, reports.VerifyOptions{Builtin: texts.Set, Plan: asked, SuiteVersion: suiteVersion()})
+	v, err := reports.Verify(path, reports.VerifyOptions{
+		Builtin: texts.Set, Plan: asked, SuiteVersion: suiteVersion(),
+		Agents: func(seed int64, cell string, a *reports.Agents) (*reports.Agents, error) {
+			return nodes.Judge(nodes.Suffix(seed, cell), a.Seen, a.Problem)
+		},
+	})
 	if err != nil {
 		return err
 	}
-	for _, note := range v.Notes {
-		_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
-	}
-	files := certify.Bundle{reports.Folder.Marker: v.Marker, reports.SignatureFile: v.Signature}
-	signed, wrong := certify.ReportSignedBy(keys, files, reports.SignatureFile, v.Report.Outcome)
-	what := "the report does not follow from its evidence"
-	if v.OK() {
-		what = "the report is not signed as demanded"
-	}
-	if v.Differences = append(v.Differences, wrong...); !v.OK() {
-		return differs(c, v.Differences, what)
-	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from their evidence, all the same\nsignature: %s\n", reports.Plural(v.Verdicts, "verdict"), signed)
-	return err
+	return conclude(c, v, keys, reports.Folder.Marker, v.Report.Outcome, reports.Plural(v.Verdicts, "verdict")+" recomputed from their evidence, all the same")
 }
 
 func verifyCertification(c *cobra.Command, path string, flags *verifyFlags) error {

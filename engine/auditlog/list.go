@@ -30,7 +30,7 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // errTooLong ends a list with an item that would fill the memory.
-var errTooLong = errors.New("it is longer than 64 MiB")
+var errTooLong = errors.New("it is longer than 16 MiB")
 
 // bounded lets a decoder read so much for one value, and no more.
 type bounded struct {

@@ -50,7 +50,7 @@ const (
 	chunk = 1 << 20
 	// longestLine is the longest that is taken: an API server cuts events before that
 	// (--audit-log-truncate-max-batch-size is 10 MiB).
-	longestLine = 64 << 20
+	longestLine = 16 << 20
 	// remembered is how many requests back one is known again.
 	remembered = 1 << 18
 	// headLength is where kind and version of an event stand, as API servers write it.
@@ -122,7 +122,7 @@ func (r *Reader) Read(name string, in io.Reader) error {
 		}
 		if len(rest) > longestLine {
 			r.line++
-			r.bad(0, "a line longer than 64 MiB")
+			r.bad(0, "a line longer than 16 MiB")
 			rest, skipping = nil, true
 		}
 		kept = copy(r.buf, rest)

@@ -140,7 +140,7 @@ func TestReadLikeDecodingEveryLine(t *testing.T) {
 }
 
 func TestLongLine(t *testing.T) {
-	long := strings.Repeat("x", 65<<20)
+	long := strings.Repeat("x", 17<<20)
 	got := read(t, strings.NewReader(as+"\n"+long+"\n"+other+"\n"))
 	if len(got.users) != 2 || got.stats.Bad != 1 || got.stats.FirstBad[0].Line != 2 {
 		t.Errorf("%v, %+v", got.users, got.stats)
@@ -244,7 +244,7 @@ func TestEndlessItem(t *testing.T) {
 		"{\"kind\":\"EventList\",\n\"",
 	} {
 		got := read(t, io.MultiReader(strings.NewReader(head), endless{}))
-		if n := len(got.stats.FirstBad); n != 1 || !strings.Contains(got.stats.FirstBad[0].Why, "longer than 64 MiB") {
+		if n := len(got.stats.FirstBad); n != 1 || !strings.Contains(got.stats.FirstBad[0].Why, "longer than 16 MiB") {
 			t.Errorf("%.60q: %+v", head, got.stats.FirstBad)
 		}
 	}

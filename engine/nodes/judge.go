@@ -7,31 +7,21 @@ import (
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/authzconf/authzconf/reports"
 )
-
-// Check is one thing that was looked at.
-type Check struct {
-	// What says what, in words.
-	What string `json:"what"`
-	// Want and Got are equal if all is well.
-	Want string `json:"want"`
-	Got  string `json:"got"`
-}
-
-// Passed tells whether it came out as it should.
-func (c Check) Passed() bool { return c.Want == c.Got }
 
 // judgeLines compares what an agent wrote with what it must be allowed: everything
 // as its own node, nothing as another.
-func judgeLines(node string, lines []Attempt) []Check {
-	var checks []Check
+func judgeLines(node string, lines []Attempt) []reports.AgentCheck {
+	var checks []reports.AgentCheck
 	tried := map[string]bool{}
 	for _, l := range lines {
 		want := 200
 		if l.Target != node {
 			want = 403
 		}
-		c := Check{fmt.Sprintf("the agent on %s, %s %s as node %s", node, l.Verb, l.Resource, l.Target), strconv.Itoa(want), strconv.Itoa(l.Code)}
+		c := reports.AgentCheck{What: fmt.Sprintf("the agent on %s, %s %s as node %s", node, l.Verb, l.Resource, l.Target), Want: strconv.Itoa(want), Got: strconv.Itoa(l.Code)}
 		tried[l.Verb+" "+l.Target] = true
 		if l.Node != node {
 			c.Want, c.Got = "written by "+node, "written by "+l.Node
@@ -42,17 +32,17 @@ func judgeLines(node string, lines []Attempt) []Check {
 	}
 	own := tried["list "+node] && tried["get "+node]
 	other := slices.ContainsFunc(lines, func(l Attempt) bool { return l.Target != node })
-	return append(checks, Check{"the agent on " + node + " tried both its own node and another", "true true", fmt.Sprint(own, other)})
+	return append(checks, reports.AgentCheck{What: "the agent on " + node + " tried both its own node and another", Want: "true true", Got: fmt.Sprint(own, other)})
 }
 
 // judgeEvents compares the audit events of the agents' account with the lines:
 // each line has an event, which says who it was from and by which constraint.
-func judgeEvents(lines []Attempt, events []auditv1.Event) []Check {
-	counts := map[Check]bool{}
-	var checks []Check
+func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
+	counts := map[reports.AgentCheck]bool{}
+	var checks []reports.AgentCheck
 	for _, l := range lines {
 		what := fmt.Sprintf("audit of the agent on %s, %s %s as node %s", l.Node, l.Verb, l.Resource, l.Target)
-		c := Check{what, wantedEvent(l), "no event"}
+		c := reports.AgentCheck{What: what, Want: wantedEvent(l), Got: "no event"}
 		for _, e := range events {
 			if matches(l, e) {
 				c.Got = describeEvent(e)

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/authzconf/authzconf/reports"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -46,9 +48,9 @@ func allEvents() (events []auditv1.Event) {
 }
 
 // failed joins what did not pass.
-func failed(checks []Check) string {
+func failed(checks []reports.AgentCheck) string {
 	var all []string
-	for _, c := range (Outcome{Checks: checks}).Failed() {
+	for _, c := range (&reports.Agents{Checks: checks}).Failed() {
 		all = append(all, c.What+": "+c.Got)
 	}
 	return strings.Join(all, "; ")

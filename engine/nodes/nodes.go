@@ -54,11 +54,19 @@ type Agents struct {
 	objects []object
 }
 
+// agentName begins the name of everything that agents need.
+const agentName = "node-agent-"
+
+// account is who agents with a suffix are.
+func account(suffix string) string {
+	return "system:serviceaccount:" + agentName + suffix + ":" + agentName + suffix
+}
+
 // Deploy runs the agent on every node, and returns when it does. Its image is
 // there (LoadAgent). Names are unique by suffix.
 func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error) {
-	name := "node-agent-" + suffix
-	a := &Agents{Name: name, User: "system:serviceaccount:" + name + ":" + name, cluster: c}
+	name := agentName + suffix
+	a := &Agents{Name: name, User: account(suffix), cluster: c}
 	if a.client, err = klient.New(c.Admin()); err != nil {
 		return nil, err
 	}

@@ -119,17 +119,19 @@ func (h *holder) list(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// until asks again and again until the answer is the wanted one, and returns how long that took since a time.
-func (h *holder) until(ctx context.Context, code int, since time.Time) (time.Duration, error) {
+// until asks again and again until the answer is the wanted one, and writes down every answer.
+func (h *holder) until(ctx context.Context, code int, s *Stolen) error {
 	last := 0
 	err := apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (done bool, err error) {
-		last, err = h.list(ctx)
+		if last, err = h.list(ctx); err == nil {
+			s.Answers = append(s.Answers, Answer{time.Now(), last})
+		}
 		return last == code, err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("the token still gives %d (expected %d): %w", last, code, err)
+		return fmt.Errorf("the token still gives %d (expected %d): %w", last, code, err)
 	}
-	return time.Since(since), nil
+	return nil
 }
 
 func ignoreMissing(err error) error {

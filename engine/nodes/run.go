@@ -1,7 +1,9 @@
 package nodes
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,9 +11,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
+
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -21,62 +27,143 @@ const (
 	slack    = 2 * time.Second
 )
 
-// Outcome is what came out of a run.
-type Outcome struct {
-	Checks []Check `json:"checks"`
-	// PodWindow is how long a token was good after its pod was deleted.
-	PodWindow time.Duration `json:"podWindow"`
-	// NodeWindow is how long a token was seen to be good after the Node was deleted
-	// that its pod was on. It does not end by itself.
-	NodeWindow time.Duration `json:"nodeWindow"`
+// Seen is what was seen of the agents: everything that is said of them follows from it.
+type Seen struct {
+	// Nodes are those of the cluster, workers first.
+	Nodes []string `json:"nodes"`
+	// Work is what the agents wrote at work, by their nodes, and Events are the audit events of their account.
+	Work   map[string][]Attempt `json:"work"`
+	Events []auditv1.Event      `json:"events"`
+	// Pod and Node are what a token gave after its pod, and the Node of its pod, were deleted; After is what the agent
+	// wrote in its next pod.
+	Pod   *Stolen   `json:"pod,omitempty"`
+	After []Attempt `json:"after,omitempty"`
+	Node  *Stolen   `json:"node,omitempty"`
 }
 
-// Failed are the checks that did not pass.
-func (o Outcome) Failed() (failed []Check) {
-	for _, c := range o.Checks {
-		if !c.Passed() {
-			failed = append(failed, c)
-		}
+// Stolen is what a token gave after something was deleted.
+type Stolen struct {
+	Deleted time.Time `json:"deleted"`
+	Answers []Answer  `json:"answers"`
+}
+
+// Answer is the code of an answer, and when it came.
+type Answer struct {
+	At   time.Time `json:"at"`
+	Code int       `json:"code"`
+}
+
+// Suffix is what makes the agents' names on a cell unique.
+func Suffix(seed int64, cell string) string { return scenarios.Suffix(seed, cell, "agents") }
+
+// Run deploys the agents, looks at what they are allowed, and deletes a pod and a node under them. Its problem says
+// that this could not be done; what the cluster did wrong is in the checks.
+func Run(ctx context.Context, c Cluster, suffix string) *reports.Agents {
+	seen := &Seen{Work: map[string][]Attempt{}}
+	err := seen.run(ctx, c, suffix)
+	raw, encoding := json.Marshal(seen)
+	err = errors.Join(err, encoding)
+	problem := ""
+	if err != nil {
+		problem = err.Error()
 	}
-	return failed
+	out, err := Judge(suffix, raw, problem)
+	if err != nil {
+		return &reports.Agents{Problem: err.Error()}
+	}
+	return out
 }
 
-// Run deploys the agents, looks at what they are allowed, and deletes a pod and a node under them. An error says
-// that this could not be done; what the cluster did wrong is in the outcome.
-func Run(ctx context.Context, c Cluster, suffix string) (out Outcome, err error) {
+func (s *Seen) run(ctx context.Context, c Cluster, suffix string) (err error) {
 	a, err := Deploy(ctx, c, suffix)
 	if err != nil {
-		return out, fmt.Errorf("deploying the agents: %w", err)
+		return fmt.Errorf("deploying the agents: %w", err)
 	}
 	defer func() { err = errors.Join(err, a.Remove(context.WithoutCancel(ctx))) }()
+	s.Nodes = a.Nodes
 	for _, step := range []struct {
 		what string
-		do   func(context.Context, *Outcome) error
+		do   func(context.Context, *Seen) error
 	}{{"at work", a.atWork}, {"deleting a pod", a.deletePod}, {"deleting a node", a.deleteNode}} {
-		if err := step.do(ctx, &out); err != nil {
-			return out, fmt.Errorf("%s: %w", step.what, err)
+		if err := step.do(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
 		}
+	}
+	return nil
+}
+
+// Judge says what follows from what was seen of the agents with a suffix. problem is why not everything was seen, if
+// there is a reason.
+func Judge(suffix string, raw []byte, problem string) (*reports.Agents, error) {
+	s, out := &Seen{}, &reports.Agents{Problem: problem, Seen: raw}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(s); err != nil {
+		return nil, fmt.Errorf("what was seen of the node agents cannot be read: %w", err)
+	}
+	if whole := len(s.Nodes) > 1 && s.Pod != nil && s.Node != nil; !whole && problem == "" {
+		return nil, errors.New("what was seen of the node agents is not all that has to be")
+	}
+	var all []Attempt
+	for _, node := range s.Nodes {
+		if lines, ok := s.Work[node]; ok || problem == "" {
+			out.Checks, all = append(out.Checks, judgeLines(node, lines)...), append(all, lines...)
+		}
+	}
+	out.Checks = append(out.Checks, judgeEvents(all, slices.DeleteFunc(s.Events, func(e auditv1.Event) bool { return e.User.Username != account(suffix) }))...)
+	if s.Pod != nil {
+		const ended = "within the cache's time"
+		got, window := ended, s.Pod.until(401)
+		if out.PodWindowSeconds = window.Seconds(); window < 0 || window > tokenTTL+slack {
+			got = "after " + window.String()
+		}
+		out.Checks = append(out.Checks, reports.AgentCheck{What: "the token of a deleted pod ends", Want: ended, Got: got})
+	}
+	if s.Pod != nil && (problem == "" || len(s.After) > 0) {
+		out.Checks = append(out.Checks, judgeLines(s.Nodes[0], slices.DeleteFunc(s.After, func(l Attempt) bool { return l.Time.Before(s.Pod.Deleted) }))...)
+	}
+	if s.Node != nil {
+		out.Checks = append(out.Checks, s.Node.outlives(&out.NodeWindowSeconds))
 	}
 	return out, nil
 }
 
-// atWork judges one round and more of every agent.
-func (a *Agents) atWork(ctx context.Context, out *Outcome) error {
-	var all []Attempt
+// until is how long it took until an answer had a code, and no other came: less than 0 if none had.
+func (s *Stolen) until(code int) time.Duration {
+	i := slices.IndexFunc(s.Answers, func(a Answer) bool { return a.Code == code })
+	if i < 0 || i != len(s.Answers)-1 {
+		return -1
+	}
+	return s.Answers[i].At.Sub(s.Deleted)
+}
+
+// outlives judges a token that has to stay good for longer than everything that the API server remembers: token and
+// impersonation. seconds is how long it was seen to be.
+func (s *Stolen) outlives(seconds *float64) reports.AgentCheck {
+	check := reports.AgentCheck{What: "the token of a pod outlives the node", Want: "200", Got: "200"}
+	last := time.Duration(0)
+	for _, a := range s.Answers {
+		if a.Code != 200 {
+			check.Got = fmt.Sprintf("%d after %s", a.Code, a.At.Sub(s.Deleted))
+			return check
+		}
+		last = a.At.Sub(s.Deleted)
+	}
+	if *seconds = last.Seconds(); last < tokenTTL {
+		check.Got = fmt.Sprintf("200 for %s only", last)
+	}
+	return check
+}
+
+// atWork reads one round and more of every agent.
+func (a *Agents) atWork(ctx context.Context, s *Seen) (err error) {
 	for _, node := range a.Nodes {
-		lines, err := a.rounds(ctx, node, time.Time{})
-		if err != nil {
+		if s.Work[node], err = a.rounds(ctx, node, time.Time{}); err != nil {
 			return err
 		}
-		out.Checks = append(out.Checks, judgeLines(node, lines)...)
-		all = append(all, lines...)
 	}
-	events, err := a.cluster.EventsBy(a.User)
-	if err != nil {
-		return err
-	}
-	out.Checks = append(out.Checks, judgeEvents(all, events)...)
-	return nil
+	s.Events, err = a.cluster.EventsBy(a.User)
+	return err
 }
 
 // stolen is the token of the agent on a node in other hands, after it was used.
@@ -101,46 +188,31 @@ func (a *Agents) stolen(ctx context.Context, node string) (*holder, *corev1.Pod,
 
 // deletePod deletes the pod of an agent at once: its token ends when the API
 // server has forgotten it, and the agent goes on in a new pod.
-func (a *Agents) deletePod(ctx context.Context, out *Outcome) error {
+func (a *Agents) deletePod(ctx context.Context, s *Seen) error {
 	node := a.Nodes[0]
 	h, pod, err := a.stolen(ctx, node)
 	if err != nil {
 		return err
 	}
 	now := int64(0)
-	deleted := time.Now()
+	s.Pod = &Stolen{Deleted: time.Now()}
 	if err := a.typed.CoreV1().Pods(a.Name).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		return err
 	}
-	if out.PodWindow, err = h.until(ctx, 401, deleted); err != nil {
+	if err := h.until(ctx, 401, s.Pod); err != nil {
 		return err
 	}
-	ended := "within the cache's time"
-	got := ended
-	if out.PodWindow > tokenTTL+slack {
-		got = "after " + out.PodWindow.String()
-	}
-	out.Checks = append(out.Checks, Check{"the token of a deleted pod ends", ended, got})
-	return a.goesOn(ctx, node, deleted, out)
-}
-
-// goesOn judges what the agent of a node does in the pod that it has now.
-func (a *Agents) goesOn(ctx context.Context, node string, after time.Time, out *Outcome) error {
 	if err := a.ready(ctx); err != nil {
 		return err
 	}
-	lines, err := a.rounds(ctx, node, after)
-	if err != nil {
-		return err
-	}
-	out.Checks = append(out.Checks, judgeLines(node, lines)...)
-	return nil
+	s.After, err = a.rounds(ctx, node, s.Pod.Deleted)
+	return err
 }
 
 // deleteNode deletes the Node object of an agent's node, and makes it again: the kubelet, which runs all the
 // while, takes it as its own. A token that is bound to a pod names the node only for others to read, so it stays
 // valid, and its holder may be a node that is not there.
-func (a *Agents) deleteNode(ctx context.Context, out *Outcome) (err error) {
+func (a *Agents) deleteNode(ctx context.Context, s *Seen) (err error) {
 	name := a.Nodes[0]
 	h, _, err := a.stolen(ctx, name)
 	if err != nil {
@@ -150,27 +222,23 @@ func (a *Agents) deleteNode(ctx context.Context, out *Outcome) (err error) {
 	if err != nil {
 		return err
 	}
-	deleted := time.Now()
+	s.Node = &Stolen{Deleted: time.Now()}
 	if err := a.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.restore(context.WithoutCancel(ctx), node)) }()
-	// Longer than everything that the API server remembers: token and impersonation.
-	for time.Since(deleted) < tokenTTL+slack {
+	for time.Since(s.Node.Deleted) < tokenTTL+slack {
 		code, err := h.list(ctx)
 		if err != nil {
 			return err
 		}
-		if code != 200 {
-			out.Checks = append(out.Checks, Check{"the token of a pod outlives the node", "200", fmt.Sprintf("%d after %s", code, time.Since(deleted))})
+		if s.Node.Answers = append(s.Node.Answers, Answer{time.Now(), code}); code != 200 {
 			return nil
 		}
-		out.NodeWindow = time.Since(deleted)
 		if err := sleep(ctx, poll); err != nil {
 			return err
 		}
 	}
-	out.Checks = append(out.Checks, Check{"the token of a pod outlives the node", "200", "200"})
 	return nil
 }
 

@@ -268,19 +268,20 @@ func invalidEvidence(c *Cell, j *job, blame verdicts.Blame, err error) *verdicts
 	}
 }
 
-// needsNodes says whether a scenario of the cell is about pods on real nodes.
-func (c *Cell) needsNodes() bool {
-	for _, j := range c.jobs {
-		if slices.Contains(j.scenario.Needs(), scenarios.KubeletNodes) {
-			return true
-		}
-	}
-	return false
+// NeedsNodes says whether a scenario of the cell is about pods on real nodes.
+func (p CellPlan) NeedsNodes() bool {
+	return slices.ContainsFunc(p.Runs(), func(s *scenarios.Scenario) bool { return slices.Contains(s.Needs(), scenarios.KubeletNodes) })
+}
+
+// NeedsAgents says whether node agents work on the cell, too. They are about the constrained modes: with the gate off
+// there is nothing to be seen that scenarios do not show.
+func (p CellPlan) NeedsAgents() bool {
+	return p.NeedsNodes() && target.ExpectedFacts(p.Target).Gate == scenarios.GateOn
 }
 
 // loadAgent brings the node agent's image to the nodes of a cell that needs it.
 func (s *Session) loadAgent(c *Cell) error {
-	if !c.needsNodes() {
+	if !c.Plan.NeedsNodes() {
 		return nil
 	}
 	if err := nodes.LoadAgent(s.ctx, c.Target); err != nil {
@@ -290,20 +291,12 @@ func (s *Session) loadAgent(c *Cell) error {
 }
 
 // runAgents lets the node agents work before any scenario: a DaemonSet would wait for the Nodes of scenarios, on
-// which no kubelet runs its pods. The agents are about the constrained modes: with the gate off there is nothing
-// to be seen that scenarios do not show.
+// which no kubelet runs its pods.
 func (s *Session) runAgents(c *Cell) {
-	if !c.needsNodes() || c.Target.Facts.Gate != scenarios.GateOn || s.ctx.Err() != nil {
+	if !c.Plan.NeedsAgents() {
 		return
 	}
 	name := c.Plan.Target.Cell.Name
-	out, err := nodes.Run(s.ctx, c.Target, scenarios.Suffix(s.seed, name, "agents"))
-	c.Agents = &reports.Agents{PodWindowSeconds: out.PodWindow.Seconds(), NodeWindowSeconds: out.NodeWindow.Seconds()}
-	for _, check := range out.Checks {
-		c.Agents.Checks = append(c.Agents.Checks, reports.AgentCheck(check))
-	}
-	if err != nil {
-		c.Agents.Problem = err.Error()
-	}
-	s.events(Event{Text: fmt.Sprintf("%s: node agents: %d checks, %d failed", name, len(out.Checks), len(out.Failed()))})
+	c.Agents = nodes.Run(s.ctx, c.Target, nodes.Suffix(s.seed, name))
+	s.events(Event{Text: fmt.Sprintf("%s: node agents: %d checks, %d failed", name, len(c.Agents.Checks), len(c.Agents.Failed()))})
 }

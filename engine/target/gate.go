@@ -5,6 +5,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -43,6 +44,19 @@ func minorBefore(version string, minor uint64) bool {
 		panic(fmt.Sprintf("version %q: %v", version, err))
 	}
 	return v.Major() < 1 || v.Major() == 1 && v.Minor() < minor
+}
+
+// Wanted is a target as its options ask for it, for what it is found to be to be held to.
+func (o Options) Wanted() reports.Found {
+	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
+	f.Witness.ExpectedGate = string(f.Facts.Gate)
+	f.Witness.AskedAuthorizers, _ = Authorizers(o.Chain) // a chain that is none has no target
+	return f
+}
+
+// Found is the target as it was found to be.
+func (t *Target) Found() reports.Found {
+	return reports.Found{Cell: t.Cell, Facts: t.Facts, Witness: t.Witness}
 }
 
 // ExpectedFacts is what scenarios are selected by on a target that is what it is

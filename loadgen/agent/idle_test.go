@@ -19,8 +19,8 @@ func TestIdleConnections(t *testing.T) {
 	defer pool.Close()
 	s := &Storm{Pool: pool, Timeout: 5 * time.Second}
 	for i := range 100 {
-		if status, _, _, err := s.send(t.Context(), 0, Request{Path: "/", Header: http.Header{}}); err != nil || status != http.StatusOK {
-			t.Fatalf("request %d: status %d, %v", i, status, err)
+		if got, err := s.send(t.Context(), 0, Request{Path: "/", Header: http.Header{}}); err != nil || got.status != http.StatusOK {
+			t.Fatalf("request %d: status %d, %v", i, got.status, err)
 		}
 		time.Sleep(idle - time.Millisecond + time.Duration(i%20)*200*time.Microsecond)
 	}

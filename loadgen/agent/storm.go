@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/reports/load/histogram"
@@ -218,14 +221,15 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 	}
 	for retries := 0; ; {
 		sent := time.Now()
-		status, after, body, err := s.send(ctx, agent, asked)
-		s.tally.log(next, sent, time.Now(), expect, status, err)
+		got, err := s.send(ctx, agent, asked)
+		status := got.status
+		s.tally.log(next, sent, time.Now(), expect, got, err)
 		again := false
 		switch {
 		case err == nil && status == expect:
-		case after > 0 && retries < mostRetries:
+		case got.after > 0 && retries < mostRetries:
 			retries++
-			again = s.wait(ctx, after)
+			again = s.wait(ctx, got.after)
 		case backoff != nil:
 			again = s.wait(ctx, backoff.Next())
 		}
@@ -234,8 +238,8 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 			continue
 		}
 		s.tally.finish(kind, expect, intended, actual, time.Now(), status, err)
-		if body != nil {
-			s.follow(ctx, body)
+		if got.watch != nil {
+			s.follow(ctx, got.watch)
 		}
 		return err == nil && status == expect
 	}
@@ -258,8 +262,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// reply is the answer to a request that was sent once: a status, in full as the log has it, how long to wait as
+// Retry-After says, and a watch that goes on.
+type reply struct {
+	status int
+	full   string
+	after  time.Duration
+	watch  *following
+}
+
 // send sends once. The answer's body is read and thrown away; that of a watch is returned.
-func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int, after time.Duration, watch *following, err error) {
+func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.Timeout, func() { cancel(context.DeadlineExceeded) })
 	keep := false
@@ -271,7 +284,7 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 	}()
 	cc, err := s.Pool.of(ctx, agent)
 	if err != nil {
-		return 0, 0, nil, causeOf(ctx, err)
+		return got, causeOf(ctx, err)
 	}
 	host, method := s.Pool.host, http.MethodGet
 	var body io.ReadCloser
@@ -294,19 +307,35 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (status int,
 		}
 	}
 	if err != nil {
-		return 0, 0, nil, causeOf(ctx, err)
+		return got, causeOf(ctx, err)
 	}
+	got.status, got.full = resp.StatusCode, inFull(resp)
 	if asked.Watch && resp.StatusCode == http.StatusOK {
-		keep = true
-		return resp.StatusCode, 0, &following{body: resp.Body, cancel: cancel}, nil
+		keep, got.watch = true, &following{body: resp.Body, cancel: cancel}
+		return got, nil
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		after = time.Duration(seconds) * time.Second
+		got.after = time.Duration(seconds) * time.Second
 	}
-	return resp.StatusCode, after, nil, causeOf(ctx, err)
+	return got, causeOf(ctx, err)
+}
+
+// inFull is a status with how far a request came that was answered 429: priority and fairness refuses in plain text what
+// was impersonated and not yet authorized; a cache of the storage that is not filled yet, as after a restart, with an
+// object of the API, after all checks. What has not met priority and fairness lacks its header.
+func inFull(resp *http.Response) string {
+	switch status := strconv.Itoa(resp.StatusCode); {
+	case resp.StatusCode != http.StatusTooManyRequests:
+		return status
+	case resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID) == "":
+		return status + " early"
+	case strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain"):
+		return run.Throttled
+	}
+	return run.Unready
 }
 
 // causeOf is why a request was given up, if it was.

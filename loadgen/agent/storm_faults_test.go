@@ -5,23 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 func TestDeadServer(t *testing.T) {
-	server, c := stub(t, func(http.ResponseWriter, *http.Request) {})
-	s := storm(t, c, nil)
-	b := play(t.Context(), t, s, func() {
-		server.CloseClientConnections()
-		_ = server.Listener.Close()
+	var answered atomic.Int32
+	var server *httptest.Server
+	c := stubWith(t, func(s *httptest.Server) { server = s }, func(http.ResponseWriter, *http.Request) {
+		if answered.Add(1) == 50 {
+			go func() {
+				_ = server.Listener.Close()
+				server.CloseClientConnections()
+			}()
+		}
 	})
+	b := play(t.Context(), t, storm(t, c, nil))
 	balanced(t, b)
 	if b.Planned != 200 || b.Answers["refused"] < 20 || b.Answers["200"] < 20 || b.Answers["other"] != 0 {
 		t.Errorf("planned %d, answers %v", b.Planned, b.Answers)
@@ -33,8 +42,44 @@ func TestTimeout(t *testing.T) {
 	s := storm(t, c, func(s *Storm) { s.Timeout, s.Plan.Rate = 300*time.Millisecond, 50 })
 	b := play(t.Context(), t, s)
 	balanced(t, b)
-	if b.Answers["timeout"] != 50 || b.Latency.Min() < 290*time.Millisecond || b.Latency.Max() > time.Second {
+	if b.Answers["timeout"] != 50 || b.Latency.Min() < 290*time.Millisecond {
 		t.Errorf("answers %v, %s to %s", b.Answers, b.Latency.Min(), b.Latency.Max())
+	}
+}
+
+// Every time that a request is sent is in the log, with how far it came: what was given up, and what was refused before
+// or after it was authorized.
+func TestLogOfAttempts(t *testing.T) {
+	var asked sync.Map
+	_, c := stub(t, func(w http.ResponseWriter, r *http.Request) {
+		agent := r.Header.Get("Agent")
+		if _, again := asked.LoadOrStore(agent, true); again {
+			return
+		}
+		header := w.Header()
+		header.Set("Retry-After", "1")
+		header.Set("Content-Type", map[string]string{"1": "text/plain; charset=utf-8", "2": "application/json"}[agent])
+		switch agent {
+		case "3":
+			<-r.Context().Done()
+			return
+		case "1", "2":
+			header.Set("X-Kubernetes-PF-FlowSchema-UID", "x")
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	s := storm(t, c, func(s *Storm) {
+		s.Timeout, s.Plan.Arrivals, s.Plan.Agents = 500*time.Millisecond, pacer.Burst, 4
+	})
+	b := play(t.Context(), t, s)
+	balanced(t, b)
+	answers := map[string]int64{}
+	for _, a := range b.Log {
+		answers[a.Answer]++
+	}
+	want := map[string]int64{"429 early": 1, run.Throttled: 1, run.Unready: 1, "timeout": 1, "": 3}
+	if int64(len(b.Log)) != b.Sent+b.Retried || !maps.Equal(answers, want) {
+		t.Errorf("%d sent, %d of them again, in the log: %v, want %v", b.Sent, b.Retried, answers, want)
 	}
 }
 
@@ -72,21 +117,15 @@ func TestShards(t *testing.T) {
 	}
 }
 
+// Everything is sent, and what was not sent in time is counted as late; how late that is make bench-loadgen measures.
 func TestAchievedRate(t *testing.T) {
 	_, c := stub(t, func(http.ResponseWriter, *http.Request) {})
-	s := storm(t, c, func(s *Storm) { s.Plan.Rate, s.Plan.Length = 500, 2*time.Second })
+	s := storm(t, c, func(s *Storm) { s.Plan.Rate = 500 })
 	b := play(t.Context(), t, s)
 	balanced(t, b)
-	if b.Sent != 1000 {
-		t.Errorf("%d sent, 1000 asked for", b.Sent)
-	}
-	var inTime int64
-	for _, second := range b.Timeline[:2] {
-		inTime += second.Sent
-	}
 	t.Logf("lag p50 %s, p99 %s", b.Lag.Quantile(0.5), b.Lag.Quantile(0.99))
-	if float64(inTime) < 0.999*1000 {
-		t.Errorf("%d of 1000 sent in time", inTime)
+	if late := b.Lag.Quantile(1) > s.Tolerance; b.Sent != 500 || b.Dropped != 0 || late != (b.Late > 0) {
+		t.Errorf("%d sent, 500 asked for, %d dropped, %d late, the most %s", b.Sent, b.Dropped, b.Late, b.Lag.Quantile(1))
 	}
 }
 

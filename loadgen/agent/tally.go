@@ -75,10 +75,12 @@ func nameOf(status int, err error) string {
 const mostLogged = 2_000_000
 
 // log notes a request that was sent, and its answer if that is not as expected.
-func (t *tally) log(next task, from, to time.Time, expect, status int, err error) {
+func (t *tally) log(next task, from, to time.Time, expect int, got reply, err error) {
 	asked := run.Asked{Agent: next.Agent, Kind: next.Kind, Turn: next.turn, From: from.Sub(t.start), To: to.Sub(t.start)}
-	if err != nil || status != expect {
-		asked.Answer = nameOf(status, err)
+	if err != nil {
+		asked.Answer = classify(err)
+	} else if got.status != expect {
+		asked.Answer = got.full
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -87,7 +87,7 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.As
 				return nil, err
 			}
 		}
-		unsure := !slices.Contains([]string{"", "401", "429", "refused"}, asked.Answer)
+		unsure := !slices.Contains([]string{"", "401", run.Throttled, run.Unready, "refused"}, asked.Answer)
 		for i, server := range []*oracle.Server{h.fewest, h.most} {
 			server.Advance(max(0, at-h.now))
 			took := asked.To - asked.From
@@ -154,7 +154,7 @@ func (h *History) one(variant profile.Variant, asked run.Asked, at time.Duration
 		sequences, _ := prediction.Sequences()
 		for _, review := range sequences[0] {
 			// Priority and fairness comes between impersonation and the request's own check.
-			if asked.Answer == "429" && review.Mode == "" || h.profile.Authorizer.Cache && i < 2 && h.remembered(i, at, asked, review.Spec) {
+			if asked.Answer == run.Throttled && review.Mode == "" || h.profile.Authorizer.Cache && i < 2 && h.remembered(i, at, asked, review.Spec) {
 				continue
 			}
 			c := run.ReviewCount{Mode: cmp.Or(string(review.Mode), run.RequestMode), Decision: "NoOpinion"}

@@ -178,6 +178,22 @@ func TestAnswers(t *testing.T) {
 	if low, high := got.Range(); low != 2 || high != 4+3+4 {
 		t.Errorf("after one that is not sure: %d to %d reviews", low, high)
 	}
+	// A server whose storage is not read yet has authorized what it answers 429: sent again, everything is asked again.
+	got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: run.Unready}, {From: second, Answer: run.Unready}, {From: 2 * second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low, high := of(got, run.RequestMode, "list"); low != 3 || high != 3 || got.Unsure != 0 {
+		t.Errorf("three lists, two of them answered by the storage: %d to %d reviews, %d unsure", low, high, got.Unsure)
+	}
+	// One that was given up and sent again is two, of which the first may have come to the authorizer.
+	got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "timeout"}, {From: second, Answer: "timeout"}, {From: 2 * second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low, high := of(got, run.RequestMode, "list"); low != 1 || high != 3 {
+		t.Errorf("three lists, two of them given up: %d to %d reviews", low, high)
+	}
 	if got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "refused"}}); err != nil || len(got.Checks) > 0 || got.Unsure != 0 {
 		t.Errorf("nobody was there: %v, %+v", err, got)
 	}
@@ -241,9 +257,6 @@ func TestEdgeOfCacheLife(t *testing.T) {
 
 // An API server remembers the modes of 10,000 user names: with more, that ask in turns, it remembers none.
 func TestMoreNames(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it predicts 42,000 requests")
-	}
 	for _, c := range []struct {
 		nodes, sets int
 		accounts    profile.ServiceAccounts

@@ -21,8 +21,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
-// certificate is one of the loopback interface that signs itself.
-func certificate(t *testing.T, life time.Duration) tls.Certificate {
+// certificate is one of the loopback interface that signs itself, or that an issuer signs.
+func certificate(t *testing.T, issuer *tls.Certificate, life time.Duration) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -33,24 +33,36 @@ func certificate(t *testing.T, life time.Duration) tls.Certificate {
 		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(life), IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	parent, signer := template, any(key)
+	if issuer != nil {
+		parent, signer = issuer.Leaf, issuer.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
 // The server comes back with a certificate that has expired, or is another's: the
 // requests after that are counted as what they are, and the shard goes on.
 func TestServerCertificate(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		life  time.Duration
-		other bool
-	}{{"expires", 2 * time.Second, false}, {"changes", time.Hour, true}, {"stays", time.Hour, false}} {
+		name string
+		next func(first *tls.Certificate) tls.Certificate
+	}{
+		{"expires", func(first *tls.Certificate) tls.Certificate { return certificate(t, first, -time.Minute) }},
+		{"changes", func(*tls.Certificate) tls.Certificate { return certificate(t, nil, time.Hour) }},
+		{"stays", func(first *tls.Certificate) tls.Certificate { return *first }},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			first, second := certificate(t, c.life), certificate(t, time.Hour)
+			first := certificate(t, nil, time.Hour)
+			second := c.next(&first)
 			var serve atomic.Pointer[tls.Certificate]
 			serve.Store(&first)
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -62,7 +74,7 @@ func TestServerCertificate(t *testing.T) {
 			s.StartTLS()
 			defer s.Close()
 			job := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})[0]
-			job.Profile.Block = 4 * time.Second
+			job.Profile.Block = 2 * time.Second
 			job.Servers[profile.GateOff] = Endpoint{Host: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate[0]})}
 			w, err := NewWorker(job)
 			if err != nil {
@@ -72,10 +84,8 @@ func TestServerCertificate(t *testing.T) {
 			if err := w.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			time.AfterFunc(2500*time.Millisecond, func() {
-				if c.other {
-					serve.Store(&second)
-				}
+			time.AfterFunc(1200*time.Millisecond, func() {
+				serve.Store(&second)
 				s.CloseClientConnections()
 			})
 			b, err := w.Block(t.Context(), order())

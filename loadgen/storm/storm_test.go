@@ -67,35 +67,37 @@ func total(b run.Block) (n int64) {
 	return n
 }
 
-// Of a burst of agents that nobody knows, every review is foretold; and in two
-// processes as in one.
-func TestExecute(t *testing.T) {
+// Of a burst of agents that nobody knows, every review is foretold; in two processes, and at night in one.
+func TestExecute(t *testing.T) { expectForetold(t, 2) }
+
+func TestExecuteAlone(t *testing.T) { expectForetold(t, 1) }
+
+func expectForetold(t *testing.T, shards int) {
+	t.Helper()
 	p := burst(
 		profile.Comparison{Name: "cold", A: side("legacy-gate-off", profile.GateOff), B: side("associated-node-cold", profile.GateOn)},
 		profile.Comparison{Name: "user-info", A: side("deputy-legacy", profile.GateOff), B: side("deputy", profile.GateOn)},
 		profile.Comparison{Name: "denied", A: side("denied", profile.GateOff), B: side("denied", profile.GateOn)},
 	)
 	p.Arrivals.Every = 0
-	for _, shards := range []int{1, 2} {
-		out := execute(t.Context(), t, p, func(o *Options) {
-			o.Shards, o.Command = shards, []string{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
-		})
-		if len(out.Problems) > 0 || out.Interrupted || len(out.Blocks) != 6 {
-			t.Errorf("%d shards: %d blocks, problems %v", shards, len(out.Blocks), out.Problems)
+	out := execute(t.Context(), t, p, func(o *Options) {
+		o.Shards, o.Command = shards, []string{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
+	})
+	if len(out.Problems) > 0 || out.Interrupted || len(out.Blocks) != 6 {
+		t.Errorf("%d shards: %d blocks, problems %v", shards, len(out.Blocks), out.Problems)
+	}
+	for _, b := range out.Blocks {
+		if b.Planned != 20 || b.Sent != 20 || len(b.Wrong) > 0 || b.Latency.Count() != 20 {
+			t.Errorf("%d shards, %s on %s: planned %d, sent %d, wrong %v", shards, b.Variant, b.Server, b.Planned, b.Sent, b.Wrong)
 		}
-		for _, b := range out.Blocks {
-			if b.Planned != 20 || b.Sent != 20 || len(b.Wrong) > 0 || b.Latency.Count() != 20 {
-				t.Errorf("%d shards, %s on %s: planned %d, sent %d, wrong %v", shards, b.Variant, b.Server, b.Planned, b.Sent, b.Wrong)
-			}
-			if list, why := b.Unpredicted(); len(list) > 0 || why != "" {
-				t.Errorf("%d shards, %s on %s: %v %s: %+v", shards, b.Variant, b.Server, list, why, b.Reviews)
-			}
-			if len(b.Unreconciled) > 0 || b.WebhookLatency.Count() != total(b) {
-				t.Errorf("%d shards, %s on %s: %v, %d webhook latencies", shards, b.Variant, b.Server, b.Unreconciled, b.WebhookLatency.Count())
-			}
-			if gateOn := b.Server == string(profile.GateOn); gateOn != (len(b.Attempts) > 0) {
-				t.Errorf("%s on %s: attempts %v", b.Variant, b.Server, b.Attempts)
-			}
+		if list, why := b.Unpredicted(); len(list) > 0 || why != "" {
+			t.Errorf("%d shards, %s on %s: %v %s: %+v", shards, b.Variant, b.Server, list, why, b.Reviews)
+		}
+		if len(b.Unreconciled) > 0 || b.WebhookLatency.Count() != total(b) {
+			t.Errorf("%d shards, %s on %s: %v, %d webhook latencies", shards, b.Variant, b.Server, b.Unreconciled, b.WebhookLatency.Count())
+		}
+		if gateOn := b.Server == string(profile.GateOn); gateOn != (len(b.Attempts) > 0) {
+			t.Errorf("%s on %s: attempts %v", b.Variant, b.Server, b.Attempts)
 		}
 	}
 }
@@ -132,7 +134,7 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
+func TestStormInterrupted(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second} // nothing has to be forgotten between blocks
 	p.Block, p.Pairs = 3*time.Second, 50
@@ -303,6 +305,14 @@ func TestUnreconciled(t *testing.T) {
 	if got := unreconciled(block(), 9, true, false, false); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
+	// One that the server gave up may be in both counts, or in one of them.
+	for evaluations := int64(7); evaluations <= 10; evaluations++ {
+		b := block()
+		b.GivenUp, b.Attempts[1].Count = 1, 3
+		if got, want := unreconciled(b, evaluations, true, false, false), evaluations == 7 || evaluations == 10; (len(got) != 0) != want {
+			t.Errorf("%d sent and one given up: %v", evaluations, got)
+		}
+	}
 	b := block()
 	b.Attempts[0].Count = 2
 	if got := unreconciled(b, 8, true, false, false); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
@@ -329,6 +339,26 @@ func TestUnreconciled(t *testing.T) {
 	b.Attempts = nil
 	if got := unreconciled(b, 8, false, false, false); len(got) != 0 {
 		t.Errorf("a server that does not count: %v", got)
+	}
+}
+
+// TestGivenUp takes from the server's metrics which of its reviews had no answer, at either end of the chain.
+func TestGivenUp(t *testing.T) {
+	evaluations := func(name, result string, n float64) sample {
+		return sample{family: webhookEvaluations, labels: map[string]string{"name": name, "result": result}, value: n}
+	}
+	b := &run.Block{Reviews: []run.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 4667}}}
+	metrics(b, []sample{
+		evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 28), evaluations("recorder-front", "timeout", 1),
+		evaluations("recorder-back", "success", 7), evaluations("recorder-back", "error", 2), evaluations("another", "error", 9),
+	}, false, false, false)
+	if b.GivenUp != 31 || len(b.Unreconciled) > 0 {
+		t.Errorf("%d given up, %v", b.GivenUp, b.Unreconciled)
+	}
+	b.GivenUp, b.Reviews[0].Count = 0, 4657
+	metrics(b, []sample{evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 2)}, false, false, false)
+	if want := "the recorder received 4657 reviews, the API server says it sent 4662, and gave up 2"; len(b.Unreconciled) != 1 || b.Unreconciled[0] != want {
+		t.Errorf("one less than had an answer: %v", b.Unreconciled)
 	}
 }
 

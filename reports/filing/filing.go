@@ -226,6 +226,9 @@ func (k *Kind) leadsTo(folder string) bool {
 	})
 }
 
+// Owns says whether a name is one that a file of such a report has, besides its marker.
+func (k *Kind) Owns(name string) bool { return matches(k.Files, name) }
+
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		ok, err := path.Match(pattern, name)

@@ -31,7 +31,7 @@ func Judge(r run.Run, t Thresholds) Result {
 	judgeComparisons(&result)
 	judgeMissing(&result, groups)
 	noteClocks(&result, r.Clocks)
-	noteOdd(&result, r.Blocks)
+	noteBlocks(&result, r.Blocks)
 	result.conclude()
 	return result
 }
@@ -44,11 +44,14 @@ func newResult(r *run.Run, t Thresholds) Result {
 	}
 }
 
-// noteOdd shows what errors without a class of their own said.
-func noteOdd(r *Result, blocks []run.Block) {
+// noteBlocks shows what errors without a class of their own said, and how many reviews were given up.
+func noteBlocks(r *Result, blocks []run.Block) {
 	for i, b := range blocks {
 		for _, text := range b.Odd {
 			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): an error that has no class: %s", i, b.Variant, b.Server, text))
+		}
+		if b.GivenUp > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): the API server gave up %s of its authorizer: they may have been counted or not", i, b.Variant, b.Server, counted(int(b.GivenUp), "review")))
 		}
 	}
 }

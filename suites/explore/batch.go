@@ -40,6 +40,7 @@ type prepared struct {
 
 // batch is what is sent in one go.
 type batch struct {
+	name            string
 	cases           []*prepared
 	pairs, allPairs int
 	seen            *target.Batched
@@ -47,7 +48,7 @@ type batch struct {
 
 // expect fills in what the model predicts of a scenario without expectations.
 func (l *lane) expect(s *scenarios.Scenario) (*scenarios.Scenario, []oracle.Played, error) {
-	f := l.target.Facts
+	f := l.asked.Facts
 	out := cases.Bare(s)
 	out.Requires.Gate = f.Gate
 	played, err := oracle.Play(out, f, fixtures.FS)
@@ -155,11 +156,11 @@ func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared) er
 	return nil
 }
 
-// evidence is everything that was seen of a case in a batch. Metrics are those of
+// seenOf is everything that was seen of a case in a batch. Metrics are those of
 // the batch, so they are not among what the target can show of a case.
-func (l *lane) evidence(ctx context.Context, p *prepared, seen *target.Batched) *verdicts.Evidence {
+func (l *lane) seenOf(ctx context.Context, p *prepared, seen *target.Batched) *verdicts.Evidence {
 	ev := l.emptyEvidence(p)
-	ev.Capabilities = slices.DeleteFunc(slices.Clone(ev.Capabilities), func(c scenarios.Capability) bool { return c == scenarios.Metrics })
+	ev.Capabilities = withoutMetrics(ev.Capabilities)
 	for _, s := range p.sent {
 		o := s.observation
 		from, _ := slices.BinarySearch(seen.Seqs, s.from+1)
@@ -174,9 +175,13 @@ func (l *lane) evidence(ctx context.Context, p *prepared, seen *target.Batched) 
 	return ev
 }
 
+func withoutMetrics(list []scenarios.Capability) []scenarios.Capability {
+	return slices.DeleteFunc(slices.Clone(list), func(c scenarios.Capability) bool { return c == scenarios.Metrics })
+}
+
 func (l *lane) emptyEvidence(p *prepared) *verdicts.Evidence {
 	return &verdicts.Evidence{
-		Scenario: p.scenario.ID, Cell: l.target.Cell, Capabilities: l.target.Facts.Capabilities,
+		Scenario: p.scenario.ID, Cell: l.asked.Cell, Capabilities: l.asked.Facts.Capabilities,
 		Suffix: p.suffix, Names: p.names,
 	}
 }

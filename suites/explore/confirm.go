@@ -14,6 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -95,13 +96,32 @@ func (l *lane) alone(ctx context.Context, s *scenarios.Scenario, objects bool) (
 		return r, err
 	}
 	p.bind(scenarios.Suffix(l.o.Seed, l.found.Name, "alone", strconv.Itoa(l.runs)))
-	if objects {
-		ev := l.replay.Replay(ctx, p.scenario, p.suffix)
-		if err := errors.Join(ctx.Err(), l.target.Err()); err != nil {
-			return r, err
-		}
-		return verdicts.Judge(p.scenario, ev), nil
+	ev, err := l.run(ctx, p, objects)
+	if err != nil {
+		return r, err
 	}
+	return verdicts.Judge(p.scenario, ev), nil
+}
+
+// runAlone sends a scenario, and keeps what was seen.
+func (l *lane) runAlone(ctx context.Context, p *prepared, objects bool) (ev *verdicts.Evidence, err error) {
+	if objects {
+		ev = l.replay.Replay(ctx, p.scenario, p.suffix)
+		err = errors.Join(ctx.Err(), l.target.Err())
+	} else {
+		ev, err = l.sendAlone(ctx, p)
+	}
+	if err == nil {
+		ev, err = reports.RedactEvidence(ev)
+	}
+	if err == nil {
+		l.seen.Alone = append(l.seen.Alone, ev)
+	}
+	return ev, err
+}
+
+// sendAlone sends a scenario whose grants the recorder answers.
+func (l *lane) sendAlone(ctx context.Context, p *prepared) (*verdicts.Evidence, error) {
 	ev := l.emptyEvidence(p)
 	l.grants.begin(p.bound)
 	defer l.grants.end()
@@ -118,18 +138,18 @@ func (l *lane) alone(ctx context.Context, s *scenarios.Scenario, objects bool) (
 			return o.Response.AuditID, err
 		})
 		if err != nil {
-			return r, err
+			return nil, err
 		}
 		o.Reviews, o.Audit, o.Metrics = seen.Reviews, seen.Audit, seen.Metrics
 		ev.Steps = append(ev.Steps, o)
 	}
-	return verdicts.Judge(p.scenario, ev), nil
+	return ev, nil
 }
 
 // print renders a case as a scenario file, with what a file needs beside what was found.
 func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
 	comments := []string{
-		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", l.found.Kubernetes, l.target.Facts.Gate),
+		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", l.found.Kubernetes, l.asked.Facts.Gate),
 		strings.Join(strings.Fields(r.Reason), " "), "The expectations are the model's.",
 	}
 	var denied []int
@@ -148,7 +168,7 @@ func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (str
 			return "", err
 		}
 	}
-	binary, err := version.ParseGeneric(l.target.Facts.Binary) // scenarios name minor versions
+	binary, err := version.ParseGeneric(l.asked.Facts.Binary) // scenarios name minor versions
 	if err != nil {
 		return "", err
 	}

@@ -6,12 +6,13 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
-	"time"
 
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -55,57 +56,57 @@ type Event struct {
 
 // Run explores all cells. An error is the user's to mend; everything else is in
 // the report. When ctx ends, what was found so far is reported.
-func Run(ctx context.Context, o Options) (*Report, error) {
-	report := &Report{Seed: o.Seed, Cases: o.Cases}
+func Run(ctx context.Context, o Options) (*Report, *reports.Pieces, error) {
+	report, pieces := &Report{Seed: o.Seed, Cases: o.Cases}, &reports.Pieces{}
 	for _, c := range o.Cells {
 		if ctx.Err() != nil {
 			break
 		}
-		x := &explorer{o: o, cell: c}
+		x := &explorer{o: o, cell: c, pieces: pieces}
 		if err := x.run(ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.Cell.Name, err)
+			return nil, nil, fmt.Errorf("%s: %w", c.Cell.Name, err)
 		}
 		report.Cells = append(report.Cells, x.report())
 	}
 	report.Interrupted = ctx.Err() != nil
-	return report, nil //nolint:nilerr // an interrupted exploration is reported, not failed
+	_, err := reports.Keep(pieces, endPiece, &ended{Interrupted: report.Interrupted})
+	report.conclude()
+	return report, pieces, err
 }
 
 // explorer explores one cell, in lanes: requests are sent one at a time to each server, and one server and one
 // sender that wait for each other cannot keep two processors busy. Each lane has a control plane of its own, so
 // that none sees anything of another.
 type explorer struct {
-	o     Options
-	cell  target.Options
-	lanes []*lane
+	o      Options
+	cell   target.Options
+	lanes  []*lane
+	pieces *reports.Pieces // nil where evidence is read
 
-	started func() time.Time // when all lanes were ready
-	mu      sync.Mutex       // over what lanes tell of their progress
-	done    map[*lane]CellReport
+	mu   sync.Mutex // over what lanes tell of their progress
+	done map[*lane]CellReport
 }
 
 func (x *explorer) run(ctx context.Context) error {
-	x.done, x.started = map[*lane]CellReport{}, sync.OnceValue(time.Now)
+	x.done = map[*lane]CellReport{}
 	count := max(1, min(runtime.GOMAXPROCS(0), maxLanes, x.o.Cases/batchSize))
 	for i := range count {
-		x.lanes = append(x.lanes, &lane{explorer: x, index: i, of: count, found: CellReport{
-			Name: x.cell.Cell.Name, Kubernetes: x.cell.Cell.Kubernetes, Gate: x.cell.Cell.Gate, Lanes: count,
-		}})
+		x.lanes = append(x.lanes, x.newLane(i, count))
 	}
 	errs := make([]error, count)
 	var ready, ended sync.WaitGroup
 	ready.Add(count)
 	for i, l := range x.lanes {
 		ended.Go(func() {
-			defer l.stop()
 			up := false
 			l.guard(func() { up, errs[i] = l.start(ctx) })
 			ready.Done()
 			ready.Wait() // starting a control plane takes the time of those that run
-			x.started()
 			if up {
 				l.guard(func() { l.broke(l.batches(ctx)) })
 			}
+			l.stop()
+			errs[i] = errors.Join(errs[i], l.keep())
 		})
 	}
 	ended.Wait()
@@ -133,7 +134,6 @@ func (x *explorer) report() CellReport {
 func (x *explorer) progress(l *lane) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l.found.Seconds = time.Since(x.started()).Seconds()
 	x.done[l] = l.found
 	sum := CellReport{}
 	for _, c := range x.done {
@@ -141,7 +141,7 @@ func (x *explorer) progress(l *lane) {
 	}
 	x.o.Events(Event{
 		Cell: x.cell.Cell.Name, Done: sum.Cases, Cases: x.o.Cases,
-		PerSecond: float64(sum.Cases) / sum.Seconds, Disagreements: len(sum.Disagreements),
+		PerSecond: float64(sum.Cases) / max(sum.Seconds, 1e-9), Disagreements: len(sum.Disagreements),
 	})
 }
 

@@ -33,7 +33,7 @@ func TestExplore(t *testing.T) {
 	if err != nil {
 		t.Fatalf("AUTHZCONF_CASES: %v", err)
 	}
-	report, err := explore.Run(context.Background(), explore.Options{Cells: cells, Cases: n, Seed: 11, Events: func(e explore.Event) {
+	report, _, err := explore.Run(context.Background(), explore.Options{Cells: cells, Cases: n, Seed: 11, Events: func(e explore.Event) {
 		if e.Text != "" {
 			t.Log(e.Text)
 		}

@@ -2,26 +2,40 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// judge judges a batch that was sent. What is not as predicted becomes a suspect, to be run alone.
-func (l *lane) judge(ctx context.Context, b *batch) {
+// collect makes evidence of what was seen of a batch.
+func (l *lane) collect(ctx context.Context, b *batch) (*seen, error) {
+	s := &seen{Arrived: len(b.seen.Reviews), Metrics: b.seen.Metrics}
+	for _, p := range b.cases {
+		ev, err := reports.RedactEvidence(l.seenOf(ctx, p, b.seen))
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		s.Cases = append(s.Cases, ev)
+		p.sent, p.bound, p.names = nil, nil, nil
+	}
+	b.seen = nil
+	return s, nil
+}
+
+// judge judges a batch by its evidence. What is not as predicted becomes a suspect, to be run alone.
+func (l *lane) judge(b *batch, s *seen) {
+	l.seen = s
 	reviews := 0
 	var suspects []*prepared
 	counted := counts{}
-	for _, p := range b.cases {
-		ev := l.evidence(ctx, p, b.seen)
-		if ctx.Err() != nil {
-			return
-		}
+	for i, p := range b.cases {
+		ev := s.Cases[i]
 		p.result = verdicts.Judge(p.scenario, ev)
 		if failed(p.result) {
 			suspects = append(suspects, p)
@@ -29,19 +43,19 @@ func (l *lane) judge(ctx context.Context, b *batch) {
 		for i := range ev.Steps {
 			reviews += len(ev.Steps[i].Reviews)
 			counted.add(&ev.Steps[i])
+			l.span(&ev.Steps[i])
 		}
 		for _, played := range p.played {
 			counted.attempts(played.Prediction.Attempts)
 		}
-		l.found.Requests += len(p.sent)
+		l.found.Requests += len(ev.Steps)
 		if p.objects {
 			l.found.OverRBAC++
 		}
-		p.sent, p.bound, p.names = nil, nil, nil
 	}
 	why := ""
 	if len(suspects) == 0 {
-		why = totals(b.seen, reviews, counted)
+		why = totals(s, reviews, counted)
 	}
 	if why != "" {
 		// One of them did it; which, only each alone can tell.
@@ -54,6 +68,14 @@ func (l *lane) judge(ctx context.Context, b *batch) {
 	l.found.Pairs, l.found.AllPairs = b.pairs, b.allPairs
 	l.suspects = append(l.suspects, suspects...)
 	l.progress(l)
+}
+
+// span adds the time of a request to that of the lane.
+func (l *lane) span(o *verdicts.Observation) {
+	if l.first.IsZero() {
+		l.first = o.Sent
+	}
+	l.found.Seconds = max(l.found.Seconds, o.Answered.Sub(l.first).Seconds())
 }
 
 // counts are increases of series, by metric, mode and decision.
@@ -82,8 +104,8 @@ func key(metric, mode, decision string) string {
 
 // totals says in what way a batch as a whole is not what its requests add up to, or nothing: reviews that belong
 // to no request, and metrics, each with its histogram.
-func totals(seen *target.Batched, reviews int, want counts) string {
-	if n := len(seen.Reviews); n != reviews {
+func totals(seen *seen, reviews int, want counts) string {
+	if n := seen.Arrived; n != reviews {
 		return fmt.Sprintf("%d reviews arrived, %d belong to a request", n, reviews)
 	}
 	if seen.Metrics == nil {

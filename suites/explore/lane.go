@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -19,14 +21,29 @@ import (
 type lane struct {
 	*explorer
 	index, of int
+	asked     reports.Found // the control plane as the cell asks for it
 	target    *target.Target
 	replay    *replay.Replayer
 	sender    *sender
 	grants    grantList
 	runs      int // of single cases, for their names
+	// run runs a case alone, or reads what was seen of it when it was.
+	run func(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error)
 
+	batch    string // the name of the batch that was judged last
+	seen     *seen  // and what was seen of it, to which single cases are added
 	suspects []*prepared
 	found    CellReport
+	first    time.Time // when its first request was sent
+	broken   []string  // what broke, which no evidence of a case shows
+}
+
+// newLane is one in of lanes of the cell.
+func (x *explorer) newLane(index, of int) *lane {
+	c := x.cell.Cell
+	l := &lane{explorer: x, index: index, of: of, asked: x.cell.Wanted(), found: CellReport{Name: c.Name, Kubernetes: c.Kubernetes, Gate: c.Gate, Lanes: of}}
+	l.run = l.runAlone
+	return l
 }
 
 // start brings the control plane up, and tells whether it is. An error is the user's to mend.
@@ -48,7 +65,7 @@ func (l *lane) start(ctx context.Context) (up bool, err error) {
 		l.broke(fmt.Errorf("the target is not what was asked for: %s", m[0]))
 		return false, nil
 	}
-	l.say("%s ready in %.1f s, gate %s", l.target.Witness.GitVersion, time.Since(begun).Seconds(), l.target.Facts.Gate)
+	l.say("%s ready in %.1f s, gate %s", l.target.Witness.GitVersion, time.Since(begun).Seconds(), l.asked.Facts.Gate)
 	if l.replay, err = replay.New(l.target); err == nil {
 		l.sender, err = newSender(l.target)
 	}
@@ -81,7 +98,8 @@ func (l *lane) broke(err error) {
 		return
 	}
 	l.mu.Lock()
-	l.found.Problems = append(l.found.Problems, err.Error())
+	l.broken = append(l.broken, err.Error())
+	l.found.Problems = l.broken
 	l.mu.Unlock()
 	l.say("broke: %v", err)
 }
@@ -102,44 +120,46 @@ func (l *lane) batches(ctx context.Context) error {
 	for b := range ready {
 		err := l.send(ctx, b)
 		judging.Wait() // of the batch before
+		if err == nil {
+			err = l.confirmAll(ctx)
+		}
 		if err != nil {
 			return err
 		}
-		if err := l.confirmAll(ctx); err != nil {
-			return err
-		}
-		if len(l.found.Disagreements) >= maxDisagreements {
-			l.say("stopped after %d disagreements", maxDisagreements)
-			l.found.Stopped = true
+		if l.full() {
 			return nil
 		}
-		judging.Go(func() { l.guard(func() { l.judge(ctx, b) }) })
+		judging.Go(func() {
+			l.guard(func() {
+				seen, err := l.collect(ctx, b)
+				if err != nil {
+					l.broke(err)
+					return
+				}
+				l.batch = b.name
+				l.judge(b, seen)
+			})
+		})
 	}
 	judging.Wait()
-	if err := l.confirmAll(ctx); err != nil {
-		return err
-	}
-	return unprepared
+	return errors.Join(l.confirmAll(ctx), unprepared)
 }
 
-// prepareAll makes the batches. Every lane makes all cases, and takes its own.
+// full ends a lane before its next batch if there were too many disagreements.
+func (l *lane) full() bool {
+	if l.found.Stopped = len(l.found.Disagreements) >= maxDisagreements; l.found.Stopped {
+		l.say("stopped after %d disagreements", maxDisagreements)
+	}
+	return l.found.Stopped
+}
+
+// prepareAll makes the batches, and their grants.
 func (l *lane) prepareAll(ctx context.Context, ready chan<- *batch) error {
-	g := cases.New(l.o.Seed)
-	for made := 0; made < l.o.Cases; {
-		b := &batch{}
-		for ; made < l.o.Cases && len(b.cases) < batchSize; made++ {
-			c := g.Next()
-			if made%l.of != l.index {
-				continue
-			}
-			p, err := l.prepare(c)
-			if err != nil {
-				return err
-			}
-			b.cases = append(b.cases, p)
+	for b, err := range l.all() {
+		if err == nil {
+			err = l.provision(ctx, b)
 		}
-		b.pairs, b.allPairs = g.Pairs()
-		if err := l.provision(ctx, b); err != nil {
+		if err != nil {
 			return err
 		}
 		select {
@@ -151,19 +171,50 @@ func (l *lane) prepareAll(ctx context.Context, ready chan<- *batch) error {
 	return nil
 }
 
-// confirmAll runs again, alone, what was seen to differ.
-func (l *lane) confirmAll(ctx context.Context) error {
+// all are the batches of the lane. Every lane makes all cases, and takes its own.
+func (l *lane) all() iter.Seq2[*batch, error] {
+	return func(yield func(*batch, error) bool) {
+		g := cases.New(l.o.Seed)
+		for made, n := 0, 0; made < l.o.Cases; n++ {
+			b := &batch{name: fmt.Sprintf("%s-%04d", l.name(), n)}
+			for ; made < l.o.Cases && len(b.cases) < batchSize; made++ {
+				c := g.Next()
+				if made%l.of != l.index {
+					continue
+				}
+				p, err := l.prepare(c)
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				b.cases = append(b.cases, p)
+			}
+			b.pairs, b.allPairs = g.Pairs()
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+// confirmAll runs again, alone, what was seen to differ. All that was seen of the batch is kept then.
+func (l *lane) confirmAll(ctx context.Context) (err error) {
 	list := l.suspects
 	l.suspects = nil
 	for _, p := range list {
 		if len(l.found.Disagreements) >= maxDisagreements {
-			return nil
+			break
 		}
-		if err := l.confirm(ctx, p); err != nil {
-			return err
+		if err = l.confirm(ctx, p); err != nil {
+			break
 		}
 	}
-	return nil
+	if l.seen != nil && l.pieces != nil {
+		_, kept := reports.Keep(l.pieces, l.batch, l.seen)
+		err = errors.Join(err, kept)
+	}
+	l.seen = nil
+	return err
 }
 
 func failed(r verdicts.Result) bool { return r.Verdict != verdicts.Passed }

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Report is what came out of exploring.
 type Report struct {
+	reports.Record `json:",inline"`
+
 	Seed  int64        `json:"seed"`
 	Cases int          `json:"cases"`
 	Cells []CellReport `json:"cells"`
@@ -128,16 +131,19 @@ func (r *Report) Broken() error {
 // Folder is a report in a folder.
 var Folder = filing.Kind{
 	Name: "report of explore", Marker: "explore.yaml", Head: map[string]string{"seed": "", "cells": ""},
-	Files: []string{"scenarios/*/case-*.yaml"},
+	Files: []string{"scenarios/*/case-*.yaml", "evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile},
 }
 
-// Write puts explore.yaml, and a scenario file for each disagreement, into a folder.
-func (r *Report) Write(dir string) error {
+// conclude sets the outcome.
+func (r *Report) conclude() { r.Conclude(r.Disagreed(), r.Broken() != nil) }
+
+// Pages are a scenario file for each disagreement.
+func (r *Report) Pages() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, c := range r.Cells {
 		for _, d := range c.Disagreements {
 			files[fmt.Sprintf("scenarios/%s/case-%06d.yaml", c.Name, d.Case)] = []byte(d.Scenario)
 		}
 	}
-	return Folder.WriteReport(dir, r, files)
+	return files, nil
 }

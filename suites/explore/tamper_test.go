@@ -37,7 +37,7 @@ func TestWrongModel(t *testing.T) {
 			}
 		}
 	}
-	report, err := Run(context.Background(), Options{Cells: cells, Cases: 120, Seed: 3, tamper: wrong, Events: func(e Event) {
+	report, _, err := Run(context.Background(), Options{Cells: cells, Cases: 120, Seed: 3, tamper: wrong, Events: func(e Event) {
 		if e.Text != "" {
 			t.Log(e.Text)
 		}

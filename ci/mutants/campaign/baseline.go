@@ -19,10 +19,13 @@ import (
 
 // cellBaseline is what the unmutated program did in one cell: which scenarios reach which mutants.
 type cellBaseline struct {
-	target target.Options
+	target  target.Options
+	mutants []mutate.Mutant // in the order of the source
 	// all are the cell's scenarios, those that wait last, and took is how long each took.
 	all  []*scenarios.Scenario
 	took map[string]time.Duration
+	// start is how long the server took to start.
+	start time.Duration
 	// reached are the scenarios that reach each mutant, in the same order.
 	reached map[int][]*scenarios.Scenario
 	// atStart are the mutants that the program reaches before the first scenario.
@@ -38,6 +41,19 @@ func (c *cellBaseline) candidates(number int) []*scenarios.Scenario {
 	return c.all
 }
 
+// kinds are, by scenario, the places that it reaches of a mutant's function.
+func (c *cellBaseline) kinds(m mutate.Mutant) map[string]string {
+	out := map[string]string{}
+	for _, n := range c.mutants {
+		if n.File == m.File && n.Function == m.Function {
+			for _, s := range c.reached[n.Number] {
+				out[s.ID] += string(rune(n.Number))
+			}
+		}
+	}
+	return out
+}
+
 // needsStart says whether a mutant has to be the chosen one from the start: the program reaches it only then, or
 // it changes what the server keeps in its caches, where it could meet what another mutant left.
 func (c *cellBaseline) needsStart(m mutate.Mutant) bool {
@@ -48,7 +64,7 @@ func (c *cellBaseline) needsStart(m mutate.Mutant) bool {
 // finds what each reaches. Scenarios that wait run side by side, and are taken to reach the same.
 func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (_ *cellBaseline, err error) {
 	base := &cellBaseline{
-		target: plan.Target, took: map[string]time.Duration{},
+		target: plan.Target, mutants: c.Sources.Mutants, took: map[string]time.Duration{},
 		reached: map[int][]*scenarios.Scenario{}, atStart: map[int]bool{},
 	}
 	for _, item := range plan.Items {
@@ -61,10 +77,12 @@ func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (_ *cellB
 			return nil, err
 		}
 	}
+	begin := time.Now()
 	s, err := c.start(ctx, base.target, 0)
 	if err != nil {
 		return nil, err
 	}
+	base.start = time.Since(begin)
 	return base, errors.Join(base.run(ctx, s), s.stop())
 }
 

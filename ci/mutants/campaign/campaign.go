@@ -32,6 +32,9 @@ type Campaign struct {
 	Seed int64
 	// Workers is the number of control planes side by side.
 	Workers int
+	// Limit is how many of the scenarios that reach a mutant are run, those first that are the likeliest to catch it; 0
+	// is all, and so is no function.
+	Limit func(m mutate.Mutant) int
 	// Progress is called with a line for people, from one goroutine at a time.
 	Progress func(line string)
 
@@ -65,6 +68,7 @@ func (c *Campaign) Measure(ctx context.Context) error {
 		return err
 	}
 	c.baseline = slices.DeleteFunc(cells, func(b *cellBaseline) bool { return b == nil })
+	slices.SortStableFunc(c.baseline, func(a, b *cellBaseline) int { return len(b.all) - len(a.all) })
 	c.say("measured in %.0f s", time.Since(begin).Seconds())
 	return nil
 }
@@ -89,44 +93,65 @@ func (c *Campaign) say(format string, args ...any) {
 }
 
 // Run runs the suite against each mutant and calls done with each result, from one goroutine at a time. An error
-// means that the run is not complete.
+// means that the run is not complete. It goes from cell to cell, so that there are as many servers as workers; a mutant
+// is done with when it is caught, and otherwise after the last cell.
 func (c *Campaign) Run(ctx context.Context, mutants []mutate.Mutant, done func(Result)) error {
-	group, inGroup := errgroup.WithContext(ctx)
-	var next atomic.Int64
-	for range c.Workers {
-		group.Go(func() (err error) {
-			w := &worker{campaign: c, servers: map[string]*server{}}
-			defer func() { err = errors.Join(err, w.stop()) }()
-			for i := next.Add(1) - 1; int(i) < len(mutants) && inGroup.Err() == nil; i = next.Add(1) - 1 {
-				m := mutants[i]
-				result, err := w.mutant(inGroup, m)
-				if err != nil {
-					return fmt.Errorf("mutant %s: %w", m.Key, err)
-				}
-				c.mu.Lock()
-				done(result)
-				c.mu.Unlock()
-			}
-			return nil
-		})
+	results := make([]Result, len(mutants))
+	for i, m := range mutants {
+		results[i] = Result{Mutant: m, Status: NotCovered}
 	}
-	return causeOr(ctx, group.Wait())
+	for n, base := range c.baseline {
+		group, inGroup := errgroup.WithContext(ctx)
+		var next atomic.Int64
+		for range c.Workers {
+			group.Go(func() (err error) {
+				w := &worker{campaign: c, base: base}
+				defer func() { err = errors.Join(err, w.drop()) }()
+				for i := next.Add(1) - 1; int(i) < len(results) && inGroup.Err() == nil; i = next.Add(1) - 1 {
+					r := &results[i]
+					if r.Status.Caught() {
+						continue
+					}
+					if err := w.mutant(inGroup, r); err != nil {
+						return fmt.Errorf("mutant %s: %w", r.Key, err)
+					}
+					if r.Status.Caught() || n == len(c.baseline)-1 {
+						c.mu.Lock()
+						done(*r)
+						c.mu.Unlock()
+					}
+				}
+				return nil
+			})
+		}
+		if err := causeOr(ctx, group.Wait()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // furtherScenarios is how many more may kill a mutant that was detected: a difference says more than results that
 // cannot be judged.
 const furtherScenarios = 5
 
-// quick runs scenarios that do not wait until one kills the mutant.
-func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, result *Result) {
+// quick runs scenarios that do not wait until one kills the mutant, or so many in a row cannot be set up.
+func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, patience int, result *Result) {
 	left := len(quick)
+	result.broken = 0
 	for _, scenario := range quick {
-		if ctx.Err() != nil || left == 0 {
+		if ctx.Err() != nil || left == 0 || result.broken == patience {
 			return
 		}
 		left--
 		before := result.Status
-		c.note(result, scenario, s.try(ctx, scenario))
+		o := s.try(ctx, scenario)
+		c.note(result, scenario, o)
+		if o.setup && !o.unsteady {
+			result.broken++
+		} else {
+			result.broken = 0
+		}
 		if result.Status == Killed {
 			return
 		}
@@ -221,6 +246,9 @@ type Result struct {
 	Took float64 `json:"seconds"`
 	// Reason is why the mutant is equivalent.
 	Reason string `json:"reason,omitempty"`
+
+	// broken is how many scenarios, the last ones that were run, could not be set up.
+	broken int
 }
 
 // lineLimit is how much is kept of what was seen.
@@ -251,17 +279,29 @@ func (k *killers) killed(m mutate.Mutant, scenario string) {
 	k.kill[[2]string{"", scenario}]++
 }
 
-// order sorts candidates: those that killed mutants of the same function, then those that killed others, then those
-// that take the shortest. Scenarios that wait come last, apart.
+// order sorts candidates: those that killed mutants of the same function, then one of every kind, then another of
+// every kind; among them those that killed others, then those that take the shortest. Of a kind are scenarios that
+// reach the same places of the function. Those that run kubectl come last, and those that wait apart.
 func (k *killers) order(m mutate.Mutant, base *cellBaseline, candidates []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	quick, waiting = split(candidates)
+	more := func(place string, a, b *scenarios.Scenario) int {
+		return k.kill[[2]string{place, b.ID}] - k.kill[[2]string{place, a.ID}]
+	}
 	slices.SortStableFunc(quick, func(a, b *scenarios.Scenario) int {
-		more := func(place string) int {
-			return k.kill[[2]string{place, b.ID}] - k.kill[[2]string{place, a.ID}]
+		return cmp.Or(more("", a, b), cmp.Compare(base.took[a.ID], base.took[b.ID]))
+	})
+	kinds, seen, round := base.kinds(m), map[string]int{}, map[string]int{}
+	for _, s := range quick {
+		round[s.ID] = seen[kinds[s.ID]]
+		seen[kinds[s.ID]]++
+		if s.RunsKubectl() { // it takes as long as several others
+			round[s.ID] += len(quick)
 		}
-		return cmp.Or(more(m.File+m.Function), more(""), cmp.Compare(base.took[a.ID], base.took[b.ID]))
+	}
+	slices.SortStableFunc(quick, func(a, b *scenarios.Scenario) int {
+		return cmp.Or(more(m.File+m.Function, a, b), cmp.Compare(round[a.ID], round[b.ID]))
 	})
 	return quick, waiting
 }

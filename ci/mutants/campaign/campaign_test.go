@@ -19,23 +19,28 @@ func scenario(id string, wait time.Duration) *scenarios.Scenario {
 	return s
 }
 
-// TestOrder wants killers of the same function first, then any killer, then the quick ones; those that wait apart.
+// TestOrder wants killers of the same function first, then one of each kind, any killer before the quick ones; those
+// that wait apart.
 func TestOrder(t *testing.T) {
 	m := mutate.Mutant{File: "cache.go", Function: "buildKey"}
 	k := &killers{}
 	k.killed(m, "k/neighbour")
 	k.killed(mutate.Mutant{File: "mode.go", Function: "other"}, "k/killer")
-	base := &cellBaseline{took: map[string]time.Duration{"k/slow": 2, "k/quick": 1}}
 	candidates := []*scenarios.Scenario{
 		scenario("k/slow", 0), scenario("k/waits", time.Second), scenario("k/quick", 0),
-		scenario("k/killer", 0), scenario("k/neighbour", 0),
+		scenario("k/killer", 0), scenario("k/neighbour", 0), scenario("k/other-kind", 0),
+	}
+	base := &cellBaseline{
+		took:    map[string]time.Duration{"k/slow": 2, "k/quick": 1, "k/other-kind": 3},
+		mutants: []mutate.Mutant{m, {Number: 1, File: m.File, Function: m.Function}},
+		reached: map[int][]*scenarios.Scenario{0: candidates, 1: candidates[5:]},
 	}
 	quick, waiting := k.order(m, base, candidates)
 	var ids []string
 	for _, s := range append(quick, waiting...) {
 		ids = append(ids, s.ID)
 	}
-	want := []string{"k/neighbour", "k/killer", "k/quick", "k/slow", "k/waits"}
+	want := []string{"k/neighbour", "k/killer", "k/other-kind", "k/quick", "k/slow", "k/waits"}
 	if !slices.Equal(ids, want) {
 		t.Errorf("order %v, want %v", ids, want)
 	}

@@ -1,8 +1,15 @@
+// Package mutate derives small wrong changes, mutants, from the syntax tree of a package, and writes all of them
+// into one program in which a number chooses one (mutant schemata). It is pure: it reads syntax trees and writes
+// source.
+//
+// Every change is made by insertions alone: a piece of source is wrapped in a call, or in a condition, that does
+// nothing unless its mutant is the chosen one. So changes nest, and with number 0 the program is the original.
 package mutate
 
 import (
 	"bytes"
 	"cmp"
+	_ "embed" // the helpers
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -10,6 +17,23 @@ import (
 	"slices"
 	"strings"
 )
+
+// HelperName is what the mutated source calls the package of helpers.
+const HelperName = "zzmutants"
+
+// SharedVariable names the environment variable with the path of a file that the program shares with whoever
+// started it: SharedHeader bytes with the number of the chosen mutant, in little-endian order, which may change at
+// any time; and a byte for each number from 0, which the program sets to 1 when it reaches the place of that mutant's
+// change. Without it no mutant is chosen.
+const SharedVariable = "AUTHZCONF_MUTANTS_SHARED"
+
+// SharedHeader is the length of the number in the shared file.
+const SharedHeader = 4
+
+// Helpers is the source of the package that the mutated source imports.
+//
+//go:embed helpers.txt
+var Helpers string
 
 // Mutant is one wrong change.
 type Mutant struct {

@@ -31,7 +31,6 @@ type Part struct {
 	Within    string   `json:"within"`
 	// Wanted is in percent.
 	Wanted float64 `json:"wanted"`
-	Argued bool    `json:"argued"`
 }
 
 //go:embed parts.yaml

@@ -41,7 +41,14 @@ func (p Population) String() string {
 	return fmt.Sprintf("%s with %s; each asks %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), how, p.Arrivals)
 }
 
-// Asked is one request as it was sent: one that was answered 429 and sent again is two.
+// Answers that say how far a request came: Throttled was impersonated and not authorized, Unready was authorized and
+// found a server that had not read its storage yet.
+const (
+	Throttled = "429"
+	Unready   = "429 of the storage"
+)
+
+// Asked is one request as it was sent: one that was given up or answered 429, and sent again, is two.
 type Asked struct {
 	Agent int32 `json:"a"`
 	Kind  int32 `json:"k"`
@@ -96,7 +103,8 @@ type Smallest struct {
 	Text string `json:"text"`
 }
 
-// Unpredicted says which reviews of a block are not as many as predicted. Where nothing can be said, why is not empty.
+// Unpredicted says which reviews of a block are not as many as predicted. One that the API server gave up may have
+// reached the recorder or not, or only one end of the chain. Where nothing can be said, why is not empty.
 func (b *Block) Unpredicted() (list []string, why string) {
 	switch p := b.Predicted; {
 	case p == nil || p.Requests == 0:
@@ -104,20 +112,23 @@ func (b *Block) Unpredicted() (list []string, why string) {
 	case b.Sent+b.Retried != p.Requests:
 		return nil, fmt.Sprintf("%d requests were sent, and %d are in the log", b.Sent+b.Retried, p.Requests)
 	}
-	seen := map[CheckRange]int64{}
+	seen, given := map[CheckRange]int64{}, ""
+	if b.GivenUp > 0 {
+		given = fmt.Sprintf(", and the API server gave up %d", b.GivenUp)
+	}
 	for _, r := range b.Reviews {
 		seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}] += r.Count
 	}
 	for _, c := range b.Predicted.Checks {
 		kind := CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
-		if n := seen[kind]; n < c.Low || n > c.High {
-			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted %d to %d", c.Mode, c.Verb, c.Decision, n, c.Low, c.High))
+		if n := seen[kind]; n < c.Low-b.GivenUp || n > c.High+b.GivenUp {
+			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted %d to %d%s", c.Mode, c.Verb, c.Decision, n, c.Low, c.High, given))
 		}
 		delete(seen, kind)
 	}
 	for _, r := range b.Reviews {
-		if n := seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}]; n > 0 {
-			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted none", r.Mode, r.Verb, r.Decision, n))
+		if n := seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}]; n > b.GivenUp {
+			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted none%s", r.Mode, r.Verb, r.Decision, n, given))
 		}
 	}
 	return list, ""

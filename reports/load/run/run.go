@@ -161,8 +161,10 @@ type Block struct {
 
 	// Reviews are what the recorder received, Attempts what the API server's metrics say
 	// (apiserver_impersonation_authorization_attempts_total), both as differences over the block. Unreconciled
-	// says how they contradict.
+	// says how they contradict. GivenUp are reviews of which the API server says that they had no answer: its own client
+	// had gone, or the authorizer took too long.
 	Reviews      []ReviewCount  `json:"reviews"`
+	GivenUp      int64          `json:"reviewsGivenUp,omitempty"`
 	Attempts     []AttemptCount `json:"attempts,omitempty"`
 	Unreconciled []string       `json:"unreconciled,omitempty"`
 	// Predicted is what the oracle says of the block's requests; Smallest is there if the reviews are others, and the

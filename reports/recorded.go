@@ -1,0 +1,232 @@
+package reports
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Record is what a report has that follows from its evidence: how it was made, and what came out. The reports of
+// explore, deputy, granular and conditions embed it.
+type Record struct {
+	SuiteVersion string `json:"suiteVersion"`
+	// Command is the command line that was given, program name included.
+	Command []string `json:"command"`
+	// Outcome is passed, failed or invalid.
+	Outcome verdicts.Verdict `json:"outcome"`
+	// Files maps every other file of the folder to its SHA-256.
+	Files map[string]string `json:"files,omitempty"`
+}
+
+// Made is the record of a report.
+func (r *Record) Made() *Record { return r }
+
+// Pages are the files besides the evidence, which are made from it: most reports have none.
+func (r *Record) Pages() (map[string][]byte, error) { return nil, nil }
+
+// Conclude sets the outcome: nothing that is invalid hides a failure.
+func (r *Record) Conclude(failed, invalid bool) {
+	switch {
+	case failed:
+		r.Outcome = verdicts.Failed
+	case invalid:
+		r.Outcome = verdicts.Invalid
+	default:
+		r.Outcome = verdicts.Passed
+	}
+}
+
+// Recorded is a report with a record.
+type Recorded interface {
+	Made() *Record
+	Pages() (map[string][]byte, error)
+}
+
+// Pieces are the pieces of evidence of a report, by their names. They are safe for concurrent use.
+type Pieces struct {
+	mu    sync.Mutex
+	files map[string][]byte
+	taken map[string]bool
+}
+
+// evidenceSuffix ends the names of the files: JSON, packed.
+const evidenceSuffix = ".json.gz"
+
+func pieceFile(name string) string { return path.Join(evidenceDir, name+evidenceSuffix) }
+
+// Keep makes a piece of evidence of what was seen, without credentials, and returns it as whoever reads it will have
+// it: what is judged is what is kept.
+func Keep[T any](p *Pieces, name string, seen *T) (*T, error) {
+	clean, err := redactedCopy(seen, "the evidence "+name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := encodeJSON(clean, "")
+	if err != nil {
+		return nil, err
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(raw); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.files == nil {
+		p.files = map[string][]byte{}
+	}
+	p.files[pieceFile(name)] = packed.Bytes()
+	return clean, nil
+}
+
+// Take reads a piece of evidence, strictly. It is an error if there is none.
+func Take[T any](p *Pieces, name string) (*T, error) {
+	p.mu.Lock()
+	data, ok := p.files[pieceFile(name)]
+	if p.taken == nil {
+		p.taken = map[string]bool{}
+	}
+	p.taken[pieceFile(name)] = true
+	p.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("%s: the command line asks for this evidence, and there is none", pieceFile(name))
+	}
+	out := new(T)
+	unpacked, err := gzip.NewReader(bytes.NewReader(data))
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(unpacked, reportLimit+1))
+	}
+	if err == nil && len(data) > reportLimit {
+		err = fmt.Errorf("it is larger than %d bytes", reportLimit)
+	}
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.DisallowUnknownFields()
+		err = dec.Decode(out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", pieceFile(name), err)
+	}
+	return out, nil
+}
+
+// Has says whether there is a piece of evidence.
+func (p *Pieces) Has(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.files[pieceFile(name)]
+	return ok
+}
+
+// Found is a control plane as it was asked for and as it was found to be.
+type Found struct {
+	verdicts.Cell `json:",inline"`
+	Facts         scenarios.Facts `json:"facts"`
+	Witness       Witness         `json:"witness"`
+}
+
+// Hold says how a control plane is not the one that was asked for, as its options have it.
+func (f Found) Hold(asked Found) error {
+	bare := Found{Cell: f.Cell, Facts: f.Facts}
+	bare.Witness.ExpectedGate, bare.Witness.AskedAuthorizers = f.Witness.ExpectedGate, f.Witness.AskedAuthorizers
+	if !same(bare, asked) {
+		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, asked))
+	}
+	if m := f.Witness.Judge(f.Cell); len(m) > 0 || len(f.Witness.Mismatches) > 0 {
+		return fmt.Errorf("the control plane %s is not what was asked for: %s", f.Name, strings.Join(append(m, f.Witness.Mismatches...), "; "))
+	}
+	return nil
+}
+
+// WriteRecorded writes a report with its pages and its evidence, whose digests it then has.
+func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
+	files, err := r.Pages()
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(p.files)
+	maps.Copy(all, files)
+	r.Made().Files = map[string]string{}
+	for name, data := range all {
+		r.Made().Files[name] = sha256Hex(data)
+	}
+	return kind.WriteReport(dir, r, all)
+}
+
+// Recheck reads the report of a kind in a folder, makes it again from its evidence, and says where it differs. report
+// is an empty one, and again judges. An error says that there is nothing to be verified.
+func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, *Pieces) (R, error)) (*Verification, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("there is no report folder: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	v := &verifier{Verification: &Verification{}, root: root.FS(), files: map[string][]byte{}}
+	if v.Marker, err = readFile(v.root, kind.Marker); err != nil {
+		return nil, fmt.Errorf("%s: %w", kind.Marker, err)
+	}
+	if v.Signature, err = readFile(v.root, SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.differ("%s: %v", SignatureFile, err)
+	}
+	if err := yaml.UnmarshalStrict(v.Marker, report); err != nil {
+		v.differ("%s: %s", kind.Marker, firstLine(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")))
+		return v.Verification, nil
+	}
+	v.marker, v.Report = kind.Marker, &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}
+	v.readFiles(kind.Owns)
+	if v.OK() {
+		recheck(v, report, again)
+	}
+	return v.Verification, nil
+}
+
+func recheck[R Recorded](v *verifier, report R, again func(R, *Pieces) (R, error)) {
+	pieces := &Pieces{files: maps.Clone(v.files), taken: map[string]bool{}}
+	r, err := again(report, pieces)
+	if err != nil {
+		v.differ("%v", err)
+		return
+	}
+	made := *report.Made()
+	made.Outcome = r.Made().Outcome
+	*r.Made() = made
+	if !same(report, r) {
+		v.differ("%s: not what the evidence gives: %s", v.marker, change(report, r))
+	}
+	pages, err := r.Pages()
+	if err != nil {
+		v.differ("the pages cannot be made again: %v", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.files)) {
+		page, isPage := pages[name]
+		switch {
+		case isPage && !bytes.Equal(page, v.files[name]):
+			v.differ("%s: is not what the evidence gives", name)
+		case !isPage && !pieces.taken[name]:
+			v.differ("%s: the command line asks for nothing that this would be evidence of", name)
+		}
+		delete(pages, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		v.differ("%s: is missing", name)
+	}
+}

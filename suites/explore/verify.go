@@ -1,0 +1,168 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// seen is the evidence of a batch, and of the single cases that were run because of it.
+type seen struct {
+	Cases []*verdicts.Evidence `json:"cases"`
+	// Arrived is how many reviews arrived meanwhile, those of no case among them.
+	Arrived int `json:"arrived"`
+	// Metrics are the increases over the whole batch; nil where the target has none.
+	Metrics []verdicts.MetricSample `json:"metrics"`
+	Alone   []*verdicts.Evidence    `json:"alone,omitempty"`
+}
+
+// laneEvidence is what a lane was.
+type laneEvidence struct {
+	Target *reports.Found `json:"target,omitempty"` // nil where it did not start
+	Of     int            `json:"of"`
+	Broken []string       `json:"broken,omitempty"`
+}
+
+// ended is how the exploration ended.
+type ended struct {
+	Interrupted bool `json:"interrupted"`
+}
+
+const endPiece = "end"
+
+func (l *lane) name() string { return fmt.Sprintf("%s/lane-%d", l.asked.Name, l.index) }
+
+// keep keeps what the lane was.
+func (l *lane) keep() error {
+	e := &laneEvidence{Of: l.of, Broken: l.broken}
+	if l.target != nil {
+		found := l.target.Found()
+		e.Target = &found
+	}
+	_, err := reports.Keep(l.pieces, l.name(), e)
+	return err
+}
+
+// Judge makes the report again from what was seen: the same cases are generated, and judged by their evidence.
+func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
+	end, err := reports.Take[ended](pieces, endPiece)
+	if err != nil {
+		return nil, err
+	}
+	o.Events = func(Event) {}
+	r := &Report{Seed: o.Seed, Cases: o.Cases, Interrupted: end.Interrupted}
+	for _, c := range o.Cells {
+		x := &explorer{o: o, cell: c, done: map[*lane]CellReport{}}
+		if end.Interrupted && !pieces.Has(x.newLane(0, 1).name()) {
+			break // it did not get there
+		}
+		for i, of := 0, 1; i < of; i++ {
+			l := x.newLane(i, of)
+			e, err := reports.Take[laneEvidence](pieces, l.name())
+			if err != nil {
+				return nil, err
+			}
+			if of = e.Of; of < 1 || of > maxLanes {
+				return nil, fmt.Errorf("%s: a cell has 1 to %d lanes, not %d", l.name(), maxLanes, of)
+			}
+			l = x.newLane(i, of)
+			x.lanes = append(x.lanes, l)
+			if err := l.again(e, pieces, end.Interrupted); err != nil {
+				return nil, err
+			}
+		}
+		r.Cells = append(r.Cells, x.report())
+	}
+	r.conclude()
+	return r, nil
+}
+
+// again judges all batches of a lane. Only where something broke some may be missing.
+func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) error {
+	l.found.Problems = e.Broken
+	short := interrupted || len(e.Broken) > 0
+	if !short {
+		if e.Target == nil {
+			return fmt.Errorf("%s: nothing says which control plane it had", l.name())
+		}
+		if err := e.Target.Hold(l.asked); err != nil {
+			return err
+		}
+	}
+	ctx, audits := context.Background(), map[string]string{}
+	for b, err := range l.all() {
+		if err != nil {
+			return err
+		}
+		if l.full() || short && !pieces.Has(b.name) {
+			break
+		}
+		s, err := reports.Take[seen](pieces, b.name)
+		if err == nil {
+			err = l.hold(b, s, audits)
+		}
+		if err != nil {
+			return err
+		}
+		next := 0
+		l.run = func(_ context.Context, p *prepared, _ bool) (*verdicts.Evidence, error) {
+			if next == len(s.Alone) {
+				return nil, fmt.Errorf("%s: a case was not as predicted, and there is no evidence of it run alone: %s", b.name, p.scenario.ID)
+			}
+			next++
+			return s.Alone[next-1], l.holdCase(p, s.Alone[next-1], l.asked.Facts.Capabilities, audits)
+		}
+		l.judge(b, s)
+		if err := l.confirmAll(ctx); err != nil && !short {
+			return err
+		}
+		if next < len(s.Alone) && !short {
+			return fmt.Errorf("%s: there is evidence of %s run alone, and no case was to be", b.name, s.Alone[next].Scenario)
+		}
+	}
+	return nil
+}
+
+// hold holds the evidence of a batch to its cases.
+func (l *lane) hold(b *batch, s *seen, audits map[string]string) error {
+	if len(s.Cases) != len(b.cases) {
+		return fmt.Errorf("%s: has evidence of %d cases, the command line asks for %d", b.name, len(s.Cases), len(b.cases))
+	}
+	shown := withoutMetrics(l.asked.Facts.Capabilities)
+	if counted := len(shown) < len(l.asked.Facts.Capabilities); counted != (s.Metrics != nil) {
+		return fmt.Errorf("%s: has metrics: %t, and the control plane has them: %t", b.name, s.Metrics != nil, counted)
+	}
+	for i, p := range b.cases {
+		if err := l.holdCase(p, s.Cases[i], shown, audits); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return nil
+}
+
+// holdCase holds a piece of evidence to the case that it has to be of: what was taken from another one does not fit.
+// shown is what the target could show of it.
+func (l *lane) holdCase(p *prepared, e *verdicts.Evidence, shown []scenarios.Capability, audits map[string]string) error {
+	is, of := *e, *l.emptyEvidence(p)
+	is.Steps, is.Problems, is.Started, is.Ended = nil, nil, of.Started, of.Ended
+	if of.Capabilities = shown; reports.Change(is, of) != "" {
+		return fmt.Errorf("the evidence of %s is not that of this case: %s", p.scenario.ID, reports.Change(is, of))
+	}
+	for i := range e.Steps {
+		o := &e.Steps[i]
+		id := o.Response.AuditID
+		if other := audits[id]; id != "" && other != "" {
+			return fmt.Errorf("%s: its audit ID %s is also one of %s", e.Scenario, id, other)
+		}
+		audits[id] = e.Scenario
+		for _, r := range o.Reviews {
+			if r.At.Before(o.Sent) || r.At.After(o.Answered) {
+				return fmt.Errorf("%s: step %d: the time of a review is not that of the request", e.Scenario, o.Step)
+			}
+		}
+	}
+	return nil
+}

@@ -115,11 +115,6 @@ func (p Prediction) idle(list []scenarios.Alternative, all []Possibility) (out d
 	return out
 }
 
-// visible are the reviews that a webhook sees.
-func visible(seq []Review) []Review {
-	return slices.DeleteFunc(slices.Clone(seq), func(r Review) bool { return r.Hidden })
-}
-
 // reviews compares expected reviews with one possible sequence. Reviews of an unordered group are put into the
 // order of the sequence first.
 func (p Prediction) reviews(expected []scenarios.Review, seq []Review) (want, got string) {
@@ -171,15 +166,6 @@ func (p Prediction) renderSeen(r Review, extra bool) string {
 		d.Extra = nil
 	}
 	return renderReview(r.Spec.User, d)
-}
-
-// Describe is a predicted review in the terms of an expectation.
-func Describe(r Review) scenarios.Review {
-	d := scenarios.ReviewOf(r.Spec, r.Answer.Decision)
-	if r.By == scenarios.ByImpersonated {
-		d.By = r.By
-	}
-	return d
 }
 
 // renderReview is a review on one line, every attribute named.

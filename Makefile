@@ -66,7 +66,7 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loa
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestRBACIsCertified|TestBlameAPIServer)$$|^TestScripts$$/^(explore|up|load-interrupt)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
@@ -103,7 +103,8 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 
 .PHONY: faulty-authorizers
 faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length
-	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -v -run 'TestGeneratedAreRejected|TestDevelopersAreRejected|TestDifferentlyRight|TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster' ./certify
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -v -run 'TestGeneratedAreRejected|TestDevelopersAreRejected|TestDifferentlyRight|TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster|AdversariesAreRejected' ./certify
+	go test -count 1 -timeout 20m -v -run TestDecisionMutants ./ci/mutants/decisions
 	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
 .PHONY: faulty-conditional-authorizers
@@ -127,7 +128,7 @@ bench-loadgen: ## measure the load generator beside fortio and h2load (BENCHFLAG
 	ci/bench-loadgen $(BENCHFLAGS)
 
 .PHONY: load-results
-load-results: build ## measure what docs/results reports and write it, 25 min (PARTS="reviews events authorizers three-servers latency", FULL=1)
+load-results: build ## measure what docs/results reports and write it, 25 min; goes on where it ended (PARTS="reviews events authorizers three-servers latency", FULL=1, AGAIN=1)
 	ci/load-results $(PARTS)
 
 .PHONY: bench-advise

@@ -99,7 +99,7 @@ func (s *Summary) Advice() *Advice {
 func (r *requestor) kept(counts map[*identity]int64) (out []Kept) {
 	for as, n := range counts {
 		out = append(out, Kept{
-			Requestor: r.name, Groups: slices.Sorted(maps.Keys(r.groups)), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n,
+			Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n,
 		})
 	}
 	slices.SortFunc(out, func(a, b Kept) int {

@@ -68,15 +68,10 @@ func asked(e *auditv1.Event) scenarios.Impersonate {
 	if n := len(groups); n > 0 && groups[n-1] == added {
 		groups = groups[:n-1]
 	}
-	if derived(e, groups) {
+	if len(groups) == 0 || derived(e, groups) {
 		groups = nil
 	}
-	as := scenarios.Impersonate{User: u.Username, UID: u.UID, Groups: groups}
-	if len(as.Groups) == 0 {
-		as.Groups = nil
-	}
-	as.Extra = scenarios.UserOf("", "", nil, u.Extra).Extra
-	return as
+	return scenarios.Impersonate{User: u.Username, UID: u.UID, Groups: groups, Extra: scenarios.UserOf("", "", nil, u.Extra).Extra}
 }
 
 // derived tells whether the groups follow from the name: those of a service account, and in a constrained mode

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -86,7 +87,7 @@ type Summary struct {
 // requestor is what was seen of one user who impersonates.
 type requestor struct {
 	name   string
-	groups map[string]bool
+	groups sets.Set[string]
 	as     map[string]*identity
 	names  map[Action]map[string]bool // of an action without its name
 	what   map[Action]*Action
@@ -136,12 +137,10 @@ func (s *Summary) Add(e *auditv1.Event, again bool) error {
 	}
 	r := s.requestors[e.User.Username]
 	if r == nil {
-		r = &requestor{name: e.User.Username, groups: map[string]bool{}, as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
+		r = &requestor{name: e.User.Username, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
 		s.requestors[r.name] = r
 	}
-	for _, g := range e.User.Groups {
-		r.groups[g] = true
-	}
+	r.groups.Insert(e.User.Groups...)
 	action = r.limited(action, s.o.MaxNames)
 	if r.what[action] == nil {
 		r.what[action] = &action
@@ -183,7 +182,7 @@ func (r *requestor) limited(a Action, most int) Action {
 // identity finds whom an event impersonates, and which mode and grants that needs.
 func (s *Summary) identity(r *requestor, e *auditv1.Event) *identity {
 	who, as := requestorOf(e), asked(e)
-	key := identityKey(who.node, as)
+	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.node, as.UID, as.Groups, as.Extra) // maps are printed in order
 	if known := r.as[key]; known != nil {
 		return known
 	}
@@ -195,7 +194,10 @@ func (s *Summary) identity(r *requestor, e *auditv1.Event) *identity {
 		case need.Refused != "":
 			found.why = reason(need.Refused)
 		case found.mode == "":
-			found.mode, found.grants = need.Mode, identityGrants(need)
+			// The grant of the action check is of a request that Missing was not told.
+			found.mode, found.grants = need.Mode, slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
+				return strings.HasPrefix(g.Verbs[0], onPrefix)
+			})
 		}
 	}
 	if found.mode == oracle.AssociatedNode {
@@ -208,24 +210,12 @@ func (s *Summary) identity(r *requestor, e *auditv1.Event) *identity {
 	return found
 }
 
-// identityKey tells identities apart.
-func identityKey(node string, as scenarios.Impersonate) string {
-	return fmt.Sprintf("%q %q %q %q %q", as.User, node, as.UID, as.Groups, as.Extra) // maps are printed in order
-}
-
 // reason is what stands behind the last colon of a 403.
 func reason(message string) string {
 	if i := strings.Index(message, ": impersonating "); i >= 0 {
 		return message[i+2:]
 	}
 	return message
-}
-
-// identityGrants leaves out the grant of the action check, which is of a request that Missing was not told.
-func identityGrants(need oracle.Need) []scenarios.Grant {
-	return slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
-		return strings.HasPrefix(g.Verbs[0], onPrefix)
-	})
 }
 
 // onPrefix begins the verbs of action checks.
@@ -239,7 +229,7 @@ func (s *Summary) Seen() (out []Seen) {
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
 		r := s.requestors[name]
 		for _, p := range r.sorted() {
-			who := scenarios.User{Name: name, Groups: slices.Sorted(maps.Keys(r.groups))}
+			who := scenarios.User{Name: name, Groups: sets.List(r.groups)}
 			if p.as.node != "" {
 				who.Extra = map[string][]string{serviceaccount.NodeNameKey: {p.as.node}}
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
@@ -74,8 +75,8 @@ func (a Answer) unread() Answer {
 
 // keep keeps a body, if it is not too long and still the same JSON without its secrets, and reads it.
 func (a *Answer) keep(body []byte, v Question) {
-	raw := strings.ToValidUTF8(secret.ReplaceAllString(string(body), "[redacted]"), "\uFFFD")
-	if len(raw) > maxRaw || json.Valid(body) != json.Valid([]byte(raw)) {
+	raw := strings.ToValidUTF8(string(redacted(body)), "\uFFFD")
+	if len(raw) > maxRaw || raw != string(body) && json.Valid(body) != json.Valid([]byte(raw)) {
 		a.Length = len(body)
 	} else {
 		a.Raw, a.Digest = raw, digest([]byte(raw))[:digestLength]
@@ -123,6 +124,17 @@ const maxSaid, maxRaw, digestLength = 200, 4 << 10, 32
 
 var secret = regexp.MustCompile(`(?i)(bearer |basic |token[=: ]+|password[=: ]+|eyJ)[^\s"',\\]+`)
 
+// redacted is a text without what looks like a secret. Most have none, and are not looked through twice.
+func redacted(text []byte) []byte {
+	lower := bytes.ToLower(text)
+	for _, word := range []string{"bearer", "basic", "token", "password", "eyj"} {
+		if bytes.Contains(lower, []byte(word)) {
+			return secret.ReplaceAll(text, []byte("[redacted]"))
+		}
+	}
+	return text
+}
+
 // keepWhat keeps what was said with an answer that is wrong.
 func (a *Answer) keepWhat(raw []byte, v Question) {
 	if len(judge(v, *a)) == 0 {
@@ -138,18 +150,12 @@ func (a *Answer) keepWhat(raw []byte, v Question) {
 	if json.Unmarshal(raw, &review) == nil {
 		said = strings.Trim(review.Status.Reason+" "+review.Status.Error, " ")
 	}
-	said = secret.ReplaceAllString(said, "[redacted]") // of a body that is too long to be kept
+	said = string(redacted([]byte(said))) // of a body that is too long to be kept
 	a.Said = strings.ToValidUTF8(said[:min(len(said), maxSaid)], "")
 }
 
-// read takes the body of an answer apart.
+// read takes the body of an answer apart, as an API server does: the names of fields are compared as they are.
 func (a *Answer) read(raw []byte, v Question) {
-	var review struct {
-		APIVersion string          `json:"apiVersion"`
-		Kind       string          `json:"kind"`
-		Spec       json.RawMessage `json:"spec"`
-		Status     json.RawMessage `json:"status"`
-	}
 	start := bytes.TrimSpace(raw)
 	switch {
 	case 300 <= a.HTTP && a.HTTP < 400:
@@ -160,39 +166,43 @@ func (a *Answer) read(raw []byte, v Question) {
 		return
 	}
 	unreadable := "answer-unreadable"
-	if a.HTTP < 200 || a.HTTP > 299 {
+	if a.HTTP < 200 || a.HTTP > http.StatusPartialContent { // client-go takes what lies between for an answer
 		a.Fault, unreadable = "http-status", "http-status"
 	}
-	if json.Unmarshal(raw, &review) != nil {
+	var review, status map[string]json.RawMessage
+	var version, kind string
+	if json.Unmarshal(raw, &review) != nil || !field(review, "apiVersion", &version) || !field(review, "kind", &kind) || !field(review, "status", &status) ||
+		!field(review, "metadata", new(map[string]json.RawMessage)) || !field(review, "spec", new(map[string]json.RawMessage)) {
 		a.Fault = unreadable
 		return
 	}
-	if review.APIVersion != v.apiVersion() {
-		a.APIVersion = word(review.APIVersion) + "?"
+	if version != v.apiVersion() {
+		a.APIVersion = word(version) + "?"
 	}
-	if review.Kind != reviewKind {
-		a.Kind = word(review.Kind) + "?"
+	if kind != reviewKind {
+		a.Kind = word(kind) + "?"
 	}
-	a.foreign(review.Spec, v)
-	if len(review.Status) == 0 || bytes.Equal(review.Status, []byte("null")) {
+	a.foreign(review["spec"], v)
+	if status == nil {
 		return
 	}
-	var status struct {
-		Allowed   bool   `json:"allowed"`
-		Denied    bool   `json:"denied"`
-		EvalError string `json:"evaluationError"`
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(review.Status, &status) != nil || json.Unmarshal(review.Status, &fields) != nil {
-		a.Fault = unreadable
+	var said string
+	if !field(status, "allowed", &a.Allowed) || !field(status, "denied", &a.Denied) || !field(status, "evaluationError", &said) || !field(status, "reason", new(string)) {
+		a.Fault, a.Allowed, a.Denied = unreadable, false, false
 		return
 	}
-	a.Status, a.Allowed, a.Denied, a.EvalError = true, status.Allowed, status.Denied, status.EvalError != ""
-	for _, f := range slices.Sorted(maps.Keys(fields)) {
+	a.Status, a.EvalError = true, said != ""
+	for _, f := range slices.Sorted(maps.Keys(status)) {
 		if !slices.Contains([]string{"allowed", "denied", "evaluationError", "reason"}, f) && len(a.Unknown) < maxUnknown {
 			a.Unknown = append(a.Unknown, word(f))
 		}
 	}
+}
+
+// field reads one, if it is there.
+func field(of map[string]json.RawMessage, name string, into any) bool {
+	raw, ok := of[name]
+	return !ok || json.Unmarshal(raw, into) == nil
 }
 
 // foreign compares the fields of a repeated spec with those that were sent. Left out or empty is not wrong: an API
@@ -203,20 +213,31 @@ func (a *Answer) foreign(raw json.RawMessage, v Question) {
 	}
 	body, err := v.body()
 	var sent struct {
-		Spec map[string]any `json:"spec"`
+		Spec any `json:"spec"`
 	}
-	var echoed map[string]any
-	if err != nil || json.Unmarshal(raw, &echoed) != nil || json.Unmarshal(secret.ReplaceAll(body, []byte("[redacted]")), &sent) != nil {
-		return
+	var echoed any
+	if err == nil && json.Unmarshal(raw, &echoed) == nil && json.Unmarshal(redacted(body), &sent) == nil {
+		a.Foreign = !repeats(echoed, sent.Spec)
 	}
-	for k, value := range echoed {
-		if empty := reflect.ValueOf(value); value == nil || empty.IsZero() {
-			continue
+}
+
+// repeats says whether what is echoed was sent, but for what is left out of it or empty.
+func repeats(echoed, sent any) bool {
+	switch e := echoed.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		was, _ := sent.(map[string]any)
+		for k, value := range e {
+			if !repeats(value, was[k]) {
+				return false
+			}
 		}
-		if !reflect.DeepEqual(value, sent.Spec[k]) {
-			a.Foreign = true
-		}
+		return true
+	case []any:
+		return len(e) == 0 || reflect.DeepEqual(echoed, sent)
 	}
+	return reflect.ValueOf(echoed).IsZero() || echoed == sent
 }
 
 // decision is what the answer says.

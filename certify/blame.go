@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/scenarios"
@@ -116,17 +117,24 @@ func (c controls) ofRate(r Rate, reason string) verdicts.Blame {
 	if !ok {
 		return ""
 	}
-	if _, too := control.findings()[reason]; too || control.Inconclusive {
+	_, too := control.findings()[reason]
+	switch {
+	case reason == "memory-grows": // that of its own process
+		return verdicts.BlameAuthorizer
+	case too, control.Inconclusive, reason == "slows-down" && len(r.P99s) > 0 && control.P99 > 2*r.P99s[0]+drifted:
 		return verdicts.BlameEnvironment
 	}
 	return verdicts.BlameAuthorizer
 }
 
+// soakControl is how long the reference is asked at most where a soak found something.
+const soakControl = time.Minute
+
 // control asks the reference what was answered wrongly.
 func (r *runner) control(ctx context.Context, findings []Finding) error {
 	var levels []CertificationLevel
 	for _, f := range findings {
-		direct := slices.Contains(Levels(), f.Level) || f.Level == Load
+		direct := slices.Contains(Levels(), f.Level) || f.Level == Load || f.Level == Soak
 		if direct && !slices.Contains(unreachable, f.Reason) && !slices.Contains(levels, f.Level) {
 			levels = append(levels, f.Level)
 		}
@@ -145,11 +153,23 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	}
 	defer c.close()
 	o := r.Options
-	o.Webhook, o.Levels, o.LoadOptions.Soak = w, levels, 0 // which would be as long again
+	o.Webhook, o.Levels = w, levels
+	if !slices.Contains(levels, Load) {
+		o.LoadOptions.Rates = nil
+	}
+	// A soak would be as long again: a part of it says what the machine does now.
+	if o.LoadOptions.Soak = min(o.LoadOptions.Soak/10, soakControl); !slices.Contains(levels, Soak) {
+		o.LoadOptions.Soak = 0
+	}
 	again := &runner{newRunner[Answer](func(step string, n int) { r.Runner.Progress("control: "+step, n) }), o, c}
 	again.direct(ctx)
-	if slices.Contains(levels, Load) {
-		again.load(ctx)
+	again.load(ctx)
+	for _, a := range r.Answers { // and what was wrong in the rest of it
+		if v, ok := r.Plan.byID[a.Vector]; ok && a.Check == soak && o.LoadOptions.Soak > 0 && r.Plan.isWrong(a) {
+			right := c.ask(ctx, soak, v)
+			right.Micros = 1000 * right.Millis
+			again.Answers = append(again.Answers, right)
+		}
 	}
 	r.keepControls(again.Answers)
 	return ctx.Err()

@@ -168,9 +168,10 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 	return errors.Join(t.Close(), z.Close())
 }
 
-// badges are pictures of the levels that are granted, by their file names. There is none of any other level.
-func (c *Certification) badges() map[string][]byte {
-	out := map[string][]byte{}
+// shown are the files for a person: summary, page, and pictures of the levels that are granted, of no other.
+func (c *Certification) shown() (Bundle, error) {
+	page, err := c.HTML()
+	out := Bundle{summaryFile: []byte(c.Summary()), pageFile: page}
 	for _, r := range c.Results {
 		if slices.Contains(c.Levels, r.Level) {
 			level := string(r.Level) + r.Terms()
@@ -178,7 +179,7 @@ func (c *Certification) badges() map[string][]byte {
 				fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
 		}
 	}
-	return out
+	return out, err
 }
 
 // title is what is certified, on one line.
@@ -189,13 +190,18 @@ func (c *Certification) title() string {
 	return "an authorizer without a name"
 }
 
-// checkBadges compares the pictures of a bundle with those that it may have.
-func (b Bundle) checkBadges(c *Certification) (differences []string) {
-	want := c.badges()
+// checkShown compares the files for a person with those that the bundle may have. Only a picture may be missing.
+func (b Bundle) checkShown(c *Certification) (differences []string, err error) {
+	want, err := c.shown()
 	for _, name := range slices.Sorted(maps.Keys(b)) {
-		if strings.HasPrefix(name, badgePrefix) && !bytes.Equal(b[name], want[name]) {
+		if content, ok := want[name]; (ok || strings.HasPrefix(name, badgePrefix)) && !bytes.Equal(b[name], content) {
 			differences = append(differences, fmt.Sprintf("%.80s: it does not show what %s says", name, certificationFile))
 		}
 	}
-	return differences
+	for _, name := range []string{summaryFile, pageFile} {
+		if b[name] == nil {
+			differences = append(differences, name+": it is missing")
+		}
+	}
+	return differences, err
 }

@@ -74,7 +74,7 @@ func TestProduct(t *testing.T) {
 
 // TestBundleForms reads the same bundle from a folder and from tars.
 func TestBundleForms(t *testing.T) {
-	b := plan(t, 5)
+	b := plan(t, smallSeed)
 	c, bundle := bundled(t, b, example, Core)
 	if !slices.Equal(c.Levels, []CertificationLevel{Core}) || bundle["badge-core.svg"] == nil || bundle["badge-robust.svg"] != nil {
 		t.Fatalf("levels %v, files %v", c.Levels, slices.Sorted(maps.Keys(bundle)))
@@ -151,7 +151,7 @@ func TestUnreadableBundles(t *testing.T) {
 }
 
 func TestVerifyTellsVersionsApart(t *testing.T) {
-	_, bundle := bundled(t, plan(t, 5), example, Core)
+	_, bundle := bundled(t, plan(t, smallSeed), example, Core)
 	other := maps.Clone(bundle)
 	other[certificationFile] = bytes.Replace(bundle[certificationFile], []byte("suiteDigest: "), []byte("suiteDigest: f"), 1)
 	var e *OtherSuiteError
@@ -161,7 +161,7 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 	for name, c := range map[string]struct{ file, old, new, want string }{
 		"unknown vector": {evidenceFile, "scenario/", "unheard-of/", "which seed 5 does not have"},
 		"badge":          {"badge-core.svg", "core", "gold", "badge-core.svg: it does not show"},
-		"summary":        {summaryFile, "yes", "no", "summary.md: it does not say"},
+		"summary":        {summaryFile, "yes", "no", "summary.md: it does not show"},
 		"contact":        {certificationFile, "auth@example.com", "javascript:alert(1)", "contact: "},
 	} {
 		forged := maps.Clone(bundle)
@@ -180,7 +180,7 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 
 // TestOldVersion has a bundle of an earlier version: it is refused with one clear error.
 func TestOldVersion(t *testing.T) {
-	_, bundle := bundled(t, plan(t, 5), example, Core)
+	_, bundle := bundled(t, plan(t, smallSeed), example, Core)
 	bundle[certificationFile] = bytes.Replace(bundle[certificationFile], []byte("v1alpha2"), []byte("v1alpha1\nunheardOf: 1"), 1)
 	if _, _, err := direct(t).Verify(bundle); err == nil || !strings.Contains(err.Error(), `apiVersion "authzconf.dev/v1alpha1": expected`) {
 		t.Errorf("%v", err)
@@ -190,7 +190,7 @@ func TestOldVersion(t *testing.T) {
 // TestRegisterPage compares the page of a good, a forged, an old and an unreadable
 // bundle with a golden file.
 func TestRegisterPage(t *testing.T) {
-	folder, b := t.TempDir(), plan(t, 5)
+	folder, b := t.TempDir(), plan(t, smallSeed)
 	key, err := NewKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestRegisterPage(t *testing.T) {
 }
 
 func TestHandOver(t *testing.T) {
-	_, bundle := bundled(t, plan(t, 5), example, Core)
+	_, bundle := bundled(t, plan(t, smallSeed), example, Core)
 	folder := t.TempDir()
 	if err := Direct(nil).Folder().Write(filepath.Join(folder, "bundle"), bundle); err != nil {
 		t.Fatal(err)

@@ -43,9 +43,15 @@ func plan(t testing.TB, seed int64) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if seed != 1 && seed != 2 {
+		b = some(b, 50)
+	}
 	books.Store(seed, b)
 	return b
 }
+
+// smallSeed is that of a small plan, as of every seed but 1 and 2, for what is not about the questions.
+const smallSeed = 5
 
 // serve starts a webhook and says how to reach it.
 func serve(t testing.TB, h http.Handler) *Webhook {
@@ -84,16 +90,17 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// some is a plan with every eleventh question about decisions, for what is wrong with every answer, or right in all.
-func some(b *Plan) *Plan {
+// some is a plan with every nth question about decisions, and less that is asked again, for what is wrong with every
+// answer, or right in all. What has one of the reasons is in it as well.
+func some(b *Plan, n int, reasons ...string) *Plan {
 	if everything() {
 		return b
 	}
 	out := *b
-	out.byID = map[string]Question{}
+	out.byID, out.atOnce, out.after = map[string]Question{}, 200, 500
 	few := func(all []Question) (kept []Question) {
 		for i, v := range all {
-			if i%11 == 0 || v.Level == Robust {
+			if i%n == 0 || v.Level == Robust || slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame) {
 				kept = append(kept, v)
 				out.byID[v.ID] = v
 			}
@@ -142,11 +149,12 @@ func TestKillTable(t *testing.T) {
 var update = flag.Bool("update", false, "write golden files")
 
 func TestReferenceIsAccepted(t *testing.T) {
-	seeds := 1
+	t.Parallel()
+	seeds := int64(1)
 	if everything() {
 		seeds = 20
 	}
-	for seed := range int64(seeds) {
+	for seed := int64(1); seed <= seeds; seed++ {
 		b := plan(t, seed)
 		run := certify(t, b, serve(t, reference.Handler(b.Policy.Decide)))
 		for _, f := range run.Findings {
@@ -157,7 +165,7 @@ func TestReferenceIsAccepted(t *testing.T) {
 				t.Errorf("seed %d: level %s is not granted: %+v", seed, r.Level, r)
 			}
 		}
-		if seed == 0 {
+		if seed == 1 {
 			t.Logf("%d answers, %v, %+v", len(run.Answers), run.Took, run.Results)
 		}
 	}
@@ -173,6 +181,17 @@ const (
 
 // everything says whether all of it is asked for.
 func everything() bool { return os.Getenv(allVariable) != "" }
+
+// turn is every nth of a list, others with every commit, or all if everything is asked for.
+func turn(all []string, n int) (now []string) {
+	seed, _ := strconv.Atoi(os.Getenv(sampleVariable))
+	for i, name := range all {
+		if everything() || i%n == seed%n {
+			now = append(now, name)
+		}
+	}
+	return now
+}
 
 // sample picks one faulty authorizer of each class.
 func sample() (picked []faultyAuthorizer) {
@@ -195,16 +214,20 @@ func decidesOnly(r faultyAuthorizer) bool {
 }
 
 // kill certifies a faulty authorizer, one level after the other until the finding comes, and says what was found on
-// the way.
+// the way. Of most it is enough to ask some of the questions, and those about its fault.
 func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted bool) {
 	granted = true
 	start := serve
 	if decidesOnly(r) {
 		start = inProcess
-	} else {
-		b = some(b)
 	}
-	for _, level := range Levels() {
+	levels := Levels()
+	if slices.Contains([]string{"drifts", "answers-slowly", "wrong-under-concurrency"}, r.Finding) {
+		levels = []CertificationLevel{Robust}
+	} else {
+		b = some(b, 11, r.Finding)
+	}
+	for _, level := range levels {
 		run := certify(t, b, start(t, r.Handler(b.Policy)), level)
 		for _, f := range run.Findings {
 			reasons = append(reasons, f.Reason)
@@ -217,6 +240,7 @@ func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted 
 }
 
 func TestFaultyAuthorizersAreRejected(t *testing.T) {
+	t.Parallel()
 	b := plan(t, 1)
 	all := faultyAuthorizers()
 	if len(all) < 35 {

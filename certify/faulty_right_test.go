@@ -15,6 +15,7 @@ import (
 // TestEngineIsRight holds the unchanged engine to the policy: a faulty authorizer is wrong in
 // one way only if what it changes is right.
 func TestEngineIsRight(t *testing.T) {
+	t.Parallel()
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		t.Fatal(err)

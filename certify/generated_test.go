@@ -274,7 +274,10 @@ func (all scores) take(class string) bool {
 	return false
 }
 
+func share(of, all int) string { return fmt.Sprintf("%.1f %%", 100*float64(of)/float64(all)) }
+
 func TestGeneratedAreRejected(t *testing.T) {
+	t.Parallel()
 	seeds := []int64{1}
 	if everything() {
 		seeds = []int64{1, 2, 3}
@@ -311,9 +314,9 @@ func TestGeneratedAreRejected(t *testing.T) {
 			try(g.class, g.name, func() reference.Decider { return g.wrong(b.Policy.Decide) })
 		}
 	}
-	table := "| class | generated | rejected |\n|---|---|---|\n"
+	table := "| class | generated | rejected | share |\n|---|--:|--:|--:|\n"
 	for _, class := range slices.Sorted(maps.Keys(all)) {
-		table += fmt.Sprintf("| %s | %d | %d |\n", class, all[class].made, all[class].rejected)
+		table += fmt.Sprintf("| %s | %d | %d | %s |\n", class, all[class].made, all[class].rejected, share(all[class].rejected, all[class].made))
 	}
 	t.Logf("%d were asked\n%s", asked, table)
 	if everything() {

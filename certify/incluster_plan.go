@@ -186,7 +186,7 @@ func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 
 func (b *Plan) complete(s *scenarios.Scenario) bool {
 	bound, _ := s.Bind(b.suffixOf(s))
-	if len(s.Grants) == 0 || len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || s.Reloads() || s.Waits() > 0 ||
+	if len(s.Grants) == 0 || len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || s.Alone() || s.Waits() > 0 ||
 		len(scenarios.RulesFromManifests(slices.Concat(bound.Manifests, bound.Objects))) > 0 ||
 		slices.Contains(s.Requires.Capabilities, scenarios.Aggregation) {
 		return false

@@ -271,7 +271,7 @@ func (b *Plan) planned(v1Only bool) map[CertificationLevel]map[string]int {
 		}
 	}
 	out[Robust][http1], out[Robust][http2] = keptAlive, keptAlive
-	out[Robust][concurrency], out[Robust][drift] = 2*concurrent, drifting
+	out[Robust][concurrency], out[Robust][drift] = 2*b.atOnce, b.after
 	return out
 }
 

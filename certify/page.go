@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/authzconf/authzconf/certify/policy"
 )
 
 // State is what is known of a level of a row.
@@ -48,10 +50,12 @@ type Page struct {
 var (
 	//go:embed page.html.tmpl
 	pageTemplate string
+	//go:embed report.html.tmpl
+	reportTemplate string
 	//go:embed page.css
 	pageStyle string
 
-	templates = template.Must(template.New("page").Funcs(template.FuncMap{
+	pageFuncs = template.FuncMap{
 		"style":   func() template.CSS { return template.CSS(pageStyle) },
 		"short":   func(s string) string { return s[:min(len(s), 12)] },
 		"day":     func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
@@ -60,8 +64,21 @@ var (
 		"symbol":  func(s State) string { return map[State]string{Granted: "✓", NotGranted: "✗"}[s] },
 		"state":   func(states map[string]State, level string) State { return cmp.Or(states[level], NotJudged) },
 		"class":   func(s State) string { return strings.ReplaceAll(string(s), " ", "-") },
-	}).Parse(pageTemplate))
+		"why":     policy.Why,
+	}
+	manyPage = template.Must(template.New("page").Funcs(pageFuncs).Parse(pageTemplate))
+	onePage  = template.Must(template.New("report").Funcs(pageFuncs).Parse(reportTemplate))
 )
+
+// HTML is the certification as a page, one file without anything to fetch.
+func (c *Certification) HTML() ([]byte, error) {
+	var out bytes.Buffer
+	err := onePage.Execute(&out, struct {
+		*Certification
+		Title string
+	}{c, c.title()})
+	return out.Bytes(), err
+}
 
 // HTML is the page, one file without anything to fetch. The rows are sorted by vendor, product, and date, the
 // newest first.
@@ -71,7 +88,7 @@ func (p Page) HTML() ([]byte, error) {
 		return cmp.Or(strings.Compare(strings.ToLower(x.Vendor), strings.ToLower(y.Vendor)), strings.Compare(x.Name, y.Name), y.Started.Compare(x.Started), strings.Compare(x.Path, y.Path))
 	})
 	var out bytes.Buffer
-	err := templates.Execute(&out, p)
+	err := manyPage.Execute(&out, p)
 	return out.Bytes(), err
 }
 

@@ -25,6 +25,31 @@ func TestBadge(t *testing.T) {
 	}
 }
 
+// TestNamesAreText has a vendor whose name is Markdown and HTML, and a finding with HTML in it.
+func TestNamesAreText(t *testing.T) {
+	c := &Certification{Product: Product{Vendor: "[x](javascript:alert) <b> `c` | *y*", Name: "P", Version: "1"}, Findings: []Finding{
+		{Reason: "ignores-name", Level: Core, Count: 2, Examples: []string{"<script>alert(1)</script>"}},
+	}, Results: []LevelResult{{Level: Core, Reviews: 1, Planned: 1, Findings: 1}}}
+	summary, _, _ := strings.Cut(c.Summary(), "\n")
+	if want := "# Certification of \\[x\\](javascript:alert) &lt;b&gt; \\`c\\` \\| \\*y\\* P 1"; summary != want {
+		t.Errorf("%s\n%s", summary, want)
+	}
+	raw, err := c.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"<b>", "<script>", "http"} {
+		if strings.Contains(string(raw), bad) {
+			t.Errorf("%s is in the page", bad)
+		}
+	}
+	for _, want := range []string{"&lt;script&gt;alert(1)", "seen 2 times", "Right: another value is another thing.", `class="not-granted">no`} {
+		if !strings.Contains(string(raw), want) {
+			t.Errorf("%s is not in the page:\n%s", want, raw)
+		}
+	}
+}
+
 func TestPageEscapesAndSorts(t *testing.T) {
 	of := func(p Product) *Certification { return &Certification{Product: p, Started: time.Unix(0, 0)} }
 	page := Page{Levels: []string{"core"}, Rows: []Row{

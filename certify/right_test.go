@@ -2,6 +2,7 @@ package certify
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +39,8 @@ func answering(b *Plan, code int, text string) http.Handler {
 // TestDifferentlyRight certifies authorizers that are right in another way than the reference: an alarm about one of
 // them is a false one.
 func TestDifferentlyRight(t *testing.T) {
-	b := some(plan(t, 2))
+	t.Parallel()
+	b := some(plan(t, 2), 11)
 	reviewed := func(status string) string {
 		return `{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":` + status + `}`
 	}
@@ -48,11 +51,45 @@ func TestDifferentlyRight(t *testing.T) {
 		handler http.Handler
 		server  func(s *httptest.Server)
 	}{
-		"201":       {answering(b, http.StatusCreated, reviewed(`{"allowed":ALLOWED,"denied":false}`)), none},
-		"no denied": {answering(b, 200, reviewed(`{"allowed":ALLOWED}`)), none},
-		"reasons":   {answering(b, 200, reviewed(`{"allowed":ALLOWED,"reason":"because rule 7 says <so> \u00e9 and so on"}`)), none},
-		"echoes":    {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","metadata":{"creationTimestamp":null,"managedFields":[]},"spec":SPEC,"status":{"allowed":ALLOWED}}`), none},
-		"more":      {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","trace":{"id":7},"status":{"allowed":ALLOWED}}`), none},
+		"201":           {answering(b, http.StatusCreated, reviewed(`{"allowed":ALLOWED,"denied":false}`)), none},
+		"no denied":     {answering(b, 200, reviewed(`{"allowed":ALLOWED}`)), none},
+		"reasons":       {answering(b, 200, reviewed(`{"allowed":ALLOWED,"reason":"because rule 7 says <so> \u00e9 and so on"}`)), none},
+		"echoes":        {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","metadata":{"creationTimestamp":null,"managedFields":[]},"spec":SPEC,"status":{"allowed":ALLOWED}}`), none},
+		"more":          {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","trace":{"id":7},"status":{"allowed":ALLOWED}}`), none},
+		"202":           {answering(b, http.StatusAccepted, reviewed(`{"allowed":ALLOWED}`)), none},
+		"on lines":      {answering(b, 200, "\n{\n  \"status\": {\n    \"allowed\": ALLOWED\n  },\n  \"kind\": \"SubjectAccessReview\",\n  \"apiVersion\": \"VERSION\"\n}\n\n"), none},
+		"nulls":         {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","metadata":null,"spec":null,"status":{"allowed":ALLOWED,"denied":null,"reason":null,"evaluationError":""}}`), none},
+		"empty lists":   {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","spec":{"groups":[],"extra":{},"user":""},"status":{"allowed":ALLOWED}}`), none},
+		"status twice":  {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":{"allowed":ALLOWED},"status":{"allowed":ALLOWED}}`), none},
+		"managedFields": {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","metadata":{"name":"x","labels":{"a":"b"},"managedFields":[{"manager":"m"}]},"status":{"allowed":ALLOWED}}`), none},
+		"compressed": {http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			rec := httptest.NewRecorder()
+			right.ServeHTTP(rec, req)
+			w.Header().Set("Content-Encoding", "gzip")
+			w.WriteHeader(rec.Code)
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(rec.Body.Bytes())
+			_ = z.Close()
+		}), none},
+		"closes every 100th": {func() http.Handler {
+			var n atomic.Int64
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if n.Add(1)%100 == 0 {
+					w.Header().Set("Connection", "close")
+				}
+				right.ServeHTTP(w, req)
+			})
+		}(), none},
+		"one at a time": {func() http.Handler {
+			var mu sync.Mutex
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				right.ServeHTTP(w, req)
+			})
+		}(), none},
+		"TLS 1.3":    {right, func(s *httptest.Server) { s.TLS.MinVersion = tls.VersionTLS13 }},
+		"10 streams": {right, func(s *httptest.Server) { s.Config.HTTP2.MaxConcurrentStreams = 10 }},
 		"chunked": {http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			rec := httptest.NewRecorder()
 			right.ServeHTTP(rec, req)
@@ -92,7 +129,7 @@ func TestDifferentlyRight(t *testing.T) {
 			s.StartTLS()
 			t.Cleanup(s.Close)
 			levels := []CertificationLevel{Core}
-			if slices.Contains([]string{"a page for GET", "closes idle"}, name) {
+			if slices.Contains([]string{"a page for GET", "closes idle", "closes every 100th", "10 streams", "one at a time"}, name) {
 				levels[0] = Robust
 			}
 			if everything() {
@@ -112,7 +149,7 @@ func TestDifferentlyRight(t *testing.T) {
 }
 
 func TestPolicyThatIsNotLoaded(t *testing.T) {
-	w := serve(t, reference.Handler(plan(t, 3).Policy.Decide))
+	w := serve(t, reference.Handler(plan(t, 1).Policy.Decide))
 	_, err := Certify(t.Context(), Options{Webhook: w, Plan: plan(t, 2)})
 	if err == nil || !strings.Contains(err.Error(), "0 of 100 grants are allowed: is the policy of seed 2 loaded?") {
 		t.Errorf("the policy of another seed: %v", err)
@@ -141,8 +178,23 @@ func TestOneFindingForOneCause(t *testing.T) {
 	}
 }
 
+// TestFirstOfAll has one that allows everything until its policy is there.
+func TestFirstOfAll(t *testing.T) {
+	b := plan(t, smallSeed)
+	var n atomic.Int64
+	run := certify(t, b, inProcess(t, reference.Handler(func(s spec) scenarios.Decision {
+		if n.Add(1) == 1 {
+			return scenarios.Allow
+		}
+		return b.Policy.Decide(s)
+	})), Core)
+	if len(run.Findings) != 1 || len(run.Levels) > 0 {
+		t.Errorf("levels %v, findings %+v", run.Levels, run.Findings)
+	}
+}
+
 func TestOneVersionOnly(t *testing.T) {
-	b := some(plan(t, 2))
+	b := some(plan(t, 2), 11)
 	right := reference.Handler(b.Policy.Decide)
 	w := inProcess(t, early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
 		if old := bytes.Contains(body, []byte(reference.V1beta1)); old {

@@ -179,6 +179,13 @@ const preflighted = 100
 // preflight asks for what is granted, and is content with one that is allowed, or with an answer that says something
 // else than no.
 func (r *runner) preflight(ctx context.Context) error {
+	// What is asked first of all is not granted: who allows everything until the policy is there is found by that only.
+	all := r.Plan.All()
+	if i := slices.IndexFunc(all, func(v Question) bool {
+		return v.Form == "" && v.Expect == scenarios.NoOpinion && slices.Contains(r.Levels, v.Level)
+	}); i >= 0 {
+		r.Answers = append(r.Answers, r.client.ask(ctx, plain, all[i]))
+	}
 	asked := 0
 	for i := 0; i < len(r.Plan.Scenario) && asked < preflighted; i++ {
 		v := r.Plan.Scenario[i*7919%len(r.Plan.Scenario)]
@@ -287,14 +294,17 @@ func (r *runner) robust(ctx context.Context) bool {
 			return false
 		}
 	}
-	for range 2 {
-		r.Runner.Progress(concurrency, concurrent)
-		if !r.together(ctx, concurrency, concurrent, concurrent, nth) {
+	// Then neighbours, of one user as a rule, and each twice: somebody else's answer, or that to another question of
+	// somebody, is given to questions that are under way together.
+	neighbour := func(i int) Question { return vectors[(i/40*7919+i%40/2)%len(vectors)] }
+	for _, which := range []func(int) Question{nth, neighbour} {
+		r.Runner.Progress(concurrency, r.Plan.atOnce)
+		if !r.together(ctx, concurrency, r.Plan.atOnce, r.Plan.atOnce, which) {
 			return false
 		}
 	}
-	r.Runner.Progress(drift, drifting)
-	return r.together(ctx, drift, drifting, lanes, nth)
+	r.Runner.Progress(drift, r.Plan.after)
+	return r.together(ctx, drift, r.Plan.after, lanes, nth)
 }
 
 // together asks n vectors, so many at a time.

@@ -79,7 +79,9 @@ type Plan struct {
 	// Digest is that of all vectors.
 	Digest string
 
-	byID map[string]Question
+	// atOnce and after are concurrent and drifting, or less in tests.
+	atOnce, after int
+	byID          map[string]Question
 	// scenarios are those that the plan was made of, under their own names.
 	scenarios []*scenarios.Scenario
 	// cell is the API server that checks in a cluster are for, checks those checks.
@@ -92,7 +94,7 @@ func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set
 
 func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
-	b := &Plan{Policy: policy.New(bound, seed), byID: map[string]Question{}, scenarios: all}
+	b := &Plan{Policy: policy.New(bound, seed), atOnce: concurrent, after: drifting, byID: map[string]Question{}, scenarios: all}
 	specs, from, err := reviews(bound)
 	if err != nil {
 		return nil, err
@@ -215,7 +217,8 @@ func (v Question) body() ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case v.Form == v1beta1:
-		// The only difference. Within a string the quotes would be escaped.
+		// The only difference, and the metadata as older servers write it. Within a string the quotes would be escaped.
+		raw = bytes.Replace(raw, []byte(`"metadata":{}`), []byte(`"metadata":{"creationTimestamp":null}`), 1)
 		return bytes.Replace(raw, []byte(`"groups":[`), []byte(`"group":[`), 1), nil
 	case v.Form == reversed:
 		return reverseExtra(raw, v.Spec.Extra)

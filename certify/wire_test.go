@@ -64,8 +64,8 @@ func TestServersSendWhatIsRecorded(t *testing.T) {
 		t.Skip("it starts a control plane")
 	}
 	t.Parallel()
-	b, tap := plan(t, 1), &wiretap{}
-	c, err := startCluster(t.Context(), b, serve(t, tap.before(reference.Handler(b.Policy.Decide))), ClusterOptions{})
+	b, tap := *plan(t, 1), &wiretap{}
+	c, err := startCluster(t.Context(), &b, serve(t, tap.before(reference.Handler(b.Policy.Decide))), ClusterOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

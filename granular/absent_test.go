@@ -1,7 +1,10 @@
 package granular
 
 import (
+	"encoding/json"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/spec3"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
@@ -12,7 +15,11 @@ import (
 // undescribable lists the fields, each as "resource path", that are described and that the schemas of one group and
 // version, an OpenAPI v3 document, do not have. resources are by kind.
 func undescribable(document []byte, gv schema.GroupVersion, set *permissions.Set, resources map[string]string) (out []string, err error) {
-	kinds, err := enforcer.Types(document, gv)
+	var decoded spec3.OpenAPI
+	if err := json.Unmarshal(document, &decoded); err != nil {
+		return nil, err
+	}
+	kinds, err := enforcer.Types(&decoded, gv)
 	if err != nil {
 		return nil, err
 	}

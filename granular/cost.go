@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -140,31 +141,29 @@ func (b *Bench) Measure(ctx context.Context, o CostOptions) (*Cost, error) {
 	return out, b.target.Err()
 }
 
-// payerClient provides an actor and the object that it patches.
-func (b *Bench) payerClient(ctx context.Context, g *gate, p payer, n int) (actor, *kubernetes.Clientset, error) {
-	a, err := b.actor(ctx, fmt.Sprintf("cost/%s/%d", p.name, n), configmaps, p.grants(n), nil)
-	if err != nil {
+// sender provides an actor and the object that it patches, and returns what sends the patch of n labels.
+func (b *Bench) sender(ctx context.Context, g *gate, p payer, n int) (a actor, send func() error, err error) {
+	if a, err = b.actor(ctx, fmt.Sprintf("cost/%s/%d", p.name, n), configmaps, p.grants(n), nil); err != nil {
 		return a, nil, err
 	}
-	_, err = b.client.CoreV1().ConfigMaps(a.namespace).Get(ctx, subject, metav1.GetOptions{})
-	if ignoreNotFound(err) == nil && err != nil {
-		_, err = b.client.CoreV1().ConfigMaps(a.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: subject}}, metav1.CreateOptions{})
-	}
-	if err != nil {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: subject}}
+	_, err = b.client.CoreV1().ConfigMaps(a.namespace).Create(ctx, object, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return a, nil, err
 	}
 	client, err := kubernetes.NewForConfig(g.config(a.token))
-	return a, client, err
-}
-
-var dryRun = metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
-
-func (b *Bench) point(ctx context.Context, g *gate, p payer, n, repeats int) (*CostPoint, error) {
-	a, client, err := b.payerClient(ctx, g, p, n)
 	if err != nil {
-		return nil, err
+		return a, nil, err
 	}
 	body, err := p.patch(n)
+	return a, func() error {
+		_, err := client.CoreV1().ConfigMaps(a.namespace).Patch(ctx, subject, types.MergePatchType, body, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}, err
+}
+
+func (b *Bench) point(ctx context.Context, g *gate, p payer, n, repeats int) (*CostPoint, error) {
+	a, send, err := b.sender(ctx, g, p, n)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func (b *Bench) point(ctx context.Context, g *gate, p payer, n, repeats int) (*C
 	for range max(1, repeats) {
 		g.take(a.user)
 		start := time.Now()
-		_, err := client.CoreV1().ConfigMaps(a.namespace).Patch(ctx, subject, types.MergePatchType, body, dryRun)
+		err := send()
 		times = append(times, time.Since(start))
 		decisions := g.take(a.user)
 		if len(decisions) != 1 {
@@ -194,24 +193,18 @@ func (b *Bench) point(ctx context.Context, g *gate, p payer, n, repeats int) (*C
 const floodClients = 4
 
 func (b *Bench) flood(ctx context.Context, g *gate, p payer, n int, d time.Duration) (*Flood, error) {
-	a, client, err := b.payerClient(ctx, g, p, n)
-	if err != nil {
-		return nil, err
-	}
-	body, err := p.patch(n)
+	a, send, err := b.sender(ctx, g, p, n)
 	if err != nil {
 		return nil, err
 	}
 	g.take(a.user)
-	var (
-		wg       sync.WaitGroup
-		requests atomic.Int64
-	)
+	var wg sync.WaitGroup
+	var requests atomic.Int64
 	start := time.Now()
 	for range floodClients {
 		wg.Go(func() {
 			for time.Since(start) < d && ctx.Err() == nil {
-				_, _ = client.CoreV1().ConfigMaps(a.namespace).Patch(ctx, subject, types.MergePatchType, body, dryRun)
+				_ = send() // what is refused costs checks, too
 				requests.Add(1)
 			}
 		})

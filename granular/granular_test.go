@@ -1,6 +1,7 @@
 package granular
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -68,4 +69,14 @@ func passAll(t *testing.T, b *Bench) {
 		}
 		t.Logf("%d attempts in %s", len(results), time.Since(start))
 	}
+}
+
+// Run runs every attempt of scenarios through an enforcer with the given steps, and judges them afterwards by what was
+// recorded. The results are in the order of the scenarios.
+func (b *Bench) Run(ctx context.Context, steps enforcer.Steps, scenarios []*Scenario) ([]*Result, error) {
+	e, err := b.Observe(ctx, steps, scenarios)
+	if err != nil {
+		return nil, err
+	}
+	return judgeAll(b.descriptions, scenarios, e)
 }

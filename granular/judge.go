@@ -16,15 +16,15 @@ import (
 func judge(a *Attempt, wanted *Request, o *observation) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch code := map[Outcome]int{Allowed: 200, Denied: 403, Rejected: 422}[a.Outcome]; {
-	case o.code != code:
-		say("code %d, expected %d: %s", o.code, code, cmp.Or(o.message, "carried out"))
+	case o.Code != code:
+		say("code %d, expected %d: %s", o.Code, code, cmp.Or(o.Message, "carried out"))
 	case a.Outcome == Denied:
-		if want := denial(a, wanted, o); o.message != want {
-			say("message %q, expected %q", o.message, want)
+		if want := denial(a, wanted, o); o.Message != want {
+			say("message %q, expected %q", o.Message, want)
 		}
 	}
 	changes := a.Outcome == Allowed && !wanted.DryRun
-	if same := reflect.DeepEqual(o.before, o.after); same == changes {
+	if same := reflect.DeepEqual(o.Before, o.After); same == changes {
 		say("the stored object: changed %t, expected %t", !same, changes)
 	}
 	if o.decision == nil {
@@ -102,7 +102,7 @@ func compareModel(a *Attempt, o *observation) (problems []string) {
 			asked = append(asked, model.Answer{Verb: c.Verb, Allowed: c.Allowed})
 		}
 	}
-	for _, wrong := range model.Check(chains, asked, o.code != http.StatusForbidden) {
+	for _, wrong := range model.Check(chains, asked, o.Code != http.StatusForbidden) {
 		problems = append(problems, "model: "+wrong)
 	}
 	granted := func(verb string) bool { return slices.Contains(a.Grants, verb) }

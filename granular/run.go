@@ -83,16 +83,6 @@ type Attempted struct {
 	Took    time.Duration `json:"took"`
 }
 
-// Run runs every attempt of scenarios through an enforcer with the given steps, and judges them afterwards by what was
-// recorded. The results are in the order of the scenarios.
-func (b *Bench) Run(ctx context.Context, steps enforcer.Steps, scenarios []*Scenario) ([]*Result, error) {
-	e, err := b.Observe(ctx, steps, scenarios)
-	if err != nil {
-		return nil, err
-	}
-	return judgeAll(b.descriptions, scenarios, e)
-}
-
 // Observe makes every attempt of scenarios through an enforcer with the given steps.
 func (b *Bench) Observe(ctx context.Context, steps enforcer.Steps, scenarios []*Scenario) (*Evidence, error) {
 	g, err := b.open(ctx, steps)
@@ -172,6 +162,9 @@ func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results
 			}
 			one := left[0]
 			left = left[1:]
+			user := actorOf(s.ID + "/" + a.Name).user
+			questions := asked[user]
+			delete(asked, user)
 			r := &Result{Scenario: s.ID, Section: s.Section, Attempt: a.Name, Fields: -1, Took: one.Took, Invalid: one.Invalid}
 			results = append(results, r)
 			if r.Invalid != "" {
@@ -181,11 +174,10 @@ func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", s.ID, a.Name, err)
 			}
-			if o.asked = asked[o.actor.user]; o.decision != nil {
+			if o.asked = questions; o.decision != nil {
 				r.Checks, r.Fields = o.decision.Checks, o.decision.Fields
 			}
 			r.Problems = judge(a, s.Wanted(a), o)
-			delete(asked, o.actor.user)
 		}
 	}
 	for user := range asked {
@@ -237,14 +229,12 @@ func (g *gate) take(user string) []enforcer.Decision {
 
 // observation is everything that an attempt has shown.
 type observation struct {
+	*Attempted
 	actor    actor
 	resource schema.GroupVersionResource
-	code     int
-	message  string
 	decision *enforcer.Decision
 	// asked is what the recorder has seen of granular verbs.
-	asked         []*authorizationv1.ResourceAttributes
-	before, after map[string]any
+	asked []*authorizationv1.ResourceAttributes
 	// chains is what the model predicts; predicted says whether it could.
 	chains    []permissions.Chain
 	predicted bool
@@ -321,7 +311,7 @@ func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt)
 	if err != nil {
 		return nil, err
 	}
-	o.code, o.message, o.before, o.after = one.Code, one.Message, one.Before, one.After
+	o.Attempted = one
 	if d := one.Decisions; len(d) == 1 && d[0].User == o.actor.user {
 		o.decision = &d[0]
 	}
@@ -337,7 +327,7 @@ func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt)
 	if why := reports.Change(one.Request, want); why != "" {
 		return nil, fmt.Errorf("another request was sent: %s", why)
 	}
-	o.predict(set, sending, one.Result)
+	o.predict(set, sending)
 	return o, nil
 }
 
@@ -352,19 +342,19 @@ func (s *sending) rendered(resource schema.GroupVersionResource) (shown verdicts
 }
 
 // predict lets the model say which permissions the request needs, from what the dry run has made of the object.
-func (o *observation) predict(set *permissions.Set, s *sending, result map[string]any) {
-	if result == nil {
+func (o *observation) predict(set *permissions.Set, s *sending) {
+	if o.Result == nil {
 		return
 	}
 	root := set.Tree(o.resource.Group, o.resource.Version, o.resource.Resource)
 	o.predicted = true
-	if o.before != nil {
-		o.chains = model.Update(root, o.before, result)
+	if o.Before != nil {
+		o.chains = model.Update(root, o.Before, o.Result)
 		return
 	}
 	sent, err := s.body()
 	if err != nil || sent == nil {
 		sent = &unstructured.Unstructured{}
 	}
-	o.chains = model.Create(root, sent.Object, result)
+	o.chains = model.Create(root, sent.Object, o.Result)
 }

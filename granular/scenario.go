@@ -1,6 +1,7 @@
 package granular
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -87,10 +88,7 @@ type Attempt struct {
 
 // Wanted is the request that an attempt sends.
 func (s *Scenario) Wanted(a *Attempt) *Request {
-	if a.Request != nil {
-		return a.Request
-	}
-	return s.Request
+	return cmp.Or(a.Request, s.Request)
 }
 
 // Load reads every scenario below a folder, sorted by ID. All that is wrong is reported.
@@ -162,19 +160,16 @@ func (s *Scenario) check() (at string, err error) {
 
 func (s *Scenario) checkAttempt(a *Attempt) error {
 	r := s.Wanted(a)
-	if r == nil {
+	switch {
+	case r == nil:
 		return errors.New("expected a request, its own or the scenario's")
-	}
-	if !slices.Contains(Verbs, r.Verb) {
+	case !slices.Contains(Verbs, r.Verb):
 		return fmt.Errorf("verb is %q, expected one of %s", r.Verb, strings.Join(Verbs, ", "))
-	}
-	if r.Subresource != "" && r.Subresource != "status" {
+	case r.Subresource != "" && r.Subresource != "status":
 		return fmt.Errorf("subresource is %q, expected status or none", r.Subresource)
-	}
-	if s.Object == nil && r.Verb != "create" && r.Verb != "apply" {
+	case s.Object == nil && r.Verb != "create" && r.Verb != "apply":
 		return fmt.Errorf("%s needs a stored object", r.Verb)
-	}
-	if r.Change == nil {
+	case r.Change == nil:
 		return errors.New("expected a change")
 	}
 	if s.Object == nil {

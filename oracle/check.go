@@ -63,6 +63,10 @@ type exchange struct {
 // exchanges are the requests that a step sends: one, those that a client is expected to make, or none.
 func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 	switch {
+	case st.Beside: // who of several is first is open
+		answer := *st.Expect
+		answer.Reviews, answer.Metrics = nil, nil
+		return []exchange{{st.Request.By, st.Request.Impersonate, RequestOf(st.Request), &answer}}, nil
 	case st.Request != nil:
 		return []exchange{{st.Request.By, st.Request.Impersonate, RequestOf(st.Request), st.Expect}}, nil
 	case st.Kubectl != nil && st.ExpectClient != nil:

@@ -10,6 +10,6 @@
 //     through: status codes and texts of such answers are not predicted;
 //   - the order of what the API server itself takes from a Go map. A Prediction
 //     then says what is possible: Segment.Runs, Prediction.Messages;
-//   - relations of the Node authorizer other than those of pods and their
-//     service accounts: it takes no secret or config map for related.
+//   - relations of the Node authorizer other than those of pods, their service
+//     accounts, and the secrets and config maps that they have volumes of.
 package oracle

@@ -69,7 +69,7 @@ func (s *Server) nodeResource(node string, a *authorizationv1.ResourceAttributes
 	case "/serviceaccounts":
 		return s.nodeAccount(node, a), true
 	case "/secrets", "/configmaps":
-		return nodeRead(node, a), true
+		return s.nodeRead(node, a), true
 	case "/persistentvolumeclaims":
 		if a.Subresource == "status" {
 			if a.Verb != "update" && a.Verb != "patch" {
@@ -155,7 +155,7 @@ func (s *Server) nodeAccount(node string, a *authorizationv1.ResourceAttributes)
 }
 
 // nodeRead is authorizeReadNamespacedObject.
-func nodeRead(node string, a *authorizationv1.ResourceAttributes) Answer {
+func (s *Server) nodeRead(node string, a *authorizationv1.ResourceAttributes) Answer {
 	switch {
 	case !slices.Contains([]string{"get", "list", "watch"}, a.Verb):
 		return no("can only read resources of this type")
@@ -164,7 +164,7 @@ func nodeRead(node string, a *authorizationv1.ResourceAttributes) Answer {
 	case a.Namespace == "":
 		return no("can only read namespaced object of this type")
 	}
-	return unrelated(node, a)
+	return s.related(node, a, func(p pod) bool { return slices.Contains(p.reads, a.Resource+"/"+a.Name) })
 }
 
 // nodeGet is authorizeGet.

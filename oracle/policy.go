@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	_ "embed"
@@ -32,7 +34,27 @@ type binding struct {
 }
 
 // pod is what the Node authorizer knows of a pod.
-type pod struct{ namespace, name, node, account string }
+type pod struct {
+	namespace, name, node, account string
+	reads                          []string // secrets/NAME and configmaps/NAME
+}
+
+// podReads lists the secrets and ConfigMaps that a pod has volumes of.
+func podReads(o map[string]any) (out []string) {
+	var p corev1.Pod
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(o, &p) != nil {
+		return nil
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.Secret != nil {
+			out = append(out, "secrets/"+v.Secret.SecretName)
+		}
+		if v.ConfigMap != nil {
+			out = append(out, "configmaps/"+v.ConfigMap.Name)
+		}
+	}
+	return out
+}
 
 // defaultsYAML are the roles and bindings that every cluster has and that can decide about a user who has been
 // granted nothing, from the bootstrap policy of k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy
@@ -82,7 +104,7 @@ func newPolicy(objects []map[string]any) policy {
 		case "Pod":
 			p.pods = append(p.pods, pod{
 				scenarios.Text(o, "metadata", "namespace"), scenarios.Text(o, "metadata", "name"),
-				scenarios.Text(o, "spec", "nodeName"), scenarios.Text(o, "spec", "serviceAccountName"),
+				scenarios.Text(o, "spec", "nodeName"), scenarios.Text(o, "spec", "serviceAccountName"), podReads(o),
 			})
 		case "RoleBinding", "ClusterRoleBinding":
 			p.dangling = append(p.dangling, p.danglingSubjects(o)...)

@@ -197,3 +197,17 @@ func (p Prediction) finalHidden() bool {
 	hidden := func(r Review) bool { return r.By == scenarios.ByImpersonated && r.Hidden }
 	return slices.ContainsFunc(p.Segments, func(g Segment) bool { return slices.ContainsFunc(slices.Concat(g.Runs...), hidden) })
 }
+
+// visible are the reviews that a webhook sees.
+func visible(seq []Review) []Review {
+	return slices.DeleteFunc(slices.Clone(seq), func(r Review) bool { return r.Hidden })
+}
+
+// Describe is a predicted review in the terms of an expectation.
+func Describe(r Review) scenarios.Review {
+	d := scenarios.ReviewOf(r.Spec, r.Answer.Decision)
+	if r.By == scenarios.ByImpersonated {
+		d.By = r.By
+	}
+	return d
+}

@@ -12,7 +12,7 @@ const tokenTTL = 10 * time.Second
 
 // tokens is what a server knows of the tokens of service accounts.
 type tokens struct {
-	// gone are the pods and nodes that were deleted, by path.
+	// gone are the accounts, pods and nodes that were deleted, by path.
 	gone map[string]bool
 	// valid is when the token of an alias was last looked at and found valid.
 	valid map[string]time.Duration
@@ -31,7 +31,8 @@ func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Imp
 }
 
 // authenticates is Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go behind the cache of
-// k8s.io/apiserver/pkg/authentication/token/cache: a token lives as long as what it is bound to. One that is bound
+// k8s.io/apiserver/pkg/authentication/token/cache: a token lives as long as its account and what it is bound to, and
+// not with others of these names. One that is bound
 // to a pod names the pod's node only for others to read: it outlives the node.
 func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool {
 	if sa == nil {
@@ -40,7 +41,8 @@ func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool 
 	if since, ok := s.tokens.valid[alias]; ok && s.memory.now < since+tokenTTL {
 		return true
 	}
-	if sa.Pod != "" && s.tokens.gone[boundPath("pods", sa.Namespace, sa.Pod)] ||
+	if s.tokens.gone[boundPath("serviceaccounts", sa.Namespace, sa.Name)] ||
+		sa.Pod != "" && s.tokens.gone[boundPath("pods", sa.Namespace, sa.Pod)] ||
 		sa.Pod == "" && sa.Node != "" && s.tokens.gone[boundPath("nodes", "", sa.Node)] {
 		return false
 	}

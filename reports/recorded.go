@@ -159,12 +159,14 @@ func (f Found) Hold(asked Found) error {
 
 // WriteRecorded writes a report with its pages and its evidence, whose digests it then has.
 func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
-	files, err := r.Pages()
+	all, err := r.Pages()
 	if err != nil {
 		return err
 	}
-	all := maps.Clone(p.files)
-	maps.Copy(all, files)
+	if all == nil {
+		all = map[string][]byte{}
+	}
+	maps.Copy(all, p.files)
 	r.Made().Files = map[string]string{}
 	for name, data := range all {
 		r.Made().Files[name] = sha256Hex(data)

@@ -103,10 +103,11 @@ type span struct {
 // that are there once, and times in which one request of a cell follows the other. What was taken from another
 // scenario, cell or run does not fit.
 func (v *verifier) holdTogether() {
-	ids, spans := map[string]string{}, map[string][]span{}
+	ids, spans, beside := map[string]string{}, map[string][]span{}, map[string]bool{}
 	for _, e := range v.evidence {
 		file := evidencePath(e.Cell.Name, e.Scenario)
 		s, known := v.set.Get(e.Scenario)
+		beside[file] = known && slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Beside })
 		for _, one := range []struct {
 			e    *verdicts.Evidence
 			more []string
@@ -122,7 +123,7 @@ func (v *verifier) holdTogether() {
 		list := spans[name]
 		slices.SortFunc(list, func(a, b span) int { return a.from.Compare(b.from) })
 		for i := 1; i < len(list); i++ {
-			if list[i].from.Before(list[i-1].to) {
+			if list[i].from.Before(list[i-1].to) && !(beside[list[i].file] && list[i].file == list[i-1].file) {
 				v.differ("%s: a request was sent while one of %s was under way, and a cell has one at a time", list[i].file, list[i-1].file)
 			}
 		}

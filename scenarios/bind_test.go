@@ -82,7 +82,7 @@ var keptFields = regexp.MustCompile(`^(ID|File|Digest|Description|Source\..*|Lev
 	`(Grants|Policy\.For)\.(ID|Verbs|APIGroups|Resources)|Policy\.Answer|` +
 	`Steps\.(Name|Grant|Revoke|Reload|Kubectl\.By|ExpectClient\.Requests\.Method)|` +
 	`Steps\.Request\.(By|Verb|APIGroup|Version|Resource|Subresource|Patch|Upgrade|Headers\.(Name|Hex))|` +
-	`Steps\.(Expect|ExpectClient\.Requests\.Expect)(\.OneOf)?\.(Outcome|Audit\..*|Metrics\..*|` +
+	`Steps\.(Expect|ExpectClient\.Requests\.Expect)(\.OneOf)?\.(Outcome|Audit\..*|Metrics\..*|Flow\..*|` +
 	`Reviews(\.Unordered)*\.(By|Verb|Group|Version|Resource|Subresource|Decision)))$`)
 
 func TestBindRenamesEveryString(t *testing.T) {

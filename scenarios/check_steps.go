@@ -85,6 +85,12 @@ func (c *checker) action(st Step, path []any) {
 	if (st.Kubectl == nil) != (st.ExpectClient == nil) {
 		c.fail(path, "only one of kubectl and expectClient is given (expected both)")
 	}
+	if st.Await && (st.Request == nil || st.Request.WantedUser() != "" || st.Expect == nil || st.Expect.Code == 0) {
+		c.fail(extend(path, "await"), "await is given without a plain request and its code (expected both, and nobody impersonated: what is shown is not tried again)")
+	}
+	if before := path[1].(int) - 1; st.Beside && (st.Request == nil || st.Await || before < 0 || c.s.Steps[before].Request == nil || c.s.Steps[before].Await) {
+		c.fail(extend(path, "beside"), "beside is given without two requests (expected one in this step and one in the step before)")
+	}
 	if w := time.Duration(st.Wait); w < 0 || w > maxWait {
 		c.fail(extend(path, "wait"), "wait is %s (expected more than 0s and at most %s)", w, maxWait)
 	}
@@ -177,11 +183,16 @@ func (c *checker) expect(e *Expect, path []any) {
 	if a := e.Audit; a != nil && a.Decision != nil {
 		enum(c, extend(path, "audit", "decision"), *a.Decision, "allow", "forbid")
 	}
-	for i, u := range e.Backend {
-		c.missing(extend(path, "backend", i, "name"), u.Name == "", "the name of the user that the backend was told of")
+	for field, users := range map[string][]User{"backend": e.Backend, "admission": e.Admission} {
+		for i, u := range users {
+			c.missing(extend(path, field, i, "name"), u.Name == "", "the name of the user that the "+field+" was told of")
+		}
+		if users != nil && !slices.Contains(c.s.Requires.Capabilities, Aggregation) {
+			c.fail(extend(path, field), "%s is given without the capability aggregation (expected it in requires)", field)
+		}
 	}
-	if e.Backend != nil && !slices.Contains(c.s.Requires.Capabilities, Aggregation) {
-		c.fail(extend(path, "backend"), "backend is given without the capability aggregation (expected it in requires)")
+	for i, line := range e.Log {
+		c.pattern(extend(path, "log", i), "log", line)
 	}
 	c.metrics(e.Metrics, path)
 	c.alternatives(e, path)

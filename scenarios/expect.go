@@ -3,7 +3,6 @@ package scenarios
 import (
 	"reflect"
 	"regexp"
-	"slices"
 )
 
 // Outcome is how the API server answered a request. The classes are kept apart so that one cannot pass for
@@ -55,6 +54,17 @@ type Expect struct {
 	// Backend are the users that the aggregated API server was told of, one for each request that reached it. []
 	// means that none did.
 	Backend []User `json:"backend,omitzero" yaml:"backend,omitempty"`
+	// Admission are the users that the admission webhook was told of, one for each review that reached it. [] means
+	// that none did.
+	Admission []User `json:"admission,omitzero" yaml:"admission,omitempty"`
+	// Flow is by what priority and fairness let the request through; {} means that it did not get so far.
+	Flow *Flow `json:"flow,omitempty" yaml:"flow,omitempty"`
+	// Counters are the increases of the authorization metrics by series, written name{label=value,...} with the
+	// labels sorted, and for a histogram the name with _count. A series of the same name that is not listed must not
+	// move.
+	Counters map[string]int `json:"counters,omitempty" yaml:"counters,omitempty"`
+	// Log are regular expressions, each for a line that the API server logs about the request.
+	Log []string `json:"log,omitempty" yaml:"log,omitempty"`
 	// Audit is about the request's audit event.
 	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty" bind:"keep"`
 	// Metrics is about the impersonation counters of the API server.
@@ -62,6 +72,12 @@ type Expect struct {
 	// OneOf are alternatives, of which one must be seen whole, where the API server does not always do the same.
 	// They state what Message, Reviews and Metrics otherwise do, all of them the same fields.
 	OneOf []Alternative `json:"oneOf,omitempty" yaml:"oneOf,omitempty"`
+}
+
+// Flow names the flow schema that priority and fairness matched a request with, and its priority level.
+type Flow struct {
+	Schema        string `json:"schema,omitempty" yaml:"schema,omitempty" bind:"keep"`
+	PriorityLevel string `json:"priorityLevel,omitempty" yaml:"priorityLevel,omitempty" bind:"keep"`
 }
 
 // Alternative is one of several things that may be seen.
@@ -176,11 +192,15 @@ func (c *checker) metrics(m *MetricsExpect, path []any) {
 	}
 }
 
+func (c *checker) pattern(path []any, field, text string) {
+	if _, err := regexp.Compile(text); err != nil {
+		c.fail(path, "%s is not a regular expression: %s (expected one of Go's)", field, err)
+	}
+}
+
 // alternatives checks oneOf, in which none may say less than another or the same, and messageMatches.
 func (c *checker) alternatives(e *Expect, path []any) {
-	if _, err := regexp.Compile(e.MessageMatches); err != nil {
-		c.fail(extend(path, "messageMatches"), "messageMatches is not a regular expression: %s (expected one of Go's)", err)
-	}
+	c.pattern(extend(path, "messageMatches"), "messageMatches", e.MessageMatches)
 	if e.Message != "" && e.MessageMatches != "" {
 		c.fail(extend(path, "messageMatches"), "message and messageMatches are given (expected one of the two)")
 	}
@@ -234,9 +254,4 @@ func (c *checker) reloads() {
 	if now != c.s.Requires.Chain {
 		c.fail(at("steps"), "the last reload leaves the chain %q (expected the one of requires.chain, %q)", now, c.s.Requires.Chain)
 	}
-}
-
-// Reloads tells whether the scenario changes the authorizer chain.
-func (s *Scenario) Reloads() bool {
-	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Reload != "" })
 }

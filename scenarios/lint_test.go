@@ -167,7 +167,10 @@ var requestorRules = []edit{
 	{"account without names", "{user: agent, groups: [crew]}", "{serviceAccount: {}}"},
 	{"nodeObject without node", "{user: agent, groups: [crew]}", "{serviceAccount: {namespace: ns1, name: a, nodeObject: false}}"},
 	{"account with an invalid name", "{user: agent, groups: [crew]}", "{serviceAccount: {namespace: Ns, name: A_b}}"},
-	{"system:masters", "[crew]", "[crew, \"system:masters\"]"},
+	{"await as somebody else", "  - request:", "  - await: true\n    request:"},
+	{"beside nothing", "  - request:", "  - beside: true\n    request:"},
+	{"backend without its capability", "code: 200", "code: 200\n      admission: [{}]"},
+	{"log", "code: 200", "code: 200\n      log: ['(']"},
 	{"unused", "{user: agent, groups: [crew]}", "{user: agent, groups: [crew]}\n  idle: {user: idle}"},
 	{"unknown alias", "by: agent", "by: agnet"},
 }

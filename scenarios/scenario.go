@@ -9,6 +9,7 @@ package scenarios
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -257,6 +258,11 @@ type Step struct {
 	// Kubectl is run by a requestor; ExpectClient says what must be seen.
 	Kubectl      *Kubectl      `json:"kubectl,omitempty" yaml:"kubectl,omitempty"`
 	ExpectClient *ClientExpect `json:"expectClient,omitempty" yaml:"expectClient,omitempty"`
+	// Beside sends the request at the same time as that of the step before.
+	Beside bool `json:"beside,omitempty" yaml:"beside,omitempty"`
+	// Await sends the request again until it is answered with the expected code: for what an API server takes over
+	// from others after a while. The last time is the one that is judged.
+	Await bool `json:"await,omitempty" yaml:"await,omitempty"`
 	// Wait lets time pass since the previous request was answered, for example "10500ms". Waits of different
 	// scenarios overlap.
 	Wait Duration `json:"wait,omitzero" yaml:"wait,omitempty"`
@@ -330,6 +336,23 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	*d = Duration(v)
 	return err
+}
+
+// Together are the steps whose requests are sent at the same time as that of step i, which comes first.
+func (s *Scenario) Together(i int) []Step {
+	end := i + 1
+	for end < len(s.Steps) && s.Steps[end].Beside {
+		end++
+	}
+	return s.Steps[i:end]
+}
+
+// Alone tells whether the scenario needs a target for itself: it changes the authorizer chain, or counts what all
+// requests are counted in.
+func (s *Scenario) Alone() bool {
+	return slices.ContainsFunc(s.Steps, func(st Step) bool {
+		return st.Reload != "" || st.Expect != nil && st.Expect.Counters != nil
+	})
 }
 
 // Waits is the time that the scenario spends in wait steps.

@@ -147,7 +147,7 @@ func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 	if ok, _, why := s.Selected(everything); !ok {
 		return false, false, why
 	}
-	if s.Requires.Chain != "" || s.Reloads() || len(s.Policy) > 0 {
+	if s.Requires.Chain != "" || s.Alone() || len(s.Policy) > 0 {
 		return false, true, "the target lacks a way to change its authorizer chain"
 	}
 	bound, _ := s.Bind(Suffix(0, "existing", s.ID))

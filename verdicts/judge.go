@@ -46,22 +46,22 @@ func (j *judge) once(s *scenarios.Scenario) Result {
 	}
 	j.s = bound
 	seen := 0
-	for i := range bound.Steps {
-		st := &bound.Steps[i]
-		if st.Sent() == nil {
+	for i := 0; i < len(bound.Steps); {
+		group := bound.Together(i)
+		first := i
+		i += len(group)
+		if group[0].Sent() == nil {
 			continue
 		}
-		if seen >= len(e.Steps) || e.Steps[seen].Step != i {
-			return j.invalid(BlameHarness, "there is no observation of step "+strconv.Itoa(i))
+		for at := range group {
+			if seen+at >= len(e.Steps) || e.Steps[seen+at].Step != first+at {
+				return j.invalid(BlameHarness, "there is no observation of step "+strconv.Itoa(first+at))
+			}
 		}
-		judgeStep := j.step
-		if st.Kubectl != nil {
-			judgeStep = j.client
+		if problem := j.steps(first, group, e.Steps[seen:seen+len(group)]); problem != "" {
+			return j.invalid(BlameHarness, fmt.Sprintf("step %d: %s", first, problem))
 		}
-		if problem := judgeStep(i, st, &e.Steps[seen]); problem != "" {
-			return j.invalid(BlameHarness, fmt.Sprintf("step %d: %s", i, problem))
-		}
-		seen++
+		seen += len(group)
 	}
 	if seen != len(e.Steps) {
 		return j.invalid(BlameHarness, "the evidence has more steps than the scenario")
@@ -104,10 +104,28 @@ func (j *judge) notJudged(what string) {
 	}
 }
 
-// step judges one request. It returns a problem of the harness, or "".
+// steps judges what was sent at the same time, usually one request. It returns a problem of the harness, or "".
+func (j *judge) steps(first int, group []scenarios.Step, seen []Observation) (problem string) {
+	switch {
+	case len(group) > 1:
+		return j.together(first, group, seen)
+	case group[0].Kubectl != nil:
+		return j.client(first, &group[0], &seen[0])
+	}
+	return j.step(first, &group[0], &seen[0])
+}
+
+// request is the judge of one request.
+func (j *judge) request(i int, st *scenarios.Step, o *Observation) *stepJudge {
+	return &stepJudge{
+		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect, o: o, event: AuditOf(o),
+		client: j.s.Steps[i].Kubectl != nil,
+	}
+}
+
+// step judges one request.
 func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
-	v := &stepJudge{judge: j, index: i, request: st.Request, expect: st.Expect, o: o, event: AuditOf(o), client: j.s.Steps[i].Kubectl != nil}
-	v.requestor = j.s.Requestors[st.Request.By]
+	v := j.request(i, st, o)
 	if problem := v.sent(); problem != "" {
 		return problem
 	}
@@ -128,7 +146,7 @@ func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string)
 	v.user()
 	v.reviews()
 	v.audit()
-	v.backend()
+	v.around()
 	v.metrics()
 	v.oneOf()
 	return ""

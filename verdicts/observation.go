@@ -4,6 +4,8 @@ package verdicts
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -84,8 +86,14 @@ type Observation struct {
 	NoAudit string `json:"noAudit,omitempty"`
 	// Metrics are the increases of the impersonation series over the request; nil where the target has none.
 	Metrics []MetricSample `json:"metrics"`
-	// Backend are the requests that reached the aggregated API server meanwhile.
-	Backend []BackendRequest `json:"backend,omitempty"`
+	// Backend are the requests that reached the aggregated API server meanwhile, Admission the users that the
+	// admission webhook was told of.
+	Backend   []BackendRequest `json:"backend,omitempty"`
+	Admission []scenarios.User `json:"admission,omitempty"`
+	// Counters are the increases of the authorization metrics over the request, and Log is what the API server
+	// logged about its URL meanwhile; both only where the scenario asks for them.
+	Counters []MetricSample `json:"counters,omitzero"`
+	Log      []string       `json:"log,omitzero"`
 	// Client is set where a client program was run in place of one request: what became of it. Requests are those
 	// it sent, in order, each observed as a request step is; the fields above but Request.Requestor are empty
 	// then.
@@ -139,6 +147,11 @@ type Response struct {
 	// Body is the first 64 KiB of the answer, as text; of an exec that was let through, those of what the command
 	// wrote.
 	Body string `json:"body,omitempty"`
+	// FlowSchemaUID and PriorityLevelUID are what priority and fairness names itself by in the answer, and Flow are
+	// the objects that have these UIDs, read where the scenario asks for them.
+	FlowSchemaUID    string          `json:"flowSchemaUID,omitempty"`
+	PriorityLevelUID string          `json:"priorityLevelUID,omitempty"`
+	Flow             *scenarios.Flow `json:"flow,omitempty"`
 	// Broken says how the connection ended without an answer, while the API server went on answering others.
 	Broken string `json:"broken,omitempty"`
 	// Warnings are the Warning headers.
@@ -173,4 +186,16 @@ type MetricSample struct {
 	Labels []string `json:"labels,omitempty"`
 	// Seconds is, for a histogram of durations, the increase of its sum; nil where it was not looked at.
 	Seconds *float64 `json:"seconds,omitempty"`
+}
+
+// Series names the sample's series as scenarios do.
+func (m MetricSample) Series() string {
+	labels := slices.Clone(m.Labels)
+	for name, value := range map[string]string{"mode": m.Mode, "decision": m.Decision} {
+		if value != "" {
+			labels = append(labels, name+"="+value)
+		}
+	}
+	slices.Sort(labels)
+	return m.Name + "{" + strings.Join(labels, ",") + "}"
 }

@@ -182,32 +182,27 @@ type Decided struct {
 
 // Fold turns the reviews of one request, as they arrived at both points, into decisions: what reached the back was
 // NoOpinion to everybody before it; what did not was decided, by Deny if the scripted webhook said so, for no
-// other authorizer ever does, else by Allow. A review behind the front that is not the one last seen there belongs
-// to nothing: it is returned in stray, and means that reviews were lost or mixed up.
+// other authorizer ever does, else by Allow. A review behind the front that was not seen there belongs to nothing: it is returned in stray, and means that reviews were lost or mixed up.
 func Fold(reviews []Review) (decided []Decided, stray []Review) {
-	open := false
 	for _, r := range reviews {
-		switch {
-		case r.Point == Front:
+		if r.Point == Front {
 			decided = append(decided, Decided{Spec: r.Spec, Decision: scenarios.Allow, At: r.At})
-			open = true
-		case open && r.Point == Policy && same(decided, r):
-			if r.Decision == scenarios.Deny {
-				decided[len(decided)-1].Decision = scenarios.Deny
-			}
-		case open && r.Point == Back && same(decided, r):
-			decided[len(decided)-1].Decision = scenarios.NoOpinion
-			open = false
-		default:
+			continue
+		}
+		at := len(decided) - 1 // the last one like it: of requests at the same time others come between
+		for at >= 0 && (decided[at].Decision == scenarios.NoOpinion || !equality.Semantic.DeepEqual(decided[at].Spec, r.Spec)) {
+			at--
+		}
+		switch {
+		case at < 0:
 			stray = append(stray, r)
+		case r.Point == Back:
+			decided[at].Decision = scenarios.NoOpinion
+		case r.Decision == scenarios.Deny:
+			decided[at].Decision = scenarios.Deny
 		}
 	}
 	return decided, stray
-}
-
-// same says whether a review is the one last seen at the front.
-func same(decided []Decided, r Review) bool {
-	return equality.Semantic.DeepEqual(decided[len(decided)-1].Spec, r.Spec)
 }
 
 // blame says whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the

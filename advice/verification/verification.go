@@ -14,8 +14,10 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/engine/replay"
@@ -131,7 +133,7 @@ func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
 	case differs == "" && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && verdicts.ConstraintOf(e) == constraint:
 		r.found.Allowed++
 	case differs == "":
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, verdicts.ConstraintOf(e), message(e)))
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, verdicts.ConstraintOf(e), ptr.Deref(e.ResponseStatus, metav1.Status{}).Message))
 	case e.ImpersonatedUser == nil && code == http.StatusForbidden:
 		r.found.Denied++
 	default:
@@ -162,14 +164,6 @@ func (r *run) send(ctx context.Context, s advice.Seen) (*auditv1.Event, int, err
 	}
 	var e auditv1.Event
 	return &e, answer.Code, json.Unmarshal(raw, &e)
-}
-
-// message is what the API server said in its answer.
-func message(e *auditv1.Event) string {
-	if e.ResponseStatus == nil {
-		return ""
-	}
-	return e.ResponseStatus.Message
 }
 
 // httpForm is an action as a request: a name goes into a selector where the verb has no other place for it.

@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,13 +9,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Cedar is the policy as Cedar policies, one for each grant, in the words of
-// https://github.com/awslabs/cedar-access-control-for-k8s: principals are k8s::User, which may be in a k8s::Group;
-// every verb is a k8s::Action; what is asked about is a k8s::Resource or a k8s::NonResourceURL, with the
-// attributes of the review, all of them set. What no policy permits gets no opinion.
+// Cedar is the policy as Cedar policies, one for each grant, in an entity model of this project, which is said at the
+// head of the policy. What no policy permits gets no opinion. CedarK8s is the policy in somebody else's model.
 func (p *Policy) Cedar() ([]byte, error) {
-	var out bytes.Buffer
-	_, _ = fmt.Fprintf(&out, `// The policy of certification, seed %d.
+	out := fmt.Appendf(nil, `// The policy of certification, seed %d, for any engine of Cedar.
 // A review is the request k8s::User::"<user>" (in k8s::Group::"<group>" ...), k8s::Action::"<verb>", and a
 // k8s::Resource with apiGroup, resource, subresource, namespace and name, each "" where the review has none,
 // or a k8s::NonResourceURL with path.
@@ -25,47 +22,65 @@ func (p *Policy) Cedar() ([]byte, error) {
 		if g.Subject.Group != "" {
 			principal = `principal in k8s::Group::` + cedarString(g.Subject.Group)
 		}
-		action := "action"
-		if !slices.Contains(g.Verbs, "*") {
-			action = "action in [" + cedarList("k8s::Action::", g.Verbs) + "]"
-		}
-		resource, when := "resource is k8s::Resource", cedarResource(g)
-		if len(g.NonResourceURLs) > 0 {
-			resource, when = "resource is k8s::NonResourceURL", cedarPaths(g.NonResourceURLs)
-		}
-		_, _ = fmt.Fprintf(&out, "\n@id(\"grant-%d\")\npermit (%s, %s, %s)", i, principal, action, resource)
-		if len(when) > 0 {
-			_, _ = fmt.Fprintf(&out, "\nwhen { %s }", strings.Join(when, " && "))
-		}
-		out.WriteString(";\n")
+		resource, when := cedarAsked(g, false)
+		out = cedarPermit(out, fmt.Sprintf("@id(\"grant-%d\")", i), principal, g.Verbs, resource, when)
 	}
-	return out.Bytes(), nil
+	return out, nil
 }
 
-// cedarResource are the conditions of a grant for resources.
-func cedarResource(g scenarios.Grant) (when []string) {
+// cedarPermit adds a policy that a grant became.
+func cedarPermit(out []byte, annotation, principal string, verbs []string, resource string, when []string) []byte {
+	action := "action"
+	if !slices.Contains(verbs, "*") {
+		action = "action in [" + cedarList("k8s::Action::", verbs) + "]"
+	}
+	out = fmt.Appendf(out, "\n%s\npermit (%s, %s, %s)", annotation, principal, action, resource)
+	if len(when) > 0 {
+		out = fmt.Appendf(out, "\nwhen { %s }", strings.Join(when, " && "))
+	}
+	return append(out, ";\n"...)
+}
+
+// cedarAsked is what a grant is about, and its conditions. Attributes without a value are "", or absent.
+func cedarAsked(g scenarios.Grant, absent bool) (resource string, when []string) {
+	if len(g.NonResourceURLs) > 0 {
+		return "resource is k8s::NonResourceURL", cedarPaths(g.NonResourceURLs)
+	}
+	is := func(attribute string, values ...string) string {
+		has := ""
+		if absent && attribute != "apiGroup" && attribute != "resource" {
+			if slices.Equal(values, []string{""}) {
+				return "!(resource has " + attribute + ")"
+			}
+			has = "resource has " + attribute + " && "
+		}
+		if len(values) == 1 {
+			return has + "resource." + attribute + " == " + cedarString(values[0])
+		}
+		return has + "[" + cedarList("", values) + "].contains(resource." + attribute + ")"
+	}
 	if !slices.Contains(g.APIGroups, "*") {
-		when = append(when, "["+cedarList("", g.APIGroups)+"].contains(resource.apiGroup)")
+		when = append(when, is("apiGroup", g.APIGroups...))
 	}
 	if !slices.Contains(g.Resources, "*") {
 		var some []string
 		for _, r := range g.Resources {
 			resource, sub, _ := strings.Cut(r, "/")
-			condition := "resource.subresource == " + cedarString(sub)
+			condition := is("subresource", sub)
 			if resource != "*" {
-				condition = "resource.resource == " + cedarString(resource) + " && " + condition
+				condition = is("resource", resource) + " && " + condition
 			}
 			some = append(some, condition)
 		}
 		when = append(when, "("+strings.Join(some, " || ")+")")
 	}
 	if g.Namespace != "" {
-		when = append(when, "resource.namespace == "+cedarString(g.Namespace))
+		when = append(when, is("namespace", g.Namespace))
 	}
 	if len(g.Names) > 0 {
-		when = append(when, "["+cedarList("", g.Names)+"].contains(resource.name)")
+		when = append(when, is("name", g.Names...))
 	}
-	return when
+	return "resource is k8s::Resource", when
 }
 
 // cedarPaths are the conditions of a grant for paths. Only a * at the end matches more than itself.
@@ -107,4 +122,116 @@ func cedarString(s string) string {
 	}
 	out.WriteByte('"')
 	return out.String()
+}
+
+// impersonated are the resources that API servers ask about with the verb impersonate, and what stands for them.
+var impersonated = []struct{ group, resource, entity string }{
+	{"", "users", "k8s::User"}, {"", "users", "k8s::Node"}, {"", "groups", "k8s::Group"}, {"", "serviceaccounts", "k8s::ServiceAccount"},
+	{"authentication.k8s.io", "uids", "k8s::PrincipalUID"}, {"authentication.k8s.io", "userextras", "k8s::Extra"},
+}
+
+// CedarK8s is the policy in the entity model of cedar-access-control-for-k8s, a file for each type of principal, and
+// a list of what cannot be said in it. Entities are told apart by their attributes, as the ID of a principal is its
+// uid; an attribute without a value is absent. The files are ASCII: one that its parser refuses would be left out whole.
+func (p *Policy) CedarK8s() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	var left []scenarios.Grant
+	for i, g := range p.Grants {
+		file, principal, when := cedarPrincipal(g.Subject)
+		if file == "" {
+			left = append(left, g)
+			continue
+		}
+		if files[file] == nil {
+			files[file] = fmt.Appendf(nil, "// The policy of certification, seed %d, in the entity model of cedar-access-control-for-k8s.\n", p.Seed)
+		}
+		permit := func(verbs []string, resource string, also []string) {
+			files[file] = cedarPermit(files[file], fmt.Sprintf("@grant(\"%d\")", i), principal, verbs, resource, slices.Concat(when, also))
+		}
+		var verbs []string
+		for _, verb := range g.Verbs {
+			if verb != "impersonate" || len(g.Resources) == 0 {
+				verbs = append(verbs, verb)
+			}
+			if verb != "impersonate" && verb != "*" || len(g.Resources) == 0 {
+				continue
+			}
+			all := g
+			all.Verbs = []string{"impersonate"}
+			for _, part := range all.Parts() {
+				if !cedarImpersonate(part, func(resource string, when []string) { permit(part.Verbs, resource, when) }) {
+					left = append(left, part)
+				}
+			}
+		}
+		if len(verbs) > 0 {
+			resource, when := cedarAsked(g, true)
+			permit(verbs, resource, when)
+		}
+	}
+	for _, g := range left {
+		raw, err := json.Marshal(g)
+		if err != nil {
+			return nil, err
+		}
+		files["left-out.txt"] = fmt.Appendln(files["left-out.txt"], asciiJSON(raw))
+	}
+	return files, nil
+}
+
+// cedarPrincipal is how a subject is recognised, and the file of its type; none if there is no opinion about it.
+func cedarPrincipal(s scenarios.Subject) (file, principal string, when []string) {
+	parts := strings.Split(s.User, ":")
+	name := "principal.name == " + cedarString(parts[len(parts)-1])
+	switch {
+	case s.Group != "":
+		return "groups.cedar", "principal in k8s::Group::" + cedarString(s.Group), nil
+	case isNode(s.User):
+		return "nodes.cedar", "principal is k8s::Node", []string{name}
+	case strings.HasPrefix(s.User, "system:serviceaccount:") && len(parts) == 4:
+		return "serviceaccounts.cedar", "principal is k8s::ServiceAccount", []string{"principal.namespace == " + cedarString(parts[2]), name}
+	case strings.HasPrefix(s.User, "system:") && !strings.HasPrefix(s.User, "system:serviceaccount:") && !strings.HasPrefix(s.User, "system:node:"):
+		return "", "", nil
+	}
+	return "users.cedar", "principal is k8s::User", []string{"principal.name == " + cedarString(s.User)}
+}
+
+// isNode says whether a user is a k8s::Node; its name is then what follows the prefix.
+func isNode(user string) bool {
+	return strings.HasPrefix(user, "system:node:") && strings.Count(user, ":") == 2
+}
+
+// cedarImpersonate permits what a part of a grant (scenarios.Grant.Parts) lets somebody impersonate, and says whether
+// that is all of it.
+func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []string)) (whole bool) {
+	group, name := part.APIGroups[0], strings.Join(part.Names, "")
+	resource, sub, _ := strings.Cut(part.Resources[0], "/")
+	for _, i := range impersonated {
+		if group != i.group && group != "*" || resource != i.resource && resource != "*" || part.Namespace != "" && i.resource != "serviceaccounts" {
+			continue
+		}
+		is, when := "resource is "+i.entity, []string(nil)
+		equal := func(attribute, value string) {
+			if value != "" {
+				when = append(when, fmt.Sprintf("resource has %[1]s && resource.%[1]s == %[2]s", attribute, cedarString(value)))
+			}
+		}
+		switch {
+		case i.entity == "k8s::Extra":
+			if part.Resources[0] != "*" {
+				when = append(when, "resource.key == "+cedarString(sub))
+			}
+			equal("value", name)
+		case sub != "", name != "" && i.resource == "users" && isNode(name) != (i.entity == "k8s::Node"):
+			continue
+		case i.entity == "k8s::ServiceAccount":
+			equal("namespace", part.Namespace)
+			equal("name", name)
+		case name != "": // here the ID is the name
+			is = "resource == " + i.entity + "::" + cedarString(name)
+		}
+		permit(is, when)
+		whole = group != "*" && resource != "*"
+	}
+	return whole
 }

@@ -3,12 +3,18 @@ package policy
 import (
 	"bytes"
 	"cmp"
+	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
@@ -16,25 +22,36 @@ import (
 )
 
 // Formats are what Export knows.
-func Formats() []string { return []string{"rbac", "json", "sar-table", "cedar", "rego", "openfga"} }
+func Formats() []string {
+	return []string{"rbac", "json", "sar-table", "cedar", "cedar-k8s", "rego", "opa", "openfga"}
+}
 
-// Export renders the policy. The same seed gives the same bytes.
-func (p *Policy) Export(format string) ([]byte, error) {
-	switch format {
-	case "rbac":
-		return p.RBAC()
-	case "json":
-		return p.JSON()
-	case "sar-table":
-		return p.Table()
-	case "cedar":
-		return p.Cedar()
-	case "rego":
-		return p.Rego()
-	case "openfga":
-		return p.OpenFGA()
+// folders are the files beside the policy, of the forms that are several files.
+//
+//go:embed folders
+var folders embed.FS
+
+// Export renders the policy. The same seed gives the same bytes. A form that is several files has them by their
+// names; any other has one, without a name.
+func (p *Policy) Export(format string) (map[string][]byte, error) {
+	render := map[string]func() ([]byte, error){
+		"rbac": p.RBAC, "json": p.JSON, "sar-table": p.Table, "cedar": p.Cedar, "rego": p.Rego, "opa": p.Rego, "openfga": p.OpenFGA,
+	}[format]
+	files, err := map[string][]byte{}, error(nil)
+	switch {
+	case format == "cedar-k8s":
+		files, err = p.CedarK8s()
+	case render != nil:
+		files[map[string]string{"opa": "policy.rego"}[format]], err = render()
+	default:
+		return nil, fmt.Errorf("%q is not a form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
 	}
-	return nil, fmt.Errorf("%q is not a form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
+	beside, _ := fs.Glob(folders, "folders/"+format+"/*") // fails for bad patterns only
+	for _, name := range beside {
+		raw, readErr := folders.ReadFile(name)
+		files[path.Base(name)], err = append(raw, files[path.Base(name)]...), errors.Join(err, readErr)
+	}
+	return files, err
 }
 
 // document is the policy in JSON.
@@ -125,4 +142,30 @@ func (p *Policy) Table() ([]byte, error) {
 	}
 	err := t.Flush() // before out is looked at
 	return out.Bytes(), err
+}
+
+//go:embed rules.rego
+var regoRules string
+
+// Rego is the policy as a module for Open Policy Agent 1.0 and later. Its input is the spec of a v1
+// SubjectAccessReview; where data.authzconf.certification.allow is false there is no opinion.
+func (p *Policy) Rego() ([]byte, error) {
+	raw, err := json.MarshalIndent(map[string]any{"by_user": p.byUser, "by_group": p.byGroup}, "", "\t")
+	// Rego takes no byte-order mark, not even within a string.
+	return fmt.Appendf(nil, "# The policy of certification, seed %d.\n%s\ngrants := %s\n", p.Seed, regoRules, asciiJSON(raw)), err
+}
+
+// asciiJSON escapes what is not ASCII.
+func asciiJSON(raw []byte) string {
+	var out strings.Builder
+	for _, r := range string(raw) {
+		if r < utf8.RuneSelf {
+			out.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			_, _ = fmt.Fprintf(&out, `\u%04x`, unit)
+		}
+	}
+	return out.String()
 }

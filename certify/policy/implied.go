@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -121,6 +120,34 @@ func (d *deck) modes() {
 	}
 }
 
+// limited are grants of each verb for one thing: without its name or namespace nothing of it is asked. The verbs of a
+// subresource imply one another no more than others; of each two there is a user who has the one and lacks the other.
+func (d *deck) limited() {
+	for _, verb := range d.Verbs {
+		user, in, name, o := d.name(), d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))]
+		grants := []scenarios.Grant{rule(user, verb, o, in, name)}
+		d.add(Case{Reason: "name-empty-matches", Grants: grants, Asked: []spec{ask(user, verb, o, in, name), ask(user, verb, o, in, "")}})
+		d.add(Case{Reason: "namespace-empty-matches", Asked: []spec{ask(user, verb, o, "", name), ask(user, verb, o, "", "")}})
+	}
+	for _, o := range d.Resources {
+		for set := range 6 {
+			if o.Subresource == "" {
+				break
+			}
+			c, g := Case{Reason: "verb-implied"}, rule(d.name(), "", o, d.name())
+			g.Verbs = nil
+			for i, verb := range d.Actions {
+				if i>>(set/2)&1 == set%2 {
+					g.Verbs = append(g.Verbs, verb)
+				}
+				c.Asked = append(c.Asked, ask(g.Subject.User, verb, o, g.Namespace, ""))
+			}
+			c.Grants = []scenarios.Grant{g}
+			d.add(c)
+		}
+	}
+}
+
 // apart are the cases of what has to be kept apart: two grants of one user, and two attributes of one review.
 func (d *deck) apart() {
 	all := Attributes()
@@ -233,7 +260,7 @@ func (d *deck) wildcards() {
 	in, path, known := d.name(), "/"+d.name(), d.name()
 	for _, g := range []scenarios.Grant{
 		rule("", "*", pods, in), rule("", "get", object{Group: "*", Resource: known}, in), rule("", "get", object{Resource: "*"}, in), rule("", "get", object{Resource: "*/status"}, in),
-		rule("", "get", object{Resource: "*/x"}, in), rule("", "get", object{Resource: "a/status"}, in),
+		rule("", "get", object{Resource: "*/x"}, in), rule("", "get", object{Resource: "*/*"}, in), rule("", "get", object{Resource: "a/status"}, in),
 		rule("", "*", object{Group: "*", Resource: "*"}, in), rule("", "get", object{Resource: "pods"}, in, "*"), rule("", "get", object{Resource: "pods/*"}, in),
 		rule("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
 		pathRule("", "get", path, path+"/sub/*"), pathRule("", "get", path+"*"), pathRule("", "get", path+"x*"), pathRule("", "*", path), pathRule("", "get", "*"), pathRule("", "get", "/*"), pathRule("", "*", "*"),
@@ -257,113 +284,4 @@ func (d *deck) wildcards() {
 		}
 		d.add(c)
 	}
-}
-
-// unnamed are the cases of who asks: names that everybody knows, and what is beside the name.
-func (d *deck) unnamed() {
-	freely := Case{Reason: "shortcut-for-a-name"}
-	stranger := d.name()
-	some := func(s spec) {
-		for _, v := range []spec{
-			ask("", "get", pods, d.name(), ""), ask("", "list", object{Resource: "secrets"}, "kube-system", ""), ask("", "*", object{Group: "*", Resource: "*"}, "", ""),
-			ask("", "impersonate", object{Resource: "users"}, "", d.name()), askPath("", "get", "/"+d.name()), ask("", "update", object{Group: "apps", Resource: "deployments"}, "", d.name()),
-		} {
-			v.User, v.Groups = s.User, s.Groups
-			freely.Asked = append(freely.Asked, v)
-		}
-	}
-	for _, user := range d.Users {
-		some(spec{User: user, Groups: []string{"system:authenticated"}})
-	}
-	for _, group := range d.Groups {
-		some(spec{User: stranger, Groups: []string{"staff", group}})
-	}
-	for _, in := range append(slices.Clone(d.Namespaces), stranger) {
-		for _, o := range d.Freely {
-			freely.Asked = append(freely.Asked, ask(stranger, o.Verb, o, in, ""))
-		}
-	}
-	for _, path := range d.Paths {
-		freely.Asked = append(freely.Asked, askPath(stranger, "get", path), askPath(stranger, "post", path))
-	}
-	d.add(freely)
-	d.own()
-	d.beside()
-	d.shared()
-	d.many()
-}
-
-// own is what belongs to somebody by its name only, and identities of a cluster that are granted something.
-func (d *deck) own() {
-	in, name, elsewhere := d.name(), d.name(), d.name()
-	robot := "system:serviceaccount:" + in + ":" + name
-	c := Case{Reason: "own-by-name"}
-	for _, user := range []string{name, "system:" + name, "system:node:" + name, robot} {
-		c.Grants = append(c.Grants, rule(user, "get", pods, in))
-		for _, o := range []object{{Resource: "secrets"}, {Resource: "nodes"}, {Resource: "serviceaccounts", Subresource: "token"}, {Resource: "users"}} {
-			for _, verb := range []string{"get", "create", "impersonate", "impersonate:user-info"} {
-				c.Asked = append(c.Asked, ask(user, verb, o, "", user), ask(user, verb, o, in, name), ask(user, verb, o, name, name))
-			}
-		}
-		other := strings.ReplaceAll(user, name, elsewhere)
-		c.Asked = append(c.Asked, ask(user, "get", pods, in, ""), ask(other, "get", pods, in, ""), ask(user, "get", pods, name, ""), ask(strings.TrimPrefix(user, "system:"), "get", object{Resource: "pods"}, in, "x"))
-	}
-	for _, group := range []string{"system:serviceaccounts:" + elsewhere, "system:bootstrappers:" + elsewhere, "system:" + elsewhere} {
-		g := rule("", "get", pods, elsewhere)
-		g.Subject = scenarios.Subject{Group: group}
-		c.Grants = append(c.Grants, g)
-		member := ask("system:serviceaccount:"+elsewhere+":"+d.name(), "get", pods, elsewhere, "")
-		c.Asked = append(c.Asked, member)
-		member.Groups = []string{"system:serviceaccounts", group, "system:authenticated"}
-		c.Asked = append(c.Asked, member, ask(group, "get", pods, elsewhere, ""))
-	}
-	d.add(c)
-}
-
-// beside is what must not matter: uid, extra and the version of the API, and the kind of name.
-func (d *deck) beside() {
-	c := Case{Reason: "decided-by-something-else"}
-	in, user, group, path := d.name(), d.name(), d.name(), "/"+d.name()
-	member := rule("", "list", pods, in)
-	member.Subject = scenarios.Subject{Group: group}
-	c.Grants = []scenarios.Grant{rule(user, "get", pods, in), member, pathRule(user, "get", path)}
-	add := func(s spec) { c.Asked = append(c.Asked, s) }
-	for _, who := range []string{user, d.name()} {
-		for _, uid := range []string{"", user, group, fmt.Sprintf("5e1f-%s", who), "0"} {
-			s := ask(who, "get", pods, in, d.name())
-			s.UID = uid
-			add(s)
-			p := askPath(who, "get", path)
-			p.UID = uid
-			add(p)
-		}
-		for _, key := range []string{"user", "username", "name", "sub", "email", "groups", "scopes", "authentication.kubernetes.io/credential-id", "example.com/team"} {
-			for _, value := range []string{user, group, "admin", "*", ""} {
-				s := ask(who, "get", pods, in, d.name())
-				s.Extra = map[string]authorizationv1.ExtraValue{key: {value, "x"}}
-				add(s)
-				s.ResourceAttributes = ask(who, "list", pods, in, "").ResourceAttributes
-				add(s)
-			}
-		}
-		for _, version := range []string{"", "v1", "v1beta1", "v2", "*", "V1", "v1alpha1"} {
-			s := ask(who, "get", pods, in, d.name())
-			s.ResourceAttributes.Version = version
-			add(s)
-		}
-		for _, groups := range [][]string{nil, {user}, {group}, {"x", group, "y"}, {group, group}, {group + "," + user}, {strings.Join([]string{"x", group}, ",")}} {
-			s := ask(who, "list", pods, in, d.name())
-			s.Groups = groups
-			add(s)
-			s.ResourceAttributes = ask(who, "get", pods, in, d.name()).ResourceAttributes
-			add(s)
-		}
-	}
-	add(ask(group, "list", pods, in, ""))
-	for _, like := range []string{path, "/api/v1/namespaces/" + in + "/pods", "/api/v1/pods", in, "pods"} {
-		add(askPath(user, "get", like))
-	}
-	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, "", ""))
-	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, in, path))
-	d.add(c)
 }

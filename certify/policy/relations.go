@@ -51,6 +51,9 @@ type tables struct {
 	Paths      []string   `json:"paths"`
 	Freely     []object   `json:"freely"`
 	Separators []string   `json:"separators"`
+	// Busy are what somebody with a name that everybody knows may do unasked, Extra keys of user.extra.
+	Busy  []object `json:"busy"`
+	Extra []string `json:"extra"`
 	// Reasons say what is right, for those of no relation.
 	Reasons map[string]string `json:"reasons"`
 }
@@ -122,6 +125,8 @@ type Attribute struct {
 	ask   func(s *spec, value string)
 	// single says that a grant has one value.
 	single bool
+	// onPath says that it is compared in what is asked about paths.
+	onPath bool
 }
 
 type spec = authorizationv1.SubjectAccessReviewSpec
@@ -144,25 +149,25 @@ func Attributes() []Attribute {
 		}
 	}
 	return []Attribute{
-		{"user", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{User: v} }, func(s *spec, v string) { s.User = v }, true},
+		{"user", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{User: v} }, func(s *spec, v string) { s.User = v }, true, false},
 		{"groups", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{Group: v} }, func(s *spec, v string) {
 			at := len(v) % (len(s.Groups) + 1)
 			s.Groups = slices.Insert(slices.Clone(s.Groups), at, v)
-		}, true},
+		}, true, false},
 		{"verb", func(g *scenarios.Grant, v string) { g.Verbs = append(g.Verbs, v) }, func(s *spec, v string) {
 			if s.ResourceAttributes != nil {
 				s.ResourceAttributes.Verb = v
 			} else {
 				s.NonResourceAttributes.Verb = v
 			}
-		}, false},
-		{"api-group", func(g *scenarios.Grant, v string) { g.APIGroups = append(g.APIGroups, v) }, of(func(a *resource, v string) { a.Group = v }), false},
-		{"resource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, v) }, of(func(a *resource, v string) { a.Resource = v }), false},
-		{"subresource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, withSub+"/"+v) }, of(func(a *resource, v string) { a.Subresource = v }), false},
-		{"name", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false},
-		{"namespace", func(g *scenarios.Grant, v string) { g.Namespace = v }, of(func(a *resource, v string) { a.Namespace = v }), true},
-		{"path", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v) }, path("", ""), false},
-		{"path-below", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v+"/*") }, path("", "/below"), false},
+		}, false, false},
+		{"api-group", func(g *scenarios.Grant, v string) { g.APIGroups = append(g.APIGroups, v) }, of(func(a *resource, v string) { a.Group = v }), false, false},
+		{"resource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, v) }, of(func(a *resource, v string) { a.Resource = v }), false, false},
+		{"subresource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, withSub+"/"+v) }, of(func(a *resource, v string) { a.Subresource = v }), false, false},
+		{"name", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false, false},
+		{"namespace", func(g *scenarios.Grant, v string) { g.Namespace = v }, of(func(a *resource, v string) { a.Namespace = v }), true, false},
+		{"path", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v) }, path("", ""), false, true},
+		{"path-below", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v+"/*") }, path("", "/below"), false, true},
 	}
 }
 
@@ -177,6 +182,8 @@ func (a Attribute) value(s spec) (string, bool) {
 		return s.User, true
 	case a.Name == "path" && s.NonResourceAttributes != nil:
 		return s.NonResourceAttributes.Path, true
+	case a.Name == "verb" && s.NonResourceAttributes != nil:
+		return s.NonResourceAttributes.Verb, true
 	case r == nil:
 		return "", false
 	}

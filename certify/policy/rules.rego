@@ -5,17 +5,19 @@ package authzconf.certification
 default allow := false
 
 allow if {
-	some grant in by_user[input.user]
+	some grant in grants.by_user[input.user]
 	covers(grant)
 }
 
 allow if {
 	some group in input.groups
-	some grant in by_group[group]
+	some grant in grants.by_group[group]
 	covers(grant)
 }
 
+# A review of both a resource and a path is none that an API server would accept.
 covers(grant) if {
+	not input.nonResourceAttributes
 	asked := input.resourceAttributes
 	matches(grant.verbs, object.get(asked, "verb", ""))
 	matches(grant.apiGroups, object.get(asked, "group", ""))
@@ -26,6 +28,7 @@ covers(grant) if {
 }
 
 covers(grant) if {
+	not input.resourceAttributes
 	asked := input.nonResourceAttributes
 	matches(grant.verbs, object.get(asked, "verb", ""))
 	some path in grant.nonResourceURLs

@@ -69,16 +69,13 @@ func (b *Balancer) Cut() {
 // Close stops listening, closes every connection, and returns when all of it is over. Further
 // calls do nothing and return nil.
 func (b *Balancer) Close() error {
-	b.mu.Lock()
-	first := b.ctx.Err() == nil
 	b.cancel()
-	b.mu.Unlock()
 	b.Cut()
-	var err error
-	if first {
-		err = b.listener.Close()
-	}
+	err := b.listener.Close()
 	b.running.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
 	return err
 }
 
@@ -117,10 +114,8 @@ func (b *Balancer) serve(client net.Conn) {
 // still be on its way; a broken connection ends both.
 func pass(from, to net.Conn) {
 	_, err := io.Copy(to, from)
-	if half, ok := to.(*net.TCPConn); ok && err == nil {
-		if half.CloseWrite() == nil {
-			return
-		}
+	if half, ok := to.(*net.TCPConn); ok && err == nil && half.CloseWrite() == nil {
+		return
 	}
 	_ = from.Close()
 	_ = to.Close()

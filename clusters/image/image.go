@@ -105,8 +105,11 @@ func Program(ctx context.Context, variable, mainPackage string) ([]byte, error) 
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		path = filepath.Join(dir, "program")
-		if err := build(ctx, path, mainPackage); err != nil {
-			return nil, fmt.Errorf("building %s (with authzconf's sources as the working folder, or set %s to one that is built): %w", mainPackage, variable, err)
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, mainPackage)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH) // no cgo: the image holds nothing but the program
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building %s (with authzconf's sources as the working folder, or set %s to one that is built): %w\n%s",
+				mainPackage, variable, err, strings.TrimSpace(string(output)))
 		}
 	}
 	content, err := os.ReadFile(path)
@@ -114,16 +117,6 @@ func Program(ctx context.Context, variable, mainPackage string) ([]byte, error) 
 		return nil, fmt.Errorf("the program of an image: %w", err)
 	}
 	return content, nil
-}
-
-// build compiles without cgo, since the image holds nothing but the program.
-func build(ctx context.Context, target, mainPackage string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", target, mainPackage)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(string(output)))
-	}
-	return nil
 }
 
 // Of is the image that the first container of a pod asks for, with a program as Program finds it at a path.

@@ -93,7 +93,7 @@ func (c *Cluster) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.ReadyTimeout, fmt.Errorf("the kind cluster was not ready after %s", c.opts.ReadyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the kind cluster was not ready after %s", readyTimeout))
 	defer cancel()
 	logger := &lineLogger{}
 	provider := kindcluster.NewProvider(kindcluster.ProviderWithDocker(), kindcluster.ProviderWithLogger(logger))
@@ -103,7 +103,7 @@ func (c *Cluster) create(ctx context.Context) error {
 			kindcluster.CreateWithV1Alpha4Config(config),
 			kindcluster.CreateWithKubeconfigPath(filepath.Join(c.state.path, "kubeconfig")),
 			kindcluster.CreateWithRetain(true), // its log is shown first
-			kindcluster.CreateWithWaitForReady(c.opts.ReadyTimeout),
+			kindcluster.CreateWithWaitForReady(readyTimeout),
 			kindcluster.CreateWithDisplayUsage(false),
 			kindcluster.CreateWithDisplaySalutation(false))
 	}()
@@ -171,7 +171,7 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 // await tries again until there is no error, for as long as the API server may take to become ready.
 func (c *Cluster) await(ctx context.Context, failed string, try func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, readyPoll, c.opts.ReadyTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, readyPoll, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		last = try(ctx)
 		return last == nil, nil
 	})

@@ -3,14 +3,21 @@ package kind
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kindlog "sigs.k8s.io/kind/pkg/log"
+	"sigs.k8s.io/yaml"
 )
 
 // Nodes are the names of the cluster's nodes, the control plane first.
@@ -108,3 +115,138 @@ func (l *lineLogger) Errorf(format string, args ...any) { l.add(fmt.Sprintf(form
 
 // V implements kind's log.Logger: its information is not kept.
 func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopInfoLogger{} }
+
+const (
+	manifestPath = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	// generation is an argument-free mark in the manifest, so that the kubelet
+	// restarts the pod even if nothing else differs.
+	generation = "authzconf.dev/generation"
+)
+
+// RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has
+// replaced the API server and the new one is ready. With another Image the API server becomes that image's; etcd,
+// the kubelets and everything else stay.
+func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	o := c.opts
+	change(&o)
+	o, err := o.complete()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	before, err := c.startTime(ctx)
+	if err != nil {
+		before = 0 // it does not run: any is a new one
+	}
+	image := ""
+	if o.Image != c.opts.Image {
+		if image, err = c.bringAPIServer(ctx, o); err != nil {
+			return err
+		}
+	}
+	if err := c.state.write(o.files()); err != nil {
+		return err
+	}
+	if err := c.rewriteManifest(ctx, o, image, start); err != nil {
+		return err
+	}
+	c.opts = o
+	if err := c.awaitReplaced(ctx, before); err != nil {
+		return err
+	}
+	c.readyIn = time.Since(start)
+	return nil
+}
+
+// rewriteManifest replaces the arguments of last time by those of o.
+func (c *Cluster) rewriteManifest(ctx context.Context, o Options, image string, at time.Time) error {
+	raw, err := c.readNode(ctx, manifestPath)
+	if err != nil {
+		return err
+	}
+	raw, err = editManifest(raw, c.opts.args(), o.args(), image, at.Format(time.RFC3339Nano))
+	if err != nil {
+		return err
+	}
+	// The kubelet takes every file of the folder for a pod, but those that begin with a dot.
+	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath
+	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(raw), "sh", "-c", script)
+	return err
+}
+
+// editManifest is pure: it takes the arguments old out of the manifest of a
+// static pod, and puts the arguments wanted in.
+func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, error) {
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(raw, &pod); err != nil {
+		return nil, fmt.Errorf("the manifest of kube-apiserver: %w", err)
+	}
+	if len(pod.Spec.Containers) != 1 {
+		return nil, errors.New("the manifest of kube-apiserver does not have exactly one container")
+	}
+	container := &pod.Spec.Containers[0]
+	container.Command = slices.DeleteFunc(container.Command, func(line string) bool {
+		return slices.ContainsFunc(old, func(a arg) bool { return line == a.String() })
+	})
+	for _, a := range wanted {
+		container.Command = append(container.Command, a.String())
+	}
+	if image != "" {
+		container.Image = image
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, generation, mark)
+	return yaml.Marshal(pod)
+}
+
+// awaitReplaced returns when an API server that started later than before is ready.
+func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
+	err := c.await(ctx, "did not come back", func(ctx context.Context) error {
+		now, err := c.startTime(ctx)
+		if err == nil && now <= before {
+			err = errors.New("the kubelet has not replaced it")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.waitReady(ctx)
+}
+
+var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
+
+// startTime is when the API server's process began, in seconds since 1970, as it says itself.
+func (c *Cluster) startTime(ctx context.Context) (float64, error) {
+	body, err := c.get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	m := startTimeLine.FindSubmatch(body)
+	if m == nil {
+		return 0, errors.New("/metrics has no process_start_time_seconds")
+	}
+	return strconv.ParseFloat(string(m[1]), 64)
+}
+
+// bringAPIServer puts the kube-apiserver of another node image onto the
+// control-plane node, and returns its image's name there.
+func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error) {
+	version, err := ImageVersion(ctx, o.Image)
+	if err != nil {
+		return "", err
+	}
+	name := "registry.k8s.io/kube-apiserver:v" + version
+	// A node image holds the images of its version in the store of containerd, which has to run to get one out.
+	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
+	archive, err := dockerBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
+	if err != nil {
+		return "", fmt.Errorf("taking %s out of %s: %w", name, o.Image, err)
+	}
+	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(archive), "ctr", "--namespace", "k8s.io", "images", "import", "--local", "-")
+	if err != nil {
+		return "", fmt.Errorf("bringing %s onto %s: %w", name, c.controlPlane(), err)
+	}
+	return name, nil
+}

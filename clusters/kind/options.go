@@ -9,7 +9,6 @@ package kind
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -28,7 +27,8 @@ const (
 	// ImageRepository is where node images come from unless one is named.
 	ImageRepository = "kindest/node"
 
-	defaultReadyTimeout = 5 * time.Minute
+	// readyTimeout is how long a cluster may take.
+	readyTimeout = 5 * time.Minute
 )
 
 // Options describe a cluster.
@@ -43,30 +43,16 @@ type Options struct {
 	Network *Network
 	// Workers is the number of nodes beside the control plane.
 	Workers int
-	// EmulatedVersion and FeatureGates are for kube-apiserver alone.
-	EmulatedVersion string
-	FeatureGates    map[string]bool
-	// AuthorizationConfig is an AuthorizationConfiguration in YAML. In it and in Args local.DirPlaceholder stands
-	// for the folder of Files as the API server sees it.
-	AuthorizationConfig []byte
-	// AuditPolicy is an audit Policy in YAML, AuditSink receives the events, one
-	// JSON document a line, written before the request is answered.
-	AuditPolicy []byte
-	AuditSink   io.Writer
-	// Files are put into the folder of the API server's files, by relative name.
-	Files map[string][]byte
-	// Args are further arguments of kube-apiserver, --name=value.
-	Args []string
-	// Keep leaves the cluster running after Stop, with the plain authorizer chain
-	// of Node and RBAC: what else was in it ends with this process.
-	Keep bool
-	// ReadyTimeout is how long the cluster may take; 0 is 5 min.
-	ReadyTimeout time.Duration
+	// Options are those of kube-apiserver, as of a local one; what they say of programs, etcd and ports has no effect.
+	// Arguments are of the form --name=value. In them and in AuthorizationConfig local.DirPlaceholder stands for the
+	// folder of Files as the API server sees it. Keep leaves the cluster running after Stop, with the plain authorizer
+	// chain of Node and RBAC: what else was in it ends with this process.
+	local.Options
 }
 
 // complete fills in defaults and refuses what cannot be.
 func (o Options) complete() (Options, error) {
-	o.FeatureGates, o.Files, o.Args = maps.Clone(o.FeatureGates), maps.Clone(o.Files), slices.Clone(o.Args)
+	o.FeatureGates, o.Files, o.KubeAPIServerArgs = maps.Clone(o.FeatureGates), maps.Clone(o.Files), slices.Clone(o.KubeAPIServerArgs)
 	if o.Image == "" {
 		if o.Version == "" {
 			return o, &local.UsageError{Problem: "no node image and no version is named"}
@@ -76,13 +62,10 @@ func (o Options) complete() (Options, error) {
 	if o.Workers < 0 {
 		return o, &local.UsageError{Problem: fmt.Sprintf("%d workers: a cluster has none or more", o.Workers)}
 	}
-	for _, a := range o.Args {
+	for _, a := range o.KubeAPIServerArgs {
 		if name, _, found := strings.Cut(a, "="); !found || !strings.HasPrefix(name, "--") {
 			return o, &local.UsageError{Problem: fmt.Sprintf("the argument %q of kube-apiserver is not of the form --name=value", a)}
 		}
-	}
-	if o.ReadyTimeout == 0 {
-		o.ReadyTimeout = defaultReadyTimeout
 	}
 	return o, nil
 }
@@ -125,7 +108,7 @@ func (o Options) args() []arg {
 			// One file for the whole run: who reads along would lose what is rotated away.
 			arg{"audit-log-maxsize", "100000"})
 	}
-	for _, a := range o.Args {
+	for _, a := range o.KubeAPIServerArgs {
 		name, value, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
 		args = append(args, arg{name, expand(value)})
 	}

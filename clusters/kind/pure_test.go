@@ -8,16 +8,21 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/clusters/local"
 )
 
 // sample is a cluster with something of everything.
 func sample() Options {
 	return Options{
-		Image: "example/node:v1.37.1", Workers: 1, FeatureGates: map[string]bool{"B": false, "A": true},
-		AuthorizationConfig: []byte("kubeConfigFile: ${RUN_DIR}/recorder.kubeconfig\n"),
-		AuditPolicy:         []byte("kind: Policy\n"),
-		Files:               map[string][]byte{"recorder.kubeconfig": nil},
-		Args:                []string{"--authorization-policy-file=${RUN_DIR}/abac.jsonl"},
+		Image: "example/node:v1.37.1", Workers: 1,
+		Options: local.Options{
+			FeatureGates:        map[string]bool{"B": false, "A": true},
+			AuthorizationConfig: []byte("kubeConfigFile: ${RUN_DIR}/recorder.kubeconfig\n"),
+			AuditPolicy:         []byte("kind: Policy\n"),
+			Files:               map[string][]byte{"recorder.kubeconfig": nil},
+			KubeAPIServerArgs:   []string{"--authorization-policy-file=${RUN_DIR}/abac.jsonl"},
+		},
 	}
 }
 
@@ -55,7 +60,7 @@ func TestComplete(t *testing.T) {
 	}{
 		"nothing":   {Options{}, "no node image and no version"},
 		"workers":   {Options{Version: "1.37.1", Workers: -1}, "-1 workers"},
-		"arguments": {Options{Version: "1.37.1", Args: []string{"--v"}}, `"--v" of kube-apiserver is not of the form --name=value`},
+		"arguments": {Options{Version: "1.37.1", Options: local.Options{KubeAPIServerArgs: []string{"--v"}}}, `"--v" of kube-apiserver is not of the form --name=value`},
 	} {
 		if _, err := tc.o.complete(); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -152,8 +153,8 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	return finish(c.OutOrStdout(), f, kind, run, webhook)
 }
 
-// hookTime is how long loading a policy may take.
-const hookTime = 10 * time.Minute
+// hookTime is how long loading a policy may take, hookDelay how long its output may be open after that.
+const hookTime, hookDelay = 10 * time.Minute, 5 * time.Second
 
 // loadPolicy has the vendor's program load the policy.
 func loadPolicy(ctx context.Context, program string, p *policy.Policy, stderr io.Writer) error {
@@ -170,8 +171,18 @@ func runHook(ctx context.Context, program string, policy []byte, stderr io.Write
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(policy), stderr, stderr
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
+	// What it starts and leaves behind would hold the policy, or our output: its group ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = hookDelay
+	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	switch {
+	case errors.Is(err, exec.ErrWaitDelay):
+		return fmt.Errorf("--policy-hook: it ended, and left a process behind that kept its output open for %s; that was ended: a hook has loaded the policy when it ends", hookDelay)
+	case err != nil:
 		return fmt.Errorf("--policy-hook: %w", err)
 	}
 	return nil
@@ -203,7 +214,7 @@ func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *ce
 	printFindings(out, c.Findings)
 	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
 	if f.reportDir != "" {
-		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "summary.md"), f.reportDir)
+		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
 	}
 	return outcomeOf(c.Results, f.tried())
 }
@@ -244,16 +255,24 @@ func printFindings(out io.Writer, findings []certify.Finding) {
 
 func newCertifyPolicy() *cobra.Command {
 	var (
-		form         string
+		form, dir    string
 		seed         int64
 		conditionals bool
 	)
 	c := &cobra.Command{
 		Use: "policy", Short: "Print the policy that an authorizer has to hold",
-		Long: `Print every grant of the certification, as RBAC manifests, as JSON, or as a table of
-questions and answers. The seed decides names and order: a webhook is certified with
-the policy of the same seed.`, Args: cobra.NoArgs,
-		Example: "  authzconf certify policy -o rbac --seed 7",
+		Long: `Print every grant of the certification. The seed decides names and order: a webhook is
+certified with the policy of the same seed.
+
+rbac       roles and bindings           json       grants, as a policy hook gets them
+sar-table  a line for each permission   openfga    a store file: model and tuples
+cedar      plain Cedar, in an entity model of this project
+rego       a module for Open Policy Agent, whose input is the spec of a review
+
+Two are folders, with what the server needs beside the policy, and written to --dir:
+opa        Open Policy Agent's own server as a webhook authorizer
+cedar-k8s  cedar-access-control-for-k8s, in its entity model, and what cannot be said in it`, Args: cobra.NoArgs,
+		Example: "  authzconf certify policy -o rbac --seed 7\n  authzconf certify policy -o opa --seed 7 --dir opa",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if conditionals {
 				return printConditionalPolicy(c.OutOrStdout(), seed)
@@ -262,15 +281,29 @@ the policy of the same seed.`, Args: cobra.NoArgs,
 			if err != nil {
 				return err
 			}
-			raw, err := plan.Policy.Export(form)
+			files, err := plan.Policy.Export(form)
 			if err != nil {
 				return fmt.Errorf("-o: %w", err)
 			}
-			_, err = c.OutOrStdout().Write(raw)
+			raw, one := files[""]
+			switch {
+			case one != (dir == ""):
+				return fmt.Errorf("-o %s: --dir is needed with cedar-k8s and opa, which are folders, and only with them", form)
+			case one:
+				_, err = c.OutOrStdout().Write(raw)
+				return err
+			}
+			err = os.MkdirAll(dir, 0o755)
+			for name, raw := range files {
+				if err == nil {
+					err = os.WriteFile(filepath.Join(dir, name), raw, 0o644)
+				}
+			}
 			return err
 		},
 	}
-	c.Flags().StringVarP(&form, "output", "o", "json", strings.Join(policy.Formats(), ", "))
+	c.Flags().StringVarP(&form, "output", "o", "json", "form: "+strings.Join(policy.Formats(), ", "))
+	c.Flags().StringVar(&dir, "dir", "", "folder for the files of opa and cedar-k8s; those of another seed in it are replaced")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
 	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as JSON")
 	return c

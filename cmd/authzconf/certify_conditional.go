@@ -30,6 +30,11 @@ func conditionalKind() (certify.Kind[certification.Exchange], error) {
 
 // runConditional is certify --conditional.
 func (f *certifyFlags) runConditional(c *cobra.Command) error {
+	for _, flag := range []string{"level", "review-versions", "load", "soak", "in-cluster", "kubernetes", "authorizer-cache"} {
+		if c.Flags().Changed(flag) {
+			return fmt.Errorf("--%s is not for --conditional, which tries all of its levels, by reviews of v1 alone", flag)
+		}
+	}
 	kind, err := conditionalKind()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -28,7 +30,7 @@ amounts to. Only cost needs a server.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newConditionsList(), newConditionsLibrary(), newConditionsExplore(), newConditionsCost())
+	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}), newConditionsCost())
 	return c
 }
 
@@ -75,8 +77,7 @@ what it judges, an API server or a webhook.`,
 	return c
 }
 
-func newConditionsLibrary() *cobra.Command {
-	var dir string
+func newConditionsLibrary(flags *filedFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "library",
 		Short: "Hold k8s.io/apiserver's conditional authorization against the vectors",
@@ -88,42 +89,53 @@ Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
 		Example: "  authzconf conditions library --report-dir out",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := writable(&library.Folder, dir); err != nil {
+			if err := flags.ready(&library.Folder); err != nil {
 				return err
 			}
-			all, err := vectors.Builtin()
-			if err != nil {
-				return err
-			}
-			list, err := library.Known()
-			if err != nil {
-				return err
-			}
-			r, err := library.Judge(c.Context(), all, list, library.Library())
+			r, err := judgeLibrary(c.Context())
 			if err != nil {
 				return err
 			}
 			for _, line := range r.Lines() {
 				_, _ = fmt.Fprintln(c.OutOrStdout(), line)
 			}
-			if err := written(dir, r.Write); err != nil {
+			if err := flags.file(&library.Folder, r, &reports.Pieces{}); err != nil {
 				return err
 			}
 			return failedIf(!r.Passed())
 		},
 	}
-	c.Flags().StringVar(&dir, "report-dir", "", "folder for library.yaml")
+	flags.register(c.Flags(), "library.yaml")
 	return c
 }
 
-type conditionsExploreFlags struct {
-	cases int
-	seed  int64
-	dir   string
+func judgeLibrary(ctx context.Context) (*library.Report, error) {
+	all, err := vectors.Builtin()
+	if err != nil {
+		return nil, err
+	}
+	list, err := library.Known()
+	if err != nil {
+		return nil, err
+	}
+	return library.Judge(ctx, all, list, library.Library())
 }
 
-func newConditionsExplore() *cobra.Command {
-	var flags conditionsExploreFlags
+// libraryAgain judges the library again: vectors and library are all that its report follows from.
+func libraryAgain(r *library.Report, _ *reports.Pieces, _ *verifyFlags) (*library.Report, error) {
+	if err := reread(newConditionsLibrary(&filedFlags{}), r.Command, "conditions", "library"); err != nil {
+		return nil, err
+	}
+	return judgeLibrary(context.Background())
+}
+
+type conditionsExploreFlags struct {
+	filedFlags
+	cases int
+	seed  int64
+}
+
+func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explore",
 		Short: "Try whether two phases amount to what one phase amounts to",
@@ -139,28 +151,46 @@ Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
-	c.Flags().StringVar(&flags.dir, "report-dir", "", "folder for explore.yaml and the vector files of disagreements")
+	flags.register(c.Flags(), "explore.yaml and the vector files of disagreements")
 	return c
 }
 
-func (f *conditionsExploreFlags) run(c *cobra.Command) error {
+// explore tries the cases.
+func (f *conditionsExploreFlags) explore(ctx context.Context, progress func(done int)) (*model.Explored, error) {
 	if f.cases < 1 {
-		return fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
+		return nil, fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	o := model.Exploration{Cases: f.cases, Seed: f.seed}
-	if err := writable(&filedExplore, f.dir); err != nil {
+	r, err := model.Explore(ctx, reference.Subject, model.Exploration{Cases: f.cases, Seed: f.seed, Progress: progress})
+	return r, invalid(err)
+}
+
+// conditionsExploredAgain tries the same cases again: they are all that a report follows from.
+func conditionsExploredAgain(r *model.Explored, _ *reports.Pieces, _ *verifyFlags) (*model.Explored, error) {
+	var f conditionsExploreFlags
+	c := newConditionsExplore(&f)
+	if err := reread(c, r.Command, "conditions", "explore"); err != nil {
+		return nil, err
+	}
+	reseed(c, &f.seed, r.Seed)
+	if r.Stopped {
+		return nil, errors.New("the exploration was stopped before all its cases were tried: which were, its report does not say")
+	}
+	return f.explore(context.Background(), nil)
+}
+
+func (f *conditionsExploreFlags) run(c *cobra.Command) error {
+	if err := f.ready(&filedExplore); err != nil {
 		return err
 	}
 	begin, show := time.Now(), newDisplay(c.ErrOrStderr())
-	o.Progress = func(done int) {
+	r, err := f.explore(c.Context(), func(done int) {
 		if show.due() {
 			show.status(fmt.Sprintf("%d/%d cases, %.0f cases/s", done, f.cases, float64(done)/time.Since(begin).Seconds()))
 		}
-	}
-	r, err := model.Explore(c.Context(), reference.Subject, o)
+	})
 	show.end()
 	if err != nil {
-		return invalid(err)
+		return err
 	}
 	return f.finish(c, r, time.Since(begin))
 }
@@ -174,14 +204,7 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 	_, _ = fmt.Fprintf(out, "first phase: %d Allow, %d Deny, %d NoOpinion, %d Conditional\n", r.ByAnswer[vectors.Allow], r.ByAnswer[vectors.Deny], r.ByAnswer[vectors.NoOpinion], r.ByAnswer[vectors.Conditional])
 	_, _ = fmt.Fprintf(out, "in the end: %d Allow, %d Deny, %d NoOpinion\n", r.ByDecision[vectors.Allow], r.ByDecision[vectors.Deny], r.ByDecision[vectors.NoOpinion])
 	_, _ = fmt.Fprintf(out, "seed %d: %d cases in %.1f s, %d disagreements\n", f.seed, r.Cases, took.Seconds(), len(r.Disagreements))
-	unwritten := written(f.dir, func(dir string) error {
-		files := map[string][]byte{}
-		for _, d := range r.Disagreements {
-			files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
-		}
-		return filedExplore.WriteReport(dir, r, files)
-	})
-	switch {
+	switch unwritten := f.file(&filedExplore, r, &reports.Pieces{}); {
 	case unwritten != nil:
 		return unwritten
 	case len(r.Disagreements) > 0:
@@ -195,7 +218,7 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 // filedExplore is a report of conditions explore in a folder.
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
-	Files: []string{"case-*" + vectors.Suffix},
+	Files: []string{"case-*" + vectors.Suffix, reports.SignatureFile},
 }
 
 func newConditionsCost() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -107,11 +108,7 @@ func (f *explainFlags) config() (config oracle.Config, notes []string, err error
 	if f.gate == "default" {
 		config.Gate = ""
 	}
-	config.Kubernetes = f.kubernetes
-	if config.Kubernetes == "" {
-		config.Kubernetes = matrix.Newest()
-	}
-	release, err := local.ParseRelease(config.Kubernetes)
+	release, err := local.ParseRelease(cmp.Or(f.kubernetes, matrix.Newest()))
 	if err != nil {
 		return config, nil, err
 	}

@@ -169,16 +169,14 @@ func printStages(w io.Writer, r *reports.ConformanceReport) {
 
 // describeStages says what a path will do, for --dry-run.
 func describeStages(w io.Writer, walk *upgrade.Upgrade) error {
+	var b strings.Builder
 	for _, stage := range walk.Stages {
 		c := stage.Plan.Target.Cell
-		if _, err := fmt.Fprintf(w, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing")); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing"))
 		for _, s := range stage.Plan.Runs() {
-			if _, err := fmt.Fprintf(w, "  run  %s\n", s.ID); err != nil {
-				return err
-			}
+			fmt.Fprintf(&b, "  run  %s\n", s.ID)
 		}
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/library"
+	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/granular"
@@ -34,12 +35,14 @@ What is stored beside the evidence is not believed: the scenarios have to be the
 built-in ones, or those of --scenarios; the cells, and what was left out, what the
 recorded command line asks for; what was sent, what the scenarios say; names, audit
 IDs and times have to fit the seed and each other. Whoever can write evidence can write
-other evidence: --key says by whom the report has to be signed (run --sign-key).
+other evidence: --key says by whom the report has to be signed (--sign-key of the command).
 
 The folder says itself which command wrote it: run, matrix or upgrade (every verdict,
 summary and the outcome are recomputed), load (the run is judged by the thresholds in
-its report), or certify, with or without --conditional (every answer is judged). A tar
-that certify made is read as well. authzconf certify verify --key checks signatures, too.
+its report), certify, with or without --conditional (every answer is judged), explore,
+deputy or granular (the plan is made again from the command line and the seed, and what
+was seen of it is judged), or conditions (what needs no server is done again). A tar that
+certify made is read as well. authzconf certify verify --key checks signatures, too.
 
 Exit codes:
   0  the report follows from its evidence, whatever it says
@@ -52,7 +55,7 @@ Exit codes:
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return verify(c, args[0], &flags) },
 	}
-	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of scenario files to judge by instead of the built-in ones")
+	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of scenario files to judge by instead of the built-in ones (of granular, those of KEP-3617)")
 	c.Flags().StringArrayVar(&flags.keys, "key", nil, "a public key: one of those given must have signed the report")
 	return c
 }
@@ -79,8 +82,8 @@ func reportKinds() []reportKind {
 		{certification.Kind(nil).Folder(), verifyCertification},
 		recheck(&explore.Folder, func() *explore.Report { return &explore.Report{} }, exploredAgain),
 		recheck(&deputy.Folder, func() *deputy.Report { return &deputy.Report{} }, deputyAgain),
-		{&library.Folder, nil},
-		{&filedExplore, nil},
+		recheck(&library.Folder, func() *library.Report { return &library.Report{} }, libraryAgain),
+		recheck(&filedExplore, func() *model.Explored { return &model.Explored{} }, conditionsExploredAgain),
 		recheck(&granular.Folder, func() *granular.Report { return &granular.Report{} }, granularAgain),
 		{&granular.CostFolder, nil},
 	}

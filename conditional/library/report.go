@@ -9,11 +9,14 @@ import (
 	"text/tabwriter"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // Report is what came of holding the library against the vectors.
 type Report struct {
+	reports.Record `json:",inline"`
+
 	// Library is the module and its version.
 	Library  string    `json:"library"`
 	Sections []Section `json:"sections"`
@@ -73,6 +76,7 @@ func Judge(ctx context.Context, all []*vectors.Vector, list *List, library strin
 	}
 	r.Stale = append(r.Stale, list.stale(differing, known)...)
 	r.Divergences, r.Absent = list.Divergences, list.Absent
+	r.Conclude(!r.Passed(), false)
 	return r, nil
 }
 
@@ -157,10 +161,7 @@ func (r *Report) Lines() []string {
 }
 
 // Folder is a report in a folder.
-var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}}
-
-// Write puts library.yaml into a folder.
-func (r *Report) Write(dir string) error { return Folder.WriteReport(dir, r, nil) }
+var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}, Files: []string{reports.SignatureFile}}
 
 // Library is the module that is judged, and its version in this program.
 func Library() string {

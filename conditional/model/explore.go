@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/reports"
 )
 
 // Subject makes the authorizer that is held against the requirement, with policies and what a Deny policy in error
@@ -34,7 +35,10 @@ type Exploration struct {
 
 // Explored is what came of an Exploration.
 type Explored struct {
-	Cases int `json:"cases"`
+	reports.Record `json:",inline"`
+
+	Seed  int64 `json:"seed"`
+	Cases int   `json:"cases"`
 	// ByAnswer counts the answers of the first phase, ByDecision the final ones.
 	ByAnswer   map[vectors.Decision]int `json:"byAnswer"`
 	ByDecision map[vectors.Decision]int `json:"byDecision"`
@@ -62,7 +66,7 @@ const (
 // Explore tries cases until there are too many disagreements or the context ends. The same seed gives the same
 // cases.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
-	r := &runner{subject: subject, options: o, result: Explored{ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
+	r := &runner{subject: subject, options: o, result: Explored{Seed: o.Seed, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
 	group, ctx := errgroup.WithContext(ctx)
 	var next, done atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
@@ -84,8 +88,19 @@ func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, er
 		})
 	}
 	err := group.Wait()
+	slices.SortFunc(r.result.Disagreements, func(a, b Disagreement) int { return a.Case - b.Case })
 	r.result.Stopped = r.result.Cases < o.Cases
+	r.result.Conclude(len(r.result.Disagreements) > 0, r.result.Stopped)
 	return &r.result, err
+}
+
+// Pages are a vector file for each disagreement.
+func (e *Explored) Pages() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, d := range e.Disagreements {
+		files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
+	}
+	return files, nil
 }
 
 type runner struct {

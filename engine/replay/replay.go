@@ -108,19 +108,26 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 // steps carries out all steps, and adds what was seen to the evidence.
 func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	last := time.Now()
-	for i := range run.bound.Steps {
-		st := &run.bound.Steps[i]
-		o, err := run.step(ctx, i, st, last)
+	for i := 0; i < len(run.bound.Steps); {
+		steps := run.bound.Together(i)
+		seen, err := run.step(ctx, i, steps, last)
 		if err != nil {
 			e.Problems = append(e.Problems, problem(run.target, err))
 			return
 		}
-		if o != nil {
-			e.Steps = append(e.Steps, *o)
+		for _, o := range seen {
+			e.Steps = append(e.Steps, o)
 			last = o.Answered
 		}
+		i += len(steps)
 	}
 }
+
+// How long, and how often, a request is sent that an API server has to become ready for.
+const (
+	awaitTimeout = 15 * time.Second
+	awaitPoll    = 20 * time.Millisecond
+)
 
 // deathGrace is how long it may take until a process whose connections broke is known to have ended.
 const deathGrace = 500 * time.Millisecond
@@ -144,15 +151,21 @@ func problem(t *target.Target, err error) verdicts.Problem {
 	return verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()}
 }
 
-// step carries out one step. last is when the previous request was answered.
-func (run *run) step(ctx context.Context, i int, st *scenarios.Step, last time.Time) (*verdicts.Observation, error) {
+// step carries out a step with those beside it. last is when the previous request was answered.
+func (run *run) step(ctx context.Context, i int, steps []scenarios.Step, last time.Time) ([]verdicts.Observation, error) {
+	st := &steps[0]
 	switch {
 	case st.Request != nil:
-		o, err := run.send(ctx, i, st.Request)
-		return &o, err
+		seen, err := run.send(ctx, i, steps)
+		for end := time.Now().Add(awaitTimeout); st.Await && err == nil && seen[0].Response.Code != st.Expect.Code && time.Now().Before(end); {
+			if err = sleepUntil(ctx, time.Now().Add(awaitPoll)); err == nil {
+				seen, err = run.send(ctx, i, steps)
+			}
+		}
+		return seen, err
 	case st.Kubectl != nil:
 		o, err := run.kubectl(ctx, i, st.Kubectl)
-		return &o, err
+		return []verdicts.Observation{o}, err
 	case st.Wait > 0:
 		return nil, run.wait(ctx, last.Add(time.Duration(st.Wait)))
 	case st.Grant != "":

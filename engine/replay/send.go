@@ -3,12 +3,19 @@ package replay
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/authzconf/authzconf/engine/target"
@@ -60,30 +67,109 @@ func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.R
 	return req, nil
 }
 
-// send sends the request of one step and observes it.
-func (run *run) send(ctx context.Context, step int, r *scenarios.Request) (verdicts.Observation, error) {
+// send sends the requests of one step, and of those beside it, at the same time, and observes them. Reviews, metrics and
+// what reached others belong to all of them, and are the first one's.
+func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]verdicts.Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	o := verdicts.Observation{Step: step}
-	client, req, err := run.prepare(ctx, run.target.Host(), r, &o.Request)
-	if err != nil {
-		return o, err
+	seen := make([]verdicts.Observation, len(steps))
+	exchanges := make([]func() error, len(steps))
+	for i := range steps {
+		o, r := &seen[i], steps[i].Request
+		o.Step = first + i
+		client, req, err := run.prepare(ctx, run.target.Host(), r, &o.Request)
+		if err != nil {
+			return nil, err
+		}
+		exchanges[i] = func() (err error) {
+			o.Sent = time.Now()
+			defer func() { o.Answered = time.Now() }()
+			o.Response, err = RoundTrip(client, req, r.Verb == "watch")
+			return err
+		}
 	}
-	seen, err := run.target.Observe(ctx, func() (string, error) {
-		o.Sent = time.Now()
-		defer func() { o.Answered = time.Now() }()
-		o.Response, err = RoundTrip(client, req, r.Verb == "watch")
+	o, expect := &seen[0], steps[0].Expect
+	all, err := run.target.Observe(ctx, func() (string, error) {
+		err := run.measure(ctx, expect, o, func() error { return together(exchanges) })
 		if err == nil && o.Response.Code == http.StatusRequestHeaderFieldsTooLarge {
 			return target.NoAudit, nil
+		}
+		for i := range seen[1:] {
+			if other := &seen[1+i]; err == nil {
+				other.Audit, err = run.target.Event(ctx, other.Response.AuditID)
+			}
 		}
 		return o.Response.AuditID, err
 	})
 	if err != nil {
-		return o, fmt.Errorf("step %d, %s %s: %w", step, req.Method, req.URL.RequestURI(), err)
+		return seen, fmt.Errorf("step %d, %s %s: %w", first, o.Request.Method, o.Request.URL, err)
 	}
-	o.Reviews, o.Audit, o.Metrics, o.Backend = seen.Reviews, seen.Audit, seen.Metrics, seen.Backend
-	o.NoAudit, o.Response.Broken = seen.NoAudit, seen.Broken
-	return o, nil
+	o.Reviews, o.Audit, o.Metrics, o.Backend, o.Admission = all.Reviews, all.Audit, all.Metrics, all.Backend, all.Admission
+	o.NoAudit, o.Response.Broken = all.NoAudit, all.Broken
+	if expect != nil && expect.Flow != nil {
+		o.Response.Flow, err = run.admin.flow(ctx, o.Response)
+	}
+	return seen, err
+}
+
+// together does everything at the same time.
+func together(all []func() error) error {
+	var group errgroup.Group
+	for _, one := range all {
+		group.Go(one)
+	}
+	return group.Wait()
+}
+
+// measure sends, and reads what the step says of the API server's own counters and log before and after. The log is that of
+// a process of this machine, which is set to log refusals meanwhile.
+func (run *run) measure(ctx context.Context, e *scenarios.Expect, o *verdicts.Observation, send func() error) (err error) {
+	if e == nil || e.Counters == nil && e.Log == nil {
+		return send()
+	}
+	file := filepath.Join(run.target.Dir(), "kube-apiserver.log")
+	before, unread := os.ReadFile(file)
+	verbosity := func(level string) error {
+		return run.admin.client.CoreV1().RESTClient().Put().AbsPath("/debug/flags/v").Body([]byte(level)).Do(ctx).Error()
+	}
+	increases, err := run.target.CountAuthorization(ctx)
+	if err := errors.Join(err, verbosity("4")); err != nil {
+		return err
+	}
+	err = errors.Join(send(), verbosity("0"))
+	var counted error
+	o.Counters, counted = increases()
+	now, _ := os.ReadFile(file)
+	if unread != nil || len(now) < len(before) {
+		return errors.Join(err, counted)
+	}
+	o.Log = []string{}
+	for line := range strings.Lines(string(now[len(before):])) {
+		if strings.Contains(line, o.Request.URL) {
+			o.Log = append(o.Log, strings.TrimSpace(line))
+		}
+	}
+	return errors.Join(err, counted)
+}
+
+// flow reads which objects an answer names as its flow schema and priority level; none where it names none.
+func (p *provisioner) flow(ctx context.Context, r verdicts.Response) (_ *scenarios.Flow, err error) {
+	named := func(resource, uid string) string {
+		var list metav1.PartialObjectMetadataList
+		raw, getErr := p.client.FlowcontrolV1().RESTClient().Get().Resource(resource).SetHeader("Accept", "application/json").DoRaw(ctx)
+		err = errors.Join(err, getErr)
+		if getErr == nil {
+			err = errors.Join(err, json.Unmarshal(raw, &list))
+		}
+		for _, o := range list.Items {
+			if string(o.UID) == uid {
+				return o.Name
+			}
+		}
+		return uid
+	}
+	flow := &scenarios.Flow{Schema: named("flowschemas", r.FlowSchemaUID), PriorityLevel: named("prioritylevelconfigurations", r.PriorityLevelUID)}
+	return flow, err
 }
 
 // prepare renders a request and its requestor's client. What is sent is written to shown as it leaves.
@@ -105,7 +191,10 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 		return verdicts.Response{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	r := verdicts.Response{Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader), Warnings: resp.Header.Values("Warning")}
+	r := verdicts.Response{
+		Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader), Warnings: resp.Header.Values("Warning"),
+		FlowSchemaUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), PriorityLevelUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID),
+	}
 	if r.AuditID == "" {
 		r.AuditID = req.Header.Get(auditIDHeader)
 	}

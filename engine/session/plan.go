@@ -33,7 +33,7 @@ func Labels(s *scenarios.Scenario) []string {
 	if s.Waits() > 0 {
 		labels = append(labels, "slow")
 	}
-	if s.Reloads() {
+	if s.Alone() {
 		labels = append(labels, "serial")
 	}
 	return labels

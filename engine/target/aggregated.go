@@ -2,21 +2,26 @@ package target
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -24,8 +29,7 @@ const (
 	aggregatedGroup    = "conformance.authzconf.dev"
 	aggregatedPath     = "/apis/" + aggregatedGroup + "/v1"
 	aggregatedResource = "things"
-	// aggregatedService is a Service that names the loopback interface: without
-	// kube-proxy nothing routes to the address of any other kind.
+	// aggregatedService is the Service by which the API server finds this one.
 	aggregatedService = "authzconf-things"
 	aggregatedSpace   = metav1.NamespaceSystem
 	// aggregatedTimeout is how long the API server may take to serve the group.
@@ -37,8 +41,10 @@ type aggregated struct {
 	starting sync.Mutex
 	server   *Loopback
 
-	mu   sync.Mutex
-	seen []verdicts.BackendRequest
+	mu       sync.Mutex
+	seen     []verdicts.BackendRequest
+	admitted []scenarios.User
+	probed   bool // the admission webhook was asked
 }
 
 // Aggregate starts the aggregated API server if it does not run yet, and returns when the cluster serves its API.
@@ -85,30 +91,6 @@ func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, err
 	return server, nil
 }
 
-// aggregatedRoute makes the Service by which the API server finds the aggregated
-// one. With nodes it has an address that kube-proxy routes to this machine.
-func (t *Target) aggregatedRoute(ctx context.Context, client kubernetes.Interface, server *Loopback) error {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: aggregatedService}}
-	port := int32(server.Port)
-	if t.network == nil {
-		service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopbackName}
-	} else {
-		service.Spec = corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}
-	}
-	_, err := client.CoreV1().Services(aggregatedSpace).Create(ctx, service, metav1.CreateOptions{})
-	if err != nil || t.network == nil {
-		return err
-	}
-	protocol, ready := corev1.ProtocolTCP, true
-	_, err = client.DiscoveryV1().EndpointSlices(aggregatedSpace).Create(ctx, &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: aggregatedService, Labels: map[string]string{discoveryv1.LabelServiceName: aggregatedService}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Port: &port, Protocol: &protocol}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{t.network.Gateway.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-	}, metav1.CreateOptions{})
-	return err
-}
-
 // frontProxyCA reads whose certificates the API server identifies itself with,
 // as every aggregated API server does.
 func frontProxyCA(ctx context.Context, client kubernetes.Interface) ([]byte, error) {
@@ -122,27 +104,34 @@ func frontProxyCA(ctx context.Context, client kubernetes.Interface) ([]byte, err
 
 // register makes the API known, and waits until it is served.
 func (t *Target) register(ctx context.Context, client kubernetes.Interface, server *Loopback) error {
-	if err := t.aggregatedRoute(ctx, client, server); err != nil {
-		return err
-	}
-	service, err := json.Marshal(map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-		"metadata": map[string]any{"name": "v1." + aggregatedGroup},
-		"spec": map[string]any{
-			"group": aggregatedGroup, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10, "caBundle": server.CA,
-			"service": map[string]any{"namespace": aggregatedSpace, "name": aggregatedService, "port": server.Port},
-		},
-	})
+	raw, err := fixtures.FS.ReadFile("aggregated.yaml")
 	if err != nil {
 		return err
 	}
-	api := client.CoreV1().RESTClient()
-	if err := api.Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Body(service).Do(ctx).Error(); err != nil {
+	values := []string{"$PORT", strconv.Itoa(server.Port), "$CA", base64.StdEncoding.EncodeToString(server.CA)}
+	if t.network != nil {
+		values = append(values, "$GATEWAY", t.network.Gateway.String())
+	}
+	var made []struct {
+		Path   string          `json:"path"`
+		Nodes  *bool           `json:"nodes"`
+		Object json.RawMessage `json:"object"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(strings.NewReplacer(values...).Replace(string(raw))), &made); err != nil {
 		return err
+	}
+	api := client.CoreV1().RESTClient()
+	for _, m := range made {
+		if m.Nodes != nil && *m.Nodes != (t.network != nil) {
+			continue
+		}
+		if err := api.Post().AbsPath(m.Path).SetHeader("Content-Type", "application/json").Body([]byte(m.Object)).Do(ctx).Error(); err != nil {
+			return err
+		}
 	}
 	var last error
 	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, aggregatedTimeout, true, func(ctx context.Context) (bool, error) {
-		last = api.Get().AbsPath(aggregatedPath).Do(ctx).Error()
+		last = errors.Join(api.Get().AbsPath(aggregatedPath).Do(ctx).Error(), t.aggregated.probe(ctx, client))
 		return last == nil, nil
 	}); err != nil {
 		return fmt.Errorf("not served after %s: %w", aggregatedTimeout, errors.Join(err, last))
@@ -163,12 +152,12 @@ func (a *aggregated) stop() error {
 }
 
 // take returns what was seen since the last call, and forgets it.
-func (a *aggregated) take() []verdicts.BackendRequest {
+func (a *aggregated) take() ([]verdicts.BackendRequest, []scenarios.User) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	seen := a.seen
-	a.seen = nil
-	return seen
+	seen, admitted := a.seen, a.admitted
+	a.seen, a.admitted = nil, nil
+	return seen, admitted
 }
 
 // ServeHTTP answers discovery, and the one resource with an empty list. What the
@@ -176,6 +165,11 @@ func (a *aggregated) take() []verdicts.BackendRequest {
 func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch {
+	case r.URL.Path == admissionPath:
+		answer = a.admit(r)
+	case len(r.TLS.VerifiedChains) == 0: // only an admission webhook is called without a certificate
+		http.Error(w, "no client certificate", http.StatusUnauthorized)
+		return
 	case r.URL.Path == aggregatedPath:
 		answer = metav1.APIResourceList{
 			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
@@ -219,4 +213,44 @@ func (a *aggregated) record(r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seen = append(a.seen, b)
+}
+
+// The server is an admission webhook too: it is asked about ConfigMaps that have the label, allows them, and keeps whom it
+// was told of.
+const (
+	admissionPath  = "/admission"
+	admissionLabel = aggregatedGroup + "/admission"
+)
+
+// probe fails until the API server asks the webhook. Whom it is told of is nobody's of a scenario.
+func (a *aggregated) probe(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.CoreV1().ConfigMaps(aggregatedSpace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: aggregatedService, Labels: map[string]string{admissionLabel: "true"}},
+	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.probed {
+		return errors.New("the admission webhook is not asked")
+	}
+	return nil
+}
+
+// admit keeps whom an admission review names.
+func (a *aggregated) admit(r *http.Request) any {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+		return metav1.Status{Status: metav1.StatusFailure, Message: "not an admission review"}
+	}
+	u := review.Request.UserInfo
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if review.Request.Name == aggregatedService {
+		a.probed = true
+	} else {
+		a.admitted = append(a.admitted, scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra))
+	}
+	return admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}}
 }

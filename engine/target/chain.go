@@ -195,7 +195,7 @@ const (
 // Use lets a scenario have the target: for itself if it changes the authorizer
 // chain, otherwise beside others. The caller has to call release.
 func (t *Target) Use(s *scenarios.Scenario) (release func()) {
-	if !s.Reloads() {
+	if !s.Alone() {
 		t.users.RLock()
 		return t.users.RUnlock
 	}

@@ -48,15 +48,13 @@ func (t *Target) startKind(ctx context.Context, o Options, lo local.Options) (cl
 
 // kindOptions is the same API server as on a local control plane.
 func kindOptions(o Options, lo local.Options) kind.Options {
+	lo.KubeAPIServerArgs, lo.Keep = inDir(lo.KubeAPIServerArgs), o.Keep
 	return kind.Options{
 		Name:    strings.NewReplacer(".", "-").Replace(o.Cell.Name),
 		Image:   o.NodeImage,
 		Version: o.Cell.Kubernetes,
 		Workers: kindWorkers,
-
-		EmulatedVersion: lo.EmulatedVersion, FeatureGates: lo.FeatureGates,
-		AuthorizationConfig: lo.AuthorizationConfig, AuditPolicy: lo.AuditPolicy, AuditSink: lo.AuditSink,
-		Files: lo.Files, Args: inDir(lo.KubeAPIServerArgs), Keep: o.Keep,
+		Options: lo,
 	}
 }
 

@@ -31,8 +31,8 @@ type Loopback struct {
 }
 
 // ServeLoopback starts a server on a free port, with a certificate of its own. It speaks HTTP/1.1 only: with
-// HTTP/2 no connection can be upgraded. clientCA, if given, is the authority in PEM that clients must have a
-// certificate of; names are further ones to be reached under.
+// HTTP/2 no connection can be upgraded. clientCA, if given, is the authority in PEM that clients may have a
+// certificate of, which the handler can ask for; names are further ones to be reached under.
 func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func serve(listener net.Listener, handler http.Handler, clientCA []byte, names .
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if clientCA != nil {
-		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(clientCA) {
 			return nil, errors.New("the client CA holds no certificate")
 		}

@@ -135,10 +135,36 @@ func wanted(line []byte, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
-// impersonationCounters reads the impersonation counters, and the counts and sums
-// of the histograms under their name with _count.
+// authorizationFamilies are what an operator sees of authorizers: k8s.io/apiserver/pkg/authorization/metrics and cel, and
+// plugin/pkg/authorizer/webhook/metrics.
+var authorizationFamilies = []string{
+	"apiserver_authorization_decisions_total",
+	"apiserver_authorization_webhook_evaluations_total",
+	"apiserver_authorization_webhook_evaluations_fail_open_total",
+	"apiserver_authorization_webhook_duration_seconds",
+	"apiserver_authorization_match_condition_evaluation_errors_total",
+	"apiserver_authorization_match_condition_exclusions_total",
+	"apiserver_authorization_match_condition_evaluation_seconds",
+}
+
+// CountAuthorization reads the authorization metrics; increases does it again, and says by how much they moved. Nobody
+// else may use the target meanwhile.
+func (t *Target) CountAuthorization(ctx context.Context) (increases func() ([]verdicts.MetricSample, error), err error) {
+	before, err := t.countersOf(ctx, authorizationFamilies)
+	return func() ([]verdicts.MetricSample, error) {
+		after, err := t.countersOf(ctx, authorizationFamilies)
+		return after.since(before), err
+	}, err
+}
+
+// impersonationCounters reads the impersonation counters.
 func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
-	families, err := t.scrapeNamed(ctx, impersonationFamilies...)
+	return t.countersOf(ctx, impersonationFamilies)
+}
+
+// countersOf reads counters, and the counts and sums of histograms under their name with _count.
+func (t *Target) countersOf(ctx context.Context, names []string) (counters, error) {
+	families, err := t.scrapeNamed(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +250,7 @@ func (c counters) since(before counters) []verdicts.MetricSample {
 		}
 	}
 	slices.SortFunc(samples, func(a, b verdicts.MetricSample) int {
-		return strings.Compare(a.Name+"\x00"+a.Mode+"\x00"+a.Decision, b.Name+"\x00"+b.Mode+"\x00"+b.Decision)
+		return strings.Compare(a.Series(), b.Series())
 	})
 	return samples
 }

@@ -279,6 +279,8 @@ type Observed struct {
 	Audit   json.RawMessage
 	Metrics []verdicts.MetricSample
 	Backend []verdicts.BackendRequest
+	// Admission are the users that the admission webhook was told of.
+	Admission []scenarios.User
 	// NoAudit and Broken say what the API server owes: see verdicts.Observation and Response.
 	NoAudit, Broken string
 }
@@ -318,12 +320,20 @@ func (t *Target) Observe(ctx context.Context, send func() (auditID string, err e
 			o.NoAudit = err.Error()
 		}
 	}
-	o.Backend = t.aggregated.take()
+	o.Backend, o.Admission = t.aggregated.take()
 	o.Reviews = t.reviews(t.recorder.Since(mark))
 	if o.Metrics, err = t.increases(ctx); err != nil {
 		return nil, errors.Join(err, t.Err())
 	}
 	return o, t.Err()
+}
+
+// Event is the audit event of a request that was sent beside the one that is observed; none where the target shows none.
+func (t *Target) Event(ctx context.Context, auditID string) (json.RawMessage, error) {
+	if t.blind() {
+		return nil, nil
+	}
+	return t.events.Await(ctx, auditID)
 }
 
 func (t *Target) reviews(records []recorder.Record) []verdicts.Review {

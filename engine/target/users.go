@@ -101,10 +101,12 @@ func (t *Target) Anonymous() *rest.Config { return t.cluster.Anonymous() }
 
 // TempDir makes a folder for this user alone. Where the cluster has a folder of
 // its own it is within, and goes with it even if this process is killed.
-func (t *Target) TempDir(prefix string) (string, error) {
-	parent := ""
+func (t *Target) TempDir(prefix string) (string, error) { return os.MkdirTemp(t.Dir(), prefix) }
+
+// Dir is the cluster's own folder, with the logs of local processes; "" if it has none.
+func (t *Target) Dir() string {
 	if c, ok := t.cluster.(interface{ Dir() string }); ok {
-		parent = c.Dir()
+		return c.Dir()
 	}
-	return os.MkdirTemp(parent, prefix)
+	return ""
 }

@@ -1,3 +1,7 @@
+// Package enforcer is a reference for the checks of KEP-3617 (Fine-Grained Authorization): an authenticating proxy
+// before a real API server, which asks for the permissions of the fields that a request changes. It is no API
+// server: where the KEP has a step inside the server, this has the nearest thing that can be done from outside,
+// and docs/granular.md says where the two must differ.
 package enforcer
 
 import (
@@ -11,14 +15,17 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/granular/permissions"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Options say what an enforcer stands before.
@@ -110,16 +117,14 @@ func New(o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Enforcer{o: o, client: client, url: u, forward: transport}
-	e.schemas.get = e.read
-	return e, nil
+	return &Enforcer{o: o, client: client, url: u, forward: transport, schemas: schemas{Root: openapi3.NewRoot(client.Discovery().OpenAPIV3())}}, nil
 }
 
-// authenticate asks the API server who sent a request: nil for nobody it knows.
+// authenticate asks the API server who sent a request.
 func (e *Enforcer) authenticate(ctx context.Context, r *http.Request) (user.Info, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return nil, nil
+		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
 	review, err := e.client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: strings.TrimSpace(token)}}, metav1.CreateOptions{})
@@ -127,37 +132,32 @@ func (e *Enforcer) authenticate(ctx context.Context, r *http.Request) (user.Info
 		return nil, err
 	}
 	if !review.Status.Authenticated {
-		return nil, nil
+		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
-	out := &user.DefaultInfo{Name: review.Status.User.Username, UID: review.Status.User.UID, Groups: review.Status.User.Groups, Extra: map[string][]string{}}
-	for key, values := range review.Status.User.Extra {
-		out.Extra[key] = values
-	}
-	return out, nil
+	u := review.Status.User
+	return &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: scenarios.UserOf("", "", nil, u.Extra).Extra}, nil
 }
 
 // asker asks the cluster's authorizer, and keeps what it was asked.
 func (e *Enforcer) asker(ctx context.Context, r *Request, d *Decision) Ask {
 	return func(verb string) (bool, error) {
 		a := e.o.Steps.Attributes(r, verb)
+		check := Check{ResourceAttributes: authorizationv1.ResourceAttributes{
+			Verb: verb, Group: a.APIGroup, Version: a.APIVersion, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
+		}}
 		extra := map[string]authorizationv1.ExtraValue{}
 		for key, values := range a.User.GetExtra() {
 			extra[key] = values
 		}
 		review, err := e.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: a.User.GetName(), UID: a.User.GetUID(), Groups: a.User.GetGroups(), Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: verb, Group: a.APIGroup, Version: a.APIVersion, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
-			},
+			User: a.User.GetName(), UID: a.User.GetUID(), Groups: a.User.GetGroups(), Extra: extra, ResourceAttributes: &check.ResourceAttributes,
 		}}, metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("asking for %s: %w", verb, err)
 		}
-		d.Checks = append(d.Checks, Check{
-			Verb: verb, Group: a.APIGroup, Resource: a.Resource, Subresource: a.Subresource,
-			Namespace: a.Namespace, Name: a.Name, Allowed: review.Status.Allowed,
-		})
-		return review.Status.Allowed, nil
+		check.Allowed = review.Status.Allowed
+		d.Checks = append(d.Checks, check)
+		return check.Allowed, nil
 	}
 }
 
@@ -241,13 +241,8 @@ func plan(fields []Changed) (questions []*question, open []int) {
 
 // Check is one question to the authorizer, and its answer.
 type Check struct {
-	Verb        string `json:"verb"`
-	Group       string `json:"group,omitempty"`
-	Resource    string `json:"resource"`
-	Subresource string `json:"subresource,omitempty"`
-	Namespace   string `json:"namespace,omitempty"`
-	Name        string `json:"name,omitempty"`
-	Allowed     bool   `json:"allowed"`
+	authorizationv1.ResourceAttributes `json:",inline"`
+	Allowed                            bool `json:"allowed"`
 }
 
 // Decision is what became of a request whose fields are checked.

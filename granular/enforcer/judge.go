@@ -77,21 +77,21 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	if err != nil {
 		return nil, err
 	}
-	change, out, err := e.dryRun(ctx, r, as, old)
+	body, err := r.pinned(versionOf(old))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	change, out, err := e.dryRun(ctx, r, as, old, body)
 	if out != nil || err != nil {
 		return out, err
 	}
-	fields, err := e.changed(ctx, root, change)
+	fields, err := e.changed(root, change)
 	if err != nil {
 		return nil, err
 	}
 	d.Fields = len(fields)
 	if ordinary {
 		fields = e.o.Steps.Excluded(fields)
-	}
-	body, err := r.pinned(versionOf(old))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if e.o.Steps.Early {
 		if _, err := e.send(ctx, r.http.Method, r.http.URL.Path, r.http.URL.RawQuery, headers(r), body, as); err != nil {
@@ -110,11 +110,11 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 }
 
 // changed computes the fields; a schema that is out of date is asked for again.
-func (e *Enforcer) changed(ctx context.Context, root *permissions.Node, c Change) ([]Changed, error) {
+func (e *Enforcer) changed(root *permissions.Node, c Change) ([]Changed, error) {
 	kind := (&unstructured.Unstructured{Object: c.New}).GroupVersionKind()
 	var failure error
 	for _, fresh := range []bool{false, true} {
-		t, err := e.schemas.of(ctx, kind, fresh)
+		t, err := e.schemas.of(kind, fresh)
 		if err != nil {
 			return nil, err
 		}
@@ -137,28 +137,24 @@ func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, erro
 	if r.Info.Subresource != "" {
 		path = strings.TrimSuffix(path, "/"+r.Info.Subresource)
 	}
-	code, body, err := e.read(ctx, path)
+	a, err := e.send(ctx, http.MethodGet, path, "", nil, nil, nil)
 	switch {
 	case err != nil:
 		return nil, err
-	case code == http.StatusNotFound && r.Apply() && r.Info.Subresource == "":
+	case a.code == http.StatusNotFound && r.Apply() && r.Info.Subresource == "":
 		return nil, nil
-	case code != http.StatusOK:
-		return nil, apierrors.NewGenericServerResponse(code, r.Info.Verb, schema.GroupResource{Group: r.Info.APIGroup, Resource: r.Info.Resource}, r.Info.Name, "", 0, false)
+	case a.code != http.StatusOK:
+		return nil, apierrors.NewGenericServerResponse(a.code, r.Info.Verb, schema.GroupResource{Group: r.Info.APIGroup, Resource: r.Info.Resource}, r.Info.Name, "", 0, false)
 	}
 	var out map[string]any
-	return out, utiljson.Unmarshal(body, &out)
+	return out, utiljson.Unmarshal(a.body, &out)
 }
 
 // dryRun lets the API server compute what a request makes of the object. If it refuses, its answer is the outcome.
-func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any) (Change, *outcome, error) {
+func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any, body []byte) (Change, *outcome, error) {
 	c := Change{Old: old}
 	var err error
 	if c.Sent, err = r.object(); err != nil {
-		return c, nil, apierrors.NewBadRequest(err.Error())
-	}
-	body, err := r.pinned(versionOf(old))
-	if err != nil {
 		return c, nil, apierrors.NewBadRequest(err.Error())
 	}
 	query, err := url.ParseQuery(r.http.URL.RawQuery)

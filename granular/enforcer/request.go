@@ -72,13 +72,11 @@ var secondary = sets.New("rbac.authorization.k8s.io", "certificates.k8s.io", "ad
 
 var errMediaType = errors.New("the body must be JSON or YAML, or a patch of one of the four types, for its fields to be checked")
 
-var errPath = errors.New("the path has parts that mean another one")
-
 // readRequest reads the body of a request that is to be checked.
 func readRequest(w http.ResponseWriter, r *http.Request, u user.Info, info *apirequest.RequestInfo) (*Request, error) {
 	// What is read of the path must be what the API server reads.
 	if path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") {
-		return nil, errPath
+		return nil, errors.New("the path has parts that mean another one")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
 	if err != nil {

@@ -3,7 +3,6 @@ package enforcer
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,10 +29,6 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u, err := e.authenticate(r.Context(), r)
 	if err != nil {
 		respond(w, err)
-		return
-	}
-	if u == nil {
-		respond(w, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
 	info, err := requestInfo.NewRequestInfo(r)
@@ -94,13 +89,7 @@ func respond(w http.ResponseWriter, err error) {
 	}
 	s := status.Status()
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	raw, err := json.Marshal(s)
-	if err != nil {
-		raw = nil
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(int(s.Code))
-	_, _ = w.Write(raw)
+	responsewriters.WriteRawJSON(int(s.Code), s, w)
 }
 
 // pass carries a request out as somebody. body, unless nil, is sent in place of what the client sent.
@@ -139,16 +128,7 @@ func (e *Enforcer) as(u user.Info) http.RoundTripper {
 	}, e.forward)
 }
 
-// read asks the API server for something with the enforcer's own rights.
-func (e *Enforcer) read(ctx context.Context, path string) (int, []byte, error) {
-	a, err := e.send(ctx, http.MethodGet, path, "", nil, nil, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	return a.code, a.body, nil
-}
-
-// send sends a request, as somebody if as is not nil.
+// send sends a request, as somebody, or with the enforcer's own rights if as is nil.
 func (e *Enforcer) send(ctx context.Context, method, path, query string, header http.Header, body []byte, as user.Info) (*answer, error) {
 	u := e.url.JoinPath(path)
 	u.RawQuery = query

@@ -96,8 +96,10 @@ func walk(node *permissions.Node, above permissions.Chain, parameter string, old
 	if oldIsMap && newIsMap {
 		return walkMap(node, here, parameter, o, u)
 	}
-	if l, ok := keyed(node, old, updated); ok {
-		return l.walk(node, here)
+	if items := node.Items(); items != nil && items.Field.Parameter.Source != permissions.MapKey {
+		if o, u := keyed(items, old), keyed(items, updated); o != nil && u != nil {
+			return walkLists(items, here, o, u)
+		}
 	}
 	return []permissions.Chain{here}
 }
@@ -135,62 +137,47 @@ func both[V any](a, b map[string]V) map[string]V {
 	return out
 }
 
-// lists are two lists whose items are told apart by a field of theirs or themselves.
-type lists struct {
-	old, updated       map[string]any
-	oldKeys, newerKeys []string
+// list is a list whose items are told apart by a field of theirs or themselves.
+type list struct {
+	items map[string]any
+	keys  []string
 }
 
-// keyed reads two values as lists of items that are described; false if they are not.
-func keyed(node *permissions.Node, old, updated any) (*lists, bool) {
-	items := node.Items()
-	if items == nil || items.Field.Parameter.Source == permissions.MapKey {
-		return nil, false
-	}
-	l := &lists{}
-	var ok, ok2 bool
-	l.old, l.oldKeys, ok = index(items, old)
-	l.updated, l.newerKeys, ok2 = index(items, updated)
-	return l, ok && ok2
-}
-
-func index(items *permissions.Node, v any) (map[string]any, []string, bool) {
-	out, keys := map[string]any{}, []string(nil)
+// keyed reads a value as a list of items that are described; nil if it is not.
+func keyed(items *permissions.Node, v any) *list {
+	out := &list{items: map[string]any{}}
 	if _, none := v.(absent); none {
-		return out, nil, true
+		return out
 	}
-	list, ok := v.([]any)
+	values, ok := v.([]any)
 	if !ok {
-		return nil, nil, false
+		return nil
 	}
-	for _, item := range list {
+	for _, item := range values {
 		key, ok := item.(string)
 		if p := items.Field.Parameter; p.Source == permissions.ItemKey {
 			object, _ := item.(map[string]any)
 			key, ok = object[p.Key].(string)
 		}
 		if !ok {
-			return nil, nil, false
+			return nil
 		}
-		out[key] = item
-		keys = append(keys, key)
+		out.items[key] = item
+		out.keys = append(out.keys, key)
 	}
-	return out, keys, true
+	return out
 }
 
-func (l *lists) walk(node *permissions.Node, here permissions.Chain) (out []permissions.Chain) {
-	for _, key := range slices.Sorted(maps.Keys(both(l.old, l.updated))) {
-		out = append(out, walk(node.Items(), here, key, at(l.old, key), at(l.updated, key))...)
+// staying are the keys of a list that another one has, too.
+func (l *list) staying(in *list) []string {
+	return slices.DeleteFunc(slices.Clone(l.keys), func(k string) bool { return !slices.Contains(in.keys, k) })
+}
+
+func walkLists(items *permissions.Node, here permissions.Chain, old, updated *list) (out []permissions.Chain) {
+	for _, key := range slices.Sorted(maps.Keys(both(old.items, updated.items))) {
+		out = append(out, walk(items, here, key, at(old.items, key), at(updated.items, key))...)
 	}
-	stay := func(keys []string, in map[string]any) (out []string) {
-		for _, k := range keys {
-			if _, ok := in[k]; ok {
-				out = append(out, k)
-			}
-		}
-		return out
-	}
-	if !slices.Equal(stay(l.oldKeys, l.updated), stay(l.newerKeys, l.old)) || len(l.old) == 0 && len(l.updated) == 0 {
+	if !slices.Equal(old.staying(updated), updated.staying(old)) || len(old.keys) == 0 && len(updated.keys) == 0 {
 		out = append(out, here) // the order, or an empty list comes or goes
 	}
 	return out
@@ -206,4 +193,80 @@ func distinct(chains []permissions.Chain) (out []permissions.Chain) {
 		}
 	}
 	return out
+}
+
+// Answer is one question about a permission of a field, and what was answered.
+type Answer struct {
+	Verb    string
+	Allowed bool
+}
+
+// Allowed says whether each chain has a permission that is granted.
+func Allowed(chains []permissions.Chain, granted func(verb string) bool) bool {
+	return !slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(granted) })
+}
+
+// Excluded keeps the chains with a permission that the ordinary one does not contain.
+func Excluded(chains []permissions.Chain) []permissions.Chain {
+	return slices.DeleteFunc(slices.Clone(chains), func(c permissions.Chain) bool { return !c.Excluded() })
+}
+
+// Check says what is wrong with the questions that were asked for chains, and with the decision after them. What
+// is right is written here as rules, not as a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
+func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	depth := map[string]int{}
+	for _, c := range chains {
+		for _, p := range c {
+			if d, ok := depth[p.Verb]; !ok || p.Depth < d {
+				depth[p.Verb] = p.Depth
+			}
+		}
+	}
+	answers, last := map[string]bool{}, 0
+	granted := func(verb string) bool { return answers[verb] }
+	for _, a := range asked {
+		d, known := depth[a.Verb]
+		_, again := answers[a.Verb]
+		switch {
+		case !known:
+			say("%s was asked, and is not a permission of a field that changes", a.Verb)
+			continue
+		case again:
+			say("%s was asked twice", a.Verb)
+		case d < last:
+			say("%s was asked after a more specific permission", a.Verb)
+		case lost(chains, answers):
+			say("%s was asked after the request had failed", a.Verb)
+		case !needed(chains, a.Verb, granted):
+			say("%s was asked, and no field needs it any more", a.Verb)
+		}
+		last = max(last, d)
+		answers[a.Verb] = a.Allowed
+	}
+	all := Allowed(chains, granted)
+	switch {
+	case allowed && !all:
+		say("the request was allowed, and not every field is covered")
+	case !allowed && all:
+		say("the request was denied, and every field is covered")
+	case !allowed && !lost(chains, answers):
+		say("the request was denied before it had failed")
+	}
+	return wrong
+}
+
+// lost says whether some chain has nothing left to ask for.
+func lost(chains []permissions.Chain, answers map[string]bool) bool {
+	open := func(verb string) bool {
+		allowed, known := answers[verb]
+		return allowed || !known
+	}
+	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(open) })
+}
+
+// needed says whether a chain with the verb is not covered yet.
+func needed(chains []permissions.Chain, verb string, granted func(verb string) bool) bool {
+	is := func(v string) bool { return v == verb }
+	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return c.Has(is) && !c.Has(granted) })
 }

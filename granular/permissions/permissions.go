@@ -174,13 +174,12 @@ func Parse(name string, data []byte) (*Set, error) {
 }
 
 func checkResource(r resource) error {
-	if !validName.MatchString(r.Resource) {
+	switch {
+	case !validName.MatchString(r.Resource):
 		return fmt.Errorf("resource is %q, expected the plural name of a resource, or *", r.Resource)
-	}
-	if (r.Group == "*") != (r.Resource == "*") {
+	case (r.Group == "*") != (r.Resource == "*"):
 		return fmt.Errorf("group %q and resource %q: expected both to be *, or none", r.Group, r.Resource)
-	}
-	if len(r.Versions) == 0 || len(r.Fields) == 0 {
+	case len(r.Versions) == 0 || len(r.Fields) == 0:
 		return fmt.Errorf("resource %q: expected versions and fields", r.Resource)
 	}
 	return nil
@@ -216,15 +215,12 @@ func checkField(f *Field, seen map[string]bool) error {
 }
 
 func (p *Parameter) check(path string) error {
-	switch p.Source {
-	case MapKey, ItemValue, ItemKey:
-	default:
+	switch {
+	case !slices.Contains([]Source{MapKey, ItemValue, ItemKey}, p.Source):
 		return fmt.Errorf("path %q: source is %q, expected mapKey, itemValue or itemKey", path, p.Source)
-	}
-	if (p.Source == ItemKey) != (p.Key != "") {
+	case (p.Source == ItemKey) != (p.Key != ""):
 		return fmt.Errorf("path %q: key is %q, expected one for itemKey and only then", path, p.Key)
-	}
-	if p.Treatment != Verbatim && p.Treatment != SlashDelimitedPrefix {
+	case p.Treatment != Verbatim && p.Treatment != SlashDelimitedPrefix:
 		return fmt.Errorf("path %q: treatment is %q, expected %s or none", path, p.Treatment, SlashDelimitedPrefix)
 	}
 	return nil

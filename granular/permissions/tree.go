@@ -19,10 +19,7 @@ type Node struct {
 
 // Child is the node of a field or an item; nil if nothing is described there or below.
 func (n *Node) Child(name string) *Node {
-	if n == nil {
-		return nil
-	}
-	if items := n.Children["*"]; items != nil {
+	if items := n.Items(); items != nil || n == nil {
 		return items
 	}
 	return n.Children[name]
@@ -38,48 +35,42 @@ func (n *Node) Items() *Node {
 
 // Excluded says whether something in the tree is not contained in the ordinary permission.
 func (n *Node) Excluded() bool {
-	if n == nil {
-		return false
-	}
-	if n.Field != nil && n.Field.Excluded {
-		return true
-	}
-	return slices.ContainsFunc(slices.Collect(maps.Values(n.Children)), (*Node).Excluded)
+	return n.Field != nil && n.Field.Excluded || slices.ContainsFunc(slices.Collect(maps.Values(n.Children)), (*Node).Excluded)
 }
 
 // Tree is what is described of a resource in one version: that of every resource, and its own.
 func (s *Set) Tree(group, version, resource string) *Node {
-	root := &Node{}
-	for _, f := range s.Fields(group, version, resource) {
-		_ = root.add(f) // checked when it was loaded
-	}
+	root, _ := s.tree(group, version, resource) // checked when it was loaded
 	return root
 }
 
+func (s *Set) tree(group, version, resource string) (*Node, error) {
+	root := &Node{}
+	for _, f := range s.Fields(group, version, resource) {
+		if err := root.add(f); err != nil {
+			return root, fmt.Errorf("%s in version %s: %w", resource, version, err)
+		}
+	}
+	return root, nil
+}
+
 // Fields are the descriptions that apply to a resource in one version.
-func (s *Set) Fields(group, version, resource string) (out []*Field) {
+func (s *Set) Fields(group, version, name string) (out []*Field) {
 	for _, r := range s.resources {
-		if r.matches(group, version, resource) {
+		if (r.Group == "*" || r.Group == group && r.Resource == name) &&
+			(slices.Contains(r.Versions, version) || slices.Contains(r.Versions, "*")) {
 			out = append(out, r.Fields...)
 		}
 	}
 	return out
 }
 
-func (r resource) matches(group, version, name string) bool {
-	return (r.Group == "*" || r.Group == group && r.Resource == name) &&
-		(slices.Contains(r.Versions, version) || slices.Contains(r.Versions, "*"))
-}
-
 // check finds contradictions in every tree that can be asked for.
 func (s *Set) check() error {
 	for _, r := range s.resources {
 		for _, version := range r.Versions {
-			root := &Node{}
-			for _, f := range s.Fields(r.Group, version, r.Resource) {
-				if err := root.add(f); err != nil {
-					return fmt.Errorf("%s in version %s: %w", r.Resource, version, err)
-				}
+			if _, err := s.tree(r.Group, version, r.Resource); err != nil {
+				return err
 			}
 		}
 	}

@@ -3,37 +3,24 @@
 package agent
 
 import (
-	"sync"
+	"context"
 	"time"
 )
 
-// alarm wakes one goroutine at given moments.
+// alarm wakes one goroutine at given moments. stop ends what waits, now and later, and may be called by anybody.
 type alarm struct {
-	once    sync.Once
-	stopped chan struct{}
+	over func() error
+	wake func(d time.Duration) bool
+	stop func()
 }
 
-func newAlarm() (*alarm, error) { return &alarm{stopped: make(chan struct{})}, nil }
+func newAlarm() (*alarm, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	return &alarm{over: ctx.Err, wake: func(d time.Duration) bool { return pause(ctx, d) }, stop: stop}, nil
+}
 
 // wait returns true when the moment has come, false once the alarm is stopped.
-func (a *alarm) wait(moment time.Time) bool {
-	timer := time.NewTimer(time.Until(moment))
-	defer timer.Stop()
-	select {
-	case <-a.stopped:
-		return false
-	default:
-	}
-	select {
-	case <-a.stopped:
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// stop ends what waits, now and later. It may be called by anybody.
-func (a *alarm) stop() { a.once.Do(func() { close(a.stopped) }) }
+func (a *alarm) wait(moment time.Time) bool { return a.wake(time.Until(moment)) && a.over() == nil }
 
 // close is for the goroutine that waits.
 func (a *alarm) close() { a.stop() }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,10 +48,10 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	used := r.used(s)
 	ownBefore, _ := shard.Used(self)
 	stop := r.report(i, p, start, counted)
-	over := r.event(ctx, i, s, start)
+	over, profiled := r.event(ctx, i, s, start), r.profiles(ctx, i, s, start)
 	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
 	stop()
-	eventErr := over()
+	eventErr, profiles := over(), profiled()
 	r.last[p.side] = time.Now()
 	if ctx.Err() != nil {
 		r.problem(-1, "ended by the user in block %d of %d, which is left out", i+1, len(r.plan))
@@ -62,7 +64,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents()
 	b.Start, b.ServerStarted = p.start, before.began()
-	b.Cost = r.cost(s, used)
+	b.Cost, b.Profiles = r.cost(s, used), profiles
 	ownAfter, ownRSS := shard.Used(self)
 	if r.Shards == 1 && r.Engine != Pods {
 		b.GeneratorCPU = 0 // that of this process, which is all of it
@@ -243,4 +245,46 @@ func (r *runner) report(i int, p planned, start time.Time, counted func() tallie
 		}
 	}()
 	return func() { close(done); <-ended }
+}
+
+// planned is a block that is to run.
+type planned struct {
+	comparison profile.Comparison
+	start      int // of the servers
+	pair       int // numbered over all comparisons
+	role       string
+	side       profile.Side
+	seed       uint64 // the same for both sides of a pair
+}
+
+// order is the order of all blocks. Pairs are spread over the starts of the servers. The sides of a pair follow each
+// other, so that what drifts meets both alike; of two pairs of a comparison in a start one begins with A and one with
+// B (ABBA), which of them is drawn; and comparisons take turns in an order that is drawn for each pair.
+func order(p *profile.Profile, seed int64) (blocks []planned) {
+	random := rand.New(rand.NewPCG(uint64(seed), 0x5704)) // another stream than the agents'
+	firstB := make([]bool, len(p.Comparisons))
+	start, within := -1, 0
+	for pair := range p.Pairs {
+		within++
+		if s := pair * p.Starts / p.Pairs; s != start {
+			start, within = s, 0
+		}
+		turns := random.Perm(len(p.Comparisons))
+		for _, i := range turns {
+			c := p.Comparisons[i]
+			if within%2 == 0 {
+				firstB[i] = random.IntN(2) == 1
+			} else {
+				firstB[i] = !firstB[i]
+			}
+			arrivals := uint64(seed)<<20 + uint64(pair)<<6 + uint64(i)
+			number := pair*len(p.Comparisons) + i
+			two := []planned{{c, start, number, "A", c.A, arrivals}, {c, start, number, "B", c.B, arrivals}}
+			if firstB[i] {
+				slices.Reverse(two)
+			}
+			blocks = append(blocks, two...)
+		}
+	}
+	return blocks
 }

@@ -1,11 +1,14 @@
 package storm
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -21,12 +24,15 @@ type (
 		Users      []string       `json:",omitempty"`
 		Count      *counting      `json:",omitempty"` // from now on, in place of keeping records
 		Read       bool           `json:",omitempty"`
+		Profile    bool           `json:",omitempty"` // itself from now on, until Profiled
+		Profiled   bool           `json:",omitempty"`
 	}
 	answer struct {
 		Kubeconfig []byte
 		Mark       uint64
 		Records    []recorder.Record
 		Counted    tallies
+		Profile    []byte
 		CPU        time.Duration
 		RSS        int64
 		Error      string
@@ -42,6 +48,7 @@ func ServeRecorder(in io.Reader, out io.Writer) error {
 	}
 	defer func() { _ = r.Close() }()
 	counted, decoder, encoder := newReviews(time.Now()), json.NewDecoder(in), json.NewEncoder(out)
+	var profiled bytes.Buffer
 	for {
 		var q question
 		if decoder.Decode(&q) != nil {
@@ -58,9 +65,15 @@ func ServeRecorder(in io.Reader, out io.Writer) error {
 			r.Count(counted.counting(*q.Count, nil))
 		case q.Read:
 			a.Counted = counted.soFar()
+		case q.Profile:
+			profiled.Reset()
+			err = pprof.StartCPUProfile(&profiled)
+		case q.Profiled:
+			pprof.StopCPUProfile()
+			a.Profile = profiled.Bytes()
 		}
 		a.CPU, a.RSS = shard.Used(os.Getpid())
-		if err := r.Err(); err != nil {
+		if err := cmp.Or(err, r.Err()); err != nil {
 			a.Error = err.Error()
 		}
 		if err := encoder.Encode(a); err != nil {

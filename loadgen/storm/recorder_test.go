@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"testing"
@@ -30,6 +31,10 @@ func TestServeRecorder(t *testing.T) {
 	p.ask(question{Count: &counting{Start: time.Now(), Delay: time.Millisecond, Sigma: 1, Concurrency: 2}})
 	if a := p.ask(question{Read: true}); a.Counted.total() != 0 || len(a.Counted.Arrived) != 2 || p.Err() != nil {
 		t.Errorf("counted %+v, %v", a.Counted, p.Err())
+	}
+	p.ask(question{Profile: true})
+	if _, err := flat(bytes.NewReader(p.ask(question{Profiled: true}).Profile)); err != nil || p.Err() != nil {
+		t.Errorf("its CPU profile: %v, %v", err, p.Err())
 	}
 	time.AfterFunc(100*time.Millisecond, func() { _ = out.Close() })
 	if err := p.close(); err != nil {

@@ -173,11 +173,10 @@ func checkCounters(r *run.Run) Check {
 
 func negative(b *run.Block) bool {
 	least := min(b.Planned, b.Sent, b.Late, b.Dropped, int64(b.Agents))
-	for _, n := range b.Answers {
-		least = min(least, n)
-	}
-	for _, n := range b.Wrong {
-		least = min(least, n)
+	for _, counts := range []map[string]int64{b.Answers, b.Wrong} {
+		for _, n := range counts {
+			least = min(least, n)
+		}
 	}
 	for _, n := range b.Reviews {
 		least = min(least, n.Count)

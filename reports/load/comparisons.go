@@ -3,6 +3,7 @@ package load
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -99,6 +100,7 @@ func compare(g comparisonPairs, t Thresholds, need design) Comparison {
 		c.oneProcess = a[0].Server == b[0].Server
 	}
 	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
+	c.Profiles = profileDifferences(g.pairs)
 	c.P50, c.logP50 = effect(g.pairs, quantile(0.5), has, need)
 	c.P99, _ = effect(g.pairs, quantile(0.99), has, need)
 	c.CPU, _ = effect(g.pairs, serverCPU, has, need)
@@ -235,4 +237,68 @@ func adjust(comparisons []Comparison, aa bool, family func(*Comparison) []*Effec
 	for i, adjusted := range statistics.Holm(p) {
 		effects[i].PHolm = adjusted
 	}
+}
+
+// FunctionShare is how often a program was in a function, as a part of the samples of its CPU profile on each side.
+type FunctionShare struct {
+	Function string  `json:"function"`
+	A        float64 `json:"a"`
+	B        float64 `json:"b"`
+}
+
+// ProfileDifference is what a program does otherwise on one side of a comparison than on the other.
+type ProfileDifference struct {
+	Program string `json:"program"`
+	// SamplesA and SamplesB are how often the profiles looked, 100 times for each second of processor time.
+	SamplesA int64 `json:"samplesA"`
+	SamplesB int64 `json:"samplesB"`
+	// Top are the functions with the most samples on both sides together, Differ those whose share differs most, and by
+	// more than chance makes it.
+	Top    []FunctionShare `json:"top"`
+	Differ []FunctionShare `json:"differ,omitempty"`
+}
+
+const (
+	// shownFunctions is how many functions are listed.
+	shownFunctions = 8
+	// surely is by how many standard errors a share has to differ: there are a hundred of them.
+	surely = 4
+)
+
+// profileDifferences compares the profiles of the last pair that has some on both sides.
+func profileDifferences(pairs []pair) (list []ProfileDifference) {
+	for _, p := range slices.Backward(pairs) {
+		for _, program := range slices.Sorted(maps.Keys(p.a.Profiles)) {
+			a, b := p.a.Profiles[program], p.b.Profiles[program]
+			if a.Samples > 0 && b.Samples > 0 {
+				list = append(list, profileDifference(program, a, b))
+			}
+		}
+		if len(list) > 0 {
+			break
+		}
+	}
+	return list
+}
+
+func profileDifference(program string, a, b run.CPUProfile) ProfileDifference {
+	d := ProfileDifference{Program: program, SamplesA: a.Samples, SamplesB: b.Samples}
+	both := run.Sum(maps.Clone(a.Functions), b.Functions)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		share := FunctionShare{name, float64(a.Functions[name]) / float64(a.Samples), float64(b.Functions[name]) / float64(b.Samples)}
+		d.Top = append(d.Top, share)
+		part := float64(both[name]) / float64(a.Samples+b.Samples)
+		if math.Abs(share.B-share.A) > surely*math.Sqrt(part*(1-part)*(1/float64(a.Samples)+1/float64(b.Samples))) {
+			d.Differ = append(d.Differ, share)
+		}
+	}
+	slices.SortStableFunc(d.Top, func(x, y FunctionShare) int { return cmp.Compare(y.A+y.B, x.A+x.B) })
+	slices.SortStableFunc(d.Differ, func(x, y FunctionShare) int { return cmp.Compare(math.Abs(y.B-y.A), math.Abs(x.B-x.A)) })
+	d.Top, d.Differ = d.Top[:min(len(d.Top), shownFunctions)], d.Differ[:min(len(d.Differ), shownFunctions)]
+	return d
+}
+
+// String is "12.3 %, then 14.0 %".
+func (s FunctionShare) String() string {
+	return fmt.Sprintf("%.1f %%, then %.1f %%", 100*s.A, 100*s.B)
 }

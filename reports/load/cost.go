@@ -148,12 +148,7 @@ func (c *Cost) Files() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	files["README.md"], err = c.Markdown(names...)
+	files["README.md"], err = c.Markdown(slices.Sorted(maps.Keys(files))...)
 	return files, err
 }
 

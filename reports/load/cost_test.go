@@ -115,7 +115,7 @@ func TestResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| [reviews](reviews/README.md) | 1 | run 1: passed |",
+		"| [reviews](reviews/README.md) | 1 | 2026-",
 		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | holds: 2 | first contact: 2.000 reviews per request in 2 runs, as predicted<br>steady state: 2.000",
 		"| an upper bound: 1.1", "| not measured |", "| SLOs | held |", "| measured: CPU of the API server above idle per request |",
 	} {
@@ -123,9 +123,39 @@ func TestResults(t *testing.T) {
 			t.Errorf("does not say %q:\n%s", want, data)
 		}
 	}
-	for _, part := range []string{"reviews", "latency"} {
-		if _, err := os.Stat(filepath.Join(out, part, "README.md")); err != nil {
-			t.Error(err)
+	// Another part, measured where there are no runs of the others: they stay, with their figures.
+	elsewhere := t.TempDir()
+	if err := Write(filepath.Join(elsewhere, "events/c"), r, Judge(r, allOf())); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(out, "page-only"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(out, "page-only/README.md"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Results(elsewhere, out); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(filepath.Join(out, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"[reviews](reviews/README.md) | 1 |", "[latency](latency/README.md) | 1 |", "[events](events/README.md) | 1 |", "reviews per request in 3 runs", "| measured: CPU of", "[page-only](page-only/README.md) | ? | earlier |"} {
+		if !strings.Contains(string(after), want) {
+			t.Errorf("does not say %q:\n%s", want, after)
 		}
+	}
+	for _, part := range []string{"reviews", "latency", "events"} {
+		page, err := os.ReadFile(filepath.Join(out, part, "README.md"))
+		if err != nil || !strings.Contains(string(page), " CPUs, ") {
+			t.Errorf("%v:\n%s", err, page)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(out, "latency", publishedFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Results(elsewhere, out); err == nil || !strings.Contains(err.Error(), publishedFile) {
+		t.Errorf("a file that cannot be read: %v", err)
 	}
 }

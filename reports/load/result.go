@@ -296,6 +296,8 @@ type Comparison struct {
 	// ReviewsA and ReviewsB are the reviews per request of the sides.
 	ReviewsA float64 `json:"reviewsPerRequestA"`
 	ReviewsB float64 `json:"reviewsPerRequestB"`
+	// Profiles are what programs do otherwise in B.
+	Profiles []ProfileDifference `json:"cpuProfiles,omitempty"`
 
 	// Log-ratios of p50 by pair; kept for the trend.
 	logP50 []float64

@@ -1,13 +1,17 @@
 package load
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
@@ -15,6 +19,49 @@ import (
 type Part struct {
 	Name string
 	*Cost
+}
+
+// publishedFile has the judgement of each run beside the page of its part, by the run's title, so that its figures are not
+// lost where another part is measured later, or elsewhere.
+const publishedFile = "runs.json"
+
+// publish writes the page of a part and what stays of its runs.
+func (p *Part) publish(dir string) error {
+	all := map[string]Result{}
+	for _, c := range p.Columns {
+		all[c.Title] = c.Result
+	}
+	data, err := filing.EncodeJSON(all)
+	if err == nil {
+		err = p.Write(filepath.Join(dir, p.Name))
+	}
+	return cmp.Or(err, os.WriteFile(filepath.Join(dir, p.Name, publishedFile), data, 0o644))
+}
+
+// earlier are the parts whose pages are in a folder and which have no runs now. One without a file of its runs has no
+// columns.
+func earlier(dir string, now []Part) (parts []Part, err error) {
+	pages, err := filepath.Glob(filepath.Join(dir, "*", "README.md"))
+	for _, page := range pages {
+		p := Part{Name: filepath.Base(filepath.Dir(page)), Cost: &Cost{}}
+		if slices.ContainsFunc(now, func(other Part) bool { return other.Name == p.Name }) {
+			continue
+		}
+		var all map[string]Result
+		path := filepath.Join(filepath.Dir(page), publishedFile)
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(data, &all)
+		}
+		if err != nil && !os.IsNotExist(err) {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for _, title := range slices.Sorted(maps.Keys(all)) {
+			p.Columns = append(p.Columns, column{Title: title, Result: all[title]})
+		}
+		parts = append(parts, p)
+	}
+	return parts, err
 }
 
 // Statement is one of the KEP, and what the runs say of it.
@@ -26,7 +73,7 @@ type Statement struct {
 }
 
 // Results reads the runs below a folder, those of each part in a folder of its name, and writes a page for each part
-// and README.md with what they say of the KEP's statements.
+// and README.md with what they, and the parts that were published earlier, say of the KEP's statements.
 func Results(runs, dir string) error {
 	paths, err := filepath.Glob(filepath.Join(runs, "*", "*", reportFile))
 	if err != nil || len(paths) == 0 {
@@ -50,10 +97,16 @@ func Results(runs, dir string) error {
 		if p.Cost, err = NewCost(saved[p.Name]...); err != nil {
 			return err
 		}
-		if err := p.Write(filepath.Join(dir, p.Name)); err != nil {
+		if err := p.publish(dir); err != nil {
 			return err
 		}
 	}
+	before, err := earlier(dir, parts)
+	if err != nil {
+		return err
+	}
+	parts = append(parts, before...)
+	slices.SortFunc(parts, func(x, y Part) int { return cmp.Compare(x.Name, y.Name) })
 	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts)})
 	if err != nil {
 		return err

@@ -28,12 +28,7 @@ func kindsOf(blocks []*run.Block) []string {
 }
 
 func mergedKind(blocks []*run.Block, kind string) histogram.Histogram {
-	var merged histogram.Histogram
-	for _, b := range blocks {
-		h := b.Kinds[kind]
-		merged.Merge(&h)
-	}
-	return merged
+	return merged(blocks, func(b *run.Block) *histogram.Histogram { return new(b.Kinds[kind]) })
 }
 
 func text(d run.Duration) string { return time.Duration(d).String() }

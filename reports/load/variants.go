@@ -3,6 +3,7 @@ package load
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func errorsOf(b *run.Block) int64 {
 	var errors int64
 	for status, n := range b.Answers {
 		n -= b.Again[status]
-		if !isStatus(status) || status == "429" || status >= "500" {
+		if _, err := strconv.Atoi(status); err != nil || status == "429" || status >= "500" {
 			errors += max(n, wrong[status])
 		} else {
 			errors += wrong[status]
@@ -120,10 +121,6 @@ func errorsOf(b *run.Block) int64 {
 		errors += n
 	}
 	return errors
-}
-
-func isStatus(s string) bool {
-	return len(s) == 3 && s[0] >= '1' && s[0] <= '5' && s[1] >= '0' && s[1] <= '9' && s[2] >= '0' && s[2] <= '9'
 }
 
 // answered counts the requests of a block that were answered or failed in it, each once.

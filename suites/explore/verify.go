@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -31,7 +32,11 @@ type ended struct {
 	Interrupted bool `json:"interrupted"`
 }
 
-const endPiece = "end"
+const (
+	endPiece = "end"
+	// clockTolerance is how far the clock may have been set meanwhile.
+	clockTolerance = 2 * time.Second
+)
 
 func (l *lane) name() string { return fmt.Sprintf("%s/lane-%d", l.asked.Name, l.index) }
 
@@ -159,7 +164,7 @@ func (l *lane) holdCase(p *prepared, e *verdicts.Evidence, shown []scenarios.Cap
 		}
 		audits[id] = e.Scenario
 		for _, r := range o.Reviews {
-			if r.At.Before(o.Sent) || r.At.After(o.Answered) {
+			if r.At.Before(o.Sent.Add(-clockTolerance)) || r.At.After(o.Answered.Add(clockTolerance)) {
 				return fmt.Errorf("%s: step %d: the time of a review is not that of the request", e.Scenario, o.Step)
 			}
 		}

@@ -40,17 +40,14 @@ func available(name string, bounding uint64) bool {
 	return number < 0 || bounding&(1<<number) != 0
 }
 
-// object is JSON of which a part is changed, and everything else stays as it was written.
-type object = map[string]json.RawMessage
-
 // rewriteFile drops unavailable capabilities from the file. It is replaced in one step, and left alone if nothing
 // has to be dropped.
-func rewriteFile(file string, kind fileKind, bounding uint64) error {
+func rewriteFile(file string, members []string, bounding uint64) error {
 	before, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	after, err := rewrite(before, kind, bounding)
+	after, err := rewrite(before, members, bounding)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -66,22 +63,6 @@ func rewriteFile(file string, kind fileKind, bounding uint64) error {
 		return err
 	}
 	return os.Rename(temporary, file)
-}
-
-// rewrite returns the data itself if nothing has to be dropped.
-func rewrite(data []byte, kind fileKind, bounding uint64) ([]byte, error) {
-	if kind == processFile {
-		return rewriteProcess(data, bounding)
-	}
-	return replaceMember(data, "process", func(process []byte) ([]byte, error) {
-		return rewriteProcess(process, bounding)
-	})
-}
-
-func rewriteProcess(data []byte, bounding uint64) ([]byte, error) {
-	return replaceMember(data, "capabilities", func(sets []byte) ([]byte, error) {
-		return dropFromSets(sets, bounding)
-	})
 }
 
 // dropFromSets drops from each of the sets (bounding, effective, permitted, …).
@@ -102,23 +83,27 @@ func dropFromSets(data []byte, bounding uint64) ([]byte, error) {
 	return json.Marshal(sets)
 }
 
-// replaceMember changes one member of an object; without it, or if it stays as it is, the data is returned itself.
-func replaceMember(data []byte, name string, change func([]byte) ([]byte, error)) ([]byte, error) {
-	var parent object
+// rewrite drops from the sets that members lead to. Everything else stays as it was written; without such members,
+// or if nothing has to be dropped, the data is returned itself.
+func rewrite(data []byte, members []string, bounding uint64) ([]byte, error) {
+	if len(members) == 0 {
+		return dropFromSets(data, bounding)
+	}
+	var parent map[string]json.RawMessage
 	if err := json.Unmarshal(data, &parent); err != nil {
 		return nil, err
 	}
-	before, found := parent[name]
+	before, found := parent[members[0]]
 	if !found || string(before) == "null" {
 		return data, nil
 	}
-	after, err := change(before)
+	after, err := rewrite(before, members[1:], bounding)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", members[0], err)
 	}
 	if bytes.Equal(before, after) {
 		return data, nil
 	}
-	parent[name] = after
+	parent[members[0]] = after
 	return json.Marshal(parent)
 }

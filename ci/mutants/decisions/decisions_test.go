@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,6 +134,7 @@ func TestDecisionMutants(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	counts := map[string]*count{}
 	for _, seed := range []string{"1", "2", "3"} {
 		run := exec.CommandContext(t.Context(), binary, seed, fmt.Sprint(len(all)), fmt.Sprint(len(ours)+1))
 		run.Env = append(os.Environ(), mutate.SharedVariable+"="+shared)
@@ -140,12 +143,21 @@ func TestDecisionMutants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		judge(t, seed, all, len(ours), out)
+		judge(t, seed, all, len(ours), out, counts)
 	}
+	table := "| decision code | change | mutants | rejected | equivalent, argued | share of the others |\n|---|---|--:|--:|--:|--:|\n"
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		c := counts[key]
+		table += fmt.Sprintf("| %s | %d | %d | %d | %.1f %% |\n", key, c.made, c.rejected, c.equivalent, 100*float64(c.rejected)/float64(max(c.made-c.equivalent, 1)))
+	}
+	t.Logf("three seeds\n%s", table)
 }
 
+// count is what became of the mutants of a kind, over all seeds.
+type count struct{ made, rejected, equivalent int }
+
 // judge holds the results to what is argued to be equivalent.
-func judge(t *testing.T, seed string, all []mutate.Mutant, ours int, out []byte) {
+func judge(t *testing.T, seed string, all []mutate.Mutant, ours int, out []byte, counts map[string]*count) {
 	killed := [2]int{}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
@@ -165,6 +177,19 @@ func judge(t *testing.T, seed string, all []mutate.Mutant, ours int, out []byte)
 		}
 		m := all[r.Number-1]
 		key := fmt.Sprintf("%s:%s", filepath.Base(m.File), strings.SplitN(m.Key, ":", 2)[1])
+		code := "the reference's"
+		if r.Number > ours {
+			code = "RBAC's"
+		}
+		if code += " | " + m.Operator; counts[code] == nil {
+			counts[code] = &count{}
+		}
+		c := counts[code]
+		if c.made++; equivalent[key] != "" {
+			c.equivalent++
+		} else if r.Reason != "" {
+			c.rejected++
+		}
 		switch why := equivalent[key]; {
 		case r.Reason != "" && why != "":
 			t.Errorf("seed %s: %s is killed (%s), and argued to be equivalent: %s", seed, key, r.Reason, why)

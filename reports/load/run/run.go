@@ -180,9 +180,11 @@ type Block struct {
 	GeneratorCPU Duration `json:"generatorCPU"` // authzconf's own process: agents and recorder
 	GeneratorRSS int64    `json:"generatorRSSBytes"`
 	// Cost is what the programs that are under load used in the block, by what they are.
-	Cost           map[string]Cost     `json:"cost,omitempty"`
-	WebhookLatency histogram.Histogram `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
-	FlowControl    map[string]float64  `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
+	Cost map[string]Cost `json:"cost,omitempty"`
+	// Profiles are what these programs did, in the last block of a side.
+	Profiles       map[string]CPUProfile `json:"cpuProfiles,omitempty"`
+	WebhookLatency histogram.Histogram   `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
+	FlowControl    map[string]float64    `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
 }
 
 // RequestMode is the mode of reviews that are not about impersonation: of the request itself.
@@ -210,6 +212,13 @@ type Cost struct {
 	GCs       int64 `json:"gcs,omitempty"`
 	// PeakHeap is the most bytes that the heap has needed since the program began.
 	PeakHeap int64 `json:"peakHeapBytes,omitempty"`
+}
+
+// CPUProfile is how often a program was seen in a function, 100 times for each second of its processor time. Functions
+// are those that were seen most.
+type CPUProfile struct {
+	Samples   int64            `json:"samples"`
+	Functions map[string]int64 `json:"functions"`
 }
 
 // ReviewCount counts access reviews.

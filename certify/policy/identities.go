@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// unnamed are the cases of who asks: names that everybody knows, and what is beside the name.
+func (d *deck) unnamed() {
+	freely := Case{Reason: "shortcut-for-a-name"}
+	stranger := d.name()
+	some := func(s spec) {
+		for _, v := range []spec{
+			ask("", "get", pods, d.name(), ""), ask("", "list", object{Resource: "secrets"}, "kube-system", ""), ask("", "*", object{Group: "*", Resource: "*"}, "", ""),
+			ask("", "impersonate", object{Resource: "users"}, "", d.name()), askPath("", "get", "/"+d.name()), ask("", "update", object{Group: "apps", Resource: "deployments"}, "", d.name()),
+		} {
+			v.User, v.Groups = s.User, s.Groups
+			freely.Asked = append(freely.Asked, v)
+		}
+		for _, o := range d.Busy {
+			v := ask(s.User, o.Verb, o, "", d.name())
+			v.Groups = s.Groups
+			freely.Asked = append(freely.Asked, v)
+		}
+	}
+	for _, user := range d.Users {
+		some(spec{User: user, Groups: []string{"system:authenticated"}})
+	}
+	for _, group := range d.Groups {
+		some(spec{User: stranger, Groups: []string{"staff", group}})
+	}
+	for _, in := range append(slices.Clone(d.Namespaces), stranger) {
+		for _, o := range d.Freely {
+			freely.Asked = append(freely.Asked, ask(stranger, o.Verb, o, in, ""))
+		}
+	}
+	for _, path := range d.Paths {
+		freely.Asked = append(freely.Asked, askPath(stranger, "get", path), askPath(stranger, "post", path))
+	}
+	d.add(freely)
+	d.own()
+	d.beside()
+	d.extra()
+	d.shared()
+	d.many()
+}
+
+// own is what belongs to somebody by its name only, and identities of a cluster that are granted something.
+func (d *deck) own() {
+	in, name, elsewhere := d.name(), d.name(), d.name()
+	robot := "system:serviceaccount:" + in + ":" + name
+	c := Case{Reason: "own-by-name"}
+	for _, user := range []string{name, "system:" + name, "system:node:" + name, robot} {
+		c.Grants = append(c.Grants, rule(user, "get", pods, in))
+		for _, o := range []object{{Resource: "secrets"}, {Resource: "nodes"}, {Resource: "serviceaccounts", Subresource: "token"}, {Resource: "users"}} {
+			for _, verb := range []string{"get", "create", "impersonate", "impersonate:user-info"} {
+				c.Asked = append(c.Asked, ask(user, verb, o, "", user), ask(user, verb, o, in, name), ask(user, verb, o, name, name))
+			}
+		}
+		for _, verb := range []string{"impersonate", "impersonate:user-info"} {
+			for _, mine := range [][3]string{{"uids", "", user + "-uid"}, {"groups", "", "staff-" + user}, {"userextras", "scopes", "view-" + user}} {
+				s := ask(user, verb, object{Group: "authentication.k8s.io", Resource: mine[0], Subresource: mine[1]}, "", mine[2])
+				s.UID, s.Groups, s.Extra = user+"-uid", []string{"staff-" + user}, map[string]authorizationv1.ExtraValue{"scopes": {"view-" + user}}
+				c.Asked = append(c.Asked, s)
+			}
+		}
+		other := strings.ReplaceAll(user, name, elsewhere)
+		c.Asked = append(c.Asked, ask(user, "get", pods, in, ""), ask(other, "get", pods, in, ""), ask(user, "get", pods, name, ""), ask(strings.TrimPrefix(user, "system:"), "get", object{Resource: "pods"}, in, "x"))
+	}
+	for _, group := range []string{"system:serviceaccounts:" + elsewhere, "system:bootstrappers:" + elsewhere, "system:" + elsewhere} {
+		g := rule("", "get", pods, elsewhere)
+		g.Subject = scenarios.Subject{Group: group}
+		c.Grants = append(c.Grants, g)
+		member := ask("system:serviceaccount:"+elsewhere+":"+d.name(), "get", pods, elsewhere, "")
+		c.Asked = append(c.Asked, member)
+		member.Groups = []string{"system:serviceaccounts", group, "system:authenticated"}
+		c.Asked = append(c.Asked, member, ask(group, "get", pods, elsewhere, ""))
+	}
+	d.add(c)
+}
+
+// beside is what must not matter: uid, extra and the version of the API, and the kind of name.
+func (d *deck) beside() {
+	c := Case{Reason: "decided-by-something-else"}
+	in, user, group, path := d.name(), d.name(), d.name(), "/"+d.name()
+	member := rule("", "list", pods, in)
+	member.Subject = scenarios.Subject{Group: group}
+	c.Grants = []scenarios.Grant{rule(user, "get", pods, in), member, pathRule(user, "get", path)}
+	add := func(s spec) { c.Asked = append(c.Asked, s) }
+	for _, who := range []string{user, d.name()} {
+		for _, uid := range []string{"", user, group, fmt.Sprintf("5e1f-%s", who), "0"} {
+			s := ask(who, "get", pods, in, d.name())
+			s.UID = uid
+			add(s)
+			p := askPath(who, "get", path)
+			p.UID = uid
+			add(p)
+		}
+		for _, version := range []string{"", "v1", "v1beta1", "v2", "*", "V1", "v1alpha1"} {
+			s := ask(who, "get", pods, in, d.name())
+			s.ResourceAttributes.Version = version
+			add(s)
+		}
+		for _, groups := range [][]string{nil, {user}, {group}, {"x", group, "y"}, {group, group}, {group + "," + user}, {strings.Join([]string{"x", group}, ",")}} {
+			s := ask(who, "list", pods, in, d.name())
+			s.Groups = groups
+			add(s)
+			s.ResourceAttributes = ask(who, "get", pods, in, d.name()).ResourceAttributes
+			add(s)
+		}
+	}
+	add(ask(group, "list", pods, in, ""))
+	for _, like := range []string{path, "/api/v1/namespaces/" + in + "/pods", "/api/v1/pods", in, "pods"} {
+		add(askPath(user, "get", like))
+	}
+	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, "", ""))
+	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, in, path))
+	d.add(c)
+}
+
+// extra is what must not matter of user.extra, whatever its keys mean to somebody; and groups are a list, whose ends are
+// no characters.
+func (d *deck) extra() {
+	in, user, group := d.name(), d.name(), d.name()
+	member := rule("", "list", pods, in)
+	member.Subject = scenarios.Subject{Group: group}
+	c := Case{Reason: "decided-by-something-else", Grants: []scenarios.Grant{rule(user, "get", pods, in), member}}
+	for _, key := range d.Extra {
+		for _, values := range []authorizationv1.ExtraValue{{user, "x"}, {group}, {"admin"}, {"*"}, {""}, {}} {
+			for _, s := range []spec{ask(user, "get", pods, in, d.name()), ask(user, "list", pods, in, ""), ask(d.name(), "get", pods, in, "")} {
+				s.Extra = map[string]authorizationv1.ExtraValue{key: values}
+				c.Asked = append(c.Asked, s)
+			}
+		}
+	}
+	d.add(c)
+	joined := Case{Reason: "attributes-joined"}
+	for i, separator := range append([]string{""}, d.Separators...) {
+		s := ask(user, "list", pods, in, d.name())
+		one, two := s, s
+		one.Groups, two.Groups = []string{"x", group}, []string{"x" + separator + group}
+		if i%2 == 0 {
+			one, two = two, one
+		}
+		joined.Asked = append(joined.Asked, one, two)
+	}
+	d.add(joined)
+}
+
+// shared are grants to groups that every cluster has, in namespaces that none has: who adds such a group by himself, or
+// takes it away, is found by nothing else.
+func (d *deck) shared() {
+	all := []string{"system:authenticated", "system:serviceaccounts", "system:nodes", "system:unauthenticated"}
+	c := Case{Reason: "groups-changed"}
+	users := []string{d.name(), "system:serviceaccount:" + d.name() + ":" + d.name(), "system:node:" + d.name(), "system:anonymous"}
+	for _, group := range all {
+		g := rule("", "get", pods, d.name())
+		g.Subject = scenarios.Subject{Group: group}
+		c.Grants = append(c.Grants, g)
+		for _, user := range users {
+			s := ask(user, "get", pods, g.Namespace, "")
+			for _, groups := range [][]string{nil, {"staff"}, {group}, {"staff", group}, slices.DeleteFunc(slices.Clone(all), func(other string) bool { return other == group })} {
+				s.Groups = groups
+				c.Asked = append(c.Asked, s)
+			}
+		}
+	}
+	d.add(c)
+}
+
+// most is how many there are of what somebody may have thought to be few. Groups are fewer: engines have limits of
+// their own (level robust has 2,000).
+const most, mostGroups = 130, 65
+
+// many are users of many groups and grants, and grants with many values.
+func (d *deck) many() {
+	c := Case{Reason: "limits-a-list"}
+	in, busy, wide, group := d.name(), d.name(), d.name(), d.name()
+	var names, verbs []string
+	for range most {
+		names, verbs = append(names, d.name()), append(verbs, "use-"+d.name())
+		c.Grants = append(c.Grants, rule(busy, "get", pods, in, names[len(names)-1]))
+	}
+	byName, byVerb, byResource, team := rule(wide, "get", pods, in, names...), rule(wide, "get", pods, in), rule(wide, "list", pods, in), rule("", "list", pods, in)
+	byVerb.Verbs, byResource.Resources, team.Subject = verbs, names, scenarios.Subject{Group: group}
+	c.Grants = append(c.Grants, byName, byVerb, byResource, team)
+	for _, i := range []int{0, 7, 8, 9, 10, 15, 16, 19, 20, 31, 32, 49, 50, 63, 64, 99, 100, 127, 128, most - 1} {
+		c.Asked = append(c.Asked, ask(busy, "get", pods, in, names[i]), ask(wide, "get", pods, in, names[i]),
+			ask(wide, verbs[i], pods, in, ""), ask(wide, "list", object{Resource: names[i]}, in, ""))
+	}
+	for _, n := range []int{5, 9, 11, 17, 21, 26, 33, 51, mostGroups} {
+		for at := range 3 {
+			s := ask(d.name(), "list", pods, in, "")
+			s.Groups = slices.Clone(names[:n-1])
+			c.Asked = append(c.Asked, s)
+			s.Groups = slices.Insert(slices.Clone(s.Groups), at*(n-1)/2, group)
+			c.Asked = append(c.Asked, s)
+		}
+		s := ask(busy, "get", pods, in, names[0])
+		s.Groups, s.Extra = names[:n], map[string]authorizationv1.ExtraValue{"example.com/all": names[:n]}
+		for _, key := range names[:n] {
+			s.Extra["example.com/"+key] = authorizationv1.ExtraValue{"x"}
+		}
+		c.Asked = append(c.Asked, s)
+	}
+	d.add(c)
+}

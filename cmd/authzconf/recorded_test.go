@@ -1,0 +1,385 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// record has the runs of testdata/recorded made anew, each on a control plane of its own: it is needed when the cases
+// that are generated, or the programs of a version, are others.
+var record = flag.Bool("record", false, "make testdata/recorded anew")
+
+// recordedRuns are small runs of each product, by their folders, with the files that have their reports.
+var recordedRuns = map[string]struct {
+	marker string
+	args   string
+}{
+	"explore":    {"explore.yaml", "explore --cases 14 --seed 4 --kubernetes 1.37"},
+	"deputy":     {"deputy.yaml", "deputy --pairs 12 --users 3 --requests 3 --seed 7 --kubernetes 1.37"},
+	"granular":   {"granular.json", "granular --focus story-1/labels --kubernetes 1.37"},
+	"library":    {"library.yaml", "conditions library"},
+	"conditions": {"explore.yaml", "conditions explore --cases 640 --seed 1"},
+}
+
+// folder is a copy of a recorded run that somebody edits.
+type folder struct {
+	t           *testing.T
+	dir, marker string
+}
+
+func recordedFolder(t *testing.T, name string) folder {
+	t.Helper()
+	from, run1 := filepath.Join("testdata", "recorded", name), recordedRuns[name]
+	f := folder{t, filepath.Join(t.TempDir(), "out"), run1.marker}
+	if strings.HasPrefix(run1.args, "conditions") { // which needs no server
+		f.run(exitPassed, append(strings.Fields(run1.args), "--report-dir", f.dir)...)
+		return f
+	}
+	if err := os.CopyFS(f.dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f folder) run(code int, args ...string) string {
+	f.t.Helper()
+	var out bytes.Buffer
+	if got := run(args, &out, &out); got != code {
+		f.t.Fatalf("%q: exit %d, want %d: %s", args, got, code, out.String())
+	}
+	return out.String()
+}
+
+// edit changes a file as JSON, and the digest of a piece of evidence with it.
+func (f folder) edit(name string, change func(map[string]any)) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, filepath.FromSlash(name))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	packed := strings.HasSuffix(name, ".gz")
+	if packed {
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err == nil {
+			data, err = io.ReadAll(r)
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	var v map[string]any
+	if err := yaml.Unmarshal(data, &v); err != nil {
+		f.t.Fatal(err)
+	}
+	change(v)
+	if data, err = json.Marshal(v); err != nil {
+		f.t.Fatal(err)
+	}
+	if packed {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write(data)
+		_ = w.Close()
+		data = b.Bytes()
+	}
+	f.put(name, data)
+}
+
+// put writes a file, and its digest into the report; nil removes both.
+func (f folder) put(name string, data []byte) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, filepath.FromSlash(name))
+	err := os.WriteFile(path, data, 0o644)
+	if data == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if name == f.marker {
+		return
+	}
+	f.edit(f.marker, func(r map[string]any) {
+		files, _ := r["files"].(map[string]any)
+		sum := sha256.Sum256(data)
+		files[name] = hex.EncodeToString(sum[:])
+		if data == nil {
+			delete(files, name)
+		}
+	})
+}
+
+// at goes down into decoded JSON by fields and indexes.
+func at(v any, path ...any) any {
+	for _, p := range path {
+		switch p := p.(type) {
+		case string:
+			v = v.(map[string]any)[p]
+		case int:
+			v = v.([]any)[p]
+		}
+	}
+	return v
+}
+
+func object(v any, path ...any) map[string]any { return at(v, path...).(map[string]any) }
+
+// swap exchanges two elements of a list.
+func swap(list any, i, j int) { l := list.([]any); l[i], l[j] = l[j], l[i] }
+
+// command changes a word of the recorded command line.
+func command(from, to string) func(folder) {
+	return func(f folder) {
+		f.edit(f.marker, func(r map[string]any) {
+			for i, word := range at(r, "command").([]any) {
+				if word == from {
+					at(r, "command").([]any)[i] = to
+				}
+			}
+		})
+	}
+}
+
+// drop takes the first impersonation header of a kind out of the requests that a piece of evidence has.
+func drop(v any, header string) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		if headers, ok := v["headers"].(map[string]any); ok && headers[header] != nil {
+			delete(headers, header)
+			return true
+		}
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if drop(v[k], header) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return drop(e, header) })
+	}
+	return false
+}
+
+func TestRecorded(t *testing.T) {
+	for name, of := range recordedRuns {
+		if *record && !strings.HasPrefix(of.args, "conditions") {
+			dir := filepath.Join("testdata", "recorded", name)
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			folder{t: t}.run(exitPassed, append(strings.Fields(of.args), "--report-dir", dir)...)
+		}
+		f := recordedFolder(t, name)
+		if out := f.run(exitPassed, "verify", f.dir); !strings.Contains(out, "the outcome is passed\nsignature: none") {
+			t.Errorf("%s: %s (go test ./cmd/authzconf -run TestRecorded -record makes the runs anew)", name, out)
+		}
+		// Signed, by one key and not by another.
+		keys := t.TempDir()
+		mine, other := filepath.Join(keys, "mine"), filepath.Join(keys, "other")
+		f.run(exitPassed, "certify", "keygen", mine)
+		f.run(exitPassed, "certify", "keygen", other)
+		flags := filedFlags{reportDir: f.dir, signKey: mine}
+		if err := flags.readKey(); err != nil {
+			t.Fatal(err)
+		}
+		if err := flags.sign(of.marker, "passed"); err != nil {
+			t.Fatal(err)
+		}
+		f.run(exitPassed, "verify", f.dir, "--key", mine+".pub")
+		f.run(exitFailed, "verify", f.dir, "--key", other+".pub")
+		f.edit(of.marker, func(r map[string]any) { r["suiteVersion"] = "v9" })
+		f.run(exitFailed, "verify", f.dir)
+	}
+}
+
+// cheats are ways to make a report say what was not seen, whose digests fit, with a part of what verify has to say.
+var cheats = map[string]map[string]struct {
+	do   func(folder)
+	want string
+}{
+	"explore": {
+		"evidence removed":   {func(f folder) { f.put(batchFile, nil) }, "asks for this evidence, and there is none"},
+		"evidence of others": {func(f folder) { f.put("evidence/more.json.gz", []byte("x")) }, "asks for nothing that this would be evidence of"},
+		"cases swapped":      {func(f folder) { f.edit(batchFile, func(e map[string]any) { swap(at(e, "cases"), 2, 3) }) }, "is not that of this case: "},
+		"what was seen swapped": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) {
+				a, b := object(e, "cases", 2), object(e, "cases", 3)
+				a["steps"], b["steps"] = b["steps"], a["steps"]
+			})
+		}, "was not as predicted, and there is no evidence of it run alone"},
+		"seen twice": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) { e["alone"] = []any{at(e, "cases", 0)} })
+		}, "run alone, and no case was to be"},
+		"shown less": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) { object(e, "cases", 0)["capabilities"] = []any{"Reviews"} })
+		}, "is not that of this case: capabilities"},
+		"not counted":    {func(f folder) { f.edit(batchFile, func(e map[string]any) { e["metrics"] = nil }) }, "has metrics: false"},
+		"a stray review": {func(f folder) { f.edit(batchFile, func(e map[string]any) { e["arrived"] = 1e6 }) }, "was not as predicted"},
+		"a header dropped": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) {
+				if !drop(e, "Impersonate-Group") {
+					f.t.Error("no case has a group")
+				}
+			})
+		}, "was not as predicted"},
+		"an answer edited": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) { object(e, "cases", 0, "steps", 0, "response")["code"] = 418 })
+		}, "was not as predicted"},
+		"a server edited": {func(f folder) {
+			f.edit("evidence/1.37-gate-on/lane-0.json.gz", func(e map[string]any) { object(e, "target", "witness")["gateMetric"] = "off" })
+		}, "gate ConstrainedImpersonation (metric)"},
+		"a count edited":    {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "cells", 0)["cases"] = 15 }) }, "cells[0].cases: the report says 15"},
+		"the outcome":       {func(f folder) { f.edit(f.marker, func(r map[string]any) { r["outcome"] = "failed" }) }, "outcome: the report says"},
+		"fewer cases asked": {command("14", "13"), "has evidence of 14 cases, the command line asks for 13"},
+		"another seed":      {command("4", "5"), "is not that of this case"},
+		"another version":   {command("1.37", "1.36"), "there is none"},
+		"another command":   {command("explore", "deputy"), "is not one of authzconf explore"},
+	},
+	"deputy": {
+		"evidence removed": {func(f folder) { f.put("evidence/legacy/tunnel.json.gz", nil) }, "asks for this evidence, and there is none"},
+		"kinds swapped": {func(f folder) {
+			a, b := f.read("evidence/legacy/preflight.json.gz"), f.read("evidence/constrained/preflight.json.gz")
+			f.put("evidence/legacy/preflight.json.gz", b)
+			f.put("evidence/constrained/preflight.json.gz", a)
+		}, "not what the evidence gives"},
+		"one for both": {func(f folder) {
+			f.put("evidence/legacy/tunnel.json.gz", f.read("evidence/constrained/tunnel.json.gz"))
+		}, "is also one of another request"},
+		"questions swapped": {func(f folder) {
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { swap(at(e, "preflight", "pairs"), 0, 1) })
+		}, "were sent, and the scenario wants"},
+		"a question left out": {func(f folder) {
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) {
+				p := object(e, "preflight")
+				p["pairs"] = p["pairs"].([]any)[1:]
+			})
+		}, "there is evidence of 11 questions"},
+		"a header dropped": {func(f folder) {
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { drop(e, "Impersonate-User") })
+		}, "were sent, and the scenario wants"},
+		"a client's header dropped": {func(f folder) {
+			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) { drop(e, "Impersonate-Group") })
+		}, "and has to be GET"},
+		"a row left out": {func(f folder) {
+			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
+				front := object(e, "auditLogs", "fronts", 0)
+				row := object(front, "rows", 0)
+				front["rows"] = front["rows"].([]any)[1:]
+				delete(object(e, "auditLogs", "events"), row["auditID"].(string))
+			})
+		}, "not what the evidence gives"},
+		"an event edited": {func(f folder) {
+			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
+				for _, event := range object(e, "auditLogs", "events") {
+					object(event, "impersonatedUser")["username"] = "somebody-else"
+					return
+				}
+			})
+		}, "not what the evidence gives"},
+		"an attack edited": {func(f folder) {
+			f.edit("evidence/legacy/tunnel.json.gz", func(e map[string]any) {
+				a := object(e, "tunnel", "attacks", 7)
+				a["sent"] = strings.Replace(a["sent"].(string), "client-1", "client-0", 1)
+			})
+		}, "was sent, and it has to be"},
+		"attacks swapped": {func(f folder) {
+			f.edit("evidence/legacy/tunnel.json.gz", func(e map[string]any) { swap(at(e, "tunnel", "attacks"), 4, 5) })
+		}, "was sent, and it has to be"},
+		"an attack's event removed": {func(f folder) {
+			f.edit("evidence/legacy/tunnel.json.gz", func(e map[string]any) { delete(object(e, "tunnel", "attacks", 19), "event") })
+		}, "its event is missing"},
+		"a failure edited":   {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "parts", 0)["failed"] = 1 }) }, "parts[0].failed: the report says 1"},
+		"a part less asked":  {command("12", "11"), "there is evidence of 12 questions"},
+		"another seed":       {command("7", "8"), "legacy/preflight: "},
+		"the target removed": {func(f folder) { f.put("evidence/constrained/target.json.gz", nil) }, "there is none"},
+	},
+	"granular": {
+		"evidence removed": {func(f folder) { f.put(attemptsFile, nil) }, "asks for this evidence, and there is none"},
+		"attempts swapped": {func(f folder) { f.edit(attemptsFile, func(e map[string]any) { swap(at(e, "attempts"), 0, 1) }) }, "where it has to be"},
+		"an attempt's name": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { e["attempts"] = e["attempts"].([]any)[:1] })
+		}, "where it has to be"},
+		"a review removed": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { e["reviews"] = e["reviews"].([]any)[1:] })
+		}, "not what the evidence gives"},
+		"a header dropped": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { drop(e, "Content-Type") })
+		}, "another request was sent: headers"},
+		"a body edited": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "request")["body"] = map[string]any{} })
+		}, "another request was sent: body"},
+		"an answer edited": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0)["code"] = 418 })
+		}, "not what the evidence gives"},
+		"the stored object": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0)["after"] = at(e, "attempts", 0, "before") })
+		}, "not what the evidence gives"},
+		"a problem edited": {func(f folder) {
+			f.edit(f.marker, func(r map[string]any) { object(r, "results", 0)["problems"] = []any{"x"} })
+		}, "results[0].problems"},
+		"an added field":    {func(f folder) { f.edit(f.marker, func(r map[string]any) { r["passed"] = true }) }, `unknown field "passed"`},
+		"others asked for":  {command("story-1/labels", "story-1/"), "where it has to be"},
+		"scenarios of mine": {command("--focus", "--scenarios"), "--scenarios says which to judge by"},
+		"the server edited": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "target")["kubernetes"] = "1.36.0" })
+		}, "is not the one of the command line"},
+	},
+	"library": {
+		"a count edited": {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "sections", 0)["agree"] = 999 }) }, "sections[0].agree: the report says 999"},
+	},
+	"conditions": {
+		"a count edited": {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "byAnswer")["Allow"] = 1 }) }, "byAnswer.Allow: the report says 1"},
+		"another seed":   {command("1", "2"), "not what the evidence gives"},
+		"fewer cases":    {command("640", "600"), "not what the evidence gives"},
+		"stopped early":  {func(f folder) { f.edit(f.marker, func(r map[string]any) { r["stopped"] = true }) }, "was stopped before all its cases were tried"},
+	},
+}
+
+const (
+	batchFile    = "evidence/1.37-gate-on/lane-0-0000.json.gz"
+	attemptsFile = "evidence/attempts.json.gz"
+)
+
+func (f folder) read(name string) []byte {
+	f.t.Helper()
+	data, err := os.ReadFile(filepath.Join(f.dir, filepath.FromSlash(name)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return data
+}
+
+func TestRecordedIsNotCheated(t *testing.T) {
+	for name, ways := range cheats {
+		for way, c := range ways {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				f := recordedFolder(t, name)
+				c.do(f)
+				if out := f.run(exitFailed, "verify", f.dir); !strings.Contains(out, c.want) || strings.Contains(out, "verified") {
+					t.Errorf("printed %s, without %q", out, c.want)
+				}
+			})
+		}
+	}
+	f := recordedFolder(t, "explore")
+	file := filepath.Join(f.dir, filepath.FromSlash(batchFile))
+	if err := os.WriteFile(file, append(f.read(batchFile), 0), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := f.run(exitFailed, "verify", f.dir); !strings.Contains(out, batchFile+": was changed") {
+		t.Errorf("printed %s", out)
+	}
+}

@@ -1,0 +1,55 @@
+package load
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// Of two profiles only what differs by more than chance is said to differ, the most first.
+func TestProfileDifference(t *testing.T) {
+	a := run.CPUProfile{Samples: 1000, Functions: map[string]int64{"syscall": 400, "authorize": 50, "noise": 100}}
+	b := run.CPUProfile{Samples: 2000, Functions: map[string]int64{"syscall": 500, "authorize": 300, "noise": 210, "new": 2}}
+	for i := range 10 {
+		a.Functions[fmt.Sprint("small", i)] = 3
+	}
+	d := profileDifference("API server", a, b)
+	if len(d.Differ) != 2 || d.Differ[0] != (FunctionShare{"syscall", 0.4, 0.25}) || d.Differ[1] != (FunctionShare{"authorize", 0.05, 0.15}) {
+		t.Errorf("differ: %v", d.Differ)
+	}
+	if len(d.Top) != shownFunctions || d.Top[0].Function != "syscall" || d.Top[2].Function != "authorize" && d.Top[1].Function != "noise" {
+		t.Errorf("top: %v", d.Top)
+	}
+	if same := profileDifference("API server", a, a); len(same.Differ) != 0 {
+		t.Errorf("a profile differs from itself: %v", same.Differ)
+	}
+	with, without := &run.Block{Profiles: map[string]run.CPUProfile{"API server": a}}, &run.Block{}
+	if got := profileDifferences([]pair{{a: with, b: with}, {a: with, b: without}}); len(got) != 1 || got[0].SamplesB != 1000 {
+		t.Errorf("the last pair with both: %v", got)
+	}
+}
+
+// Both pages show them.
+func TestProfilesAreShown(t *testing.T) {
+	r := sound().run()
+	for i := range r.Blocks {
+		n := int64(100 + 400*(i%2))
+		r.Blocks[i].Profiles = map[string]run.CPUProfile{"API server": {Samples: 1000, Functions: map[string]int64{"authorizer.(*impersonation).check": n, "main": 500}}}
+	}
+	result := Judge(r, allOf())
+	page, err := HTML(&r, &result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Markdown(&r, &result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{string(page), string(text)} {
+		if !strings.Contains(p, "authorizer.(*impersonation).check") || !strings.Contains(p, "50.0 %, then 50.0 %") {
+			t.Errorf("no CPU profiles on the page:\n%s", p)
+		}
+	}
+}

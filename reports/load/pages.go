@@ -1,0 +1,239 @@
+package load
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	texttemplate "text/template"
+	"time"
+
+	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// The page is one file without anything to fetch: style and plots are put into it.
+var (
+	//go:embed load.html.tmpl
+	pageTemplate string
+	//go:embed load.css
+	pageStyle string
+
+	pageTemplates = template.Must(template.New("load").Funcs(functions).Funcs(template.FuncMap{
+		"style":     func() template.CSS { return template.CSS(pageStyle) },
+		"colour":    func(i int) template.CSS { return template.CSS(statistics.Colour(i)) },
+		"dashed":    statistics.Dashed,
+		"bracket":   bracket,
+		"percentOf": func(part float64) string { return fmt.Sprintf("%g %%", 100*part) },
+	}).Parse(pageTemplate))
+)
+
+// functions are those of the page and of Markdown.
+var functions = map[string]any{
+	"bound":    boundText,
+	"reviews":  func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
+	"predict":  predictedText,
+	"first":    rateCell,
+	"asked":    asked,
+	"named":    func(name string, r ReviewRate) named { return named{name, r} },
+	"again":    againText,
+	"change":   changeText,
+	"ms":       millisecondsText,
+	"p":        pText,
+	"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"duration": text,
+	"cpu":      cpuText,
+	"mib":      func(n int64) int64 { return n >> 20 },
+	"kib":      func(n float64) string { return fmt.Sprintf("%.1f", n/1024) },
+	"percent":  func(part float64) string { return fmt.Sprintf("%.1f", 100*part) },
+	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}, {"CPU", c.CPU}} },
+}
+
+type namedEffect struct {
+	Name string
+	Effect
+}
+
+// named is reviews per request with the name of its variant.
+type named struct {
+	Name string
+	ReviewRate
+}
+
+type page struct {
+	Run    *run.Run
+	Result *Result
+	// Plots are elements that were escaped when they were drawn.
+	Plots map[string]template.HTML
+}
+
+// HTML is report.html.
+func HTML(r *run.Run, result *Result) ([]byte, error) {
+	groups := groupVariants(r)
+	reviews, err := plotReviews(result.Variants)
+	latencies, err2 := plotLatencies(groups)
+	timeline, err3 := plotTimeline(groups)
+	effects, err4 := plotEffects(result.Comparisons)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	p := page{Run: r, Result: result, Plots: map[string]template.HTML{
+		"reviews": template.HTML(reviews), "latencies": template.HTML(latencies), "timeline": template.HTML(timeline),
+		"effects": template.HTML(effects),
+	}}
+	var b bytes.Buffer
+	err = pageTemplates.Execute(&b, p)
+	return b.Bytes(), err
+}
+
+// md escapes what Markdown or HTML would take for markup: names come from files.
+var md = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "&", "&amp;", "*", "\\*", "_", "\\_", "`", "\\`",
+	"[", "\\[", "]", "\\]", "#", "\\#", "~", "\\~", "\n", " ", "\r", " ").Replace
+
+var (
+	//go:embed load.md.tmpl
+	markdownSource string
+	textTemplates  = texttemplate.Must(texttemplate.New("markdown").Funcs(functions).Funcs(texttemplate.FuncMap{
+		"md": md, "counted": counted, "margin": marginText, "short": shortEffect, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
+	}).Parse(markdownSource))
+)
+
+func markdown(name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	err := textTemplates.ExecuteTemplate(&b, name, data)
+	return b.Bytes(), err
+}
+
+// Markdown is summary.md: what fits into the comment of a CI system.
+func Markdown(r *run.Run, result *Result) ([]byte, error) {
+	return markdown("summary", page{Run: r, Result: result})
+}
+
+// ComparisonMarkdown is the result of Compare as Markdown.
+func ComparisonMarkdown(result *Result) ([]byte, error) { return markdown("comparison", result) }
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// interval is that of the mean, if there is one.
+func (r ReviewRate) interval() *statistics.Interval {
+	if r.Bounded {
+		return &r.PerRequest
+	}
+	return nil
+}
+
+// plotEffects shows the changes of all comparisons in percent, p50 before p99, beside their margins.
+func plotEffects(comparisons []Comparison) (string, error) {
+	percents := func(part float64) float64 { return 100 * part }
+	var rows []statistics.Row
+	for _, c := range comparisons {
+		for _, e := range []namedEffect{{"p50", c.P50}, {"p99", c.P99}} {
+			if !e.Measured {
+				continue
+			}
+			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents)}
+			for _, start := range e.Starts {
+				row.Values = append(row.Values, 100*start)
+			}
+			if e.Margin > 0 {
+				// By logarithms: to be slower by a factor is as much as to be faster by it.
+				row.Band = &statistics.Interval{Low: 100 * (1/(1+e.Margin) - 1), High: 100 * e.Margin}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return statistics.Forest("how much longer B takes than A", "how much longer B takes than A, in percent", rows)
+}
+
+// plotReviews shows reviews per request by variant, beside the bounds of the prediction.
+func plotReviews(variants []Variant) (string, error) {
+	var rows []statistics.Row
+	for _, v := range variants {
+		row := statistics.Row{Name: v.Name, Interval: v.Reviews.PerRequest}
+		if p := v.Reviews.Predicted; p != nil {
+			row.Band = &statistics.Interval{Low: p.Low - bandRoom, High: p.High + bandRoom}
+		}
+		rows = append(rows, row)
+	}
+	return statistics.Forest("access reviews per request by variant", "access reviews per request", rows)
+}
+
+// bandRoom makes a prediction of one figure visible.
+const bandRoom = 0.02
+
+// shownQuantiles are the points of a latency curve.
+var shownQuantiles = []float64{0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 0.9999}
+
+// nines stretches the upper end of a quantile, which is what load is about: 0.9 is 1, 0.99 is 2.
+func nines(q float64) float64 { return -math.Log10(1 - q) }
+
+// plotLatencies shows the latency curves by variant, with the bounds of quantiles.
+func plotLatencies(groups []variantBlocks) (string, error) {
+	chart := statistics.Chart{
+		Label: "latency by percentile and variant", Height: 340,
+		X: statistics.Axis{Label: "percentile", Room: true, Ticks: map[float64]string{}}, Y: statistics.Axis{Label: "latency in ms", Log: true},
+	}
+	for _, q := range []float64{0.01, 0.5, 0.9, 0.99, 0.999, 0.9999} {
+		chart.X.Ticks[nines(q)] = "p" + strconv.FormatFloat(100*q, 'g', 6, 64)
+	}
+	for _, g := range groups {
+		h := merged(g.blocks, latencyOf)
+		curve := statistics.Curve{Name: g.name}
+		for _, q := range shownQuantiles {
+			bound := quantileBound(&h, q)
+			// A quantile needs some durations beyond it, and a logarithm a value above 0.
+			if bound.Milliseconds <= 0 || float64(h.Count())*(1-q) < 1 {
+				continue
+			}
+			at := statistics.Point{X: nines(q), Y: bound.Milliseconds}
+			if bound.Bounded && bound.Low > 0 && slices.Contains([]float64{0.5, 0.9, 0.99, 0.999}, q) {
+				at.Interval = &statistics.Interval{Low: bound.Low, High: bound.High}
+			}
+			curve.Points = append(curve.Points, at)
+		}
+		chart.Curves = append(chart.Curves, curve)
+	}
+	return chart.SVG()
+}
+
+func latencyOf(b *run.Block) *histogram.Histogram { return &b.Latency }
+
+// plotTimeline shows the reviews in each second of a block, as the mean of the variant's blocks.
+func plotTimeline(groups []variantBlocks) (string, error) {
+	chart := statistics.Chart{
+		Label: "access reviews over time by variant", Height: 300,
+		X: statistics.Axis{Label: "seconds since the block began"}, Y: statistics.Axis{Label: "access reviews per second", Zero: true, Room: true},
+	}
+	for _, g := range groups {
+		curve := statistics.Curve{Name: g.name}
+		for second := 0; ; second++ {
+			var sum, blocks float64
+			for _, b := range g.blocks {
+				if second < len(b.Timeline) {
+					sum += float64(b.Timeline[second].Reviews)
+					blocks++
+				}
+			}
+			if blocks == 0 {
+				break
+			}
+			curve.Points = append(curve.Points, statistics.Point{X: float64(second), Y: sum / blocks})
+		}
+		if len(curve.Points) < 2 {
+			curve.Points = nil // not a line
+		}
+		chart.Curves = append(chart.Curves, curve)
+	}
+	return chart.SVG()
+}

@@ -123,7 +123,8 @@ func (v *verifier) holdTogether() {
 		list := spans[name]
 		slices.SortFunc(list, func(a, b span) int { return a.from.Compare(b.from) })
 		for i := 1; i < len(list); i++ {
-			if list[i].from.Before(list[i-1].to) && !(beside[list[i].file] && list[i].file == list[i-1].file) {
+			together := beside[list[i].file] && list[i].file == list[i-1].file
+			if list[i].from.Before(list[i-1].to) && !together {
 				v.differ("%s: a request was sent while one of %s was under way, and a cell has one at a time", list[i].file, list[i-1].file)
 			}
 		}

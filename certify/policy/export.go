@@ -37,7 +37,8 @@ func (p *Policy) Export(format string) (map[string][]byte, error) {
 	render := map[string]func() ([]byte, error){
 		"rbac": p.RBAC, "json": p.JSON, "sar-table": p.Table, "cedar": p.Cedar, "rego": p.Rego, "opa": p.Rego, "openfga": p.OpenFGA,
 	}[format]
-	files, err := map[string][]byte{}, error(nil)
+	files := map[string][]byte{}
+	var err error
 	switch {
 	case format == "cedar-k8s":
 		files, err = p.CedarK8s()

@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/cel"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -223,3 +224,13 @@ func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) 
 
 // Policies are a copy of the policies.
 func (s *Snapshot) Policies() []vectors.Policy { return slices.Clone(s.policies) }
+
+// Subject is the reference authorizer as a subject of model.Explore.
+func Subject(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded, error) {
+	s, err := NewSnapshot(policies)
+	if err != nil {
+		return nil, err
+	}
+	s.FailureMode = mode
+	return New(s), nil
+}

@@ -110,6 +110,9 @@ type liveCluster struct {
 }
 
 func newLiveCluster(ctx context.Context, kubeconfig string) (*liveCluster, error) {
+	if _, err := os.Stat(kubeconfig); err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)

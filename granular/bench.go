@@ -184,26 +184,17 @@ func (b *Bench) installWidgets(ctx context.Context) error {
 		gvr.Version = version
 		// The schema is published some moments later than the resource.
 		err := poll(ctx, "the custom resource and its schema", func(ctx context.Context) (bool, error) {
-			if _, err := b.admin.Resource(gvr).List(ctx, metav1.ListOptions{}); err != nil {
-				return false, ignoreNotFound(err)
+			_, err := b.admin.Resource(gvr).List(ctx, metav1.ListOptions{})
+			if err == nil {
+				_, err = b.client.RESTClient().Get().AbsPath("/openapi/v3/apis/" + gvr.GroupVersion().String()).DoRaw(ctx)
 			}
-			return b.published(ctx, "/openapi/v3/apis/"+gvr.GroupVersion().String())
+			return err == nil, ignoreNotFound(err)
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (b *Bench) published(ctx context.Context, path string) (bool, error) {
-	result := b.client.RESTClient().Get().AbsPath(path).Do(ctx)
-	var code int
-	result.StatusCode(&code)
-	if code == http.StatusNotFound || code == http.StatusServiceUnavailable {
-		return false, nil
-	}
-	return result.Error() == nil, result.Error()
 }
 
 func ignoreNotFound(err error) error {

@@ -126,6 +126,27 @@ func implies() (out []generated) {
 		return s.ResourceAttributes != nil && strings.HasPrefix(s.ResourceAttributes.Resource, "selfsubject")
 	})
 	opens("own-by-name", "of who asks", func(s spec) bool { return s.ResourceAttributes != nil && s.ResourceAttributes.Name == s.User })
+	for name, change := range map[string]func(r *review){
+		"in API group authentication.k8s.io": func(r *review) { r.ResourceAttributes.Group = "authentication.k8s.io" },
+		"in no API group":                    func(r *review) { r.ResourceAttributes.Group = "" },
+		"without subresource":                func(r *review) { r.ResourceAttributes.Subresource = "" },
+		"by uid":                             func(r *review) { r.User = r.UID },
+		"by uid as a group":                  func(r *review) { r.Groups = append(slices.Clone(r.Groups), r.UID) },
+		"by name": func(r *review) {
+			if r.UID == r.ResourceAttributes.Name {
+				r.User = r.UID
+			}
+		},
+	} {
+		add("impersonates-something-else", name, also(func(r review) (review, bool) {
+			if r.ResourceAttributes == nil || r.ResourceAttributes.Verb != "impersonate" {
+				return r, false
+			}
+			r = *r.DeepCopy()
+			change(&r)
+			return r, true
+		}))
+	}
 	return append(out, forgetful()...)
 }
 

@@ -327,6 +327,11 @@ func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt)
 	if why := reports.Change(one.Request, want); why != "" {
 		return nil, fmt.Errorf("another request was sent: %s", why)
 	}
+	for what, object := range map[string]map[string]any{"before": one.Before, "after": one.After, "result": one.Result} {
+		if in := (&unstructured.Unstructured{Object: object}).GetNamespace(); in != "" && in != o.actor.namespace {
+			return nil, fmt.Errorf("the object of %q is one in the namespace %s, and the attempt was in %s", what, in, o.actor.namespace)
+		}
+	}
 	o.predict(set, sending)
 	return o, nil
 }

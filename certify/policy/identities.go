@@ -44,6 +44,7 @@ func (d *deck) unnamed() {
 	}
 	d.add(freely)
 	d.own()
+	d.impersonated()
 	d.beside()
 	d.extra()
 	d.shared()
@@ -80,6 +81,42 @@ func (d *deck) own() {
 		c.Asked = append(c.Asked, member)
 		member.Groups = []string{"system:serviceaccounts", group, "system:authenticated"}
 		c.Asked = append(c.Asked, member, ask(group, "get", pods, elsewhere, ""))
+	}
+	d.add(c)
+}
+
+// impersonated is what somebody is granted to impersonate: an object of one API group and one subresource, in one
+// namespace, whose name says nothing about the one who asks.
+func (d *deck) impersonated() {
+	const authentication = "authentication.k8s.io"
+	c := Case{Reason: "impersonates-something-else"}
+	for _, o := range []object{
+		{Resource: "users"}, {Resource: "groups"}, {Resource: "serviceaccounts"},
+		{Group: authentication, Resource: "users"}, {Group: authentication, Resource: "uids"}, {Group: authentication, Resource: "userextras", Subresource: "scopes"},
+	} {
+		user, name, group, in := d.name(), d.name(), d.name(), ""
+		if o.Resource == "serviceaccounts" {
+			in = d.name()
+		}
+		member := rule("", "impersonate", o, in, name)
+		member.Subject = scenarios.Subject{Group: group}
+		c.Grants = append(c.Grants, rule(user, "impersonate", o, in, name), member)
+		for _, other := range []string{"", authentication, "apps", "authorization.k8s.io"} {
+			c.Asked = append(c.Asked, ask(user, "impersonate", object{Group: other, Resource: o.Resource, Subresource: o.Subresource}, in, name))
+		}
+		for _, other := range []string{"", "status", "scopes", "token"} {
+			c.Asked = append(c.Asked, ask(user, "impersonate", object{Group: o.Group, Resource: o.Resource, Subresource: other}, in, name))
+		}
+		c.Asked = append(c.Asked, ask(user, "impersonate", o, d.name(), name), ask(user, "impersonate", o, "", name), ask(user, "impersonate", o, in, ""))
+		for _, uid := range []string{user, name, group} {
+			for _, groups := range [][]string{{"staff"}, {group}} {
+				for _, who := range []string{user, name, d.name()} {
+					s := ask(who, "impersonate", o, in, name)
+					s.UID, s.Groups = uid, groups
+					c.Asked = append(c.Asked, s)
+				}
+			}
+		}
 	}
 	d.add(c)
 }

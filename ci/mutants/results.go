@@ -263,8 +263,9 @@ func (r *results) summary() string {
 	}
 	out := fmt.Sprintf("%d mutants: %s; %.0f min\n%s", len(r.Results), r.Results.counts(), r.Seconds/60, line(r.Results))
 	for _, p := range r.parts {
-		if some := r.Results.of(p); len(some) > 0 {
-			out += fmt.Sprintf("\n%s: %d mutants, %s", p.Name, len(some), line(some))
+		some := r.Results.of(p)
+		if n := len(some) - some.count(campaign.Equivalent); n > 0 {
+			out += fmt.Sprintf("\n%s: %d mutants not argued equivalent, %s", p.Name, n, line(some))
 		}
 	}
 	return out

@@ -80,21 +80,39 @@ func Why(reason string) string {
 	return t.Reasons[reason]
 }
 
-var lengthForm = regexp.MustCompile(`\{[0-9]+\}`)
+var placeholder = regexp.MustCompile(`\{[a-z0-9]*\}`)
 
 // Form writes one side of a pair about a string.
 func Form(form, s string) string {
 	if s == "" {
 		s = "x"
 	}
-	first, last := string([]rune(s)[:1]), []rune(s)
-	out := strings.NewReplacer(
-		"{upper}", strings.ToUpper(s), "{title}", strings.Map(titled(), s), "{other}", "other"+reversed(s),
-		"{butlast}", string(last[:len(last)-1]), "{butfirst}", s[len(first):], "{base64}", base64.StdEncoding.EncodeToString([]byte(s)),
-		"{entity}", s[:len(s)-1]+fmt.Sprintf("&#%d;", s[len(s)-1]), "{percent}", s[:len(s)-1]+fmt.Sprintf("%%%02X", s[len(s)-1]), "{}", s,
-	).Replace(form)
-	return lengthForm.ReplaceAllStringFunc(out, func(length string) string {
-		n, _ := strconv.Atoi(length[1 : len(length)-1])
+	runes, last := []rune(s), len(s)-1
+	return placeholder.ReplaceAllStringFunc(form, func(found string) string {
+		switch found {
+		case "{}":
+			return s
+		case "{upper}":
+			return strings.ToUpper(s)
+		case "{title}":
+			return strings.Map(titled(), s)
+		case "{other}":
+			return "other" + reversed(s)
+		case "{butlast}":
+			return string(runes[:len(runes)-1])
+		case "{butfirst}":
+			return string(runes[1:])
+		case "{base64}":
+			return base64.StdEncoding.EncodeToString([]byte(s))
+		case "{entity}":
+			return s[:last] + fmt.Sprintf("&#%d;", s[last])
+		case "{percent}":
+			return s[:last] + fmt.Sprintf("%%%02X", s[last])
+		}
+		n, err := strconv.Atoi(strings.Trim(found, "{}"))
+		if err != nil {
+			return found
+		}
 		return s + strings.Repeat("a", max(0, n-len(s)))
 	})
 }

@@ -90,6 +90,15 @@ func planOf(seed int64) (*certify.Plan, error) {
 	return certify.NewPlan(set, seed)
 }
 
+// policyOf is the policy of a seed, which is made sooner than all that is asked.
+func policyOf(seed int64) (*policy.Policy, error) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		return nil, err
+	}
+	return policy.New(policy.Bound(set.All(), seed), seed), nil
+}
+
 func (f *certifyFlags) run(c *cobra.Command) error {
 	switch {
 	case f.kubeconfig == "":
@@ -277,11 +286,11 @@ cedar-k8s  cedar-access-control-for-k8s, in its entity model, and what cannot be
 			if conditionals {
 				return printConditionalPolicy(c.OutOrStdout(), seed)
 			}
-			plan, err := planOf(seed)
+			held, err := policyOf(seed)
 			if err != nil {
 				return err
 			}
-			files, err := plan.Policy.Export(form)
+			files, err := held.Export(form)
 			if err != nil {
 				return fmt.Errorf("-o: %w", err)
 			}

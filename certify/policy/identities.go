@@ -100,7 +100,7 @@ func (d *deck) impersonated() {
 		}
 		member := rule("", "impersonate", o, in, name)
 		member.Subject = scenarios.Subject{Group: group}
-		c.Grants = append(c.Grants, rule(user, "impersonate", o, in, name), member)
+		c.Grants = append(c.Grants, rule(user, "impersonate", o, in, name), rule(name, "impersonate", o, in, name), member)
 		for _, other := range []string{"", authentication, "apps", "authorization.k8s.io"} {
 			c.Asked = append(c.Asked, ask(user, "impersonate", object{Group: other, Resource: o.Resource, Subresource: o.Subresource}, in, name))
 		}

@@ -59,7 +59,7 @@ var equivalent = map[string]string{
 	"rbac.go:Subject.Is:constant-changed:2":                           ofWhoAsks,
 	"rbac.go:Grant.Covers:operand-dropped:2":                          "no grant is for paths in a namespace: RBAC has none",
 	"rbac.go:matchesResource:operand-dropped:4":                       noResource,
-	"rbac.go:matchesResource:constant-changed:4":                      noResource + ", or for a subresource named mutant",
+	"rbac.go:matchesResource:constant-changed:2":                      noResource + ", or for a subresource named mutant",
 	"rbac.go:matchesPath:operand-dropped:2":                           starAlone,
 	"rbac.go:matchesPath:constant-changed:1":                          starAlone,
 	"evaluation_helpers.go:ResourceMatches:condition-dropped:3":       noResource,

@@ -87,14 +87,8 @@ func newCertifyExplain() *cobra.Command {
 		timeout    time.Duration
 	)
 	c := &cobra.Command{
-		Use: "explain QUESTION --authorizer-kubeconfig FILE --seed N", Short: "Ask one question of a finding again, and show request and answer",
-		Long: `Send one review again, by the name that a finding gives it, and show on one screen the
-question, the request as curl sends it, the answer, the grant that is nearest to it, what
-is right, and why. ca.pem, client.pem and client-key.pem in the curl line are what the
-kubeconfig has.
-
-Exit codes: 0 the answer is right, 1 it is not, 2 the question or the kubeconfig is wrong.`, Args: cobra.ExactArgs(1),
-		Example: "  authzconf certify explain relation/ignores-name/1 --authorizer-kubeconfig webhook.kubeconfig --seed 7",
+		Use:  "explain QUESTION --authorizer-kubeconfig FILE --seed N",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if kubeconfig == "" || !c.Flags().Changed("seed") {
 				return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")

@@ -12,10 +12,9 @@ import (
 
 func newReport() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "report",
-		Short: "Compare report folders, and quote them",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+		Use:  "report",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newReportDiff(), newReportPRR())
 	return c
@@ -24,15 +23,7 @@ func newReport() *cobra.Command {
 func newReportDiff() *cobra.Command {
 	var whole bool
 	c := &cobra.Command{
-		Use:   "diff FOLDER[:CELL] FOLDER[:CELL]",
-		Short: "Show what two cells do differently",
-		Long: `Compare what was seen on two cells, of one report or of two, scenario by scenario:
-answers, messages, access reviews, audit fields and counters. What differs in
-every run (names, IDs, times) does not count.
-
-Exit codes: 0 no difference, 1 the cells differ, 2 bad usage or no report.`,
-		Example: `  authzconf run --kubernetes 1.36,1.37 --gate on --report-dir out
-  authzconf report diff out:1.36-gate-on out:1.37-gate-on`,
+		Use:  "diff FOLDER[:CELL] FOLDER[:CELL]",
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
@@ -49,17 +40,7 @@ Exit codes: 0 no difference, 1 the cells differ, 2 bad usage or no report.`,
 
 func newReportPRR() *cobra.Command {
 	return &cobra.Command{
-		Use:   "prr FOLDER",
-		Short: "Write the answer to \"Were upgrade and rollback tested?\"",
-		Long: `Write, as Markdown, what a KEP's author needs in the production readiness
-questionnaire: what was run, versions, stages and results, how to do it again, and
-the digest of the evidence. The report is verified first; the answer is yes only
-if everything passed.
-
-Exit codes: 0 written, whatever the answer, 2 there is no report of an upgrade path, or
-it does not follow from its evidence.`,
-		Example: `  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir recipe
-  authzconf report prr recipe`,
+		Use:  "prr FOLDER",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})

@@ -186,44 +186,20 @@ func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 		return nil, fmt.Errorf("%s: larger than %d bytes", name, reportLimit)
 	}
 	var head struct {
-		APIVersion   string `json:"apiVersion"`
-		Kind         string `json:"kind"`
-		SuiteVersion string `json:"suiteVersion"`
-		Path         struct {
-			Legs any `json:"legs"`
-		} `json:"path"`
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
 	}
 	if err := yaml.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
 	}
-	switch {
-	case head.Kind != Kind || head.APIVersion != APIVersion && head.APIVersion != firstVersion:
-		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s or %s", name, head.Kind, head.APIVersion, Kind, APIVersion, firstVersion)
-	case head.APIVersion == firstVersion:
-		var err error
-		if data, err = convertFirst(data); err != nil {
-			return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
-		}
+	if head.Kind != Kind || head.APIVersion != APIVersion {
+		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s: run again for one", name, head.Kind, head.APIVersion, Kind, APIVersion)
 	}
 	r := &ConformanceReport{}
 	if err := yaml.UnmarshalStrict(data, r); err != nil {
 		return nil, fmt.Errorf("%s: %s", name, firstLine(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")))
 	}
 	return r, nil
-}
-
-// convertFirst turns a report of the first version into one of this version.
-func convertFirst(data []byte) ([]byte, error) {
-	var report map[string]any
-	if err := yaml.UnmarshalStrict(data, &report); err != nil {
-		return nil, err
-	}
-	report["apiVersion"] = APIVersion
-	if path, ok := report["path"].(map[string]any); ok && path["legs"] != nil {
-		path["stages"] = path["legs"]
-		delete(path, "legs")
-	}
-	return yaml.Marshal(report)
 }
 
 func sha256Hex(data []byte) string {

@@ -16,10 +16,7 @@ const (
 	// FileVersion is the API version of the files that users write: known-failing lists and matrices.
 	FileVersion = apiGroup + "/v1alpha1"
 
-	// firstVersion is the version of report.yaml before. It calls the stages of an upgrade path legs, and is
-	// still read.
-	firstVersion = apiGroup + "/v1alpha1"
-	apiGroup     = "authzconf.dev"
+	apiGroup = "authzconf.dev"
 )
 
 // ConformanceReport is what one run found, with all that is needed to judge whether to believe it. Whoever runs

@@ -36,25 +36,7 @@ type adviseFlags struct {
 func newAdvise() *cobra.Command {
 	var flags adviseFlags
 	c := &cobra.Command{
-		Use:   "advise AUDIT-LOG...",
-		Short: "Say which constrained permissions the impersonations in an audit log need",
-		Long: `Read audit logs of API servers (files, or folders of them; Events one a line or
-EventLists; .gz and .zst) and print, as RBAC, the least constrained impersonation
-(KEP-5284) that allows what was seen. Level Metadata suffices. What cannot be
-constrained is listed, and with --rbac the present legacy grants that are not needed
-any more. Requests that were refused are not granted.
-
---verify tries it: on a control plane that has only the printed RBAC everything
-that was seen is allowed, and of each the neighbours (another user, verb, resource,
-namespace, name) are denied.
-
-Exit codes: 0 the RBAC serves all that was seen, 1 some of it cannot be constrained
-or --verify failed, 2 bad usage or no audit log, 3 nobody impersonates in the log,
-or the environment broke.`,
-		Example: `  authzconf advise /var/log/kubernetes/audit > rbac.yaml
-  kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml > now.yaml
-  authzconf advise --rbac now.yaml --verify audit.log audit-2026-01-02T15-04-05.000.log.gz
-  authzconf advise --max-names 20 audit.log         # rules for all pods, not for 50,000 names`,
+		Use:  "advise AUDIT-LOG...",
 		Args: cobra.MinimumNArgs(1),
 		RunE: flags.run,
 	}

@@ -39,21 +39,7 @@ type certifyFlags struct {
 func newCertify() *cobra.Command {
 	var flags certifyFlags
 	c := &cobra.Command{
-		Use:   "certify --authorizer-kubeconfig FILE",
-		Short: "Certify an authorizer's webhook, without a cluster or in one",
-		Long: `Ask a webhook authorizer every review that API servers 1.33 to 1.37 send in the
-scenarios, and many that no right authorizer allows, and judge its answers by a
-neutral policy, which it has to hold. The names in the policy are made of a seed.
-
-The kubeconfig is of the kind that an API server is given for a webhook. Levels:
-core (decisions), no-overgrant (nothing is allowed by mistake), robust (faults,
-size, concurrency). Each is granted only if everything in it ran.`,
-		Example: `  authzconf certify policy -o rbac --seed 7 > policy.yaml    # load it, then
-  authzconf certify --authorizer-kubeconfig webhook.kubeconfig --seed 7 --report-dir out
-  authzconf certify --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
-  authzconf certify verify out
-  authzconf certify --conditional --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
-  authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig`,
+		Use:  "certify --authorizer-kubeconfig FILE",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.handOver(flags.run(c)) },
 	}
@@ -269,19 +255,8 @@ func newCertifyPolicy() *cobra.Command {
 		conditionals bool
 	)
 	c := &cobra.Command{
-		Use: "policy", Short: "Print the policy that an authorizer has to hold",
-		Long: `Print every grant of the certification. The seed decides names and order: a webhook is
-certified with the policy of the same seed.
-
-rbac       roles and bindings           json       grants, as a policy hook gets them
-sar-table  a line for each permission   openfga    a store file: model and tuples
-cedar      plain Cedar, in an entity model of this project
-rego       a module for Open Policy Agent, whose input is the spec of a review
-
-Two are folders, with what the server needs beside the policy, and written to --dir:
-opa        Open Policy Agent's own server as a webhook authorizer
-cedar-k8s  cedar-access-control-for-k8s, in its entity model, and what cannot be said in it`, Args: cobra.NoArgs,
-		Example: "  authzconf certify policy -o rbac --seed 7\n  authzconf certify policy -o opa --seed 7 --dir opa",
+		Use:  "policy",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if conditionals {
 				return printConditionalPolicy(c.OutOrStdout(), seed)
@@ -341,11 +316,8 @@ func newServeReference() *cobra.Command {
 		conditionals bool
 	)
 	c := &cobra.Command{
-		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C",
-		Long: `Serve a webhook on the loopback interface that holds the policy of a seed and gets
-everything right, to see what certification does. The kubeconfig, which has a key in
-it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
-		Example: "  authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig",
+		Use:  "serve-reference",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if path == "" {
 				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")

@@ -29,25 +29,7 @@ type upgradeFlags struct {
 
 func newUpgrade(flags *upgradeFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "upgrade",
-		Short: "Take a cluster along upgrades and downgrades, and judge every stage",
-		Long: `Bring up a control plane, make permissions and tokens, and replace the API server
-stage by stage by other versions and gates, on the same etcd. On every stage the
-scenarios that share a setup are replayed with the objects and tokens that were
-made once; the objects are compared byte for byte; and where the feature is not
-there no access review may have a verb of it.
-
-A path is written as versions separated by commas. Each may have +gate or -gate
-(ConstrainedImpersonation on or off; without either the version's default), @ and
-a version to emulate, / and an authorizer chain of fixtures/chains. Path files
-(ci/paths) can do more: faults on the way, setups made on a later stage.`,
-		Example: `  authzconf upgrade --path 1.34,1.35+gate,1.36,1.35+gate,1.36 --report-dir report
-  authzconf upgrade --path 1.36,1.36-gate,1.36
-  authzconf upgrade --path 1.36,1.37@1.36,1.37
-  authzconf upgrade --path 1.35+gate,1.36,1.35+gate --high-availability
-  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir report
-  authzconf upgrade --provider kind --path 1.36,1.37,1.36-gate,1.37
-  authzconf report prr report           # the text for the KEP's questionnaire`,
+		Use:  "upgrade",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}

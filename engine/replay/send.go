@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -91,23 +90,18 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 		}
 	}
 	o, expect := &seen[0], steps[0].Expect
-	all, err := run.target.Observe(ctx, func() (string, error) {
+	err := run.target.Observe(ctx, o, func() error {
 		err := run.measure(ctx, expect, o, func() error { return together(exchanges) })
-		if err == nil && o.Response.Code == http.StatusRequestHeaderFieldsTooLarge {
-			return target.NoAudit, nil
-		}
 		for i := range seen[1:] {
 			if other := &seen[1+i]; err == nil {
 				other.Audit, err = run.target.Event(ctx, other.Response.AuditID)
 			}
 		}
-		return o.Response.AuditID, err
+		return err
 	})
 	if err != nil {
 		return seen, fmt.Errorf("step %d, %s %s: %w", first, o.Request.Method, o.Request.URL, err)
 	}
-	o.Reviews, o.Audit, o.Metrics, o.Backend, o.Admission = all.Reviews, all.Audit, all.Metrics, all.Backend, all.Admission
-	o.NoAudit, o.Response.Broken = all.NoAudit, all.Broken
 	if expect != nil && expect.Flow != nil {
 		o.Response.Flow, err = run.admin.flow(ctx, o.Response)
 	}

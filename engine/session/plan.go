@@ -253,7 +253,7 @@ func (p CellPlan) Makes() (m Makes) {
 			}
 		}
 		for _, o := range scenarios.RenderRBAC(accounts) {
-			if o.ClusterRole != nil {
+			if o.Namespace == "" {
 				m.ClusterRoles++
 			} else {
 				m.Roles++

@@ -8,10 +8,13 @@
 package cases
 
 import (
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -160,8 +163,8 @@ func (c *cover) mark(choice Choice) {
 
 // Factor is one thing in which cases differ.
 type Factor struct {
-	Name   string
-	Levels []string
+	Name   string   `json:"name"`
+	Levels []string `json:"levels"`
 }
 
 // The factors, by their place in a Choice.
@@ -183,53 +186,16 @@ const (
 	factorCount
 )
 
-// factors are all factors with their levels. What a level means is in the functions that switch on it.
-var factors = [factorCount]Factor{
-	// Who is to be impersonated: names of each kind, and names that nearly parse.
-	wanted: {"wanted", []string{
-		"node", "node-capitals", "node-empty", "account", "account-one-part", "account-capitals",
-		"anonymous", "user", "nobody",
-	}},
-	// Who asks.
-	requestor: {"requestor", []string{
-		"user", "group-member", "user-on-node", "account", "account-on-node", "account-on-other-node",
-		"account-on-two-nodes", "account-in-pod",
-	}},
-	uid: {"uid", []string{"none", "given"}},
-	groups: {"groups", []string{
-		"none", "one", "two-equal", "three", "four", "five-equal", "empty", "masters", "nodes", "unauthenticated", "authenticated",
-	}},
-	extra: {"extra", []string{
-		"none", "one", "three", "four", "two-keys", "five-on-two-keys", "no-domain", "capitals", "encoded",
-		"empty-key", "empty-value", "no-values", "several-bad",
-	}},
-	// Which modes the action and identity grants are about.
-	mode: {"mode", []string{"fitting", "all", "associated-node", "arbitrary-node", "serviceaccount", "user-info"}},
-	action: {"action", []string{
-		"none", "exact", "verb-star", "all-resources", "names", "names-star", "namespaced", "elsewhere", "other-verb",
-	}},
-	identity: {"identity", []string{
-		"none", "exact", "any", "names-star", "everything", "verb-star", "name-only", "no-name", "no-extra",
-		"one-group-missing", "namespaced", "core-group", "other-mode",
-	}},
-	legacy: {"legacy", []string{
-		"none", "exact", "any", "name-only", "no-name", "no-extra", "names-star", "everything", "other-group",
-	}},
-	request: {"request", []string{
-		"get", "list", "list-all", "watch", "create", "update", "patch", "delete", "deletecollection",
-		"status", "exec", "exec-create", "log", "token", "get-node", "list-nodes", "custom", "custom-cluster",
-		"path", "path-post", "discovery",
-	}},
-	selector: {"selector", []string{
-		"none", "name", "node", "not-equal", "label", "label-set", "label-exists", "both", "bad-field", "bad-label",
-	}},
-	// What the impersonated user may do then.
-	rights: {"rights", []string{"none", "user", "group", "everything"}},
-	sequence: {"sequence", []string{
-		"once", "repeat", "other-request", "other-wanted", "legacy-first", "other-pod", "same-name-other-extra", "four",
-	}},
-	change: {"change", []string{"none", "revoke-action", "revoke-identity", "revoke-legacy", "grant-action", "grant-legacy"}},
-}
+//go:embed factors.yaml
+var factorsYAML []byte
+
+// factors are all factors with their levels.
+var factors = func() (all [factorCount]Factor) {
+	if err := yaml.UnmarshalStrict(factorsYAML, &all); err != nil {
+		panic("factors.yaml: " + err.Error())
+	}
+	return all
+}()
 
 // Choice is one level of each factor, by index.
 type Choice [factorCount]int

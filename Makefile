@@ -83,7 +83,7 @@ test: build ## vet, and run all tests that are not for the night, those against 
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
 	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
-	AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
+	PATH="$$(ci/prometheus):$$PATH" AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
 	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 

@@ -39,6 +39,9 @@ func openMetrics(r *run.Run) ([]byte, error) {
 func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.MetricFamily) {
 	add := func(name, help string, kind dto.MetricType, each func(g variantBlocks, one func(m *dto.Metric, labels ...*dto.LabelPair))) {
 		f := &dto.MetricFamily{Name: &name, Help: &help, Type: &kind}
+		if kind == dto.MetricType_HISTOGRAM {
+			f.Unit = new("seconds") // all that are
+		}
 		for _, g := range groups {
 			each(g, func(m *dto.Metric, labels ...*dto.LabelPair) {
 				m.Label = slices.Concat(labelsOf(g), labels, more)
@@ -62,7 +65,6 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 			m := merged(g.blocks, h.of)
 			one(&dto.Metric{Histogram: histogramOf(&m)})
 		})
-		all[len(all)-1].Unit = new("seconds")
 	}
 	count := func(n int64) *dto.Metric { return &dto.Metric{Counter: &dto.Counter{Value: new(float64(n))}} }
 	add("authzconf_load_requests_total", "Requests by what became of them at the generator.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {

@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conditional/cost"
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
@@ -26,11 +24,11 @@ func newConditions() *cobra.Command {
 		Short: "Test vectors of conditional authorization (KEP-5681)",
 		Long: `Test vectors of KEP-5681, Conditional Authorization: list them, hold the library
 that Kubernetes has against them, and try whether two phases amount to what one phase
-amounts to. Only cost needs a server.`,
+amounts to. None needs a server.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}), newConditionsCost())
+	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
 	return c
 }
 
@@ -219,43 +217,4 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
 	Files: []string{"case-*" + vectors.Suffix, reports.SignatureFile},
-}
-
-func newConditionsCost() *cobra.Command {
-	var o cost.CostOptions
-	c := &cobra.Command{
-		Use:   "cost",
-		Short: "Measure what conditional authorization (KEP-5681) costs",
-		Long: `Count the webhook calls of an API server of today that over-grants and judges in
-admission, which is how the policies of KEP-5681 can be enforced without it; and
-measure a condition in CEL beside the same expression as a ValidatingAdmissionPolicy,
-whose time the API server itself reports. The calls of the KEP's own design cannot be
-counted: no API server has it.
-
-Exit codes: 0 the calls are the expected ones, 1 they are not, 2 bad usage, 3 the
-environment broke.`,
-		Example: "  authzconf conditions cost --rounds 24 --requests 100",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			switch {
-			case o.Rounds < 2 || o.Rounds > 1000:
-				return errors.New("--rounds: expected 2 to 1000")
-			case o.Requests < 1 || o.Requests > 10000:
-				return errors.New("--requests: expected 1 to 10000")
-			}
-			o.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-			cost, err := cost.MeasureCost(c.Context(), o)
-			if err != nil {
-				return invalid(err)
-			}
-			if err := cost.Print(c.OutOrStdout()); err != nil {
-				return invalid(err)
-			}
-			return failedIf(!cost.Agrees())
-		},
-	}
-	c.Flags().IntVar(&o.Rounds, "rounds", 24, "blocks of each variant, interleaved")
-	c.Flags().IntVar(&o.Requests, "requests", 100, "requests of a block")
-	seedFlag(c, &o.Seed, "the order and of the intervals (default: random, printed)")
-	return c
 }

@@ -114,7 +114,7 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	}
 	s, ok := texts.Set.Get(strings.TrimSuffix(id, ".yaml"))
 	if !ok {
-		return fmt.Errorf("there is no scenario %q (authzconf list shows them all)", id)
+		return fmt.Errorf("unknown scenario %q (authzconf list shows them all)", id)
 	}
 	config, _, err := f.config()
 	if err != nil {

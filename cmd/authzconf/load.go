@@ -84,7 +84,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.add(c)
-	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults())
+	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -241,5 +242,59 @@ of KEP-5284 about cost with its verdict and the figures that it rests on.`,
 		},
 	}
 	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the parts")
+	return c
+}
+
+// newLoadExport is "load export".
+func newLoadExport() *cobra.Command {
+	var address, tokenFile string
+	c := &cobra.Command{
+		Use:   "export FOLDER --remote-write URL",
+		Short: "Send the metrics of a saved load run to Prometheus",
+		Long: `Read the run in a load report's folder and send its metrics to a receiver of Prometheus
+remote write: those of metrics.txt for each block by itself, at the time of its end, and
+what happened in each second. They have the labels run, variant, server, comparison and
+block. docs/load-grafana.json is a dashboard of Grafana for them.
+
+A Prometheus takes what is written if it was started with --web.enable-remote-write-receiver.
+A run that it has already, or that is more than an hour older than its newest sample,
+it takes only if its configuration has a storage.tsdb.out_of_order_time_window.
+
+Exit codes: 0 all was taken, 2 bad usage or input, 3 the receiver cannot be reached, or
+refuses.`,
+		Example: `  authzconf load --profile steady --report-dir out
+  authzconf load export out --remote-write http://localhost:9090/api/v1/write`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if address == "" {
+				return errors.New("--remote-write is missing: name where to, such as http://localhost:9090/api/v1/write")
+			}
+			to, err := load.ParseReceiver(address)
+			if err != nil {
+				return fmt.Errorf("--remote-write: %w", err)
+			}
+			var token []byte
+			if tokenFile != "" {
+				if token, err = os.ReadFile(tokenFile); err != nil {
+					return fmt.Errorf("--bearer-token-file: %w", err)
+				}
+			}
+			r, err := load.Load(args[0])
+			if err != nil {
+				return err
+			}
+			streams, err := load.Streams(&r)
+			if err != nil {
+				return err
+			}
+			if err := (&load.Receiver{URL: to, Token: strings.TrimSpace(string(token))}).Push(c.Context(), streams); err != nil {
+				return invalid(err)
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "sent: %d series of %s to %s\n", len(streams), reports.Plural(len(r.Blocks), "block"), to.Redacted())
+			return err
+		},
+	}
+	c.Flags().StringVar(&address, "remote-write", "", "URL of the receiver; a user and password may be in it")
+	c.Flags().StringVar(&tokenFile, "bearer-token-file", "", "file with a token for the receiver")
 	return c
 }

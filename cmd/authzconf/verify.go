@@ -69,7 +69,7 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("there is no report folder: %w", err)
+		return fmt.Errorf("cannot open the report folder: %w", err)
 	case !info.IsDir():
 		return verifyCertification(c, path, flags)
 	}

@@ -31,8 +31,9 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key
@@ -233,16 +234,10 @@ func (r *Recorder) URL(p Point) string { return "https://" + r.addr + "/" + stri
 // Kubeconfig is the webhook configuration with which an API server asks a point. It holds a client key, without
 // which the recorder accepts no connection: write it to a file that only the API server can read.
 func (r *Recorder) Kubeconfig(p Point) []byte {
-	name := "recorder-" + string(p)
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: r.URL(p), CertificateAuthorityData: r.pki.CA}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: r.pki.ClientCert,
-		ClientKeyData:         r.pki.ClientKey,
-	}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	out, err := clientcmd.Write(*config)
+	out, err := clusters.Kubeconfig("recorder-"+string(p), &rest.Config{
+		Host:            r.URL(p),
+		TLSClientConfig: rest.TLSClientConfig{CAData: r.pki.CA, CertData: r.pki.ClientCert, KeyData: r.pki.ClientKey},
+	})
 	if err != nil {
 		// Only strings and bytes are encoded, so this is a mistake in this
 		// package and no state that a caller could handle.

@@ -21,20 +21,25 @@ var (
 	//go:embed markdown.tmpl
 	markdownText string
 
-	// textTemplates are summary.md, junit.xml and what "report prr" prints.
-	textTemplates = template.Must(template.New("text").Funcs(template.FuncMap{
-		"md": markdown, "code": code, "short": short, "ellipsis": ellipsis, "someOf": someOf, "plural": Plural,
-		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
-		"describe": KnownFailing.describe, "xml": escapeXML, "seconds": seconds,
-		"join":    strings.Join,
-		"words":   func(s string) string { return strings.ReplaceAll(s, "-", " ") },
-		"oneLine": func(s string) string { return strings.Join(strings.Fields(s), " ") },
+	// TextFuncs are functions of templates that make text, here and in commands.
+	TextFuncs = template.FuncMap{
+		"join":   strings.Join,
+		"plural": func(n any, noun string) string { return Plural(int(reflect.ValueOf(n).Int()), noun) },
 		// first are the first n of a list, more how many further ones it has.
 		"first": func(n int, list any) any {
 			v := reflect.ValueOf(list)
 			return v.Slice(0, min(n, v.Len())).Interface()
 		},
 		"more": func(n int, list any) int { return max(0, reflect.ValueOf(list).Len()-n) },
+	}
+
+	// textTemplates are summary.md, junit.xml and what "report prr" prints.
+	textTemplates = template.Must(template.New("text").Funcs(TextFuncs).Funcs(template.FuncMap{
+		"md": markdown, "code": code, "short": short, "ellipsis": ellipsis, "someOf": someOf,
+		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
+		"describe": KnownFailing.describe, "xml": escapeXML, "seconds": seconds,
+		"words":   func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+		"oneLine": func(s string) string { return strings.Join(strings.Fields(s), " ") },
 	}).Parse(markdownText + junitText))
 )
 

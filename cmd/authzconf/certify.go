@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -200,52 +199,28 @@ func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *ce
 			}
 		}
 	}
-	printLevels(out, c, run.Took)
-	for _, r := range c.Results {
-		for _, line := range r.Lines() {
-			_, _ = fmt.Fprintln(out, line)
-		}
+	if err := errors.Join(renderTable(out, "levels", certified{c, run.Took}, 0), render(out, "certification", c)); err != nil {
+		return invalid(err)
 	}
-	printFindings(out, c.Findings)
-	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
 	}
 	return outcomeOf(c.Results, f.tried())
 }
 
-// printLevels prints a line for each level; some kinds are not measured level by level.
-func printLevels(out io.Writer, c *certify.Certification, took map[string]time.Duration) {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "level\tgranted\treviews\tfindings\ttime")
-	for _, r := range c.Results {
-		measured := "-"
-		if d, ok := took[string(r.Level)]; ok || slices.Contains(certify.Levels(), r.Level) {
-			measured = fmt.Sprintf("%.1f s", d.Seconds())
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d of %d\t%d\t%s\n", r.Level, r.Verdict(), r.Reviews, r.Planned, r.Findings, measured)
-	}
-	_ = t.Flush()
+// certified is a certification with how long its levels took.
+type certified struct {
+	*certify.Certification
+	took map[string]time.Duration
 }
 
-// maxFindings are printed: an authorizer without the policies has one for each vector.
-const maxFindings = 40
-
-func printFindings(out io.Writer, findings []certify.Finding) {
-	for i, f := range findings {
-		if i == maxFindings {
-			_, _ = fmt.Fprintf(out, "… and %s more, see --report-dir\n", reports.Plural(len(findings)-i, "finding"))
-			break
-		}
-		what := "finding"
-		if f.Advice {
-			what = "advice"
-		}
-		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, reports.Plural(f.Count, "answer"), f.Blamed())
-		for _, e := range f.Examples[:1] {
-			_, _ = fmt.Fprintf(out, "  %s\n", e)
-		}
+// Time is how long a level took; some kinds are not measured level by level.
+func (c certified) Time(level certify.CertificationLevel) string {
+	d, ok := c.took[string(level)]
+	if !ok && !slices.Contains(certify.Levels(), level) {
+		return "-"
 	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
 func newCertifyPolicy() *cobra.Command {

@@ -20,11 +20,7 @@ import (
 
 func newConditions() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "conditions",
-		Short: "Test vectors of conditional authorization (KEP-5681)",
-		Long: `Test vectors of KEP-5681, Conditional Authorization: list them, hold the library
-that Kubernetes has against them, and try whether two phases amount to what one phase
-amounts to. None needs a server.`,
+		Use:  "conditions",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -36,12 +32,8 @@ func newConditionsList() *cobra.Command {
 	var flags selectionFlags
 	var output string
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List vectors",
-		Long: `Print the vectors of KEP-5681, as a table or as JSON: for each its place in the KEP, and
-what it judges, an API server or a webhook.`,
-		Example: "  authzconf conditions list -o json | jq '.[] | select(.webhook) | .id'",
-		Args:    cobra.NoArgs,
+		Use:  "list",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := flags.vectors()
 			if err != nil {
@@ -77,15 +69,8 @@ what it judges, an API server or a webhook.`,
 
 func newConditionsLibrary(flags *filedFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "library",
-		Short: "Hold k8s.io/apiserver's conditional authorization against the vectors",
-		Long: `Hold the decisions of k8s.io/apiserver/pkg/authorization, in the version that
-authzconf is built with, against the API-server vectors. Where the library is known
-to do otherwise than the KEP says, it must still do so.
-
-Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
-		Example: "  authzconf conditions library --report-dir out",
-		Args:    cobra.NoArgs,
+		Use:  "library",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := flags.ready(&library.Folder); err != nil {
 				return err
@@ -135,17 +120,9 @@ type conditionsExploreFlags struct {
 
 func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explore",
-		Short: "Try whether two phases amount to what one phase amounts to",
-		Long: `Generate policies, requests and objects, ask the reference authorizer, and compare:
-evaluating the policies with the request, and what is left of them with the object,
-must amount to what they decide with everything known, which is computed without CEL.
-A disagreement is made as small as it can be, and printed as a vector file.
-
-Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
-		Example: "  authzconf conditions explore --cases 100000 --seed 1",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return flags.run(c) },
+		Use:  "explore",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -58,7 +56,10 @@ type listed struct {
 func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) error {
 	switch output {
 	case "", "wide":
-		return table(w, chosen, output == "wide")
+		return renderTable(w, "scenarios", struct {
+			Chosen []*scenarios.Scenario
+			Wide   bool
+		}{chosen, output == "wide"}, 0)
 	case "json", "yaml":
 		items := []listed{}
 		for _, s := range chosen {
@@ -78,23 +79,6 @@ func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) e
 		return err
 	}
 	return fmt.Errorf("-o %q is none of wide, json, yaml", output)
-}
-
-func table(w io.Writer, chosen []*scenarios.Scenario, wide bool) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	header := "ID\tLEVEL\tGATE\tKUBERNETES\tSOURCE"
-	if wide {
-		header += "\tTWIN\tDESCRIPTION"
-	}
-	_, _ = fmt.Fprintln(t, header)
-	for _, s := range chosen {
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s: %s", s.ID, s.Level, s.Requires.Gate, cmp.Or(s.Requires.Kubernetes, "any"), s.Source.Document, s.Source.Section)
-		if wide {
-			row += fmt.Sprintf("\t%s\t%s", s.Twin, s.Description)
-		}
-		_, _ = fmt.Fprintln(t, row)
-	}
-	return t.Flush()
 }
 
 func newLint() *cobra.Command {

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
+	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
+	"reflect"
 	"text/tabwriter"
+	"text/template"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +37,12 @@ func newReportDiff() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			printDiff(c.OutOrStdout(), d, whole)
+			if err := render(c.OutOrStdout(), "difference", struct {
+				*reports.BehaviourDiff
+				Whole bool
+			}{d, whole}); err != nil {
+				return invalid(err)
+			}
 			return failedIf(len(d.Changed) > 0)
 		},
 	}
@@ -60,37 +69,6 @@ func newReportPRR() *cobra.Command {
 	}
 }
 
-func printDiff(w io.Writer, d *reports.BehaviourDiff, whole bool) {
-	for _, s := range d.Changed {
-		_, _ = fmt.Fprintln(w, s.Scenario)
-		if s.A != s.B {
-			_, _ = fmt.Fprintf(w, "  %s on %s, %s on %s\n", s.A, d.A, s.B, d.B)
-		}
-		for _, l := range s.Lines {
-			if whole || !strings.HasPrefix(l, "  ") {
-				_, _ = fmt.Fprintln(w, "  "+l)
-			}
-		}
-	}
-	_, _ = fmt.Fprintf(w, "%d scenarios ran on both, %d of them differ; %d ran only on %s (-), %d only on %s (+)\n",
-		d.Compared, len(d.Changed), len(d.OnlyA), d.A, len(d.OnlyB), d.B)
-}
-
-// printSummary is what a person sees at the end of a run: a row per cell and level, what did not pass, and the
-// outcome.
-func printSummary(w io.Writer, r *reports.ConformanceReport) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "cell\tlevel\tpassed\tfailed\tknown failing\tinvalid\tnot supported\tskipped\tnot applicable\t")
-	for _, c := range r.Cells {
-		for _, n := range c.CountRows(len(r.Cells)) {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Name, n.Level,
-				n.Passed, n.Failed, n.KnownFailing, n.Invalid, n.NotSupported, n.Skipped, n.NotApplicable)
-		}
-	}
-	_ = t.Flush()
-	printOutcome(w, r)
-}
-
 // concludeRun says where the report is, and turns its outcome into the exit code. unwritten is why there is no
 // report: what a run has found is printed all the same.
 func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritten error) error {
@@ -103,47 +81,68 @@ func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritte
 	return exitWith(r.Outcome.ExitCode)
 }
 
-// printOutcome prints what did not pass, and the outcome with its reasons.
-func printOutcome(w io.Writer, r *reports.ConformanceReport) {
-	for _, c := range r.Cells {
-		printProblems(w, c)
+//go:embed output.tmpl
+var outputText string
+
+var outputs = template.Must(template.New("output").Funcs(reports.TextFuncs).Funcs(template.FuncMap{
+	"printable": printable, "problems": problems, "passed": passed,
+	"megabytes": func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) },
+	"minus":     func(a, b any) int64 { return reflect.ValueOf(a).Int() - reflect.ValueOf(b).Int() },
+}).Parse(outputText))
+
+// render prints a text of output.tmpl.
+func render(w io.Writer, name string, data any) error {
+	var b bytes.Buffer
+	err := outputs.ExecuteTemplate(&b, name, data)
+	if err == nil {
+		_, err = b.WriteTo(w)
 	}
-	_, _ = fmt.Fprintf(w, "outcome: %s\n", r.Outcome.Line())
-	for _, why := range r.Outcome.Reasons {
-		_, _ = fmt.Fprintf(w, "  because %s\n", why)
-	}
-	for _, note := range r.Outcome.Notes {
-		_, _ = fmt.Fprintf(w, "  note: %s\n", note)
-	}
+	return err
 }
 
-// printProblems prints what did not pass on a cell. Results with the same reason are one paragraph: when a
-// target dies, hundreds have it, with its log.
-func printProblems(w io.Writer, c reports.Cell) {
-	type paragraph struct{ what, reason string }
-	same := map[paragraph][]verdicts.Result{}
-	var order []paragraph
-	for _, result := range c.Results {
-		if result.Verdict != verdicts.Failed && result.Verdict != verdicts.Invalid {
-			continue
+// renderTable prints a text of output.tmpl that is a table.
+func renderTable(w io.Writer, name string, data any, flags uint) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
+	return errors.Join(render(t, name, data), t.Flush())
+}
+
+// problem is a result that is not passed, and how many more of the cell have the same reason.
+type problem struct {
+	What string
+	verdicts.Result
+	More int
+}
+
+// problems are what did not pass. Results of a cell with the same reason are one: when a target dies, hundreds have it,
+// with its log.
+func problems(cells []reports.Cell) (all []*problem) {
+	same := map[[3]string]*problem{}
+	for _, c := range cells {
+		for _, r := range c.Results {
+			if r.Verdict != verdicts.Failed && r.Verdict != verdicts.Invalid {
+				continue
+			}
+			p := &problem{What: string(r.Verdict), Result: r}
+			if r.KnownFailing != "" {
+				p.What = "known failing"
+			}
+			key := [3]string{c.Name, p.What, r.Reason}
+			if same[key] != nil {
+				same[key].More++
+				continue
+			}
+			same[key] = p
+			all = append(all, p)
 		}
-		p := paragraph{string(result.Verdict), result.Reason}
-		if result.KnownFailing != "" {
-			p.what = "known failing"
-		}
-		if same[p] == nil {
-			order = append(order, p)
-		}
-		same[p] = append(same[p], result)
 	}
-	for _, p := range order {
-		first, more := same[p][0], ""
-		if n := len(same[p]) - 1; n > 0 {
-			more = fmt.Sprintf(" and %d more", n)
-		}
-		_, _ = fmt.Fprintf(w, "%s: %s %s%s (%s): %s\n", p.what, c.Name, first.Scenario, more, first.Blame, p.reason)
-		for _, d := range first.Differences[min(1, len(first.Differences)):] { // the first is the reason
-			_, _ = fmt.Fprintf(w, "  step %d: %s: want %s, got %s\n", d.Step, d.Field, d.Want, d.Got)
+	return all
+}
+
+func passed(results []verdicts.Result) (n int) {
+	for _, r := range results {
+		if r.Verdict == verdicts.Passed {
+			n++
 		}
 	}
+	return n
 }

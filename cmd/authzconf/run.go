@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -180,7 +181,9 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 // exit code. What a run has found is printed even if it cannot be written.
 func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *session.Recorded) error {
 	out, unwritten := c.OutOrStdout(), f.write(run, o.Texts)
-	printSummary(out, run.Report)
+	if err := errors.Join(renderTable(out, "counts", run.Report, tabwriter.AlignRight), render(out, "outcome", run.Report)); err != nil {
+		return invalid(err)
+	}
 	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all, %s\n",
 		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds(), run.Report.Load())
 	return concludeRun(out, run.Report, f.reportDir, unwritten)

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 type upgradeFlags struct {
@@ -102,7 +98,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	show.total = runs
 	if f.dryRun {
 		show.end()
-		return describeStages(c.OutOrStdout(), walk)
+		return render(c.OutOrStdout(), "stage plans", walk)
 	}
 	if err := f.writable(o.Texts); err != nil {
 		return err
@@ -118,47 +114,9 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 // finish writes the report and prints what was found.
 func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
 	unwritten := f.write(run, texts)
-	printStages(out, run.Report)
+	if err := errors.Join(renderTable(out, "stages", run.Report, 0), render(out, "claims", run.Report), render(out, "outcome", run.Report)); err != nil {
+		return invalid(err)
+	}
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
 	return concludeRun(out, run.Report, f.reportDir, unwritten)
-}
-
-// printStages prints a row per stage, what did not pass, and the outcome.
-func printStages(w io.Writer, r *reports.ConformanceReport) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "stage\tserver\tgate\tpassed\tnot passed\treviews\tconstrained\tobjects\tdown")
-	for i, stage := range r.Path.Stages {
-		c := r.Cells[i]
-		passed, others := 0, 0
-		for _, result := range c.Results {
-			if result.Verdict == verdicts.Passed {
-				passed++
-			} else {
-				others++
-			}
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f s\n", stage.Cell, c.Witness.GitVersion, c.Facts.Gate,
-			passed, others, stage.Reviews, stage.ConstrainedReviews, stage.Objects, stage.DownSeconds)
-	}
-	_ = t.Flush()
-	for _, stage := range r.Path.Stages {
-		for _, claim := range stage.Claims {
-			_, _ = fmt.Fprintf(w, "%s %s: %s: %s\n", claim.Verdict, stage.Cell, claim.Name, claim.Detail)
-		}
-	}
-	printOutcome(w, r)
-}
-
-// describeStages says what a path will do, for --dry-run.
-func describeStages(w io.Writer, walk *upgrade.Upgrade) error {
-	var b strings.Builder
-	for _, stage := range walk.Stages {
-		c := stage.Plan.Target.Cell
-		fmt.Fprintf(&b, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing"))
-		for _, s := range stage.Plan.Runs() {
-			fmt.Fprintf(&b, "  run  %s\n", s.ID)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

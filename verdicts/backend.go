@@ -29,11 +29,16 @@ func (v *stepJudge) backend() {
 
 // RenderUsers lists users on one line.
 func RenderUsers(users []scenarios.User) string {
-	var lines []string
-	for _, u := range users {
-		lines = append(lines, u.Render())
+	return lines(users, scenarios.User.Render)
+}
+
+// lines lists things on one line.
+func lines[T any](list []T, line func(T) string) string {
+	var out []string
+	for _, one := range list {
+		out = append(out, line(one))
 	}
-	return scenarios.List(lines)
+	return scenarios.List(out)
 }
 
 // backendBehaviour is what reached the aggregated API server.

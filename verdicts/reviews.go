@@ -145,23 +145,16 @@ func describe(spec authorizationv1.SubjectAccessReviewSpec) string {
 }
 
 func renderWanted(want []scenarios.Review) string {
-	var lines []string
-	for _, w := range want {
+	return lines(want, func(w scenarios.Review) string {
 		if len(w.Unordered) > 0 {
-			lines = append(lines, "in any order {"+renderWanted(w.Unordered)+"}")
-			continue
+			return "in any order {" + renderWanted(w.Unordered) + "}"
 		}
-		lines = append(lines, RenderReview(w))
-	}
-	return scenarios.List(lines)
+		return RenderReview(w)
+	})
 }
 
 func renderDecided(got []Decided) string {
-	var lines []string
-	for _, d := range got {
-		lines = append(lines, RenderReview(Describe(d)))
-	}
-	return scenarios.List(lines)
+	return lines(got, func(d Decided) string { return RenderReview(Describe(d)) })
 }
 
 // The two points of the authorizer chain at which reviews are recorded.

@@ -92,10 +92,14 @@ func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 // and put back when it is ready, as one with health checks does; a killed one is only taken out afterwards.
 func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 	t := u.targets[stage.Server]
+	plane, ok := t.Plane()
+	if !ok && stage.Fault != "" {
+		return fmt.Errorf("the fault %s is for a local control plane", stage.Fault)
+	}
 	switch stage.Fault {
 	case upgradepath.KillAPIServer:
 		begin := time.Now()
-		if err := t.KillAPIServer(); err != nil {
+		if err := plane.KillAPIServer(); err != nil {
 			return err
 		}
 		history := u.histories[stage.Server]
@@ -103,7 +107,7 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 		wait(ctx, outage)
 		defer func() { stage.Down = time.Since(begin) }()
 	case upgradepath.RestartEtcd:
-		if err := t.RestartEtcd(ctx); err != nil {
+		if err := plane.RestartEtcd(ctx); err != nil {
 			return err
 		}
 		wait(ctx, steady)

@@ -109,11 +109,7 @@ func (i identity) groups(groups []string) (st stage) {
 			st.all = &all
 		}
 	}
-	var run []question
-	for _, g := range groups {
-		run = append(run, i.about("groups", g))
-	}
-	st.runs = [][]question{run}
+	st.runs = [][]question{scenarios.Each(groups, func(g string) question { return i.about("groups", g) })}
 	return st
 }
 

@@ -126,13 +126,12 @@ func versionRange(text string) (*semver.Constraints, error) {
 	return semver.NewConstraint(text)
 }
 
+// Lacks says which capabilities a target does not have.
+func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing, ", ") }
+
 // joinStrings joins values whose type is a string.
 func joinStrings[T ~string](list []T, sep string) string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = string(v)
-	}
-	return strings.Join(out, sep)
+	return strings.Join(Each(list, func(v T) string { return string(v) }), sep)
 }
 
 // Substitute returns a copy of a bound scenario in which service accounts take the place of users that are
@@ -199,7 +198,7 @@ func (s substitutes) value(v any) any {
 	case string:
 		return s.whole(t)
 	case []any:
-		return copyList(t, s.value)
+		return Each(t, s.value)
 	case map[string]any:
 		return copyMap(t, s.value)
 	}
@@ -281,7 +280,7 @@ func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 		return false, true, "the target lacks requestHeader, and no substitute ServiceAccount is possible: " + why
 	}
 	if ok, missing, _ := accounts.Selected(f); !ok {
-		return false, true, "the target lacks " + joinStrings(missing, ", ")
+		return false, true, Lacks(missing)
 	}
 	if why := accounts.Outside(); why != "" {
 		return false, true, "nothing is changed there beyond namespaces of authzconf's own: " + why

@@ -45,31 +45,28 @@ func (t *Target) RequestClient(r *scenarios.Request, requestor scenarios.Request
 		c.NextProtos = []string{"http/1.1"}
 	}
 	return t.client(c, r.Impersonate, tap, func(rt http.RoundTripper) http.RoundTripper {
-		return auth(rawHeaders{headers: r.Headers, next: rt})
+		return auth(roundTripper(func(sent *http.Request) (*http.Response, error) {
+			if len(r.Headers) > 0 {
+				sent = sent.Clone(sent.Context())
+			}
+			for _, h := range r.Headers { // as they are written
+				sent.Header[h.Name] = append(sent.Header[h.Name], h.Bytes())
+			}
+			return rt.RoundTrip(sent)
+		}))
 	})
 }
+
+// roundTripper is a function that sends requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (send roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return send(r) }
 
 // asUser names the user in the request headers that a proxy sends.
 func asUser(r scenarios.Requestor) transport.WrapperFunc {
 	return func(rt http.RoundTripper) http.RoundTripper {
 		return transport.NewAuthProxyRoundTripper(r.User, r.UID, r.Groups, r.Extra, rt)
 	}
-}
-
-// rawHeaders adds header lines as they are written.
-type rawHeaders struct {
-	headers []scenarios.Header
-	next    http.RoundTripper
-}
-
-func (t rawHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
-	if len(t.headers) > 0 {
-		r = r.Clone(r.Context())
-	}
-	for _, h := range t.headers {
-		r.Header[h.Name] = append(r.Header[h.Name], h.Bytes())
-	}
-	return t.next.RoundTrip(r)
 }
 
 // Tap sees a request as it is sent.
@@ -82,7 +79,7 @@ func (t *Target) client(c *rest.Config, imp *scenarios.Impersonate, tap Tap, aut
 	if err != nil {
 		return nil, err
 	}
-	rt = auth(tapped{tap: tap, next: rt})
+	rt = auth(Tapped(rt, tap))
 	if imp != nil {
 		rt = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
 			UserName: imp.User, UID: imp.UID, Groups: imp.Groups, Extra: imp.Extra,
@@ -92,16 +89,11 @@ func (t *Target) client(c *rest.Config, imp *scenarios.Impersonate, tap Tap, aut
 }
 
 // Tapped shows every request to tap before next sends it.
-func Tapped(next http.RoundTripper, tap Tap) http.RoundTripper { return tapped{tap: tap, next: next} }
-
-type tapped struct {
-	tap  Tap
-	next http.RoundTripper
-}
-
-func (t tapped) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.tap(r)
-	return t.next.RoundTrip(r)
+func Tapped(next http.RoundTripper, tap Tap) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		tap(r)
+		return next.RoundTrip(r)
+	})
 }
 
 // Host is the API server's URL without a path.

@@ -12,6 +12,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -149,11 +150,7 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 }
 
 func (u *Upgrade) addresses() []string {
-	var out []string
-	for _, t := range u.targets {
-		out = append(out, strings.TrimPrefix(t.Host(), "https://"))
-	}
-	return out
+	return scenarios.Each(u.targets, func(t *target.Target) string { return strings.TrimPrefix(t.Host(), "https://") })
 }
 
 // neighbours are the access reviews that reached the recorders of the other

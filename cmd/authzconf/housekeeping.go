@@ -14,7 +14,7 @@ import (
 
 func newClean() *cobra.Command {
 	var dryRun bool
-	var kubeconfig string
+	var kubeconfig, context string
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Remove what earlier runs left behind: kind clusters, objects in an existing cluster",
@@ -23,7 +23,7 @@ func newClean() *cobra.Command {
 Clusters in use, and everything else on the container engine, are left alone.
 
 With --kubeconfig, remove what runs with --provider existing left in that cluster:
-namespaces and roles with the label authzconf.dev/run. No such run may be in progress.
+whatever has the label authzconf.dev/run. No such run may be in progress.
 
 Exit codes: 0 everything was removed, 2 bad usage, 3 the container engine or the
 cluster cannot be reached, or something could not be removed.`,
@@ -32,7 +32,7 @@ cluster cannot be reached, or something could not be removed.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeconfig != "" {
-				return cleanExisting(c, kubeconfig, dryRun)
+				return cleanExisting(c, kubeconfig, context, dryRun)
 			}
 			if err := kind.CheckEngine(c.Context()); err != nil {
 				return err
@@ -56,6 +56,7 @@ cluster cannot be reached, or something could not be removed.`,
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")
+	c.Flags().StringVar(&context, "context", "", "the context of --kubeconfig (default: its current one)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be removed")
 	return c
 }

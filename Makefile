@@ -129,7 +129,7 @@ bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: bench-loadgen
-bench-loadgen: ## measure the load generator beside fortio and h2load (BENCHFLAGS="-repeats 2" for a quick look)
+bench-loadgen: ## measure the load generator beside fortio, h2load and k6 (BENCHFLAGS="-repeats 2" for a quick look)
 	ci/bench-loadgen $(BENCHFLAGS)
 
 .PHONY: load-results

@@ -26,9 +26,7 @@ type Cluster interface {
 	FrontProxy() *rest.Config
 	// Anonymous carries no credentials, only the trust in the server.
 	Anonymous() *rest.Config
-	// Done is closed when the cluster dies by itself; Err then says which part and shows its last log lines. Err is
-	// nil before that.
-	Done() <-chan struct{}
+	// Err says, when the cluster has died by itself, which part, and shows its last log lines. It is nil before that.
 	Err() error
 	// Stop ends everything and removes what was left on disk. It is idempotent.
 	Stop() error

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/model"
 	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Notice says what the results are not.
@@ -128,11 +130,10 @@ func (c *Cost) Write(dir string) error {
 		X: statistics.Axis{Label: "fields that a request changes", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
 	}
 	for _, curve := range c.Curves {
-		line := statistics.Curve{Name: curve.Actor}
-		for _, p := range curve.Points {
-			line.Points = append(line.Points, statistics.Point{X: float64(p.Fields), Y: float64(p.Checks)})
-		}
-		chart.Curves = append(chart.Curves, line)
+		points := scenarios.Each(curve.Points, func(p CostPoint) statistics.Point {
+			return statistics.Point{X: float64(p.Fields), Y: float64(p.Checks)}
+		})
+		chart.Curves = append(chart.Curves, statistics.Curve{Name: curve.Actor, Points: points})
 	}
 	image, err := chart.SVG()
 	if err != nil {
@@ -160,10 +161,7 @@ func judge(a *Attempt, wanted *Request, o *observation) (problems []string) {
 		say("the enforcer did not decide, or more than once")
 		return problems
 	}
-	var asked []string
-	for _, c := range o.decision.Checks {
-		asked = append(asked, map[bool]string{true: "yes ", false: "no "}[c.Allowed]+c.Verb)
-	}
+	asked := scenarios.Each(o.decision.Checks, func(c enforcer.Check) string { return map[bool]string{true: "yes ", false: "no "}[c.Allowed] + c.Verb })
 	if !slices.Equal(asked, a.Checks) {
 		say("checks %q, expected %q", asked, a.Checks)
 	}

@@ -149,11 +149,7 @@ func statusForbidden(group, resource, name, text string) string {
 // keyRuns are the questions about extra, a run for each key.
 func keyRuns(extra map[string][]string, ask func(key, value string) question) (runs [][]question) {
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
-		var run []question
-		for _, value := range extra[key] {
-			run = append(run, ask(key, value))
-		}
-		runs = append(runs, run)
+		runs = append(runs, scenarios.Each(extra[key], func(value string) question { return ask(key, value) }))
 	}
 	return runs
 }
@@ -237,10 +233,8 @@ func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
 		p.Messages = []string{fmt.Sprintf("requested &user.DefaultInfo{Name:%#v, UID:%#v, Groups:%#v, Extra:%#v} without impersonating a user name", u.Name, u.UID, u.Groups, u.Extra)}
 		return
 	}
-	var before, after []string
-	for _, g := range u.Groups {
-		before = append(before, "{Group  "+g+"    }")
-	}
+	var after []string
+	before := scenarios.Each(u.Groups, func(g string) string { return "{Group  " + g + "    }" })
 	if u.UID != "" {
 		after = append(after, "{UID  "+u.UID+"  authentication.k8s.io/v1  }")
 	}

@@ -211,14 +211,10 @@ func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answ
 
 // aggregate is the text of several errors.
 func aggregate(texts []string) string {
-	var errs []error
-	for _, text := range texts {
-		errs = append(errs, errors.New(text))
-	}
-	if len(errs) == 0 {
+	if len(texts) == 0 {
 		return ""
 	}
-	return utilerrors.NewAggregate(errs).Error()
+	return utilerrors.NewAggregate(scenarios.Each(texts, errors.New)).Error()
 }
 
 // ordinaryChain is that of every kube-apiserver: members of system:masters pass before it (NewPrivilegedGroups of

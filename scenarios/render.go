@@ -81,6 +81,10 @@ func RenderRBAC(s *Scenario) []RBACObject {
 		subject          Subject
 		namespace, grant string
 	}
+	prefix := "authzconf-"
+	if s.Suffix != "" {
+		prefix += s.Suffix + "-"
+	}
 	index := map[key]int{}
 	var out []RBACObject
 	for _, g := range s.Grants {
@@ -90,7 +94,7 @@ func RenderRBAC(s *Scenario) []RBACObject {
 			i = len(out)
 			index[k] = i
 			out = append(out, RBACObject{
-				Name:      objectPrefix(s) + strconv.Itoa(i),
+				Name:      prefix + strconv.Itoa(i),
 				Namespace: g.Namespace, Subject: g.Subject, Grant: g.ID, InForce: s.InForceAtStart(g.ID), Scenario: s.ID,
 			})
 		}
@@ -107,14 +111,6 @@ func RenderRBAC(s *Scenario) []RBACObject {
 		out[i].Check, out[i].Exclusive = pickCheck(out[i].Grants, others)
 	}
 	return out
-}
-
-// objectPrefix begins the names of everything that is made for a scenario.
-func objectPrefix(s *Scenario) string {
-	if s.Suffix == "" {
-		return "authzconf-"
-	}
-	return "authzconf-" + s.Suffix + "-"
 }
 
 // StartGrants are the grants that hold before the first step.

@@ -227,20 +227,12 @@ type Errors []*Error
 
 // Error implements error, one violation a line.
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, err := range e {
-		lines[i] = err.Error()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(Each(e, (*Error).Error), "\n")
 }
 
 // Unwrap gives errors.Is and errors.As access to the single violations.
 func (e Errors) Unwrap() []error {
-	out := make([]error, len(e))
-	for i, err := range e {
-		out[i] = err
-	}
-	return out
+	return Each(e, func(err *Error) error { return err })
 }
 
 // orNil sorts the errors and returns a nil error if there are none; a nil Errors in an error variable would not be

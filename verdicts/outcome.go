@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/ptr"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -151,17 +152,10 @@ func (v *stepJudge) told() {
 		{"audit.requestURI", v.o.Request.URL, ev.RequestURI},
 		{"audit.user", user, scenarios.UserOf(ev.User.Username, ev.User.UID, ev.User.Groups, ev.User.Extra).Render()},
 		{"audit.objectRef", v.wantedObject(info, ev), renderObject(ev.ObjectRef)},
-		{"audit.responseStatus.code", strconv.Itoa(v.o.Response.Code), strconv.Itoa(eventCode(ev))},
+		{"audit.responseStatus.code", strconv.Itoa(v.o.Response.Code), strconv.Itoa(int(ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code))},
 	} {
 		v.compare(c.field, c.want, c.got)
 	}
-}
-
-func eventCode(ev *auditv1.Event) int {
-	if ev.ResponseStatus == nil {
-		return 0
-	}
-	return int(ev.ResponseStatus.Code)
 }
 
 // wantedObject is the object that a request is about. The API server takes the name from the body where the path

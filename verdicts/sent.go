@@ -144,7 +144,9 @@ func (j *judge) client(i int, st *scenarios.Step, o *Observation) (problem strin
 	}
 	v.output("stdout", want.Stdout, o.Client.Stdout)
 	v.output("stderr", want.Stderr, o.Client.Stderr)
-	v.compare("requests", wantedLines(want.Requests), seenLines(o.Requests))
+	v.compare("requests",
+		lines(want.Requests, func(r scenarios.ClientRequest) string { return r.Method + " " + r.Path }),
+		lines(o.Requests, func(o Observation) string { return o.Request.Method + " " + o.Request.URL }))
 	for n, r := range want.Requests {
 		if n >= len(o.Requests) {
 			break
@@ -192,22 +194,6 @@ func (v *stepJudge) output(stream string, want []string, got string) {
 		}
 		v.compare(fmt.Sprintf("%s[%d]", stream, n), text, seen)
 	}
-}
-
-func wantedLines(want []scenarios.ClientRequest) string {
-	var lines []string
-	for _, r := range want {
-		lines = append(lines, r.Method+" "+r.Path)
-	}
-	return scenarios.List(lines)
-}
-
-func seenLines(got []Observation) string {
-	var lines []string
-	for _, o := range got {
-		lines = append(lines, o.Request.Method+" "+o.Request.URL)
-	}
-	return scenarios.List(lines)
 }
 
 // requests are the observations of single requests, those of clients included.

@@ -309,7 +309,7 @@ type ChaosMonkeyConfig struct {
 	// NodeFailure is a config for simulated node failures.
 	NodeFailure *NodeFailureConfig `json:"nodeFailure"`
 	// ExcludedNodes is a config for excluding certain nodes from failure.
-	ExcludedNodes sets.String `json:"excludedNodes"`
+	ExcludedNodes sets.String `json:"excludedNodes"` //nolint:staticcheck // as it is there
 }
 
 // NodeFailureConfig describes simulated node failures.
@@ -332,11 +332,11 @@ type Duration time.Duration
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var v string
 	if err := json.Unmarshal(data, &v); err != nil {
-		return fmt.Errorf("unmarshaling error: %v", err)
+		return fmt.Errorf("unmarshaling error: %w", err)
 	}
 	duration, err := time.ParseDuration(v)
 	if err != nil {
-		return fmt.Errorf("parsing duration error: %v", err)
+		return fmt.Errorf("parsing duration error: %w", err)
 	}
 	*d = Duration(duration)
 	return nil

@@ -144,14 +144,7 @@ func (b *Binaries) cacheDir() (string, error) {
 	if b.CacheDir != "" {
 		return filepath.Abs(b.CacheDir)
 	}
-	if dir := os.Getenv(CacheVariable); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", &UsageError{Problem: "no folder to cache programs in: " + err.Error(), Hint: "set " + CacheVariable, Err: err}
-	}
-	return filepath.Join(dir, "authzconf"), nil
+	return folderFor("no folder to cache programs in", CacheVariable, "")
 }
 
 // report writes a line of progress.

@@ -14,13 +14,13 @@ import (
 
 func newClean() *cobra.Command {
 	var dryRun bool
-	var kubeconfig string
+	var kubeconfig, context string
 	c := &cobra.Command{
 		Use:  "clean",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeconfig != "" {
-				return cleanExisting(c, kubeconfig, dryRun)
+				return cleanExisting(c, kubeconfig, context, dryRun)
 			}
 			if err := kind.CheckEngine(c.Context()); err != nil {
 				return err
@@ -44,6 +44,7 @@ func newClean() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")
+	c.Flags().StringVar(&context, "context", "", "the context of --kubeconfig (default: its current one)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be removed")
 	return c
 }

@@ -100,8 +100,7 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 		},
 	}
 	cells.register(c, "default")
-	c.Flags().StringVar(&foreign.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
-	c.Flags().BoolVar(&foreign.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
+	foreign.add(c.Flags())
 	c.Flags().Lookup("provider").Usage = "where clusters come from: " + providers + "; or existing, the one of --kubeconfig"
 	flags.register(c)
 	return c

@@ -83,8 +83,11 @@ func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error
 	if a.typed, err = kubernetes.NewForConfig(c.Admin()); err != nil {
 		return nil, err
 	}
-	if a.Nodes, err = a.nodeNames(ctx); err != nil {
+	if a.Nodes, err = Live(ctx, a.typed); err != nil {
 		return nil, err
+	}
+	if len(a.Nodes) < 2 {
+		return nil, fmt.Errorf("the cluster has %d nodes (expected at least 2)", len(a.Nodes))
 	}
 	if a.objects, err = objects(name); err != nil {
 		return nil, err

@@ -73,13 +73,13 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	}
 	if err != nil {
 		why := oneLine(err.Error())
-		r.journal.refuse(why)
+		r.refuse(why)
 		http.Error(w, why, http.StatusBadRequest)
 		return
 	}
 	if counting != nil && !asked.probe() {
 		if counting.Other != nil && counting.Other(m.point, asked.spec) {
-			r.journal.pass()
+			r.pass()
 			noOpinion(w, asked.apiVersion)
 			return
 		}
@@ -88,14 +88,14 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	}
 	// Recorded first: an answer is the proof that the record has it.
 	if asked.probe() {
-		r.journal.pass()
+		r.pass()
 	} else {
 		record := Record{Point: m.point, APIVersion: asked.apiVersion, Spec: asked.spec}
 		if m.script != nil {
 			answer := m.script(asked.spec)
 			record.Answer = &answer
 		}
-		r.journal.add(record)
+		r.add(record)
 		if record.Answer != nil {
 			record.Answer.send(w, req, asked.apiVersion)
 			return
@@ -304,21 +304,25 @@ func (j *journal) refuse(why string) {
 	}
 }
 
-func (j *journal) mark() uint64 {
+// Mark is the Seq of the last arrival: Since(Mark()) is what arrives from now on.
+func (j *journal) Mark() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.seq
 }
 
-func (j *journal) reset() {
+// Reset forgets all records, so that a long run needs no more memory than its longest part. Seq goes on.
+// Records that somebody still means to ask for are lost, so it belongs where nothing is under way.
+func (j *journal) Reset() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.records = nil
 }
 
-// since looks for the users outside the lock, so that a reader never delays an arrival: records never change once they
-// are there.
-func (j *journal) since(mark uint64, users []string) (out []Record) {
+// Since returns, in order of arrival, the reviews after mark whose Spec.User is one of users, or all of them if no
+// user is given. Probes and malformed reviews are not among them. Users are looked for outside the lock, so that a reader
+// never delays an arrival: records never change once they are there.
+func (j *journal) Since(mark uint64, users ...string) (out []Record) {
 	j.mu.Lock()
 	all := j.records
 	j.mu.Unlock()

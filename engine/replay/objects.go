@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -101,24 +100,16 @@ func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, o := range objects {
 		group.Go(func() error {
-			if err := p.createRBAC(groupCtx, o); err != nil {
-				return err
+			made := o.Objects()
+			for i, at := range o.Paths() {
+				if err := p.create(groupCtx, at, made[i]); err != nil {
+					return err
+				}
 			}
 			return p.inForce(groupCtx, o.Check, true)
 		})
 	}
 	return group.Wait()
-}
-
-// createRBAC creates the role, then the binding.
-func (p *provisioner) createRBAC(ctx context.Context, o scenarios.RBACObject) error {
-	objects := o.Objects()
-	for i, at := range o.Paths() {
-		if err := p.create(ctx, at, objects[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // revoke deletes bindings and roles and waits until they are not in force any more.
@@ -146,45 +137,19 @@ const (
 	podPoll = 200 * time.Millisecond
 )
 
-// controlPlaneLabel is on nodes that run the control plane.
-const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
-
-// realNodes are the nodes that stand for those of a scenario: ready ones that a
-// kubelet speaks for, workers first. Other scenarios make Node objects without.
+// realNodes are the nodes that stand for those of a scenario.
 func (p *provisioner) realNodes(ctx context.Context, s *scenarios.Scenario) ([]string, error) {
 	if len(s.Nodes) == 0 {
 		return nil, nil
 	}
-	list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	live, err := nodes.Live(ctx, p.client)
 	if err != nil {
 		return nil, err
 	}
-	live := slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !ready(n) })
-	slices.SortFunc(live, func(a, b corev1.Node) int {
-		_, first := a.Labels[controlPlaneLabel]
-		_, second := b.Labels[controlPlaneLabel]
-		switch {
-		case first == second:
-			return cmp.Compare(a.Name, b.Name)
-		case first:
-			return 1
-		}
-		return -1
-	})
 	if len(live) < len(s.Nodes) {
 		return nil, fmt.Errorf("the cluster has %d nodes that are ready (expected at least %d)", len(live), len(s.Nodes))
 	}
-	var names []string
-	for _, n := range live[:len(s.Nodes)] {
-		names = append(names, n.Name)
-	}
-	return names, nil
-}
-
-func ready(n corev1.Node) bool {
-	return n.Status.NodeInfo.KubeletVersion != "" && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	return live[:len(s.Nodes)], nil
 }
 
 // runPod creates the pod of a requestor whose pod really runs.

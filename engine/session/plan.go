@@ -107,7 +107,9 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan
 			if c.Cell.Provider == target.Existing {
 				break // its chain is its own
 			}
-			if v := plan(set, withChain(c, chain), sel); v.Count(Run) > 0 {
+			other := c
+			other.Chain, other.Cell.Name = chain, c.Cell.Name+"-"+chain
+			if v := plan(set, other, sel); v.Count(Run) > 0 {
 				variants = append(variants, v)
 			}
 		}
@@ -147,13 +149,6 @@ func chains(set *scenarios.Set) []string {
 	return names
 }
 
-// withChain is the same cell with another authorizer chain.
-func withChain(c target.Options, chain string) target.Options {
-	c.Chain = chain
-	c.Cell.Name += "-" + chain
-	return c
-}
-
 // nothingWhy counts the reasons for which nothing is left.
 func nothingWhy(plans []CellPlan) string {
 	var left, selected, unsupported int
@@ -177,18 +172,10 @@ func decide(s *scenarios.Scenario, c target.Options, facts scenarios.Facts, sel 
 	case ok:
 		return Item{Scenario: s, Fate: Run}
 	case len(missing) > 0:
-		return Item{Scenario: s, Fate: Unsupported, Why: fmt.Sprintf("the target lacks %s", join(missing))}
+		return Item{Scenario: s, Fate: Unsupported, Why: scenarios.Lacks(missing)}
 	default:
 		return Item{Scenario: s, Fate: NotSelected, Why: why}
 	}
-}
-
-func join(caps []scenarios.Capability) string {
-	var names []string
-	for _, c := range caps {
-		names = append(names, string(c))
-	}
-	return strings.Join(names, ", ")
 }
 
 func (sel Selection) leavesOut(s *scenarios.Scenario) string {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -208,14 +209,10 @@ func (b *Batch) Close(ctx context.Context) (*Batched, error) {
 	if err != nil {
 		return nil, errors.Join(err, t.Err())
 	}
-	out := &Batched{Metrics: metrics}
 	records := t.recorder.Since(b.mark)
 	t.recorder.Reset()
-	out.Reviews = t.reviews(records)
-	for _, r := range records {
-		out.Seqs = append(out.Seqs, r.Seq)
-	}
-	return out, t.Err()
+	seqs := scenarios.Each(records, func(r recorder.Record) uint64 { return r.Seq })
+	return &Batched{Reviews: t.reviews(records), Seqs: seqs, Metrics: metrics}, t.Err()
 }
 
 // Audit waits for the audit event of a request that was answered.

@@ -172,7 +172,7 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 
 func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
 	if o.Join != nil {
-		plane, ok := o.Join.cluster.(*local.ControlPlane)
+		plane, ok := o.Join.Plane()
 		if !ok {
 			return nil, errors.New("a second API server cannot be added to this cluster")
 		}

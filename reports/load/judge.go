@@ -32,6 +32,7 @@ func Judge(r run.Run, t Thresholds) Result {
 	judgeVariants(&result, variants)
 	judgeComparisons(&result)
 	judgeMissing(&result, groups)
+	result.Notes = append(result.Notes, r.Notes...)
 	noteClocks(&result, r.Clocks)
 	noteBlocks(&result, r.Blocks)
 	result.conclude()

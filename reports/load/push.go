@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/prometheus/common/model"
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Receiver takes time series by Prometheus' protocol for remote write, version 1.0, which whatever stores metrics
@@ -49,18 +51,14 @@ const (
 func (to *Receiver) Push(ctx context.Context, streams []*model.SampleStream) error {
 	done := 0
 	for some := range slices.Chunk(streams, pushed) {
-		pause := cmp.Or(to.Pause, time.Second)
-		again, err := to.post(ctx, some)
-		for tries := 1; again && tries < pushes && ctx.Err() == nil; tries++ {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-			pause *= 2
-			again, err = to.post(ctx, some)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w (%d of %d series were taken before)", to.URL.Redacted(), err, done, len(streams))
+		var failed error
+		_ = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: cmp.Or(to.Pause, time.Second), Factor: 2, Steps: pushes}, func(ctx context.Context) (bool, error) {
+			var again bool
+			again, failed = to.post(ctx, some)
+			return !again, nil
+		})
+		if failed = cmp.Or(failed, ctx.Err()); failed != nil {
+			return fmt.Errorf("%s: %w (%d of %d series were taken before)", to.URL.Redacted(), failed, done, len(streams))
 		}
 		done += len(some)
 	}
@@ -75,10 +73,8 @@ func (to *Receiver) post(ctx context.Context, streams []*model.SampleStream) (ag
 	if err != nil {
 		return false, err
 	}
-	for name, value := range map[string]string{
-		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0", "User-Agent": "authzconf",
-	} {
-		req.Header.Set(name, value)
+	req.Header = http.Header{
+		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "X-Prometheus-Remote-Write-Version": {"0.1.0"}, "User-Agent": {"authzconf"},
 	}
 	if to.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+to.Token)
@@ -117,14 +113,8 @@ func encodeWrite(streams []*model.SampleStream) (request []byte) {
 	}
 	for _, s := range streams {
 		var series []byte
-		names := make([]string, 0, len(s.Metric))
-		for name := range s.Metric {
-			names = append(names, string(name))
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			pair := message(nil, 1, []byte(name))
-			series = message(series, 1, message(pair, 2, []byte(s.Metric[model.LabelName(name)])))
+		for _, name := range slices.Sorted(maps.Keys(s.Metric)) {
+			series = message(series, 1, message(message(nil, 1, []byte(name)), 2, []byte(s.Metric[name])))
 		}
 		for _, v := range s.Values {
 			sample := protowire.AppendFixed64(protowire.AppendTag(nil, 1, protowire.Fixed64Type), math.Float64bits(float64(v.Value)))

@@ -231,12 +231,9 @@ func groupFindings(all []Finding, set *scenarios.Set) []findingView {
 			n++
 		}
 		v := &views[n-1]
-		i := slices.IndexFunc(v.Seen, func(s seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) })
-		if i < 0 {
-			v.Seen = append(v.Seen, seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
-			i = len(v.Seen) - 1
-		}
-		v.Seen[i].Cells = append(v.Seen[i].Cells, f.Cell)
+		seen := entry(&v.Seen, func(s *seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) },
+			seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
+		seen.Cells = append(seen.Cells, f.Cell)
 	}
 	return views
 }

@@ -1,4 +1,6 @@
-package cost
+// Package today tests what an API server of today makes of conditional authorization (KEP-5681): what over-granting
+// and judging in admission enforces (cases/), what it costs, and what becomes of conditional answers. It has tests only.
+package today
 
 import (
 	"fmt"
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 // start starts a cluster that ends with the test.
-func start(t *testing.T, o StartOptions) *Cluster {
+func start(t testing.TB, o StartOptions) *Cluster {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -1,4 +1,4 @@
-package cost
+package today
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -66,15 +67,11 @@ func (c *Cluster) client(u *User) (*http.Client, error) {
 }
 
 // Send sends a request of a user, nil for the admin, with a JSON body.
-func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType string, body any) (Response, error) {
+func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType string, body any) (out Response, err error) {
 	client, err := c.client(u)
 	if err != nil {
-		return Response{}, err
+		return out, err
 	}
-	return c.send(ctx, client, method, path, contentType, body)
-}
-
-func (c *Cluster) send(ctx context.Context, client *http.Client, method, path, contentType string, body any) (out Response, err error) {
 	var raw []byte
 	if body != nil {
 		if raw, err = json.Marshal(body); err != nil {
@@ -128,32 +125,33 @@ func admissionKubeconfig(raw []byte, host string) ([]byte, error) {
 }
 
 // evaluator has the reference authorizer evaluate conditions, by TLS, as an API server would that knows the KEP.
-type evaluator struct {
-	server *webhook.Server
-	poster *certify.Poster
-}
+type evaluator struct{ poster *certify.Poster }
 
-func serveEvaluator(a *reference.Authorizer) (_ *evaluator, err error) {
-	e := &evaluator{}
-	if e.server, err = webhook.Start(reference.Handler(a), nil); err != nil {
-		return nil, err
-	}
-	raw, err := reference.Kubeconfig(e.server)
-	var w *certify.Webhook
-	if err == nil {
-		w, err = certify.ParseWebhook(raw, reference.ConditionsContext)
-	}
-	if err == nil {
-		e.poster, err = w.Poster()
-	}
+// serveEvaluator starts it; it ends with the test.
+func serveEvaluator(t testing.TB, a *reference.Authorizer) evaluator {
+	server, err := webhook.Start(reference.Handler(a), nil)
 	if err != nil {
-		return nil, errors.Join(err, e.server.Close())
+		t.Fatal(err)
 	}
-	return e, nil
+	t.Cleanup(func() { _ = server.Close() })
+	raw, err := reference.Kubeconfig(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := certify.ParseWebhook(raw, reference.ConditionsContext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poster, err := w.Poster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(poster.Close)
+	return evaluator{poster}
 }
 
 // allows says whether a condition lets a request through.
-func (e *evaluator) allows(ctx context.Context, name, text string, data vectors.ConditionData) (bool, error) {
+func (e evaluator) allows(ctx context.Context, name, text string, data vectors.ConditionData) (bool, error) {
 	in := vectors.AuthorizationConditionsReview{Request: &vectors.AuthorizationConditionsRequest{
 		ConditionSets: []vectors.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{
 			{ID: name, Effect: vectors.Allow, Type: reference.TypeCEL, Condition: text},
@@ -176,9 +174,4 @@ func (e *evaluator) allows(ctx context.Context, name, text string, data vectors.
 		return false, errors.New("the response is not valid")
 	}
 	return in.Response.Allowed, nil
-}
-
-func (e *evaluator) close() error {
-	e.poster.Close()
-	return e.server.Close()
 }

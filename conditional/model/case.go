@@ -10,6 +10,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -201,21 +202,18 @@ func (g *generator) thing() *thing {
 	return o
 }
 
+// shrinkLimit bounds how often a case is tried to find the smallest one.
+const shrinkLimit = 100_000
+
 // shrink makes a case smaller as long as it disagrees in whatever way.
 func (r *runner) shrink(t *triple, reason string) (*triple, string) {
-	best := t.clone()
-	for range 1000 {
-		found := false
-		for _, s := range best.smaller() {
-			if again := r.try(s); again != "" {
-				best, reason, found = s, again, true
-				break
-			}
+	best := cases.Smallest(t.clone(), shrinkLimit, (*triple).smaller, func(s *triple) bool {
+		again := r.try(s)
+		if again != "" {
+			reason = again
 		}
-		if !found {
-			break
-		}
-	}
+		return again != ""
+	})
 	return best, reason
 }
 

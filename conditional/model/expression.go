@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -185,19 +187,20 @@ type facts struct {
 	hasTeam                bool // an extra of the user
 	groups                 []string
 
-	operation string
-	object    *thing
-	old       *thing
+	operation   string
+	object, old vectors.Object
 }
 
-// thing is an object. Nil pointers are fields that are not there.
-type thing struct {
-	name       string
-	class      *string
-	replicas   any // an int64, a string, or nil: not there
-	labels     map[string]string
-	finalizers []string
-	noSpec     bool
+// text is a string of an object; there says whether it has one.
+func text(o vectors.Object, path ...string) (s string, there bool) {
+	s, there, err := unstructured.NestedString(o, path...)
+	return s, there && err == nil
+}
+
+// holds says whether an object has anything at a path.
+func holds(o vectors.Object, path ...string) bool {
+	_, there, err := unstructured.NestedFieldNoCopy(o, path...)
+	return there && err == nil
 }
 
 func truth(b bool) vectors.Truth {
@@ -216,7 +219,7 @@ func sure(text string, f func(*facts) vectors.Truth) *atom {
 func open(text string, f func(*facts) vectors.Truth) *atom { return &atom{text: text, late: f} }
 
 // of reads a field of an object that may not be there, which is an error.
-func of(t func(*facts) *thing, read func(*facts, *thing) (bool, bool)) func(*facts) vectors.Truth {
+func of(t func(*facts) vectors.Object, read func(*facts, vectors.Object) (bool, bool)) func(*facts) vectors.Truth {
 	return func(f *facts) vectors.Truth {
 		o := t(f)
 		if o == nil {
@@ -230,8 +233,14 @@ func of(t func(*facts) *thing, read func(*facts, *thing) (bool, bool)) func(*fac
 	}
 }
 
-func object(f *facts) *thing { return f.object }
-func old(f *facts) *thing    { return f.old }
+// named says whether an object has a name.
+func named(o vectors.Object, name string) bool {
+	is, _ := text(o, "metadata", "name")
+	return is == name
+}
+
+func object(f *facts) vectors.Object { return f.object }
+func old(f *facts) vectors.Object    { return f.old }
 
 var (
 	always = sure("true", func(*facts) vectors.Truth { return vectors.True })
@@ -262,35 +271,36 @@ var (
 	openAtoms = []*atom{
 		open(`operation == "CREATE"`, func(f *facts) vectors.Truth { return truth(f.operation == "CREATE") }),
 		open(`oldObject == null`, func(f *facts) vectors.Truth { return truth(f.old == nil) }),
-		open(`object.spec.class == "dev"`, of(object, func(_ *facts, o *thing) (bool, bool) {
-			return o.class != nil && *o.class == "dev", !o.noSpec && o.class != nil
+		open(`object.spec.class == "dev"`, of(object, func(_ *facts, o vectors.Object) (bool, bool) {
+			class, there := text(o, "spec", "class")
+			return class == "dev", there
 		})),
 		open(`oldObject.spec.class == object.spec.class`, func(f *facts) vectors.Truth {
-			for _, o := range []*thing{f.old, f.object} {
-				if o == nil || o.noSpec || o.class == nil {
-					return vectors.Error
-				}
+			was, before := text(f.old, "spec", "class")
+			is, now := text(f.object, "spec", "class")
+			if !before || !now {
+				return vectors.Error
 			}
-			return truth(*f.old.class == *f.object.class)
+			return truth(was == is)
 		}),
-		open(`has(object.spec.class)`, of(object, func(_ *facts, o *thing) (bool, bool) { return o.class != nil, !o.noSpec })),
-		open(`object.spec.replicas > 3`, of(object, func(_ *facts, o *thing) (bool, bool) {
-			n, ok := o.replicas.(int64) // a text has no order with a number
-			return n > 3, ok && !o.noSpec
+		open(`has(object.spec.class)`, of(object, func(_ *facts, o vectors.Object) (bool, bool) { return holds(o, "spec", "class"), holds(o, "spec") })),
+		open(`object.spec.replicas > 3`, of(object, func(_ *facts, o vectors.Object) (bool, bool) {
+			n, there, err := unstructured.NestedInt64(o, "spec", "replicas") // a text has no order with a number
+			return n > 3, there && err == nil
 		})),
-		open(`object.metadata.labels["env"] == "dev"`, of(object, func(_ *facts, o *thing) (bool, bool) {
-			v, ok := o.labels["env"]
-			return v == "dev", ok
+		open(`object.metadata.labels["env"] == "dev"`, of(object, func(_ *facts, o vectors.Object) (bool, bool) {
+			env, there := text(o, "metadata", "labels", "env")
+			return env == "dev", there
 		})),
-		open(`"env" in object.metadata.labels`, of(object, func(_ *facts, o *thing) (bool, bool) {
-			_, ok := o.labels["env"]
-			return ok, o.labels != nil
+		open(`"env" in object.metadata.labels`, of(object, func(_ *facts, o vectors.Object) (bool, bool) {
+			return holds(o, "metadata", "labels", "env"), holds(o, "metadata", "labels")
 		})),
-		open(`oldObject.metadata.name == "gold"`, of(old, func(_ *facts, o *thing) (bool, bool) { return o.name == "gold", true })),
+		open(`oldObject.metadata.name == "gold"`, of(old, func(_ *facts, o vectors.Object) (bool, bool) { return named(o, "gold"), true })),
 		// With what is known in places that cel-go's pruning does not look into.
-		open(`object.metadata.name == request.userInfo.username`, of(object, func(f *facts, o *thing) (bool, bool) { return o.name == f.user, true })),
-		open(`object.metadata.finalizers.all(f, f != request.userInfo.username)`, of(object, func(f *facts, o *thing) (bool, bool) {
-			return !slices.Contains(o.finalizers, f.user), o.finalizers != nil
+		open(`object.metadata.name == request.userInfo.username`, of(object, func(f *facts, o vectors.Object) (bool, bool) { return named(o, f.user), true })),
+		open(`object.metadata.finalizers.all(f, f != request.userInfo.username)`, of(object, func(f *facts, o vectors.Object) (bool, bool) {
+			all, there, _ := unstructured.NestedStringSlice(o, "metadata", "finalizers")
+			return !slices.Contains(all, f.user), there
 		})),
 		{
 			text: `request.userInfo.groups.exists(g, g == object.spec.class)`,
@@ -301,21 +311,19 @@ var (
 				return unknown
 			},
 			late: func(f *facts) vectors.Truth {
-				switch {
-				case len(f.groups) == 0:
-					return vectors.False
-				case f.object == nil || f.object.noSpec || f.object.class == nil:
+				class, there := text(f.object, "spec", "class")
+				if len(f.groups) > 0 && !there {
 					return vectors.Error
 				}
-				return truth(slices.Contains(f.groups, *f.object.class))
+				return truth(slices.Contains(f.groups, class))
 			},
 		},
-		open(`[object.metadata.name, request.name].exists(n, n == "gold")`, of(object, func(f *facts, o *thing) (bool, bool) {
-			return o.name == "gold" || f.name == "gold", true
+		open(`[object.metadata.name, request.name].exists(n, n == "gold")`, of(object, func(f *facts, o vectors.Object) (bool, bool) {
+			return named(o, "gold") || f.name == "gold", true
 		})),
-		open(`object.metadata.labels[request.userInfo.username] == "owner"`, of(object, func(f *facts, o *thing) (bool, bool) {
-			v, ok := o.labels[f.user]
-			return v == "owner", ok
+		open(`object.metadata.labels[request.userInfo.username] == "owner"`, of(object, func(f *facts, o vectors.Object) (bool, bool) {
+			v, there := text(o, "metadata", "labels", f.user)
+			return v == "owner", there
 		})),
 	}
 )

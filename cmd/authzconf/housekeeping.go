@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/fixtures"
 )
 
 func newClean() *cobra.Command {
@@ -113,6 +115,7 @@ func buildAll(c *cobra.Command, releases []local.Release) error {
 func newUp() *cobra.Command {
 	var flags matrixFlags
 	var port int
+	var auditLog string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start one control plane to explore, until Ctrl-C",
@@ -121,7 +124,8 @@ administrator's kubeconfig, and stop and remove everything on Ctrl-C.
 
 Exit codes: 0 stopped by Ctrl-C, 2 bad usage, 3 the control plane did not start, or died.`,
 		Example: `  authzconf up --gate on
-  authzconf up --kubernetes 1.35 > path &    # the path is the only line on stdout`,
+  authzconf up --kubernetes 1.35 > path &    # the path is the only line on stdout
+  authzconf up --audit-log audit.log         # for authzconf deputy --proxy, authzconf advise`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, err := flags.resolve()
@@ -129,15 +133,16 @@ Exit codes: 0 stopped by Ctrl-C, 2 bad usage, 3 the control plane did not start,
 				return err
 			}
 			m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-			return up(c, m, port)
+			return up(c, m, port, auditLog)
 		},
 	}
 	flags.register(c, "default")
 	c.Flags().IntVar(&port, "port", 0, "port of the API server on 127.0.0.1 (default: a free one)")
+	c.Flags().StringVar(&auditLog, "audit-log", "", "file for the audit events of all requests (level Metadata), which is begun anew")
 	return c
 }
 
-func up(c *cobra.Command, m matrix.Matrix, port int) error {
+func up(c *cobra.Command, m matrix.Matrix, port int, auditLog string) error {
 	cells, err := m.Cells()
 	if err != nil {
 		return err
@@ -149,7 +154,19 @@ func up(c *cobra.Command, m matrix.Matrix, port int) error {
 		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
 	}
 	ctx := c.Context()
-	plane, err := local.Start(ctx, cells[0].LocalOptions(port))
+	options := cells[0].LocalOptions(port)
+	if auditLog != "" {
+		log, err := os.Create(auditLog)
+		if err != nil {
+			return fmt.Errorf("--audit-log: %w", err)
+		}
+		defer func() { _ = log.Close() }()
+		if options.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
+			return err
+		}
+		options.AuditSink = log
+	}
+	plane, err := local.Start(ctx, options)
 	if err != nil {
 		return invalid(err)
 	}

@@ -129,7 +129,12 @@ func (s scene) write(r rawAttack, names func(string) string, marker, smuggled st
 		"{me}", s.People[me].lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
 		"{who}", s.People[r.Who].lines(s.Shown, names))
 	w := written{Method: r.Method, Target: fill.Replace(r.Target), Body: fill.Replace(r.Body), Cut: r.Cut}
-	for _, line := range append([]string{names("Host") + ": " + s.Host, names("User-Agent") + ": " + marker, names("Audit-Id") + ": " + marker}, r.Lines...) {
+	known := append(s.People[me].trusted(), s.People[other].trusted()...)
+	lines := slices.DeleteFunc(slices.Clone(r.Lines), func(line string) bool {
+		name, _, _ := strings.Cut(line, ":")
+		return slices.Contains(known, strings.ToLower(name)) // who may send it is whom it names
+	})
+	for _, line := range append([]string{names("Host") + ": " + s.Host, names("User-Agent") + ": " + marker, names("Audit-Id") + ": " + marker}, lines...) {
 		if line = fill.Replace(line); line != "" { // whose certificate is the credential sends no line
 			w.Lines = append(w.Lines, line)
 		}

@@ -150,6 +150,16 @@ func (id *Identity) names() (out []string) {
 	return out
 }
 
+// trusted are the headers, in lower case, that a proxy believes: they hold a name and no secret that could be foreign.
+func (id *Identity) trusted() (out []string) {
+	for _, h := range id.headers {
+		if h.name != "Authorization" && h.name != "Cookie" && !id.public {
+			out = append(out, strings.ToLower(h.name))
+		}
+	}
+	return out
+}
+
 // set puts the credentials on a request.
 func (id *Identity) set(to http.Header) {
 	for _, h := range id.headers {

@@ -52,9 +52,6 @@ func (r *Report) Pages() (map[string][]byte, error) {
 	return out, nil
 }
 
-// Line is a part on one line; Others are the failures that are no findings, or not told of in words.
-func (p *Part) Line() string { return p.line() }
-
 // Bad is how many errors a part is in JUnit.
 func (p *Part) Bad() int {
 	if p.Failed == 0 && p.Inconclusive != "" {

@@ -152,7 +152,7 @@ func (p *Proxy) ask(ctx context.Context, who *Identity) error {
 
 // fileTrail reads the audit log of a cluster that runs, from its present end on.
 func (p *Proxy) fileTrail() (auditTrail, error) {
-	cluster, err := existing.Open(p.Kubeconfig, "")
+	cluster, err := existing.Open(p.Kubeconfig, "", "")
 	if err != nil {
 		return auditTrail{}, &local.UsageError{Problem: "--kubeconfig " + err.Error()}
 	}

@@ -127,28 +127,18 @@ func overHTTP2(conn net.Conn, scheme string, requests []written, pipelined bool)
 	}
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	open, answers := 0, func(until int) error { return nil }
-	answers = func(until int) error {
-		for open > until {
-			n, err := nextAnswer(framer, out)
-			if err != nil {
-				return err
-			}
-			open -= n
-		}
-		return nil
-	}
+	open := 0
 	for i, r := range requests {
-		if err := writeStream(framer, encoder, &block, uint32(2*i+1), scheme, r); err != nil {
-			out[i].Problem = err.Error()
-			return out, nil
-		}
+		err := writeStream(framer, encoder, &block, uint32(2*i+1), scheme, r)
 		open++
-		if !pipelined || i == len(requests)-1 {
-			if err := answers(0); err != nil {
-				out[i].Problem = err.Error()
-				return out, nil
-			}
+		for err == nil && open > 0 && (!pipelined || i == len(requests)-1) {
+			var ended int
+			ended, err = nextAnswer(framer, out)
+			open -= ended
+		}
+		if err != nil {
+			out[i].Problem = err.Error()
+			break
 		}
 	}
 	return out, nil

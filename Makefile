@@ -83,7 +83,7 @@ test: build ## vet, and run all tests that are not for the night, those against 
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
 	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
-	AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
+	PATH="$$(ci/prometheus):$$PATH" AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
 	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
@@ -111,9 +111,14 @@ faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seed
 faulty-conditional-authorizers: ## certify every faulty conditional authorizer, and the reference on 20 seeds
 	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./conditional/certification
 
+# Each round starts the servers anew and draws the order. benchstat says what differs by more than chance.
+ROUNDS ?= 12
+
 .PHONY: conditional-cost
-conditional-cost: build ## count and measure what conditional authorization costs (COSTFLAGS="--rounds 6" for a quick look)
-	$(AUTHZCONF) conditions cost $(COSTFLAGS)
+conditional-cost: ## measure what conditional authorization costs beside admission policies (ROUNDS)
+	@mkdir -p _output/bin && go test -c -o _output/bin/conditional-today ./conditional/today
+	@for i in $$(seq $(ROUNDS)); do _output/bin/conditional-today -test.run '^$$' -test.bench Cost -test.benchtime 100x || exit; done > _output/conditional-cost.txt
+	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -row /of -col '/by@(policy nothing compiled-before compiled-each-time webhook)' _output/conditional-cost.txt
 
 .PHONY: faulty-enforcers
 faulty-enforcers: ## run every faulty enforcer of granular verbs (KEP-3617)
@@ -124,7 +129,7 @@ bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: bench-loadgen
-bench-loadgen: ## measure the load generator beside fortio and h2load (BENCHFLAGS="-repeats 2" for a quick look)
+bench-loadgen: ## measure the load generator beside fortio, h2load and k6 (BENCHFLAGS="-repeats 2" for a quick look)
 	ci/bench-loadgen $(BENCHFLAGS)
 
 .PHONY: load-results

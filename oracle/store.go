@@ -145,10 +145,7 @@ func (s *Server) stored(r Request) {
 
 // escalates is the answer of ConfirmNoEscalation (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
 func (p *Prediction) escalates(subject scenarios.User, r Request, missing []scenarios.Grant) {
-	var lines []string
-	for _, rule := range missing {
-		lines = append(lines, compactRule(rule))
-	}
+	lines := scenarios.Each(missing, compactRule)
 	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		subject.Name, subject.Groups, strings.Join(distinct(lines), "\n"))
 	p.Outcome, p.Code = scenarios.EscalationForbidden, 403

@@ -199,28 +199,3 @@ func removeFile(t *testing.T, dir, name string) {
 		t.Fatal(err)
 	}
 }
-
-// TestVerifyFirstVersion: a report of before, which calls stages legs, is judged as well.
-func TestVerifyFirstVersion(t *testing.T) {
-	dir := t.TempDir()
-	r := writtenPath(t, dir, nil)
-	file := filepath.Join(dir, reportFile)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := strings.NewReplacer(APIVersion, firstVersion, "  stages:\n", "  legs:\n").Replace(string(data))
-	if strings.Contains(old, "stages:") {
-		t.Fatal("it is not as the first version was")
-	}
-	if err := os.WriteFile(file, []byte(old), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	v, err := Verify(dir, VerifyOptions{SuiteVersion: r.SuiteVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !v.OK() || len(v.Report.Path.Stages) != len(r.Path.Stages) {
-		t.Errorf("%d stages: %v", len(v.Report.Path.Stages), v.Differences)
-	}
-}

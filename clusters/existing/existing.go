@@ -68,10 +68,7 @@ func (c *Cluster) FrontProxy() *rest.Config { return nil }
 // Anonymous carries no credentials.
 func (c *Cluster) Anonymous() *rest.Config { return rest.AnonymousClientConfig(c.config) }
 
-// Done is never closed: the cluster is not this process's to watch.
-func (c *Cluster) Done() <-chan struct{} { return nil }
-
-// Err is always nil.
+// Err is always nil: the cluster is not this process's to watch.
 func (c *Cluster) Err() error { return nil }
 
 // Facts are what a cluster says of itself.

@@ -26,18 +26,7 @@ type granularFlags struct {
 
 func newGranular(flags *granularFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "granular",
-		Short: "Granular verbs (KEP-3617): a reference enforcer before a real API server",
-		Long: `Run the scenarios of KEP-3617 (Fine-Grained Authorization) through a reference
-enforcer, a proxy before a real API server with RBAC: what is allowed, what a denial
-names, which permissions the authorizer is asked for and in which order.
-
-No API server implements this KEP. The results are about the enforcer, and about
-whether the KEP's rules can be followed; they say nothing about an API server.`,
-		Example: `  authzconf granular --report-dir out
-  authzconf granular --focus 'story-1/'
-  authzconf granular list
-  authzconf granular cost --report-dir out`,
+		Use:  "granular",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
@@ -155,9 +144,7 @@ func granularAgain(r *granular.Report, p *reports.Pieces, verify *verifyFlags) (
 func newGranularList() *cobra.Command {
 	var flags granularFlags
 	c := &cobra.Command{
-		Use: "list", Short: "List the scenarios of KEP-3617", Args: cobra.NoArgs,
-		Long:    "List the scenarios of KEP-3617: their ID, how many attempts they have, and the section.",
-		Example: "  authzconf granular list --focus requests/",
+		Use: "list", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := flags.load()
 			if err != nil {
@@ -177,10 +164,7 @@ func newGranularList() *cobra.Command {
 
 func newGranularLint() *cobra.Command {
 	return &cobra.Command{
-		Use: "lint [FOLDER]", Short: "Check scenario files of KEP-3617", Args: cobra.MaximumNArgs(1),
-		Long: `Check the scenario files of FOLDER (or the built-in ones): fields, types, requests,
-and that every denial has a twin that is allowed.`,
-		Example: "  authzconf granular lint my-scenarios",
+		Use: "lint [FOLDER]", Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			flags := granularFlags{dir: strings.Join(args, "")}
 			all, err := flags.load()
@@ -197,11 +181,7 @@ func newGranularCost() *cobra.Command {
 	var flags granularFlags
 	o := granular.CostOptions{}
 	c := &cobra.Command{
-		Use: "cost", Short: "Count the checks of a request by the number of fields it changes", Args: cobra.NoArgs,
-		Long: `Send requests that change 1 to 256 labels, as actors with different permissions, and
-count what the reference asks the authorizer; then let actors flood it with requests
-that they have no permission for. The times are those of this machine.`,
-		Example: "  authzconf granular cost --report-dir out",
+		Use: "cost", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Repeats < 1 || o.Flood < 0 {
 				return errors.New("--repeats is at least 1, and --flood is not negative")

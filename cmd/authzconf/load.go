@@ -96,7 +96,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.add(c)
-	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults())
+	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
 	return c
 }
 

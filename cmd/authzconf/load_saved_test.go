@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +54,7 @@ func savedRun(t *testing.T, latency time.Duration) string {
 func runLoadCommand(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	root := &cobra.Command{Use: "authzconf", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(newLoadCompare(), newLoadVerify())
+	root.AddCommand(newLoadCompare(), newLoadVerify(), newLoadExport())
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&errs)
@@ -180,5 +182,43 @@ func TestLoadVerify(t *testing.T) {
 func TestPrintable(t *testing.T) {
 	if got := printable("a\x1b[2Jb\u009bc\nd ±é"); got != "a�[2Jb�c�d ±é" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestLoadExport(t *testing.T) {
+	dir := savedRun(t, 10*time.Millisecond)
+	var status int
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		w.WriteHeader(status)
+	}))
+	defer receiver.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		code   int
+		says   string
+	}{
+		{[]string{dir, "--remote-write", receiver.URL, "--bearer-token-file", token}, 204, exitPassed, "sent: "},
+		{[]string{dir, "--remote-write", receiver.URL}, 204, exitInvalid, "401 Unauthorized: who are you: give a token"},
+		{[]string{dir, "--remote-write", receiver.URL, "--bearer-token-file", token}, 400, exitInvalid, "400 Bad Request"},
+		{[]string{dir, "--remote-write", "http://127.0.0.1:1/"}, 0, exitInvalid, "cannot be reached"},
+		{[]string{dir}, 0, exitUsage, "--remote-write is missing"},
+		{[]string{dir, "--remote-write", "localhost:9090"}, 0, exitUsage, "expected such as"},
+		{[]string{dir, "--remote-write", receiver.URL, "--bearer-token-file", token + "x"}, 0, exitUsage, "--bearer-token-file: "},
+		{[]string{t.TempDir(), "--remote-write", receiver.URL}, 0, exitUsage, "there is no load run"},
+	} {
+		status = c.status
+		code, stdout, stderr := runLoadCommand(append([]string{"export"}, c.args...)...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
+			t.Errorf("%q: exit code %d, %s%s", c.args, code, stdout, stderr)
+		}
 	}
 }

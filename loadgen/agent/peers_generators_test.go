@@ -6,58 +6,122 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // generator is one of the programs, and how it is asked to send.
 type generator struct {
 	title string
-	// program is a peer's name, or one of the test binary's own.
-	program string
-	own     bool
+	// program is a peer's name, or one of the test binary's own; binary is another build of the test binary.
+	program, binary string
+	own             bool
 	// together says that its connections send at the same moment.
 	together bool
 	// env is added to the environment.
-	env   []string
-	args  func(w work) []string
+	env []string
+	// args may write files to w.Dir.
+	args  func(w work) ([]string, error)
 	parse func(w work, out []byte) (result, error)
 }
 
-func own(title, program string, together bool) generator {
-	return generator{title: title, program: program, own: true, together: together, parse: func(_ work, out []byte) (r result, err error) {
+func own(title, program string, together bool, env ...string) generator {
+	return generator{title: title, program: program, own: true, together: together, env: env, parse: func(_ work, out []byte) (r result, err error) {
 		return r, json.Unmarshal(out, &r)
 	}}
 }
 
+// oneProcessor is how a shard that is a process runs.
+const oneProcessor = "GOMAXPROCS=1"
+
 func fortio(title string, flags ...string) generator {
-	return generator{title: title, program: "fortio", together: len(flags) == 0, parse: parseFortio, args: func(w work) []string {
-		return append(append([]string{"load", "-h2", "-k", "-quiet", "-json", "-", "-p", "50,99"}, flags...),
-			"-qps", strconv.Itoa(w.Rate), "-c", strconv.Itoa(w.Connections), "-t", fmt.Sprintf("%ds", w.Seconds), w.URL+"/")
+	return generator{title: title, program: "fortio", together: len(flags) == 0, parse: parseFortio, args: func(w work) ([]string, error) {
+		list := append([]string{"load", "-h2", "-cacert", w.caFile(), "-quiet", "-json", "-", "-p", "50,99", "-timeout", "10s"}, flags...)
+		return append(append(list, w.headers("-H")...),
+			"-qps", strconv.Itoa(w.Rate), "-c", strconv.Itoa(w.Connections), "-t", fmt.Sprintf("%ds", w.Seconds), w.address()), nil
 	}}
 }
+
+// h2load has connections begin one after the other, and each ask by a timing script, so that all together send at a
+// constant rate; or all at the same moment. It cannot verify a certificate.
+func h2load(title string, together bool) generator {
+	return generator{title: title, program: "h2load", together: together, parse: parseH2load, args: func(w work) ([]string, error) {
+		list := append([]string{"-c", strconv.Itoa(w.Connections)}, w.headers("-H")...)
+		if w.Log != "" {
+			list = append(list, "--log-file="+w.Log)
+		}
+		if together {
+			return append(list, "--rps", strconv.Itoa(w.Rate/w.Connections), "-D", strconv.Itoa(w.Seconds), w.address()), nil
+		}
+		pause, script := time.Duration(w.Connections)*time.Second/time.Duration(w.Rate), &strings.Builder{}
+		for at := time.Duration(0); at < time.Duration(w.Seconds)*time.Second; at += pause {
+			fmt.Fprintf(script, "%.3f\t%s\n", float64(at)/float64(time.Millisecond), w.address())
+		}
+		// A script begins when its connection does. Those begin so far apart that there is time for a handshake, and, a
+		// number of pauses that has no divisor in common with them, at other places of the pause between two requests.
+		each := max(1, (w.Rate+99)/100)
+		for new(big.Int).GCD(nil, nil, big.NewInt(int64(each)), big.NewInt(int64(w.Connections))).Int64() != 1 {
+			each++
+		}
+		file := filepath.Join(w.Dir, "timing")
+		return append(list, "-r", "1", fmt.Sprintf("--rate-period=%dms", max(1, 1000*each/w.Rate)), "--timing-script-file="+file), os.WriteFile(file, []byte(script.String()), 0o600)
+	}}
+}
+
+// k6 sends at a constant rate, each of its users on a connection of its own.
+func k6() generator {
+	return generator{title: "k6", program: "k6", parse: parseK6, args: func(w work) ([]string, error) {
+		options, err := json.Marshal(map[string]any{
+			"scenarios": map[string]any{"s": map[string]any{
+				"executor": "constant-arrival-rate", "rate": w.Rate, "timeUnit": "1s", "duration": fmt.Sprintf("%ds", w.Seconds),
+				"preAllocatedVUs": w.Connections, "maxVUs": w.Connections, "gracefulStop": "10s",
+			}},
+			"summaryTrendStats": []string{"p(99)"}, "discardResponseBodies": true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		headers := map[string]string{}
+		for name, values := range w.Header {
+			headers[name] = values[0]
+		}
+		params, err := json.Marshal(map[string]any{"headers": headers})
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(w.Dir, "k6.js")
+		return []string{"run", "--quiet", "--no-usage-report", "--no-color", file}, os.WriteFile(file, fmt.Appendf(nil, k6Script, options, params, w.address()), 0o600)
+	}}
+}
+
+const k6Script = `import http from 'k6/http';
+import { Counter } from 'k6/metrics';
+const ok = new Counter('ok');
+export const options = %s;
+const params = %s;
+export default function () { if (http.get(%q, params).status === 200) { ok.add(1); } }
+export function handleSummary(d) {
+	return { stdout: JSON.stringify({ ok: d.metrics.ok ? d.metrics.ok.values.count : 0, p99: d.metrics.http_req_duration.values['p(99)'] }) };
+}
+`
 
 // generators are what is compared. By default, fortio's and h2load's connections all send at the same moment,
 // which costs less than a constant rate does.
 func generators() []generator {
-	one := own("authzconf, GOMAXPROCS=1", asAgents, false)
-	one.env = []string{"GOMAXPROCS=1"}
-	return []generator{
-		own("authzconf", asAgents, false),
-		one,
-		own("authzconf, at once", asAgents, true),
-		fortio("fortio -uniform", "-uniform"),
-		fortio("fortio"),
-		{title: "h2load", program: "h2load", together: true, parse: parseH2load, args: func(w work) []string {
-			list := []string{"-c", strconv.Itoa(w.Connections), "--rps", strconv.Itoa(w.Rate / w.Connections), "-D", strconv.Itoa(w.Seconds)}
-			if w.Log != "" {
-				list = append(list, "--log-file="+w.Log)
-			}
-			return append(list, w.URL+"/")
-		}},
+	list := []generator{own("authzconf", asAgents, false, oneProcessor), own("authzconf, all processors", asAgents, false)}
+	if name, binary, ok := strings.Cut(*also, "="); ok {
+		g := own(name, asAgents, false, oneProcessor)
+		g.binary = binary
+		list = append(list, g)
 	}
+	return append(list, fortio("fortio -uniform", "-uniform"), h2load("h2load, timing script", false), k6(),
+		own("authzconf, at once", asAgents, true, oneProcessor), fortio("fortio"), h2load("h2load", true))
 }
 
 // installed are the generators that are there.
@@ -70,6 +134,12 @@ func installed() (list []generator, missing []string) {
 		list = append(list, g)
 	}
 	return list, missing
+}
+
+// rotated are the generators in the order of a turn: each comes first, and after each other, as often as the rest.
+func rotated(list []generator, turn int) []generator {
+	turn %= len(list)
+	return slices.Concat(list[turn:], list[:turn])
 }
 
 // withStub gives f a stub of its own.
@@ -95,7 +165,9 @@ func withStub(w work, f func(w work) error) error {
 	var up work
 	if err = json.NewDecoder(out).Decode(&up); err == nil {
 		w.URL, w.CA = up.URL, up.CA
-		err = f(w)
+		if w.Dir, err = os.MkdirTemp("", "loadbench"); err == nil {
+			err = errors.Join(os.WriteFile(w.caFile(), w.CA, 0o600), f(w), os.RemoveAll(w.Dir))
+		}
 	}
 	_ = in.Close()
 	return errors.Join(err, server.Wait())
@@ -125,6 +197,9 @@ func once(g generator, w work, stall bool) (r result, err error) {
 		}
 		return json.Unmarshal(text, &r.ServerP99)
 	})
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: …%s", err, failed.Stderr[max(0, len(failed.Stderr)-500):])
+	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", g.title, err)
 	}
@@ -135,19 +210,25 @@ func once(g generator, w work, stall bool) (r result, err error) {
 func start(g generator, w work) (r result, err error) {
 	var cmd *exec.Cmd
 	if g.own {
-		self, err := os.Executable()
-		if err != nil {
-			return r, err
-		}
 		in, err := json.Marshal(w)
 		if err != nil {
 			return r, err
 		}
-		cmd = exec.CommandContext(context.Background(), self)
+		if g.binary == "" {
+			if g.binary, err = os.Executable(); err != nil {
+				return r, err
+			}
+		}
+		cmd = exec.CommandContext(context.Background(), g.binary)
 		cmd.Env = append(append(os.Environ(), programEnv+"="+g.program), g.env...)
 		cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
 	} else {
-		cmd = exec.CommandContext(context.Background(), g.program, g.args(w)...) // stderr has only progress
+		args, err := g.args(w)
+		if err != nil {
+			return r, err
+		}
+		cmd = exec.CommandContext(context.Background(), g.program, args...) // stderr has only progress
+		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+w.caFile())         // whom k6 trusts
 	}
 	text, err := cmd.Output()
 	if err != nil {

@@ -19,21 +19,30 @@ import (
 
 func parseFortio(_ work, out []byte) (r result, err error) {
 	var report struct {
+		RetCodes          map[string]int64
 		DurationHistogram struct {
-			Count       int64
 			Percentiles []struct{ Percentile, Value float64 }
 		}
 	}
 	if err := json.Unmarshal(out, &report); err != nil {
 		return r, err
 	}
-	r.Requests = report.DurationHistogram.Count
+	r.Requests = report.RetCodes["200"]
 	for _, p := range report.DurationHistogram.Percentiles {
 		if p.Percentile == 99 {
 			r.P99 = time.Duration(p.Value * float64(time.Second))
 		}
 	}
 	return r, nil
+}
+
+func parseK6(_ work, out []byte) (r result, err error) {
+	var summary struct {
+		OK  int64
+		P99 float64
+	}
+	err = json.Unmarshal(out, &summary)
+	return result{Requests: summary.OK, P99: time.Duration(summary.P99 * float64(time.Millisecond))}, err
 }
 
 var h2loadDone = regexp.MustCompile(`(\d+) succeeded`)
@@ -92,10 +101,12 @@ func TestParse(t *testing.T) {
 		p99      time.Duration
 		fails    bool
 	}{
-		{name: "fortio", parse: parseFortio, out: `{"DurationHistogram":{"Count":7,"Percentiles":[{"Percentile":50,"Value":0.1},{"Percentile":99,"Value":0.25}]}}`, requests: 7, p99: 250 * time.Millisecond},
+		{name: "fortio", parse: parseFortio, out: `{"RetCodes":{"200":7,"401":9},"DurationHistogram":{"Percentiles":[{"Percentile":50,"Value":0.1},{"Percentile":99,"Value":0.25}]}}`, requests: 7, p99: 250 * time.Millisecond},
 		{name: "h2load", parse: parseH2load, out: "requests: 5 total, 5 started, 5 done, 4 succeeded, 1 failed", requests: 4},
 		{name: "h2load with a log", parse: parseH2load, work: write("1 200 30\n2 200 10\n3 200 20\n"), out: "3 succeeded", requests: 3, p99: 30 * time.Microsecond},
 		{name: "h2load without a number", parse: parseH2load, out: "nothing", fails: true},
+		{name: "k6", parse: parseK6, out: `{"ok":12,"p99":2.5}`, requests: 12, p99: 2500 * time.Microsecond},
+		{name: "k6 that says nothing", parse: parseK6, out: "", fails: true},
 		{name: "fortio that says nothing", parse: parseFortio, out: "", fails: true},
 	} {
 		r, err := c.parse(c.work, []byte(c.out))
@@ -110,23 +121,36 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestMedians(t *testing.T) {
+func TestRatios(t *testing.T) {
 	if got := median([]float64{9, 1, 2, 4}); got != 3 {
 		t.Errorf("the median is %v", got)
 	}
-	s := series{"a": {2, 4, 9}, "b": {1, 2, 3}}
-	if got := s.ratio("a", "b"); got != "2.00" {
-		t.Errorf("the ratio is %s", got)
+	s := series{"a": {2, 4, 8}, "b": {1, 2, 4}, "c": {2, 1, 4}, "once": {3}}
+	for _, c := range []struct{ a, b, want string }{
+		{"a", "b", "2.00 [2.00, 2.00]"},
+		{"c", "b", "1.00 [0.18, 5.59]"}, // e^±(4.303 × ln 2 ÷ √3)
+		{"once", "b", "3.00"},
+		{"a", "missing", "–"},
+		{"a", "a", "1"},
+	} {
+		if got := s.ratio(c.a, c.b); got != c.want {
+			t.Errorf("%s by %s is %s, expected %s", c.a, c.b, got, c.want)
+		}
 	}
-	if got := s.ratio("a", "missing"); got != "–" {
-		t.Errorf("a ratio by nothing is %s", got)
+	list := []generator{{title: "a"}, {title: "b"}, {title: "c"}}
+	if got := rotated(list, 4); got[0].title != "b" || got[2].title != "a" {
+		t.Errorf("rotated: %v", got)
 	}
 }
 
 // The stub's stall holds up who asks in it, in order, and nobody later.
 func TestStubStall(t *testing.T) {
 	s := &stubServer{}
-	ask := func() { s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)) }
+	ask := func() {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header = http.Header{"Authorization": {"Bearer x"}, "Impersonate-User": {"x"}}
+		s.ServeHTTP(httptest.NewRecorder(), r)
+	}
 	s.stalled = true
 	var group sync.WaitGroup
 	for range 3 {

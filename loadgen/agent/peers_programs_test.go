@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +20,8 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/pacer"
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
@@ -40,6 +44,19 @@ type result struct {
 func readWork() (w work, err error) { return w, json.NewDecoder(os.Stdin).Decode(&w) }
 
 func writeResult(r result) error { return json.NewEncoder(os.Stdout).Encode(r) }
+
+// asker makes the requests: as those of a storm in which agents of nodes list the pods of their node and impersonate
+// it, each with a token as long as real ones are.
+func (w work) asker() (func(agent, kind, turn int) agent.Request, error) {
+	p, _, err := profile.Load("steady")
+	if err != nil {
+		return nil, err
+	}
+	p.Nodes = w.Connections
+	variant, err := profile.VariantNamed("associated-node")
+	token := strings.Repeat("eyJhbGciOi", 120)
+	return population.Asker(p, variant, func(identity int) []string { return []string{token + strconv.Itoa(identity)} }), err
+}
 
 // resident is the memory that a process keeps when it does nothing.
 func resident() int64 {
@@ -76,11 +93,14 @@ func agents(idle bool) error {
 	if err := pool.Open(context.Background()); err != nil {
 		return err
 	}
-	header := http.Header{}
+	asker, err := w.asker()
+	if err != nil {
+		return err
+	}
 	s := &agent.Storm{
-		Pool: pool, Shards: 1, Kinds: []string{"get"}, Expect: http.StatusOK, Tolerance: 10 * time.Millisecond, Timeout: 10 * time.Second,
+		Pool: pool, Shards: 1, Kinds: []string{"list"}, Expect: http.StatusOK, Tolerance: 10 * time.Millisecond, Timeout: 10 * time.Second,
 		Plan:    pacer.Plan{Arrivals: pacer.Constant, Agents: w.Connections, Rate: float64(w.Rate), Length: time.Duration(w.Seconds) * time.Second},
-		Request: func(int, int, int) agent.Request { return agent.Request{Path: "/", Header: header} },
+		Request: asker,
 		Start:   time.Now().Add(100 * time.Millisecond),
 	}
 	if w.Together {
@@ -117,6 +137,7 @@ func bareConnections() error {
 	if err != nil {
 		return err
 	}
+	req.Header = w.Header
 	for range w.Connections {
 		c, err := transport.NewClientConn(req.Context(), "https", req.URL.Host)
 		if err != nil {

@@ -11,11 +11,12 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// A stub answers every GET with two bytes. /stall makes it stand still for a second from then on: whoever asks in
+// A stub answers with two bytes who has a bearer token and impersonates, and others with 401. /stall makes it stand still for a second from then on: whoever asks in
 // the meantime is answered at its end, the first who asked first. /p99 is the p99 that the stub saw itself, from
 // the beginning to the end of its handler.
 type stubServer struct {
@@ -41,6 +42,10 @@ func (s *stubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if n := len(s.took); n > 0 {
 			_ = json.NewEncoder(w).Encode(s.took[(99*n+99)/100-1])
 		}
+		return
+	}
+	if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") || r.Header.Get("Impersonate-User") == "" {
+		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	s.mu.Lock()

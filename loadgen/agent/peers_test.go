@@ -6,14 +6,21 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/authzconf/authzconf/reports/statistics"
 )
 
 // Flags of TestBenchPeers, which ci/bench-loadgen passes on.
@@ -23,6 +30,8 @@ var (
 	connections = flag.Int("connections", 100, "connections")
 	seconds     = flag.Int("seconds", 5, "length of a run")
 	idle        = flag.Int("idle", 2000, "idle agents whose memory is measured")
+	only        = flag.String("only", "", "one part of it: cost, stall, bursts, rates or memory")
+	also        = flag.String("also", "", "another build of this program, measured beside it as NAME=PATH")
 	many        = flag.Int("many", 10_000, "agents of a large storm whose memory is measured, 0 for none")
 )
 
@@ -35,8 +44,23 @@ type work struct {
 	Seconds     int
 	// Together has all connections send at the same moment, Rate/Connections times a second.
 	Together bool
-	// Log is a file for what h2load says of single requests.
-	Log string
+	// Path and Header are what peers ask: the request of the first of our agents.
+	Path   string
+	Header http.Header
+	// Dir is for files of a run, Log one for what h2load says of single requests.
+	Dir, Log string
+}
+
+func (w work) address() string { return w.URL + w.Path }
+
+func (w work) caFile() string { return filepath.Join(w.Dir, "ca.pem") }
+
+// headers are the flags that give a peer the headers.
+func (w work) headers(flag string) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(w.Header)) {
+		list = append(list, flag, name+":"+w.Header.Get(name))
+	}
+	return list
 }
 
 // The programs that the test binary starts itself as, named by the variable programEnv.
@@ -69,8 +93,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestBenchPeers measures what the load generator itself costs and how exact it is, beside fortio and h2load on the
-// same TLS HTTP/2 stub, in turns, and prints tables in Markdown. Peers that are not installed are left out. It takes
+// TestBenchPeers measures what the load generator itself costs and how exact it is, beside fortio, h2load and k6 on a
+// TLS HTTP/2 stub, with the same headers, in turns, and prints tables in Markdown. Peers that are not installed are left out. It takes
 // minutes: make bench-loadgen asks for it.
 func TestBenchPeers(t *testing.T) {
 	if os.Getenv("AUTHZCONF_BENCH") == "" {
@@ -101,15 +125,27 @@ const stallSeconds = 3
 const burst = 1000
 
 func (b *bench) all() error {
+	asker, err := b.work.asker()
+	if err != nil {
+		return err
+	}
+	asked := asker(0, 0, 0)
+	b.work.Path, b.work.Header = (&url.URL{Path: asked.Path, RawQuery: asked.Query}).String(), asked.Header
 	var missing []string
 	b.list, missing = installed()
 	for _, title := range missing {
 		b.say("%s is not installed: left out", title)
 	}
-	b.print("%d requests/s, %d connections, runs of %d s, %d processors, %s, %s; medians of %d runs in turns; load average %.1f at the beginning.",
-		b.work.Rate, b.work.Connections, b.work.Seconds, runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.repeats, loadAverage())
-	for _, part := range []func() error{b.cost, b.stall, b.bursts, b.rates, b.memory} {
-		if err := part(); err != nil {
+	b.print("%d requests/s, %d connections, runs of 1 s and of %d s, %d processors, %s, %s; %d turns, each beginning with another; load average %.1f at the beginning.",
+		b.work.Rate, b.work.Connections, 1+b.work.Seconds, runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.repeats, loadAverage())
+	for _, part := range []struct {
+		name string
+		run  func() error
+	}{{"cost", b.cost}, {"stall", b.stall}, {"bursts", b.bursts}, {"rates", b.rates}, {"memory", b.memory}} {
+		if *only != "" && *only != part.name {
+			continue
+		}
+		if err := part.run(); err != nil {
 			return err
 		}
 	}
@@ -141,49 +177,65 @@ func (s series) add(title string, value float64) { s[title] = append(s[title], v
 
 func (s series) median(title string) float64 { return median(s[title]) }
 
-// ratio is the median over runs of one generator's value by another's: those of a turn were measured close to one
-// another.
+// ratio is the mean over turns of one generator's value by another's (of the logarithm), with its 95 % interval: those
+// of a turn were measured close to one another.
 func (s series) ratio(title, by string) string {
-	var list []float64
-	for i, v := range s[title] {
-		if i < len(s[by]) && s[by][i] > 0 {
-			list = append(list, v/s[by][i])
-		}
+	n := min(len(s[title]), len(s[by]))
+	if title == by && n > 0 {
+		return "1"
 	}
-	if len(list) == 0 {
+	logs, err := statistics.LogRatios(s[by][:n], s[title][:n])
+	if n == 0 || err != nil {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", median(list))
+	mean, bounded := statistics.MeanInterval(logs, 0.95)
+	if mean = mean.Map(math.Exp); !bounded {
+		return fmt.Sprintf("%.2f", mean.Estimate)
+	}
+	return fmt.Sprintf("%.2f [%.2f, %.2f]", mean.Estimate, mean.Low, mean.High)
 }
 
-// cost compares the processor time of a request.
+// cost compares the processor time of a request: by how much more a long run takes than one of a second, so that what
+// starting and connecting takes is not in it.
 func (b *bench) cost() error {
-	cpu, answered, lag50, lag99 := series{}, series{}, series{}, series{}
+	cpu, begin, answered, lag50, lag99 := series{}, series{}, series{}, series{}, series{}
+	long, short := b.work, b.work
+	long.Seconds, short.Seconds = b.work.Seconds+1, 1
 	for i := range b.repeats {
-		for _, g := range b.list {
-			r, err := once(g, b.work, false)
+		for _, g := range rotated(b.list, i) {
+			first, err := once(g, short, false)
 			if err != nil {
 				return err
 			}
-			us := float64(r.CPU.Microseconds()) / float64(max(r.Requests, 1))
+			r, err := once(g, long, false)
+			if err != nil {
+				return err
+			}
+			if first.Requests == 0 || r.Requests <= first.Requests {
+				return fmt.Errorf("%s: %d requests were answered in a second, %d in %d s", g.title, first.Requests, r.Requests, long.Seconds)
+			}
+			us := float64((r.CPU - first.CPU).Microseconds()) / float64(r.Requests-first.Requests)
 			b.say("cost %d/%d: %s %.1f µs", i+1, b.repeats, g.title, us)
 			cpu.add(g.title, us)
-			answered.add(g.title, float64(r.Requests)/float64(b.work.Rate*b.work.Seconds))
+			begin.add(g.title, float64(first.CPU.Milliseconds())-us*float64(first.Requests)/1000)
+			answered.add(g.title, float64(r.Requests)/float64(b.work.Rate*long.Seconds))
 			lag50.add(g.title, float64(r.LagP50.Microseconds()))
 			lag99.add(g.title, float64(r.LagP99.Microseconds()))
 		}
 	}
-	b.print("\n| generator | arrivals | CPU per request | ÷ fortio -uniform | ÷ fortio | ÷ h2load | answered | send lag p50, p99 |\n|---|---|--:|--:|--:|--:|--:|--:|")
+	b.print("\n| generator | arrivals | CPU per request | ÷ authzconf | ÷ fortio | ÷ h2load | ÷ k6 | start | answered | send lag p50, p99 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
 	for _, g := range b.list {
-		arrivals, lag := "constant", "–"
+		arrivals, lag, peers := "constant", "–", []string{"authzconf", "fortio -uniform", "h2load, timing script", "k6"}
 		if g.together {
-			arrivals = "all at once"
+			arrivals, peers = "all at once", []string{"authzconf, at once", "fortio", "h2load", "–"}
 		}
 		if g.own {
 			lag = fmt.Sprintf("%.2f ms, %.1f ms", lag50.median(g.title)/1000, lag99.median(g.title)/1000)
 		}
-		b.print("| %s | %s | %.1f µs | %s | %s | %s | %.4f | %s |", g.title, arrivals, cpu.median(g.title),
-			cpu.ratio(g.title, "fortio -uniform"), cpu.ratio(g.title, "fortio"), cpu.ratio(g.title, "h2load"), answered.median(g.title), lag)
+		for i, peer := range peers {
+			peers[i] = cpu.ratio(g.title, peer)
+		}
+		b.print("| %s | %s | %.1f µs | %s | %.0f ms | %.4f | %s |", g.title, arrivals, cpu.median(g.title), strings.Join(peers, " | "), begin.median(g.title), answered.median(g.title), lag)
 	}
 	return nil
 }
@@ -201,7 +253,7 @@ func (b *bench) stall() error {
 	analytic := 1 - 0.01*stallSeconds
 	p99, server := series{}, series{}
 	for i := range b.repeats {
-		for _, g := range b.list {
+		for _, g := range rotated(b.list, i) {
 			if g.own && g.together {
 				continue // the formula is that of a constant rate
 			}
@@ -231,7 +283,7 @@ func (b *bench) bursts() error {
 	w.Rate, w.Connections, w.Seconds = burst, burst, 1
 	spread := series{}
 	for i := range b.repeats {
-		r, err := once(own("authzconf", asAgents, true), w, false)
+		r, err := once(own("authzconf", asAgents, true, oneProcessor), w, false)
 		if err != nil {
 			return err
 		}
@@ -254,7 +306,7 @@ func (b *bench) rates() error {
 		w.Rate, w.Seconds = rate, seconds
 		s := series{}
 		for range min(repeats, b.repeats) {
-			r, err := once(own("authzconf", asAgents, false), w, false)
+			r, err := once(own("authzconf", asAgents, false, oneProcessor), w, false)
 			if err != nil {
 				return err
 			}

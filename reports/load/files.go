@@ -85,35 +85,29 @@ type Saved struct {
 	Thresholds Thresholds
 	// Digest is the SHA-256 of the file of the run.
 	Digest string
+	// stored is what the report beside it says.
+	stored Result
 }
 
 // LoadSaved reads the run of a report folder, and its thresholds from the report beside it.
 func LoadSaved(dir string) (s Saved, err error) {
-	s, _, err = loadSaved(dir)
-	return s, err
-}
-
-func loadSaved(dir string) (s Saved, stored Result, err error) {
 	if s.Run, err = Load(dir); err != nil {
-		return s, stored, err
+		return s, err
 	}
 	data, err := os.ReadFile(filepath.Join(dir, runFile))
 	if err != nil {
-		return s, stored, err
+		return s, err
 	}
 	s.Digest = fmt.Sprintf("%x", sha256.Sum256(data))
 	path := filepath.Join(dir, reportFile)
 	if data, err = os.ReadFile(path); err != nil {
-		return s, stored, fmt.Errorf("there is no load report: %w", err)
+		return s, fmt.Errorf("there is no load report: %w", err)
 	}
-	if err := decode(path, data, &stored, Kind); err != nil {
-		return s, stored, err
+	if err = decode(path, data, &s.stored, Kind); err == nil && (s.stored.Seed != s.Run.Seed || !s.stored.Started.Equal(s.Run.Started)) {
+		err = fmt.Errorf("%s is the report of another run than the %s beside it", path, runFile)
 	}
-	if stored.Seed != s.Run.Seed || !stored.Started.Equal(s.Run.Started) {
-		return s, stored, fmt.Errorf("%s is the report of another run than the %s beside it", path, runFile)
-	}
-	s.Thresholds = stored.Thresholds
-	return s, stored, nil
+	s.Thresholds = s.stored.Thresholds
+	return s, err
 }
 
 // decode reads a file of a kind.
@@ -149,11 +143,11 @@ func sameJSON(a, b any) bool {
 // authzconf: pages are only expected to come out the same again if the report is of it. declared, if given, says which
 // thresholds the text of the run's profile and its command amount to: those of the report have to be the same.
 func Verify(dir, tool string, declared func(*run.Run) (Thresholds, error)) (Result, []string, error) {
-	saved, stored, err := loadSaved(dir)
+	saved, err := LoadSaved(dir)
 	if err != nil {
 		return Result{}, nil, err
 	}
-	r := saved.Run
+	r, stored := saved.Run, saved.stored
 	result := Judge(r, stored.Thresholds)
 	files, err := render(r, result)
 	if err != nil {

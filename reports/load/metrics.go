@@ -3,11 +3,14 @@ package load
 import (
 	"bytes"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -22,45 +25,8 @@ const (
 )
 
 func openMetrics(r *run.Run) ([]byte, error) {
-	var families []*dto.MetricFamily
-	histograms := func(name, help string, of func(*run.Block) *histogram.Histogram) {
-		f := &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_HISTOGRAM.Enum(), Unit: new("seconds")}
-		for _, g := range groupVariants(r) {
-			h := merged(g.blocks, of)
-			f.Metric = append(f.Metric, &dto.Metric{Label: labelsOf(g), Histogram: histogramOf(&h)})
-		}
-		families = append(families, f)
-	}
-	histograms("authzconf_load_latency_seconds", "From the intended send of a request to the end of its answer.", latencyOf)
-	histograms("authzconf_load_service_seconds", "From the actual send of a request to the end of its answer.", func(b *run.Block) *histogram.Histogram { return &b.Service })
-	histograms("authzconf_load_lag_seconds", "From the intended to the actual send of a request.", func(b *run.Block) *histogram.Histogram { return &b.Lag })
-	histograms("authzconf_load_webhook_seconds", "Latency of the authorization webhook, from receipt to answer.", webhookOf)
-	counters := func(name, help string, each func(g variantBlocks, count func(n int64, labels ...*dto.LabelPair))) {
-		f := &dto.MetricFamily{Name: new(name + "_total"), Help: &help, Type: dto.MetricType_COUNTER.Enum()}
-		for _, g := range groupVariants(r) {
-			each(g, func(n int64, labels ...*dto.LabelPair) {
-				f.Metric = append(f.Metric, &dto.Metric{Label: labelsOf(g, labels...), Counter: &dto.Counter{Value: new(float64(n))}})
-			})
-		}
-		families = append(families, f)
-	}
-	counters("authzconf_load_answers", "Answers by HTTP status, or class of error where there is none.", func(g variantBlocks, count func(int64, ...*dto.LabelPair)) {
-		statuses := measureVariant(g).Statuses
-		for _, s := range slices.Sorted(maps.Keys(statuses)) {
-			count(statuses[s], label("status", s))
-		}
-	})
-	counters("authzconf_load_access_reviews", "Access reviews that the authorizer received.", func(g variantBlocks, count func(int64, ...*dto.LabelPair)) {
-		for _, c := range checkCounts(g.blocks) {
-			count(c.Count, label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
-		}
-	})
-
 	var out bytes.Buffer
-	for _, f := range families {
-		if len(f.Metric) == 0 {
-			continue
-		}
+	for _, f := range families(groupVariants(r)) {
 		if _, err := expfmt.MetricFamilyToOpenMetrics(&out, f); err != nil {
 			return nil, err
 		}
@@ -69,12 +35,125 @@ func openMetrics(r *run.Run) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// families are the metrics of groups of blocks. One of which there is nothing is left out.
+func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.MetricFamily) {
+	add := func(name, help string, kind dto.MetricType, each func(g variantBlocks, one func(m *dto.Metric, labels ...*dto.LabelPair))) {
+		f := &dto.MetricFamily{Name: &name, Help: &help, Type: &kind}
+		if kind == dto.MetricType_HISTOGRAM {
+			f.Unit = new("seconds") // all that are
+		}
+		for _, g := range groups {
+			each(g, func(m *dto.Metric, labels ...*dto.LabelPair) {
+				m.Label = slices.Concat(labelsOf(g), labels, more)
+				f.Metric = append(f.Metric, m)
+			})
+		}
+		if len(f.Metric) > 0 {
+			all = append(all, f)
+		}
+	}
+	for _, h := range []struct {
+		name, help string
+		of         func(*run.Block) *histogram.Histogram
+	}{
+		{"latency", "From the intended send of a request to the end of its answer.", latencyOf},
+		{"service", "From the actual send of a request to the end of its answer.", func(b *run.Block) *histogram.Histogram { return &b.Service }},
+		{"lag", "From the intended to the actual send of a request.", func(b *run.Block) *histogram.Histogram { return &b.Lag }},
+		{"webhook", "Latency of the authorization webhook, from receipt to answer.", webhookOf},
+	} {
+		add("authzconf_load_"+h.name+"_seconds", h.help, dto.MetricType_HISTOGRAM, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
+			m := merged(g.blocks, h.of)
+			one(&dto.Metric{Histogram: histogramOf(&m)})
+		})
+	}
+	count := func(n int64) *dto.Metric { return &dto.Metric{Counter: &dto.Counter{Value: new(float64(n))}} }
+	add("authzconf_load_requests_total", "Requests by what became of them at the generator.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
+		v := measureVariant(g)
+		for _, state := range []struct {
+			name string
+			n    int64
+		}{{"sent", v.Sent}, {"late", v.Late}, {"dropped", v.Dropped}, {"failed", v.Errors}} {
+			one(count(state.n), label("state", state.name))
+		}
+	})
+	add("authzconf_load_answers_total", "Answers by HTTP status, or class of error where there is none.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
+		statuses := measureVariant(g).Statuses
+		for _, s := range slices.Sorted(maps.Keys(statuses)) {
+			one(count(statuses[s]), label("status", s))
+		}
+	})
+	add("authzconf_load_access_reviews_total", "Access reviews that the authorizer received.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
+		for _, c := range checkCounts(g.blocks) {
+			one(count(c.Count), label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
+		}
+	})
+	add("authzconf_load_cpu_seconds", "Processor time above idle.", dto.MetricType_GAUGE, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
+		used := map[string]run.Duration{}
+		for _, b := range g.blocks {
+			for program, c := range b.Cost {
+				used[program] += c.CPU - c.Idle
+			}
+		}
+		for _, program := range slices.Sorted(maps.Keys(used)) {
+			one(&dto.Metric{Gauge: &dto.Gauge{Value: new(time.Duration(used[program]).Seconds())}}, label("program", program))
+		}
+	})
+	return all
+}
+
+// Streams are the same metrics of each block by itself, at its end, and what happened in each of its seconds, for a
+// database of time series.
+func Streams(r *run.Run) (streams []*model.SampleStream, err error) {
+	name := r.Profile + " " + r.Started.UTC().Format(time.RFC3339)
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		g := variantBlocks{key: keyOf(b), blocks: []*run.Block{b}}
+		more := []*dto.LabelPair{label("run", name), label("block", strconv.Itoa(i)), label("comparison", b.Comparison)}
+		end := model.TimeFromUnixNano(b.Started.Add(time.Duration(b.Length)).UnixNano())
+		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: end}, families([]variantBlocks{g}, more...)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range samples {
+			streams = append(streams, &model.SampleStream{Metric: s.Metric, Values: []model.SamplePair{{Timestamp: s.Timestamp, Value: s.Value}}})
+		}
+		for _, second := range []struct {
+			what string
+			of   func(run.Second) int64
+		}{
+			{"sent", func(s run.Second) int64 { return s.Sent }},
+			{"answered", func(s run.Second) int64 { return s.Done }},
+			{"errors", func(s run.Second) int64 { return s.Errors }},
+			{"reviews", func(s run.Second) int64 { return s.Reviews }},
+		} {
+			m := model.Metric{model.MetricNameLabel: "authzconf_load_per_second", "what": model.LabelValue(second.what)}
+			for _, l := range append(labelsOf(g), more...) {
+				m[model.LabelName(l.GetName())] = model.LabelValue(l.GetValue())
+			}
+			stream := &model.SampleStream{Metric: m}
+			at := model.TimeFromUnixNano(b.Started.UnixNano())
+			for _, s := range b.Timeline {
+				at = at.Add(time.Second)
+				stream.Values = append(stream.Values, model.SamplePair{Timestamp: at, Value: model.SampleValue(second.of(s))})
+			}
+			if len(b.Timeline) > 0 { // a graph is not to go on with the last second
+				stream.Values = append(stream.Values, model.SamplePair{Timestamp: at.Add(time.Second), Value: model.SampleValue(math.Float64frombits(staleNaN))})
+				streams = append(streams, stream)
+			}
+		}
+	}
+	return streams, nil
+}
+
+// staleNaN is the value by which Prometheus knows that a series has ended (its package model/value).
+const staleNaN = 0x7ff0000000000002
+
 func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 
-func labelsOf(g variantBlocks, more ...*dto.LabelPair) []*dto.LabelPair {
-	return append([]*dto.LabelPair{
+func labelsOf(g variantBlocks) []*dto.LabelPair {
+	return []*dto.LabelPair{
 		label("variant", g.key.variant), label("server", g.key.server), label("agents", strconv.Itoa(g.blocks[0].Agents)),
-	}, more...)
+	}
 }
 
 func histogramOf(h *histogram.Histogram) *dto.Histogram {

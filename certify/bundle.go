@@ -175,19 +175,23 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 // shown are the files for a person: summary, page, and pictures of the levels that are granted, of no other.
 func (c *Certification) shown() (Bundle, error) {
 	page, err := c.HTML()
-	out := Bundle{summaryFile: []byte(c.Summary()), pageFile: page}
+	if err != nil {
+		return nil, err
+	}
+	summary, err := c.Summary()
+	out := Bundle{summaryFile: summary, pageFile: page}
 	for _, r := range c.Results {
 		if slices.Contains(c.Levels, r.Level) {
 			level := string(r.Level) + r.Terms()
 			out[badgePrefix+string(r.Level)+".svg"] = badge(level,
-				fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
+				fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.Title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
 		}
 	}
 	return out, err
 }
 
-// title is what is certified, on one line.
-func (c *Certification) title() string {
+// Title is what is certified, on one line.
+func (c *Certification) Title() string {
 	if t := strings.TrimSpace(c.Vendor + " " + c.Name + " " + c.Version); t != "" {
 		return t
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	texttemplate "text/template"
 	"time"
 
 	"github.com/authzconf/authzconf/certify/policy"
@@ -198,10 +199,24 @@ var (
 // HTML is the certification as a page, one file without anything to fetch.
 func (c *Certification) HTML() ([]byte, error) {
 	var out bytes.Buffer
-	err := onePage.Execute(&out, struct {
-		*Certification
-		Title string
-	}{c, c.title()})
+	err := onePage.Execute(&out, c)
+	return out.Bytes(), err
+}
+
+//go:embed summary.md.tmpl
+var summaryTemplate string
+
+var summary = texttemplate.Must(texttemplate.New("summary").Funcs(pageFuncs).Funcs(texttemplate.FuncMap{
+	"join": strings.Join,
+	// What a vendor calls it is text, whatever Markdown makes of it.
+	"md":       strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "|", `\|`, "!", `\!`).Replace,
+	"indented": strings.NewReplacer("\n", "\n    ", "\r", " ").Replace,
+}).Parse(summaryTemplate))
+
+// Summary is the certification for a person, in Markdown.
+func (c *Certification) Summary() ([]byte, error) {
+	var out bytes.Buffer
+	err := summary.Execute(&out, c)
 	return out.Bytes(), err
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/reports/statistics"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -85,62 +84,8 @@ func (r *Report) Print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "Kubernetes %s, %s\n%s\n", r.Kubernetes, r.Took, r.Notice)
 }
 
-// Folder is a report in a folder, CostFolder a measurement.
-var (
-	Folder     = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
-	CostFolder = filing.Kind{Name: "report of granular cost", Marker: "granular-cost.json", Head: map[string]string{"curves": "", "floods": ""}, Files: []string{"granular-cost.svg"}}
-)
-
-// Print writes the tables of a measurement.
-func (c *Cost) Print(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	table := func(title string, cell func(CostPoint) string) {
-		for _, n := range costFields {
-			title += fmt.Sprintf("\t%d", n)
-		}
-		_, _ = fmt.Fprintln(t, title+"\t")
-		for _, curve := range c.Curves {
-			row := curve.Actor
-			for _, p := range curve.Points {
-				row += "\t" + cell(p)
-			}
-			_, _ = fmt.Fprintln(t, row+"\t")
-		}
-	}
-	table("checks per request", func(p CostPoint) string { return fmt.Sprint(p.Checks) })
-	table("ms per request", func(p CostPoint) string { return fmt.Sprintf("%.1f", p.Milliseconds) })
-	_ = t.Flush()
-	for _, curve := range c.Curves {
-		outcome := "denied"
-		if curve.Points[len(curve.Points)-1].Allowed {
-			outcome = "allowed"
-		}
-		_, _ = fmt.Fprintf(w, "%s holds %s: %s\n", curve.Actor, curve.Holds, outcome)
-	}
-	for _, f := range c.Floods {
-		_, _ = fmt.Fprintf(w, "flood by %s, %d fields, %d clients: %.0f requests/s, %.0f checks/s, %.1f checks per request\n",
-			f.Actor, f.Fields, f.Clients, f.RequestsPerSecond, f.ChecksPerSecond, f.ChecksPerRequest)
-	}
-}
-
-// Write writes a measurement as granular-cost.json, with a plot beside it.
-func (c *Cost) Write(dir string) error {
-	chart := statistics.Chart{
-		Label: "checks per request by fields that a request changes", Height: 360, Legend: true,
-		X: statistics.Axis{Label: "fields that a request changes", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
-	}
-	for _, curve := range c.Curves {
-		points := scenarios.Each(curve.Points, func(p CostPoint) statistics.Point {
-			return statistics.Point{X: float64(p.Fields), Y: float64(p.Checks)}
-		})
-		chart.Curves = append(chart.Curves, statistics.Curve{Name: curve.Actor, Points: points})
-	}
-	image, err := chart.SVG()
-	if err != nil {
-		return err
-	}
-	return CostFolder.WriteReport(dir, c, map[string][]byte{"granular-cost.svg": []byte(image + "\n")})
-}
+// Folder is a report in a folder.
+var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
 
 // judge compares what was seen with what the scenario and the model expect.
 func judge(a *Attempt, wanted *Request, o *observation) (problems []string) {

@@ -138,7 +138,7 @@ func anchor(parts ...string) string {
 
 // newPage collects what the page shows.
 func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *page {
-	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: markOf(verdicts.Result{Verdict: verdicts.Verdict(r.Outcome.Result)}), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
+	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: markOf(verdicts.Result{Verdict: r.Outcome.Result}), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
 	var total Counts
 	for i := range r.Cells {
 		p.Cells = append(p.Cells, newCellView(&r.Cells[i]))
@@ -231,12 +231,9 @@ func groupFindings(all []Finding, set *scenarios.Set) []findingView {
 			n++
 		}
 		v := &views[n-1]
-		i := slices.IndexFunc(v.Seen, func(s seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) })
-		if i < 0 {
-			v.Seen = append(v.Seen, seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
-			i = len(v.Seen) - 1
-		}
-		v.Seen[i].Cells = append(v.Seen[i].Cells, f.Cell)
+		seen := entry(&v.Seen, func(s *seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) },
+			seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
+		seen.Cells = append(seen.Cells, f.Cell)
 	}
 	return views
 }

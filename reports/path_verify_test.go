@@ -83,11 +83,11 @@ func TestVerifyPathHolds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(p *PathReport)
-		want   OutcomeResult
+		want   verdicts.Verdict
 	}{
-		{"passed", nil, RunPassed},
-		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` }, RunFailed},
-		{"a stage that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, RunInvalid},
+		{"passed", nil, verdicts.Passed},
+		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` }, verdicts.Failed},
+		{"a stage that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, verdicts.Invalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

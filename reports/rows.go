@@ -111,13 +111,10 @@ func (row *matrixRow) count(many bool) {
 	var kinds []cellMark
 	var classes []string
 	for _, m := range row.Marks {
-		i := slices.IndexFunc(kinds, func(k cellMark) bool { return k.mark == m.mark })
-		if i < 0 {
-			i = len(kinds)
-			kinds = append(kinds, cellMark{mark: m.mark, Anchor: m.Anchor})
+		kind := entry(&kinds, func(k *cellMark) bool { return k.mark == m.mark }, cellMark{mark: m.mark, Anchor: m.Anchor})
+		if kind.Count++; kind.Count == 1 {
 			classes = append(classes, m.Class)
 		}
-		kinds[i].Count++
 	}
 	row.Classes = strings.Join(classes, " ")
 	if many {
@@ -138,12 +135,7 @@ func (row *matrixRow) leftOut(c *Cell, n NotRun) cellMark {
 	default:
 		m, why = markInvalid, "the report says nothing about it"
 	}
-	i := slices.IndexFunc(row.NotRun, func(h notRunHere) bool { return h.Why == why })
-	if i < 0 {
-		i = len(row.NotRun)
-		row.NotRun = append(row.NotRun, notRunHere{Why: why})
-	}
-	row.NotRun[i].Count++
+	entry(&row.NotRun, func(h *notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
 	return cellMark{mark: m, Cell: c.Name}
 }
 
@@ -157,20 +149,14 @@ func (p *page) fail(pn panel, plain func(string) string) {
 	} else {
 		f.Reason = plain(r.Reason)
 	}
-	var cells []failureCell
+	same := entry(&p.Failures, func(other *failure) bool {
+		bare := *other
+		bare.Cells = nil
+		return reflect.DeepEqual(f, bare)
+	}, f)
 	for _, c := range pn.Cells {
-		cells = append(cells, failureCell{c.Name, pn.Anchor})
+		same.Cells = append(same.Cells, failureCell{c.Name, pn.Anchor})
 	}
-	for i := range p.Failures {
-		other := p.Failures[i]
-		other.Cells = nil
-		if reflect.DeepEqual(f, other) {
-			p.Failures[i].Cells = append(p.Failures[i].Cells, cells...)
-			return
-		}
-	}
-	f.Cells = cells
-	p.Failures = append(p.Failures, f)
 }
 
 // seen is one scenario on one cell: what came of it, and what was seen.
@@ -220,17 +206,12 @@ type alike struct {
 
 // group puts what was seen on a cell beside its like. Of them the one that shows most is shown.
 func group(groups []alike, s seen) []alike {
-	for i := range groups {
-		g := &groups[i]
-		if g.shown.equal(s) {
-			g.all = append(g.all, s)
-			if s.behaviour.metrics && !g.shown.behaviour.metrics {
-				g.shown = s
-			}
-			return groups
-		}
+	g := entry(&groups, func(g *alike) bool { return g.shown.equal(s) }, alike{shown: s})
+	g.all = append(g.all, s)
+	if s.behaviour.metrics && !g.shown.behaviour.metrics {
+		g.shown = s
 	}
-	return append(groups, alike{s, []seen{s}})
+	return groups
 }
 
 func (g alike) panel(s *scenarios.Scenario) panel {

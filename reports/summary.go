@@ -142,15 +142,9 @@ type notRunGroup struct {
 // appearance.
 func notRunGroups(c *Cell) []notRunGroup {
 	var groups []notRunGroup
-	at := map[string]int{}
 	add := func(why string, cause NotRunCause, id string) {
-		i, ok := at[why]
-		if !ok {
-			i = len(groups)
-			at[why] = i
-			groups = append(groups, notRunGroup{Why: why, Cause: cause})
-		}
-		groups[i].Scenarios = append(groups[i].Scenarios, id)
+		g := entry(&groups, func(g *notRunGroup) bool { return g.Why == why }, notRunGroup{Why: why, Cause: cause})
+		g.Scenarios = append(g.Scenarios, id)
 	}
 	for _, r := range c.Results {
 		if !executed(r.Verdict) {
@@ -195,6 +189,17 @@ func Plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// entry is the one of a list that fits, or else a new one at its end.
+func entry[T any](list *[]T, fits func(*T) bool, fresh T) *T {
+	for i := range *list {
+		if fits(&(*list)[i]) {
+			return &(*list)[i]
+		}
+	}
+	*list = append(*list, fresh)
+	return &(*list)[len(*list)-1]
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
@@ -269,12 +274,12 @@ func renderJUnit(r *ConformanceReport, evidence []*verdicts.Evidence) ([]byte, e
 // runSuite is the run as a whole.
 func runSuite(r *ConformanceReport, took time.Duration) junitSuite {
 	c := junitCase{Name: "outcome", Class: "authzconf.run"}
-	if r.Outcome.Result != RunPassed {
-		c.Kind, c.Type, c.Text = "error", string(RunInvalid), strings.Join(r.Outcome.Reasons, "\n")
+	if r.Outcome.Result != verdicts.Passed {
+		c.Kind, c.Type, c.Text = "error", string(verdicts.Invalid), strings.Join(r.Outcome.Reasons, "\n")
 		c.Message = firstLine(c.Text)
 	}
-	if r.Outcome.Result == RunFailed {
-		c.Kind, c.Type = "failure", string(RunFailed)
+	if r.Outcome.Result == verdicts.Failed {
+		c.Kind, c.Type = "failure", string(verdicts.Failed)
 	}
 	return junitSuite{Name: "run", Took: took, Cases: []junitCase{c}, Properties: []fact{
 		{"implementation", strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version)},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/authzconf/authzconf/ci/mutants/campaign"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // table is one of Markdown. Columns whose head ends with a colon are numbers.
@@ -79,11 +80,8 @@ func (r *results) markdown() string {
 
 // by counts the results by what group says of each, in the order in which the groups come.
 func (l list) by(group func(campaign.Result) string) string {
-	heads := []string{"", "mutants:"}
-	for _, s := range statuses {
-		heads = append(heads, string(s)+":")
-	}
-	t := newTable(append(heads, "failed:", "caught:")...)
+	heads := scenarios.Each(statuses, func(s campaign.Status) string { return string(s) + ":" })
+	t := newTable(slices.Concat([]string{"", "mutants:"}, heads, []string{"failed:", "caught:"})...)
 	seen := map[string]bool{}
 	for _, one := range l {
 		name := group(one)

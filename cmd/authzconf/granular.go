@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -33,7 +31,7 @@ func newGranular(flags *granularFlags) *cobra.Command {
 	flags.choice(c)
 	flags.version(c)
 	flags.register(c.Flags(), "granular.json and its evidence")
-	c.AddCommand(newGranularList(), newGranularLint(), newGranularCost())
+	c.AddCommand(newGranularList(), newGranularLint())
 	return c
 }
 
@@ -69,11 +67,11 @@ func (f *granularFlags) load() ([]*granular.Scenario, error) {
 	return all, nil
 }
 
-// start starts what the scenarios run before, if a report of a kind can be written afterwards.
-func (f *granularFlags) start(c *cobra.Command, kind *filing.Kind) (*granular.Bench, error) {
+// start starts what the scenarios run before, if a report can be written afterwards.
+func (f *granularFlags) start(c *cobra.Command) (*granular.Bench, error) {
 	on, err := localCell(c, f.kubernetes, target.AskDefault)
 	if err == nil {
-		err = f.ready(kind)
+		err = f.ready(&granular.Folder)
 	}
 	if err != nil {
 		return nil, err
@@ -87,7 +85,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	bench, err := f.start(c, &granular.Folder)
+	bench, err := f.start(c)
 	if err != nil {
 		return err
 	}
@@ -175,32 +173,4 @@ func newGranularLint() *cobra.Command {
 			return err
 		},
 	}
-}
-
-func newGranularCost() *cobra.Command {
-	var flags granularFlags
-	o := granular.CostOptions{}
-	c := &cobra.Command{
-		Use: "cost", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if o.Repeats < 1 || o.Flood < 0 {
-				return errors.New("--repeats is at least 1, and --flood is not negative")
-			}
-			bench, err := flags.start(c, &granular.CostFolder)
-			if err != nil {
-				return err
-			}
-			cost, err := bench.Measure(c.Context(), o)
-			if err := errors.Join(err, bench.Close()); err != nil {
-				return invalid(err)
-			}
-			cost.Print(c.OutOrStdout())
-			return written(flags.reportDir, cost.Write)
-		},
-	}
-	flags.version(c)
-	c.Flags().StringVar(&flags.reportDir, "report-dir", "", "folder for the results")
-	c.Flags().IntVar(&o.Repeats, "repeats", 5, "how often each request is sent")
-	c.Flags().DurationVar(&o.Flood, "flood", 2*time.Second, "how long each flood takes; 0 for none")
-	return c
 }

@@ -60,7 +60,6 @@ func reportKinds() []reportKind {
 		recheck(&library.Folder, func() *library.Report { return &library.Report{} }, libraryAgain),
 		recheck(&filedExplore, func() *model.Explored { return &model.Explored{} }, conditionsExploredAgain),
 		recheck(&granular.Folder, func() *granular.Report { return &granular.Report{} }, granularAgain),
-		{&granular.CostFolder, nil},
 	}
 }
 

@@ -176,7 +176,7 @@ func (t *Target) UnknownFamilies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names(families) {
+	for _, name := range slices.Sorted(maps.Keys(families)) {
 		if !slices.Contains(known.Impersonation, name) {
 			return fmt.Errorf("the API server counts %s, which nothing here judges", name)
 		}
@@ -225,6 +225,3 @@ func gaugeValues(family *dto.MetricFamily, label string) map[string]float64 {
 	}
 	return values
 }
-
-// names are a map's keys, sorted.
-func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -157,17 +157,11 @@ func (t *Target) answers(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+"/version", nil)
+	answer, err := t.ask(ctx, client, "/version", nil)
 	if err != nil {
 		return false
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return false
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
-	_ = resp.Body.Close()
-	_, err = t.events.Await(ctx, resp.Header.Get("Audit-Id"))
+	_, err = t.events.Await(ctx, answer.auditID)
 	return err == nil && t.Err() == nil
 }
 

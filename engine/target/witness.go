@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -89,38 +90,41 @@ func (t *Target) witnessGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	code, message, err := t.ask(ctx, client, "/version", http.Header{"Impersonate-Group": {"authzconf"}})
+	a, err := t.ask(ctx, client, "/version", http.Header{"Impersonate-Group": {"authzconf"}})
 	if err != nil {
 		return err
 	}
-	w.GateProbe = &reports.GateProbe{Code: code, Message: message, Gate: reports.ProbedGate(message)}
+	w.GateProbe = &reports.GateProbe{Code: a.code, Message: a.message, Gate: reports.ProbedGate(a.message)}
 	return nil
 }
 
-// ask sends one observed GET, and returns code and message of the answer.
-func (t *Target) ask(ctx context.Context, client *http.Client, path string, h http.Header) (int, string, error) {
+// answer is what a request of the harness itself is answered with.
+type answer struct {
+	code             int
+	message, auditID string
+}
+
+// ask sends one GET.
+func (t *Target) ask(ctx context.Context, client *http.Client, path string, h http.Header) (a answer, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+path, nil)
 	if err != nil {
-		return 0, "", err
+		return a, err
 	}
 	for name, values := range h {
 		req.Header[name] = values
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, "", err
+		return a, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if err != nil {
-		return 0, "", err
-	}
-	message := strings.TrimSpace(string(body))
+	a = answer{resp.StatusCode, strings.TrimSpace(string(body)), resp.Header.Get("Audit-Id")}
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Message != "" {
-		message = status.Message
+		a.message = status.Message
 	}
-	return resp.StatusCode, message, nil
+	return a, err
 }
 
 // probe is one request of the witness.
@@ -151,7 +155,7 @@ func (t *Target) witnessChain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err := t.ask(ctx, client, p.Path, nil); err != nil {
+		if _, err := t.ask(ctx, client, p.Path, nil); err != nil {
 			return err
 		}
 	}
@@ -203,7 +207,7 @@ func (t *Target) witnessMetrics(ctx context.Context, before map[string]map[strin
 	}
 	for _, a := range t.Witness.AskedAuthorizers {
 		evidence := ""
-		for _, name := range names(acts) {
+		for _, name := range slices.Sorted(maps.Keys(acts)) {
 			if acts[name][a.Name] > before[name][a.Name] {
 				evidence = fmt.Sprintf("%s{name=%q} > %v", name, a.Name, before[name][a.Name])
 				break

@@ -39,28 +39,17 @@ func Needs(verbs, group string, resources ...string) (list []Need) {
 
 // Cleaning is what Stop needs.
 func Cleaning() (list []Need) {
-	kind := func(verbs, path string) {
-		parts := strings.Split(path, "/") // "", api, version, resource, or "", apis, group, version, resource
-		group := ""
-		if parts[1] == "apis" {
-			group = parts[2]
-		}
-		list = append(list, Needs(verbs, group, parts[len(parts)-1])...)
+	for _, k := range outside {
+		list = append(list, Needs("list deletecollection", k.group, k.name)...)
 	}
-	for _, path := range outside {
-		kind("list deletecollection", path)
+	for _, k := range inside {
+		list = append(list, Needs("deletecollection", k.group, k.name)...)
 	}
-	kind("list delete", spaces)
-	for api, kinds := range inside {
-		for _, name := range kinds {
-			kind("deletecollection", api+name)
-		}
-	}
-	return list
+	return append(list, Needs("list delete", spaces.group, spaces.name)...)
 }
 
-// Lacking are those of the needs that the user of the kubeconfig may not do, as the API server says.
-func (c *Cluster) Lacking(ctx context.Context, needs []Need) (list []Need, err error) {
+// Lacking are those of the needs that the user of the kubeconfig may not do, as the API server says, in words.
+func (c *Cluster) Lacking(ctx context.Context, needs []Need) (list []string, err error) {
 	allowed := make([]bool, len(needs))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -86,7 +75,7 @@ func (c *Cluster) Lacking(ctx context.Context, needs []Need) (list []Need, err e
 	}
 	for i, n := range needs {
 		if !allowed[i] {
-			list = append(list, n)
+			list = append(list, n.String())
 		}
 	}
 	return list, nil

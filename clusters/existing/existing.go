@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -150,9 +151,10 @@ const (
 	// Label is on everything that is made; its value names the run. managedBy is there, too, and says authzconf.
 	Label     = "authzconf.dev/run"
 	managedBy = "app.kubernetes.io/managed-by"
-	// cleaning is how long removing may take, and returning how long a server may be away meanwhile.
-	cleaning  = 3 * time.Minute
-	returning = 20 * time.Second
+	// cleaning is how long removing may take (155,000 pods take long), and tries how often it is tried again, a second
+	// later: a server may be away meanwhile.
+	cleaning = time.Hour
+	tries    = 20
 )
 
 // labeller labels what is created.
@@ -211,28 +213,44 @@ func (c *Cluster) Stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
-	for end := time.Now().Add(returning); ; time.Sleep(time.Second) {
+	for try := 1; ; try++ {
 		_, err := c.Clean(ctx, c.run, false)
 		if err == nil {
 			return nil
 		}
-		if time.Now().After(end) {
+		time.Sleep(time.Second)
+		if try == tries {
 			return fmt.Errorf("what has the label %s=%s could not be removed from the cluster (authzconf clean --kubeconfig FILE does it when it can): %w", Label, c.run, err)
 		}
 	}
 }
 
+// kind is one of objects: those of the version 1 of a group.
+type kind struct{ group, name string }
+
+// path is where objects are, all or those of a namespace.
+func (k kind) path(space string) string {
+	api := "/api/v1/"
+	if k.group != "" {
+		api = "/apis/" + k.group + "/v1/"
+	}
+	if space != "" {
+		api += "namespaces/" + space + "/"
+	}
+	return api + k.name
+}
+
 const (
-	flows  = "/apis/flowcontrol.apiserver.k8s.io/v1/"
-	rbac   = "/apis/rbac.authorization.k8s.io/v1/"
-	spaces = "/api/v1/namespaces"
+	flows = "flowcontrol.apiserver.k8s.io"
+	rbac  = "rbac.authorization.k8s.io"
 )
 
 // outside are the kinds of objects that runs make, and inside those that they make in namespaces of their own and that
 // nothing else might remove soon: pods on nodes that are not there, and what a control plane without controllers has.
 var (
-	outside = []string{flows + "flowschemas", flows + "prioritylevelconfigurations", rbac + "clusterrolebindings", rbac + "clusterroles", "/api/v1/nodes"}
-	inside  = map[string][]string{"/api/v1/": {"pods", "serviceaccounts"}, rbac: {"rolebindings", "roles"}}
+	outside = []kind{{flows, "flowschemas"}, {flows, "prioritylevelconfigurations"}, {rbac, "clusterrolebindings"}, {rbac, "clusterroles"}, {"", "nodes"}}
+	inside  = []kind{{"", "pods"}, {"", "serviceaccounts"}, {rbac, "rolebindings"}, {rbac, "roles"}}
+	spaces  = kind{"", "namespaces"}
 )
 
 // Clean removes what runs have made and says what that is; an empty run is every run. With dryRun nothing is removed.
@@ -244,7 +262,8 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 	}
 	var errs []error
 	// Namespaces last, and of these the first: it is a storm's claim.
-	for _, path := range append(slices.Clone(outside), spaces) {
+	for _, k := range append(slices.Clone(outside), spaces) {
+		path := k.path("")
 		raw, err := c.client.RESTClient().Get().AbsPath(path).Param("labelSelector", selector).DoRaw(ctx)
 		if err != nil {
 			return found, err
@@ -259,12 +278,14 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 		}
 		switch {
 		case dryRun || len(list.Items) == 0:
-		case path != spaces:
+		case k != spaces:
 			errs = append(errs, c.empty(ctx, path, selector))
 		default:
-			for _, o := range slices.Backward(list.Items) {
-				errs = append(errs, c.removeSpace(ctx, o.Name))
+			var group errgroup.Group // an API server removes one object at a time for each request
+			for _, o := range list.Items[1:] {
+				group.Go(func() error { return c.removeSpace(ctx, o.Name) })
 			}
+			errs = append(errs, group.Wait(), c.removeSpace(ctx, list.Items[0].Name))
 		}
 	}
 	return found, errors.Join(errs...)
@@ -272,15 +293,13 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 
 // removeSpace removes a namespace with what is in it.
 func (c *Cluster) removeSpace(ctx context.Context, name string) error {
-	for api, kinds := range inside {
-		for _, kind := range kinds {
-			if err := c.empty(ctx, api+"namespaces/"+name+"/"+kind, ""); err != nil {
-				return err
-			}
+	for _, k := range inside {
+		if err := c.empty(ctx, k.path(name), ""); err != nil {
+			return err
 		}
 	}
 	// Where controllers are quick its finalizing is under way already: that is a conflict.
-	err := c.client.RESTClient().Delete().AbsPath(spaces + "/" + name).Do(ctx).Error()
+	err := c.client.RESTClient().Delete().AbsPath(spaces.path("") + "/" + name).Do(ctx).Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +77,12 @@ The agents can be spread over shards: processes, or pods of an Indexed Job in th
 cluster that is under load (--provider kind --engine kubernetes). The schedule is the
 same for any number of either.
 
+In a cluster that exists (--provider existing --kubeconfig FILE) there is one server, and
+no recorder: its own metrics count, less what they count while no agent asks, and nothing
+is said of latencies. A profile has to compare variants on that server's state of the gate,
+as one-cluster does. Permissions, metrics and other storms are looked at before anything is
+made; everything that is made has a label, and is removed.
+
 A run is inconclusive, exit code 3, if the generator was late, the servers or a
 shard died, a shard's clock was off, the authorizer and the API server counted
 differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`,
@@ -82,12 +90,13 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
   authzconf load --profile rollout-burst --report-dir load
   authzconf load --profile steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
   authzconf load --profile my-profile.yaml --shards 4      # agents in four processes
-  authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4`,
+  authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4
+  authzconf load --profile one-cluster --provider existing --kubeconfig ~/.kube/config --nodes 500 --image REF`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.add(c)
-	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
+	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
 	return c
 }
 
@@ -121,22 +130,12 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
 }
 
-// newLoadShard is how a run starts its shards.
-func newLoadShard() *cobra.Command {
+// newLoadPart is how a run starts its shards and its recorder, which are told on stdin what to do and answer on stdout.
+func newLoadPart(name string, serve func(ctx context.Context, in io.Reader, out io.Writer) error) *cobra.Command {
 	return &cobra.Command{
-		Use: "shard", Short: "Be a shard of a storm: a job and orders on stdin, blocks on stdout", Hidden: true, Args: cobra.NoArgs,
+		Use: name, Short: "Be the " + name + " of a storm, by stdin and stdout", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return invalid(shard.Serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
-		},
-	}
-}
-
-// newLoadRecorder is how a run starts its recorder.
-func newLoadRecorder() *cobra.Command {
-	return &cobra.Command{
-		Use: "recorder", Short: "Be the recorder of a storm: questions on stdin, answers on stdout", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return invalid(storm.ServeRecorder(c.InOrStdin(), c.OutOrStdout()))
+			return invalid(serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
 		},
 	}
 }

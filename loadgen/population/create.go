@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -246,8 +247,20 @@ func pod(namespace, name string, node int, account string) *corev1.Pod {
 }
 
 // create creates an object. What is there already is passed, for servers share what is stored, but in a cluster that is
-// somebody else's.
-func (b *builder) create(ctx context.Context, o object) (err error) {
+// somebody else's. A storage that is slow for a moment is asked again.
+func (b *builder) create(ctx context.Context, o object) error {
+	tried := 0
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) }, func() error {
+		tried++
+		return b.send(ctx, o)
+	})
+	if err == nil || apierrors.IsAlreadyExists(err) && (!b.Shared || tried > 1) {
+		return nil
+	}
+	return fmt.Errorf("creating the %s %s: %w", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName(), err)
+}
+
+func (b *builder) send(ctx context.Context, o object) (err error) {
 	core, rbac, none := b.client.CoreV1(), b.client.RbacV1(), metav1.CreateOptions{}
 	switch o := o.(type) {
 	case *corev1.Namespace:
@@ -265,10 +278,7 @@ func (b *builder) create(ctx context.Context, o object) (err error) {
 	default:
 		err = errors.New("it is of no kind that agents need")
 	}
-	if err == nil || apierrors.IsAlreadyExists(err) && !b.Shared {
-		return nil
-	}
-	return fmt.Errorf("creating the %s %s: %w", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName(), err)
+	return err
 }
 
 // tokens asks for those of an agent.

@@ -40,9 +40,32 @@ func (r *runner) used(s *server) map[string]run.Cost {
 	return all
 }
 
-// measureIdle measures what the programs use while nobody asks.
+// measureIdle measures what the programs use while no agent asks. Where nobody but the API server counts, it goes on
+// until what others ask is steady: controllers have to do with nodes and pods that are new.
 func (r *runner) measureIdle(ctx context.Context) {
-	took := min(profile.CacheLife, r.Profile.Block)
+	for round, last := 0, (map[profile.Server]int64)(nil); round < mostRounds && ctx.Err() == nil; round++ {
+		now := r.idleOnce(ctx)
+		if steady(last, now) {
+			r.noteOthers(now)
+			return
+		}
+		last = now
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	r.problem(-1, "what others ask is not steady: it changed in %d times %s", mostRounds, r.idleLength())
+}
+
+// mostRounds is how often others are counted until they are steady.
+const mostRounds = 12
+
+// idleLength is how long the programs are watched while no agent asks.
+func (r *runner) idleLength() time.Duration { return min(profile.CacheLife, r.Profile.Block) }
+
+// idleOnce watches once, and says how many checks of others each server allowed.
+func (r *runner) idleOnce(ctx context.Context) map[profile.Server]int64 {
+	took, checks := r.idleLength(), map[profile.Server]int64{}
 	before, counted := map[profile.Server]map[string]run.Cost{}, map[profile.Server]counters{}
 	for name, s := range r.servers {
 		before[name] = r.used(s)
@@ -53,7 +76,7 @@ func (r *runner) measureIdle(ctx context.Context) {
 	}
 	select {
 	case <-ctx.Done():
-		return
+		return nil
 	case <-time.After(took):
 	}
 	for _, name := range r.Profile.Servers() {
@@ -71,8 +94,9 @@ func (r *runner) measureIdle(ctx context.Context) {
 		if r.alone() && !after.has(decisions) {
 			r.problem(-1, "%s has answered, and does not count it: there is no %s among its metrics", name, decisions)
 		}
-		r.others(name, after.since(counted[name]), took)
+		checks[name] = r.others(name, after.since(counted[name]))
 	}
+	return checks
 }
 
 // cost is what the programs have used since, and what of it they use without requests.

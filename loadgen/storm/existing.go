@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,25 +111,22 @@ func outOfReach(c *rest.Config) string {
 // lacking are the permissions that the run needs and its user does not have.
 func (r *runner) lacking(ctx context.Context) (texts []string, err error) {
 	const rbac, flows = "rbac.authorization.k8s.io", "flowcontrol.apiserver.k8s.io"
-	needs := append(existing.Cleaning(), existing.Needs("create", "", "namespaces", "nodes", "pods", "serviceaccounts", "serviceaccounts/token")...)
-	needs = append(needs, existing.Needs("create", rbac, "clusterroles", "clusterrolebindings")...)
-	needs = append(needs, existing.Needs("list", "discovery.k8s.io", "endpointslices")...)
-	needs = append(needs, existing.Needs("get", "", "/metrics")...)
+	needs := slices.Concat(existing.Cleaning(),
+		existing.Needs("create", "", "namespaces", "nodes", "pods", "serviceaccounts", "serviceaccounts/token"),
+		existing.Needs("create", rbac, "clusterroles", "clusterrolebindings"),
+		existing.Needs("list", "discovery.k8s.io", "endpointslices"), existing.Needs("get", "", "/metrics"))
 	if r.Profile.PriorityLevel != nil {
 		needs = append(needs, existing.Needs("create delete", flows, "flowschemas", "prioritylevelconfigurations")...)
 	}
 	if r.Engine == Pods {
-		needs = append(needs, existing.Needs("create delete", "batch", "jobs")...)
-		needs = append(needs, existing.Needs("list get", "", "pods")...)
-		needs = append(needs, existing.Needs("get create", "", "pods/attach")...)
+		needs = slices.Concat(needs, existing.Needs("create delete", "batch", "jobs"), existing.Needs("list get", "", "pods"), existing.Needs("get create", "", "pods/attach"))
+	}
+	if r.Kwok {
+		needs = append(needs, existing.Needs("get", "", "nodes")...)
 	}
 	cluster := r.Existing.Existing
-	list, err := cluster.Lacking(ctx, needs)
-	if err != nil {
+	if texts, err = cluster.Lacking(ctx, needs); err != nil {
 		return nil, err
-	}
-	for _, n := range list {
-		texts = append(texts, n.String())
 	}
 	// Who may not escalate grants what he has.
 	free, err := cluster.Lacking(ctx, existing.Needs("escalate bind", rbac, "clusterroles"))
@@ -139,29 +137,24 @@ func (r *runner) lacking(ctx context.Context) (texts []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[existing.Need]bool{}
 	needs = nil
 	for _, v := range variants {
 		for _, g := range population.Grants(v) {
-			for _, n := range existing.Needs(strings.Join(g.Verbs, " "), g.APIGroups[0], g.Resources...) {
-				if !seen[n] {
-					seen[n] = true
-					needs = append(needs, n)
-				}
-			}
+			needs = append(needs, existing.Needs(strings.Join(g.Verbs, " "), g.APIGroups[0], g.Resources...)...)
 		}
 	}
-	list, err = cluster.Lacking(ctx, needs)
-	for _, n := range list {
-		texts = append(texts, n.String()+" (or escalate and bind clusterroles."+rbac+")")
+	slices.SortFunc(needs, func(a, b existing.Need) int { return strings.Compare(a.String(), b.String()) })
+	needs = slices.Compact(needs)
+	if granted, err := cluster.Lacking(ctx, needs); err != nil || len(granted) > 0 {
+		return append(texts, fmt.Sprintf("and escalate and bind clusterroles.%s, or what the agents are granted: %s", rbac, strings.Join(granted, ", "))), err
 	}
-	return texts, err
+	return texts, nil
 }
 
-// others notes what an API server counted while no agent asked, as much as of it is to be expected in a block. Where
-// nobody else counts, that is subtracted.
-func (r *runner) others(name profile.Server, increased []sample, took time.Duration) {
-	block, checks, attempts := float64(r.Profile.Block)/float64(took), 0.0, 0.0
+// others says how many checks an API server allowed while no agent asked. Where nobody else counts, as many as that is for
+// a block are subtracted, and checks of impersonation are a problem: nobody knows whose they are.
+func (r *runner) others(name profile.Server, increased []sample) int64 {
+	blocks, checks, attempts := float64(r.Profile.Block)/float64(r.idleLength()), 0.0, 0.0
 	for _, s := range increased {
 		switch {
 		case s.family == decisions && s.labels["decision"] == "allowed":
@@ -170,17 +163,51 @@ func (r *runner) others(name profile.Server, increased []sample, took time.Durat
 			attempts += s.value
 		case s.family == cpuSeconds:
 			if _, known := r.idle[name][run.APIServer]; !known {
-				r.idle[name][run.APIServer] = run.Cost{Idle: run.Duration(s.value * block * float64(time.Second))}
+				r.idle[name][run.APIServer] = run.Cost{Idle: run.Duration(s.value * blocks * float64(time.Second))}
 			}
 		}
 	}
 	if !r.alone() {
+		return 0
+	}
+	if attempts > 0 {
+		r.problem(-1, "others impersonate on %s: it counted %.0f checks of impersonation in %s without agents", name, attempts, r.idleLength())
+	}
+	r.background[name] = int64(math.Round(checks * blocks))
+	return int64(checks)
+}
+
+// steady says whether no server allowed more or fewer checks than before, but for three standard deviations of chance.
+func steady(before, now map[profile.Server]int64) bool {
+	for name, n := range now {
+		if change := n - before[name]; float64(change*change) > 9*float64(n+before[name]) || before == nil && n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// noteOthers notes what is subtracted.
+func (r *runner) noteOthers(checks map[profile.Server]int64) {
+	for _, name := range r.Profile.Servers() {
+		if r.alone() {
+			r.out.Notes = append(r.out.Notes, fmt.Sprintf("%s allowed %d checks of others in %s without agents: %d are subtracted from those of each block of %s",
+				name, checks[name], r.idleLength(), r.background[name], r.Profile.Block))
+		}
+	}
+}
+
+// watchOthers watches once more when all blocks are over: what was subtracted has to be what others still ask.
+func (r *runner) watchOthers(ctx context.Context) {
+	if len(r.out.Problems) > 0 || !r.alone() {
 		return
 	}
-	r.background[name] = int64(math.Round(checks * block))
-	r.out.Notes = append(r.out.Notes, fmt.Sprintf("%s allowed %.0f checks of others in %s without agents: %d are subtracted from those of each block of %s", name, checks, took, r.background[name], r.Profile.Block))
-	if attempts > 0 {
-		r.problem(-1, "others impersonate on %s: it counted %.0f checks of impersonation in %s without agents", name, attempts, took)
+	before := map[profile.Server]int64{}
+	for name, n := range r.background {
+		before[name] = int64(float64(n) * float64(r.idleLength()) / float64(r.Profile.Block))
+	}
+	if now := r.idleOnce(ctx); ctx.Err() == nil && !steady(before, now) {
+		r.problem(-1, "what others ask has changed: in %s without agents %v checks before the first block, %v after the last", r.idleLength(), before, now)
 	}
 }
 

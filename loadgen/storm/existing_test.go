@@ -201,7 +201,7 @@ func TestExistingRefused(t *testing.T) {
 		}
 	}
 	try(kubeconfig, "lacks permissions", "create nodes", "deletecollection pods", "create serviceaccounts/token", "create clusterroles.rbac.authorization.k8s.io", "get /metrics",
-		"impersonate users (or escalate and bind clusterroles.rbac.authorization.k8s.io)")
+		"and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: impersonate groups, ")
 	// Behind a proxy that has no metrics.
 	proxied := behind(t, plane, func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/metrics" {
@@ -380,13 +380,26 @@ func TestOthers(t *testing.T) {
 	p.Authorizer.Kind, p.Block = profile.RBAC, 20*time.Second
 	r := newRunner(Options{Profile: p, Provider: target.Existing})
 	r.idle[profile.GateOn] = map[string]run.Cost{}
-	r.others(profile.GateOn, []sample{
+	n := r.others(profile.GateOn, []sample{
 		{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 7}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 2},
 		{family: authorizationAttempts, value: 1}, {family: cpuSeconds, value: 0.5},
-	}, 10*time.Second)
+	})
+	r.noteOthers(map[profile.Server]int64{profile.GateOn: n})
 	if r.background[profile.GateOn] != 14 || r.idle[profile.GateOn][run.APIServer].Idle != run.Duration(time.Second) || len(r.out.Problems) != 1 ||
 		!slices.Contains(r.out.Notes, "gate-on allowed 7 checks of others in 10s without agents: 14 are subtracted from those of each block of 20s") {
 		t.Errorf("background %v, idle %v, notes %q, problems %v", r.background, r.idle, r.out.Notes, r.out.Problems)
+	}
+	for _, c := range []struct {
+		before, now int64
+		first, want bool
+	}{{now: 0, first: true, want: true}, {now: 5, first: true}, {before: 100, now: 130, want: true}, {before: 100, now: 160}, {before: 0, now: 9, want: true}, {before: 0, now: 10}, {before: 400, now: 0}} {
+		before := map[profile.Server]int64{profile.GateOn: c.before}
+		if c.first {
+			before = nil
+		}
+		if got := steady(before, map[profile.Server]int64{profile.GateOn: c.now}); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
 	}
 	was := counters{"": {family: processStart, value: 100}}
 	if r.replaced(was, was) != nil || r.replaced(was, counters{"": {family: processStart, value: 200}}) == nil {

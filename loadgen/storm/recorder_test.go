@@ -17,7 +17,7 @@ func TestServeRecorder(t *testing.T) {
 	in, orders := io.Pipe()
 	replies, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- ServeRecorder(in, out) }()
+	go func() { ended <- ServeRecorder(t.Context(), in, out) }()
 	p := &recorderProcess{
 		link:    &shard.Link{In: orders, Out: replies, Kill: func() {}, Wait: func() error { return <-ended }},
 		encoder: json.NewEncoder(orders), decoder: json.NewDecoder(replies),

@@ -142,6 +142,7 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 			break
 		}
 	}
+	r.watchOthers(ctx)
 	r.out.Interrupted = ctx.Err() != nil
 	r.out.Machine.LoadAfter = loadAverage()
 	r.out.Finished = time.Now().UTC()

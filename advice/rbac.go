@@ -138,13 +138,6 @@ func RBAC(grants []scenarios.Grant) []scenarios.RBACObject {
 			name += fmt.Sprintf("-%d", taken[o.Namespace+"/"+name])
 		}
 		o.Name = name
-		if o.Namespace == "" {
-			o.ClusterRole.Name, o.ClusterRoleBinding.Name, o.ClusterRoleBinding.RoleRef.Name = name, name, name
-			o.ClusterRole.Annotations, o.ClusterRoleBinding.Annotations = nil, nil
-			continue
-		}
-		o.Role.Name, o.RoleBinding.Name, o.RoleBinding.RoleRef.Name = name, name, name
-		o.Role.Annotations, o.RoleBinding.Annotations = nil, nil
 	}
 	return objects
 }

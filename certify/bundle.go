@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -173,19 +175,23 @@ func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error 
 // shown are the files for a person: summary, page, and pictures of the levels that are granted, of no other.
 func (c *Certification) shown() (Bundle, error) {
 	page, err := c.HTML()
-	out := Bundle{summaryFile: []byte(c.Summary()), pageFile: page}
+	if err != nil {
+		return nil, err
+	}
+	summary, err := c.Summary()
+	out := Bundle{summaryFile: summary, pageFile: page}
 	for _, r := range c.Results {
 		if slices.Contains(c.Levels, r.Level) {
 			level := string(r.Level) + r.Terms()
 			out[badgePrefix+string(r.Level)+".svg"] = badge(level,
-				fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
+				fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.Title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
 		}
 	}
 	return out, err
 }
 
-// title is what is certified, on one line.
-func (c *Certification) title() string {
+// Title is what is certified, on one line.
+func (c *Certification) Title() string {
 	if t := strings.TrimSpace(c.Vendor + " " + c.Name + " " + c.Version); t != "" {
 		return t
 	}
@@ -227,4 +233,85 @@ func badge(level, title string) []byte {
 <g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">%[6]s%[7]s</g>
 </svg>
 `, left+right, html.EscapeString(label+": "+level), html.EscapeString(title), left, right, text(0, left, label), text(left, right, level))
+}
+
+// The files of a plugin of Sonobuoy. Its worker waits for the done file, which names the results:
+// https://sonobuoy.io/docs/main/plugins/#writing-your-own-plugin. In a tar, result-format manual reads
+// sonobuoy_results.yaml.
+const (
+	resultsTar     = "authzconf.tar.gz"
+	doneFile       = "done"
+	sonobuoyFile   = "sonobuoy_results.yaml"
+	sonobuoyPassed = "passed"
+	sonobuoyFailed = "failed"
+)
+
+// sonobuoyItem is a result as Sonobuoy reads it (github.com/vmware-tanzu/sonobuoy/pkg/client/results, Item).
+type sonobuoyItem struct {
+	Name    string         `json:"name"`
+	Status  string         `json:"status"`
+	Details map[string]any `json:"details,omitempty"`
+	Items   []sonobuoyItem `json:"items,omitempty"`
+}
+
+// sonobuoyResults is a certification in Sonobuoy's words.
+func (c *Certification) sonobuoyResults() sonobuoyItem {
+	all := sonobuoyItem{Name: "authzconf", Status: sonobuoyPassed}
+	for _, r := range c.Results {
+		item := sonobuoyItem{Name: string(r.Level), Status: sonobuoyPassed, Details: map[string]any{"reviews": r.Reviews, "planned": r.Planned}}
+		if !r.Granted {
+			item.Status, all.Status = sonobuoyFailed, sonobuoyFailed
+		}
+		for _, f := range c.Findings {
+			if f.Level == r.Level {
+				item.Items = append(item.Items, sonobuoyItem{Name: f.Reason, Status: sonobuoyFailed, Details: map[string]any{"answers": f.Count, "examples": f.Examples}})
+			}
+		}
+		all.Items = append(all.Items, item)
+	}
+	return all
+}
+
+// HandOver leaves in a folder what Sonobuoy's worker, or whoever has mounted it, takes from there: a tar with the
+// bundle of a folder, and the done file, which comes last. Without a bundle the tar says why there is none.
+func HandOver(folder, bundle string, problem error) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	results := sonobuoyItem{Name: "authzconf", Status: sonobuoyFailed}
+	b := Bundle{}
+	if problem == nil {
+		var err error
+		if b, err = OpenBundle(bundle); err != nil {
+			return err
+		}
+		c, err := b.Certification()
+		if err != nil {
+			return err
+		}
+		results = c.sonobuoyResults()
+	} else {
+		results.Details = map[string]any{"error": problem.Error()}
+	}
+	raw, err := yaml.Marshal(results)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := b.Tar(&out, "bundle", map[string][]byte{sonobuoyFile: raw}); err != nil {
+		return err
+	}
+	tarball, err := filepath.Abs(filepath.Join(folder, resultsTar))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(tarball, out.Bytes(), 0o644); err != nil {
+		return err
+	}
+	// The worker may read the done file as soon as it is there.
+	next := filepath.Join(folder, ".done")
+	if err := os.WriteFile(next, []byte(tarball), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(folder, doneFile))
 }

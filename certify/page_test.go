@@ -30,11 +30,15 @@ func TestNamesAreText(t *testing.T) {
 	c := &Certification{Product: Product{Vendor: "[x](javascript:alert) <b> `c` | *y*", Name: "P", Version: "1"}, Findings: []Finding{
 		{Reason: "ignores-name", Level: Core, Count: 2, Examples: []string{"<script>alert(1)</script>"}},
 	}, Results: []LevelResult{{Level: Core, Reviews: 1, Planned: 1, Findings: 1}}}
-	summary, _, _ := strings.Cut(c.Summary(), "\n")
+	raw, err := c.Summary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	summary, _, _ := strings.Cut(string(raw), "\n")
 	if want := "# Certification of \\[x\\](javascript:alert) &lt;b&gt; \\`c\\` \\| \\*y\\* P 1"; summary != want {
 		t.Errorf("%s\n%s", summary, want)
 	}
-	raw, err := c.HTML()
+	raw, err = c.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,38 +143,6 @@ func bundleOf[A any](c *Certification, answers []A) (Bundle, error) {
 	return b, nil
 }
 
-// Summary is the certification for a person, in Markdown.
-func (c *Certification) Summary() string {
-	var out strings.Builder
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
-	// What a vendor calls it is text, whatever Markdown makes of it.
-	line("# Certification of %s", strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "|", `\|`, "!", `\!`).Replace(c.title()))
-	line("\nSeed %d, suite %.12s, policy %.12s, mode %s.\n", c.Seed, c.SuiteDigest, c.PolicyDigest, c.Mode)
-	if len(c.ReviewVersions) > 0 {
-		line("Only reviews of version %s were asked.\n", strings.Join(c.ReviewVersions, ", "))
-	}
-	line("| level | granted | reviews | findings |\n|---|---|---|---|")
-	for _, r := range c.Results {
-		line("| %s | %s | %d of %d | %d |", r.Level, r.Verdict(), r.Reviews, r.Planned, r.Findings)
-	}
-	line("")
-	for _, r := range c.Results {
-		for _, measured := range r.Lines() {
-			line("- %s", measured)
-		}
-	}
-	if len(c.Findings) > 0 {
-		line("\n## Findings")
-	}
-	for _, f := range c.Findings {
-		line("\n### %s (%s, %d)%s\n", f.Reason, f.Level, f.Count, f.Blamed())
-		for _, e := range f.Examples {
-			line("    %s", strings.NewReplacer("\n", "\n    ", "\r", " ").Replace(e))
-		}
-	}
-	return out.String()
-}
-
 // OtherSuiteError says that a bundle cannot be judged here.
 type OtherSuiteError struct {
 	// Certification is what the bundle claims; Here is the digest of this version.

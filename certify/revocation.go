@@ -185,14 +185,14 @@ func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Re
 	if err != nil {
 		return false, err
 	}
-	var answer verdicts.Response
+	var o verdicts.Observation
 	// Observed, so that it is not counted for the next scenario.
-	if _, err := c.target.Observe(ctx, func() (id string, err error) {
-		answer, err = replay.RoundTrip(h, req, false)
-		return answer.AuditID, err
+	if err := c.target.Observe(ctx, &o, func() (err error) {
+		o.Response, err = replay.RoundTrip(h, req, false)
+		return err
 	}); err != nil {
 		return false, err
 	}
 	// A refusal of the impersonation names the impersonator, one of the request the impersonated user.
-	return answer.Code != http.StatusForbidden || !strings.Contains(answer.Body, user), nil
+	return o.Response.Code != http.StatusForbidden || !strings.Contains(o.Response.Body, user), nil
 }

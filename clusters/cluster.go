@@ -3,6 +3,14 @@
 package clusters
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -18,9 +26,7 @@ type Cluster interface {
 	FrontProxy() *rest.Config
 	// Anonymous carries no credentials, only the trust in the server.
 	Anonymous() *rest.Config
-	// Done is closed when the cluster dies by itself; Err then says which part and shows its last log lines. Err is
-	// nil before that.
-	Done() <-chan struct{}
+	// Err says, when the cluster has died by itself, which part, and shows its last log lines. It is nil before that.
 	Err() error
 	// Stop ends everything and removes what was left on disk. It is idempotent.
 	Stop() error
@@ -34,4 +40,35 @@ func Kubeconfig(name string, c *rest.Config) ([]byte, error) {
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
 	return clientcmd.Write(*config)
+}
+
+// Sign makes, for the short-lived certificates by which what a run starts trusts each other and nobody else, a key and a certificate for it, signed by parent, or an authority signed by itself if
+// there is no parent. The serial number is random, the rest is as in c.
+func Sign(c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a key: %w", err)
+	}
+	if parent == nil {
+		c.IsCA = true
+		c.KeyUsage |= x509.KeyUsageCertSign
+		parent, parentKey = c, key
+	}
+	if c.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, nil, fmt.Errorf("making a serial number: %w", err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), parentKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing the certificate of %s: %w", c.Subject.CommonName, err)
+	}
+	signed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the certificate of %s: %w", c.Subject.CommonName, err)
+	}
+	return signed, key, nil
+}
+
+// EncodeCertificate is a certificate in PEM.
+func EncodeCertificate(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }

@@ -27,7 +27,7 @@ var house = []floor{
 		{"certify", "authorizers: policy, questions, judge, register"},
 		{"conditional", "KEP-5681: wire, vectors, model, reference"},
 		{"loadgen", "storms: profiles, agents, pacer, shards"},
-		{"granular", "KEP-3617: descriptions, enforcer, model, cost"},
+		{"granular", "KEP-3617: descriptions, enforcer, model"},
 		{"deputy", "who acts for others: pre-flight, tunnel, attacks"},
 		{"advice", "audit logs and RBAC → the least that is needed"},
 	}},

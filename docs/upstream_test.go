@@ -73,7 +73,7 @@ func TestUpstream(t *testing.T) {
 			}
 			for _, id := range same.Scenarios {
 				if _, ok := set.Get(id); !ok {
-					t.Errorf("%s, %q: there is no scenario %s", f.File, name, id)
+					t.Errorf("%s, %q: unknown scenario %s", f.File, name, id)
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/granular/enforcer"
 )
 
-func bench(t *testing.T) *Bench {
+func bench(t testing.TB) *Bench {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -44,7 +44,7 @@ func builtIn(t *testing.T) []*Scenario {
 func TestReference(t *testing.T) {
 	b := bench(t)
 	t.Run("scenarios", func(t *testing.T) { passAll(t, b) })
-	t.Run("cost", func(t *testing.T) { bounded(t, b) })
+	t.Run("cost", func(t *testing.T) { costs(t, b) })
 	t.Run("strangers", func(t *testing.T) { refusesStrangers(t, b) })
 	t.Run("bodies", func(t *testing.T) { refusesBodies(t, b) })
 	t.Run("race", func(t *testing.T) { doesWhatWasChecked(t, b) })

@@ -20,30 +20,6 @@ import (
 	"github.com/authzconf/authzconf/granular/enforcer"
 )
 
-// bounded holds the numbers of checks that docs/granular.md has.
-func bounded(t *testing.T, b *Bench) {
-	all := costFields
-	defer func() { costFields = all }()
-	costFields = []int{1, 4, 16}
-	cost, err := b.Measure(t.Context(), CostOptions{Repeats: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string][]int{
-		"ordinary": {1, 1, 1}, "metadata": {3, 3, 3}, "labels": {4, 4, 4}, "one-prefix": {5, 5, 5},
-		"every-prefix": {5, 8, 20}, "all-but-the-last": {5, 8, 20}, "flooding": {5, 5, 5}, "nothing": {2, 2, 2},
-	}
-	for _, c := range cost.Curves {
-		var got []int
-		for _, p := range c.Points {
-			got = append(got, p.Checks)
-		}
-		if !slices.Equal(got, want[c.Actor]) {
-			t.Errorf("%s: %v checks, expected %v", c.Actor, got, want[c.Actor])
-		}
-	}
-}
-
 // someone is an actor with an object of its own, and a client through a gate.
 func someone(t *testing.T, b *Bench, id string, steps enforcer.Steps, grants ...string) (actor, *rest.Config, *kubernetes.Clientset) {
 	t.Helper()

@@ -1,15 +1,21 @@
 package granular
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/authzconf/authzconf/granular/enforcer"
+	"github.com/authzconf/authzconf/granular/model"
+	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Notice says what the results are not.
@@ -78,60 +84,102 @@ func (r *Report) Print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "Kubernetes %s, %s\n%s\n", r.Kubernetes, r.Took, r.Notice)
 }
 
-// Folder is a report in a folder, CostFolder a measurement.
-var (
-	Folder     = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
-	CostFolder = filing.Kind{Name: "report of granular cost", Marker: "granular-cost.json", Head: map[string]string{"curves": "", "floods": ""}, Files: []string{"granular-cost.svg"}}
-)
+// Folder is a report in a folder.
+var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
 
-// Print writes the tables of a measurement.
-func (c *Cost) Print(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	table := func(title string, cell func(CostPoint) string) {
-		for _, n := range costFields {
-			title += fmt.Sprintf("\t%d", n)
-		}
-		_, _ = fmt.Fprintln(t, title+"\t")
-		for _, curve := range c.Curves {
-			row := curve.Actor
-			for _, p := range curve.Points {
-				row += "\t" + cell(p)
-			}
-			_, _ = fmt.Fprintln(t, row+"\t")
+// judge compares what was seen with what the scenario and the model expect.
+func judge(a *Attempt, wanted *Request, o *observation) (problems []string) {
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	switch code := map[Outcome]int{Allowed: 200, Denied: 403, Rejected: 422}[a.Outcome]; {
+	case o.Code != code:
+		say("code %d, expected %d: %s", o.Code, code, cmp.Or(o.Message, "carried out"))
+	case a.Outcome == Denied:
+		if want := denial(a, wanted, o); o.Message != want {
+			say("message %q, expected %q", o.Message, want)
 		}
 	}
-	table("checks per request", func(p CostPoint) string { return fmt.Sprint(p.Checks) })
-	table("ms per request", func(p CostPoint) string { return fmt.Sprintf("%.1f", p.Milliseconds) })
-	_ = t.Flush()
-	for _, curve := range c.Curves {
-		outcome := "denied"
-		if curve.Points[len(curve.Points)-1].Allowed {
-			outcome = "allowed"
-		}
-		_, _ = fmt.Fprintf(w, "%s holds %s: %s\n", curve.Actor, curve.Holds, outcome)
+	changes := a.Outcome == Allowed && !wanted.DryRun
+	if same := reflect.DeepEqual(o.Before, o.After); same == changes {
+		say("the stored object: changed %t, expected %t", !same, changes)
 	}
-	for _, f := range c.Floods {
-		_, _ = fmt.Fprintf(w, "flood by %s, %d fields, %d clients: %.0f requests/s, %.0f checks/s, %.1f checks per request\n",
-			f.Actor, f.Fields, f.Clients, f.RequestsPerSecond, f.ChecksPerSecond, f.ChecksPerRequest)
+	if o.decision == nil {
+		say("the enforcer did not decide, or more than once")
+		return problems
 	}
+	asked := scenarios.Each(o.decision.Checks, func(c enforcer.Check) string { return map[bool]string{true: "yes ", false: "no "}[c.Allowed] + c.Verb })
+	if !slices.Equal(asked, a.Checks) {
+		say("checks %q, expected %q", asked, a.Checks)
+	}
+	problems = append(problems, compareRecords(wanted, o)...)
+	return append(problems, compareModel(a, o)...)
 }
 
-// Write writes a measurement as granular-cost.json, with a plot beside it.
-func (c *Cost) Write(dir string) error {
-	chart := statistics.Chart{
-		Label: "checks per request by fields that a request changes", Height: 360, Legend: true,
-		X: statistics.Axis{Label: "fields that a request changes", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
+// objectName is the name in the request's path.
+func objectName(r *Request) string {
+	if r.Verb == "create" {
+		return ""
 	}
-	for _, curve := range c.Curves {
-		line := statistics.Curve{Name: curve.Actor}
-		for _, p := range curve.Points {
-			line.Points = append(line.Points, statistics.Point{X: float64(p.Fields), Y: float64(p.Checks)})
+	return subject
+}
+
+// denial is the message of an API server for a missing permission.
+func denial(a *Attempt, wanted *Request, o *observation) string {
+	resource, what := o.resource.GroupResource().String(), o.resource.Resource
+	if wanted.Subresource != "" {
+		what += "/" + wanted.Subresource
+	}
+	if name := objectName(wanted); name != "" {
+		resource += fmt.Sprintf(" %q", name)
+	}
+	out := fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q in the namespace %q",
+		resource, o.actor.user, a.Missing, what, o.resource.Group, o.actor.namespace)
+	if a.Reason != "" {
+		out += ": " + a.Reason
+	}
+	return out
+}
+
+// compareRecords compares what the API server's own authorizer was asked with what is
+// right for the request, and with what the enforcer says that it asked.
+func compareRecords(wanted *Request, o *observation) (problems []string) {
+	type question struct{ verb, group, resource, subresource, namespace, name string }
+	var claimed, seen []question
+	for _, c := range o.decision.Checks {
+		if strings.HasPrefix(c.Verb, permissions.GeneralVerb) {
+			claimed = append(claimed, question{c.Verb, o.resource.Group, o.resource.Resource, wanted.Subresource, o.actor.namespace, objectName(wanted)})
 		}
-		chart.Curves = append(chart.Curves, line)
 	}
-	image, err := chart.SVG()
-	if err != nil {
-		return err
+	for _, a := range o.asked {
+		seen = append(seen, question{a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name})
 	}
-	return CostFolder.WriteReport(dir, c, map[string][]byte{"granular-cost.svg": []byte(image + "\n")})
+	if !slices.Equal(claimed, seen) {
+		problems = append(problems, fmt.Sprintf("the authorizer was asked %v, expected %v", seen, claimed))
+	}
+	return problems
+}
+
+// compareModel judges the checks by the rules of the model.
+func compareModel(a *Attempt, o *observation) (problems []string) {
+	ordinary := len(o.decision.Checks) > 0 && o.decision.Checks[0].Allowed && !strings.HasPrefix(o.decision.Checks[0].Verb, permissions.GeneralVerb)
+	if !o.predicted || !ordinary && !o.decision.Granular {
+		return nil
+	}
+	chains := o.chains
+	if ordinary {
+		chains = model.Excluded(chains)
+	}
+	var asked []model.Answer
+	for _, c := range o.decision.Checks {
+		if strings.HasPrefix(c.Verb, permissions.GeneralVerb+":") {
+			asked = append(asked, model.Answer{Verb: c.Verb, Allowed: c.Allowed})
+		}
+	}
+	for _, wrong := range model.Check(chains, asked, o.Code != http.StatusForbidden) {
+		problems = append(problems, "model: "+wrong)
+	}
+	granted := func(verb string) bool { return slices.Contains(a.Grants, verb) }
+	if allowed := model.Allowed(chains, granted); allowed != (a.Outcome == Allowed) {
+		problems = append(problems, fmt.Sprintf("model: allowed %t, and the scenario says %s", allowed, a.Outcome))
+	}
+	return problems
 }

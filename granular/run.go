@@ -46,9 +46,6 @@ type Result struct {
 	Took    time.Duration    `json:"took"`
 }
 
-// Passed says whether an attempt was as expected.
-func (r *Result) Passed() bool { return len(r.Problems) == 0 && r.Invalid == "" }
-
 // Piece is the name of the evidence in a report.
 const Piece = "attempts"
 

@@ -114,7 +114,7 @@ func Load(files fs.FS) ([]*Scenario, error) {
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, errors.New("there is no scenario in it")
+		return nil, errors.New("it contains no scenarios")
 	}
 	slices.SortFunc(out, func(a, b *Scenario) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil

@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -282,9 +283,5 @@ func rule(g scenarios.Grant) string {
 }
 
 func quoted(list []string) string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = fmt.Sprintf("%q", s)
-	}
-	return "[" + strings.Join(out, ", ") + "]"
+	return "[" + strings.Join(scenarios.Each(list, strconv.Quote), ", ") + "]"
 }

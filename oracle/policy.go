@@ -128,11 +128,9 @@ func (p policy) danglingSubjects(o map[string]any) []binding {
 		"metadata": map[string]any{"name": name, "namespace": namespace},
 		"rules":    []any{map[string]any{"verbs": []any{"*"}, "apiGroups": []any{"*"}, "resources": []any{"*"}}},
 	}
-	var out []binding
-	for _, g := range scenarios.RulesFromManifests([]map[string]any{stand, o}) {
-		out = append(out, binding{g.Subject, g.Namespace, kind, name})
-	}
-	return out
+	return scenarios.Each(scenarios.RulesFromManifests([]map[string]any{stand, o}), func(g scenarios.Grant) binding {
+		return binding{g.Subject, g.Namespace, kind, name}
+	})
 }
 
 // role finds a role among the objects and the built-in ones.

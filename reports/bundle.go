@@ -3,16 +3,20 @@ package reports
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -186,24 +190,14 @@ func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 		return nil, fmt.Errorf("%s: larger than %d bytes", name, reportLimit)
 	}
 	var head struct {
-		APIVersion   string `json:"apiVersion"`
-		Kind         string `json:"kind"`
-		SuiteVersion string `json:"suiteVersion"`
-		Path         struct {
-			Legs any `json:"legs"`
-		} `json:"path"`
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
 	}
 	if err := yaml.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
 	}
-	switch {
-	case head.Kind != Kind || head.APIVersion != APIVersion && head.APIVersion != firstVersion:
-		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s or %s", name, head.Kind, head.APIVersion, Kind, APIVersion, firstVersion)
-	case head.APIVersion == firstVersion:
-		var err error
-		if data, err = convertFirst(data); err != nil {
-			return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
-		}
+	if head.Kind != Kind || head.APIVersion != APIVersion {
+		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s: run again for one", name, head.Kind, head.APIVersion, Kind, APIVersion)
 	}
 	r := &ConformanceReport{}
 	if err := yaml.UnmarshalStrict(data, r); err != nil {
@@ -212,21 +206,82 @@ func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 	return r, nil
 }
 
-// convertFirst turns a report of the first version into one of this version.
-func convertFirst(data []byte) ([]byte, error) {
-	var report map[string]any
-	if err := yaml.UnmarshalStrict(data, &report); err != nil {
-		return nil, err
-	}
-	report["apiVersion"] = APIVersion
-	if path, ok := report["path"].(map[string]any); ok && path["legs"] != nil {
-		path["stages"] = path["legs"]
-		delete(path, "legs")
-	}
-	return yaml.Marshal(report)
-}
-
 func sha256Hex(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
+}
+
+// Folder is a conformance report in a folder, with the files that its report.yaml lists.
+var Folder = filing.Kind{
+	Name: "report of authzconf", Marker: reportFile,
+	Head: map[string]string{"kind": Kind, "apiVersion": apiGroup + "/*"},
+	Listed: func(marker []byte) []string {
+		var head struct {
+			Files map[string]string `json:"files"`
+		}
+		if err := yaml.Unmarshal(marker, &head); err != nil {
+			return nil
+		}
+		return slices.DeleteFunc(sortedKeys(head.Files), func(name string) bool { return !ofReport(name) })
+	},
+	Reserved: []string{evidenceDir, pathDir, scenariosDir, fixturesDir, junitFile, htmlFile, summaryFile},
+}
+
+// SignatureFile is the signature of report.yaml, if there is one.
+const SignatureFile = "report.dsse.json"
+
+// Sign puts a signature of the marker into a folder that a report was written to, or takes the one away that was there before.
+func Sign(dir, marker string, sign func(name string, report []byte) ([]byte, error)) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.Remove(SignatureFile); sign == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	report, err := root.ReadFile(marker)
+	if err != nil {
+		return err
+	}
+	signature, err := sign(marker, report)
+	if err != nil {
+		return err
+	}
+	return root.WriteFile(SignatureFile, signature, 0o644)
+}
+
+// Write writes the report folder dir: report.yaml, junit.xml, report.html, summary.md, evidence/, scenarios/ and
+// fixtures/. Complete has to have been called. No credential is written: the report passes
+// through Redact, evidence has to have passed (RedactEvidence) before it was judged, and what still looks like one is
+// an error.
+//
+// dir has to be missing, empty, or hold an earlier report, which is replaced; files of others in it are left
+// alone. report.yaml comes last, so that a folder with a report.yaml is whole. r.Files is set.
+func Write(dir string, r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) error {
+	files, clean, err := bundle(r, evidence, texts)
+	if err != nil {
+		return err
+	}
+	if err := checkTexts(files); err != nil {
+		return err
+	}
+	r.Files = clean.Files
+	if files[reportFile], err = encodeReport(clean); err != nil {
+		return fmt.Errorf("rendering %s: %w", reportFile, err)
+	}
+	return Folder.Write(dir, files)
+}
+
+// ofReport says whether a path is one that a report has. Its list of files is only text that somebody may have
+// edited.
+func ofReport(name string) bool {
+	top, _, nested := strings.Cut(name, "/")
+	if nested {
+		return fs.ValidPath(name) && (top == evidenceDir || top == pathDir || top == scenariosDir || top == fixturesDir)
+	}
+	return slices.Contains([]string{junitFile, htmlFile, summaryFile}, name)
 }

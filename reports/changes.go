@@ -61,12 +61,8 @@ func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *s
 	var tables []behaviourTable
 	for i := range r.Cells {
 		c := &r.Cells[i]
-		t := slices.IndexFunc(tables, func(t behaviourTable) bool { return t.Chain == c.Facts.Chain })
-		if t < 0 {
-			t = len(tables)
-			tables = append(tables, behaviourTable{Chain: c.Facts.Chain})
-		}
-		tables[t].Cells = append(tables[t].Cells, c)
+		t := entry(&tables, func(t *behaviourTable) bool { return t.Chain == c.Facts.Chain }, behaviourTable{Chain: c.Facts.Chain})
+		t.Cells = append(t.Cells, c)
 	}
 	tables = slices.DeleteFunc(tables, func(t behaviourTable) bool { return len(t.Cells) < 2 })
 	at := index(evidence)

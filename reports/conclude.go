@@ -10,18 +10,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// OutcomeResult is the overall judgement of a run.
-type OutcomeResult string
-
-const (
-	// RunPassed: everything that was to be shown was run and passed.
-	RunPassed OutcomeResult = "passed"
-	// RunFailed: something was seen otherwise than it has to be.
-	RunFailed OutcomeResult = "failed"
-	// RunInvalid: the run cannot say whether the implementation conforms.
-	RunInvalid OutcomeResult = "invalid"
-)
-
 // The exit codes of a run. 2, bad usage or input, never comes from a report.
 const (
 	ExitPassed  = 0
@@ -31,7 +19,9 @@ const (
 
 // Outcome is the overall judgement with its reasons.
 type Outcome struct {
-	Result OutcomeResult `json:"result"`
+	// Result is passed (everything that was to be shown was run and passed), failed (something was seen otherwise than
+	// it has to be) or invalid (the run cannot say whether the implementation conforms).
+	Result verdicts.Verdict `json:"result"`
 	// ExitCode is that of authzconf run.
 	ExitCode int `json:"exitCode"`
 	// Reasons say why the result is not passed; those that decided it come first.
@@ -162,11 +152,11 @@ func (c *conclusion) outcome() Outcome {
 	o := Outcome{Notes: c.notes, Reasons: slices.Concat(c.unknown, c.failed, c.minor)}
 	switch {
 	case len(c.unknown) == 0 && len(c.failed) > 0:
-		o.Result, o.ExitCode = RunFailed, ExitFailed
+		o.Result, o.ExitCode = verdicts.Failed, ExitFailed
 	case len(o.Reasons) > 0:
-		o.Result, o.ExitCode = RunInvalid, ExitInvalid
+		o.Result, o.ExitCode = verdicts.Invalid, ExitInvalid
 	default:
-		o.Result, o.ExitCode = RunPassed, ExitPassed
+		o.Result, o.ExitCode = verdicts.Passed, ExitPassed
 	}
 	return o
 }

@@ -36,51 +36,51 @@ func TestConclude(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		report *ConformanceReport
-		want   OutcomeResult
+		want   verdicts.Verdict
 		exit   int
 		reason string // of the first reason
 		note   string
 	}{
-		{"all passed", oneCell(ok), RunPassed, 0, "", ""},
-		{"no cell", &ConformanceReport{}, RunInvalid, 3, "nothing was executed", ""},
-		{"a cell without results", oneCell(), RunInvalid, 3, "c: nothing was executed", ""},
-		{"only not supported, extended", oneCell(result("x", extended, verdicts.NotSupported)), RunInvalid, 3, "c: nothing was executed", ""},
-		{"only skipped", oneCell(result("x", core, verdicts.Skipped)), RunInvalid, 3, "c: nothing was executed", ""},
+		{"all passed", oneCell(ok), verdicts.Passed, 0, "", ""},
+		{"no cell", &ConformanceReport{}, verdicts.Invalid, 3, "nothing was executed", ""},
+		{"a cell without results", oneCell(), verdicts.Invalid, 3, "c: nothing was executed", ""},
+		{"only not supported, extended", oneCell(result("x", extended, verdicts.NotSupported)), verdicts.Invalid, 3, "c: nothing was executed", ""},
+		{"only skipped", oneCell(result("x", core, verdicts.Skipped)), verdicts.Invalid, 3, "c: nothing was executed", ""},
 		{"one of two cells empty", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Cells = append(r.Cells, Cell{Cell: verdicts.Cell{Name: "d"}, NotRun: []NotRun{{"ok", CauseTarget, "gate"}}})
-		}), RunInvalid, 3, "d: nothing was executed", ""},
-		{"core failed", oneCell(ok, result("x", core, verdicts.Failed)), RunFailed, 1, "c: 1 scenario failed: x: reason of x", ""},
-		{"extended failed", oneCell(ok, result("x", extended, verdicts.Failed)), RunFailed, 1, "c: 1 scenario failed", ""},
-		{"divergence failed", oneCell(ok, result("x", divergence, verdicts.Failed)), RunFailed, 1, "c: 1 scenario failed", ""},
-		{"two failed", oneCell(result("x", core, verdicts.Failed), result("y", core, verdicts.Failed)), RunFailed, 1, "c: 2 scenarios failed; the first: x", ""},
-		{"core invalid wins over failed", oneCell(result("x", core, verdicts.Failed), result("y", core, verdicts.Invalid)), RunInvalid, 3, "c: 1 scenario of level core invalid", ""},
-		{"failed wins over extended invalid", oneCell(result("x", core, verdicts.Failed), result("y", extended, verdicts.Invalid)), RunFailed, 1, "c: 1 scenario failed", ""},
-		{"extended invalid alone", oneCell(ok, result("y", extended, verdicts.Invalid)), RunInvalid, 3, "c: 1 scenario invalid", ""},
-		{"core not supported", oneCell(ok, result("y", core, verdicts.NotSupported)), RunInvalid, 3, "c: 1 scenario of level core not supported", ""},
-		{"extended not supported", oneCell(ok, result("y", extended, verdicts.NotSupported)), RunPassed, 0, "", "c: 1 scenario not supported"},
-		{"skipped", oneCell(ok, result("y", core, verdicts.Skipped)), RunPassed, 0, "", "c: 1 scenario skipped"},
-		{"unknown verdict", oneCell(ok, result("y", core, "fine")), RunInvalid, 3, "c: 1 scenario of an unknown verdict", ""},
-		{"known failing", oneCell(ok, known), RunPassed, 0, "", "c: 1 scenario failed as the known-failing list states"},
-		{"not judged", oneCell(ok, unshown), RunPassed, 0, "", "c: 1 scenario with expectations that the target cannot show"},
+		}), verdicts.Invalid, 3, "d: nothing was executed", ""},
+		{"core failed", oneCell(ok, result("x", core, verdicts.Failed)), verdicts.Failed, 1, "c: 1 scenario failed: x: reason of x", ""},
+		{"extended failed", oneCell(ok, result("x", extended, verdicts.Failed)), verdicts.Failed, 1, "c: 1 scenario failed", ""},
+		{"divergence failed", oneCell(ok, result("x", divergence, verdicts.Failed)), verdicts.Failed, 1, "c: 1 scenario failed", ""},
+		{"two failed", oneCell(result("x", core, verdicts.Failed), result("y", core, verdicts.Failed)), verdicts.Failed, 1, "c: 2 scenarios failed; the first: x", ""},
+		{"core invalid wins over failed", oneCell(result("x", core, verdicts.Failed), result("y", core, verdicts.Invalid)), verdicts.Invalid, 3, "c: 1 scenario of level core invalid", ""},
+		{"failed wins over extended invalid", oneCell(result("x", core, verdicts.Failed), result("y", extended, verdicts.Invalid)), verdicts.Failed, 1, "c: 1 scenario failed", ""},
+		{"extended invalid alone", oneCell(ok, result("y", extended, verdicts.Invalid)), verdicts.Invalid, 3, "c: 1 scenario invalid", ""},
+		{"core not supported", oneCell(ok, result("y", core, verdicts.NotSupported)), verdicts.Invalid, 3, "c: 1 scenario of level core not supported", ""},
+		{"extended not supported", oneCell(ok, result("y", extended, verdicts.NotSupported)), verdicts.Passed, 0, "", "c: 1 scenario not supported"},
+		{"skipped", oneCell(ok, result("y", core, verdicts.Skipped)), verdicts.Passed, 0, "", "c: 1 scenario skipped"},
+		{"unknown verdict", oneCell(ok, result("y", core, "fine")), verdicts.Invalid, 3, "c: 1 scenario of an unknown verdict", ""},
+		{"known failing", oneCell(ok, known), verdicts.Passed, 0, "", "c: 1 scenario failed as the known-failing list states"},
+		{"not judged", oneCell(ok, unshown), verdicts.Passed, 0, "", "c: 1 scenario with expectations that the target cannot show"},
 		{"left out by the user", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Scenarios = append(r.Scenarios, ScenarioRef{ID: "z"})
 			r.Cells[0].NotRun = []NotRun{{"z", CauseUser, "--skip"}}
-		}), RunPassed, 0, "", "c: 1 scenario left out by the user"},
+		}), verdicts.Passed, 0, "", "c: 1 scenario left out by the user"},
 		{"unaccounted", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Scenarios = append(r.Scenarios, ScenarioRef{ID: "z"})
-		}), RunInvalid, 3, "c: z has neither a result nor a reason", ""},
+		}), verdicts.Invalid, 3, "c: z has neither a result nor a reason", ""},
 		{"twice", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Cells[0].NotRun = []NotRun{{"ok", CauseUser, "--skip"}}
-		}), RunInvalid, 3, "c: ok is reported 2 times", ""},
-		{"a stranger", with(oneCell(ok), func(r *ConformanceReport) { r.Scenarios = nil }), RunInvalid, 3, "c: ok is reported but is not one", ""},
-		{"two cells of one name", with(oneCell(ok), func(r *ConformanceReport) { r.Cells = append(r.Cells, r.Cells[0]) }), RunInvalid, 3, "c: there are two cells", ""},
+		}), verdicts.Invalid, 3, "c: ok is reported 2 times", ""},
+		{"a stranger", with(oneCell(ok), func(r *ConformanceReport) { r.Scenarios = nil }), verdicts.Invalid, 3, "c: ok is reported but is not one", ""},
+		{"two cells of one name", with(oneCell(ok), func(r *ConformanceReport) { r.Cells = append(r.Cells, r.Cells[0]) }), verdicts.Invalid, 3, "c: there are two cells", ""},
 		{"witness mismatch", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Cells[0].Witness.Mismatches = []string{"gate"}
-		}), RunInvalid, 3, "c: the target is not what was asked for: gate", ""},
-		{"target problem", with(oneCell(ok), func(r *ConformanceReport) { r.Cells[0].Problem = "died\nlog" }), RunInvalid, 3, "c: the target could not be used: died", ""},
+		}), verdicts.Invalid, 3, "c: the target is not what was asked for: gate", ""},
+		{"target problem", with(oneCell(ok), func(r *ConformanceReport) { r.Cells[0].Problem = "died\nlog" }), verdicts.Invalid, 3, "c: the target could not be used: died", ""},
 		{"known-failing entry unmatched", with(oneCell(ok), func(r *ConformanceReport) {
 			r.KnownFailing = []KnownFailingState{{KnownFailing: KnownFailing{Scenario: "q"}, State: KnownUnmatched, Detail: "nothing"}}
-		}), RunFailed, 1, "known-failing entry q: nothing", ""},
+		}), verdicts.Failed, 1, "known-failing entry q: nothing", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := c.report.Conclude()

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -104,7 +103,6 @@ func (f *FlowEvidence) Judge(scenario ScenarioFor) {
 		Sent: len(f.Samples), Errors: map[string]int{}, Answers: []FlowAnswer{},
 		Samples: f.Samples, Servers: f.Servers, Suffixes: f.Suffixes,
 	}
-	kinds := map[string]int{}
 	windows := map[string]*Window{}
 	for i := range f.Samples {
 		s := &f.Samples[i]
@@ -130,7 +128,10 @@ func (f *FlowEvidence) Judge(scenario ScenarioFor) {
 			if a.Verdict != verdicts.Passed {
 				what = "wrong"
 			}
-			countAnswer(f, kinds, a)
+			// Of each kind the first is kept.
+			entry(&f.Answers, func(b *FlowAnswer) bool {
+				return b.Cell == a.Cell && b.Scenario == a.Scenario && b.Verdict == a.Verdict && b.Reason == a.Reason
+			}, a).Count++
 		}
 		expose(f, windows, what, s.Seen.Sent)
 	}
@@ -179,7 +180,7 @@ func (f *FlowEvidence) answer(s *FlowSample, scenario ScenarioFor) (answers []Fl
 	}
 	if len(answers) == 0 {
 		answers = []FlowAnswer{{
-			Cell: "unknown", Verdict: verdicts.Invalid, Count: 1,
+			Cell: "unknown", Verdict: verdicts.Invalid,
 			Reason: "it cannot be told which API server gave the answer", Example: &s.Seen,
 		}}
 	}
@@ -188,7 +189,7 @@ func (f *FlowEvidence) answer(s *FlowSample, scenario ScenarioFor) (answers []Fl
 
 // judgeBy judges an answer by the scenario that is for a cell.
 func (f *FlowEvidence) judgeBy(name string, s *FlowSample, scenario ScenarioFor) FlowAnswer {
-	a := FlowAnswer{Cell: name, Count: 1, Example: &s.Seen, Verdict: verdicts.Invalid}
+	a := FlowAnswer{Cell: name, Example: &s.Seen, Verdict: verdicts.Invalid}
 	one, cell := scenario(name, s.Setup)
 	if one == nil {
 		a.Reason = "no scenario of the setup " + s.Setup + " is for this stage"
@@ -207,18 +208,6 @@ func best(answers []FlowAnswer) FlowAnswer {
 		}
 	}
 	return answers[0]
-}
-
-// countAnswer adds an answer to those of its kind, of which the first is kept.
-func countAnswer(f *FlowEvidence, kinds map[string]int, a FlowAnswer) {
-	key := strings.Join([]string{a.Cell, a.Scenario, string(a.Verdict), a.Reason}, "|")
-	i, known := kinds[key]
-	if known {
-		f.Answers[i].Count++
-		return
-	}
-	kinds[key] = len(f.Answers)
-	f.Answers = append(f.Answers, a)
 }
 
 // of counts the answers with a verdict, and words the first.

@@ -60,11 +60,11 @@ func TestKnownFailingStates(t *testing.T) {
 func TestKnownFailingAgain(t *testing.T) {
 	r := oneCell(result("x", scenarios.Core, verdicts.Failed))
 	r.applyKnownFailing([]KnownFailing{{Scenario: "x", Reason: "reason of x"}})
-	if o := r.Conclude(); o.Result != RunPassed {
+	if o := r.Conclude(); o.Result != verdicts.Passed {
 		t.Errorf("known failing: %+v", o)
 	}
 	r.applyKnownFailing(nil)
-	if o := r.Conclude(); o.Result != RunFailed {
+	if o := r.Conclude(); o.Result != verdicts.Failed {
 		t.Errorf("no longer known failing: %+v", o)
 	}
 }

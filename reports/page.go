@@ -1,8 +1,11 @@
 package reports
 
 import (
+	"bytes"
 	"cmp"
+	_ "embed"
 	"fmt"
+	"html/template"
 	"slices"
 	"strings"
 	"time"
@@ -228,12 +231,9 @@ func groupFindings(all []Finding, set *scenarios.Set) []findingView {
 			n++
 		}
 		v := &views[n-1]
-		i := slices.IndexFunc(v.Seen, func(s seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) })
-		if i < 0 {
-			v.Seen = append(v.Seen, seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
-			i = len(v.Seen) - 1
-		}
-		v.Seen[i].Cells = append(v.Seen[i].Cells, f.Cell)
+		seen := entry(&v.Seen, func(s *seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) },
+			seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
+		seen.Cells = append(seen.Cells, f.Cell)
 	}
 	return views
 }
@@ -254,4 +254,45 @@ func requiresText(r scenarios.Requires) string {
 		parts = append(parts, string(c))
 	}
 	return cmp.Or(strings.Join(parts, ", "), "any target")
+}
+
+// The page is one file without anything to fetch: style and script are put into it.
+var (
+	//go:embed report.html.tmpl
+	pageTemplate string
+	//go:embed report.css
+	pageStyle string
+	//go:embed report.js
+	pageScript string
+
+	pageTemplates = template.Must(template.New("report").Funcs(template.FuncMap{
+		"style":  func() template.CSS { return template.CSS(pageStyle) },
+		"script": func() template.JS { return template.JS(pageScript) },
+		"plural": Plural,
+		"pre":    preformatted,
+		"lines":  transcriptLines,
+		"link":   func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") },
+		"join":   func(names []string) string { return strings.Join(names, ", ") },
+	}).Parse(pageTemplate))
+)
+
+// preformatted escapes text between tags. Quotes are left alone there, which makes JSON, the greatest part of
+// the page, a fifth shorter.
+func preformatted(text string) template.HTML {
+	return template.HTML(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\x00", "\uFFFD").Replace(text))
+}
+
+// transcriptLines puts each review of a whole transcript on a line of its own.
+func transcriptLines(field, text string) string {
+	if field != "reviews" {
+		return text
+	}
+	return strings.ReplaceAll(text, "; ", "\n")
+}
+
+// renderHTML is report.html.
+func renderHTML(p *page) ([]byte, error) {
+	var b bytes.Buffer
+	err := pageTemplates.Execute(&b, p)
+	return b.Bytes(), err
 }

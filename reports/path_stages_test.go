@@ -9,7 +9,7 @@ import (
 
 // A stage that failed cannot be left out, nor one be made up.
 func TestVerifyPathHasEveryStage(t *testing.T) {
-	passed := func(r *ConformanceReport) { r.Outcome = Outcome{Result: RunPassed, Notes: r.Outcome.Notes} }
+	passed := func(r *ConformanceReport) { r.Outcome = Outcome{Result: verdicts.Passed, Notes: r.Outcome.Notes} }
 	for _, c := range []struct {
 		name   string
 		change func(r *ConformanceReport)
@@ -22,7 +22,7 @@ func TestVerifyPathHasEveryStage(t *testing.T) {
 		{"a stage made up", func(r *ConformanceReport) {
 			const why = "the stage was not reached, or broke off"
 			r.Path.Stages = append(r.Path.Stages, PathStage{Cell: "4-moon", Claims: []Claim{{ClaimObjects, verdicts.Invalid, why}}})
-			r.Outcome.Result, r.Outcome.ExitCode = RunInvalid, ExitInvalid
+			r.Outcome.Result, r.Outcome.ExitCode = verdicts.Invalid, ExitInvalid
 			r.Outcome.Reasons = append([]string{"4-moon: " + ClaimObjects + ": " + why}, r.Outcome.Reasons...)
 		}, "the stages of the path are not the cells of the report"},
 		{"the path left out", func(r *ConformanceReport) {

@@ -134,7 +134,7 @@ func TestPathClaims(t *testing.T) {
 			if got.Verdict != c.want || !strings.HasPrefix(got.Detail, c.detail) {
 				t.Errorf("got  %s: %s\nwant %s: %s", got.Verdict, got.Detail, c.want, c.detail)
 			}
-			if r.Outcome.Result == RunPassed && (c.want == verdicts.Failed || c.want == verdicts.Invalid) {
+			if r.Outcome.Result == verdicts.Passed && (c.want == verdicts.Failed || c.want == verdicts.Invalid) {
 				t.Errorf("the claim is %s and the path passed", c.want)
 			}
 		})
@@ -163,20 +163,20 @@ func TestPathOutcome(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		spoil  func(p *PathReport)
-		want   OutcomeResult
+		want   verdicts.Verdict
 		exit   int
 		reason string
 	}{
-		{"all holds", func(*PathReport) {}, RunPassed, ExitPassed, ""},
-		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = "{}" }, RunFailed, ExitFailed, "3-1.37-gate-off: objects-unchanged: 1 object changed"},
-		{"invalid", func(p *PathReport) { p.Evidence[2].Verbs = nil }, RunInvalid, ExitInvalid, "3-1.37-gate-off: no-constrained-review: no review arrived at all"},
-		{"a stage without evidence", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, RunInvalid, ExitInvalid, "3-1.37-gate-off: objects-unchanged: the stage was not reached, or broke off"},
-		{"a stage that is no cell", func(p *PathReport) { p.Stages[2].Cell = "4-moon" }, RunInvalid, ExitInvalid, "4-moon: objects-unchanged: the stage was not reached"},
+		{"all holds", func(*PathReport) {}, verdicts.Passed, ExitPassed, ""},
+		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = "{}" }, verdicts.Failed, ExitFailed, "3-1.37-gate-off: objects-unchanged: 1 object changed"},
+		{"invalid", func(p *PathReport) { p.Evidence[2].Verbs = nil }, verdicts.Invalid, ExitInvalid, "3-1.37-gate-off: no-constrained-review: no review arrived at all"},
+		{"a stage without evidence", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, verdicts.Invalid, ExitInvalid, "3-1.37-gate-off: objects-unchanged: the stage was not reached, or broke off"},
+		{"a stage that is no cell", func(p *PathReport) { p.Stages[2].Cell = "4-moon" }, verdicts.Invalid, ExitInvalid, "4-moon: objects-unchanged: the stage was not reached"},
 		{
 			"invalid wins over failed", func(p *PathReport) {
 				p.Evidence[1].Objects[1].Body = "{}"
 				p.Evidence[2].Verbs = nil
-			}, RunInvalid, ExitInvalid, "3-1.37-gate-off: no-constrained-review",
+			}, verdicts.Invalid, ExitInvalid, "3-1.37-gate-off: no-constrained-review",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

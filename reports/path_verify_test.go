@@ -83,11 +83,11 @@ func TestVerifyPathHolds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(p *PathReport)
-		want   OutcomeResult
+		want   verdicts.Verdict
 	}{
-		{"passed", nil, RunPassed},
-		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` }, RunFailed},
-		{"a stage that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, RunInvalid},
+		{"passed", nil, verdicts.Passed},
+		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` }, verdicts.Failed},
+		{"a stage that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, verdicts.Invalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -197,30 +197,5 @@ func removeFile(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestVerifyFirstVersion: a report of before, which calls stages legs, is judged as well.
-func TestVerifyFirstVersion(t *testing.T) {
-	dir := t.TempDir()
-	r := writtenPath(t, dir, nil)
-	file := filepath.Join(dir, reportFile)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := strings.NewReplacer(APIVersion, firstVersion, "  stages:\n", "  legs:\n").Replace(string(data))
-	if strings.Contains(old, "stages:") {
-		t.Fatal("it is not as the first version was")
-	}
-	if err := os.WriteFile(file, []byte(old), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	v, err := Verify(dir, VerifyOptions{SuiteVersion: r.SuiteVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !v.OK() || len(v.Report.Path.Stages) != len(r.Path.Stages) {
-		t.Errorf("%d stages: %v", len(v.Report.Path.Stages), v.Differences)
 	}
 }

@@ -179,7 +179,7 @@ func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
 func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, *Pieces) (R, error)) (*Verification, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("there is no report folder: %w", err)
+		return nil, fmt.Errorf("cannot open the report folder: %w", err)
 	}
 	defer func() { _ = root.Close() }()
 	v := &verifier{Verification: &Verification{}, root: root.FS(), files: map[string][]byte{}}

@@ -43,12 +43,6 @@ const secretItem = "item of a SecretList"
 // Redact returns text with everything that looks like a credential replaced. It is idempotent. A pattern is tried only
 // where a word is that it cannot do without: most texts have none of them, and looking for words costs far less.
 func Redact(text string) string {
-	if strings.Contains(text, "PRIVATE KEY") {
-		text = pemKey.ReplaceAllString(text, redacted)
-	}
-	if strings.Contains(text, "key-data") || strings.Contains(text, "KeyData") {
-		text = keyData.ReplaceAllString(text, "${1}${2}"+redacted)
-	}
 	if strings.Contains(text, "LS0tLS1CRUdJTi") {
 		text = pemData.ReplaceAllStringFunc(text, func(s string) string {
 			head, _ := base64.StdEncoding.DecodeString(s[:min(len(s), 64)/4*4])
@@ -58,14 +52,17 @@ func Redact(text string) string {
 			return s
 		})
 	}
-	if strings.Contains(text, "eyJ") {
-		text = jwt.ReplaceAllString(text, redacted)
-	}
-	if strings.Contains(text, "ZXlK") {
-		text = jwtData.ReplaceAllString(text, redacted)
-	}
-	if strings.Contains(text, "token=") {
-		text = queryToken.ReplaceAllString(text, "${1}"+redacted)
+	for _, p := range []struct {
+		word    string
+		pattern *regexp.Regexp
+		by      string
+	}{
+		{"PRIVATE KEY", pemKey, redacted}, {"key-data", keyData, "${1}${2}" + redacted}, {"KeyData", keyData, "${1}${2}" + redacted},
+		{"eyJ", jwt, redacted}, {"ZXlK", jwtData, redacted}, {"token=", queryToken, "${1}" + redacted},
+	} {
+		if strings.Contains(text, p.word) {
+			text = p.pattern.ReplaceAllString(text, p.by)
+		}
 	}
 	if lower := strings.ToLower(text); !strings.Contains(lower, "bearer") && !strings.Contains(lower, "basic") {
 		return text

@@ -1,3 +1,12 @@
+// Package reports holds the conformance report and what is made of it.
+//
+// A report is a folder. report.yaml (a ConformanceReport) is the claim; evidence/ holds what was seen,
+// scenarios/ and fixtures/ the exact texts that were run, so that Verify, or anybody, can recompute the claim
+// without the server, without the network and without trust in who ran it. report.html, summary.md and junit.xml
+// show the same to people and to CI systems.
+//
+// What a report says follows from results alone (Complete, Conclude): there is no field that a run can set to
+// "passed".
 package reports
 
 import (
@@ -16,10 +25,7 @@ const (
 	// FileVersion is the API version of the files that users write: known-failing lists and matrices.
 	FileVersion = apiGroup + "/v1alpha1"
 
-	// firstVersion is the version of report.yaml before. It calls the stages of an upgrade path legs, and is
-	// still read.
-	firstVersion = apiGroup + "/v1alpha1"
-	apiGroup     = "authzconf.dev"
+	apiGroup = "authzconf.dev"
 )
 
 // ConformanceReport is what one run found, with all that is needed to judge whether to believe it. Whoever runs

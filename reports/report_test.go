@@ -73,7 +73,7 @@ func TestPerfectServerPasses(t *testing.T) {
 	texts := testTexts(t)
 	r, evidence := testRun(t, texts, bothGates(), nil)
 	o := r.Complete(texts.Set, evidence, nil)
-	if o.Result != RunPassed || o.ExitCode != ExitPassed {
+	if o.Result != verdicts.Passed || o.ExitCode != ExitPassed {
 		t.Errorf("outcome %+v", o)
 	}
 }

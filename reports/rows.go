@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"reflect"
 	"slices"
@@ -110,13 +111,10 @@ func (row *matrixRow) count(many bool) {
 	var kinds []cellMark
 	var classes []string
 	for _, m := range row.Marks {
-		i := slices.IndexFunc(kinds, func(k cellMark) bool { return k.mark == m.mark })
-		if i < 0 {
-			i = len(kinds)
-			kinds = append(kinds, cellMark{mark: m.mark, Anchor: m.Anchor})
+		kind := entry(&kinds, func(k *cellMark) bool { return k.mark == m.mark }, cellMark{mark: m.mark, Anchor: m.Anchor})
+		if kind.Count++; kind.Count == 1 {
 			classes = append(classes, m.Class)
 		}
-		kinds[i].Count++
 	}
 	row.Classes = strings.Join(classes, " ")
 	if many {
@@ -137,12 +135,7 @@ func (row *matrixRow) leftOut(c *Cell, n NotRun) cellMark {
 	default:
 		m, why = markInvalid, "the report says nothing about it"
 	}
-	i := slices.IndexFunc(row.NotRun, func(h notRunHere) bool { return h.Why == why })
-	if i < 0 {
-		i = len(row.NotRun)
-		row.NotRun = append(row.NotRun, notRunHere{Why: why})
-	}
-	row.NotRun[i].Count++
+	entry(&row.NotRun, func(h *notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
 	return cellMark{mark: m, Cell: c.Name}
 }
 
@@ -156,20 +149,14 @@ func (p *page) fail(pn panel, plain func(string) string) {
 	} else {
 		f.Reason = plain(r.Reason)
 	}
-	var cells []failureCell
+	same := entry(&p.Failures, func(other *failure) bool {
+		bare := *other
+		bare.Cells = nil
+		return reflect.DeepEqual(f, bare)
+	}, f)
 	for _, c := range pn.Cells {
-		cells = append(cells, failureCell{c.Name, pn.Anchor})
+		same.Cells = append(same.Cells, failureCell{c.Name, pn.Anchor})
 	}
-	for i := range p.Failures {
-		other := p.Failures[i]
-		other.Cells = nil
-		if reflect.DeepEqual(f, other) {
-			p.Failures[i].Cells = append(p.Failures[i].Cells, cells...)
-			return
-		}
-	}
-	f.Cells = cells
-	p.Failures = append(p.Failures, f)
 }
 
 // seen is one scenario on one cell: what came of it, and what was seen.
@@ -219,17 +206,12 @@ type alike struct {
 
 // group puts what was seen on a cell beside its like. Of them the one that shows most is shown.
 func group(groups []alike, s seen) []alike {
-	for i := range groups {
-		g := &groups[i]
-		if g.shown.equal(s) {
-			g.all = append(g.all, s)
-			if s.behaviour.metrics && !g.shown.behaviour.metrics {
-				g.shown = s
-			}
-			return groups
-		}
+	g := entry(&groups, func(g *alike) bool { return g.shown.equal(s) }, alike{shown: s})
+	g.all = append(g.all, s)
+	if s.behaviour.metrics && !g.shown.behaviour.metrics {
+		g.shown = s
 	}
-	return append(groups, alike{s, []seen{s}})
+	return groups
 }
 
 func (g alike) panel(s *scenarios.Scenario) panel {
@@ -245,4 +227,46 @@ func (g alike) panel(s *scenarios.Scenario) panel {
 		p.Cells = append(p.Cells, c)
 	}
 	return p
+}
+
+// clientSteps show a run of a client: the command with what became of it, then each of its requests as a request
+// step is shown.
+func clientSteps(i int, bound *scenarios.Scenario, met []verdicts.Difference, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) []stepView {
+	st := &bound.Steps[i]
+	v := stepView{Number: i, Title: stepTitle(st, bound), Request: true}
+	if o == nil || o.Client == nil {
+		v.Title += ": was not run"
+		return []stepView{v}
+	}
+	v.Line, v.Code = o.Client.Command, exitText(o.Client)
+	v.Headers = []headerView{{"requestor", o.Request.Requestor}, {"client", o.Client.UserAgent}}
+	v.Message = excerpt(o.Client.Stderr + o.Client.Stdout)
+	v.Took = took(o.Sent, o.Answered)
+	v.Checks = checks(i, "", met, r.Differences)
+	views := []stepView{v}
+	for n := range o.Requests {
+		one := stepView{Number: i, Request: true}
+		if n < len(st.ExpectClient.Requests) {
+			one = newStep(i, verdicts.ClientField(n), st.Kubectl.Step(st.ExpectClient.Requests[n]), bound, met, r, e, &o.Requests[n])
+		} else {
+			one.answer(&o.Requests[n])
+		}
+		one.Title = fmt.Sprintf("request %d of the client", n)
+		views = append(views, one)
+	}
+	return views
+}
+
+func exitText(c *verdicts.ClientRun) string { return fmt.Sprintf("exit code %d", c.ExitCode) }
+
+// observedLines tell a step in a line, and each request of a client in one more.
+func observedLines(o *verdicts.Observation) []string {
+	if o.Client == nil {
+		return []string{requestLine(o) + ": " + answerLine(o)}
+	}
+	lines := []string{o.Request.Requestor + ": " + o.Client.Command + ": " + exitText(o.Client)}
+	for i := range o.Requests {
+		lines = append(lines, requestLine(&o.Requests[i])+": "+answerLine(&o.Requests[i]))
+	}
+	return lines
 }

@@ -96,7 +96,7 @@ func readFile(from fs.FS, name string) ([]byte, error) {
 // openReport opens a folder and reads its report.yaml.
 func openReport(dir string) (root *os.Root, r *ConformanceReport, data []byte, err error) {
 	if root, err = os.OpenRoot(dir); err != nil {
-		return nil, nil, nil, fmt.Errorf("there is no report folder: %w", err)
+		return nil, nil, nil, fmt.Errorf("cannot open the report folder: %w", err)
 	}
 	data, err = readFile(root.FS(), reportFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -46,7 +46,7 @@ func (v *verifier) compare(data []byte) {
 	}
 	again, err := encodeReport(v.Recomputed)
 	if before == len(v.Differences) && (err != nil || !bytes.Equal(again, data)) {
-		// It was edited in comments, order or formatting only, or is of the first version.
+		// It was edited in comments, order or formatting only.
 		v.note("%s says the same, but not as this authzconf writes it", reportFile)
 	}
 }

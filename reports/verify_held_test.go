@@ -126,7 +126,7 @@ func TestRequired(t *testing.T) {
 	r := oneCell(result("a/b", scenarios.Core, verdicts.Passed))
 	r.Scenarios = append(r.Scenarios, ScenarioRef{ID: "c/d", Level: scenarios.Extended})
 	r.Cells[0].NotRun = append(r.Cells[0].NotRun, NotRun{Scenario: "c/d", Cause: CauseUser, Why: "matches --skip"})
-	if o := r.Conclude(); o.Result != RunPassed {
+	if o := r.Conclude(); o.Result != verdicts.Passed {
 		t.Errorf("%+v", o)
 	}
 	r.Require = []scenarios.Level{scenarios.Extended}

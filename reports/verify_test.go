@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 const someEvidence = "evidence/1.37-gate-on/kep-5284/user-info/list-pods-without-action-grant.json"
@@ -118,7 +120,7 @@ func TestVerifyFinds(t *testing.T) {
 			edit(t, dir, reportFile, "blame: apiServer", "blame: environment")
 		}, "blame: the report says \"environment\", the evidence \"apiServer\""},
 		{"outcome edited", func(t *testing.T, dir string) {
-			rewrite(t, dir, func(r *ConformanceReport) { r.Outcome = Outcome{Result: RunPassed} })
+			rewrite(t, dir, func(r *ConformanceReport) { r.Outcome = Outcome{Result: verdicts.Passed} })
 		}, "the outcome does not follow from the results: exitCode: the report says 0, the evidence 1"},
 		{"summary edited", func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Summary["core"] = Counts{Passed: 9} })

@@ -179,18 +179,19 @@ func (b *binder) value(v any, keep bool) any {
 		}
 		return b.str(t)
 	case []any:
-		return copyList(t, func(x any) any { return b.value(x, keep) })
+		return Each(t, func(x any) any { return b.value(x, keep) })
 	case map[string]any:
 		return b.object(t)
 	}
 	return v
 }
 
-func copyList[T any](l []T, fn func(T) T) []T {
+// Each is what fn makes of each of a list; nil of none.
+func Each[T, U any](l []T, fn func(T) U) []U {
 	if l == nil {
 		return nil
 	}
-	out := make([]T, len(l))
+	out := make([]U, len(l))
 	for i, v := range l {
 		out[i] = fn(v)
 	}

@@ -185,7 +185,8 @@ func (c *checker) grants() {
 
 func (c *checker) grant(g Grant, path []any) {
 	if (g.Subject.User == "") == (g.Subject.Group == "") && !c.src.failedAt(extend(path, "subject")) {
-		c.fail(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)", bothOrNeither(g.Subject.User != ""))
+		has := map[bool]string{true: "both user and group", false: "neither user nor group"}[g.Subject.User != ""]
+		c.fail(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)", has)
 	}
 	c.missing(extend(path, "verbs"), len(g.Verbs) == 0, "at least one verb")
 	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "resourceNames": g.Names, "nonResourceURLs": g.NonResourceURLs} {
@@ -206,13 +207,6 @@ func (c *checker) grant(g Grant, path []any) {
 	}
 	c.missing(extend(path, "resources"), len(g.Resources) == 0, "resources, or nonResourceURLs")
 	c.missing(extend(path, "apiGroups"), len(g.APIGroups) == 0, `at least one API group, "" for the core group`)
-}
-
-func bothOrNeither(both bool) string {
-	if both {
-		return "both user and group"
-	}
-	return "neither user nor group"
 }
 
 // PolicyRule is what the scripted webhook of a chain answers to the reviews that For covers. The first rule that
@@ -289,9 +283,5 @@ func (s *Scenario) chains() []string {
 
 // FixtureFiles are all files of the fixtures folder that the scenario depends on: its fixtures and its chain.
 func (s *Scenario) FixtureFiles() []string {
-	files := slices.Clone(s.Fixtures)
-	for _, chain := range s.chains() {
-		files = append(files, chainFile(chain))
-	}
-	return files
+	return slices.Concat(s.Fixtures, Each(s.chains(), chainFile))
 }

@@ -248,11 +248,8 @@ func (c *checker) review(r Review, path []any, nested bool) {
 	c.missing(extend(path, "decision"), r.Decision == "", "one of allow, deny, noOpinion")
 	enum(c, extend(path, "decision"), r.Decision, Allow, Deny, NoOpinion)
 	if (r.Path == "") == (r.Resource == "") && !c.src.failedAt(path) {
-		both := "neither path nor resource"
-		if r.Path != "" {
-			both = "both path and resource"
-		}
-		c.fail(path, "the review has %s (expected exactly one)", both)
+		has := map[bool]string{true: "both path and resource", false: "neither path nor resource"}[r.Path != ""]
+		c.fail(path, "the review has %s (expected exactly one)", has)
 	}
 }
 

@@ -29,14 +29,14 @@ func (s *Scenario) Lean() *Scenario { return s.mapExpect(deriver.strip) }
 // mapExpect copies a scenario with each expectation replaced.
 func (s *Scenario) mapExpect(fn func(deriver, Expect) Expect) *Scenario {
 	out := *s
-	out.Steps = copyList(s.Steps, func(st Step) Step {
+	out.Steps = Each(s.Steps, func(st Step) Step {
 		if st.Request != nil && st.Expect != nil {
 			e := fn(deriver{st.Request, s.Requires.Gate}, *st.Expect)
 			st.Expect = &e
 		}
 		if st.Kubectl != nil && st.ExpectClient != nil {
 			client := *st.ExpectClient
-			client.Requests = copyList(client.Requests, func(r ClientRequest) ClientRequest {
+			client.Requests = Each(client.Requests, func(r ClientRequest) ClientRequest {
 				r.Expect = fn(deriver{st.Kubectl.Step(r).Request, s.Requires.Gate}, r.Expect)
 				return r
 			})
@@ -93,7 +93,7 @@ var leavable = []struct {
 	{"audit", func(e Expect) Expect { e.Audit = nil; return e }},
 	{"metrics", func(e Expect) Expect { e.Metrics = nil; return e }},
 	{"oneOf", func(e Expect) Expect {
-		e.OneOf = copyList(e.OneOf, func(a Alternative) Alternative { a.Metrics = nil; return a })
+		e.OneOf = Each(e.OneOf, func(a Alternative) Alternative { a.Metrics = nil; return a })
 		return e
 	}},
 }
@@ -226,7 +226,7 @@ func (d deriver) metrics(e Expect) (*MetricsExpect, []Alternative) {
 		return &m, e.OneOf
 	}
 	differ := false
-	each := copyList(e.OneOf, func(a Alternative) Alternative {
+	each := Each(e.OneOf, func(a Alternative) Alternative {
 		own := m
 		own.Authorizations = authorizations(a.Reviews)
 		a.Metrics = &own

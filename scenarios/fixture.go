@@ -10,46 +10,29 @@ import (
 // fixtureStore decodes each fixture once, however many scenarios use it.
 type fixtureStore struct {
 	fs    fs.FS
-	mu    sync.Mutex
-	cache map[string]*fixture
+	cache sync.Map // by name, of functions that return a fixture
 }
 
 // fixture is a file of manifests.
 type fixture struct {
-	once      sync.Once
 	raw       []byte
 	manifests []map[string]any
 	err       error
 }
 
 // get reads and decodes a fixture. Its error reads as the end of a sentence that begins with the fixture's name.
-func (s *fixtureStore) get(name string) *fixture {
-	s.mu.Lock()
-	fx, ok := s.cache[name]
-	if !ok {
-		fx = &fixture{}
-		s.cache[name] = fx
-	}
-	s.mu.Unlock()
-	fx.once.Do(func() { fx.read(s.fs, name) })
-	return fx
-}
-
-func (fx *fixture) read(files fs.FS, name string) {
-	if files == nil || !fs.ValidPath(name) {
-		fx.err = errors.New("is not a path below the fixtures folder (expected one such as docs-user-impersonation/user-identity.yaml)")
-		return
-	}
-	raw, err := readFile(files, name)
-	if err != nil {
-		fx.err = err
-		return
-	}
-	fx.raw = raw
-	fx.manifests, err = decodeManifests(name, raw)
-	if err != nil {
-		fx.err = fmt.Errorf("is wrong: %w", err)
-	}
+func (s *fixtureStore) get(name string) fixture {
+	get, _ := s.cache.LoadOrStore(name, sync.OnceValue(func() (fx fixture) {
+		if s.fs == nil || !fs.ValidPath(name) {
+			fx.err = errors.New("is not a path below the fixtures folder (expected one such as docs-user-impersonation/user-identity.yaml)")
+		} else if fx.raw, fx.err = readFile(s.fs, name); fx.err == nil {
+			if fx.manifests, fx.err = decodeManifests(name, fx.raw); fx.err != nil {
+				fx.err = fmt.Errorf("is wrong: %w", fx.err)
+			}
+		}
+		return fx
+	}))
+	return get.(func() fixture)()
 }
 
 // decodeManifests decodes a file of Kubernetes objects, separated by "---".

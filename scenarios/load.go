@@ -39,7 +39,7 @@ var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$
 //
 // The error, if any, is of type Errors and holds all violations of all files.
 func Load(files, fixtures fs.FS) (*Set, error) {
-	l := &loader{files: files, fixtures: &fixtureStore{fs: fixtures, cache: map[string]*fixture{}}}
+	l := &loader{files: files, fixtures: &fixtureStore{fs: fixtures}}
 	paths := l.walk()
 	loaded := make([]*loadedFile, len(paths))
 	l.parallel(len(paths), func(i int) { loaded[i] = l.load(paths[i]) })

@@ -87,15 +87,16 @@ func (s *Scenario) findNames() []foundName {
 	for i, m := range s.Objects {
 		f.manifest(m, "objects", i)
 	}
+	grant := func(g Grant, path ...any) {
+		f.add(namespaceName, g.Namespace, extend(path, "namespace")...)
+		f.user(g.Subject.User, extend(path, "subject", "user")...)
+		f.user(g.Subject.Group, extend(path, "subject", "group")...)
+	}
 	for i, g := range s.Grants {
-		f.add(namespaceName, g.Namespace, "grants", i, "namespace")
-		f.user(g.Subject.User, "grants", i, "subject", "user")
-		f.user(g.Subject.Group, "grants", i, "subject", "group")
+		grant(g, "grants", i)
 	}
 	for i, r := range s.Policy {
-		f.add(namespaceName, r.For.Namespace, "policy", i, "for", "namespace")
-		f.user(r.For.Subject.User, "policy", i, "for", "subject", "user")
-		f.user(r.For.Subject.Group, "policy", i, "for", "subject", "group")
+		grant(r.For, "policy", i, "for")
 	}
 	for i, st := range s.Steps {
 		if r := st.Sent(); r != nil {

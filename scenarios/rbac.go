@@ -79,7 +79,11 @@ func RulesFromManifests(manifests []map[string]any) []Grant {
 	roles := map[roleKey][]Grant{}
 	for _, m := range manifests {
 		if k := Text(m, "kind"); isRBAC(m) && (k == "Role" || k == "ClusterRole") {
-			roles[roleKey{k, roleNamespace(k, m), Text(m, "metadata", "name")}] = RulesOf(m)
+			role := roleKey{k, Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
+			if k == "ClusterRole" { // whatever a manifest says: it is not namespaced
+				role.namespace = ""
+			}
+			roles[role] = RulesOf(m)
 		}
 	}
 	var out []Grant
@@ -112,13 +116,6 @@ func RulesFromManifests(manifests []map[string]any) []Grant {
 		}
 	}
 	return out
-}
-
-func roleNamespace(kind string, m map[string]any) string {
-	if kind == "ClusterRole" {
-		return "" // whatever a manifest says: it is not namespaced
-	}
-	return Text(m, "metadata", "namespace")
 }
 
 // RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives

@@ -26,13 +26,8 @@ type RBACObject struct {
 	InForce bool
 	// Grants are the neutral grants that are rendered here.
 	Grants []Grant
-
-	// ClusterRole and ClusterRoleBinding are set if Namespace is empty.
-	ClusterRole        *rbacv1.ClusterRole
-	ClusterRoleBinding *rbacv1.ClusterRoleBinding
-	// Role and RoleBinding are set otherwise.
-	Role        *rbacv1.Role
-	RoleBinding *rbacv1.RoleBinding
+	// Scenario is the ID of the one that they are for: an annotation tells a person who finds the objects.
+	Scenario string
 
 	// Check is a review that is allowed exactly when role and binding are in force: what to poll until an
 	// authorizer has seen a change.
@@ -44,10 +39,30 @@ type RBACObject struct {
 
 // Objects are the role and the binding, in the order to create them in.
 func (o RBACObject) Objects() []runtime.Object {
-	if o.Namespace == "" {
-		return []runtime.Object{o.ClusterRole, o.ClusterRoleBinding}
+	meta := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}
+	if o.Scenario != "" {
+		meta.Annotations = map[string]string{"authzconf.dev/scenario": o.Scenario}
 	}
-	return []runtime.Object{o.Role, o.RoleBinding}
+	var rules []rbacv1.PolicyRule
+	for _, g := range o.Grants {
+		rules = append(rules, rbacv1.PolicyRule{
+			Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources,
+			ResourceNames: g.Names, NonResourceURLs: g.NonResourceURLs,
+		})
+	}
+	subjects := []rbacv1.Subject{rbacSubject(o.Subject)}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: o.Name}
+	if o.Namespace == "" {
+		return []runtime.Object{
+			&rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole"), ObjectMeta: meta, Rules: rules},
+			&rbacv1.ClusterRoleBinding{TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: meta, Subjects: subjects, RoleRef: ref},
+		}
+	}
+	ref.Kind = "Role"
+	return []runtime.Object{
+		&rbacv1.Role{TypeMeta: rbacType("Role"), ObjectMeta: meta, Rules: rules},
+		&rbacv1.RoleBinding{TypeMeta: rbacType("RoleBinding"), ObjectMeta: meta, Subjects: subjects, RoleRef: ref},
+	}
 }
 
 // Paths are where an API server has the objects.
@@ -66,6 +81,10 @@ func RenderRBAC(s *Scenario) []RBACObject {
 		subject          Subject
 		namespace, grant string
 	}
+	prefix := "authzconf-"
+	if s.Suffix != "" {
+		prefix += s.Suffix + "-"
+	}
 	index := map[key]int{}
 	var out []RBACObject
 	for _, g := range s.Grants {
@@ -75,8 +94,8 @@ func RenderRBAC(s *Scenario) []RBACObject {
 			i = len(out)
 			index[k] = i
 			out = append(out, RBACObject{
-				Name:      objectPrefix(s) + strconv.Itoa(i),
-				Namespace: g.Namespace, Subject: g.Subject, Grant: g.ID, InForce: s.InForceAtStart(g.ID),
+				Name:      prefix + strconv.Itoa(i),
+				Namespace: g.Namespace, Subject: g.Subject, Grant: g.ID, InForce: s.InForceAtStart(g.ID), Scenario: s.ID,
 			})
 		}
 		out[i].Grants = append(out[i].Grants, g)
@@ -89,18 +108,9 @@ func RenderRBAC(s *Scenario) []RBACObject {
 				others = append(others, out[j].Grants...)
 			}
 		}
-		out[i].build(s.ID)
 		out[i].Check, out[i].Exclusive = pickCheck(out[i].Grants, others)
 	}
 	return out
-}
-
-// objectPrefix begins the names of everything that is made for a scenario.
-func objectPrefix(s *Scenario) string {
-	if s.Suffix == "" {
-		return "authzconf-"
-	}
-	return "authzconf-" + s.Suffix + "-"
 }
 
 // StartGrants are the grants that hold before the first step.
@@ -123,31 +133,6 @@ func (s *Scenario) InForceAtStart(grantID string) bool {
 		}
 	}
 	return true
-}
-
-// scenarioAnnotation tells a person who finds the object where it comes from.
-const scenarioAnnotation = "authzconf.dev/scenario"
-
-// build makes the typed objects.
-func (o *RBACObject) build(id string) {
-	meta := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, Annotations: map[string]string{scenarioAnnotation: id}}
-	var rules []rbacv1.PolicyRule
-	for _, g := range o.Grants {
-		rules = append(rules, rbacv1.PolicyRule{
-			Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources,
-			ResourceNames: g.Names, NonResourceURLs: g.NonResourceURLs,
-		})
-	}
-	subjects := []rbacv1.Subject{rbacSubject(o.Subject)}
-	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: o.Name}
-	if o.Namespace == "" {
-		o.ClusterRole = &rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole"), ObjectMeta: meta, Rules: rules}
-		o.ClusterRoleBinding = &rbacv1.ClusterRoleBinding{TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: *meta.DeepCopy(), Subjects: subjects, RoleRef: ref}
-		return
-	}
-	ref.Kind = "Role"
-	o.Role = &rbacv1.Role{TypeMeta: rbacType("Role"), ObjectMeta: meta, Rules: rules}
-	o.RoleBinding = &rbacv1.RoleBinding{TypeMeta: rbacType("RoleBinding"), ObjectMeta: *meta.DeepCopy(), Subjects: subjects, RoleRef: ref}
 }
 
 func rbacType(kind string) metav1.TypeMeta {

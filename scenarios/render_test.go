@@ -51,12 +51,15 @@ func TestRenderRBAC(t *testing.T) {
 	for _, o := range objects {
 		s := summary{Name: o.Name, Namespace: o.Namespace, Grant: o.Grant, InForce: o.InForce, Exclusive: o.Exclusive, Check: o.Check}
 		var ref rbacv1.RoleRef
-		if o.Namespace == "" {
-			s.Rules, s.Subject, ref = len(o.ClusterRole.Rules), o.ClusterRoleBinding.Subjects[0], o.ClusterRoleBinding.RoleRef
+		made := o.Objects()
+		if role, ok := made[0].(*rbacv1.ClusterRole); ok {
+			binding := made[1].(*rbacv1.ClusterRoleBinding)
+			s.Rules, s.Subject, ref = len(role.Rules), binding.Subjects[0], binding.RoleRef
 		} else {
-			s.Rules, s.Subject, ref = len(o.Role.Rules), o.RoleBinding.Subjects[0], o.RoleBinding.RoleRef
+			binding := made[1].(*rbacv1.RoleBinding)
+			s.Rules, s.Subject, ref = len(made[0].(*rbacv1.Role).Rules), binding.Subjects[0], binding.RoleRef
 		}
-		if (ref.Kind == "Role") != (o.Namespace != "") || ref.Name != o.Name || len(o.Objects()) != 2 {
+		if (ref.Kind == "Role") != (o.Namespace != "") || ref.Name != o.Name || len(made) != 2 {
 			t.Errorf("%s: role reference %+v", o.Name, ref)
 		}
 		got = append(got, s)
@@ -81,7 +84,7 @@ func TestRenderRBAC(t *testing.T) {
 	if diff := cmp.Diff([]rbacv1.PolicyRule{
 		{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}},
 		{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, ResourceNames: []string{"web"}},
-	}, objects[0].Role.Rules); diff != "" {
+	}, objects[0].Objects()[0].(*rbacv1.Role).Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 }

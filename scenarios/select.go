@@ -1,12 +1,15 @@
 package scenarios
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Facts are what a target is and can show, as read back from it.
@@ -123,11 +126,164 @@ func versionRange(text string) (*semver.Constraints, error) {
 	return semver.NewConstraint(text)
 }
 
+// Lacks says which capabilities a target does not have.
+func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing, ", ") }
+
 // joinStrings joins values whose type is a string.
 func joinStrings[T ~string](list []T, sep string) string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = string(v)
+	return strings.Join(Each(list, func(v T) string { return string(v) }), sep)
+}
+
+// Substitute returns a copy of a bound scenario in which service accounts take the place of users that are
+// requestors: a cluster that somebody else made gives tokens to service accounts only. If a user means more than
+// somebody who sends requests, why says what.
+func (s *Scenario) Substitute() (out *Scenario, why string) {
+	names := map[string]string{}
+	space := "authzconf-" + s.Suffix
+	copied := s.Clone()
+	for alias, r := range s.Requestors {
+		switch {
+		case r.ServiceAccount != nil || r.Anonymous:
+			continue
+		case r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0:
+			return nil, fmt.Sprintf("the requestor %s has a UID, groups or extra, which a service account cannot have", alias)
+		case s.Suffix == "" || !strings.Contains(r.User, s.Suffix) || len(validation.IsDNS1123Subdomain(r.User)) > 0:
+			return nil, fmt.Sprintf("the requestor %s has a name of its own kind", alias)
+		}
+		account := Requestor{ServiceAccount: &ServiceAccount{Namespace: space, Name: r.User}}
+		copied.Requestors[alias], names[r.User] = account, account.Username()
 	}
-	return strings.Join(out, sep)
+	if len(names) == 0 {
+		return copied, ""
+	}
+	swap := substitutes{names}
+	for i := range copied.Grants {
+		g := &copied.Grants[i]
+		g.Subject.User = swap.whole(g.Subject.User)
+	}
+	for _, list := range [][]map[string]any{copied.Manifests, copied.Objects} {
+		for i, o := range list {
+			list[i] = swap.value(o).(map[string]any)
+		}
+	}
+	for i := range copied.Steps {
+		if e := copied.Steps[i].Expect; e != nil {
+			e.Message, e.MessageMatches = swap.text(e.Message), swap.text(e.MessageMatches)
+			for j := range e.OneOf {
+				e.OneOf[j].Message = swap.text(e.OneOf[j].Message)
+			}
+		}
+		if copied.Steps[i].Kubectl != nil {
+			return nil, "it runs kubectl"
+		}
+	}
+	return copied, swap.left(copied)
+}
+
+// substitutes are the accounts by the users that they stand for.
+type substitutes struct{ names map[string]string }
+
+func (s substitutes) whole(name string) string { return cmp.Or(s.names[name], name) }
+
+// text swaps the names that an API server quotes.
+func (s substitutes) text(t string) string {
+	for user, account := range s.names {
+		t = strings.ReplaceAll(t, `User "`+user+`"`, `User "`+account+`"`)
+	}
+	return t
+}
+
+func (s substitutes) value(v any) any {
+	switch t := v.(type) {
+	case string:
+		return s.whole(t)
+	case []any:
+		return Each(t, s.value)
+	case map[string]any:
+		return copyMap(t, s.value)
+	}
+	return v
+}
+
+// left says where a user is still named: what is impersonated, or granted by name, is not the requestor as such.
+// What is not judged where service accounts stand in does not count.
+func (s substitutes) left(sc *Scenario) string {
+	var parts []any
+	for _, st := range sc.Steps {
+		parts = append(parts, st.Request)
+		if st.Expect != nil {
+			parts = append(parts, st.Expect.Message, st.Expect.MessageMatches, st.Expect.Output)
+		}
+	}
+	for _, g := range sc.Grants {
+		parts = append(parts, g.Names, g.Subject.Group)
+	}
+	raw, err := json.Marshal(parts)
+	if err != nil {
+		return err.Error()
+	}
+	text := string(raw)
+	for _, account := range s.names {
+		text = strings.ReplaceAll(text, account, "")
+	}
+	for user := range s.names {
+		if strings.Contains(text, user) {
+			return "the name of a requestor is asked for, or is impersonated"
+		}
+	}
+	return ""
+}
+
+// Outside says what a bound scenario would make or change beyond namespaces of its own and roles; empty if
+// nothing.
+func (s *Scenario) Outside() string {
+	for alias, r := range s.Requestors {
+		if sa := r.ServiceAccount; sa != nil && (sa.Pod != "" || sa.Node != "") {
+			return fmt.Sprintf("the token of %s is bound to a pod or a node, which would have to be made", alias)
+		}
+	}
+	for _, o := range slices.Concat(s.Manifests, s.Objects) {
+		space := Text(o, "metadata", "namespace")
+		if kind, _ := o["kind"].(string); !strings.Contains(space, s.Suffix) && !isRBAC(o) && !strings.Contains(Text(o, "metadata", "name"), s.Suffix) {
+			return fmt.Sprintf("it makes a %s that is not in a namespace of its own", kind)
+		} else if space == "" && !isRBAC(o) && kind != "Namespace" {
+			return fmt.Sprintf("it makes a %s, which belongs to the whole cluster", kind)
+		}
+	}
+	for _, st := range s.Steps {
+		r := st.Sent()
+		if r == nil || slices.Contains([]string{"get", "list", "watch"}, r.Verb) || strings.HasPrefix(r.APIGroup, "auth") {
+			continue
+		}
+		if !strings.Contains(r.Namespace, s.Suffix) {
+			return "it sends a request that changes something outside namespaces of its own"
+		}
+	}
+	return ""
+}
+
+// SelectedThere is Selected for a cluster that somebody else made, with facts as read from it: service accounts
+// stand for users where they can, and nothing is made or changed beyond namespaces of the scenario's own and
+// roles. Unsupported says that the scenario is for such a server, and why that it cannot be run.
+func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
+	everything := f
+	everything.Capabilities, everything.Chain = AllCapabilities(), s.Requires.Chain
+	if ok, _, why := s.Selected(everything); !ok {
+		return false, false, why
+	}
+	if s.Requires.Chain != "" || s.Alone() || len(s.Policy) > 0 {
+		return false, true, "the target lacks a way to change its authorizer chain"
+	}
+	bound, _ := s.Bind(Suffix(0, "existing", s.ID))
+	accounts, why := bound.Substitute()
+	if why != "" {
+		return false, true, "the target lacks requestHeader, and no substitute ServiceAccount is possible: " + why
+	}
+	if ok, missing, _ := accounts.Selected(f); !ok {
+		return false, true, Lacks(missing)
+	}
+	if why := accounts.Outside(); why != "" {
+		return false, true, "nothing is changed there beyond namespaces of authzconf's own: " + why
+	}
+	return true, false, ""
 }

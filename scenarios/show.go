@@ -129,14 +129,11 @@ func (u User) Render() string {
 
 // RenderExtra is the extra of a user on one line.
 func RenderExtra(extra map[string][]string) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(extra)) {
-		parts = append(parts, fmt.Sprintf("%s=%q", Printable(k), printables(extra[k])))
-	}
+	parts := Each(slices.Sorted(maps.Keys(extra)), func(k string) string { return fmt.Sprintf("%s=%q", Printable(k), printables(extra[k])) })
 	return "{" + strings.Join(parts, " ") + "}"
 }
 
-func printables(list []string) []string { return copyList(list, Printable) }
+func printables(list []string) []string { return Each(list, Printable) }
 
 // SumDeltas adds up equal series and sorts them; those of zero are left out.
 func SumDeltas(in []MetricDelta) (out []MetricDelta) {

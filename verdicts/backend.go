@@ -29,20 +29,19 @@ func (v *stepJudge) backend() {
 
 // RenderUsers lists users on one line.
 func RenderUsers(users []scenarios.User) string {
-	var lines []string
-	for _, u := range users {
-		lines = append(lines, u.Render())
-	}
-	return scenarios.List(lines)
+	return lines(users, scenarios.User.Render)
+}
+
+// lines lists things on one line.
+func lines[T any](list []T, line func(T) string) string {
+	return scenarios.List(scenarios.Each(list, line))
 }
 
 // backendBehaviour is what reached the aggregated API server.
 func backendBehaviour(o *Observation) []string {
-	var lines []string
-	for _, r := range o.Backend {
-		lines = append(lines, strings.TrimSpace("backend: "+r.Method+" "+r.URL+" by "+r.User.Render()+" "+scenarios.RenderExtra(r.Impersonation)))
-	}
-	return lines
+	return scenarios.Each(o.Backend, func(r BackendRequest) string {
+		return strings.TrimSpace("backend: " + r.Method + " " + r.URL + " by " + r.User.Render() + " " + scenarios.RenderExtra(r.Impersonation))
+	})
 }
 
 // around judges what was seen beside the authorization: by admission, by priority and fairness, by an operator.
@@ -149,14 +148,8 @@ func (j *judge) together(first int, group []scenarios.Step, seen []Observation) 
 		j.notJudged("metrics")
 		return ""
 	}
-	var asked []scenarios.MetricDelta
-	for _, d := range decided {
-		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok {
-			asked = append(asked, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
-		}
-	}
 	all.compare(attemptsField, scenarios.RenderDeltas(attempts), all.increases(AttemptsMetric))
-	all.compare(countedField, scenarios.RenderDeltas(asked), all.increases(AuthorizationsMetric))
+	all.compare(countedField, checks(decided, ""), all.increases(AuthorizationsMetric))
 	return ""
 }
 

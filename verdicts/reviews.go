@@ -145,23 +145,16 @@ func describe(spec authorizationv1.SubjectAccessReviewSpec) string {
 }
 
 func renderWanted(want []scenarios.Review) string {
-	var lines []string
-	for _, w := range want {
+	return lines(want, func(w scenarios.Review) string {
 		if len(w.Unordered) > 0 {
-			lines = append(lines, "in any order {"+renderWanted(w.Unordered)+"}")
-			continue
+			return "in any order {" + renderWanted(w.Unordered) + "}"
 		}
-		lines = append(lines, RenderReview(w))
-	}
-	return scenarios.List(lines)
+		return RenderReview(w)
+	})
 }
 
 func renderDecided(got []Decided) string {
-	var lines []string
-	for _, d := range got {
-		lines = append(lines, RenderReview(Describe(d)))
-	}
-	return scenarios.List(lines)
+	return lines(got, func(d Decided) string { return RenderReview(Describe(d)) })
 }
 
 // The two points of the authorizer chain at which reviews are recorded.
@@ -210,7 +203,9 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 // way, something outside the scenario had a part in it; if it did, the API server does not do what the scenario
 // says.
 func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
-	if d, ok := wrongDecision(s, e); ok && !contradicted(r.Differences) {
+	// Where the API server contradicts itself, a decision cannot be told to be the authorizer's.
+	contradicted := slices.ContainsFunc(r.Differences, func(d Difference) bool { return d.Field == countedField || d.Field == aboutField })
+	if d, ok := wrongDecision(s, e); ok && !contradicted {
 		return BlameAuthorizer, r.Reason + "; the authorizer decided otherwise than the grants: " + d
 	}
 	if e.Control == nil {
@@ -226,11 +221,6 @@ func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 		return BlameEnvironment, r.Reason + "; the control run failed otherwise: " + control.Reason
 	}
 	return BlameAPIServer, r.Reason + "; the control run saw the same"
-}
-
-// contradicted says whether the API server contradicts itself: then a decision cannot be told to be the authorizer's.
-func contradicted(differences []Difference) bool {
-	return slices.ContainsFunc(differences, func(d Difference) bool { return d.Field == countedField || d.Field == aboutField })
 }
 
 // sameFields compares what differed, not the values: names are fresh in the control run.

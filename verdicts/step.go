@@ -50,18 +50,23 @@ func (v *stepJudge) reconcile() (problem string) {
 	if !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) || slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup) {
 		return "" // of system:masters no authorizer is asked
 	}
-	var seen []scenarios.MetricDelta
-	for _, d := range v.decided {
-		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && d.Spec.User == v.requestor.Username() {
-			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
-		}
-	}
-	got, counted := scenarios.RenderDeltas(seen), v.increases(AuthorizationsMetric)
+	got, counted := checks(v.decided, v.requestor.Username()), v.increases(AuthorizationsMetric)
 	if got != counted && v.lost(counted) {
 		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s, as it should", got, counted)
 	}
 	v.compare(countedField, got, counted)
 	return ""
+}
+
+// checks are the impersonation checks among reviews, by mode and decision; user, if given, is whose permission was asked.
+func checks(decided []Decided, user string) string {
+	var seen []scenarios.MetricDelta
+	for _, d := range decided {
+		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && (user == "" || d.Spec.User == user) {
+			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
+		}
+	}
+	return scenarios.RenderDeltas(seen)
 }
 
 // lost says that the recorder has seen fewer reviews than go with what the API server counted.
@@ -99,7 +104,9 @@ func (v *stepJudge) outcome() {
 		v.compare("code", strconv.Itoa(v.expect.Code), strconv.Itoa(v.o.Response.Code))
 	}
 	v.message()
-	v.printed()
+	if v.expect.Output != "" { // of a log or a command
+		v.compare("output", v.expect.Output, strings.TrimSpace(v.o.Response.Body))
+	}
 }
 
 // onlyAuditTells says that the target has no audit event by which to tell the outcome: the answer tells nothing,
@@ -110,13 +117,6 @@ func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
 	}
 	behind := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest && v.expect.Code == v.o.Response.Code
 	return got == "" || behind
-}
-
-// printed judges what a log or a command says.
-func (v *stepJudge) printed() {
-	if v.expect.Output != "" {
-		v.compare("output", v.expect.Output, strings.TrimSpace(v.o.Response.Body))
-	}
 }
 
 // message judges the text of the answer.

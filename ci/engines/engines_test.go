@@ -42,7 +42,8 @@ func planOf(t testing.TB, seed int64) *certify.Plan {
 	return plan
 }
 
-// TestCedar has Cedar answer behind the HTTP handler of the reference: there is no server of the plain form.
+// TestCedar evaluates the policy as plain Cedar, behind the HTTP handler of the reference: Cedar comes as a library, not
+// as a server.
 func TestCedar(t *testing.T) {
 	plan := planOf(t, seed)
 	files, err := plan.Policy.Export("cedar")

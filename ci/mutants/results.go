@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/ci/mutants/campaign"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Names of files in the output folder: the results, and the whole table for people.
@@ -287,11 +288,8 @@ func (l list) of(p program.Part) list {
 	return l.where(func(one campaign.Result) bool { return one.Part == p.Name })
 }
 
-func (l list) keys() (out []string) {
-	for _, one := range l {
-		out = append(out, one.Key)
-	}
-	return out
+func (l list) keys() []string {
+	return scenarios.Each(l, func(one campaign.Result) string { return one.Key })
 }
 
 // count is the number of results with one of the statuses.
@@ -304,11 +302,7 @@ var statuses = []campaign.Status{campaign.Killed, campaign.Detected, campaign.Re
 
 // counts are the numbers of each status.
 func (l list) counts() string {
-	var out []string
-	for _, s := range statuses {
-		out = append(out, fmt.Sprintf("%d %s", l.count(s), s))
-	}
-	return strings.Join(out, ", ")
+	return strings.Join(scenarios.Each(statuses, func(s campaign.Status) string { return fmt.Sprintf("%d %s", l.count(s), s) }), ", ")
 }
 
 // scores are the shares, in percent, of the mutants that are not equivalent: with which a scenario failed, and that

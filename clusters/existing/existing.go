@@ -4,6 +4,7 @@ package existing
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,10 +13,12 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -31,15 +34,13 @@ type Cluster struct {
 	client  *kubernetes.Clientset
 	context string
 	run     string
-
-	mu   sync.Mutex
-	made []string // the paths of what the run has made, in order
+	made    atomic.Bool // something, perhaps
 }
 
-// Open reads a kubeconfig. Nothing is sent yet.
-func Open(kubeconfig, run string) (*Cluster, error) {
+// Open reads a kubeconfig, and takes its current context unless another is named. Nothing is sent yet.
+func Open(kubeconfig, context, run string) (*Cluster, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read as a kubeconfig", kubeconfig)
@@ -50,10 +51,10 @@ func Open(kubeconfig, run string) (*Cluster, error) {
 	}
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(rest.CopyConfig(config))
-	return &Cluster{config: config, client: client, context: raw.CurrentContext, run: run}, err
+	return &Cluster{config: config, client: client, context: cmp.Or(context, raw.CurrentContext), run: run}, err
 }
 
-// Admin is whom the kubeconfig is for. What is created with it is labelled, and remembered.
+// Admin is whom the kubeconfig is for. What is created with it is labelled.
 func (c *Cluster) Admin() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
@@ -67,10 +68,7 @@ func (c *Cluster) FrontProxy() *rest.Config { return nil }
 // Anonymous carries no credentials.
 func (c *Cluster) Anonymous() *rest.Config { return rest.AnonymousClientConfig(c.config) }
 
-// Done is never closed: the cluster is not this process's to watch.
-func (c *Cluster) Done() <-chan struct{} { return nil }
-
-// Err is always nil.
+// Err is always nil: the cluster is not this process's to watch.
 func (c *Cluster) Err() error { return nil }
 
 // Facts are what a cluster says of itself.
@@ -116,7 +114,7 @@ func (c *Cluster) risks(ctx context.Context) (risks []string, err error) {
 			risks = append(risks, fmt.Sprintf("%s is %q", what, name))
 		}
 	}
-	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: maxNodes + 1})
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: maxNodes + 1, LabelSelector: "!" + Label})
 	if err != nil {
 		return nil, fmt.Errorf("reading its nodes: %w", err)
 	}
@@ -150,13 +148,16 @@ func (c *Cluster) risks(ctx context.Context) (risks []string, err error) {
 }
 
 const (
-	// Label is on everything that is made; its value names the run.
-	Label = "authzconf.dev/run"
-	// cleaning is how long removing may take.
-	cleaning = 2 * time.Minute
+	// Label is on everything that is made; its value names the run. managedBy is there, too, and says authzconf.
+	Label     = "authzconf.dev/run"
+	managedBy = "app.kubernetes.io/managed-by"
+	// cleaning is how long removing may take (155,000 pods take long), and tries how often it is tried again, a second
+	// later: a server may be away meanwhile.
+	cleaning = time.Hour
+	tries    = 20
 )
 
-// labeller labels what is created and remembers where it is.
+// labeller labels what is created.
 type labeller struct {
 	of   *Cluster
 	next http.RoundTripper
@@ -171,17 +172,11 @@ func (l *labeller) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	labelled, name := label(raw, l.of.run)
+	l.of.made.Store(true)
+	labelled := label(raw, l.of.run)
 	r = r.Clone(r.Context())
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(labelled)), int64(len(labelled))
-	resp, err := l.next.RoundTrip(r)
-	// An answer that does not come may belong to an object that is there.
-	if name != "" && (err != nil || resp.StatusCode == http.StatusCreated) {
-		l.of.mu.Lock()
-		defer l.of.mu.Unlock()
-		l.of.made = append(l.of.made, r.URL.Path+"/"+name)
-	}
-	return resp, err
+	return l.next.RoundTrip(r)
 }
 
 // collection says whether objects that stay are made at a path: not reviews, nor the tokens of an account.
@@ -189,67 +184,86 @@ func collection(path string) bool {
 	return !strings.HasPrefix(path, "/apis/authorization.k8s.io/") && !strings.HasPrefix(path, "/apis/authentication.k8s.io/") && !strings.HasSuffix(path, "/token")
 }
 
-// label adds the label to an object, and says what it is called. What cannot be read is sent as it is.
-func label(raw []byte, run string) (labelled []byte, name string) {
+// label adds the labels to an object. What cannot be read is sent as it is.
+func label(raw []byte, run string) []byte {
 	var object map[string]any
 	if json.Unmarshal(raw, &object) != nil {
-		return raw, ""
+		return raw
 	}
 	meta, ok := object["metadata"].(map[string]any)
 	if !ok {
-		return raw, ""
+		return raw
 	}
 	labels, ok := meta["labels"].(map[string]any)
 	if !ok {
 		labels = map[string]any{}
 	}
-	labels[Label] = run
+	labels[Label], labels[managedBy] = run, "authzconf"
 	meta["labels"] = labels
-	name, _ = meta["name"].(string)
 	if out, err := json.Marshal(object); err == nil {
 		raw = out
 	}
-	return raw, name
+	return raw
 }
 
-// Stop removes everything that was made, last first. It is idempotent.
+// Stop removes everything that was made. It is idempotent.
 func (c *Cluster) Stop() error {
-	c.mu.Lock()
-	paths := c.made
-	c.made = nil
-	c.mu.Unlock()
-	if len(paths) == 0 {
+	if !c.made.Swap(false) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
-	var errs []error
-	for _, path := range slices.Backward(paths) {
-		if err := c.remove(ctx, path); !apierrors.IsConflict(err) {
-			errs = append(errs, err)
+	for try := 1; ; try++ {
+		_, err := c.Clean(ctx, c.run, false)
+		if err == nil {
+			return nil
+		}
+		time.Sleep(time.Second)
+		if try == tries {
+			return fmt.Errorf("what has the label %s=%s could not be removed from the cluster (authzconf clean --kubeconfig FILE does it when it can): %w", Label, c.run, err)
 		}
 	}
-	_, err := c.Clean(ctx, c.run, false) // and what is not remembered
-	return errors.Join(append(errs, err)...)
 }
 
-func (c *Cluster) remove(ctx context.Context, path string) error {
-	if err := c.client.RESTClient().Delete().AbsPath(path).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing %s: %w", path, err)
+// kind is one of objects: those of the version 1 of a group.
+type kind struct{ group, name string }
+
+// path is where objects are, all or those of a namespace.
+func (k kind) path(space string) string {
+	api := "/api/v1/"
+	if k.group != "" {
+		api = "/apis/" + k.group + "/v1/"
 	}
-	return nil
+	if space != "" {
+		api += "namespaces/" + space + "/"
+	}
+	return api + k.name
 }
 
-// Clean removes what runs have made and says what that is; an empty run is every
-// run. With dryRun nothing is removed. Objects within namespaces go with these.
+const (
+	flows = "flowcontrol.apiserver.k8s.io"
+	rbac  = "rbac.authorization.k8s.io"
+)
+
+// outside are the kinds of objects that runs make, and inside those that they make in namespaces of their own and that
+// nothing else might remove soon: pods on nodes that are not there, and what a control plane without controllers has.
+var (
+	outside = []kind{{flows, "flowschemas"}, {flows, "prioritylevelconfigurations"}, {rbac, "clusterrolebindings"}, {rbac, "clusterroles"}, {"", "nodes"}}
+	inside  = []kind{{"", "pods"}, {"", "serviceaccounts"}, {rbac, "rolebindings"}, {rbac, "roles"}}
+	spaces  = kind{"", "namespaces"}
+)
+
+// Clean removes what runs have made and says what that is; an empty run is every run. With dryRun nothing is removed.
+// Objects within namespaces go with these.
 func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []string, err error) {
 	selector := Label
 	if run != "" {
 		selector += "=" + run
 	}
-	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	var errs []error
-	for _, path := range []string{rbac + "clusterrolebindings", rbac + "clusterroles", "/api/v1/namespaces"} {
+	// Namespaces last, and of these the first: it is a storm's claim.
+	for _, k := range append(slices.Clone(outside), spaces) {
+		path := k.path("")
 		raw, err := c.client.RESTClient().Get().AbsPath(path).Param("labelSelector", selector).DoRaw(ctx)
 		if err != nil {
 			return found, err
@@ -258,15 +272,54 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return found, err
 		}
+		list.Items = slices.DeleteFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
 		for _, o := range list.Items {
-			if o.DeletionTimestamp != nil {
-				continue
-			}
 			found = append(found, path+"/"+o.Name)
-			if !dryRun {
-				errs = append(errs, c.remove(ctx, path+"/"+o.Name))
+		}
+		switch {
+		case dryRun || len(list.Items) == 0:
+		case k != spaces:
+			errs = append(errs, c.empty(ctx, path, selector))
+		default:
+			var group errgroup.Group // an API server removes one object at a time for each request
+			for _, o := range list.Items[1:] {
+				group.Go(func() error { return c.removeSpace(ctx, o.Name) })
 			}
+			errs = append(errs, group.Wait(), c.removeSpace(ctx, list.Items[0].Name))
 		}
 	}
 	return found, errors.Join(errs...)
+}
+
+// removeSpace removes a namespace with what is in it.
+func (c *Cluster) removeSpace(ctx context.Context, name string) error {
+	for _, k := range inside {
+		if err := c.empty(ctx, k.path(name), ""); err != nil {
+			return err
+		}
+	}
+	// Where controllers are quick its finalizing is under way already: that is a conflict.
+	err := c.client.RESTClient().Delete().AbsPath(spaces.path("") + "/" + name).Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// atOnce is how many objects are removed by one request: each has to be answered before it times out.
+const atOnce = 500
+
+// empty removes the objects of a kind at once: no kubelet has to agree.
+func (c *Cluster) empty(ctx context.Context, path, selector string) error {
+	for {
+		raw, err := c.client.RESTClient().Delete().AbsPath(path).Param("labelSelector", selector).
+			Param("limit", strconv.Itoa(atOnce)).Param("gracePeriodSeconds", "0").DoRaw(ctx)
+		if err != nil {
+			return fmt.Errorf("removing %s: %w", path, err)
+		}
+		var removed metav1.PartialObjectMetadataList
+		if err := json.Unmarshal(raw, &removed); err != nil || len(removed.Items) < atOnce {
+			return err
+		}
+	}
 }

@@ -6,21 +6,18 @@ import (
 )
 
 func TestLabel(t *testing.T) {
-	for raw, want := range map[string]string{
-		`{"kind":"Namespace","metadata":{"name":"a"}}`:                       "a",
-		`{"kind":"Namespace","metadata":{"name":"b","labels":{"x":"y"}}}`:    "b",
-		`{"kind":"Namespace","metadata":{"generateName":"c","labels":null}}`: "",
-		`{"kind":"DeleteOptions"}`:                                           "",
-		`no JSON`:                                                            "",
+	for raw, want := range map[string]bool{
+		`{"kind":"Namespace","metadata":{"name":"a"}}`:                       true,
+		`{"kind":"Namespace","metadata":{"name":"b","labels":{"x":"y"}}}`:    true,
+		`{"kind":"Namespace","metadata":{"generateName":"c","labels":null}}`: true,
+		`{"kind":"DeleteOptions"}`:                                           false,
+		`no JSON`:                                                            false,
 	} {
-		labelled, name := label([]byte(raw), "run")
-		if name != want {
-			t.Errorf("%s: name %q", raw, name)
-		}
+		labelled := label([]byte(raw), "run")
 		var o struct {
 			Metadata struct{ Labels map[string]string }
 		}
-		if err := json.Unmarshal(labelled, &o); want != "" && (err != nil || o.Metadata.Labels[Label] != "run") {
+		if err := json.Unmarshal(labelled, &o); want && (err != nil || o.Metadata.Labels[Label] != "run" || o.Metadata.Labels[managedBy] != "authzconf") || !want && string(labelled) != raw {
 			t.Errorf("%s became %s", raw, labelled)
 		}
 	}
@@ -55,7 +52,7 @@ func TestProduction(t *testing.T) {
 func FuzzLabel(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","labels":{}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if labelled, name := label(raw, "run"); name != "" && !json.Valid(labelled) {
+		if labelled := label(raw, "run"); json.Valid(raw) && !json.Valid(labelled) {
 			t.Errorf("%q became %q", raw, labelled)
 		}
 	})

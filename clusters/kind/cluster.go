@@ -218,9 +218,6 @@ func (c *Cluster) FrontProxy() *rest.Config { return rest.CopyConfig(c.frontProx
 // Anonymous implements clusters.Cluster.
 func (c *Cluster) Anonymous() *rest.Config { return rest.CopyConfig(c.anonymous) }
 
-// Done implements clusters.Cluster.
-func (c *Cluster) Done() <-chan struct{} { return c.done }
-
 // Dir is the cluster's folder on this machine, for this user alone.
 func (c *Cluster) Dir() string { return c.state.path }
 

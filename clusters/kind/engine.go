@@ -196,8 +196,8 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 	if len(found) == 0 {
 		return dockerNetwork{}, fmt.Errorf("docker's network %s is gone right after it was made", name)
 	}
-	for _, double := range found[1:] {
-		if _, err := docker(ctx, "network", "rm", double.ID); err != nil && !isGone(err) {
+	for _, double := range found[1:] { // unless somebody else has removed it already
+		if _, err := docker(ctx, "network", "rm", double.ID); err != nil && !strings.Contains(err.Error(), "No such network") && !strings.Contains(err.Error(), "not found") {
 			return dockerNetwork{}, usage(ctx, err, fmt.Sprintf("docker has %d networks named %s, and one of them cannot be removed", len(found), name),
 				"stop the containers on it, then: docker network rm "+double.ID)
 		}
@@ -207,11 +207,6 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 
 // networkLock is the file whose lock is held while the network is made.
 const networkLock = "network.lock"
-
-// isGone says whether docker refused because somebody else has removed the network already.
-func isGone(err error) bool {
-	return strings.Contains(err.Error(), "No such network") || strings.Contains(err.Error(), "not found")
-}
 
 // dockerNetwork is what docker says of a network.
 type dockerNetwork struct {

@@ -132,7 +132,7 @@ func (c *ControlPlane) prepareEtcd(ctx context.Context, path string) error {
 }
 
 func (c *ControlPlane) startEtcd(path string) error {
-	etcd, err := startProcess(processSpec{name: "etcd", path: path, args: etcdArgs(), dir: c.run.path})
+	etcd, err := startProcess(processSpec{name: "etcd", path: path, args: arguments.Etcd, dir: c.run.path})
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,15 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 )
 
 // UsageError is a request that cannot be met as it was asked: an unknown version or feature gate,
@@ -92,3 +97,147 @@ func rootCause(err error) error {
 	}
 	return err
 }
+
+const (
+	// errorLogLines is how many log lines an error shows.
+	errorLogLines = 20
+	// reasonLogLines is how many are searched for the program's own message.
+	reasonLogLines = 200
+	// maxTailBytes bounds what is read of a log that may have grown large.
+	maxTailBytes = 256 << 10
+	// maxLineBytes bounds a shown line: kube-apiserver may log a whole object in one.
+	maxLineBytes = 500
+)
+
+// readTail returns the last n lines of a log from an offset on, each cut to a readable length. A
+// log that cannot be read has no lines: it only ever explains another error.
+func readTail(path string, from int64, n int) []string {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	whole := true
+	if info.Size()-from > maxTailBytes {
+		from, whole = info.Size()-maxTailBytes, false
+	}
+	data, err := io.ReadAll(io.NewSectionReader(file, from, info.Size()-from))
+	if err != nil {
+		return nil
+	}
+	return lastLines(data, n, whole)
+}
+
+// lastLines returns the last n non-empty lines. Unless whole, the first line is a torn one.
+func lastLines(data []byte, n int, whole bool) []string {
+	lines := strings.Split(string(data), "\n")
+	if !whole && len(lines) > 0 {
+		lines = lines[1:]
+	}
+	var out []string
+	for _, line := range lines {
+		line = strings.TrimRight(line, "\r \t")
+		if line == "" {
+			continue
+		}
+		if len(line) > maxLineBytes {
+			line = strings.ToValidUTF8(line[:maxLineBytes], "") + "…"
+		}
+		out = append(out, line)
+	}
+	return out[max(0, len(out)-n):]
+}
+
+var (
+	// commandFailed is klog's last word: err="quoted", or err=< with the text on indented lines.
+	commandFailed = regexp.MustCompile(`"command failed" err=("(?:[^"\\]|\\.)*"|<$)`)
+	klogFatal     = regexp.MustCompile(`^F\d{4} \S+ +\d+ \S+\] (.*)$`)
+	goPanic       = regexp.MustCompile(`^(?:panic|fatal error): .*$`)
+	etcdFatal     = regexp.MustCompile(`"level":"(?:fatal|panic)".*?"msg":("(?:[^"\\]|\\.)*")(?:.*?"error":("(?:[^"\\]|\\.)*"))?`)
+)
+
+// findReason returns the message with which a program says why it ends, searched from the end of its log, or "".
+func findReason(lines []string) string {
+	for i := len(lines) - 1; i >= 0; i-- {
+		line := lines[i]
+		if m := commandFailed.FindStringSubmatch(line); m != nil {
+			if m[1] == "<" {
+				return indentedText(lines[i+1:])
+			}
+			return unquote(m[1])
+		}
+		if text, ok := strings.CutPrefix(line, "Error: "); ok {
+			return text
+		}
+		if m := klogFatal.FindStringSubmatch(line); m != nil {
+			return m[1]
+		}
+		if goPanic.MatchString(line) {
+			return line
+		}
+		if m := etcdFatal.FindStringSubmatch(line); m != nil {
+			return strings.TrimSuffix(unquote(m[1])+": "+unquote(m[2]), ": ")
+		}
+	}
+	return ""
+}
+
+// indentedText joins the lines of a klog value that was too long for one line.
+func indentedText(lines []string) string {
+	var out []string
+	for _, line := range lines {
+		if strings.TrimSpace(line) == ">" {
+			break
+		}
+		out = append(out, strings.TrimSpace(line))
+	}
+	return strings.Join(out, " ")
+}
+
+func unquote(s string) string {
+	if plain, err := strconv.Unquote(s); err == nil {
+		return plain
+	}
+	return strings.Trim(s, `"`)
+}
+
+// lineWriter hands whole lines to a writer, each in one call, and goes on reading when that
+// writer fails: the process that writes here must not be stopped by it.
+type lineWriter struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	rest []byte
+	err  error
+}
+
+// Write never fails; see [lineWriter.failure].
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	data := p
+	for {
+		end := bytes.IndexByte(data, '\n')
+		if end < 0 {
+			w.rest = append(w.rest, data...)
+			return len(p), nil
+		}
+		line := data[:end+1]
+		if len(w.rest) > 0 {
+			w.rest = append(w.rest, line...)
+			line = w.rest
+		}
+		if w.err == nil {
+			_, w.err = w.to.Write(line)
+		}
+		w.rest = w.rest[:0]
+		data = data[end+1:]
+	}
+}
+
+// failure returns the first error of the writer behind; from then on lines were lost.
+func (w *lineWriter) failure() error { return guarded(&w.mu, &w.err) }

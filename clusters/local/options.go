@@ -1,12 +1,47 @@
+// Package local runs control planes on this machine: a real etcd and a real kube-apiserver as
+// child processes, with their own keys, ports and folders.
+//
+// [Start] returns a [ControlPlane] that answers /readyz; [ControlPlane.Stop] ends it and removes everything it
+// wrote. Several run at once in one process. [Binaries] finds the two programs, or builds them from the modules
+// pinned in versions/, which are embedded so that this also works outside a clone of the repository.
+//
+// # More than one API server, and faults
+//
+// Options.Join adds an API server to the etcd and the keys of another control plane, so that a
+// credential or a token for one is good for the other. Each is restarted, killed and stopped by
+// itself; the one with the etcd has to be stopped last. [ControlPlane.KillAPIServer] and
+// [ControlPlane.RestartEtcd] break things on purpose, and are not reported as failures.
+//
+// # What is left behind
+//
+// Nothing, whatever happens to this process:
+//
+//   - Stop kills the children, waits for them, and removes the run's folder. A caller has to call
+//     it on each way out that runs code: a deferred Stop covers success, failure and a panic of
+//     that goroutine, signal.NotifyContext with a deferred Stop covers Ctrl-C and SIGTERM.
+//   - On Linux the children are also killed by the kernel when this process ends in any other way
+//     (SIGKILL, out of memory, os.Exit, a panic elsewhere). Elsewhere they survive that; see the
+//     decision record docs/adr/0001-own-processes.md.
+//   - The folder of a killed run stays until the next Start on this machine, which removes every
+//     folder whose lock nobody holds.
+//
+// # Errors
+//
+// What the user asked wrongly, or can put right on this machine, is a [*UsageError]: an unknown
+// version or gate, a busy port, a cache that cannot be written. A process that ended, or did not
+// get ready, is a [*ProcessError] with its reason and last log lines.
 package local
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files,
@@ -105,68 +140,29 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// Names of files in the run's folder. Both programs run in it, so that the sockets' paths stay
-// short whatever the folder's: a Unix socket's path may have little more than 100 bytes.
+// Names of files in the run's folder, as arguments.yaml has them.
 const (
 	authorizationFile = "authorization.yaml"
 	auditPolicyFile   = "audit-policy.yaml"
 	auditFile         = "audit.jsonl"
 	kubeconfigFile    = "kubeconfig"
 	etcdSocket        = "etcd.sock"
-	etcdPeerSocket    = "etcd-peer.sock"
-	// serviceRange holds the addresses of Services, which nothing routes here.
-	serviceRange = "10.0.0.0/24"
-	issuer       = "https://kubernetes.default.svc"
 )
 
-// etcdArgs are etcd's arguments. It listens on Unix sockets in the run's private folder: no port
-// to lose to another program, and no other user of the machine can reach it.
-func etcdArgs() []string {
-	return []string{
-		"--name=authzconf",
-		"--data-dir=etcd",
-		"--listen-client-urls=unix://" + etcdSocket,
-		"--advertise-client-urls=unix://" + etcdSocket,
-		"--listen-peer-urls=unix://" + etcdPeerSocket,
-		"--initial-advertise-peer-urls=unix://" + etcdPeerSocket,
-		"--initial-cluster=authzconf=unix://" + etcdPeerSocket,
-		// What it holds does not have to survive a crash of the machine.
-		"--unsafe-no-fsync",
-		"--quota-backend-bytes=1073741824",
-		"--log-level=warn",
+//go:embed arguments.yaml
+var argumentsYAML []byte
+
+// arguments are those that the programs always have, and those for an audit log.
+var arguments = func() (all struct{ Etcd, KubeAPIServer, Audit []string }) {
+	if err := yaml.UnmarshalStrict(argumentsYAML, &all); err != nil {
+		panic("arguments.yaml: " + err.Error())
 	}
-}
+	return all
+}()
 
 // apiServerArgs are kube-apiserver's arguments.
-//
-// The admission plugin ServiceAccount is disabled: it refuses every Pod until controllers, which
-// do not run here, have made its namespace's default ServiceAccount and root CA ConfigMap. The
-// endpoints of the kubernetes Service are not kept: a loopback address is not a valid endpoint.
 func apiServerArgs(o Options, port int, dir string) []string {
-	args := []string{
-		"--etcd-servers=unix://" + etcdSocket,
-		"--bind-address=" + loopback,
-		"--advertise-address=" + loopback,
-		fmt.Sprintf("--secure-port=%d", port),
-		"--tls-cert-file=serving.crt",
-		"--tls-private-key-file=serving.key",
-		"--client-ca-file=client-ca.crt",
-		"--requestheader-client-ca-file=front-proxy-ca.crt",
-		"--requestheader-allowed-names=" + frontProxyName,
-		"--requestheader-username-headers=X-Remote-User",
-		"--requestheader-uid-headers=X-Remote-Uid",
-		"--requestheader-group-headers=X-Remote-Group",
-		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file=front-proxy.crt",
-		"--proxy-client-key-file=front-proxy.key",
-		"--service-account-issuer=" + issuer,
-		"--service-account-key-file=service-account.pub",
-		"--service-account-signing-key-file=service-account.key",
-		"--service-cluster-ip-range=" + serviceRange,
-		"--endpoint-reconciler-type=none",
-		"--disable-admission-plugins=ServiceAccount",
-		"--allow-privileged=true",
-	}
+	args := append(slices.Clone(arguments.KubeAPIServer), fmt.Sprintf("--secure-port=%d", port))
 	if o.EmulatedVersion != "" {
 		args = append(args, "--emulated-version="+o.EmulatedVersion)
 	}
@@ -179,11 +175,7 @@ func apiServerArgs(o Options, port int, dir string) []string {
 		args = append(args, "--authorization-mode=Node,RBAC")
 	}
 	if o.AuditPolicy != nil {
-		args = append(args,
-			"--audit-policy-file="+auditPolicyFile,
-			"--audit-log-path=-",
-			"--audit-log-mode=blocking",
-			"--audit-log-format=json")
+		args = append(args, arguments.Audit...)
 	}
 	for _, arg := range o.KubeAPIServerArgs {
 		args = append(args, strings.ReplaceAll(arg, DirPlaceholder, dir))

@@ -31,14 +31,19 @@ type runDir struct {
 // StateRoot is the folder that holds the folders of all runs: what StateVariable names, or
 // authzconf/run in the user's cache folder.
 func StateRoot() (string, error) {
-	if root := os.Getenv(StateVariable); root != "" {
-		return filepath.Abs(root)
+	return folderFor("no folder for the state of control planes", StateVariable, "run")
+}
+
+// folderFor is the folder that an environment variable names, or sub of authzconf's in the user's cache folder.
+func folderFor(none, variable, sub string) (string, error) {
+	if named := os.Getenv(variable); named != "" {
+		return filepath.Abs(named)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", &UsageError{Problem: "no folder for the state of control planes: " + err.Error(), Hint: "set " + StateVariable, Err: err}
+		return "", &UsageError{Problem: none + ": " + err.Error(), Hint: "set " + variable, Err: err}
 	}
-	return filepath.Join(cache, "authzconf", "run"), nil
+	return filepath.Join(cache, "authzconf", sub), nil
 }
 
 // newRunDir makes and locks the folder of a run under the state root. Leftovers of killed runs there are removed.
@@ -115,11 +120,18 @@ func WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	_, err = temporary.Write(data)
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary.Name())
+	}
+	return err
 }
 
 // remove deletes the folder, unless it is to be kept, and gives up its lock.

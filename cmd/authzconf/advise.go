@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,25 +33,7 @@ type adviseFlags struct {
 func newAdvise() *cobra.Command {
 	var flags adviseFlags
 	c := &cobra.Command{
-		Use:   "advise AUDIT-LOG...",
-		Short: "Say which constrained permissions the impersonations in an audit log need",
-		Long: `Read audit logs of API servers (files, or folders of them; Events one a line or
-EventLists; .gz and .zst) and print, as RBAC, the least constrained impersonation
-(KEP-5284) that allows what was seen. Level Metadata suffices. What cannot be
-constrained is listed, and with --rbac the present legacy grants that are not needed
-any more. Requests that were refused are not granted.
-
---verify tries it: on a control plane that has only the printed RBAC everything
-that was seen is allowed, and of each the neighbours (another user, verb, resource,
-namespace, name) are denied.
-
-Exit codes: 0 the RBAC serves all that was seen, 1 some of it cannot be constrained
-or --verify failed, 2 bad usage or no audit log, 3 nobody impersonates in the log,
-or the environment broke.`,
-		Example: `  authzconf advise /var/log/kubernetes/audit > rbac.yaml
-  kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml > now.yaml
-  authzconf advise --rbac now.yaml --verify audit.log audit-2026-01-02T15-04-05.000.log.gz
-  authzconf advise --max-names 20 audit.log         # rules for all pods, not for 50,000 names`,
+		Use:  "advise AUDIT-LOG...",
 		Args: cobra.MinimumNArgs(1),
 		RunE: flags.run,
 	}
@@ -91,7 +70,9 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	printStats(c.ErrOrStderr(), stats)
+	if err := render(c.ErrOrStderr(), "audit log", stats); err != nil {
+		return invalid(err)
+	}
 	switch {
 	case stats.Events == 0:
 		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
@@ -103,7 +84,11 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	if err := printAdvice(c.OutOrStdout(), a, present, manifests); err != nil {
+	if err := render(c.OutOrStdout(), "advice", struct {
+		*advice.Advice
+		Present   []map[string]any
+		Manifests string
+	}{a, present, string(manifests)}); err != nil {
 		return invalid(err)
 	}
 	if f.verify {
@@ -166,7 +151,6 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte
 	if err != nil {
 		return err
 	}
-	out, stderr := c.OutOrStdout(), c.ErrOrStderr()
 	neighbours, without := advice.Neighbours(seen)
 	seen = slices.DeleteFunc(seen, func(s advice.Seen) bool { return s.Mode == "" })
 	all := len(seen)
@@ -179,19 +163,17 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte
 	}
 	result, err := verification.Run(c.Context(), verification.Options{
 		Target: cell, Manifests: manifests, Seen: seen, Neighbours: neighbours,
-		Progress: func(line string) { _, _ = fmt.Fprintln(stderr, line) },
+		Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) },
 	})
 	if err != nil {
 		return invalid(err)
 	}
-	_, _ = fmt.Fprintf(out, "# Tried on kube-apiserver %s: %d of %d that were seen were sent, %d allowed; %d neighbours, %d denied%s.\n",
-		result.Version, len(seen), all, result.Allowed, len(neighbours), result.Denied, withoutNeighbour(without))
-	for i, w := range result.Wrong {
-		if i == 10 {
-			_, _ = fmt.Fprintf(out, "# … and %d more\n", len(result.Wrong)-i)
-			break
-		}
-		_, _ = fmt.Fprintf(out, "# WRONG: %s\n", w)
+	if err := render(c.OutOrStdout(), "tried advice", struct {
+		*verification.Findings
+		Sent, All, Neighbours int
+		Without               map[string]int
+	}{result, len(seen), all, len(neighbours), without}); err != nil {
+		return invalid(err)
 	}
 	return failedIf(len(result.Wrong) > 0)
 }
@@ -210,88 +192,4 @@ func showReading(show *display, files []string) func(auditlog.Stats) {
 				float64(s.Bytes)/1e6, float64(size)/1e6, float64(s.Bytes)/1e6/time.Since(begun).Seconds(), s.Events, s.Impersonated))
 		}
 	}
-}
-
-// printStats says what was in the log.
-func printStats(w io.Writer, s auditlog.Stats) {
-	_, _ = fmt.Fprintf(w, "%s, %.1f MB: %s, %d that impersonate (%d of them another event of the same request), %d refused\n",
-		reports.Plural(s.Files, "file"), float64(s.Bytes)/1e6, reports.Plural(int(s.Events), "event"), s.Impersonated, s.Again, s.Refused)
-	if s.Bad == 0 {
-		return
-	}
-	_, _ = fmt.Fprintf(w, "not an audit event: %s\n", reports.Plural(int(s.Bad), "line"))
-	for _, b := range s.FirstBad {
-		item := ""
-		if b.Item > 0 {
-			item = fmt.Sprintf(" (item %d)", b.Item)
-		}
-		_, _ = fmt.Fprintf(w, "  %s:%d%s: %s\n", b.File, b.Line, item, b.Why)
-	}
-	if more := s.Bad - int64(len(s.FirstBad)); more > 0 {
-		_, _ = fmt.Fprintf(w, "  and %d more\n", more)
-	}
-}
-
-// printAdvice prints the RBAC with what is to be said about it as comments, so that
-// the whole can be applied.
-func printAdvice(out io.Writer, a *advice.Advice, present []map[string]any, manifests []byte) error {
-	var b bytes.Buffer
-	b.WriteString("# Constrained impersonation (KEP-5284) for what was seen in the audit log. It takes\n# effect where nobody grants the same requestors more: legacy impersonation is tried\n# after it.\n")
-	for _, r := range a.Requestors {
-		fmt.Fprintf(&b, "# %s: %s as %s, %s. RBAC cannot tie one to the other: of %d combinations %d were seen.\n",
-			printable(r.Name), reports.Plural(int(r.Requests), "request"), reports.Plural(r.Identities, "user"), reports.Plural(r.Actions, "action"), r.Allowed, r.Seen)
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Masters)) {
-		fmt.Fprintf(&b, "# %s: %s, all as a member of system:masters, to whom no permission applies.\n", printable(name), reports.Plural(int(a.Masters[name]), "request"))
-	}
-	printKept(&b, a.Kept)
-	if present != nil {
-		printLegacy(&b, a.Legacy(present))
-	}
-	b.Write(manifests)
-	_, err := out.Write(b.Bytes())
-	return err
-}
-
-func printKept(b *bytes.Buffer, kept []advice.Kept) {
-	if len(kept) == 0 {
-		return
-	}
-	b.WriteString("#\n# Not possible with constrained impersonation, and left to legacy grants:\n")
-	for _, k := range kept {
-		fmt.Fprintf(b, "#   %s as %s (%s): %s\n", printable(k.Requestor), printable(k.As.User), reports.Plural(int(k.Requests), "request"), printable(k.Why))
-	}
-}
-
-func printLegacy(b *bytes.Buffer, rules []advice.LegacyRule) {
-	b.WriteString("#\n# Present legacy grants:\n")
-	if len(rules) == 0 {
-		b.WriteString("#   none\n")
-	}
-	for _, l := range rules {
-		fmt.Fprintf(b, "#   %s, rule %d (%s), to %s by %s: ", l.Role, l.Rule, strings.Join(l.Resources, ", "), printable(l.Subject.User+l.Subject.Group), l.Binding)
-		switch {
-		case !l.Unneeded():
-			fmt.Fprintf(b, "needed for %s above", reports.Plural(len(l.NeededFor), "impersonation"))
-		case l.Wildcard:
-			b.WriteString("not needed, but its verb * is more than impersonation: narrow it")
-		case !l.Used:
-			b.WriteString("not needed: it was not seen to impersonate")
-		default:
-			b.WriteString("not needed any more: remove it")
-		}
-		b.WriteString("\n")
-	}
-}
-
-// withoutNeighbour says in how many cases there was no neighbour to try.
-func withoutNeighbour(without map[string]int) string {
-	var parts []string
-	for _, differs := range slices.Sorted(maps.Keys(without)) {
-		parts = append(parts, fmt.Sprintf("%d without another %s that is not granted", without[differs], differs))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(parts, ", ") + ")"
 }

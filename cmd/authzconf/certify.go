@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,21 +38,7 @@ type certifyFlags struct {
 func newCertify() *cobra.Command {
 	var flags certifyFlags
 	c := &cobra.Command{
-		Use:   "certify --authorizer-kubeconfig FILE",
-		Short: "Certify an authorizer's webhook, without a cluster or in one",
-		Long: `Ask a webhook authorizer every review that API servers 1.33 to 1.37 send in the
-scenarios, and many that no right authorizer allows, and judge its answers by a
-neutral policy, which it has to hold. The names in the policy are made of a seed.
-
-The kubeconfig is of the kind that an API server is given for a webhook. Levels:
-core (decisions), no-overgrant (nothing is allowed by mistake), robust (faults,
-size, concurrency). Each is granted only if everything in it ran.`,
-		Example: `  authzconf certify policy -o rbac --seed 7 > policy.yaml    # load it, then
-  authzconf certify --authorizer-kubeconfig webhook.kubeconfig --seed 7 --report-dir out
-  authzconf certify --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
-  authzconf certify verify out
-  authzconf certify --conditional --authorizer-kubeconfig webhook.kubeconfig --policy-hook ./load.sh
-  authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig`,
+		Use:  "certify --authorizer-kubeconfig FILE",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.handOver(flags.run(c)) },
 	}
@@ -214,52 +199,28 @@ func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *ce
 			}
 		}
 	}
-	printLevels(out, c, run.Took)
-	for _, r := range c.Results {
-		for _, line := range r.Lines() {
-			_, _ = fmt.Fprintln(out, line)
-		}
+	if err := errors.Join(renderTable(out, "levels", certified{c, run.Took}, 0), render(out, "certification", c)); err != nil {
+		return invalid(err)
 	}
-	printFindings(out, c.Findings)
-	_, _ = fmt.Fprintf(out, "seed %d, suite %.12s\n", c.Seed, c.SuiteDigest)
 	if f.reportDir != "" {
 		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
 	}
 	return outcomeOf(c.Results, f.tried())
 }
 
-// printLevels prints a line for each level; some kinds are not measured level by level.
-func printLevels(out io.Writer, c *certify.Certification, took map[string]time.Duration) {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "level\tgranted\treviews\tfindings\ttime")
-	for _, r := range c.Results {
-		measured := "-"
-		if d, ok := took[string(r.Level)]; ok || slices.Contains(certify.Levels(), r.Level) {
-			measured = fmt.Sprintf("%.1f s", d.Seconds())
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d of %d\t%d\t%s\n", r.Level, r.Verdict(), r.Reviews, r.Planned, r.Findings, measured)
-	}
-	_ = t.Flush()
+// certified is a certification with how long its levels took.
+type certified struct {
+	*certify.Certification
+	took map[string]time.Duration
 }
 
-// maxFindings are printed: an authorizer without the policies has one for each vector.
-const maxFindings = 40
-
-func printFindings(out io.Writer, findings []certify.Finding) {
-	for i, f := range findings {
-		if i == maxFindings {
-			_, _ = fmt.Fprintf(out, "… and %s more, see --report-dir\n", reports.Plural(len(findings)-i, "finding"))
-			break
-		}
-		what := "finding"
-		if f.Advice {
-			what = "advice"
-		}
-		_, _ = fmt.Fprintf(out, "%s: %s (%s, %s%s)\n", what, f.Reason, f.Level, reports.Plural(f.Count, "answer"), f.Blamed())
-		for _, e := range f.Examples[:1] {
-			_, _ = fmt.Fprintf(out, "  %s\n", e)
-		}
+// Time is how long a level took; some kinds are not measured level by level.
+func (c certified) Time(level certify.CertificationLevel) string {
+	d, ok := c.took[string(level)]
+	if !ok && !slices.Contains(certify.Levels(), level) {
+		return "-"
 	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
 func newCertifyPolicy() *cobra.Command {
@@ -269,19 +230,8 @@ func newCertifyPolicy() *cobra.Command {
 		conditionals bool
 	)
 	c := &cobra.Command{
-		Use: "policy", Short: "Print the policy that an authorizer has to hold",
-		Long: `Print every grant of the certification. The seed decides names and order: a webhook is
-certified with the policy of the same seed.
-
-rbac       roles and bindings           json       grants, as a policy hook gets them
-sar-table  a line for each permission   openfga    a store file: model and tuples
-cedar      plain Cedar, in an entity model of this project
-rego       a module for Open Policy Agent, whose input is the spec of a review
-
-Two are folders, with what the server needs beside the policy, and written to --dir:
-opa        Open Policy Agent's own server as a webhook authorizer
-cedar-k8s  cedar-access-control-for-k8s, in its entity model, and what cannot be said in it`, Args: cobra.NoArgs,
-		Example: "  authzconf certify policy -o rbac --seed 7\n  authzconf certify policy -o opa --seed 7 --dir opa",
+		Use:  "policy",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if conditionals {
 				return printConditionalPolicy(c.OutOrStdout(), seed)
@@ -341,11 +291,8 @@ func newServeReference() *cobra.Command {
 		conditionals bool
 	)
 	c := &cobra.Command{
-		Use: "serve-reference", Short: "Run the reference authorizer until Ctrl-C",
-		Long: `Serve a webhook on the loopback interface that holds the policy of a seed and gets
-everything right, to see what certification does. The kubeconfig, which has a key in
-it, is readable by this user only and removed at the end.`, Args: cobra.NoArgs,
-		Example: "  authzconf certify serve-reference --seed 7 --kubeconfig ref.kubeconfig",
+		Use:  "serve-reference",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if path == "" {
 				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")

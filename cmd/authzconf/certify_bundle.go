@@ -71,14 +71,8 @@ func newChallenge() *cobra.Command {
 		valid    time.Duration
 	)
 	c := &cobra.Command{
-		Use: "challenge --key FILE -o FILE", Short: "Draw a seed that a vendor has to certify under, and sign it",
-		Long: `Write a challenge: a seed and a nonce that nobody knew before, with an end, signed by a
-certifier's key. authzconf certify --challenge takes the seed from it, and binds its report
-to it, to the webhook's certificate and to the time. Who signs the report too, with the
-same key, has witnessed it.`, Args: cobra.NoArgs,
-		Example: `  authzconf certify challenge --key certifier.pem --valid 2h -o challenge.json
-  authzconf certify --challenge challenge.json --authorizer-kubeconfig webhook.kubeconfig --report-dir out
-  authzconf certify verify out --challenge challenge.json`,
+		Use:  "challenge --key FILE -o FILE",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case key == "" || out == "":
@@ -185,17 +179,8 @@ func publicKeys(paths []string) (keys []*certify.Key, err error) {
 func newCertifyVerify() *cobra.Command {
 	var o verifyBundleOptions
 	c := &cobra.Command{
-		Use: "verify BUNDLE", Short: "Judge a certification again from its evidence",
-		Long: `Read a folder that authzconf certify --report-dir has written, or a tar of one, judge
-every answer in it anew, and compare with what it claims. No webhook is asked. With
---key, every file must have been signed with it. A signature that is there has to fit the
-bundle also without; --require-signature refuses a bundle that has none.
-
-Exit codes: 0 the certification follows from its evidence, 1 it does not or is not
-signed as demanded, 2 it cannot be read, 3 another version of authzconf made it and has
-to judge it.`, Args: cobra.ExactArgs(1),
-		Example: `  authzconf certify verify out
-  authzconf certify verify out.tar.gz --key vendor.pem.pub`,
+		Use:  "verify BUNDLE",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], o) },
 	}
 	c.Flags().StringArrayVar(&o.keys, "key", nil, "a public key: one of those given must have signed the bundle")
@@ -286,11 +271,8 @@ func differs(c *cobra.Command, differences []string, what string) error {
 
 func newKeygen() *cobra.Command {
 	return &cobra.Command{
-		Use: "keygen FILE", Short: "Make a key that signs certifications",
-		Long: `Write an Ed25519 key in PEM: the private part to FILE, readable by this user only, the
-public part to FILE.pub. Neither may be there already. openssl reads and makes such
-keys too.`, Args: cobra.ExactArgs(1),
-		Example: "  authzconf certify keygen vendor.pem",
+		Use:  "keygen FILE",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := certify.NewKey(args[0])
 			if err != nil {
@@ -305,11 +287,8 @@ keys too.`, Args: cobra.ExactArgs(1),
 func newSign() *cobra.Command {
 	var keyFile string
 	c := &cobra.Command{
-		Use: "sign BUNDLE", Short: "Sign a certification",
-		Long: `Judge the folder that authzconf certify --report-dir has written again, and sign it if
-its claims follow from its evidence: certification.dsse.json, a DSSE envelope around
-an in-toto statement with the digest of each file.`, Args: cobra.ExactArgs(1),
-		Example: "  authzconf certify sign out --sign-key vendor.pem",
+		Use:  "sign BUNDLE",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keyFile == "" {
 				return errors.New("--sign-key is needed: a private key, as certify keygen makes it")
@@ -341,11 +320,8 @@ func newCertifyMatrix() *cobra.Command {
 		keys []string
 	)
 	c := &cobra.Command{
-		Use: "matrix DIR...", Short: "Make a page of many certifications",
-		Long: `Read bundles, folders and tars, or folders of them, judge each again, and write one HTML
-page: who reached which level, when, under which seed. A bundle that does not hold is
-on the page as one that cannot be verified, without its levels, and the exit code is 1.`, Args: cobra.MinimumNArgs(1),
-		Example: "  authzconf certify matrix bundles -o page.html",
+		Use:  "matrix DIR...",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if out == "" {
 				return errors.New("-o is needed: the page to write")

@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conditional/cost"
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
@@ -22,15 +20,11 @@ import (
 
 func newConditions() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "conditions",
-		Short: "Test vectors of conditional authorization (KEP-5681)",
-		Long: `Test vectors of KEP-5681, Conditional Authorization: list them, hold the library
-that Kubernetes has against them, and try whether two phases amount to what one phase
-amounts to. Only cost needs a server.`,
+		Use:  "conditions",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}), newConditionsCost())
+	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
 	return c
 }
 
@@ -38,12 +32,8 @@ func newConditionsList() *cobra.Command {
 	var flags selectionFlags
 	var output string
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List vectors",
-		Long: `Print the vectors of KEP-5681, as a table or as JSON: for each its place in the KEP, and
-what it judges, an API server or a webhook.`,
-		Example: "  authzconf conditions list -o json | jq '.[] | select(.webhook) | .id'",
-		Args:    cobra.NoArgs,
+		Use:  "list",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := flags.vectors()
 			if err != nil {
@@ -79,15 +69,8 @@ what it judges, an API server or a webhook.`,
 
 func newConditionsLibrary(flags *filedFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "library",
-		Short: "Hold k8s.io/apiserver's conditional authorization against the vectors",
-		Long: `Hold the decisions of k8s.io/apiserver/pkg/authorization, in the version that
-authzconf is built with, against the API-server vectors. Where the library is known
-to do otherwise than the KEP says, it must still do so.
-
-Exit codes: 0 everything is as it is known to be, 1 it is not, 2 bad usage.`,
-		Example: "  authzconf conditions library --report-dir out",
-		Args:    cobra.NoArgs,
+		Use:  "library",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := flags.ready(&library.Folder); err != nil {
 				return err
@@ -137,17 +120,9 @@ type conditionsExploreFlags struct {
 
 func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explore",
-		Short: "Try whether two phases amount to what one phase amounts to",
-		Long: `Generate policies, requests and objects, ask the reference authorizer, and compare:
-evaluating the policies with the request, and what is left of them with the object,
-must amount to what they decide with everything known, which is computed without CEL.
-A disagreement is made as small as it can be, and printed as a vector file.
-
-Exit codes: 0 all cases agree, 1 some do not, 2 bad usage, 3 interrupted.`,
-		Example: "  authzconf conditions explore --cases 100000 --seed 1",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return flags.run(c) },
+		Use:  "explore",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
@@ -219,43 +194,4 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
 	Files: []string{"case-*" + vectors.Suffix, reports.SignatureFile},
-}
-
-func newConditionsCost() *cobra.Command {
-	var o cost.CostOptions
-	c := &cobra.Command{
-		Use:   "cost",
-		Short: "Measure what conditional authorization (KEP-5681) costs",
-		Long: `Count the webhook calls of an API server of today that over-grants and judges in
-admission, which is how the policies of KEP-5681 can be enforced without it; and
-measure a condition in CEL beside the same expression as a ValidatingAdmissionPolicy,
-whose time the API server itself reports. The calls of the KEP's own design cannot be
-counted: no API server has it.
-
-Exit codes: 0 the calls are the expected ones, 1 they are not, 2 bad usage, 3 the
-environment broke.`,
-		Example: "  authzconf conditions cost --rounds 24 --requests 100",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			switch {
-			case o.Rounds < 2 || o.Rounds > 1000:
-				return errors.New("--rounds: expected 2 to 1000")
-			case o.Requests < 1 || o.Requests > 10000:
-				return errors.New("--requests: expected 1 to 10000")
-			}
-			o.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-			cost, err := cost.MeasureCost(c.Context(), o)
-			if err != nil {
-				return invalid(err)
-			}
-			if err := cost.Print(c.OutOrStdout()); err != nil {
-				return invalid(err)
-			}
-			return failedIf(!cost.Agrees())
-		},
-	}
-	c.Flags().IntVar(&o.Rounds, "rounds", 24, "blocks of each variant, interleaved")
-	c.Flags().IntVar(&o.Requests, "requests", 100, "requests of a block")
-	seedFlag(c, &o.Seed, "the order and of the intervals (default: random, printed)")
-	return c
 }

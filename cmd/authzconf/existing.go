@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters/existing"
@@ -20,14 +21,21 @@ import (
 
 // existingFlags are those of the provider existing.
 type existingFlags struct {
-	kubeconfig  string
-	iUnderstand bool
+	kubeconfig, context string
+	iUnderstand         bool
+}
+
+// add declares them.
+func (f *existingFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
+	fl.StringVar(&f.context, "context", "", "the context of --kubeconfig (default: its current one)")
+	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
 }
 
 // unused refuses flags that are for another provider.
 func (f *existingFlags) unused() error {
-	if f.kubeconfig != "" || f.iUnderstand {
-		return fmt.Errorf("--kubeconfig and --i-understand are for --provider %s", target.Existing)
+	if f.kubeconfig != "" || f.context != "" || f.iUnderstand {
+		return fmt.Errorf("--kubeconfig, --context and --i-understand are for --provider %s", target.Existing)
 	}
 	return nil
 }
@@ -42,7 +50,7 @@ func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
 			return nil, fmt.Errorf("--%s cannot be chosen for a cluster that is already running", flag)
 		}
 	}
-	cluster, err := existing.Open(f.kubeconfig, fmt.Sprintf("%012x", rand.Uint64()>>16))
+	cluster, err := existing.Open(f.kubeconfig, f.context, fmt.Sprintf("%012x", rand.Uint64()>>16))
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +101,8 @@ func sayWhatIsMade(out io.Writer, plan []session.CellPlan) {
 }
 
 // cleanExisting removes what runs left in a cluster.
-func cleanExisting(c *cobra.Command, kubeconfig string, dryRun bool) error {
-	cluster, err := existing.Open(kubeconfig, "")
+func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) error {
+	cluster, err := existing.Open(kubeconfig, context, "")
 	if err != nil {
 		return err
 	}

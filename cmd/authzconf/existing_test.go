@@ -70,7 +70,7 @@ func TestExisting(t *testing.T) {
 // plane without controllers: being deleted has to do there.
 func left(t *testing.T, plane *local.ControlPlane) {
 	t.Helper()
-	cluster, err := existing.Open(plane.KubeconfigPath(), "")
+	cluster, err := existing.Open(plane.KubeconfigPath(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,26 +19,7 @@ import (
 func newExplain() *cobra.Command {
 	var f explainFlags
 	c := &cobra.Command{
-		Use:   "explain [SCENARIO]",
-		Short: "Say which access checks an impersonated request makes, and what is missing",
-		Long: `Say, for a request that impersonates somebody, which access checks the API
-server makes, in which order, how each is answered and why; the message that the
-client sees; and which grant is missing.
-
-It works offline, by a model of the API server: permissions come from --grants,
-a file of RBAC objects ("kubectl get clusterroles,clusterrolebindings,roles,
-rolebindings -A -o yaml") or of grants as scenarios have them. With --kubeconfig
-the authorizer of that cluster is asked instead, by SubjectAccessReviews.
-
-With the ID of a scenario the requests of that scenario are explained.
-
-Exit codes: 0 explained, whether the request is allowed or not, 2 bad usage or input,
-3 the cluster of --kubeconfig does not answer.`,
-		Example: `  authzconf explain --by alice --as bob --verb list --resource pods --namespace shop --grants rbac.yaml
-  authzconf explain --by system:serviceaccount:kube-system:agent --node node1 \
-    --as system:node:node1 --verb list --resource pods --field-selector spec.nodeName=node1
-  authzconf explain --by alice --as bob --verb get --path /apis --kubeconfig ~/.kube/config
-  authzconf explain kubernetes/mode-index/legacy-first-after-legacy`,
+		Use:  "explain [SCENARIO]",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -133,7 +114,7 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	}
 	s, ok := texts.Set.Get(strings.TrimSuffix(id, ".yaml"))
 	if !ok {
-		return fmt.Errorf("there is no scenario %q (authzconf list shows them all)", id)
+		return fmt.Errorf("unknown scenario %q (authzconf list shows them all)", id)
 	}
 	config, _, err := f.config()
 	if err != nil {

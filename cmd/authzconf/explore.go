@@ -20,17 +20,7 @@ type exploreFlags struct {
 
 func newExplore(flags *exploreFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explore",
-		Short: "Send generated cases to API servers and hold them against the model",
-		Long: `Generate cases of impersonation (every two levels of every two factors together,
-then random ones), send them to API servers, and judge the answers by the model of
-package oracle. A disagreement is run again alone, made as small as it can be, and
-printed as a scenario file.
-
-Exit codes: 0 model and servers agree, 1 they do not, 2 bad usage, 3 the
-environment broke or the run was interrupted.`,
-		Example: `  authzconf explore --cases 2000
-  authzconf explore --cases 20000 --seed 1 --kubernetes 1.35,1.36,1.37 --gate both --report-dir found`,
+		Use:  "explore",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -26,25 +24,14 @@ type granularFlags struct {
 
 func newGranular(flags *granularFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "granular",
-		Short: "Granular verbs (KEP-3617): a reference enforcer before a real API server",
-		Long: `Run the scenarios of KEP-3617 (Fine-Grained Authorization) through a reference
-enforcer, a proxy before a real API server with RBAC: what is allowed, what a denial
-names, which permissions the authorizer is asked for and in which order.
-
-No API server implements this KEP. The results are about the enforcer, and about
-whether the KEP's rules can be followed; they say nothing about an API server.`,
-		Example: `  authzconf granular --report-dir out
-  authzconf granular --focus 'story-1/'
-  authzconf granular list
-  authzconf granular cost --report-dir out`,
+		Use:  "granular",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
 	flags.choice(c)
 	flags.version(c)
 	flags.register(c.Flags(), "granular.json and its evidence")
-	c.AddCommand(newGranularList(), newGranularLint(), newGranularCost())
+	c.AddCommand(newGranularList(), newGranularLint())
 	return c
 }
 
@@ -80,11 +67,11 @@ func (f *granularFlags) load() ([]*granular.Scenario, error) {
 	return all, nil
 }
 
-// start starts what the scenarios run before, if a report of a kind can be written afterwards.
-func (f *granularFlags) start(c *cobra.Command, kind *filing.Kind) (*granular.Bench, error) {
+// start starts what the scenarios run before, if a report can be written afterwards.
+func (f *granularFlags) start(c *cobra.Command) (*granular.Bench, error) {
 	on, err := localCell(c, f.kubernetes, target.AskDefault)
 	if err == nil {
-		err = f.ready(kind)
+		err = f.ready(&granular.Folder)
 	}
 	if err != nil {
 		return nil, err
@@ -98,7 +85,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	bench, err := f.start(c, &granular.Folder)
+	bench, err := f.start(c)
 	if err != nil {
 		return err
 	}
@@ -155,9 +142,7 @@ func granularAgain(r *granular.Report, p *reports.Pieces, verify *verifyFlags) (
 func newGranularList() *cobra.Command {
 	var flags granularFlags
 	c := &cobra.Command{
-		Use: "list", Short: "List the scenarios of KEP-3617", Args: cobra.NoArgs,
-		Long:    "List the scenarios of KEP-3617: their ID, how many attempts they have, and the section.",
-		Example: "  authzconf granular list --focus requests/",
+		Use: "list", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := flags.load()
 			if err != nil {
@@ -177,10 +162,7 @@ func newGranularList() *cobra.Command {
 
 func newGranularLint() *cobra.Command {
 	return &cobra.Command{
-		Use: "lint [FOLDER]", Short: "Check scenario files of KEP-3617", Args: cobra.MaximumNArgs(1),
-		Long: `Check the scenario files of FOLDER (or the built-in ones): fields, types, requests,
-and that every denial has a twin that is allowed.`,
-		Example: "  authzconf granular lint my-scenarios",
+		Use: "lint [FOLDER]", Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			flags := granularFlags{dir: strings.Join(args, "")}
 			all, err := flags.load()
@@ -191,36 +173,4 @@ and that every denial has a twin that is allowed.`,
 			return err
 		},
 	}
-}
-
-func newGranularCost() *cobra.Command {
-	var flags granularFlags
-	o := granular.CostOptions{}
-	c := &cobra.Command{
-		Use: "cost", Short: "Count the checks of a request by the number of fields it changes", Args: cobra.NoArgs,
-		Long: `Send requests that change 1 to 256 labels, as actors with different permissions, and
-count what the reference asks the authorizer; then let actors flood it with requests
-that they have no permission for. The times are those of this machine.`,
-		Example: "  authzconf granular cost --report-dir out",
-		RunE: func(c *cobra.Command, _ []string) error {
-			if o.Repeats < 1 || o.Flood < 0 {
-				return errors.New("--repeats is at least 1, and --flood is not negative")
-			}
-			bench, err := flags.start(c, &granular.CostFolder)
-			if err != nil {
-				return err
-			}
-			cost, err := bench.Measure(c.Context(), o)
-			if err := errors.Join(err, bench.Close()); err != nil {
-				return invalid(err)
-			}
-			cost.Print(c.OutOrStdout())
-			return written(flags.reportDir, cost.Write)
-		},
-	}
-	flags.version(c)
-	c.Flags().StringVar(&flags.reportDir, "report-dir", "", "folder for the results")
-	c.Flags().IntVar(&o.Repeats, "repeats", 5, "how often each request is sent")
-	c.Flags().DurationVar(&o.Flood, "flood", 2*time.Second, "how long each flood takes; 0 for none")
-	return c
 }

@@ -14,25 +14,13 @@ import (
 
 func newClean() *cobra.Command {
 	var dryRun bool
-	var kubeconfig string
+	var kubeconfig, context string
 	c := &cobra.Command{
-		Use:   "clean",
-		Short: "Remove what earlier runs left behind: kind clusters, objects in an existing cluster",
-		Long: `Find kind clusters that authzconf created and whose run is over (they were kept with
---keep, or the process was killed), and remove them with their folders.
-Clusters in use, and everything else on the container engine, are left alone.
-
-With --kubeconfig, remove what runs with --provider existing left in that cluster:
-namespaces and roles with the label authzconf.dev/run. No such run may be in progress.
-
-Exit codes: 0 everything was removed, 2 bad usage, 3 the container engine or the
-cluster cannot be reached, or something could not be removed.`,
-		Example: `  authzconf clean --dry-run
-  authzconf clean`,
+		Use:  "clean",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeconfig != "" {
-				return cleanExisting(c, kubeconfig, dryRun)
+				return cleanExisting(c, kubeconfig, context, dryRun)
 			}
 			if err := kind.CheckEngine(c.Context()); err != nil {
 				return err
@@ -56,6 +44,7 @@ cluster cannot be reached, or something could not be removed.`,
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")
+	c.Flags().StringVar(&context, "context", "", "the context of --kubeconfig (default: its current one)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be removed")
 	return c
 }
@@ -63,16 +52,7 @@ cluster cannot be reached, or something could not be removed.`,
 func newControlPlanes() *cobra.Command {
 	var versions []string
 	c := &cobra.Command{
-		Use:   "control-planes",
-		Short: "Find or build etcd and kube-apiserver, and print where they are",
-		Long: `Find or build etcd and the kube-apiserver of every version (or of those given),
-so that later runs start at once. They are looked for in this order: TEST_ASSET_KUBE_APISERVER and
-TEST_ASSET_ETCD, KUBEBUILDER_ASSETS, the cache, a build from pinned Go modules
-(3 to 5 minutes per version on 2 cores, the first time).
-
-Exit codes: 0 all are there, 2 bad usage, 3 one could not be found or built.`,
-		Example: `  authzconf control-planes                   # all versions
-  authzconf control-planes --kubernetes 1.36,1.37`,
+		Use:  "control-planes",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			releases := local.Releases()
@@ -114,14 +94,7 @@ func newUp() *cobra.Command {
 	var flags matrixFlags
 	var port int
 	c := &cobra.Command{
-		Use:   "up",
-		Short: "Start one control plane to explore, until Ctrl-C",
-		Long: `Start etcd and a kube-apiserver (authorizers: Node and RBAC), print the path of an
-administrator's kubeconfig, and stop and remove everything on Ctrl-C.
-
-Exit codes: 0 stopped by Ctrl-C, 2 bad usage, 3 the control plane did not start, or died.`,
-		Example: `  authzconf up --gate on
-  authzconf up --kubernetes 1.35 > path &    # the path is the only line on stdout`,
+		Use:  "up",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, err := flags.resolve()

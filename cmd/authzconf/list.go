@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -22,18 +20,7 @@ func newList() *cobra.Command {
 	var output string
 	var full bool
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List scenarios",
-		Long: `List the scenarios: their ID, level, gate, versions and source.
-
--o wide adds the twin and the description; -o json and -o yaml print the
-scenarios whole, for other programs: as a file would state them, or with --full
-also what is derived from that and judged all the same (codes, audit fields,
-metric deltas). Test vectors are listed by authzconf conditions list.`,
-		Example: `  authzconf list --focus associated-node
-  authzconf list --level divergence -o wide
-  authzconf list -o json | jq '.[].id'
-  authzconf list -o yaml --full --focus user-info/list-pods-allowed`,
+		Use:  "list",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			texts, err := flags.load()
@@ -69,7 +56,10 @@ type listed struct {
 func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) error {
 	switch output {
 	case "", "wide":
-		return table(w, chosen, output == "wide")
+		return renderTable(w, "scenarios", struct {
+			Chosen []*scenarios.Scenario
+			Wide   bool
+		}{chosen, output == "wide"}, 0)
 	case "json", "yaml":
 		items := []listed{}
 		for _, s := range chosen {
@@ -91,36 +81,10 @@ func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) e
 	return fmt.Errorf("-o %q is none of wide, json, yaml", output)
 }
 
-func table(w io.Writer, chosen []*scenarios.Scenario, wide bool) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	header := "ID\tLEVEL\tGATE\tKUBERNETES\tSOURCE"
-	if wide {
-		header += "\tTWIN\tDESCRIPTION"
-	}
-	_, _ = fmt.Fprintln(t, header)
-	for _, s := range chosen {
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s: %s", s.ID, s.Level, s.Requires.Gate, cmp.Or(s.Requires.Kubernetes, "any"), s.Source.Document, s.Source.Section)
-		if wide {
-			row += fmt.Sprintf("\t%s\t%s", s.Twin, s.Description)
-		}
-		_, _ = fmt.Fprintln(t, row)
-	}
-	return t.Flush()
-}
-
 func newLint() *cobra.Command {
 	var flags selectionFlags
 	return &cobra.Command{
-		Use:   "lint [FOLDER]",
-		Short: "Check scenario files against every rule of the format",
-		Long: `Check the scenario files of FOLDER (or the built-in ones) against every rule of
-the format: fields, types, version ranges, fixtures, requestors, grants, steps,
-and that every denial names an allowed twin. All errors are printed, each with
-file, line and column. So are notes, on what can be left out because it follows
-from the rest, and on old names. Vector files (*.vector.yaml) are checked too. No
-server is needed.`,
-		Example: `  authzconf lint
-  authzconf lint my-scenarios                # before authzconf run --scenarios my-scenarios`,
+		Use:  "lint [FOLDER]",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {

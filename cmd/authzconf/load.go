@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +26,8 @@ import (
 type loadFlags struct {
 	profile, kubernetes, reportDir string
 	provider, nodeImage, engine    string
+	image, nodeObjects             string
+	existing                       existingFlags
 	authorizer                     string
 	variants                       []string
 	accounts                       string
@@ -72,6 +77,12 @@ The agents can be spread over shards: processes, or pods of an Indexed Job in th
 cluster that is under load (--provider kind --engine kubernetes). The schedule is the
 same for any number of either.
 
+In a cluster that exists (--provider existing --kubeconfig FILE) there is one server, and
+no recorder: its own metrics count, less what they count while no agent asks, and nothing
+is said of latencies. A profile has to compare variants on that server's state of the gate,
+as one-cluster does. Permissions, metrics and other storms are looked at before anything is
+made; everything that is made has a label, and is removed.
+
 A run is inconclusive, exit code 3, if the generator was late, the servers or a
 shard died, a shard's clock was off, the authorizer and the API server counted
 differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`,
@@ -79,12 +90,13 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
   authzconf load --profile rollout-burst --report-dir load
   authzconf load --profile steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
   authzconf load --profile my-profile.yaml --shards 4      # agents in four processes
-  authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4`,
+  authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4
+  authzconf load --profile one-cluster --provider existing --kubeconfig ~/.kube/config --nodes 500 --image REF`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.add(c)
-	c.AddCommand(newLoadShard(), newLoadRecorder(), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
+	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
 	return c
 }
 
@@ -105,8 +117,11 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.authorizer, "authorizer", profile.Webhook, "who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)")
 	fl.IntVar(&f.bindings, "rbac-bindings", 0, "how many more ClusterRoleBindings there are")
 	fl.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
-	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind)")
-	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd) or kind (a cluster each)")
+	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind or existing)")
+	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd), kind (a cluster each) or existing (the cluster of --kubeconfig, which alone counts: --authorizer rbac and --counts)")
+	f.existing.add(fl)
+	fl.StringVar(&f.image, "image", "", "with --provider existing, an image of authzconf that its nodes can pull: shards are pods of it (without: processes of this machine)")
+	fl.StringVar(&f.nodeObjects, "node-objects", bareNodes, "what the agents' nodes are: "+bareNodes+" (objects without a status), or with --provider existing "+kwokNodes+" (kept Ready by the kwok that is in the cluster)")
 	fl.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
 	seedFlag(c, &f.seed, "the schedule and the order of blocks (default: random, printed)")
@@ -115,22 +130,12 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would run and what the oracle predicts, and stop")
 }
 
-// newLoadShard is how a run starts its shards.
-func newLoadShard() *cobra.Command {
+// newLoadPart is how a run starts its shards and its recorder, which are told on stdin what to do and answer on stdout.
+func newLoadPart(name string, serve func(ctx context.Context, in io.Reader, out io.Writer) error) *cobra.Command {
 	return &cobra.Command{
-		Use: "shard", Short: "Be a shard of a storm: a job and orders on stdin, blocks on stdout", Hidden: true, Args: cobra.NoArgs,
+		Use: name, Short: "Be the " + name + " of a storm, by stdin and stdout", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return invalid(shard.Serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
-		},
-	}
-}
-
-// newLoadRecorder is how a run starts its recorder.
-func newLoadRecorder() *cobra.Command {
-	return &cobra.Command{
-		Use: "recorder", Short: "Be the recorder of a storm: questions on stdin, answers on stdout", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return invalid(storm.ServeRecorder(c.InOrStdin(), c.OutOrStdout()))
+			return invalid(serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
 		},
 	}
 }
@@ -147,30 +152,53 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if p, err = f.adjusted(c, p); err != nil {
 		return o, err
 	}
-	release, err := local.ParseRelease(f.kubernetes)
-	if err != nil {
-		return o, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return o, err
 	}
 	o = storm.Options{
-		Profile: p, ProfileYAML: text, Release: release, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
-		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine,
+		Profile: p, ProfileYAML: text, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
+		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine, Image: f.image, Kwok: f.nodeObjects == kwokNodes,
 		Shards: f.shards, Command: []string{self, "load", "shard"}, RecorderCommand: []string{self, "load", "recorder"},
 		Tool: suiteVersion(), Called: called,
 	}
+	if f.image != "" && !c.Flags().Changed("engine") {
+		o.Engine = storm.Pods
+	}
+	if !o.Kwok && f.nodeObjects != bareNodes {
+		return o, fmt.Errorf("--node-objects %q: expected %s or %s", f.nodeObjects, bareNodes, kwokNodes)
+	}
+	if f.provider != target.Existing {
+		if o.Release, err = local.ParseRelease(f.kubernetes); err == nil {
+			err = f.existing.unused()
+		}
+		return o, cmp.Or(err, o.Check())
+	}
+	cells, err := f.existing.cells(c)
+	if err != nil {
+		return o, err
+	}
+	o.Existing, o.Release = cells[0], cells[0].Release
 	return o, o.Check()
 }
 
+// What --node-objects may be.
+const bareNodes, kwokNodes = "bare", "kwok"
+
 // adjusted is a profile with the flags that were given.
 func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {
+	authorizer, counts := given(c, "authorizer", &f.authorizer), f.counts
+	if f.provider == target.Existing {
+		counts = true // there is no second server
+		if authorizer == nil {
+			authorizer = new(profile.RBAC)
+		}
+	}
 	return p.Adjusted(profile.Adjust{
 		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
 		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
 		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
-		Authorizer: given(c, "authorizer", &f.authorizer), Bindings: given(c, "rbac-bindings", &f.bindings), Counts: f.counts,
+		Authorizer: authorizer, Bindings: given(c, "rbac-bindings", &f.bindings), Counts: counts,
 	})
 }
 

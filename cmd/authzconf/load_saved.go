@@ -26,19 +26,7 @@ func newLoadCompare() *cobra.Command {
 	var minPairs int
 	var output string
 	c := &cobra.Command{
-		Use:   "compare A B",
-		Short: "Compare two saved load runs",
-		Long: `Read the runs in two report folders (or run.json files) and say, variant by variant, how
-much longer requests take in B than in A, with intervals, and whether that is
-within the margin. Blocks of the same comparison, variant and server are paired. The
-runs were not interleaved: what changed around them is part of the difference.
-
-Exit codes: 0 all within the margin, 1 some variant is slower by more than the margin, 2 bad
-usage or input, 3 inconclusive: too few pairs, an interval that crosses the
-margin, or a run that was disturbed.`,
-		Example: `  authzconf load --profile steady --report-dir before
-  authzconf load --profile steady --report-dir after
-  authzconf load compare before after --margin 0.05`,
+		Use:  "compare A B",
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := load.ComparisonThresholds(margin, marginP99, minPairs)
@@ -115,15 +103,7 @@ func printable(s string) string {
 // newLoadVerify is "load verify".
 func newLoadVerify() *cobra.Command {
 	return &cobra.Command{
-		Use:   "verify FOLDER",
-		Short: "Judge a saved load run again",
-		Long: `Read the run in a load report's folder, judge it again by the thresholds in its
-report, and fail if the folder says anything else. No server is needed.
-
-Exit codes: 0 the report follows from its run, whatever its outcome, 1 it does
-not, 2 there is no load report.`,
-		Example: `  authzconf load --profile steady --report-dir out
-  authzconf load verify out`,
+		Use:  "verify FOLDER",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) },
 	}
@@ -176,17 +156,7 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
 func newLoadCost() *cobra.Command {
 	var reportDir string
 	c := &cobra.Command{
-		Use:   "cost RUN RUN...",
-		Short: "Put saved load runs side by side: cost against agents and authorizers",
-		Long: `Read the runs in several report folders and print, as Markdown, what each variant cost
-in each of them: access reviews per request beside the model's prediction, reviews
-per second, latency, processor time; then the comparisons, and what was not sound.
-Each run is judged by its own thresholds, which are in its report.json. With --report-dir
-it goes to README.md there, and where the numbers of agents differ, the curves to SVG files.`,
-		Example: `  for n in 10 100 1000; do
-    authzconf load --profile every-variant --nodes $n --report-dir run-$n
-  done
-  authzconf load cost run-10 run-100 run-1000 --report-dir cost`,
+		Use:  "cost RUN RUN...",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var runs []load.Saved
@@ -223,13 +193,8 @@ it goes to README.md there, and where the numbers of agents differ, the curves t
 func newLoadResults() *cobra.Command {
 	var reportDir string
 	c := &cobra.Command{
-		Use:   "results RUNS",
-		Short: "Write the pages of saved load runs, and what they say of the KEP's statements",
-		Long: `Read the runs in RUNS/PART/RUN, as make load-results leaves them, and write to the report
-folder PART/README.md for each part, as load cost does, and README.md: every statement
-of KEP-5284 about cost with its verdict and the figures that it rests on.`,
-		Example: `  authzconf load results _output/load-results --report-dir docs/results`,
-		Args:    cobra.ExactArgs(1),
+		Use:  "results RUNS",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if reportDir == "" {
 				return errors.New("--report-dir is missing: name the folder for the pages")
@@ -249,21 +214,7 @@ of KEP-5284 about cost with its verdict and the figures that it rests on.`,
 func newLoadExport() *cobra.Command {
 	var address, tokenFile string
 	c := &cobra.Command{
-		Use:   "export FOLDER --remote-write URL",
-		Short: "Send the metrics of a saved load run to Prometheus",
-		Long: `Read the run in a load report's folder and send its metrics to a receiver of Prometheus
-remote write: those of metrics.txt for each block by itself, at the time of its end, and
-what happened in each second. They have the labels run, variant, server, comparison and
-block. docs/load-grafana.json is a dashboard of Grafana for them.
-
-A Prometheus takes what is written if it was started with --web.enable-remote-write-receiver.
-A run that it has already, or that is more than an hour older than its newest sample,
-it takes only if its configuration has a storage.tsdb.out_of_order_time_window.
-
-Exit codes: 0 all was taken, 2 bad usage or input, 3 the receiver cannot be reached, or
-refuses.`,
-		Example: `  authzconf load --profile steady --report-dir out
-  authzconf load export out --remote-write http://localhost:9090/api/v1/write`,
+		Use:  "export FOLDER --remote-write URL",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if address == "" {

@@ -2,14 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/storm"
+	"github.com/authzconf/authzconf/reports/load"
 )
 
 func TestLoadUsage(t *testing.T) {
@@ -35,7 +43,16 @@ func TestLoadUsage(t *testing.T) {
 		{"--profile denied-flood --shards 0", "error: --shards 0: expected 1 to 64"},
 		{"--profile steady --every 500ms", "error: profile steady with the given flags: the variant associated-node-cold asks every 500ms"},
 		{"--profile denied-flood --engine cloud", `error: --engine "cloud": expected processes or kubernetes`},
-		{"--profile denied-flood --provider gke", `error: --provider "gke": expected local or kind`},
+		{"--profile denied-flood --provider gke", `error: --provider "gke": expected local, kind or existing`},
+		{"--profile one-cluster --provider existing", "error: --provider existing needs --kubeconfig"},
+		{"--profile one-cluster --provider existing --kubeconfig /dev/null --kubernetes 1.36", "error: --kubernetes cannot be chosen for a cluster that is already running"},
+		{"--profile one-cluster --provider existing --kubeconfig no/such", "error: no/such cannot be read as a kubeconfig"},
+		{"--profile one-cluster --provider existing --kubeconfig /dev/null --context x", "error: /dev/null cannot be used: context \"x\" does not exist"},
+		{"--profile token-churn --provider existing --webhook-delay 5ms", "error: --authorizer: RBAC alone has no webhook"},
+		{"--profile denied-flood --context x", "error: --kubeconfig, --context and --i-understand are for --provider existing"},
+		{"--profile denied-flood --node-objects moon", `error: --node-objects "moon": expected bare or kwok`},
+		{"--profile denied-flood --node-objects kwok", "error: --image and --node-objects kwok are for --provider existing"},
+		{"--profile denied-flood --provider kind --image x", "error: --image and --node-objects kwok are for --provider existing"},
 		{"--profile denied-flood --engine kubernetes", "error: --engine kubernetes: a local control plane runs no pods"},
 		{"--profile denied-flood --kind-node-image x", "error: --kind-node-image is for --provider kind"},
 		{"--profile denied-flood --kubernetes 9.9", "error: "},
@@ -78,5 +95,34 @@ func TestLoadLine(t *testing.T) {
 	const want = "block 2/8 denied on gate-on: 20.0 of 20.0 requests/s, p50 5.0 ms, p99 5.0 ms, 60.0 reviews/s, 1 errors, 1m30s left"
 	if got := loadLine(before, now); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A disk that is full when the report is written: what was measured is printed all the same, and what could not be
+// written is an error.
+func TestLoadDiskFull(t *testing.T) {
+	saved, err := load.Load(savedRun(t, time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk).CombinedOutput(); err != nil {
+		t.Skipf("no small disk can be had here: %s", out)
+	}
+	t.Cleanup(func() { _ = exec.CommandContext(context.Background(), "umount", disk).Run() })
+	p, _, err := profile.Load("steady")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := loadFlags{reportDir: filepath.Join(disk, "report")}
+	var stdout bytes.Buffer
+	c := &cobra.Command{}
+	c.SetOut(&stdout)
+	err = f.finish(c, p, &saved)
+	if exitCode(err, io.Discard) != exitInvalid || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(stdout.String(), "outcome: ") || strings.Contains(stdout.String(), "report: ") {
+		t.Errorf("got %v:\n%s", err, stdout.String())
+	}
+	if _, err := load.Load(f.reportDir); err == nil {
+		t.Error("half a report is there")
 	}
 }

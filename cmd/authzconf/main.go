@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
@@ -122,23 +124,7 @@ func exitCode(err error, stderr io.Writer) int {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "authzconf",
-		Short: "Conformance and load tests for Kubernetes authorization",
-		Long: `authzconf checks, with evidence that a stranger can recompute, what a Kubernetes
-API server does with impersonation: KEP-5284 (Constrained Impersonation) and the
-reference page on user impersonation.
-
-Exit codes:
-  0  everything that is required passed
-  1  something failed
-  2  bad usage or input
-  3  invalid or inconclusive: the environment broke, or nothing could be judged`,
-		Example: `  authzconf run --gate both                  # gate on and gate off, newest version
-  authzconf run --kubernetes 1.36 --report-dir out
-  authzconf matrix --report-dir out          # every version and state of the gate
-  authzconf verify out                       # recompute every verdict
-  authzconf list --level divergence          # where text and servers differ
-  authzconf up --gate on                     # a control plane to explore`,
+		Use:           "authzconf",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -153,7 +139,29 @@ Exit codes:
 	}
 	root.SetHelpCommandGroupID(housekeeping)
 	root.SetCompletionCommandGroupID(housekeeping)
+	teach(root)
 	return root
+}
+
+//go:embed help.yaml
+var helpTexts []byte
+
+// teach gives the commands their help texts.
+func teach(root *cobra.Command) {
+	var texts map[string]struct{ Short, Long, Example string }
+	if err := yaml.UnmarshalStrict(helpTexts, &texts); err != nil {
+		panic(fmt.Sprintf("help.yaml: %v", err)) // it is compiled in
+	}
+	for path, text := range texts {
+		c, _, err := root.Find(strings.Fields(path)[1:])
+		if err != nil || c.CommandPath() != path {
+			panic(fmt.Sprintf("help.yaml: there is no command %q", path))
+		}
+		c.Short, c.Long = text.Short, text.Long
+		if c.Example = text.Example; c.Example != "" {
+			c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
+		}
+	}
 }
 
 // housekeeping is the ID of the group that cobra's own commands are in too.
@@ -192,12 +200,8 @@ func suiteVersion() string {
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of authzconf and the Kubernetes versions it runs",
-		Long: `Print the version of authzconf, which reports carry, and the Kubernetes versions
-that --kubernetes accepts. The exit code is 0.`,
-		Example: `  authzconf version`,
-		Args:    cobra.NoArgs,
+		Use:  "version",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
 			return err

@@ -1,21 +1,27 @@
 package main
 
 import (
+	"bytes"
+	_ "embed"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"path/filepath"
+	"reflect"
+	"text/tabwriter"
+	"text/template"
 
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 func newReport() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "report",
-		Short: "Compare report folders, and quote them",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+		Use:  "report",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newReportDiff(), newReportPRR())
 	return c
@@ -24,22 +30,19 @@ func newReport() *cobra.Command {
 func newReportDiff() *cobra.Command {
 	var whole bool
 	c := &cobra.Command{
-		Use:   "diff FOLDER[:CELL] FOLDER[:CELL]",
-		Short: "Show what two cells do differently",
-		Long: `Compare what was seen on two cells, of one report or of two, scenario by scenario:
-answers, messages, access reviews, audit fields and counters. What differs in
-every run (names, IDs, times) does not count.
-
-Exit codes: 0 no difference, 1 the cells differ, 2 bad usage or no report.`,
-		Example: `  authzconf run --kubernetes 1.36,1.37 --gate on --report-dir out
-  authzconf report diff out:1.36-gate-on out:1.37-gate-on`,
+		Use:  "diff FOLDER[:CELL] FOLDER[:CELL]",
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
 			if err != nil {
 				return err
 			}
-			printDiff(c.OutOrStdout(), d, whole)
+			if err := render(c.OutOrStdout(), "difference", struct {
+				*reports.BehaviourDiff
+				Whole bool
+			}{d, whole}); err != nil {
+				return invalid(err)
+			}
 			return failedIf(len(d.Changed) > 0)
 		},
 	}
@@ -49,17 +52,7 @@ Exit codes: 0 no difference, 1 the cells differ, 2 bad usage or no report.`,
 
 func newReportPRR() *cobra.Command {
 	return &cobra.Command{
-		Use:   "prr FOLDER",
-		Short: "Write the answer to \"Were upgrade and rollback tested?\"",
-		Long: `Write, as Markdown, what a KEP's author needs in the production readiness
-questionnaire: what was run, versions, stages and results, how to do it again, and
-the digest of the evidence. The report is verified first; the answer is yes only
-if everything passed.
-
-Exit codes: 0 written, whatever the answer, 2 there is no report of an upgrade path, or
-it does not follow from its evidence.`,
-		Example: `  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir recipe
-  authzconf report prr recipe`,
+		Use:  "prr FOLDER",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})
@@ -76,18 +69,80 @@ it does not follow from its evidence.`,
 	}
 }
 
-func printDiff(w io.Writer, d *reports.BehaviourDiff, whole bool) {
-	for _, s := range d.Changed {
-		_, _ = fmt.Fprintln(w, s.Scenario)
-		if s.A != s.B {
-			_, _ = fmt.Fprintf(w, "  %s on %s, %s on %s\n", s.A, d.A, s.B, d.B)
-		}
-		for _, l := range s.Lines {
-			if whole || !strings.HasPrefix(l, "  ") {
-				_, _ = fmt.Fprintln(w, "  "+l)
+// concludeRun says where the report is, and turns its outcome into the exit code. unwritten is why there is no
+// report: what a run has found is printed all the same.
+func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritten error) error {
+	switch {
+	case unwritten != nil:
+		return unwritten
+	case dir != "":
+		_, _ = fmt.Fprintf(w, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(dir, "report.html"), dir)
+	}
+	return exitWith(r.Outcome.ExitCode)
+}
+
+//go:embed output.tmpl
+var outputText string
+
+var outputs = template.Must(template.New("output").Funcs(reports.TextFuncs).Funcs(template.FuncMap{
+	"printable": printable, "problems": problems, "passed": passed,
+	"megabytes": func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) },
+	"minus":     func(a, b any) int64 { return reflect.ValueOf(a).Int() - reflect.ValueOf(b).Int() },
+}).Parse(outputText))
+
+// render prints a text of output.tmpl.
+func render(w io.Writer, name string, data any) error {
+	var b bytes.Buffer
+	err := outputs.ExecuteTemplate(&b, name, data)
+	if err == nil {
+		_, err = b.WriteTo(w)
+	}
+	return err
+}
+
+// renderTable prints a text of output.tmpl that is a table.
+func renderTable(w io.Writer, name string, data any, flags uint) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
+	return errors.Join(render(t, name, data), t.Flush())
+}
+
+// problem is a result that is not passed, and how many more of the cell have the same reason.
+type problem struct {
+	What string
+	verdicts.Result
+	More int
+}
+
+// problems are what did not pass. Results of a cell with the same reason are one: when a target dies, hundreds have it,
+// with its log.
+func problems(cells []reports.Cell) (all []*problem) {
+	same := map[[3]string]*problem{}
+	for _, c := range cells {
+		for _, r := range c.Results {
+			if r.Verdict != verdicts.Failed && r.Verdict != verdicts.Invalid {
+				continue
 			}
+			p := &problem{What: string(r.Verdict), Result: r}
+			if r.KnownFailing != "" {
+				p.What = "known failing"
+			}
+			key := [3]string{c.Name, p.What, r.Reason}
+			if same[key] != nil {
+				same[key].More++
+				continue
+			}
+			same[key] = p
+			all = append(all, p)
 		}
 	}
-	_, _ = fmt.Fprintf(w, "%d scenarios ran on both, %d of them differ; %d ran only on %s (-), %d only on %s (+)\n",
-		d.Compared, len(d.Changed), len(d.OnlyA), d.A, len(d.OnlyB), d.B)
+	return all
+}
+
+func passed(results []verdicts.Result) (n int) {
+	for _, r := range results {
+		if r.Verdict == verdicts.Passed {
+			n++
+		}
+	}
+	return n
 }

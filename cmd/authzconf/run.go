@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -76,19 +77,7 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 	var cells matrixFlags
 	var foreign existingFlags
 	c := &cobra.Command{
-		Use:   "run",
-		Short: "Replay scenarios against API servers and report",
-		Long: `Bring up control planes, replay the scenarios that apply to each, judge them, and
-write a report with all its evidence. Control planes are removed afterwards, also
-on Ctrl-C.
-
-Without --report-dir only the summary is printed.`,
-		Example: `  authzconf run --gate both --report-dir report
-  authzconf run --kubernetes 1.36,1.37 --gate default
-  authzconf run --kubernetes 1.37 --emulate 1.35 --gate on
-  authzconf run --focus '^kep-5284/user-info/' -v
-  authzconf run --gate both --dry-run        # what would run, and why not
-  authzconf run --provider existing --kubeconfig ~/.kube/config`,
+		Use:  "run",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.run(c, func() ([]target.Options, error) {
@@ -111,8 +100,7 @@ Without --report-dir only the summary is printed.`,
 		},
 	}
 	cells.register(c, "default")
-	c.Flags().StringVar(&foreign.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
-	c.Flags().BoolVar(&foreign.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
+	foreign.add(c.Flags())
 	c.Flags().Lookup("provider").Usage = "where clusters come from: " + providers + "; or existing, the one of --kubeconfig"
 	flags.register(c)
 	return c
@@ -192,7 +180,9 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 // exit code. What a run has found is printed even if it cannot be written.
 func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *session.Recorded) error {
 	out, unwritten := c.OutOrStdout(), f.write(run, o.Texts)
-	printSummary(out, run.Report)
+	if err := errors.Join(renderTable(out, "counts", run.Report, tabwriter.AlignRight), render(out, "outcome", run.Report)); err != nil {
+		return invalid(err)
+	}
 	_, _ = fmt.Fprintf(out, "seed %d, median %.1f ms per scenario (waits apart), %.1f s in all, %s\n",
 		run.Report.Seed, float64(run.Median.Microseconds())/1000, run.Report.Finished.Sub(run.Report.Started).Seconds(), run.Report.Load())
 	return concludeRun(out, run.Report, f.reportDir, unwritten)
@@ -209,21 +199,7 @@ type expansion struct {
 func newMatrix(flags *conformanceFlags) *cobra.Command {
 	var cells expansion
 	c := &cobra.Command{
-		Use:   "matrix",
-		Short: "Replay scenarios against every version and state of the gate",
-		Long: `Do what run does, on many control planes: each Kubernetes minor with each state
-that its feature gate ConstrainedImpersonation can have (off, on and default; absent
-where the version has none). The report shows which scenarios went otherwise on one
-cell than on another.
-
-With --emulated the newest kube-apiserver emulates the versions, which is quicker
-than the real ones and less of a proof; with --real and --emulated it is both. A
-matrix can also be written down: see --file.`,
-		Example: `  authzconf matrix --report-dir report       # the real versions
-  authzconf matrix --emulated --report-dir report
-  authzconf matrix --kubernetes 1.36,1.37 --gate on,default
-  authzconf matrix --file ci/matrix.yaml --report-dir report
-  authzconf matrix --dry-run                 # which cells, and what would run`,
+		Use:  "matrix",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.run(c, func() ([]target.Options, error) { return cells.expand(c, &flags.inputs) })

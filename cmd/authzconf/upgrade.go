@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 type upgradeFlags struct {
@@ -29,25 +25,7 @@ type upgradeFlags struct {
 
 func newUpgrade(flags *upgradeFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "upgrade",
-		Short: "Take a cluster along upgrades and downgrades, and judge every stage",
-		Long: `Bring up a control plane, make permissions and tokens, and replace the API server
-stage by stage by other versions and gates, on the same etcd. On every stage the
-scenarios that share a setup are replayed with the objects and tokens that were
-made once; the objects are compared byte for byte; and where the feature is not
-there no access review may have a verb of it.
-
-A path is written as versions separated by commas. Each may have +gate or -gate
-(ConstrainedImpersonation on or off; without either the version's default), @ and
-a version to emulate, / and an authorizer chain of fixtures/chains. Path files
-(ci/paths) can do more: faults on the way, setups made on a later stage.`,
-		Example: `  authzconf upgrade --path 1.34,1.35+gate,1.36,1.35+gate,1.36 --report-dir report
-  authzconf upgrade --path 1.36,1.36-gate,1.36
-  authzconf upgrade --path 1.36,1.37@1.36,1.37
-  authzconf upgrade --path 1.35+gate,1.36,1.35+gate --high-availability
-  authzconf upgrade --file ci/paths/kep-recipe.yaml --report-dir report
-  authzconf upgrade --provider kind --path 1.36,1.37,1.36-gate,1.37
-  authzconf report prr report           # the text for the KEP's questionnaire`,
+		Use:  "upgrade",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
@@ -120,7 +98,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	show.total = runs
 	if f.dryRun {
 		show.end()
-		return describeStages(c.OutOrStdout(), walk)
+		return render(c.OutOrStdout(), "stage plans", walk)
 	}
 	if err := f.writable(o.Texts); err != nil {
 		return err
@@ -136,47 +114,9 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 // finish writes the report and prints what was found.
 func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
 	unwritten := f.write(run, texts)
-	printStages(out, run.Report)
+	if err := errors.Join(renderTable(out, "stages", run.Report, 0), render(out, "claims", run.Report), render(out, "outcome", run.Report)); err != nil {
+		return invalid(err)
+	}
 	_, _ = fmt.Fprintf(out, "seed %d, %.1f s in all\n", run.Report.Seed, run.Report.Finished.Sub(run.Report.Started).Seconds())
 	return concludeRun(out, run.Report, f.reportDir, unwritten)
-}
-
-// printStages prints a row per stage, what did not pass, and the outcome.
-func printStages(w io.Writer, r *reports.ConformanceReport) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "stage\tserver\tgate\tpassed\tnot passed\treviews\tconstrained\tobjects\tdown")
-	for i, stage := range r.Path.Stages {
-		c := r.Cells[i]
-		passed, others := 0, 0
-		for _, result := range c.Results {
-			if result.Verdict == verdicts.Passed {
-				passed++
-			} else {
-				others++
-			}
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f s\n", stage.Cell, c.Witness.GitVersion, c.Facts.Gate,
-			passed, others, stage.Reviews, stage.ConstrainedReviews, stage.Objects, stage.DownSeconds)
-	}
-	_ = t.Flush()
-	for _, stage := range r.Path.Stages {
-		for _, claim := range stage.Claims {
-			_, _ = fmt.Fprintf(w, "%s %s: %s: %s\n", claim.Verdict, stage.Cell, claim.Name, claim.Detail)
-		}
-	}
-	printOutcome(w, r)
-}
-
-// describeStages says what a path will do, for --dry-run.
-func describeStages(w io.Writer, walk *upgrade.Upgrade) error {
-	var b strings.Builder
-	for _, stage := range walk.Stages {
-		c := stage.Plan.Target.Cell
-		fmt.Fprintf(&b, "%s: Kubernetes %s, gate %s, makes %s\n", c.Name, c.Kubernetes, c.Gate, cmp.Or(strings.Join(stage.Made, ", "), "nothing"))
-		for _, s := range stage.Plan.Runs() {
-			fmt.Fprintf(&b, "  run  %s\n", s.ID)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -26,32 +26,7 @@ import (
 func newVerify() *cobra.Command {
 	var flags verifyFlags
 	c := &cobra.Command{
-		Use:   "verify FOLDER",
-		Short: "Judge a report again from its evidence, whichever command wrote it",
-		Long: `Read a report folder, check that it is complete and unchanged, judge its evidence
-again, and fail if the report says anything else. No server is needed.
-
-What is stored beside the evidence is not believed: the scenarios have to be the
-built-in ones, or those of --scenarios; the cells, and what was left out, what the
-recorded command line asks for; what was sent, what the scenarios say; names, audit
-IDs and times have to fit the seed and each other. Whoever can write evidence can write
-other evidence: --key says by whom the report has to be signed (--sign-key of the command).
-
-The folder says itself which command wrote it: run, matrix or upgrade (every verdict,
-summary and the outcome are recomputed), load (the run is judged by the thresholds in
-its report), certify, with or without --conditional (every answer is judged), explore,
-deputy or granular (the plan is made again from the command line and the seed, and what
-was seen of it is judged), or conditions (what needs no server is done again). A tar that
-certify made is read as well. authzconf certify verify --key checks signatures, too.
-
-Exit codes:
-  0  the report follows from its evidence, whatever it says
-  1  it does not, or a file was changed, added or removed
-  2  there is no report, or one of a kind that keeps no evidence
-  3  another version of authzconf has to judge it`,
-		Example: `  authzconf run --gate both --report-dir report
-  authzconf verify report
-  authzconf verify report --key vendor.pem.pub`,
+		Use:  "verify FOLDER",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return verify(c, args[0], &flags) },
 	}
@@ -85,7 +60,6 @@ func reportKinds() []reportKind {
 		recheck(&library.Folder, func() *library.Report { return &library.Report{} }, libraryAgain),
 		recheck(&filedExplore, func() *model.Explored { return &model.Explored{} }, conditionsExploredAgain),
 		recheck(&granular.Folder, func() *granular.Report { return &granular.Report{} }, granularAgain),
-		{&granular.CostFolder, nil},
 	}
 }
 
@@ -94,7 +68,7 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("there is no report folder: %w", err)
+		return fmt.Errorf("cannot open the report folder: %w", err)
 	case !info.IsDir():
 		return verifyCertification(c, path, flags)
 	}

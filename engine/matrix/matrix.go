@@ -149,11 +149,7 @@ func Newest() string {
 
 // Minors are the Kubernetes minors that can be run, newest last.
 func Minors() []string {
-	var names []string
-	for _, r := range local.Releases() {
-		names = append(names, r.Minor)
-	}
-	return names
+	return scenarios.Each(local.Releases(), func(r local.Release) string { return r.Minor })
 }
 
 // Known are the Kubernetes minors that can be run, as a text.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/wait"
@@ -227,19 +228,13 @@ func (a *Agents) deleteNode(ctx context.Context, s *Seen) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.restore(context.WithoutCancel(ctx), node)) }()
-	for time.Since(s.Node.Deleted) < tokenTTL+slack {
+	return apiwait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		code, err := h.list(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			s.Node.Answers = append(s.Node.Answers, Answer{time.Now(), code})
 		}
-		if s.Node.Answers = append(s.Node.Answers, Answer{time.Now(), code}); code != 200 {
-			return nil
-		}
-		if err := sleep(ctx, poll); err != nil {
-			return err
-		}
-	}
-	return nil
+		return code != 200 || time.Since(s.Node.Deleted) >= tokenTTL+slack, err
+	})
 }
 
 // restore makes a deleted Node object again, as it was, and waits until its kubelet and the agent are there.
@@ -249,23 +244,10 @@ func (a *Agents) restore(ctx context.Context, node *corev1.Node) error {
 		return fmt.Errorf("making node %s again: %w", node.Name, err)
 	}
 	live := conditions.New(a.client.Resources()).ResourceMatch(again, func(o k8s.Object) bool {
-		return slices.ContainsFunc(o.(*corev1.Node).Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
+		return ready(*o.(*corev1.Node))
 	})
 	if err := wait.For(live, a.within(ctx)...); err != nil {
 		return fmt.Errorf("node %s is not ready again: %w", node.Name, err)
 	}
 	return a.ready(ctx)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -2,14 +2,20 @@ package recorder
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 const (
@@ -67,13 +73,13 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	}
 	if err != nil {
 		why := oneLine(err.Error())
-		r.journal.refuse(why)
+		r.refuse(why)
 		http.Error(w, why, http.StatusBadRequest)
 		return
 	}
 	if counting != nil && !asked.probe() {
 		if counting.Other != nil && counting.Other(m.point, asked.spec) {
-			r.journal.pass()
+			r.pass()
 			noOpinion(w, asked.apiVersion)
 			return
 		}
@@ -82,14 +88,14 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	}
 	// Recorded first: an answer is the proof that the record has it.
 	if asked.probe() {
-		r.journal.pass()
+		r.pass()
 	} else {
 		record := Record{Point: m.point, APIVersion: asked.apiVersion, Spec: asked.spec}
 		if m.script != nil {
 			answer := m.script(asked.spec)
 			record.Answer = &answer
 		}
-		r.journal.add(record)
+		r.add(record)
 		if record.Answer != nil {
 			record.Answer.send(w, req, asked.apiVersion)
 			return
@@ -163,4 +169,167 @@ func (a *Answer) send(w http.ResponseWriter, req *http.Request, apiVersion strin
 		metav1.TypeMeta `json:",inline"`
 		Status          authorizationv1.SubjectAccessReviewStatus `json:"status"`
 	}{metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, a.Status})
+}
+
+const (
+	v1      = "authorization.k8s.io/v1"
+	v1beta1 = "authorization.k8s.io/v1beta1"
+	kind    = "SubjectAccessReview"
+)
+
+// review is one that was read.
+type review struct {
+	apiVersion string
+	spec       authorizationv1.SubjectAccessReviewSpec
+}
+
+// probe says whether the harness asked for it itself.
+func (r review) probe() bool {
+	_, probe := r.spec.Extra[ProbeExtraKey]
+	return probe
+}
+
+// verb is that of what is asked.
+func (r review) verb() string {
+	if r.spec.ResourceAttributes != nil {
+		return r.spec.ResourceAttributes.Verb
+	}
+	return r.spec.NonResourceAttributes.Verb
+}
+
+// readReview reads a review, or says why it is none that an API server could have meant.
+func readReview(body []byte) (review, error) {
+	// The decoder of the API server: names are case-sensitive, unknown ones pass.
+	var r authorizationv1.SubjectAccessReview
+	err := kjson.UnmarshalCaseSensitivePreserveInts(body, &r)
+	// Types are also set on an error, unless it is one of syntax. A v1beta1
+	// review is not judged by what v1 says of its fields.
+	if r.APIVersion == v1beta1 && r.Kind == kind {
+		var old authorizationv1beta1.SubjectAccessReview
+		err = kjson.UnmarshalCaseSensitivePreserveInts(body, &old)
+		r.Spec = fromV1beta1(old.Spec)
+	}
+	switch {
+	case err != nil:
+		return review{}, err
+	case r.Kind != kind:
+		return review{}, fmt.Errorf("kind is %.100q, not %s", r.Kind, kind)
+	case r.APIVersion != v1 && r.APIVersion != v1beta1:
+		return review{}, fmt.Errorf("apiVersion is %.100q, not %s or %s", r.APIVersion, v1, v1beta1)
+	}
+	return review{r.APIVersion, r.Spec}, checkSpec(&r.Spec)
+}
+
+// fromV1beta1 converts field by field, so that the compiler finds a field that only one of the versions has.
+func fromV1beta1(in authorizationv1beta1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewSpec {
+	out := authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes:    (*authorizationv1.ResourceAttributes)(in.ResourceAttributes),
+		NonResourceAttributes: (*authorizationv1.NonResourceAttributes)(in.NonResourceAttributes),
+		User:                  in.User,
+		Groups:                in.Groups,
+		UID:                   in.UID,
+	}
+	if in.Extra != nil {
+		out.Extra = make(map[string]authorizationv1.ExtraValue, len(in.Extra))
+		for k, v := range in.Extra {
+			out.Extra[k] = authorizationv1.ExtraValue(v)
+		}
+	}
+	return out
+}
+
+// checkSpec refuses what no API server asks: a review about nobody, or one that does not ask exactly one question.
+func checkSpec(s *authorizationv1.SubjectAccessReviewSpec) error {
+	switch {
+	case s.User == "" && len(s.Groups) == 0:
+		return errors.New("spec has neither user nor groups")
+	case s.ResourceAttributes == nil && s.NonResourceAttributes == nil:
+		return errors.New("spec has neither resourceAttributes nor nonResourceAttributes")
+	case s.ResourceAttributes != nil && s.NonResourceAttributes != nil:
+		return errors.New("spec has both resourceAttributes and nonResourceAttributes")
+	}
+	return nil
+}
+
+// Record is one review as it arrived.
+type Record struct {
+	// Seq is the place in the order of arrival over all points, from 1. Probes
+	// and malformed reviews take a place too.
+	Seq uint64
+	// Point is where it arrived.
+	Point Point
+	// At is the time of arrival: the whole body was there. It never decreases
+	// with Seq, and it has a monotonic clock reading.
+	At time.Time
+	// APIVersion is authorization.k8s.io/v1 or authorization.k8s.io/v1beta1.
+	APIVersion string
+	// Spec is what was asked; v1beta1 is converted. It must not be changed.
+	Spec authorizationv1.SubjectAccessReviewSpec
+	// Answer is what a scripted point sent back; nil at every other point.
+	Answer *Answer
+}
+
+// journal is the record of all arrivals, in order.
+type journal struct {
+	mu      sync.Mutex
+	seq     uint64
+	records []Record
+	refused int
+	first   string // why the first was refused
+}
+
+// add records a well-formed review. Time is taken under the lock, so that it can never contradict the order.
+func (j *journal) add(r Record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seq++
+	r.Seq, r.At = j.seq, time.Now()
+	j.records = append(j.records, r)
+}
+
+// pass gives a probe its place in the order and keeps nothing.
+func (j *journal) pass() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seq++
+}
+
+// refuse counts a malformed review.
+func (j *journal) refuse(why string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seq++
+	if j.refused++; j.refused == 1 {
+		j.first = why
+	}
+}
+
+// Mark is the Seq of the last arrival: Since(Mark()) is what arrives from now on.
+func (j *journal) Mark() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.seq
+}
+
+// Reset forgets all records, so that a long run needs no more memory than its longest part. Seq goes on.
+// Records that somebody still means to ask for are lost, so it belongs where nothing is under way.
+func (j *journal) Reset() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.records = nil
+}
+
+// Since returns, in order of arrival, the reviews after mark whose Spec.User is one of users, or all of them if no
+// user is given. Probes and malformed reviews are not among them. Users are looked for outside the lock, so that a reader
+// never delays an arrival: records never change once they are there.
+func (j *journal) Since(mark uint64, users ...string) (out []Record) {
+	j.mu.Lock()
+	all := j.records
+	j.mu.Unlock()
+	for _, r := range all[sort.Search(len(all), func(i int) bool { return all[i].Seq > mark }):] {
+		if len(users) == 0 || slices.Contains(users, r.Spec.User) {
+			out = append(out, r)
+		}
+	}
+	return out
 }

@@ -31,8 +31,9 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key
@@ -62,8 +63,8 @@ type Options struct {
 // Recorder is a running webhook. Its methods may be called from any goroutine,
 // also after Close, which leaves the record readable.
 type Recorder struct {
-	journal journal
-	mounts  map[string]*mount // by URL path; fixed after Start
+	journal
+	mounts map[string]*mount // by URL path; fixed after Start
 	// counting, if set, takes the place of the journal at Front and Back.
 	counting atomic.Pointer[Counting]
 
@@ -166,10 +167,10 @@ func (r *Recorder) Err() error {
 	if err := r.failed.Load(); err != nil {
 		return *err
 	}
-	r.journal.mu.Lock()
-	defer r.journal.mu.Unlock()
-	if r.journal.refused > 0 {
-		return fmt.Errorf("recorder: reviews that cannot be read: %d, the first because %s", r.journal.refused, r.journal.first)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused > 0 {
+		return fmt.Errorf("recorder: reviews that cannot be read: %d, the first because %s", r.refused, r.first)
 	}
 	return nil
 }
@@ -185,19 +186,6 @@ func (r *Recorder) Close() error {
 	}
 	return nil
 }
-
-// Mark is the Seq of the last arrival: Since(Mark()) is what arrives from now on.
-func (r *Recorder) Mark() uint64 { return r.journal.mark() }
-
-// Since returns, in order of arrival, the reviews after mark whose Spec.User is one of users, or all of them if no
-// user is given. Probes and malformed reviews are not among them.
-func (r *Recorder) Since(mark uint64, users ...string) []Record {
-	return r.journal.since(mark, users)
-}
-
-// Reset forgets all records, so that a long run needs no more memory than its longest part. Seq goes on.
-// Records that somebody still means to ask for are lost, so it belongs where nothing is under way.
-func (r *Recorder) Reset() { r.journal.reset() }
 
 // Point is where in an authorizer chain reviews are recorded. It is the path of the webhook's URL.
 type Point string
@@ -233,16 +221,10 @@ func (r *Recorder) URL(p Point) string { return "https://" + r.addr + "/" + stri
 // Kubeconfig is the webhook configuration with which an API server asks a point. It holds a client key, without
 // which the recorder accepts no connection: write it to a file that only the API server can read.
 func (r *Recorder) Kubeconfig(p Point) []byte {
-	name := "recorder-" + string(p)
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: r.URL(p), CertificateAuthorityData: r.pki.CA}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: r.pki.ClientCert,
-		ClientKeyData:         r.pki.ClientKey,
-	}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	out, err := clientcmd.Write(*config)
+	out, err := clusters.Kubeconfig("recorder-"+string(p), &rest.Config{
+		Host:            r.URL(p),
+		TLSClientConfig: rest.TLSClientConfig{CAData: r.pki.CA, CertData: r.pki.ClientCert, KeyData: r.pki.ClientKey},
+	})
 	if err != nil {
 		// Only strings and bytes are encoded, so this is a mistake in this
 		// package and no state that a caller could handle.
@@ -276,7 +258,7 @@ func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
 // count answers one review that is only counted.
 func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, apiVersion, verb string) {
 	begin := time.Now()
-	r.journal.pass()
+	r.pass()
 	c.Arrived(p, verb)
 	if c.Delay != nil && p == Front {
 		c.hold(req.Context())

@@ -20,9 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
@@ -80,13 +79,9 @@ func (s *shell) kubeconfig() string { return filepath.Join(s.home, "kubeconfig")
 
 // writeKubeconfig writes the token into a file that only this user can read.
 func (s *shell) writeKubeconfig(token string) error {
-	const name = "authzconf"
-	c := clientcmdapi.NewConfig()
-	c.Clusters[name] = &clientcmdapi.Cluster{Server: s.tap.URL, CertificateAuthorityData: s.tap.CA}
-	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
-	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	c.CurrentContext = name
-	raw, err := clientcmd.Write(*c)
+	raw, err := clusters.Kubeconfig("authzconf", &rest.Config{
+		Host: s.tap.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: s.tap.CA},
+	})
 	if err != nil {
 		return err
 	}
@@ -195,25 +190,20 @@ func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err err
 	}
 	req.Header = r.Header.Clone()
 	req.Header.Del("Accept-Encoding") // so that the answer comes as it is
-	seen, err := s.run.target.Observe(r.Context(), func() (string, error) {
+	err = s.run.target.Observe(r.Context(), &o, func() error {
 		o.Sent = time.Now()
-		defer func() { o.Answered = time.Now() }()
 		a, err = s.roundTrip(req)
-		return a.header.Get("Audit-Id"), err
+		o.Answered = time.Now()
+		o.Response = verdicts.Response{
+			Code: a.code, AuditID: a.header.Get(auditIDHeader),
+			Body: shownBody(a.code, a.body), Warnings: a.header.Values("Warning"),
+		}
+		return err
 	})
-	if err == nil && seen.Broken != "" { // the client may ask again, and nobody knows what it makes of this
-		err = errors.New(seen.Broken)
+	if err == nil && o.Response.Broken != "" { // the client may ask again, and nobody knows what it makes of this
+		err = errors.New(o.Response.Broken)
 	}
-	if err != nil {
-		return o, a, err
-	}
-	o.NoAudit = seen.NoAudit
-	o.Response = verdicts.Response{
-		Code: a.code, AuditID: a.header.Get("Audit-Id"),
-		Body: shownBody(a.code, a.body), Warnings: a.header.Values("Warning"),
-	}
-	o.Reviews, o.Audit, o.Metrics, o.Backend = seen.Reviews, seen.Audit, seen.Metrics, seen.Backend
-	return o, a, nil
+	return o, a, err
 }
 
 // roundTrip sends a request on.

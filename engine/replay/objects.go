@@ -4,17 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -96,24 +100,16 @@ func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, o := range objects {
 		group.Go(func() error {
-			if err := p.createRBAC(groupCtx, o); err != nil {
-				return err
+			made := o.Objects()
+			for i, at := range o.Paths() {
+				if err := p.create(groupCtx, at, made[i]); err != nil {
+					return err
+				}
 			}
 			return p.inForce(groupCtx, o.Check, true)
 		})
 	}
 	return group.Wait()
-}
-
-// createRBAC creates the role, then the binding.
-func (p *provisioner) createRBAC(ctx context.Context, o scenarios.RBACObject) error {
-	objects := o.Objects()
-	for i, at := range o.Paths() {
-		if err := p.create(ctx, at, objects[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // revoke deletes bindings and roles and waits until they are not in force any more.
@@ -132,4 +128,83 @@ func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject
 		}
 	}
 	return nil
+}
+
+const (
+	// podTimeout is how long a pod may take to run, its image being there.
+	podTimeout = time.Minute
+	// podPoll is the pause between two looks at it.
+	podPoll = 200 * time.Millisecond
+)
+
+// realNodes are the nodes that stand for those of a scenario.
+func (p *provisioner) realNodes(ctx context.Context, s *scenarios.Scenario) ([]string, error) {
+	if len(s.Nodes) == 0 {
+		return nil, nil
+	}
+	live, err := nodes.Live(ctx, p.client)
+	if err != nil {
+		return nil, err
+	}
+	if len(live) < len(s.Nodes) {
+		return nil, fmt.Errorf("the cluster has %d nodes that are ready (expected at least %d)", len(live), len(s.Nodes))
+	}
+	return live[:len(s.Nodes)], nil
+}
+
+// runPod creates the pod of a requestor whose pod really runs.
+func (p *provisioner) runPod(ctx context.Context, sa *scenarios.ServiceAccount) error {
+	pod, err := nodes.Pod(sa.Pod, sa.Name, sa.Node)
+	if err != nil {
+		return err
+	}
+	_, err = p.client.CoreV1().Pods(sa.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	return ignoreExists(err)
+}
+
+// awaitPods waits until all pods run that the scenario has on real nodes.
+func (p *provisioner) awaitPods(ctx context.Context, bound *scenarios.Scenario) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, key := range bound.Pods() {
+		group.Go(func() error { return p.awaitPod(groupCtx, key[0], key[1]) })
+	}
+	return group.Wait()
+}
+
+func (p *provisioner) awaitPod(ctx context.Context, namespace, name string) error {
+	var last *corev1.Pod
+	err := wait.PollUntilContextTimeout(ctx, podPoll, podTimeout, true, func(ctx context.Context) (done bool, err error) {
+		last, err = p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(last.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}), err
+	})
+	if err != nil {
+		return fmt.Errorf("pod %s/%s does not run after %s: %w%s", namespace, name, podTimeout, err, podState(last))
+	}
+	return nil
+}
+
+// podState says what a pod waits for.
+func podState(pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	text := " (" + string(pod.Status.Phase)
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil {
+			text += ", " + w.Reason + ": " + w.Message
+		}
+	}
+	return text + ")"
+}
+
+// removePods ends the pods that the scenario ran: unlike other objects they cost
+// something as long as they are there.
+func (p *provisioner) removePods(ctx context.Context, bound *scenarios.Scenario) {
+	now := int64(0)
+	for _, key := range bound.Pods() {
+		// One that is left over harms nothing but memory.
+		_ = p.client.CoreV1().Pods(key[0]).Delete(ctx, key[1], metav1.DeleteOptions{GracePeriodSeconds: &now})
+	}
 }

@@ -188,22 +188,17 @@ func (run *run) mintTokens(ctx context.Context) error {
 		if sa == nil {
 			continue
 		}
-		mint := run.admin.token
-		if sa.Running {
-			mint = run.projectedToken
+		var err error
+		if sa.Running { // the one that the kubelet put into the pod
+			run.tokens[alias], err = nodes.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
+		} else {
+			run.tokens[alias], err = run.admin.token(ctx, sa)
 		}
-		token, err := mint(ctx, sa)
 		if err != nil {
 			return fmt.Errorf("a token for %s/%s: %w", sa.Namespace, sa.Name, err)
 		}
-		run.tokens[alias] = token
 	}
 	return nil
-}
-
-// projectedToken is the one that the kubelet put into the running pod.
-func (run *run) projectedToken(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
-	return nodes.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
 }
 
 // token binds to the pod, the node, or nothing, as the service account says.

@@ -6,13 +6,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/token/jwt"
 
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -59,17 +59,8 @@ func credentialOf(h http.Header) *scenarios.User {
 	if _, ok := h[remote+"User"]; !ok {
 		return nil
 	}
-	u := &scenarios.User{Name: h.Get(remote + "User"), UID: h.Get(remote + "Uid"), Groups: h[remote+"Group"]}
-	for name, values := range h {
-		key, ok := strings.CutPrefix(name, remote+"Extra-")
-		if plain, err := url.PathUnescape(key); ok && err == nil {
-			if u.Extra == nil {
-				u.Extra = map[string][]string{}
-			}
-			u.Extra[strings.ToLower(plain)] = values
-		}
-	}
-	return u
+	u := target.RemoteUser(h)
+	return &u
 }
 
 // tokenUser reads the claims of a service account's token, as Validate of

@@ -25,7 +25,7 @@ func node(name, kubelet string, ready corev1.ConditionStatus, labels ...string) 
 
 func TestRealNodes(t *testing.T) {
 	p := &provisioner{client: fake.NewClientset(
-		node("a-control-plane", "v1.37.1", corev1.ConditionTrue, controlPlaneLabel),
+		node("a-control-plane", "v1.37.1", corev1.ConditionTrue, "node-role.kubernetes.io/control-plane"),
 		node("b-worker", "v1.37.1", corev1.ConditionTrue),
 		node("made-by-a-scenario", "", corev1.ConditionUnknown),
 		node("a-worker-that-is-down", "v1.37.1", corev1.ConditionFalse),

@@ -1,8 +1,10 @@
 package replay
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -89,23 +90,18 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 		}
 	}
 	o, expect := &seen[0], steps[0].Expect
-	all, err := run.target.Observe(ctx, func() (string, error) {
+	err := run.target.Observe(ctx, o, func() error {
 		err := run.measure(ctx, expect, o, func() error { return together(exchanges) })
-		if err == nil && o.Response.Code == http.StatusRequestHeaderFieldsTooLarge {
-			return target.NoAudit, nil
-		}
 		for i := range seen[1:] {
 			if other := &seen[1+i]; err == nil {
 				other.Audit, err = run.target.Event(ctx, other.Response.AuditID)
 			}
 		}
-		return o.Response.AuditID, err
+		return err
 	})
 	if err != nil {
 		return seen, fmt.Errorf("step %d, %s %s: %w", first, o.Request.Method, o.Request.URL, err)
 	}
-	o.Reviews, o.Audit, o.Metrics, o.Backend, o.Admission = all.Reviews, all.Audit, all.Metrics, all.Backend, all.Admission
-	o.NoAudit, o.Response.Broken = all.NoAudit, all.Broken
 	if expect != nil && expect.Flow != nil {
 		o.Response.Flow, err = run.admin.flow(ctx, o.Response)
 	}
@@ -213,4 +209,70 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 	}
 	r.Body = string(body)
 	return r, nil
+}
+
+// What the frames of a WebSocket connection are (RFC 6455, section 5.2), and the
+// channels of v5.channel.k8s.io, which are the first byte of a message.
+const (
+	opcodeBits = 0x0f
+	closeFrame = 0x8
+	lengthBits = 0x7f
+
+	stdoutChannel = 1
+	statusChannel = 3
+)
+
+// output reads what a command writes to stdout over an upgraded connection, until the server closes it. If the
+// command failed without a word, it is the Status that says so.
+func output(resp *http.Response) (string, error) {
+	r := bufio.NewReader(resp.Body)
+	var stdout, status []byte
+	for len(stdout) < bodyLimit {
+		opcode, payload, err := readFrame(r)
+		if errors.Is(err, io.EOF) || err == nil && opcode == closeFrame {
+			break
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading the stream: %w", err)
+		}
+		switch {
+		case len(payload) == 0:
+		case payload[0] == stdoutChannel:
+			stdout = append(stdout, payload[1:]...)
+		case payload[0] == statusChannel:
+			status = append(status, payload[1:]...)
+		}
+	}
+	if len(stdout) == 0 {
+		return string(status), nil
+	}
+	return string(stdout), nil
+}
+
+// readFrame reads one frame of a server, which does not mask. A message in
+// several frames is not put together: the API server sends none.
+func readFrame(r io.Reader) (opcode byte, payload []byte, err error) {
+	var head [2]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	length := uint64(head[1] & lengthBits)
+	switch length {
+	case 126:
+		var n uint16
+		if err := binary.Read(r, binary.BigEndian, &n); err != nil {
+			return 0, nil, err
+		}
+		length = uint64(n)
+	case 127:
+		if err := binary.Read(r, binary.BigEndian, &length); err != nil {
+			return 0, nil, err
+		}
+	}
+	if length > bodyLimit {
+		return 0, nil, fmt.Errorf("a frame has %d bytes (expected at most %d)", length, bodyLimit)
+	}
+	payload = make([]byte, length)
+	_, err = io.ReadFull(r, payload)
+	return head[0] & opcodeBits, payload, err
 }

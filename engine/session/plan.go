@@ -107,7 +107,9 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan
 			if c.Cell.Provider == target.Existing {
 				break // its chain is its own
 			}
-			if v := plan(set, withChain(c, chain), sel); v.Count(Run) > 0 {
+			other := c
+			other.Chain, other.Cell.Name = chain, c.Cell.Name+"-"+chain
+			if v := plan(set, other, sel); v.Count(Run) > 0 {
 				variants = append(variants, v)
 			}
 		}
@@ -147,13 +149,6 @@ func chains(set *scenarios.Set) []string {
 	return names
 }
 
-// withChain is the same cell with another authorizer chain.
-func withChain(c target.Options, chain string) target.Options {
-	c.Chain = chain
-	c.Cell.Name += "-" + chain
-	return c
-}
-
 // nothingWhy counts the reasons for which nothing is left.
 func nothingWhy(plans []CellPlan) string {
 	var left, selected, unsupported int
@@ -177,18 +172,10 @@ func decide(s *scenarios.Scenario, c target.Options, facts scenarios.Facts, sel 
 	case ok:
 		return Item{Scenario: s, Fate: Run}
 	case len(missing) > 0:
-		return Item{Scenario: s, Fate: Unsupported, Why: fmt.Sprintf("the target lacks %s", join(missing))}
+		return Item{Scenario: s, Fate: Unsupported, Why: scenarios.Lacks(missing)}
 	default:
 		return Item{Scenario: s, Fate: NotSelected, Why: why}
 	}
-}
-
-func join(caps []scenarios.Capability) string {
-	var names []string
-	for _, c := range caps {
-		names = append(names, string(c))
-	}
-	return strings.Join(names, ", ")
 }
 
 func (sel Selection) leavesOut(s *scenarios.Scenario) string {
@@ -217,4 +204,58 @@ func (sel Selection) Choose(set *scenarios.Set) []*scenarios.Scenario {
 		}
 	}
 	return chosen
+}
+
+// onExisting decides for a cluster that somebody else made.
+func onExisting(s *scenarios.Scenario, facts scenarios.Facts) Item {
+	ok, unsupported, why := s.SelectedThere(facts)
+	switch {
+	case ok:
+		return Item{Scenario: s, Fate: Run}
+	case unsupported:
+		return Item{Scenario: s, Fate: Unsupported, Why: why}
+	}
+	return Item{Scenario: s, Fate: NotSelected, Why: why}
+}
+
+// Makes counts what the scenarios of a plan make on a cluster that somebody else made.
+type Makes struct{ Namespaces, Accounts, Roles, ClusterRoles int }
+
+// Makes counts them; a scenario's own objects are in its namespaces.
+func (p CellPlan) Makes() (m Makes) {
+	for _, item := range p.Items {
+		if item.Fate != Run {
+			continue
+		}
+		bound, _ := item.Scenario.Bind(scenarios.Suffix(0, "existing", item.Scenario.ID))
+		accounts, why := bound.Substitute()
+		if why != "" {
+			continue
+		}
+		spaces := map[string]bool{}
+		for _, r := range accounts.Requestors {
+			if sa := r.ServiceAccount; sa != nil {
+				m.Accounts++
+				spaces[sa.Namespace] = true
+			}
+		}
+		for _, o := range scenarios.RenderRBAC(accounts) {
+			if o.Namespace == "" {
+				m.ClusterRoles++
+			} else {
+				m.Roles++
+			}
+		}
+		for _, g := range accounts.Grants {
+			spaces[g.Namespace] = true
+		}
+		for _, st := range accounts.Steps {
+			if r := st.Sent(); r != nil {
+				spaces[r.Namespace] = true
+			}
+		}
+		delete(spaces, "")
+		m.Namespaces += len(spaces)
+	}
+	return m
 }

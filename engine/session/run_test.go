@@ -54,7 +54,7 @@ func TestInterruptedBeforeTheFirstScenario(t *testing.T) {
 			if r := run.Report.Cells[0].Results; len(r) != 1 || r[0].Verdict != verdicts.Invalid {
 				t.Errorf("%+v", r)
 			}
-			if run.Report.Outcome.Result != reports.RunInvalid {
+			if run.Report.Outcome.Result != verdicts.Invalid {
 				t.Errorf("outcome %s", run.Report.Outcome.Result)
 			}
 		case <-time.After(30 * time.Second):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/target"
 )
 
@@ -67,7 +68,9 @@ func (s *Session) startAll() error {
 			c.Finish(time.Now(), nil, s.events)
 		}
 	}
-	groups := grouped(biggestFirst(cells))
+	// The biggest first: none that takes long is left for the end, when nothing else runs beside it.
+	slices.SortStableFunc(cells, func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
+	groups := grouped(cells)
 	queue := make(chan []*Cell, len(groups))
 	for _, g := range groups {
 		queue <- g
@@ -93,8 +96,8 @@ func (s *Session) startAll() error {
 					s.startCell(c)
 					begin()
 					s.runCell(c)
-					if i+1 == len(group) {
-						s.leaveCell(c)
+					if i+1 == len(group) && s.Parallel > 0 && c.Target != nil { // makes room for the next cell
+						s.stopTarget(c)
 					}
 				}
 			}
@@ -112,11 +115,6 @@ func (s *Session) startAll() error {
 	}()
 	first.Wait()
 	return s.usageError()
-}
-
-// biggestFirst orders cells so that none that takes long is left for the end, when nothing else runs beside it.
-func biggestFirst(cells []*Cell) []*Cell {
-	return slices.SortedStableFunc(slices.Values(cells), func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
 }
 
 // grouped puts cells together that one cluster serves, one after the other: it takes much longer to make than to
@@ -210,8 +208,10 @@ func (s *Session) startCell(c *Cell) {
 		c.Target, c.Err = target.Start(s.ctx, c.Plan.Target)
 	}
 	c.Ready = time.Since(start)
-	if c.Err == nil {
-		c.Err = s.loadAgent(c)
+	if c.Err == nil && c.Plan.NeedsNodes() {
+		if err := nodes.LoadAgent(s.ctx, c.Target); err != nil {
+			c.Err = fmt.Errorf("the node agent's image: %w", err)
+		}
 	}
 	if c.Target != nil {
 		c.Witness = c.Target.Witness
@@ -230,13 +230,6 @@ func (s *Session) startCell(c *Cell) {
 		return
 	}
 	s.events(Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, c.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)})
-}
-
-// leaveCell makes room for the next cell.
-func (s *Session) leaveCell(c *Cell) {
-	if s.Parallel > 0 && c.Target != nil {
-		s.stopTarget(c)
-	}
 }
 
 // stopTarget ends a target with everything that it recorded.

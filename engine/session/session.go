@@ -279,17 +279,6 @@ func (p CellPlan) NeedsAgents() bool {
 	return p.NeedsNodes() && target.ExpectedFacts(p.Target).Gate == scenarios.GateOn
 }
 
-// loadAgent brings the node agent's image to the nodes of a cell that needs it.
-func (s *Session) loadAgent(c *Cell) error {
-	if !c.Plan.NeedsNodes() {
-		return nil
-	}
-	if err := nodes.LoadAgent(s.ctx, c.Target); err != nil {
-		return fmt.Errorf("the node agent's image: %w", err)
-	}
-	return nil
-}
-
 // runAgents lets the node agents work before any scenario: a DaemonSet would wait for the Nodes of scenarios, on
 // which no kubelet runs its pods.
 func (s *Session) runAgents(c *Cell) {

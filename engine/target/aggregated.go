@@ -189,21 +189,9 @@ func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // record keeps who the API server says is asking.
 func (a *aggregated) record(r *http.Request) {
-	const extraPrefix = "X-Remote-Extra-"
-	b := verdicts.BackendRequest{Method: r.Method, URL: r.URL.RequestURI()}
-	b.User.Name, b.User.UID, b.User.Groups = r.Header.Get("X-Remote-User"), r.Header.Get("X-Remote-Uid"), r.Header.Values("X-Remote-Group")
+	b := verdicts.BackendRequest{Method: r.Method, URL: r.URL.RequestURI(), User: RemoteUser(r.Header)}
 	for name, values := range r.Header {
-		key, isExtra := strings.CutPrefix(name, extraPrefix)
-		switch {
-		case isExtra:
-			if plain, err := url.PathUnescape(key); err == nil {
-				key = plain
-			}
-			if b.User.Extra == nil {
-				b.User.Extra = map[string][]string{}
-			}
-			b.User.Extra[strings.ToLower(key)] = values
-		case strings.HasPrefix(name, "Impersonate-"):
+		if strings.HasPrefix(name, "Impersonate-") {
 			if b.Impersonation == nil {
 				b.Impersonation = map[string][]string{}
 			}
@@ -213,6 +201,25 @@ func (a *aggregated) record(r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seen = append(a.seen, b)
+}
+
+// RemoteUser is whom the headers name by which a proxy tells an API server, or that an aggregated one, who is asking.
+func RemoteUser(h http.Header) scenarios.User {
+	u := scenarios.User{Name: h.Get("X-Remote-User"), UID: h.Get("X-Remote-Uid"), Groups: h.Values("X-Remote-Group")}
+	for name, values := range h {
+		key, isExtra := strings.CutPrefix(name, "X-Remote-Extra-")
+		if !isExtra {
+			continue
+		}
+		if plain, err := url.PathUnescape(key); err == nil {
+			key = plain
+		}
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[strings.ToLower(key)] = values
+	}
+	return u
 }
 
 // The server is an admission webhook too: it is asked about ConfigMaps that have the label, allows them, and keeps whom it

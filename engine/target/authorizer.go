@@ -117,13 +117,14 @@ func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.A
 		rule = p.rules[i]
 	}
 	p.mu.RUnlock()
+	status := authorizationv1.SubjectAccessReviewStatus{Reason: rule.Reason}
 	switch rule.Answer {
 	case scenarios.AnswerAllow:
-		return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: rule.Reason}}
+		status.Allowed = true
 	case scenarios.AnswerDeny:
-		return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: rule.Reason}}
+		status.Denied = true
 	case scenarios.AnswerBoth:
-		return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true, Reason: rule.Reason}}
+		status.Allowed, status.Denied = true, true
 	case scenarios.AnswerError:
 		return recorder.Answer{Code: http.StatusInternalServerError, Body: rule.Reason}
 	case scenarios.AnswerForbidden:
@@ -133,5 +134,5 @@ func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.A
 	case scenarios.AnswerSilence:
 		return recorder.Answer{Delay: silence}
 	}
-	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Reason: rule.Reason}}
+	return recorder.Answer{Status: status}
 }

@@ -134,15 +134,19 @@ func TestBroken(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c.cut(x.cuts)
-			o, err := started.Observe(t.Context(), x.send)
+			var o verdicts.Observation
+			err := started.Observe(t.Context(), &o, func() (err error) {
+				o.Response.AuditID, err = x.send()
+				return err
+			})
 			switch {
 			case x.unknown != nil && (err == nil || !x.unknown(err)):
 				t.Errorf("it is known what happened: %+v, %v", o, err)
 			case x.unknown != nil:
 			case err != nil:
 				t.Error(err)
-			case (o.Broken != "") != x.broken || (o.NoAudit != "") != x.silent:
-				t.Errorf("broken %q, no audit %q", o.Broken, o.NoAudit)
+			case (o.Response.Broken != "") != x.broken || (o.NoAudit != "") != x.silent:
+				t.Errorf("broken %q, no audit %q", o.Response.Broken, o.NoAudit)
 			}
 		})
 	}

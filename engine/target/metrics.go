@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -36,48 +38,16 @@ type counted struct {
 
 const impersonationPrefix = "apiserver_impersonation_"
 
-// impersonationFamilies are all that 1.37 has (k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics).
-var impersonationFamilies = []string{
-	impersonationPrefix + "attempts_total",
-	impersonationPrefix + "attempts_duration_seconds",
-	impersonationPrefix + "authorization_attempts_total",
-	impersonationPrefix + "authorization_attempts_duration_seconds",
-}
+//go:embed metrics.yaml
+var metricsYAML []byte
 
-// bulkyMetrics are switched off in the API server: nothing here reads them, and they are nine tenths of the 2 MB that
-// would be rendered after every request. apiserver_resource_size_estimate_bytes
-// is not among them: kube-apiserver 1.34 panics without it.
-var bulkyMetrics = []string{
-	"apiserver_admission_controller_admission_duration_seconds",
-	"apiserver_admission_step_admission_duration_seconds",
-	"apiserver_admission_step_admission_duration_seconds_summary",
-	"apiserver_flowcontrol_demand_seats",
-	"apiserver_flowcontrol_priority_level_request_utilization",
-	"apiserver_flowcontrol_priority_level_seat_utilization",
-	"apiserver_flowcontrol_read_vs_write_current_requests",
-	"apiserver_flowcontrol_request_execution_seconds",
-	"apiserver_flowcontrol_request_queue_length_after_enqueue",
-	"apiserver_flowcontrol_watch_count_samples",
-	"apiserver_flowcontrol_work_estimated_seats",
-	"apiserver_request_body_size_bytes",
-	"apiserver_request_duration_seconds",
-	"apiserver_request_filter_duration_seconds",
-	"apiserver_request_sli_duration_seconds",
-	"apiserver_response_sizes",
-	"apiserver_watch_cache_initialization_duration_seconds",
-	"apiserver_watch_cache_read_wait_seconds",
-	"apiserver_watch_events_dispatch_duration_seconds",
-	"apiserver_watch_events_sizes",
-	"apiserver_watch_list_duration_seconds",
-	"etcd_request_duration_seconds",
-	"etcd_requests_total",
-	"informer_processing_latency_seconds",
-	"rest_client_request_duration_seconds",
-	"rest_client_request_size_bytes",
-	"rest_client_response_size_bytes",
-	"workqueue_queue_duration_seconds",
-	"workqueue_work_duration_seconds",
-}
+// known are the names of the API server's metric families, by what they are for.
+var known = func() (names struct{ Impersonation, Authorization, Bulky []string }) {
+	if err := yaml.UnmarshalStrict(metricsYAML, &names); err != nil {
+		panic("metrics.yaml: " + err.Error())
+	}
+	return names
+}()
 
 // Scrape reads the API server's metric families whose names begin with one of the prefixes.
 // Only their lines are parsed: an API server has megabytes of others.
@@ -135,31 +105,19 @@ func wanted(line []byte, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
-// authorizationFamilies are what an operator sees of authorizers: k8s.io/apiserver/pkg/authorization/metrics and cel, and
-// plugin/pkg/authorizer/webhook/metrics.
-var authorizationFamilies = []string{
-	"apiserver_authorization_decisions_total",
-	"apiserver_authorization_webhook_evaluations_total",
-	"apiserver_authorization_webhook_evaluations_fail_open_total",
-	"apiserver_authorization_webhook_duration_seconds",
-	"apiserver_authorization_match_condition_evaluation_errors_total",
-	"apiserver_authorization_match_condition_exclusions_total",
-	"apiserver_authorization_match_condition_evaluation_seconds",
-}
-
 // CountAuthorization reads the authorization metrics; increases does it again, and says by how much they moved. Nobody
 // else may use the target meanwhile.
 func (t *Target) CountAuthorization(ctx context.Context) (increases func() ([]verdicts.MetricSample, error), err error) {
-	before, err := t.countersOf(ctx, authorizationFamilies)
+	before, err := t.countersOf(ctx, known.Authorization)
 	return func() ([]verdicts.MetricSample, error) {
-		after, err := t.countersOf(ctx, authorizationFamilies)
+		after, err := t.countersOf(ctx, known.Authorization)
 		return after.since(before), err
 	}, err
 }
 
 // impersonationCounters reads the impersonation counters.
 func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
-	return t.countersOf(ctx, impersonationFamilies)
+	return t.countersOf(ctx, known.Impersonation)
 }
 
 // countersOf reads counters, and the counts and sums of histograms under their name with _count.
@@ -218,8 +176,8 @@ func (t *Target) UnknownFamilies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names(families) {
-		if !slices.Contains(impersonationFamilies, name) {
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		if !slices.Contains(known.Impersonation, name) {
 			return fmt.Errorf("the API server counts %s, which nothing here judges", name)
 		}
 	}
@@ -267,6 +225,3 @@ func gaugeValues(family *dto.MetricFamily, label string) map[string]float64 {
 	}
 	return values
 }
-
-// names are a map's keys, sorted.
-func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

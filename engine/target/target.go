@@ -172,7 +172,7 @@ func Start(ctx context.Context, o Options) (_ *Target, err error) {
 
 func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
 	if o.Join != nil {
-		plane, ok := o.Join.cluster.(*local.ControlPlane)
+		plane, ok := o.Join.Plane()
 		if !ok {
 			return nil, errors.New("a second API server cannot be added to this cluster")
 		}
@@ -212,7 +212,7 @@ func (t *Target) options(o Options) (lo local.Options, err error) {
 // Args are the arguments of every API server but a plain one, which may be given them.
 func Args() []string {
 	return []string{
-		"--disabled-metrics=" + strings.Join(bulkyMetrics, ","),
+		"--disabled-metrics=" + strings.Join(known.Bulky, ","),
 		// It sleeps 50 ms over every object that is created in a namespace which its
 		// informer has not seen yet, and it has no part in authorization.
 		"--disable-admission-plugins=NamespaceLifecycle",
@@ -273,59 +273,41 @@ func (t *Target) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Observed is what a target saw of one request besides the answer.
-type Observed struct {
-	Reviews []verdicts.Review
-	Audit   json.RawMessage
-	Metrics []verdicts.MetricSample
-	Backend []verdicts.BackendRequest
-	// Admission are the users that the admission webhook was told of.
-	Admission []scenarios.User
-	// NoAudit and Broken say what the API server owes: see verdicts.Observation and Response.
-	NoAudit, Broken string
-}
-
-// NoAudit stands for the Audit-Id of a request that the HTTP server refused
-// before it became one of the API server's.
-const NoAudit = "none"
-
-// Observe sends one request, by calling send, and returns everything that the target saw of it. No other request
-// of a scenario is under way meanwhile. send returns the answer's Audit-Id, or NoAudit.
-func (t *Target) Observe(ctx context.Context, send func() (auditID string, err error)) (*Observed, error) {
+// Observe sends one request, by calling send, which puts the answer into o, and adds everything else that the target saw
+// of it. No other request of a scenario is under way meanwhile.
+func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func() error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	if t.blind() {
-		_, err := send()
-		return &Observed{}, err
+		return send()
 	}
 	mark := t.recorder.Mark()
 	t.aggregated.take()
-	o := &Observed{}
-	id, err := send()
+	err := send()
 	switch {
 	case err != nil && (!connectionEnded(err) || !t.answers(ctx)):
 		// What was counted for it is not the next request's.
-		return nil, errors.Join(err, t.recount(ctx), t.Err())
+		return errors.Join(err, t.recount(ctx), t.Err())
 	case err != nil:
-		o.Broken = err.Error()
-	case id == "":
-		return nil, errors.New("the answer has no Audit-Id header")
-	case id != NoAudit:
-		if o.Audit, err = t.events.Await(ctx, id); err != nil && (!errors.Is(err, errNoEvent) || !t.answers(ctx)) {
-			return nil, errors.Join(err, t.Err())
+		o.Response.Broken = err.Error()
+	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge:
+		// The HTTP server refused it before it became one of the API server's.
+	case o.Response.AuditID == "":
+		return errors.New("the answer has no Audit-Id header")
+	default:
+		if o.Audit, err = t.events.Await(ctx, o.Response.AuditID); err != nil && (!errors.Is(err, errNoEvent) || !t.answers(ctx)) {
+			return errors.Join(err, t.Err())
 		} else if err != nil {
 			o.NoAudit = err.Error()
 		}
 	}
 	o.Backend, o.Admission = t.aggregated.take()
 	o.Reviews = t.reviews(t.recorder.Since(mark))
-	if o.Metrics, err = t.increases(ctx); err != nil {
-		return nil, errors.Join(err, t.Err())
-	}
-	return o, t.Err()
+	o.Metrics, err = t.increases(ctx)
+	return errors.Join(err, t.Err())
 }
 
 // Event is the audit event of a request that was sent beside the one that is observed; none where the target shows none.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/discovery"
@@ -88,38 +90,41 @@ func (t *Target) witnessGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	code, message, err := t.ask(ctx, client, "/version", http.Header{"Impersonate-Group": {"authzconf"}})
+	a, err := t.ask(ctx, client, "/version", http.Header{"Impersonate-Group": {"authzconf"}})
 	if err != nil {
 		return err
 	}
-	w.GateProbe = &reports.GateProbe{Code: code, Message: message, Gate: reports.ProbedGate(message)}
+	w.GateProbe = &reports.GateProbe{Code: a.code, Message: a.message, Gate: reports.ProbedGate(a.message)}
 	return nil
 }
 
-// ask sends one observed GET, and returns code and message of the answer.
-func (t *Target) ask(ctx context.Context, client *http.Client, path string, h http.Header) (int, string, error) {
+// answer is what a request of the harness itself is answered with.
+type answer struct {
+	code             int
+	message, auditID string
+}
+
+// ask sends one GET.
+func (t *Target) ask(ctx context.Context, client *http.Client, path string, h http.Header) (a answer, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+path, nil)
 	if err != nil {
-		return 0, "", err
+		return a, err
 	}
 	for name, values := range h {
 		req.Header[name] = values
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, "", err
+		return a, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if err != nil {
-		return 0, "", err
-	}
-	message := strings.TrimSpace(string(body))
+	a = answer{resp.StatusCode, strings.TrimSpace(string(body)), resp.Header.Get("Audit-Id")}
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Message != "" {
-		message = status.Message
+		a.message = status.Message
 	}
-	return resp.StatusCode, message, nil
+	return a, err
 }
 
 // probe is one request of the witness.
@@ -150,7 +155,7 @@ func (t *Target) witnessChain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err := t.ask(ctx, client, p.Path, nil); err != nil {
+		if _, err := t.ask(ctx, client, p.Path, nil); err != nil {
 			return err
 		}
 	}
@@ -202,7 +207,7 @@ func (t *Target) witnessMetrics(ctx context.Context, before map[string]map[strin
 	}
 	for _, a := range t.Witness.AskedAuthorizers {
 		evidence := ""
-		for _, name := range names(acts) {
+		for _, name := range slices.Sorted(maps.Keys(acts)) {
 			if acts[name][a.Name] > before[name][a.Name] {
 				evidence = fmt.Sprintf("%s{name=%q} > %v", name, a.Name, before[name][a.Name])
 				break
@@ -242,4 +247,77 @@ func (t *Target) EventsBy(user string) ([]auditv1.Event, error) {
 		}
 	}
 	return all, nil
+}
+
+// GateName is the feature gate that authzconf toggles.
+const GateName = "ConstrainedImpersonation"
+
+// Asked is the state of the gate that a run asks for.
+type Asked string
+
+const (
+	AskOn  Asked = "on"
+	AskOff Asked = "off"
+	// AskDefault leaves the gate as the version has it.
+	AskDefault Asked = "default"
+)
+
+// GateKnown says whether an effective version (1.35 or 1.35.4) has the gate:
+// since 1.35 (k8s.io/apiserver/pkg/features/kube_features.go).
+func GateKnown(version string) bool { return !minorBefore(version, 35) }
+
+// GateState is the effective state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
+// since 1.36. A version without the gate behaves as off.
+func GateState(version string, asked Asked) scenarios.Gate {
+	on := asked == AskOn || asked == AskDefault && !minorBefore(version, 36)
+	if on && GateKnown(version) {
+		return scenarios.GateOn
+	}
+	return scenarios.GateOff
+}
+
+// minorBefore compares a version's minor with 1.<minor>; a version that cannot
+// be parsed is a programming error, for versions are parsed on the way in.
+func minorBefore(version string, minor uint64) bool {
+	v, err := semver.NewVersion(version)
+	if err != nil {
+		panic(fmt.Sprintf("version %q: %v", version, err))
+	}
+	return v.Major() < 1 || v.Major() == 1 && v.Minor() < minor
+}
+
+// Wanted is a target as its options ask for it, for what it is found to be to be held to.
+func (o Options) Wanted() reports.Found {
+	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
+	f.Witness.ExpectedGate = string(f.Facts.Gate)
+	f.Witness.AskedAuthorizers, _ = Authorizers(o.Chain) // a chain that is none has no target
+	return f
+}
+
+// Found is the target as it was found to be.
+func (t *Target) Found() reports.Found {
+	return reports.Found{Cell: t.Cell, Facts: t.Facts, Witness: t.Witness}
+}
+
+// ExpectedFacts is what scenarios are selected by on a target that is what it is
+// asked to be. The witness has to confirm it.
+func ExpectedFacts(o Options) scenarios.Facts {
+	f := scenarios.Facts{
+		Kubernetes:   o.Effective(),
+		Binary:       o.Cell.Kubernetes,
+		Chain:        o.Chain,
+		Gate:         GateState(o.Effective(), Asked(o.Cell.Gate)),
+		Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Tokens, scenarios.RBAC, scenarios.Aggregation},
+	}
+	if o.Cell.Provider == Existing {
+		f.Capabilities = existingCapabilities()
+		return f
+	}
+	if f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36) {
+		f.Capabilities = append(f.Capabilities, scenarios.Metrics)
+	}
+	if o.Cell.Provider == Kind {
+		f.Capabilities = append(f.Capabilities, scenarios.KubeletNodes)
+	}
+	return f
 }

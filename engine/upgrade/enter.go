@@ -12,6 +12,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -92,10 +93,14 @@ func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 // and put back when it is ready, as one with health checks does; a killed one is only taken out afterwards.
 func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 	t := u.targets[stage.Server]
+	plane, ok := t.Plane()
+	if !ok && stage.Fault != "" {
+		return fmt.Errorf("the fault %s is for a local control plane", stage.Fault)
+	}
 	switch stage.Fault {
 	case upgradepath.KillAPIServer:
 		begin := time.Now()
-		if err := t.KillAPIServer(); err != nil {
+		if err := plane.KillAPIServer(); err != nil {
 			return err
 		}
 		history := u.histories[stage.Server]
@@ -103,7 +108,7 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 		wait(ctx, outage)
 		defer func() { stage.Down = time.Since(begin) }()
 	case upgradepath.RestartEtcd:
-		if err := t.RestartEtcd(ctx); err != nil {
+		if err := plane.RestartEtcd(ctx); err != nil {
 			return err
 		}
 		wait(ctx, steady)
@@ -145,11 +150,7 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 }
 
 func (u *Upgrade) addresses() []string {
-	var out []string
-	for _, t := range u.targets {
-		out = append(out, strings.TrimPrefix(t.Host(), "https://"))
-	}
-	return out
+	return scenarios.Each(u.targets, func(t *target.Target) string { return strings.TrimPrefix(t.Host(), "https://") })
 }
 
 // neighbours are the access reviews that reached the recorders of the other

@@ -1,11 +1,18 @@
 package enforcer
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/openapi3"
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/spec3"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
@@ -134,11 +141,11 @@ func (c Change) reordered() []fieldpath.Path {
 }
 
 type orderWalk struct {
-	schema *schema.Schema
+	schema *smdschema.Schema
 	found  []fieldpath.Path
 }
 
-func (w *orderWalk) visit(ref schema.TypeRef, old, updated any, path fieldpath.Path) {
+func (w *orderWalk) visit(ref smdschema.TypeRef, old, updated any, path fieldpath.Path) {
 	atom, ok := w.schema.Resolve(ref)
 	if !ok {
 		return
@@ -146,7 +153,7 @@ func (w *orderWalk) visit(ref schema.TypeRef, old, updated any, path fieldpath.P
 	switch o := old.(type) {
 	case map[string]any:
 		n, ok := updated.(map[string]any)
-		if !ok || atom.Map == nil || atom.Map.ElementRelationship == schema.Atomic {
+		if !ok || atom.Map == nil || atom.Map.ElementRelationship == smdschema.Atomic {
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(o)) {
@@ -158,13 +165,13 @@ func (w *orderWalk) visit(ref schema.TypeRef, old, updated any, path fieldpath.P
 		}
 	case []any:
 		n, ok := updated.([]any)
-		if ok && atom.List != nil && atom.List.ElementRelationship == schema.Associative {
+		if ok && atom.List != nil && atom.List.ElementRelationship == smdschema.Associative {
 			w.list(atom.List, o, n, path)
 		}
 	}
 }
 
-func (w *orderWalk) list(list *schema.List, old, updated []any, path fieldpath.Path) {
+func (w *orderWalk) list(list *smdschema.List, old, updated []any, path fieldpath.Path) {
 	before, after := w.index(list, old), w.index(list, updated)
 	var stay []int
 	for _, item := range old {
@@ -184,7 +191,7 @@ func (w *orderWalk) list(list *schema.List, old, updated []any, path fieldpath.P
 }
 
 // index says where each item is.
-func (w *orderWalk) index(list *schema.List, items []any) map[string]int {
+func (w *orderWalk) index(list *smdschema.List, items []any) map[string]int {
 	out := map[string]int{}
 	for i, item := range items {
 		out[w.element(list, item).String()] = i
@@ -193,7 +200,7 @@ func (w *orderWalk) index(list *schema.List, items []any) map[string]int {
 }
 
 // element is what tells an item apart from the others of its list.
-func (w *orderWalk) element(list *schema.List, item any) fieldpath.PathElement {
+func (w *orderWalk) element(list *smdschema.List, item any) fieldpath.PathElement {
 	object, ok := item.(map[string]any)
 	if !ok || len(list.Keys) == 0 {
 		return fieldpath.ValueElement(value.NewValueInterface(item))
@@ -210,7 +217,7 @@ func (w *orderWalk) element(list *schema.List, item any) fieldpath.PathElement {
 	return fieldpath.PathElement{Key: &key}
 }
 
-func (w *orderWalk) defaultOf(list *schema.List, name string) any {
+func (w *orderWalk) defaultOf(list *smdschema.List, name string) any {
 	atom, ok := w.schema.Resolve(list.ElementType)
 	if !ok || atom.Map == nil {
 		return nil
@@ -222,4 +229,64 @@ func (w *orderWalk) defaultOf(list *schema.List, name string) any {
 // with is a path with one more element, which shares no memory with others.
 func with(path fieldpath.Path, e fieldpath.PathElement) fieldpath.Path {
 	return append(path.Copy(), e)
+}
+
+// schemas are the types of objects, as the API server publishes them.
+type schemas struct {
+	openapi3.Root
+
+	mu   sync.Mutex
+	kept map[schema.GroupVersion]map[string]typed.ParseableType
+}
+
+// of is the type of a kind. fresh asks the API server again: a custom resource may have got another schema.
+func (t *schemas) of(kind schema.GroupVersionKind, fresh bool) (typed.ParseableType, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found, ok := t.kept[kind.GroupVersion()][kind.Kind]; ok && !fresh {
+		return found, nil
+	}
+	document, err := t.GVSpec(kind.GroupVersion())
+	if err != nil {
+		return typed.ParseableType{}, err
+	}
+	kinds, err := Types(document, kind.GroupVersion())
+	if err != nil {
+		return typed.ParseableType{}, err
+	}
+	if t.kept == nil {
+		t.kept = map[schema.GroupVersion]map[string]typed.ParseableType{}
+	}
+	t.kept[kind.GroupVersion()] = kinds
+	found, ok := kinds[kind.Kind]
+	if !ok {
+		return typed.ParseableType{}, fmt.Errorf("the API server publishes no schema of %s", kind)
+	}
+	return found, nil
+}
+
+// Types turns the schemas of an OpenAPI v3 document into the types of one group and version, by kind.
+func Types(document *spec3.OpenAPI, gv schema.GroupVersion) (map[string]typed.ParseableType, error) {
+	out := map[string]typed.ParseableType{}
+	if document.Components == nil {
+		return out, nil
+	}
+	all, err := schemaconv.ToSchemaFromOpenAPI(document.Components.Schemas, false)
+	if err != nil {
+		return nil, err
+	}
+	parser := typed.Parser{Schema: smdschema.Schema{Types: all.Types}}
+	for name, s := range document.Components.Schemas {
+		var kinds []schema.GroupVersionKind
+		raw, err := json.Marshal(s.Extensions["x-kubernetes-group-version-kind"])
+		if err != nil || json.Unmarshal(raw, &kinds) != nil {
+			continue
+		}
+		for _, kind := range kinds {
+			if kind.GroupVersion() == gv {
+				out[kind.Kind] = parser.Type(name)
+			}
+		}
+	}
+	return out, nil
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/scenarios"
@@ -82,11 +83,9 @@ func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Changed, 0, len(paths))
-	for _, p := range paths {
-		out = append(out, Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p)})
-	}
-	return out, nil
+	return scenarios.Each(paths, func(p fieldpath.Path) Changed {
+		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p)}
+	}), nil
 }
 
 // ExcludedFields keeps the fields that the ordinary permission does not contain.

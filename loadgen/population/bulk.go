@@ -36,7 +36,7 @@ type object interface {
 // /registry/prefix. kube-apiserver takes a millisecond of processor time for each object, which for the 150,000 pods
 // of 5,000 nodes is minutes.
 func (b *builder) all(ctx context.Context, n int, prefix string, build func(i int) object) error {
-	if b.storage == nil || n < 2 {
+	if b.Storage == nil || n < 2 {
 		return b.each(ctx, n, func(ctx context.Context, i int) error { return b.create(ctx, build(i)) })
 	}
 	if err := b.create(ctx, build(0)); err != nil {
@@ -44,7 +44,7 @@ func (b *builder) all(ctx context.Context, n int, prefix string, build func(i in
 	}
 	b.count(1)
 	key := "/registry/" + prefix + build(0).GetName()
-	stored, err := b.storage.Get(ctx, key)
+	stored, err := b.Storage.Get(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (b *builder) all(ctx context.Context, n int, prefix string, build func(i in
 			}
 			pairs = append(pairs, local.Pair{Key: "/registry/" + prefix + o.GetName(), Value: value.Bytes()})
 		}
-		if err := b.storage.Add(ctx, pairs); err != nil {
+		if err := b.Storage.Add(ctx, pairs); err != nil {
 			return err
 		}
 		b.count(int64(len(pairs)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -37,49 +40,68 @@ const (
 	tokenLife = 24 * time.Hour
 )
 
+// Place is where everything is created.
+type Place struct {
+	// Admin creates it. The client's own limit of requests should be off.
+	Admin *rest.Config
+	// Storage, if given, is where most objects are written.
+	Storage Storage
+	// Shared says that the cluster is somebody else's: what is there already is not ours, and objects are sent as Admin
+	// has it, which labels them.
+	Shared bool
+	// Kwok has the nodes kept Ready by the controller of kwok that is in the cluster.
+	Kwok bool
+	// Progress, if given, is called by one goroutine at a time, with numbers that grow.
+	Progress func(done, total int64)
+}
+
 // builder creates objects in parallel.
 type builder struct {
-	client   kubernetes.Interface
-	profile  *profile.Profile
-	storage  Storage // nil: everything goes through the API
-	total    int64
-	progress func(done, total int64)
+	Place
+	client  kubernetes.Interface
+	profile *profile.Profile
+	total   int64
 
 	counting sync.Mutex
 	done     int64
 }
 
-// Create creates everything. The client's own limit of requests should be off. With storage most objects are
-// written there. progress, if given, is called by one goroutine at a time, with numbers that grow.
-func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage Storage, progress func(done, total int64)) (*Population, error) {
-	admin = rest.CopyConfig(admin)
-	admin.ContentType, admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+// Create creates everything.
+func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, error) {
+	admin := rest.CopyConfig(place.Admin)
+	if !place.Shared {
+		admin.ContentType, admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	}
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{client: client, profile: p, storage: storage, progress: progress}
-	nodes := p.Nodes + 1 // one is that of the pods that take no part
-	b.total = int64(nodes + nodes*p.PodsPerNode + p.Authorizer.Bindings)
-	variants := make([]profile.Variant, 0, len(p.Used()))
-	for _, name := range p.Used() {
-		variant, err := profile.VariantNamed(name)
-		if err != nil {
-			return nil, err
-		}
-		variants = append(variants, variant)
-		b.total += int64(p.Accounts() + 1 + 2*(p.Identities()+1))
+	variants, err := p.Variants()
+	if err != nil {
+		return nil, err
 	}
+	b := &builder{Place: place, client: client, profile: p}
+	nodes := p.Nodes + 1 // one is that of the pods that take no part
+	b.total = int64(nodes + nodes*p.PodsPerNode + p.Authorizer.Bindings + len(variants)*(p.Accounts()+1+2*(p.Identities()+1)))
 	if err := b.create(ctx, namespace(podSpace)); err != nil {
 		return nil, err
 	}
-	for _, variant := range variants {
-		if err := errors.Join(b.create(ctx, namespace(space(variant))), b.grant(ctx, variant)); err != nil {
+	for i, variant := range variants {
+		if err := errors.Join(b.create(ctx, namespace(space(variant))), b.grant(ctx, variant, i == 0)); err != nil {
 			return nil, err
 		}
 	}
 	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load.md.
-	if err := b.all(ctx, nodes, "minions/", func(i int) object { return &corev1.Node{ObjectMeta: meta("", nodeName(i))} }); err != nil {
+	if err := b.all(ctx, nodes, "minions/", b.node); err != nil {
+		return nil, err
+	}
+	if place.Kwok {
+		if err := b.awaitKwok(ctx); err != nil {
+			return nil, err
+		}
+	}
+	// Pods have an account of their own: that of the namespace comes when a controller has seen it.
+	if err := b.create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(podSpace, podAccount)}); err != nil {
 		return nil, err
 	}
 	if err := b.all(ctx, p.Authorizer.Bindings, "clusterrolebindings/", func(i int) object {
@@ -93,7 +115,7 @@ func Create(ctx context.Context, admin *rest.Config, p *profile.Profile, storage
 	}
 	each := p.PodsPerNode
 	if err := b.all(ctx, nodes*each, "pods/"+podSpace+"/", func(i int) object {
-		return pod(podSpace, podName(i/each, i%each), i/each, "")
+		return pod(podSpace, podName(i/each, i%each), i/each, podAccount)
 	}); err != nil {
 		return nil, err
 	}
@@ -145,8 +167,8 @@ func (b *builder) each(ctx context.Context, n int, f func(context.Context, int) 
 func (b *builder) count(n int64) {
 	b.counting.Lock()
 	defer b.counting.Unlock()
-	if b.done += n; b.progress != nil {
-		b.progress(b.done, b.total)
+	if b.done += n; b.Progress != nil {
+		b.Progress(b.done, b.total)
 	}
 }
 
@@ -164,7 +186,47 @@ func parallel(ctx context.Context, n int, f func(context.Context, int) error) er
 }
 
 func meta(namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{labelKey: "true"}}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{Label: "true"}}
+}
+
+// kwokKey marks the nodes that kwok keeps (sigs.k8s.io/kwok, the default of --manage-nodes-with-annotation-selector), and
+// is the taint by which its documentation keeps other pods off them.
+const kwokKey = "kwok.x-k8s.io/node"
+
+// node is one that nobody runs. Nothing that tolerates less than our pods do is put on it.
+func (b *builder) node(i int) object {
+	n := &corev1.Node{ObjectMeta: meta("", nodeName(i))}
+	n.Spec.Taints = []corev1.Taint{{Key: Label, Effect: corev1.TaintEffectNoSchedule}}
+	if b.Kwok {
+		n.Annotations = map[string]string{kwokKey: "fake"}
+	}
+	return n
+}
+
+// kwokTimeout is how long kwok may take to have a node Ready.
+const kwokTimeout = time.Minute
+
+// awaitKwok waits until kwok has the last node Ready.
+func (b *builder) awaitKwok(ctx context.Context) error {
+	for end := time.Now().Add(kwokTimeout); ; {
+		n, err := b.client.CoreV1().Nodes().Get(ctx, nodeName(b.profile.Nodes), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}) {
+			return nil
+		}
+		if time.Now().After(end) {
+			return &local.UsageError{Problem: fmt.Sprintf("nobody has the node %s Ready after %s: expected kwok's controller in the cluster, with its stages, or --node-objects bare", n.Name, kwokTimeout)}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 func namespace(name string) *corev1.Namespace {
@@ -184,8 +246,21 @@ func pod(namespace, name string, node int, account string) *corev1.Pod {
 	}
 }
 
-// create creates an object. What is there already is passed: a run may take up where another was killed.
-func (b *builder) create(ctx context.Context, o object) (err error) {
+// create creates an object. What is there already is passed, for servers share what is stored, but in a cluster that is
+// somebody else's. A storage that is slow for a moment is asked again.
+func (b *builder) create(ctx context.Context, o object) error {
+	tried := 0
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) }, func() error {
+		tried++
+		return b.send(ctx, o)
+	})
+	if err == nil || apierrors.IsAlreadyExists(err) && (!b.Shared || tried > 1) {
+		return nil
+	}
+	return fmt.Errorf("creating the %s %s: %w", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName(), err)
+}
+
+func (b *builder) send(ctx context.Context, o object) (err error) {
 	core, rbac, none := b.client.CoreV1(), b.client.RbacV1(), metav1.CreateOptions{}
 	switch o := o.(type) {
 	case *corev1.Namespace:
@@ -203,10 +278,7 @@ func (b *builder) create(ctx context.Context, o object) (err error) {
 	default:
 		err = errors.New("it is of no kind that agents need")
 	}
-	if err == nil || apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return fmt.Errorf("creating the %s %s: %w", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName(), err)
+	return err
 }
 
 // tokens asks for those of an agent.
@@ -232,12 +304,14 @@ func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) ([
 	return tokens, nil
 }
 
-// grant gives a variant its permissions, as RBAC.
-func (b *builder) grant(ctx context.Context, variant profile.Variant) error {
+// grant gives a variant its permissions, as RBAC, and with the first one what everybody has.
+func (b *builder) grant(ctx context.Context, variant profile.Variant, first bool) error {
 	for _, g := range Grants(variant) {
 		name := "storm:" + variant.Name + ":" + g.ID
 		if g.ID == "read" {
-			name = "storm:read"
+			if name = "storm:read"; !first {
+				continue
+			}
 		}
 		if err := errors.Join(b.create(ctx, &rbacv1.ClusterRole{
 			ObjectMeta: meta("", name),

@@ -60,7 +60,7 @@ type inventory struct {
 
 func take(t *testing.T, c kubernetes.Interface) (i inventory) {
 	t.Helper()
-	marked := metav1.ListOptions{LabelSelector: labelKey}
+	marked := metav1.ListOptions{LabelSelector: Label}
 	nodes, err1 := c.CoreV1().Nodes().List(t.Context(), marked)
 	pods, err2 := c.CoreV1().Pods("").List(t.Context(), marked)
 	accounts, err3 := c.CoreV1().ServiceAccounts("").List(t.Context(), marked)
@@ -106,7 +106,7 @@ func TestCreateAndDelete(t *testing.T) {
 	}{{"API", nil}, {"etcd", storage}} {
 		t.Run(way.name, func(t *testing.T) {
 			var last, total int64
-			made, err := Create(t.Context(), c.Admin(), p, way.storage, func(done, of int64) { last, total = done, of })
+			made, err := Create(t.Context(), Place{Admin: c.Admin(), Storage: way.storage, Progress: func(done, of int64) { last, total = done, of }}, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,8 +115,8 @@ func TestCreateAndDelete(t *testing.T) {
 			}
 			there := take(t, client)
 			// 5 nodes with 3 pods, and in each of 2 variants 5 agents: a DaemonSet's with one account, and one that takes
-			// no part with its own.
-			if len(there.nodes) != 5 || len(there.pods) != 5*3+2*5 || len(there.accounts) != 2*2 || there.roles == 0 {
+			// no part with its own. The other pods have one.
+			if len(there.nodes) != 5 || len(there.pods) != 5*3+2*5 || len(there.accounts) != 2*2+1 || there.roles == 0 {
 				t.Fatalf("%d nodes, %d pods, %d accounts, %d roles and bindings", len(there.nodes), len(there.pods), len(there.accounts), there.roles)
 			}
 			seen = append(seen, there)
@@ -126,7 +126,7 @@ func TestCreateAndDelete(t *testing.T) {
 			if err := made.Settle(t.Context(), c.Anonymous(), p, profile.GateOff); err != nil {
 				t.Error(err)
 			}
-			if _, err := Create(t.Context(), c.Admin(), p, way.storage, nil); err != nil {
+			if _, err := Create(t.Context(), Place{Admin: c.Admin(), Storage: way.storage}, p); err != nil {
 				t.Errorf("a second time: %v", err)
 			}
 			if again := take(t, client); !reflect.DeepEqual(again, there) {
@@ -183,13 +183,37 @@ func (b brokenStorage) Add(context.Context, []local.Pair) error { return b.add }
 
 func TestBrokenStorage(t *testing.T) {
 	node := func(i int) object { return &corev1.Node{ObjectMeta: meta("", nodeName(i))} }
-	b := &builder{client: fake.NewClientset(), storage: brokenStorage{get: errors.New("gone")}}
+	b := &builder{client: fake.NewClientset(), Place: Place{Storage: brokenStorage{get: errors.New("gone")}}}
 	if err := b.all(t.Context(), 3, "minions/", node); err == nil || err.Error() != "gone" {
 		t.Errorf("a storage that cannot be read: %v", err)
 	}
-	b.storage = brokenStorage{}
+	b.Storage = brokenStorage{}
 	if err := b.all(t.Context(), 3, "minions/", node); err == nil {
 		t.Error("what is no object was copied")
+	}
+}
+
+// In a cluster that is somebody else's, what is there is not taken for ours; and nodes that kwok is to keep say so.
+func TestShared(t *testing.T) {
+	b := &builder{client: fake.NewClientset(), profile: few(), Place: Place{Shared: true, Kwok: true}}
+	node := b.node(4).(*corev1.Node)
+	if err := b.create(t.Context(), node); err != nil || node.Annotations[kwokKey] != "fake" || node.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
+		t.Fatalf("%v: %+v", err, node)
+	}
+	if err := b.create(t.Context(), node); err == nil {
+		t.Error("a node that is there already was taken")
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("enough"))
+	defer cancel()
+	if err := b.awaitKwok(ctx); err == nil || err.Error() != "enough" {
+		t.Errorf("a node that nobody has Ready: %v", err)
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if _, err := b.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.awaitKwok(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -199,7 +223,7 @@ func remove(ctx context.Context, admin *rest.Config, p *profile.Profile) error {
 	if err != nil {
 		return err
 	}
-	marked, now := metav1.ListOptions{LabelSelector: labelKey}, int64(0)
+	marked, now := metav1.ListOptions{LabelSelector: Label}, int64(0)
 	at := metav1.DeleteOptions{GracePeriodSeconds: &now}
 	errs := []error{
 		client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, at, marked),

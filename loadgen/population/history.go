@@ -47,11 +47,11 @@ func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*
 	if server.Gate() == profile.GateOn {
 		c.Gate = scenarios.GateOn
 	}
-	for _, name := range p.Used() {
-		variant, err := profile.VariantNamed(name)
-		if err != nil {
-			return nil, err
-		}
+	variants, err := p.Variants()
+	if err != nil {
+		return nil, err
+	}
+	for _, variant := range variants {
 		c.Grants = append(c.Grants, Grants(variant)...)
 	}
 	fewest, err := oracle.New(c)

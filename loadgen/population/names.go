@@ -16,15 +16,17 @@ import (
 )
 
 const (
-	// podSpace holds the pods that agents ask for.
-	podSpace = "storm-pods"
+	// podSpace holds the pods that agents ask for, which have podAccount.
+	podSpace   = "storm-pods"
+	podAccount = "pods"
 	// extraKey and its value are what users of deputies have.
 	extraKey = "authzconf.dev/tenant"
-	// labelKey marks all that is created.
-	labelKey = "authzconf.dev/storm"
 	// watchSeconds is how long a watch goes on before the agent has to begin anew.
 	watchSeconds = 300
 )
+
+// Label is on all that is created, and a taint of the nodes.
+const Label = "authzconf.dev/storm"
 
 func nodeName(i int) string                { return fmt.Sprintf("storm-%06d", i) }
 func podName(node, i int) string           { return fmt.Sprintf("pod-%06d-%03d", node, i) }

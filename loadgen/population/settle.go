@@ -25,13 +25,13 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 	}
 	defer client.CloseIdleConnections()
 	deadline := time.Now().Add(settleTimeout)
-	for _, name := range p.Used() {
-		if !p.UsedOn(name, server) {
+	variants, err := p.Variants()
+	if err != nil {
+		return err
+	}
+	for _, variant := range variants {
+		if !p.UsedOn(variant.Name, server) {
 			continue
-		}
-		variant, err := profile.VariantNamed(name)
-		if err != nil {
-			return err
 		}
 		if err := o.settleVariant(ctx, client, anonymous.Host, p, variant, deadline); err != nil {
 			return err

@@ -118,6 +118,18 @@ func (p *Profile) Used() (variants []string) {
 	return variants
 }
 
+// Variants are those that are compared, as Used names them.
+func (p *Profile) Variants() (list []Variant, err error) {
+	for _, name := range p.Used() {
+		v, err := VariantNamed(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
 // UsedOn says whether a variant is compared on a server.
 func (p *Profile) UsedOn(variant string, server Server) bool {
 	return slices.Contains(p.sides(), Side{Variant: variant, Server: server})

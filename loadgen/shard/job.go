@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/authzconf/authzconf/clusters/image"
+	"github.com/authzconf/authzconf/clusters/local"
 )
 
 const (
@@ -37,6 +39,9 @@ const (
 	deleteTimeout = time.Minute
 )
 
+// Namespace is where the Job is.
+const Namespace = "authzconf-load"
+
 //go:embed job.yaml
 var manifest string
 
@@ -50,8 +55,9 @@ type Pods struct {
 	pods   []string // the pod of each index
 }
 
-// render fills a run's numbers into the manifest. life is when the cluster ends the pods, if nobody else has.
-func render(shards int, life time.Duration) (*corev1.Namespace, *batchv1.Job, error) {
+// render fills a run's numbers into the manifest. life is when the cluster ends the pods, if nobody else has; image, if
+// given, is one that the nodes can pull.
+func render(shards int, life time.Duration, image string) (*corev1.Namespace, *batchv1.Job, error) {
 	var space corev1.Namespace
 	var job batchv1.Job
 	first, second, _ := strings.Cut(manifest, "\n---\n")
@@ -64,12 +70,15 @@ func render(shards int, life time.Duration) (*corev1.Namespace, *batchv1.Job, er
 	}
 	n, seconds := int32(shards), int64(life/time.Second)
 	job.Spec.Completions, job.Spec.Parallelism, job.Spec.ActiveDeadlineSeconds = &n, &n, &seconds
+	if c := &job.Spec.Template.Spec.Containers[0]; image != "" {
+		c.Image, c.ImagePullPolicy = image, corev1.PullIfNotPresent
+	}
 	return &space, &job, nil
 }
 
 // LoadImage builds the image of the shard and puts it on the nodes.
 func LoadImage(ctx context.Context, nodes image.Loader) error {
-	_, job, err := render(1, time.Hour)
+	_, job, err := render(1, time.Hour, "")
 	if err != nil {
 		return err
 	}
@@ -80,13 +89,14 @@ func LoadImage(ctx context.Context, nodes image.Loader) error {
 	return shard.Load(ctx, nodes)
 }
 
-// CreatePods creates the Job, and returns when each index has a running pod. On an error nothing of it is left.
-func CreatePods(ctx context.Context, config *rest.Config, shards int, life time.Duration) (_ *Pods, err error) {
+// CreatePods creates the Job, and returns when each index has a running pod. On an error nothing of it is left. image,
+// if given, is pulled; LoadImage puts the one that is taken otherwise on the nodes.
+func CreatePods(ctx context.Context, config *rest.Config, shards int, life time.Duration, image string) (_ *Pods, err error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	space, object, err := render(shards, life)
+	space, object, err := render(shards, life, image)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +133,9 @@ func (j *Pods) await(ctx context.Context) error {
 				j.pods[index] = p.Name
 				running++
 			}
+			if slices.ContainsFunc(p.Status.ContainerStatuses, unpullable) {
+				return &local.UsageError{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", states([]corev1.Pod{p}))}
+			}
 		}
 		if running == len(j.pods) {
 			return nil
@@ -136,6 +149,11 @@ func (j *Pods) await(ctx context.Context) error {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// unpullable says whether a container waits for an image that has failed to come, and was tried again.
+func unpullable(c corev1.ContainerStatus) bool {
+	return c.State.Waiting != nil && slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, c.State.Waiting.Reason)
 }
 
 // states say why pods do not run.
@@ -234,6 +252,7 @@ func (j *Pods) fate(i int, name string) error {
 				text += fmt.Sprintf(" (%s, exit code %d)", t.Reason, t.ExitCode)
 			}
 		}
+		text += j.nodeFate(ctx, pod.Spec.NodeName)
 	}
 	selector := batchv1.JobNameLabel + "=" + j.object.Name + "," + batchv1.JobCompletionIndexAnnotation + "=" + strconv.Itoa(i)
 	if list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector}); err == nil {
@@ -244,6 +263,21 @@ func (j *Pods) fate(i int, name string) error {
 		}
 	}
 	return fmt.Errorf("its pod %s %s", name, text)
+}
+
+// nodeFate says what became of a pod's node, if anything did.
+func (j *Pods) nodeFate(ctx context.Context, name string) string {
+	node, err := j.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	ready := err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return ", and its node " + name + " is gone"
+	case err == nil && !ready:
+		return ", and its node " + name + " is not ready"
+	}
+	return ""
 }
 
 // closing remembers that it was closed.

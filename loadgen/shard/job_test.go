@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/authzconf/authzconf/clusters/local"
 )
 
 // The manifest is filled with the run's numbers, and nothing else is changed.
 func TestRender(t *testing.T) {
-	space, job, err := render(7, 90*time.Second)
+	space, job, err := render(7, 90*time.Second, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +28,11 @@ func TestRender(t *testing.T) {
 	}
 	pod := s.Template.Spec
 	c := pod.Containers[0]
-	if job.Namespace != space.Name || !c.Stdin || !c.StdinOnce || c.ImagePullPolicy != corev1.PullNever || pod.RestartPolicy != corev1.RestartPolicyNever || *pod.AutomountServiceAccountToken {
+	if job.Namespace != space.Name || space.Name != Namespace || !c.Stdin || !c.StdinOnce || c.ImagePullPolicy != corev1.PullNever || pod.RestartPolicy != corev1.RestartPolicyNever || *pod.AutomountServiceAccountToken {
 		t.Errorf("rendered %+v", job)
+	}
+	if _, job, err := render(1, time.Hour, "example.com/authzconf:1"); err != nil || job.Spec.Template.Spec.Containers[0].Image != "example.com/authzconf:1" || job.Spec.Template.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
+		t.Errorf("with an image: %v, %+v", err, job)
 	}
 }
 
@@ -40,8 +45,14 @@ func pod(name, index string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
+// jobOf is a Job with its pods, on a node that is ready and one that is not.
 func jobOf(pods ...*corev1.Pod) *Pods {
 	client := fake.NewClientset()
+	for name, status := range map[string]corev1.ConditionStatus{"well": corev1.ConditionTrue, "ill": corev1.ConditionUnknown} {
+		_ = client.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}},
+		}})
+	}
 	for _, p := range pods {
 		_ = client.Tracker().Add(p)
 	}
@@ -66,6 +77,15 @@ func TestAwait(t *testing.T) {
 	}
 }
 
+func TestUnpullable(t *testing.T) {
+	p := pod("b", "1", corev1.PodPending)
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
+	err := jobOf(pod("a", "0", corev1.PodRunning), p).await(t.Context())
+	if _, usage := errors.AsType[*local.UsageError](err); !usage || !strings.Contains(err.Error(), "b is Pending, ImagePullBackOff no such host") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestStates(t *testing.T) {
 	p := pod("b", "1", corev1.PodPending)
 	p.Status.Conditions = []corev1.PodCondition{{Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}
@@ -81,6 +101,9 @@ func TestStates(t *testing.T) {
 // What became of a pod, and that another is in its place.
 func TestFate(t *testing.T) {
 	failed := pod("failed", "0", corev1.PodFailed)
+	failed.Spec.NodeName = "well"
+	cutOff, orphan := pod("cut-off", "0", corev1.PodRunning), pod("orphan", "0", corev1.PodRunning)
+	cutOff.Spec.NodeName, orphan.Spec.NodeName = "ill", "gone"
 	failed.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}}}
 	leaving := pod("leaving", "0", corev1.PodRunning)
 	now := metav1.Now()
@@ -93,6 +116,8 @@ func TestFate(t *testing.T) {
 		{"gone", "its pod gone was deleted, and the Job has put other in its place, which has counted nothing", []*corev1.Pod{pod("other", "0", corev1.PodRunning), pod("neighbour", "1", corev1.PodRunning)}},
 		{"failed", "its pod failed is Failed (OOMKilled, exit code 137)", []*corev1.Pod{failed}},
 		{"leaving", "its pod leaving is being deleted", []*corev1.Pod{leaving}},
+		{"cut-off", "its pod cut-off is Running, and its node ill is not ready", []*corev1.Pod{cutOff}},
+		{"orphan", "its pod orphan is Running, and its node gone is gone", []*corev1.Pod{orphan}},
 	} {
 		if got := jobOf(c.pods...).fate(0, c.name).Error(); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)

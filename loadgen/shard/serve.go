@@ -165,8 +165,8 @@ const MaxOffset = 5 * time.Millisecond
 const MaxUncertainty = 50 * time.Millisecond
 
 const (
-	// questions is how often a shard is asked for its time: the shortest round trip counts, for it leaves least
-	// uncertain.
+	// questions is how many times a shard is asked for its time. The answer with the shortest round trip counts, as the
+	// least uncertain one.
 	questions = 8
 	// moreQuestions are asked while all round trips were long.
 	moreQuestions = 32

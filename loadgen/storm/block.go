@@ -19,7 +19,7 @@ import (
 
 // scraped are the metrics that are read before and after each block.
 var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
-	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", "process_cpu_seconds_total"}
+	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds}
 
 // readTimeout bounds reading the metrics of a server that may be dying.
 const readTimeout = 20 * time.Second
@@ -101,12 +101,16 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 		r.problem(at, "after the block: %v", err)
 		return false
 	}
+	if err := r.replaced(before, after); err != nil {
+		r.problem(at, "%v", err)
+		return false
+	}
 	increased := after.since(before)
-	runtimeCost(b, increased)
+	runtimeCost(b, increased, r.idle[s.name][run.APIServer].Idle)
 	restarted := r.Profile.Event.Kind != profile.NoEvent
 	metrics(b, increased, s.attempts && !r.Profile.Authorizer.Cache && !r.alone(), s.targets[0].Components(), restarted)
 	if r.alone() {
-		b.Reviews = checked(b, increased)
+		b.Reviews = checked(b, increased, r.background[s.name])
 	}
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)

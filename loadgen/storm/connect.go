@@ -31,17 +31,24 @@ func (o *Options) Check() error {
 	switch {
 	case o.Shards < 1 || o.Shards > min(o.Profile.Agents(), MaxShards):
 		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents())
-	case provider != target.Local && provider != target.Kind:
-		problem = fmt.Sprintf("--provider %q: expected %s or %s", provider, target.Local, target.Kind)
+	case provider != target.Local && provider != target.Kind && provider != target.Existing:
+		problem = fmt.Sprintf("--provider %q: expected %s, %s or %s", provider, target.Local, target.Kind, target.Existing)
 	case engine != Processes && engine != Pods:
 		problem = fmt.Sprintf("--engine %q: expected %s or %s", engine, Processes, Pods)
-	case engine == Pods && provider != target.Kind:
-		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it", Pods, target.Kind)
+	case engine == Pods && provider == target.Local:
+		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s or %s beside it", Pods, target.Kind, target.Existing)
 	case provider != target.Local && (o.Profile.APIServers > 1 || o.Profile.Event.Kind != profile.NoEvent):
 		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, target.Local)
 	case o.NodeImage != "" && provider != target.Kind:
 		problem = "--kind-node-image is for --provider " + target.Kind
-	default:
+	case (o.Image != "" || o.Kwok) && provider != target.Existing:
+		problem = "--image and --node-objects kwok are for --provider " + target.Existing
+	case o.Image != "" && engine != Pods:
+		problem = fmt.Sprintf("--image is what pods run: expected --engine %s beside it", Pods)
+	case provider == target.Existing:
+		problem = o.checkExisting()
+	}
+	if problem == "" {
 		return nil
 	}
 	return &local.UsageError{Problem: problem}
@@ -89,12 +96,19 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	endpoints := map[profile.Server]shard.Endpoint{}
 	for _, name := range names {
 		admin, anonymous := r.servers[name].credentials()
+		if err := rest.LoadTLSFiles(anonymous); err != nil {
+			return nil, err
+		}
 		endpoint := shard.Endpoint{Host: anonymous.Host, CA: anonymous.CAData}
 		if r.Engine == Pods {
-			var err error
-			if endpoint.Host, err = inside(ctx, admin); err != nil {
+			hosts, err := apiServers(ctx, admin)
+			if err != nil {
 				return nil, err
 			}
+			if len(hosts) == 0 {
+				return nil, fmt.Errorf("where pods reach the API server: the Service kubernetes has no endpoint")
+			}
+			endpoint.Host = "https://" + hosts[0]
 		}
 		endpoints[name] = endpoint
 	}
@@ -122,12 +136,14 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 // pods runs the shards in the cluster that they storm: what it costs the machine to run them is then the same for
 // all servers.
 func (r *runner) pods(ctx context.Context, s *server, jobs []shard.Job) (shard.Generator, error) {
-	if err := shard.LoadImage(ctx, s.targets[0]); err != nil {
-		return nil, err
+	if r.Image == "" {
+		if err := shard.LoadImage(ctx, s.targets[0]); err != nil {
+			return nil, err
+		}
 	}
 	admin, _ := s.credentials()
 	begin := time.Now()
-	launcher, err := shard.CreatePods(ctx, admin, len(jobs), jobLife(r.Profile))
+	launcher, err := shard.CreatePods(ctx, admin, len(jobs), jobLife(r.Profile), r.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -144,27 +160,27 @@ func jobLife(p *profile.Profile) time.Duration {
 	return 2*p.Length() + time.Duration(2*p.Pairs*len(p.Comparisons))*profile.CacheLife + time.Hour
 }
 
-// inside is where pods reach the API server: the endpoint of the Service kubernetes, without a proxy that would be
-// in the way.
-func inside(ctx context.Context, admin *rest.Config) (string, error) {
+// apiServers are where pods reach the API servers: those of the Service kubernetes, without a proxy that would be in
+// the way.
+func apiServers(ctx context.Context, admin *rest.Config) (hosts []string, err error) {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
-		return "", fmt.Errorf("where pods reach the API server: %w", err)
+		return nil, fmt.Errorf("where pods reach the API server: %w", err)
 	}
-	for _, s := range endpoints.Items {
+	for _, s := range slices.Items {
 		for _, e := range s.Endpoints {
 			for _, p := range s.Ports {
 				if len(e.Addresses) > 0 && p.Port != nil {
-					return "https://" + net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))), nil
+					hosts = append(hosts, net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))))
 				}
 			}
 		}
 	}
-	return "", fmt.Errorf("where pods reach the API server: the Service kubernetes has no endpoint")
+	return hosts, nil
 }
 
 // clocks compares the clocks of shards with this process's, and keeps for each what differs most. block is where a

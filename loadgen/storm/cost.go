@@ -40,25 +40,63 @@ func (r *runner) used(s *server) map[string]run.Cost {
 	return all
 }
 
-// measureIdle measures what the programs use while nobody asks.
+// measureIdle measures what the programs use while no agent asks. Where nobody but the API server counts, it goes on
+// until what others ask is steady: controllers have to do with nodes and pods that are new.
 func (r *runner) measureIdle(ctx context.Context) {
-	took := min(profile.CacheLife, r.Profile.Block)
-	before := map[profile.Server]map[string]run.Cost{}
+	for round, last := 0, (map[profile.Server]int64)(nil); round < mostRounds && ctx.Err() == nil; round++ {
+		now := r.idleOnce(ctx)
+		if steady(last, now) {
+			r.noteOthers(now)
+			return
+		}
+		last = now
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	r.problem(-1, "what others ask is not steady: it changed in %d times %s", mostRounds, r.idleLength())
+}
+
+// mostRounds is how often others are counted until they are steady.
+const mostRounds = 12
+
+// idleLength is how long the programs are watched while no agent asks.
+func (r *runner) idleLength() time.Duration { return min(profile.CacheLife, r.Profile.Block) }
+
+// idleOnce watches once, and says how many checks of others each server allowed.
+func (r *runner) idleOnce(ctx context.Context) map[profile.Server]int64 {
+	took, checks := r.idleLength(), map[profile.Server]int64{}
+	before, counted := map[profile.Server]map[string]run.Cost{}, map[profile.Server]counters{}
 	for name, s := range r.servers {
 		before[name] = r.used(s)
+		var err error
+		if counted[name], err = s.read(); err != nil {
+			r.problem(-1, "before anybody asks: %v", err)
+		}
 	}
 	select {
 	case <-ctx.Done():
+		return nil
 	case <-time.After(took):
 	}
-	r.idle = map[profile.Server]map[string]run.Cost{}
-	for name, s := range r.servers {
+	for _, name := range r.Profile.Servers() {
+		s := r.servers[name]
 		r.idle[name] = map[string]run.Cost{}
 		for program, c := range r.used(s) {
 			idle := c.CPU - before[name][program].CPU
 			r.idle[name][program] = run.Cost{Idle: idle * run.Duration(r.Profile.Block) / run.Duration(took)}
 		}
+		after, err := s.read()
+		if err != nil {
+			r.problem(-1, "while nobody asks: %v", err)
+			continue
+		}
+		if r.alone() && !after.has(decisions) {
+			r.problem(-1, "%s has answered, and does not count it: there is no %s among its metrics", name, decisions)
+		}
+		checks[name] = r.others(name, after.since(counted[name]))
 	}
+	return checks
 }
 
 // cost is what the programs have used since, and what of it they use without requests.
@@ -71,8 +109,12 @@ func (r *runner) cost(s *server, before map[string]run.Cost) map[string]run.Cost
 	return all
 }
 
-// runtimeCost adds what the API servers say of themselves, and their processor time where nobody else knows it.
-func runtimeCost(b *run.Block, increased []sample) {
+// cpuSeconds is a counter of every Go program.
+const cpuSeconds = "process_cpu_seconds_total"
+
+// runtimeCost adds what the API servers say of themselves, and their processor time where nobody else knows it, with
+// what of it is idle.
+func runtimeCost(b *run.Block, increased []sample, idle run.Duration) {
 	c, known := b.Cost[run.APIServer]
 	for _, s := range increased {
 		switch s.family {
@@ -82,9 +124,10 @@ func runtimeCost(b *run.Block, increased []sample) {
 			c.PeakHeap += int64(s.value)
 		case "go_gc_duration_seconds_count":
 			c.GCs += int64(s.value)
-		case "process_cpu_seconds_total":
+		case cpuSeconds:
 			if !known {
 				c.CPU += run.Duration(s.value * float64(time.Second))
+				c.Idle = idle
 			}
 		}
 	}
@@ -92,9 +135,9 @@ func runtimeCost(b *run.Block, increased []sample) {
 }
 
 // checked are the checks as the API server counts them, where nobody else does: those of impersonation by mode, and
-// all others that were allowed.
-func checked(b *run.Block, increased []sample) (list []run.ReviewCount) {
-	rest := int64(0)
+// all others that were allowed, without those of the background.
+func checked(b *run.Block, increased []sample, background int64) (list []run.ReviewCount) {
+	rest := -background
 	for _, s := range increased {
 		if s.family == decisions && s.labels["decision"] == "allowed" {
 			rest += int64(s.value)
@@ -108,7 +151,11 @@ func checked(b *run.Block, increased []sample) (list []run.ReviewCount) {
 		}
 		list = append(list, c)
 	}
-	return append(list, run.ReviewCount{Mode: "request", Decision: "Allow", Count: rest})
+	if rest < 0 {
+		b.Unreconciled = append(b.Unreconciled, fmt.Sprintf("the API server allowed %d checks of others fewer than while nobody asked", -rest))
+	}
+	b.Background = background
+	return append(list, run.ReviewCount{Mode: "request", Decision: "Allow", Count: max(0, rest)})
 }
 
 // profiles has the programs profile themselves in the last block of a side, where no server is restarted: a profile

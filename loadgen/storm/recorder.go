@@ -41,7 +41,7 @@ type (
 
 // ServeRecorder is the recorder as a process of its own, so that what it costs is not taken for the generator's. It
 // ends when in does.
-func ServeRecorder(in io.Reader, out io.Writer) error {
+func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 	r, err := recorder.Start(recorder.Options{})
 	if err != nil {
 		return err

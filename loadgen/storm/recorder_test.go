@@ -17,7 +17,7 @@ func TestServeRecorder(t *testing.T) {
 	in, orders := io.Pipe()
 	replies, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- ServeRecorder(in, out) }()
+	go func() { ended <- ServeRecorder(t.Context(), in, out) }()
 	p := &recorderProcess{
 		link:    &shard.Link{In: orders, Out: replies, Kill: func() {}, Wait: func() error { return <-ended }},
 		encoder: json.NewEncoder(orders), decoder: json.NewDecoder(replies),
@@ -62,9 +62,12 @@ func TestCounts(t *testing.T) {
 // TestChecked counts what the API server says where there is no recorder.
 func TestChecked(t *testing.T) {
 	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
-	got := checked(b, []sample{{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 10}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 4}})
-	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{Mode: "request", Decision: "Allow", Count: 7}) {
+	got := checked(b, []sample{{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 10}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 4}}, 2)
+	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{Mode: "request", Decision: "Allow", Count: 5}) || b.Background != 2 || len(b.Unreconciled) > 0 {
 		t.Errorf("%+v", got)
+	}
+	if got = checked(b, nil, 2); got[2].Count != 0 || len(b.Unreconciled) != 1 {
+		t.Errorf("less than the background: %+v, %v", got, b.Unreconciled)
 	}
 }
 
@@ -78,8 +81,8 @@ func TestRuntimeCost(t *testing.T) {
 			want = run.Duration(time.Second)
 			b.Cost[run.APIServer] = run.Cost{CPU: want}
 		}
-		runtimeCost(b, increased)
-		if c := b.Cost[run.APIServer]; c.CPU != want || c.Allocated != 1024 || c.GCs != 2 {
+		runtimeCost(b, increased, 7)
+		if c := b.Cost[run.APIServer]; c.CPU != want || c.Allocated != 1024 || c.GCs != 2 || (c.Idle == 7) == known {
 			t.Errorf("known %t: %+v", known, c)
 		}
 	}

@@ -170,6 +170,16 @@ const processStart = "process_start_time_seconds"
 // heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
 const heapSys = "go_memstats_heap_sys_bytes"
 
+// has says whether there is a series of a family.
+func (c counters) has(family string) bool {
+	for _, s := range c {
+		if s.family == family {
+			return true
+		}
+	}
+	return false
+}
+
 // began is when the server's process began, zero if it does not say so.
 func (c counters) began() time.Time {
 	for _, s := range c {

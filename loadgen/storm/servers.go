@@ -75,6 +75,11 @@ func (r *runner) start(ctx context.Context) error {
 			}
 			r.mismatches(-1, name, t.Witness.Mismatches)
 		}
+		if r.Provider == target.Existing {
+			if err := r.claim(ctx, s); err != nil {
+				return err
+			}
+		}
 		w := s.targets[0].Witness
 		r.out.Servers = append(r.out.Servers, run.Server{
 			Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: string(s.targets[0].Facts.Gate),
@@ -92,6 +97,9 @@ func (r *runner) start(ctx context.Context) error {
 
 // options are those of one API server.
 func (r *runner) options(name profile.Server, join *target.Target) target.Options {
+	if r.Provider == target.Existing {
+		return r.Existing
+	}
 	gate := target.AskOff
 	if name.Gate() == profile.GateOn {
 		gate = target.AskOn

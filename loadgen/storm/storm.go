@@ -32,8 +32,12 @@ type Options struct {
 	Binaries    *local.Binaries
 	Seed        int64
 	// Provider is where servers come from, target.Local (the default) or target.Kind: then each is a cluster of
-	// its own, of NodeImage if that is given.
+	// its own, of NodeImage if that is given. Of target.Existing there is one, which Existing says.
 	Provider, NodeImage string
+	Existing            target.Options
+	// Image is that of the Pods of an existing cluster. Kwok says that its nodes have kwok.
+	Image string
+	Kwok  bool
 	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job in the cluster that is under
 	// load.
 	Engine string
@@ -89,6 +93,7 @@ type runner struct {
 	undo       []func() error        // removes what the run has made for itself
 	recorder   *recorderProcess      // nil: the recorder is part of this process
 	idle       map[profile.Server]map[string]run.Cost
+	background map[profile.Server]int64 // checks of others in a block
 }
 
 // Execute runs a profile. An error means that nothing could be measured; what goes wrong later is in Run.Problems.
@@ -104,7 +109,7 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 }
 
 func newRunner(o Options) *runner {
-	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}}
+	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}}
 	if r.Provider == "" {
 		r.Provider = target.Local
 	}
@@ -121,7 +126,9 @@ func newRunner(o Options) *runner {
 
 func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 	defer func() {
-		if stopErr := r.stop(); stopErr != nil && err == nil {
+		if stopErr := r.stop(); err != nil {
+			err = errors.Join(err, stopErr)
+		} else if stopErr != nil {
 			r.problem(-1, "stopping: %v", stopErr)
 		}
 	}()
@@ -135,6 +142,7 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 			break
 		}
 	}
+	r.watchOthers(ctx)
 	r.out.Interrupted = ctx.Err() != nil
 	r.out.Machine.LoadAfter = loadAverage()
 	r.out.Finished = time.Now().UTC()
@@ -203,17 +211,16 @@ func (r *runner) prepare(ctx context.Context) error {
 // populate creates everybody on a server.
 func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	begin := time.Now()
-	admin := s.targets[0].Admin()
+	place := population.Place{Admin: s.targets[0].Admin(), Shared: r.Provider == target.Existing, Kwok: r.Kwok, Progress: r.Created}
 	storage, err := s.targets[0].Storage()
 	if err != nil {
 		return err
 	}
-	var direct population.Storage // nil where everything goes through the API
-	if storage != nil {
+	if storage != nil { // else everything goes through the API
 		defer func() { _ = storage.Close() }()
-		direct = storage
+		place.Storage = storage
 	}
-	if s.population, err = population.Create(ctx, admin, r.Profile, direct, r.Created); err != nil {
+	if s.population, err = population.Create(ctx, place, r.Profile); err != nil {
 		return fmt.Errorf("creating the agents: %w", err)
 	}
 	took := time.Since(begin).Seconds()

@@ -1,9 +1,20 @@
+// Package cases makes up scenarios about impersonation: what nobody thought of writing down. First every two
+// levels of every two factors are brought together in some case (names that nearly parse, grants of every shape,
+// headers, kinds of request, histories), then cases are random.
+//
+// A case is an ordinary scenario without expectations: who knows the server it is for fills them in. The same seed
+// gives the same cases. The package also makes a scenario smaller while something stays true of it, and prints it
+// as a file.
 package cases
 
 import (
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -148,4 +159,61 @@ func (c *cover) mark(choice Choice) {
 			delete(c.open, pair{f, choice[f], f2, choice[f2]})
 		}
 	}
+}
+
+// Factor is one thing in which cases differ.
+type Factor struct {
+	Name   string   `json:"name"`
+	Levels []string `json:"levels"`
+}
+
+// The factors, by their place in a Choice.
+const (
+	wanted = iota
+	requestor
+	uid
+	groups
+	extra
+	mode
+	action
+	identity
+	legacy
+	request
+	selector
+	rights
+	sequence
+	change
+	factorCount
+)
+
+//go:embed factors.yaml
+var factorsYAML []byte
+
+// factors are all factors with their levels.
+var factors = func() (all [factorCount]Factor) {
+	if err := yaml.UnmarshalStrict(factorsYAML, &all); err != nil {
+		panic("factors.yaml: " + err.Error())
+	}
+	return all
+}()
+
+// Choice is one level of each factor, by index.
+type Choice [factorCount]int
+
+func (c Choice) level(f int) string { return factors[f].Levels[c[f]] }
+
+func (c Choice) is(f int, levels ...string) bool { return slices.Contains(levels, c.level(f)) }
+
+// String names the factors that are not at their first level.
+func (c Choice) String() string {
+	var parts []string
+	for f := range factors {
+		if c[f] != 0 {
+			parts = append(parts, factors[f].Name+"="+c.level(f))
+		}
+	}
+	if len(parts) == 0 {
+		return "everything at its first level"
+	}
+	return strings.Join(parts, " ")
 }

@@ -56,7 +56,6 @@ func (b *builder) grants(steps []scenarios.Request) {
 }
 
 func sameAction(a, b scenarios.Request) bool {
-	a.By, b.By, a.Impersonate, b.Impersonate = "", "", nil, nil
 	return a.Verb == b.Verb && a.Resource == b.Resource && a.Subresource == b.Subresource && a.Path == b.Path && a.APIGroup == b.APIGroup
 }
 
@@ -77,11 +76,7 @@ func permission(verbs []string, r scenarios.Request) scenarios.Grant {
 
 // action is the grant of a request's action check.
 func (b *builder) action(modes []string, r scenarios.Request, first bool) {
-	var verbs []string
-	for _, m := range modes {
-		verbs = append(verbs, "impersonate-on:"+m+":"+r.Verb)
-	}
-	g := permission(verbs, r)
+	g := permission(scenarios.Each(modes, func(m string) string { return "impersonate-on:" + m + ":" + r.Verb }), r)
 	if first {
 		g.ID = actionID
 	}
@@ -123,10 +118,7 @@ func (b *builder) identity(modes []string, steps []scenarios.Request) {
 	if b.is(identity, "other-mode") {
 		modes = []string{constrained[(slices.Index(constrained, modes[0])+1+b.rng.IntN(3))%4]}
 	}
-	var verbs []string
-	for _, m := range modes {
-		verbs = append(verbs, "impersonate:"+m)
-	}
+	verbs := scenarios.Each(modes, func(m string) string { return "impersonate:" + m })
 	if b.is(identity, "verb-star") {
 		verbs = []string{"*"}
 	}

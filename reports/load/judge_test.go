@@ -264,6 +264,8 @@ func TestLimits(t *testing.T) {
 				r.Blocks[i].Kinds = nil
 			}
 		}, Inconclusive, "no latencies by kind of request"},
+		{"slo of too few answers", Thresholds{Limits: Limits{SLOHeld: true, ErrorRate: new(0.0)}}, fewAnswers, Passed, ""},
+		{"slo of too few answers, and a limit of latency", Thresholds{Limits: Limits{SLOHeld: true, P99: run.Duration(time.Second)}}, fewAnswers, Inconclusive, "a p99 needs 368"},
 		{"margin without a comparison", Thresholds{Margin: 0.05}, func(r *run.Run) {
 			for i := range r.Blocks {
 				r.Blocks[i].Comparison = ""
@@ -283,6 +285,15 @@ func TestLimits(t *testing.T) {
 				t.Errorf("want %s, %q; got %s", c.outcome, c.why, reasonsText(result))
 			}
 		})
+	}
+}
+
+// fewAnswers leaves each kind of request one answer a block.
+func fewAnswers(r *run.Run) {
+	for i := range r.Blocks {
+		one := histogram.Histogram{}
+		one.RecordN(time.Millisecond, 1)
+		r.Blocks[i].Kinds = map[string]histogram.Histogram{"get": one}
 	}
 }
 

@@ -40,7 +40,7 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 	add := func(name, help string, kind dto.MetricType, each func(g variantBlocks, one func(m *dto.Metric, labels ...*dto.LabelPair))) {
 		f := &dto.MetricFamily{Name: &name, Help: &help, Type: &kind}
 		if kind == dto.MetricType_HISTOGRAM {
-			f.Unit = new("seconds")
+			f.Unit = new("seconds") // all that are
 		}
 		for _, g := range groups {
 			each(g, func(m *dto.Metric, labels ...*dto.LabelPair) {
@@ -69,10 +69,12 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 	count := func(n int64) *dto.Metric { return &dto.Metric{Counter: &dto.Counter{Value: new(float64(n))}} }
 	add("authzconf_load_requests_total", "Requests by what became of them at the generator.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
 		v := measureVariant(g)
-		one(count(v.Sent), label("state", "sent"))
-		one(count(v.Late), label("state", "late"))
-		one(count(v.Dropped), label("state", "dropped"))
-		one(count(v.Errors), label("state", "failed"))
+		for _, state := range []struct {
+			name string
+			n    int64
+		}{{"sent", v.Sent}, {"late", v.Late}, {"dropped", v.Dropped}, {"failed", v.Errors}} {
+			one(count(state.n), label("state", state.name))
+		}
 	})
 	add("authzconf_load_answers_total", "Answers by HTTP status, or class of error where there is none.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
 		statuses := measureVariant(g).Statuses
@@ -115,31 +117,32 @@ func Streams(r *run.Run) (streams []*model.SampleStream, err error) {
 		for _, s := range samples {
 			streams = append(streams, &model.SampleStream{Metric: s.Metric, Values: []model.SamplePair{{Timestamp: s.Timestamp, Value: s.Value}}})
 		}
-		streams = append(streams, perSecond(b, append(labelsOf(g), more...))...)
+		for _, second := range []struct {
+			what string
+			of   func(run.Second) int64
+		}{
+			{"sent", func(s run.Second) int64 { return s.Sent }},
+			{"answered", func(s run.Second) int64 { return s.Done }},
+			{"errors", func(s run.Second) int64 { return s.Errors }},
+			{"reviews", func(s run.Second) int64 { return s.Reviews }},
+		} {
+			m := model.Metric{model.MetricNameLabel: "authzconf_load_per_second", "what": model.LabelValue(second.what)}
+			for _, l := range append(labelsOf(g), more...) {
+				m[model.LabelName(l.GetName())] = model.LabelValue(l.GetValue())
+			}
+			stream := &model.SampleStream{Metric: m}
+			at := model.TimeFromUnixNano(b.Started.UnixNano())
+			for _, s := range b.Timeline {
+				at = at.Add(time.Second)
+				stream.Values = append(stream.Values, model.SamplePair{Timestamp: at, Value: model.SampleValue(second.of(s))})
+			}
+			if len(b.Timeline) > 0 { // a graph is not to go on with the last second
+				stream.Values = append(stream.Values, model.SamplePair{Timestamp: at.Add(time.Second), Value: model.SampleValue(math.Float64frombits(staleNaN))})
+				streams = append(streams, stream)
+			}
+		}
 	}
 	return streams, nil
-}
-
-// perSecond is what happened in each second of a block, by its end.
-func perSecond(b *run.Block, labels []*dto.LabelPair) (streams []*model.SampleStream) {
-	values := map[string][]model.SamplePair{}
-	at := model.TimeFromUnixNano(b.Started.UnixNano())
-	for _, s := range b.Timeline {
-		at = at.Add(time.Second)
-		for what, n := range map[string]int64{"sent": s.Sent, "answered": s.Done, "errors": s.Errors, "reviews": s.Reviews} {
-			values[what] = append(values[what], model.SamplePair{Timestamp: at, Value: model.SampleValue(n)})
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(values)) {
-		m := model.Metric{model.MetricNameLabel: "authzconf_load_per_second", "what": model.LabelValue(what)}
-		for _, l := range labels {
-			m[model.LabelName(l.GetName())] = model.LabelValue(l.GetValue())
-		}
-		// A graph is not to go on with the last second.
-		end := model.SamplePair{Timestamp: at.Add(time.Second), Value: model.SampleValue(math.Float64frombits(staleNaN))}
-		streams = append(streams, &model.SampleStream{Metric: m, Values: append(values[what], end)})
-	}
-	return streams
 }
 
 // staleNaN is the value by which Prometheus knows that a series has ended (its package model/value).

@@ -99,6 +99,13 @@ func (t Thresholds) declareMargins() bool {
 	return t.Margin > 0 || t.MarginP99 > 0
 }
 
+// aboutLatency says whether any latency or difference of latencies is limited, but for the objectives of Kubernetes,
+// which always are.
+func (t Thresholds) aboutLatency() bool {
+	limited := func(l Limits) bool { return l.P99 > 0 }
+	return t.declareMargins() || limited(t.Limits) || slices.ContainsFunc(slices.Collect(maps.Values(t.Variants)), limited)
+}
+
 // DefaultMinPairs is how many pairs a claim needs if nothing else was declared.
 const DefaultMinPairs = 20
 

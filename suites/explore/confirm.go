@@ -132,15 +132,12 @@ func (l *lane) sendAlone(ctx context.Context, p *prepared) (*verdicts.Evidence, 
 			continue
 		}
 		var o verdicts.Observation
-		seen, err := l.target.Observe(ctx, func() (string, error) {
-			var err error
+		if err := l.target.Observe(ctx, &o, func() (err error) {
 			o, err = l.sender.send(ctx, p.bound, i)
-			return o.Response.AuditID, err
-		})
-		if err != nil {
+			return err
+		}); err != nil {
 			return nil, err
 		}
-		o.Reviews, o.Audit, o.Metrics = seen.Reviews, seen.Audit, seen.Metrics
 		ev.Steps = append(ev.Steps, o)
 	}
 	return ev, nil

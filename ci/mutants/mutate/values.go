@@ -167,11 +167,12 @@ func (d *deriver) constant(e ast.Expr) {
 	if _, returned := d.parent(1).(*ast.ReturnStmt); returned && tv.Value.Kind() == constant.Bool {
 		return // return-negated
 	}
-	if decl, inConst := d.constDecl(); inConst {
-		d.declaredConstant(e, decl)
-		return
-	}
+	before := len(d.mutants)
 	d.replaceConstant(e, tv)
+	// A const declaration with a value that is changed becomes a var declaration.
+	if decl := d.constDecl(); decl != nil && len(d.mutants) > before && !slices.Contains(d.vars, decl.Pos()) {
+		d.vars = append(d.vars, decl.Pos())
+	}
 }
 
 // isName says whether a node is not an expression of its own: the selector of a selector expression, a field's key, or
@@ -208,23 +209,14 @@ func (d *deriver) isCapacity(e ast.Expr) bool {
 	}
 }
 
-// constDecl is the const declaration around the node, if there is one.
-func (d *deriver) constDecl() (*ast.GenDecl, bool) {
+// constDecl is the const declaration around the node, nil if there is none.
+func (d *deriver) constDecl() *ast.GenDecl {
 	for i := 1; d.parent(i) != nil; i++ {
 		if g, ok := d.parent(i).(*ast.GenDecl); ok && g.Tok == token.CONST {
-			return g, true
+			return g
 		}
 	}
-	return nil, false
-}
-
-// declaredConstant changes the value of a const declaration, which becomes a var declaration.
-func (d *deriver) declaredConstant(e ast.Expr, decl *ast.GenDecl) {
-	before := len(d.mutants)
-	d.replaceConstant(e, d.Info.Types[e])
-	if len(d.mutants) > before && !slices.Contains(d.vars, decl.Pos()) {
-		d.vars = append(d.vars, decl.Pos())
-	}
+	return nil
 }
 
 func (d *deriver) replaceConstant(e ast.Expr, tv types.TypeAndValue) {

@@ -52,6 +52,8 @@ type Run struct {
 	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest
 	// offset.
 	Clocks []Clock `json:"clocks,omitempty"`
+	// Notes are circumstances that a reader should know: whose cluster it was, what was subtracted.
+	Notes []string `json:"notes,omitempty"`
 	// Interrupted says that the user ended the run early: what is here is partial.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
@@ -167,6 +169,8 @@ type Block struct {
 	GivenUp      int64          `json:"reviewsGivenUp,omitempty"`
 	Attempts     []AttemptCount `json:"attempts,omitempty"`
 	Unreconciled []string       `json:"unreconciled,omitempty"`
+	// Background is how many checks of others were subtracted, where the API server alone counts.
+	Background int64 `json:"background,omitempty"`
 	// Predicted is what the oracle says of the block's requests; Smallest is there if the reviews are others, and the
 	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`

@@ -1,0 +1,249 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// join takes the keys of the control plane whose etcd is used, and puts that etcd's socket into this one's folder.
+func (c *ControlPlane) join() error {
+	if err := c.owner.admit(c); err != nil {
+		return fmt.Errorf("joining a control plane: %w", err)
+	}
+	// The path of a socket is short only in the folder itself.
+	link := filepath.Join(c.run.path, etcdSocket)
+	if err := os.Symlink(filepath.Join(c.owner.run.path, etcdSocket), link); err != nil {
+		return folderError("state folder", c.run.path, StateVariable, err)
+	}
+	return c.writeKeys(c.owner.pki)
+}
+
+// admit remembers who has to be told when etcd is gone.
+func (c *ControlPlane) admit(joined *ControlPlane) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	case c.err != nil:
+		return fmt.Errorf("it has broken: %w", c.err)
+	}
+	if c.joined == nil {
+		c.joined = map[*ControlPlane]bool{}
+	}
+	c.joined[joined] = true
+	return nil
+}
+
+func (c *ControlPlane) dismiss(joined *ControlPlane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.joined, joined)
+}
+
+// others are the control planes that use this one's etcd.
+func (c *ControlPlane) others() []*ControlPlane {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.joined))
+}
+
+// etcdLost tells all who use this etcd that it is gone for good.
+func (c *ControlPlane) etcdLost(err error) {
+	c.fail(err)
+	for _, other := range c.others() {
+		other.fail(err)
+	}
+}
+
+// leave tells those who stay behind that their etcd ends.
+func (c *ControlPlane) leave() {
+	for _, other := range c.others() {
+		if other.ctx.Err() == nil {
+			other.fail(fmt.Errorf("the etcd of another control plane was in use, and that one ended first: %w", ErrStopped))
+		}
+	}
+}
+
+// awaitServers waits until every API server on this etcd is ready, but for those that do not run.
+func (c *ControlPlane) awaitServers(ctx context.Context) error {
+	for _, user := range append([]*ControlPlane{c}, c.others()...) {
+		p := guarded(&user.mu, &user.apiServer)
+		if p == nil || p.exited() || p.stopRequested() {
+			continue
+		}
+		err := user.waitReady(ctx, p)
+		// It may have been ended on purpose meanwhile, which is for its owner to know.
+		if gone := p.stopRequested() || (user != c && errors.Is(err, ErrStopped)); err != nil && !gone {
+			return err
+		}
+	}
+	return nil
+}
+
+// KillAPIServer kills kube-apiserver (SIGKILL) on purpose: Err and Done do not tell of it. RestartAPIServer brings
+// one up again, on the same port; the two together are a restart without an orderly end. One that does not run
+// stays so. An API server that has ended by itself is an error, for then Err has told of it.
+func (c *ControlPlane) KillAPIServer() error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	if err := c.whole(); err != nil {
+		return fmt.Errorf("the API server cannot be killed: %w", err)
+	}
+	return c.apiServer.stop(0)
+}
+
+// RestartEtcd kills etcd (SIGKILL), starts it again on its data, and returns when every API server
+// that uses it and runs is ready again; one that was killed or is being restarted is not waited
+// for. Nothing that was answered is lost: what etcd has written is the kernel's. Called on a
+// control plane that has joined another, it restarts that one's etcd.
+//
+// If etcd does not come up again, all control planes that use it are broken: Err tells of it. If
+// it does and an API server does not get ready in time, only the error says so.
+func (c *ControlPlane) RestartEtcd(ctx context.Context) error {
+	if c.owner != c {
+		if c.ctx.Err() != nil {
+			return context.Cause(c.ctx)
+		}
+		return c.owner.RestartEtcd(ctx)
+	}
+	c.life.Lock()
+	defer c.life.Unlock()
+	if err := c.whole(); err != nil {
+		return fmt.Errorf("etcd cannot be restarted: %w", err)
+	}
+	ctx, cancel := withReadyTimeout(ctx, c.opts)
+	defer cancel()
+	if err := c.replaceEtcd(ctx); err != nil {
+		if c.ctx.Err() == nil {
+			c.etcdLost(err)
+		}
+		return err
+	}
+	return c.awaitServers(ctx)
+}
+
+func (c *ControlPlane) replaceEtcd(ctx context.Context) error {
+	if err := c.etcd.stop(0); err != nil {
+		return err
+	}
+	// A killed etcd leaves its socket, which would say that the next one listens.
+	if err := os.Remove(filepath.Join(c.run.path, etcdSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := c.startEtcd(c.etcd.cmd.Path); err != nil {
+		return err
+	}
+	return c.waitEtcd(ctx)
+}
+
+// whole tells why the processes cannot be changed: Stop has been called, or one ended by itself.
+func (c *ControlPlane) whole() error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	return c.Err()
+}
+
+// Storage is a control plane's etcd, without the API server before it: for writing more objects than an API server
+// takes in a time that anybody waits. Nothing checks what is written.
+type Storage struct {
+	client *clientv3.Client
+}
+
+// storageTimeout is how long etcd may take to answer.
+const storageTimeout = 30 * time.Second
+
+// transaction is how many keys are written at once: etcd takes 128 (--max-txn-ops).
+const transaction = 100
+
+// Storage connects to etcd. Close the result.
+func (c *ControlPlane) Storage() (*Storage, error) {
+	socket := filepath.Join(c.owner.run.path, etcdSocket)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"passthrough:///etcd"}, DialTimeout: storageTimeout,
+		DialOptions: []grpc.DialOption{
+			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket is in a folder for this user alone
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			}),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to etcd: %w", err)
+	}
+	return &Storage{client: client}, nil
+}
+
+// Get reads the value of a key.
+func (s *Storage) Get(ctx context.Context, key string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, storageTimeout)
+	defer cancel()
+	answer, err := s.client.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s from etcd: %w", key, err)
+	}
+	if len(answer.Kvs) != 1 {
+		return nil, fmt.Errorf("reading %s from etcd: it is not there", key)
+	}
+	return answer.Kvs[0].Value, nil
+}
+
+// Pair is a key and its value.
+type Pair struct {
+	Key   string
+	Value []byte
+}
+
+// Add writes keys that are not there yet; those that are keep their value.
+func (s *Storage) Add(ctx context.Context, pairs []Pair) error {
+	for len(pairs) > 0 {
+		n := min(transaction, len(pairs))
+		if err := s.add(ctx, pairs[:n]); err != nil {
+			return err
+		}
+		pairs = pairs[n:]
+	}
+	return nil
+}
+
+func (s *Storage) add(ctx context.Context, pairs []Pair) error {
+	ctx, cancel := context.WithTimeout(ctx, storageTimeout)
+	defer cancel()
+	var absent []clientv3.Cmp
+	var puts []clientv3.Op
+	for _, p := range pairs {
+		absent = append(absent, clientv3.Compare(clientv3.CreateRevision(p.Key), "=", 0))
+		puts = append(puts, clientv3.OpPut(p.Key, string(p.Value)))
+	}
+	answer, err := s.client.Txn(ctx).If(absent...).Then(puts...).Commit()
+	if err != nil {
+		return fmt.Errorf("writing to etcd: %w", err)
+	}
+	if answer.Succeeded {
+		return nil
+	}
+	if len(pairs) == 1 {
+		return nil // it is there
+	}
+	for _, p := range pairs {
+		if err := s.add(ctx, []Pair{p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (s *Storage) Close() error { return s.client.Close() }

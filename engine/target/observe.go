@@ -1,0 +1,226 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// auditTimeout is how long an event may come after its response: in blocking
+// mode the API server writes it just after the response's last byte.
+const auditTimeout = 10 * time.Second
+
+// leastAuditTimeout is what it comes down to, half each time, with a server that leaves events out: some hundred
+// requests would take hours otherwise. A later request's event says that this one's will not come.
+const leastAuditTimeout = time.Second
+
+// auditIndex receives audit events, one JSON document a line, and hands each
+// out by its audit ID. It is an io.Writer for the log of an API server.
+type auditIndex struct {
+	mu      sync.Mutex
+	partial []byte
+	events  map[string]json.RawMessage
+	waiting map[string]chan json.RawMessage
+	missed  int    // events that did not come
+	garbage string // first line that was no event
+	// ignore drops the events of a cluster's own components.
+	ignore bool
+}
+
+func newAuditIndex() *auditIndex {
+	return &auditIndex{events: map[string]json.RawMessage{}, waiting: map[string]chan json.RawMessage{}}
+}
+
+// Write implements io.Writer. It never fails: a line that is no event is kept and makes Await fail.
+func (x *auditIndex) Write(p []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.partial = append(x.partial, p...)
+	for {
+		line, rest, found := bytes.Cut(x.partial, []byte{'\n'})
+		if !found {
+			return len(p), nil
+		}
+		x.line(line)
+		x.partial = bytes.Clone(rest)
+	}
+}
+
+func (x *auditIndex) line(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	var head auditv1.Event
+	if err := json.Unmarshal(line, &head); err != nil || head.AuditID == "" {
+		if x.garbage == "" {
+			x.garbage = string(line)
+		}
+		return
+	}
+	// Of a request that is not authenticated there is no other event than this one, which names no user.
+	unauthenticated := head.Stage == auditv1.StageResponseStarted && head.User.Username == "" &&
+		head.ResponseStatus != nil && head.ResponseStatus.Code == http.StatusUnauthorized
+	if head.Stage != auditv1.StageResponseComplete && head.Stage != auditv1.StagePanic && !unauthenticated {
+		return
+	}
+	id := string(head.AuditID)
+	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.ImpersonatedUser == nil {
+		credential := head.User.Extra[user.CredentialIDKey]
+		if isComponent(head.User.Username, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix)) {
+			return
+		}
+	}
+	raw := json.RawMessage(bytes.Clone(line))
+	if ch, ok := x.waiting[id]; ok {
+		delete(x.waiting, id)
+		ch <- raw
+		return
+	}
+	x.events[id] = raw
+}
+
+// Await returns the event of a finished request, once, and forgets it.
+func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage, error) {
+	x.mu.Lock()
+	if raw, ok := x.events[auditID]; ok {
+		delete(x.events, auditID)
+		x.mu.Unlock()
+		return raw, nil
+	}
+	ch := make(chan json.RawMessage, 1)
+	x.waiting[auditID] = ch
+	timeout := max(auditTimeout>>x.missed, leastAuditTimeout)
+	x.mu.Unlock()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case raw := <-ch:
+		return raw, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.waiting, auditID)
+	select {
+	case raw := <-ch: // just in time
+		return raw, nil
+	default:
+	}
+	x.missed++
+	if x.garbage != "" {
+		return nil, fmt.Errorf("%w with ID %s within %s; the audit log held a line that is no event: %.200q", errNoEvent, auditID, timeout, x.garbage)
+	}
+	return nil, fmt.Errorf("%w with ID %s within %s", errNoEvent, auditID, timeout)
+}
+
+// take returns the event of a finished request if it is there, and forgets it.
+func (x *auditIndex) take(auditID string) (json.RawMessage, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	raw, ok := x.events[auditID]
+	delete(x.events, auditID)
+	return raw, ok
+}
+
+// errNoEvent is wrapped by the error about an audit event that did not come.
+var errNoEvent = errors.New("no audit event came")
+
+// connectionEnded says that a request got no answer because the server ended the connection or the stream, as it
+// does when a handler panics.
+func connectionEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		strings.Contains(err.Error(), "stream error: ")
+}
+
+// answers says whether the API server, at this moment, answers a request and writes the audit event of it. What it
+// owes after that it has not just been too slow, or too dead, to do.
+func (t *Target) answers(ctx context.Context) bool {
+	client, err := t.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
+	if err != nil {
+		return false
+	}
+	answer, err := t.ask(ctx, client, "/version", nil)
+	if err != nil {
+		return false
+	}
+	_, err = t.events.Await(ctx, answer.auditID)
+	return err == nil && t.Err() == nil
+}
+
+// Batch is a time in which many requests follow each other, one at a time, and the target is read once for all of
+// them: reading its metrics takes longer than most requests.
+type Batch struct {
+	t    *Target
+	mark uint64
+}
+
+// Batched is what a target saw during a batch.
+type Batched struct {
+	// Reviews are in order of arrival, Seqs their places among all arrivals: those
+	// of a request are after the Mark before it, up to the Mark after it.
+	Reviews []verdicts.Review
+	Seqs    []uint64
+	// Metrics are the increases over the whole batch; nil where the target has none.
+	Metrics []verdicts.MetricSample
+}
+
+// OpenBatch keeps every other request of scenarios away until Close.
+func (t *Target) OpenBatch() (*Batch, error) {
+	t.mu.Lock()
+	if err := t.Err(); err != nil {
+		t.mu.Unlock()
+		return nil, err
+	}
+	return &Batch{t: t, mark: t.recorder.Mark()}, nil
+}
+
+// Mark is the place of the last review that arrived.
+func (b *Batch) Mark() uint64 { return b.t.recorder.Mark() }
+
+// Close ends the batch. What was recorded is forgotten by the recorder.
+func (b *Batch) Close(ctx context.Context) (*Batched, error) {
+	t := b.t
+	defer t.mu.Unlock()
+	metrics, err := t.increases(ctx)
+	if err != nil {
+		return nil, errors.Join(err, t.Err())
+	}
+	records := t.recorder.Since(b.mark)
+	t.recorder.Reset()
+	seqs := scenarios.Each(records, func(r recorder.Record) uint64 { return r.Seq })
+	return &Batched{Reviews: t.reviews(records), Seqs: seqs, Metrics: metrics}, t.Err()
+}
+
+// Audit waits for the audit event of a request that was answered.
+func (t *Target) Audit(ctx context.Context, auditID string) (json.RawMessage, error) {
+	if auditID == "" {
+		return nil, errors.New("the answer has no Audit-Id header")
+	}
+	return t.events.Await(ctx, auditID)
+}
+
+// FrontProxy is the transport with which requestors of any name are sent, by headers that come on top of it. It
+// speaks HTTP/1.1, which is quicker as long as requests come one at a time.
+func (t *Target) FrontProxy() (http.RoundTripper, error) {
+	c := t.cluster.FrontProxy()
+	c.NextProtos = []string{"http/1.1"}
+	return rest.TransportFor(c)
+}

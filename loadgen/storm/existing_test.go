@@ -1,0 +1,408 @@
+package storm
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// inExisting is a storm of 20 agents in the cluster of a kubeconfig.
+func inExisting(t *testing.T, kubeconfig, name string) Options {
+	t.Helper()
+	cluster, err := existing.Open(kubeconfig, "", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := burst(
+		profile.Comparison{Name: "denied", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)},
+		profile.Comparison{Name: "legacy", A: side("none", profile.GateOn), B: side("legacy-gate-on", profile.GateOn)},
+	)
+	p.Starts, p.Authorizer.Kind = 1, profile.RBAC
+	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
+	return Options{
+		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) },
+		Provider: target.Existing,
+		Existing: target.Options{
+			Cell: verdicts.Cell{Name: "existing", Provider: target.Existing, Kubernetes: newest().Version, Gate: "on"}, Release: newest(), Existing: cluster,
+		},
+	}
+}
+
+// foreign is a control plane that no storm has started, and a client of its administrator.
+func foreign(t *testing.T) (*local.ControlPlane, kubernetes.Interface) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+	plane, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{target.GateName: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plane.Stop() })
+	client, err := kubernetes.NewForConfig(plane.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plane, client
+}
+
+// nothingLeft expects that nothing of any storm is in a cluster but namespaces that are being removed, and does for
+// these what their controller would.
+func nothingLeft(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	ctx, all, marked := context.Background(), metav1.ListOptions{}, metav1.ListOptions{LabelSelector: existing.Label}
+	nodes, err1 := client.CoreV1().Nodes().List(ctx, all)
+	pods, err2 := client.CoreV1().Pods("").List(ctx, all)
+	accounts, err3 := client.CoreV1().ServiceAccounts("").List(ctx, marked)
+	roles, err4 := client.RbacV1().ClusterRoles().List(ctx, marked)
+	bindings, err5 := client.RbacV1().ClusterRoleBindings().List(ctx, marked)
+	spaces, err6 := client.CoreV1().Namespaces().List(ctx, all)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(nodes.Items) + len(pods.Items) + len(accounts.Items) + len(roles.Items) + len(bindings.Items); n > 0 {
+		t.Errorf("left: %d nodes, %d pods, %d accounts, %d roles, %d bindings", len(nodes.Items), len(pods.Items), len(accounts.Items), len(roles.Items), len(bindings.Items))
+	}
+	for _, s := range spaces.Items {
+		switch {
+		case !strings.HasPrefix(s.Name, "storm-") && s.Name != shard.Namespace:
+		case s.DeletionTimestamp == nil:
+			t.Errorf("the namespace %s is left", s.Name)
+		default:
+			s.Spec.Finalizers = nil
+			if _, err := client.CoreV1().Namespaces().Finalize(ctx, &s, metav1.UpdateOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// refusedAs expects an error that is the user's to mend, with some words.
+func refusedAs(t *testing.T, err error, want ...string) {
+	t.Helper()
+	if _, usage := errors.AsType[*local.UsageError](err); !usage {
+		t.Errorf("got %v", err)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q is not in: %v", w, err)
+		}
+	}
+}
+
+// A storm in a cluster that exists counts what one with servers of its own counts, keeps others out meanwhile, and
+// leaves nothing.
+func TestExistingStorm(t *testing.T) {
+	plane, client := foreign(t)
+	o := inExisting(t, plane.KubeconfigPath(), "first")
+	o.Progress = func(at Progress) {
+		if at.Block == 1 {
+			_, err := Execute(t.Context(), inExisting(t, plane.KubeconfigPath(), "second"))
+			refusedAs(t, err, "another storm is in the cluster: run first, process ", "nothing was created")
+		}
+	}
+	o.Profile.Block = 2 * time.Second
+	out, err := Execute(t.Context(), o)
+	if err != nil || len(out.Problems) > 0 || len(out.Blocks) != 4 {
+		t.Fatalf("%v, %+v", err, out)
+	}
+	for _, b := range out.Blocks {
+		each := map[string]int64{"none": 1, "denied": 3, "legacy-gate-on": 2}[b.Variant]
+		first := int64(0)
+		if b.Variant == "legacy-gate-on" { // the other modes are asked first, once for the account and what is under way
+			for _, a := range b.Attempts {
+				if a.Decision != "allowed" {
+					first += int64(a.Count)
+				}
+			}
+		}
+		if b.Planned != 40 || b.Sent != 40 || len(b.Wrong) > 0 || total(b) != each*40+first || first > 8 || len(b.Unreconciled) > 0 {
+			t.Errorf("%s: planned %d, sent %d, wrong %v, reviews %+v, attempts %+v, %v", b.Variant, b.Planned, b.Sent, b.Wrong, b.Reviews, b.Attempts, b.Unreconciled)
+		}
+		if c := b.Cost[run.APIServer]; c.CPU <= 0 {
+			t.Errorf("%s: the API server used %+v", b.Variant, c)
+		}
+	}
+	if !slices.ContainsFunc(out.Notes, func(s string) bool { return strings.Contains(s, "outside the cluster") }) ||
+		!slices.ContainsFunc(out.Notes, func(s string) bool { return strings.Contains(s, "are subtracted") }) {
+		t.Errorf("notes %v", out.Notes)
+	}
+	nothingLeft(t, client)
+}
+
+// Whenever it is ended, nothing is left.
+func TestExistingInterrupted(t *testing.T) {
+	plane, client := foreign(t)
+	for phase, when := range map[string]func(o *Options, stop func()){
+		"creating":  func(o *Options, stop func()) { o.Created = func(done, _ int64) { stopAfter(done, 50, stop) } },
+		"tokens":    func(o *Options, stop func()) { o.Created = func(done, of int64) { stopAfter(done, of-2, stop) } },
+		"measuring": func(o *Options, stop func()) { o.Said = func(string) { time.AfterFunc(600*time.Millisecond, stop) } },
+		"block":     func(o *Options, stop func()) { o.Progress = func(Progress) { stop() } },
+	} {
+		t.Run(phase, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := inExisting(t, plane.KubeconfigPath(), "r-"+phase)
+			o.Profile.Block = 2 * time.Second
+			when(&o, cancel)
+			if out, err := Execute(ctx, o); err == nil && !out.Interrupted {
+				t.Error("it was not interrupted")
+			}
+			nothingLeft(t, client)
+		})
+	}
+}
+
+func stopAfter(done, n int64, stop func()) {
+	if done >= n {
+		stop()
+	}
+}
+
+// What a storm needs and does not find is said before anything is made.
+func TestExistingRefused(t *testing.T) {
+	plane, client := foreign(t)
+	kubeconfig := limited(t, plane, client)
+	before := inventory(t, client)
+	try := func(kubeconfig string, want ...string) {
+		t.Helper()
+		_, err := Execute(t.Context(), inExisting(t, kubeconfig, "r"))
+		refusedAs(t, err, append(want, "nothing was created")...)
+		if after := inventory(t, client); !slices.Equal(after, before) {
+			t.Errorf("before %v, after %v", before, after)
+		}
+	}
+	try(kubeconfig, "lacks permissions", "create nodes", "deletecollection pods", "create serviceaccounts/token", "create clusterroles.rbac.authorization.k8s.io", "get /metrics",
+		"and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: impersonate groups, ")
+	// Behind a proxy that has no metrics.
+	proxied := behind(t, plane, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/metrics" {
+			http.Error(w, "nothing here", http.StatusNotFound)
+		}
+		return r.URL.Path == "/metrics"
+	})
+	try(proxied, "metrics are what counts, and they cannot be read: ", "404 Not Found")
+	// The namespace of somebody who has nothing to do with it.
+	mine := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shard.Namespace}}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), mine, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before = inventory(t, client)
+	try(plane.KubeconfigPath(), "a namespace authzconf-load in the cluster that no run has made")
+	mine.Labels = map[string]string{existing.Label: "earlier", population.Label: "true"}
+	if _, err := client.CoreV1().Namespaces().Update(t.Context(), mine, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	try(plane.KubeconfigPath(), "run earlier has left the namespace authzconf-load", "authzconf clean")
+}
+
+// A node of the same name that was there is not taken, and stays.
+func TestExistingNode(t *testing.T) {
+	plane, client := foreign(t)
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "storm-000003"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Execute(t.Context(), inExisting(t, plane.KubeconfigPath(), "r")); err == nil || !strings.Contains(err.Error(), `nodes "storm-000003" already exists`) {
+		t.Errorf("got %v", err)
+	}
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "storm-000003", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, client)
+}
+
+// A server that does not come back ends the run, which says what is left and how it is removed.
+func TestExistingGone(t *testing.T) {
+	plane, _ := foreign(t)
+	o := inExisting(t, plane.KubeconfigPath(), "r")
+	o.Progress = func(at Progress) {
+		if at.Block == 2 {
+			_ = plane.Stop()
+		}
+	}
+	o.Profile.Block = 2 * time.Second
+	out, err := Execute(t.Context(), o)
+	if err != nil || len(out.Blocks) != 2 || len(out.Problems) < 2 {
+		t.Fatalf("%v, %+v", err, out)
+	}
+	first, last := out.Problems[0].Text, out.Problems[len(out.Problems)-1].Text
+	if !strings.Contains(first, "after the block: ") || !strings.Contains(last, "what has the label authzconf.dev/run=r could not be removed from the cluster (authzconf clean --kubeconfig FILE does it when it can)") {
+		t.Errorf("problems %+v", out.Problems)
+	}
+}
+
+// inventory names what a storm would make.
+func inventory(t *testing.T, client kubernetes.Interface) (names []string) {
+	t.Helper()
+	spaces, err1 := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	nodes, err2 := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	roles, err3 := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range spaces.Items {
+		names = append(names, "namespace "+o.Name)
+	}
+	for _, o := range nodes.Items {
+		names = append(names, "node "+o.Name)
+	}
+	for _, o := range roles.Items {
+		names = append(names, "role "+o.Name)
+	}
+	return names
+}
+
+// limited is the kubeconfig of an account that may look, and no more.
+func limited(t *testing.T, plane *local.ControlPlane, client kubernetes.Interface) string {
+	t.Helper()
+	ctx, none := t.Context(), metav1.CreateOptions{}
+	_, err1 := client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "looker"}}, none)
+	_, err2 := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "looker"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"nodes", "namespaces", "pods"}}},
+	}, none)
+	_, err3 := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "looker"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "looker"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "looker"}},
+	}, none)
+	token, err4 := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "looker", &authenticationv1.TokenRequest{}, none)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // until RBAC knows
+	admin := plane.Admin()
+	return kubeconfigOf(t, &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}, &clientcmdapi.AuthInfo{Token: token.Status.Token})
+}
+
+func kubeconfigOf(t *testing.T, cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) string {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["c"], c.AuthInfos["u"], c.Contexts["x"], c.CurrentContext = cluster, user, &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// behind is the kubeconfig of a proxy before a control plane, by which everybody is its administrator. What handled
+// answers does not reach it.
+func behind(t *testing.T, plane *local.ControlPlane, handled func(http.ResponseWriter, *http.Request) bool) string {
+	t.Helper()
+	transport, err := rest.TransportFor(plane.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(plane.Admin().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !handled(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return kubeconfigOf(t, &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: authority}, &clientcmdapi.AuthInfo{})
+}
+
+// What cannot be in a cluster that exists is said by the flag that asks for it.
+func TestCheckExisting(t *testing.T) {
+	for want, change := range map[string]func(o *Options){
+		"": func(*Options) {},
+		"--authorizer webhook: nothing is put into": func(o *Options) { o.Profile.Authorizer.Kind = profile.Webhook },
+		"the profile test compares the servers [gate-on gate-off], and a cluster that exists is one": func(o *Options) {
+			o.Profile.Comparisons = append(o.Profile.Comparisons, profile.Comparison{A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+		},
+		"the profile test is about the server gate-on, and the cluster has the gate off": func(o *Options) { o.Existing.Cell.Gate = "off" },
+		"--starts 2: a cluster that exists is not started anew":                          func(o *Options) { o.Profile.Starts = 2 },
+		"--engine kubernetes: expected --image beside it":                                func(o *Options) { o.Engine = Pods },
+		"--image is what pods run: expected --engine kubernetes":                         func(o *Options) { o.Image = "x" },
+		"the profile test restarts API servers":                                          func(o *Options) { o.Profile.Event.Kind = profile.Restart },
+	} {
+		p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
+		p.Authorizer.Kind, p.Starts = profile.RBAC, 1
+		o := Options{Profile: p, Shards: 1, Provider: target.Existing, Existing: target.Options{Cell: verdicts.Cell{Gate: "on"}}}
+		change(&o)
+		if err := o.Check(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestOutOfReach(t *testing.T) {
+	for want, c := range map[string]*rest.Config{
+		"":                       {Host: "https://10.0.0.1:6443"},
+		"has the server http:":   {Host: "http://10.0.0.1"},
+		"has the server https:":  {Host: "https://example.com/k8s/clusters/c"},
+		"skips the verification": {Host: "https://10.0.0.1", TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		"has a tls-server-name":  {Host: "https://10.0.0.1", TLSClientConfig: rest.TLSClientConfig{ServerName: "x"}},
+		"has a proxy-url":        {Host: "https://10.0.0.1", Proxy: http.ProxyFromEnvironment},
+	} {
+		if got := outOfReach(c); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// What others do is subtracted and noted; that they impersonate is a problem.
+func TestOthers(t *testing.T) {
+	p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
+	p.Authorizer.Kind, p.Block = profile.RBAC, 20*time.Second
+	r := newRunner(Options{Profile: p, Provider: target.Existing})
+	r.idle[profile.GateOn] = map[string]run.Cost{}
+	n := r.others(profile.GateOn, []sample{
+		{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 7}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 2},
+		{family: authorizationAttempts, value: 1}, {family: cpuSeconds, value: 0.5},
+	})
+	r.noteOthers(map[profile.Server]int64{profile.GateOn: n})
+	if r.background[profile.GateOn] != 14 || r.idle[profile.GateOn][run.APIServer].Idle != run.Duration(time.Second) || len(r.out.Problems) != 1 ||
+		!slices.Contains(r.out.Notes, "gate-on allowed 7 checks of others in 10s without agents: 14 are subtracted from those of each block of 20s") {
+		t.Errorf("background %v, idle %v, notes %q, problems %v", r.background, r.idle, r.out.Notes, r.out.Problems)
+	}
+	for _, c := range []struct {
+		before, now int64
+		first, want bool
+	}{{now: 0, first: true, want: true}, {now: 5, first: true}, {before: 100, now: 130, want: true}, {before: 100, now: 160}, {before: 0, now: 9, want: true}, {before: 0, now: 10}, {before: 400, now: 0}} {
+		before := map[profile.Server]int64{profile.GateOn: c.before}
+		if c.first {
+			before = nil
+		}
+		if got := steady(before, map[profile.Server]int64{profile.GateOn: c.now}); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+	was := counters{"": {family: processStart, value: 100}}
+	if r.replaced(was, was) != nil || r.replaced(was, counters{"": {family: processStart, value: 200}}) == nil {
+		t.Error("another process that answers is not told from the same one")
+	}
+}

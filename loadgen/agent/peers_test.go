@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -391,13 +390,4 @@ func (b *bench) memory() error {
 	}
 	b.print("%d agents, each of which has asked once at 1000 requests/s: %d MiB of resident memory, at most %d MiB.", b.many, r.After>>20, r.Peak>>20)
 	return nil
-}
-
-func median(list []float64) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	list = slices.SortedFunc(slices.Values(list), cmp.Compare[float64])
-	n := len(list)
-	return (list[(n-1)/2] + list[n/2]) / 2
 }

@@ -138,7 +138,7 @@ func anchor(parts ...string) string {
 
 // newPage collects what the page shows.
 func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *page {
-	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: markOf(verdicts.Result{Verdict: verdicts.Verdict(r.Outcome.Result)}), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
+	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: markOf(verdicts.Result{Verdict: r.Outcome.Result}), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
 	var total Counts
 	for i := range r.Cells {
 		p.Cells = append(p.Cells, newCellView(&r.Cells[i]))

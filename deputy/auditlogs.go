@@ -23,8 +23,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// usersNamespace is where the users may list pods.
-const usersNamespace = "users"
+// Namespace is where the users may list pods, on a control plane of ours.
+const Namespace = "users"
 
 // users are people who use the deputy at once.
 func users(n int) (out []person) {
@@ -37,10 +37,10 @@ func users(n int) (out []person) {
 // tierOf is the group of somebody's tier.
 func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
-// userGrants let every second one list and watch pods.
-func userGrants(people []person) (out []scenarios.Grant) {
-	for i := 0; i < len(people); i += 2 {
-		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].name}, Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: usersNamespace})
+// userGrants let every one of so many list and watch pods.
+func userGrants(people []person, step int) (out []scenarios.Grant) {
+	for i := 0; i < len(people); i += step {
+		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].name}, Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace})
 	}
 	return out
 }
@@ -169,7 +169,7 @@ func (p *plane) logs(ctx context.Context, began time.Time, people []person, requ
 	return e, err
 }
 
-var paths = []string{"/api/v1/namespaces/" + usersNamespace + "/pods", "/version"}
+var paths = []string{"/api/v1/namespaces/" + Namespace + "/pods", "/version"}
 
 // clientRequest is the request of a person with a number: it tries to be another person now and then.
 func clientRequest(people []person, i, n int) (uri string, headers map[string][]string) {

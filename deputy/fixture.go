@@ -69,15 +69,20 @@ const (
 	grantCount  = 60
 )
 
-// newFixture generates one.
-func newFixture(seed int64) (*fixture, *rand.Rand) {
+// somebody are people who do not exist but here.
+func somebody() (out []person) {
+	for i := range peopleCount {
+		out = append(out, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{tierOf(i)}, reachable: i%6 != 5})
+	}
+	return out
+}
+
+// newFixture generates one for people.
+func newFixture(seed int64, people []person) (*fixture, *rand.Rand) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
-	f := &fixture{}
+	f := &fixture{people: people}
 	for i := range spaceCount {
 		f.namespaces = append(f.namespaces, fmt.Sprintf("team-%d", i))
-	}
-	for i := range peopleCount {
-		f.people = append(f.people, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{tierOf(i)}, reachable: i%6 != 5})
 	}
 	for range grantCount {
 		f.grants = append(f.grants, f.grant(random))
@@ -89,7 +94,7 @@ func newFixture(seed int64) (*fixture, *rand.Rand) {
 func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
 	who := f.people[random.IntN(len(f.people))]
 	g := scenarios.Grant{Subject: scenarios.Subject{User: who.name}}
-	if random.IntN(3) == 0 {
+	if random.IntN(3) == 0 && len(who.groups) > 0 {
 		g.Subject = scenarios.Subject{Group: who.groups[0]}
 	}
 	all := sortedVerbs()
@@ -166,8 +171,8 @@ func (f *fixture) granted(p pair) bool {
 	})
 }
 
-// proxyGrants are the proxy's own grants: for the people in its reach, by legacy impersonation or by constrained, with
-// every action that is tried.
+// proxyGrants are the proxy's own grants: for the people in its reach, or for everybody without any, by legacy
+// impersonation or by constrained, with every action that is tried.
 func proxyGrants(people []person, constrained bool) []scenarios.Grant {
 	var users, groups []string
 	for _, p := range people {
@@ -182,7 +187,11 @@ func proxyGrants(people []person, constrained bool) []scenarios.Grant {
 	}
 	if !constrained {
 		impersonate := []string{"impersonate"}
-		return []scenarios.Grant{grant(impersonate, []string{""}, []string{"users"}, users), grant(impersonate, []string{""}, []string{"groups"}, groups)}
+		list := []scenarios.Grant{grant(impersonate, []string{""}, []string{"users"}, users), grant(impersonate, []string{""}, []string{"groups"}, groups)}
+		if people == nil {
+			list = append(list, grant(impersonate, []string{""}, []string{"serviceaccounts"}, nil), grant(impersonate, []string{"authentication.k8s.io"}, []string{"uids", "userextras/*"}, nil))
+		}
+		return list
 	}
 	on := func(verbs ...string) (out []string) {
 		for _, v := range verbs {
@@ -195,6 +204,9 @@ func proxyGrants(people []person, constrained bool) []scenarios.Grant {
 		grant(as, authn, []string{"users"}, users), grant(as, authn, []string{"groups"}, groups),
 		grant(on("create"), []string{"authorization.k8s.io"}, []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, nil),
 		{Subject: scenarios.Subject{User: proxyName}, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version"}},
+	}
+	if people == nil {
+		list = append(list, grant(as, authn, []string{"uids", "userextras/*"}, nil))
 	}
 	for _, k := range kinds {
 		list = append(list, grant(on(sortedVerbs()...), []string{k.group}, []string{k.full()}, nil))

@@ -110,10 +110,15 @@ func (p *plane) ask(ctx context.Context, who person, r *scenarios.Request) (*ver
 // sent holds what was recorded of a request to the one that was to be sent, while the part ran. An audit ID is there
 // once.
 func (p *Part) sent(who person, r *scenarios.Request, o *verdicts.Observation) error {
+	return p.sentBy(proxy, as(who, r), o)
+}
+
+// sentBy is the same of a request by anybody.
+func (p *Part) sentBy(by scenarios.Requestor, r *scenarios.Request, o *verdicts.Observation) error {
 	if o == nil {
 		return errors.New("there is no evidence of it")
 	}
-	if why := verdicts.NotSent(as(who, r), proxy, o); why != "" {
+	if why := verdicts.NotSent(r, by, o); why != "" {
 		return errors.New(why)
 	}
 	if p.began.After(o.Sent) || o.Answered.Before(o.Sent) || o.Answered.After(p.ended) {
@@ -130,14 +135,13 @@ func (p *Part) once(auditID string) error {
 	return nil
 }
 
-// arrived is the audit event of a request that was authenticated, if there is one. answered is the audit ID of the API
-// server's answer: that event is waited for.
-func (p *plane) arrived(ctx context.Context, id, answered string) (json.RawMessage, error) {
-	if answered != "" {
-		return p.Audit(ctx, answered)
+// trail is the audit log of the control plane.
+func (p *plane) trail() auditTrail {
+	return auditTrail{
+		send:    func(ctx context.Context, marker string) error { return mark(ctx, p.admin, Namespace, marker) },
+		look:    func(texts ...string) ([]json.RawMessage, error) { return p.Events(texts...), p.ClusterErr() },
+		timeout: timeout,
 	}
-	raw, _ := p.TakeEvent(id)
-	return raw, nil
 }
 
 // decision is the annotation of the authorization filter; empty if the request did not get there

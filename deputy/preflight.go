@@ -32,6 +32,8 @@ const (
 
 // preflightEvidence is what was seen of the pre-flight, in the order of its questions.
 type preflightEvidence struct {
+	// Run begins the markers of what was sent through a proxy.
+	Run   string         `json:"run,omitempty"`
 	Pairs []pairEvidence `json:"pairs"`
 	// Rules are the reviews of one user in one namespace, each read once.
 	Rules map[string]*verdicts.Observation `json:"rules"`

@@ -24,11 +24,13 @@ type Options struct {
 	// Impersonation are the ways in which the proxy identity may impersonate: legacy, constrained, or both, with one
 	// control plane each.
 	Impersonation []string
-	// Parts are preflight, audit-logs and tunnel; all of them if empty.
+	// Parts are some of Parts; all that there are of the proxy or the references if empty.
 	Parts []string
 	// Pairs is how many questions the pre-flight is tried with; Users people send Requests each, all at once.
 	Pairs, Users, Requests int
 	Seed                   int64
+	// Proxy, if given, is tried in place of the reference deputy and agent.
+	Proxy *Proxy
 	// Progress receives lines; it must be set.
 	Progress func(string)
 }
@@ -37,10 +39,11 @@ type Options struct {
 func Impersonations() []string { return []string{"legacy", "constrained"} }
 
 // Parts are the parts of the suite.
-func Parts() []string { return []string{"preflight", "audit-logs", "tunnel"} }
+func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel"} }
 
-// Check says what is wrong with the options.
-func (o Options) Check() error {
+// Check says what is wrong with the options. With read the files that they name are read: a report can be judged
+// again without.
+func (o Options) Check(read bool) error {
 	for _, list := range []struct {
 		what         string
 		given, known []string
@@ -54,7 +57,13 @@ func (o Options) Check() error {
 	if o.Pairs < 1 || o.Users < 1 || o.Requests < 1 {
 		return errors.New("pairs, users and requests are at least 1")
 	}
-	return nil
+	if o.Proxy == nil {
+		return nil
+	}
+	if len(o.Parts) > 0 && len(o.parts()) == 0 {
+		return errors.New("the part tunnel is about the reference agent: there is none of it with --proxy")
+	}
+	return o.Proxy.check(read)
 }
 
 // Report is what came out.
@@ -63,8 +72,10 @@ type Report struct {
 	Kind           string `json:"kind"`
 	reports.Record `json:",inline"`
 
-	Seed    int64     `json:"seed"`
-	Version string    `json:"version"`
+	Seed    int64  `json:"seed"`
+	Version string `json:"version"`
+	// Proxy is the URL of the proxy that was tried, empty if it was the references.
+	Proxy   string    `json:"proxy,omitempty"`
 	Started time.Time `json:"started"`
 	Parts   []*Part   `json:"parts"`
 	// Problem is why not everything was done that was asked for.
@@ -82,6 +93,11 @@ type Part struct {
 	// Failed is how many checks failed; the first of them are in Failures.
 	Failed   int      `json:"failed"`
 	Failures []string `json:"failures,omitempty"`
+	// Findings are the attacks among them. By is how many audit events were found by what.
+	Findings []Finding      `json:"findings,omitempty"`
+	By       map[string]int `json:"foundBy,omitempty"`
+	// Inconclusive is why this part says nothing.
+	Inconclusive string `json:"inconclusive,omitempty"`
 
 	began, ended time.Time
 	ids          map[string]bool // audit IDs that were seen
@@ -99,13 +115,18 @@ func (p *Part) fail(format string, args ...any) {
 // line says on one line what came out.
 func (p *Part) line() string {
 	text := fmt.Sprintf("%s, %s: %d checks in %.1f s (%.0f/s), %d failed", p.Name, p.Impersonation, p.Checks, p.Seconds, float64(p.Checks)/max(p.Seconds, 1e-9), p.Failed)
-	var parts []string
-	for name, n := range p.Outcomes {
-		parts = append(parts, fmt.Sprintf("%d %s", n, name))
-	}
-	slices.Sort(parts)
-	if len(parts) > 0 {
-		text += ": " + strings.Join(parts, ", ")
+	for _, counts := range []struct {
+		head string
+		of   map[string]int
+	}{{": ", p.Outcomes}, {"; events found by ", p.By}} {
+		var parts []string
+		for name, n := range counts.of {
+			parts = append(parts, fmt.Sprintf("%d %s", n, name))
+		}
+		slices.Sort(parts)
+		if len(parts) > 0 {
+			text += counts.head + strings.Join(parts, ", ")
+		}
 	}
 	return text
 }
@@ -120,6 +141,9 @@ func (r *Report) Lines() (out []string) {
 		if more := p.Failed - len(p.Failures); more > 0 {
 			out = append(out, fmt.Sprintf("  and %d more", more))
 		}
+		if p.Inconclusive != "" {
+			out = append(out, "  inconclusive: "+p.Inconclusive)
+		}
 	}
 	return out
 }
@@ -132,7 +156,7 @@ func (r *Report) Failed() bool {
 // Folder is a report in a folder.
 var Folder = filing.Kind{
 	Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""},
-	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile},
+	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile, htmlFile, junitFile, summaryFile},
 }
 
 // ended is how a run ended.
@@ -149,6 +173,7 @@ type partEvidence struct {
 	Ended     time.Time          `json:"ended"`
 	Preflight *preflightEvidence `json:"preflight,omitempty"`
 	Logs      *logsEvidence      `json:"auditLogs,omitempty"`
+	Attacks   *attacksEvidence   `json:"attacks,omitempty"`
 	Tunnel    *tunnelEvidence    `json:"tunnel,omitempty"`
 }
 
@@ -156,9 +181,13 @@ type partEvidence struct {
 // An error says that there is nothing to report.
 func Run(ctx context.Context, o Options) (*Report, *reports.Pieces, error) {
 	pieces, end := &reports.Pieces{}, &ended{Started: time.Now()}
-	for i, kind := range o.Impersonation {
-		err := o.observe(ctx, kind, pieces)
-		if i == 0 && !pieces.Has(kind+"/target") {
+	for i, kind := range o.kinds() {
+		observe := o.observe
+		if o.Proxy != nil {
+			observe = o.observeProxy
+		}
+		err := observe(ctx, kind, pieces)
+		if i == 0 && err != nil && !slices.ContainsFunc(o.parts(), func(part string) bool { return pieces.Has(kind + "/" + part) }) {
 			return nil, nil, err // nothing was seen: it may be the user's to mend
 		}
 		if err != nil {
@@ -182,38 +211,62 @@ type suite struct {
 }
 
 func (o Options) suite(kind string) *suite {
-	f, random := newFixture(o.Seed)
+	if o.Proxy != nil {
+		f, random := newFixture(o.Seed, o.Proxy.persons())
+		return &suite{kind, f, o.Proxy.pairs(f.pairs(random, 1<<20), o.Pairs), f.people}
+	}
+	f, random := newFixture(o.Seed, somebody())
 	return &suite{kind, f, f.pairs(random, o.Pairs), users(o.Users)}
 }
 
+// kinds are the ways in which the proxy identity may impersonate; on a cluster that runs they are not ours to choose.
+func (o Options) kinds() []string {
+	if o.Proxy != nil && o.Proxy.Kubeconfig != "" {
+		return []string{existingCluster}
+	}
+	return o.Impersonation
+}
+
 func (o Options) parts() []string {
-	return slices.DeleteFunc(Parts(), func(part string) bool { return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) })
+	return slices.DeleteFunc(Parts(), func(part string) bool {
+		return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) || o.Proxy != nil && part == "tunnel"
+	})
 }
 
 // observe runs the parts with one kind of impersonation, on a control plane of its own, and keeps what was seen.
 func (o Options) observe(ctx context.Context, kind string, pieces *reports.Pieces) (err error) {
 	s := o.suite(kind)
-	grants := slices.Concat(s.fixture.grants, userGrants(s.people), proxyGrants(slices.Concat(s.fixture.people, s.people), kind == "constrained"))
-	p, err := start(ctx, o.Target, grants, append(slices.Clone(s.fixture.namespaces), usersNamespace))
+	grants := slices.Concat(s.fixture.grants, userGrants(s.people, 2), proxyGrants(slices.Concat(s.fixture.people, s.people), kind == "constrained"))
+	p, err := start(ctx, o.Target, grants, append(slices.Clone(s.fixture.namespaces), Namespace))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Err(), p.Stop()) }()
+	defer func() { err = errors.Join(err, p.ClusterErr(), p.Stop()) }()
 	found := p.Found()
 	if _, err := reports.Keep(pieces, kind+"/target", &found); err != nil {
 		return err
 	}
 	o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
-	for _, part := range o.parts() {
-		e := &partEvidence{Began: time.Now()}
+	return o.each(kind, s, pieces, func(part string, e *partEvidence) (err error) {
 		switch part {
 		case "preflight":
 			e.Preflight, err = p.preflight(ctx, s.fixture, s.pairs)
 		case "audit-logs":
 			e.Logs, err = p.auditLogs(ctx, s.people, o.Requests)
+		case "attacks":
+			e.Attacks, err = p.attack(ctx, s.people)
 		case "tunnel":
 			e.Tunnel, err = p.tunnel(ctx, s.people)
 		}
+		return err
+	})
+}
+
+// each runs the parts, and keeps what was seen of each.
+func (o Options) each(kind string, s *suite, pieces *reports.Pieces, run func(part string, e *partEvidence) error) error {
+	for _, part := range o.parts() {
+		e := &partEvidence{Began: now()}
+		err := run(part, e)
 		e.Ended = time.Now()
 		if err == nil {
 			e, err = reports.Keep(pieces, kind+"/"+part, e)
@@ -221,7 +274,7 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
-		if judged, err := s.judge(part, e, o.Requests, map[string]bool{}); err == nil {
+		if judged, err := s.judge(part, e, o, map[string]bool{}); err == nil {
 			o.Progress(judged.line())
 		}
 	}
@@ -229,15 +282,28 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 }
 
 // judge judges what was seen in a part. An error says that the evidence is not of what was to be tried.
-func (s *suite) judge(part string, e *partEvidence, requests int, ids map[string]bool) (*Part, error) {
-	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids}
+func (s *suite) judge(part string, e *partEvidence, o Options, ids map[string]bool) (*Part, error) {
+	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, By: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids}
 	switch {
+	case part == "preflight" && e.Preflight != nil && o.Proxy != nil:
+		return p, e.Preflight.judgeProxy(p, s, o.Proxy)
 	case part == "preflight" && e.Preflight != nil:
 		return p, e.Preflight.judge(p, s.fixture, s.pairs)
+	case part == "audit-logs" && e.Attacks != nil && o.Proxy != nil:
+		return p, e.Attacks.judge(p, crowd(o.Proxy.People, o.Requests), o.Proxy.People, o.Proxy.account(), false)
 	case part == "audit-logs" && e.Logs != nil:
-		return p, e.Logs.judge(p, s.people, requests)
+		return p, e.Logs.judge(p, s.people, o.Requests)
+	case part == "attacks" && e.Attacks != nil:
+		table, err := attacks()
+		if err != nil {
+			return nil, err
+		}
+		if o.Proxy != nil {
+			return p, e.Attacks.judge(p, table, o.Proxy.People, o.Proxy.account(), false)
+		}
+		return p, e.Attacks.judge(p, table, named(s.people), proxyName, true)
 	case part == "tunnel" && e.Tunnel != nil:
-		return p, e.Tunnel.judge(p, s.people)
+		return p, e.Tunnel.judge(p)
 	}
 	return nil, errors.New("is not the evidence of this part")
 }
@@ -249,17 +315,25 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{APIVersion: reports.APIVersion, Kind: "DeputyReport", Seed: o.Seed, Version: o.Target.Cell.Kubernetes, Started: end.Started, Problem: end.Problem}
+	if o.Proxy != nil {
+		r.Proxy = o.Proxy.URL
+	}
+	if o.kinds()[0] == existingCluster {
+		r.Version = "of the cluster"
+	}
 	ids := map[string]bool{}
-	for _, kind := range o.Impersonation {
-		if end.Problem != "" && !pieces.Has(kind+"/target") {
+	for _, kind := range o.kinds() {
+		if end.Problem != "" && !pieces.Has(kind+"/target") && kind != existingCluster {
 			break
 		}
-		found, err := reports.Take[reports.Found](pieces, kind+"/target")
-		if err == nil {
-			err = found.Hold(o.Target.Wanted())
-		}
-		if err != nil {
-			return nil, err
+		if kind != existingCluster {
+			found, err := reports.Take[reports.Found](pieces, kind+"/target")
+			if err == nil {
+				err = found.Hold(o.Target.Wanted())
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		s := o.suite(kind)
 		for _, part := range o.parts() {
@@ -271,13 +345,15 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 			if err != nil {
 				return nil, err
 			}
-			judged, err := s.judge(part, e, o.Requests, ids)
+			judged, err := s.judge(part, e, o, ids)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			r.Parts = append(r.Parts, judged)
+			if r.Parts = append(r.Parts, judged); judged.Inconclusive != "" && r.Problem == "" {
+				r.Problem = part + ": " + judged.Inconclusive
+			}
 		}
 	}
-	r.Conclude(r.Failed(), end.Problem != "")
+	r.Conclude(r.Failed(), r.Problem != "")
 	return r, nil
 }

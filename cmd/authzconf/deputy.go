@@ -16,24 +16,37 @@ import (
 type deputyFlags struct {
 	filedFlags
 	options    deputy.Options
+	proxy      deputy.Proxy
 	kubernetes string
 }
 
 func newDeputy(flags *deputyFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "deputy",
-		Short: "Check what a dashboard that impersonates its users relies on",
-		Long: `Check, on local control planes, what a tool relies on that impersonates each of its
-users: that self-subject reviews say what requests then do (preflight), that its own
-audit log and the API server's name the same people under load (audit-logs), and that
-nobody becomes somebody else through a tunnel (tunnel). Each with a proxy identity that
-may impersonate by legacy impersonation, and by constrained. What scenarios can say
-about it is in the folder periscope: authzconf run --focus '^periscope/'.
+		Short: "Check who arrives when a proxy or dashboard acts for its users",
+		Long: `Check what a tool relies on that impersonates each of its users, on local control
+planes and the reference deputy: that self-subject reviews say what requests then do
+(preflight), that its own audit log and the API server's name the same people under load
+(audit-logs), that nobody becomes somebody else by about 90 attacks (attacks: headers in
+every spelling, Connection, repeated and smuggled requests, HTTP/2, upgrades, paths), and
+that what streams does (tunnel). What scenarios can say about it is in the folder
+periscope: authzconf run --focus '^periscope/'.
 
-Exit codes: 0 everything holds, 1 something does not, 2 bad usage, 3 the environment
-broke.`,
+With --proxy the same is tried on a proxy or dashboard of yours. Say how at least two
+people are known there, and what is behind it: --proxy-command starts it with KUBECONFIG
+for a local control plane, on which it may impersonate everybody; or --kubeconfig and
+--audit-log name a cluster and proxy that run. Each request is judged by who arrives in
+the audit log: the person or nobody is right, anybody else or the proxy itself is not.
+
+Exit codes: 0 everything holds, 1 something does not, 2 bad usage (a proxy that is not
+there, answers HTML or a redirect, does not know an identity), 3 the environment broke,
+or the audit log does not show what was sent: nothing is judged then.`,
 		Example: `  authzconf deputy
-  authzconf deputy --parts preflight --pairs 3000 --seed 7 --report-dir out`,
+  authzconf deputy --parts preflight --pairs 3000 --seed 7 --report-dir out
+  authzconf deputy --proxy http://127.0.0.1:8001 --proxy-command './my-proxy --port 8001' \
+    --identity 'alice=header:X-Forwarded-User: alice' --identity 'bob=header:X-Forwarded-User: bob'
+  authzconf deputy --proxy https://dashboard.example --kubeconfig admin.conf --audit-log audit.log \
+    --identity alice@corp=token:alice.jwt --identity bob@corp=cookie:session=9c1f`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
@@ -45,22 +58,27 @@ broke.`,
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
 	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
 	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
-	flags.register(fl, "deputy.yaml and its evidence")
+	flags.registerProxy(c)
+	flags.register(fl, "deputy.yaml, report.html, junit.xml, summary.md and evidence/")
 	return c
 }
 
-// check reads everything that can be wrong before anything is started.
-func (f *deputyFlags) check(c *cobra.Command) (err error) {
-	if err = f.options.Check(); err == nil {
+// check reads everything that can be wrong before anything is started. With read, the files that flags name as well.
+func (f *deputyFlags) check(c *cobra.Command, read bool) (err error) {
+	if err = f.checkProxy(c); err == nil {
+		err = f.options.Check(read)
+	}
+	if err == nil {
 		f.options.Target, err = localCell(c, f.kubernetes, target.AskOn)
 	}
 	return err
 }
 
 func (f *deputyFlags) run(c *cobra.Command) error {
-	if err := f.check(c); err != nil {
+	if err := f.check(c, true); err != nil {
 		return err
 	}
+	called = withoutSecrets(called)
 	if err := f.ready(&deputy.Folder); err != nil {
 		return err
 	}
@@ -93,7 +111,7 @@ func deputyAgain(r *deputy.Report, p *reports.Pieces, _ *verifyFlags) (*deputy.R
 		return nil, err
 	}
 	reseed(c, &f.options.Seed, r.Seed)
-	if err := f.check(c); err != nil {
+	if err := f.check(c, false); err != nil {
 		return nil, err
 	}
 	return deputy.Judge(f.options, p)

@@ -32,7 +32,7 @@ func newDeputy(flags *deputyFlags) *cobra.Command {
 	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
-	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
+	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each on each way, and as many that try to be somebody else")
 	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
 	flags.registerProxy(c)
 	flags.register(fl, "deputy.yaml, report.html, junit.xml, summary.md and evidence/")

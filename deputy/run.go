@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Options are what to run.
@@ -24,23 +25,28 @@ type Options struct {
 	// Impersonation are the ways in which the proxy identity may impersonate: legacy, constrained, or both, with one
 	// control plane each.
 	Impersonation []string
-	// Parts are preflight, audit-logs and tunnel; all of them if empty.
+	// Parts are some of Parts; all that there are of the proxy or the references if empty.
 	Parts []string
 	// Pairs is how many questions the pre-flight is tried with; Users people send Requests each, all at once.
 	Pairs, Users, Requests int
 	Seed                   int64
+	// Proxy, if given, is tried in place of the reference deputy and agent.
+	Proxy *Proxy
 	// Progress receives lines; it must be set.
 	Progress func(string)
 }
 
+const constrained = "constrained"
+
 // Impersonations are the ways in which a proxy identity can be granted impersonation.
-func Impersonations() []string { return []string{"legacy", "constrained"} }
+func Impersonations() []string { return []string{"legacy", constrained} }
 
 // Parts are the parts of the suite.
-func Parts() []string { return []string{"preflight", "audit-logs", "tunnel"} }
+func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel"} }
 
-// Check says what is wrong with the options.
-func (o Options) Check() error {
+// Check says what is wrong with the options. With read the files that they name are read: a report can be judged
+// again without.
+func (o Options) Check(read bool) error {
 	for _, list := range []struct {
 		what         string
 		given, known []string
@@ -54,7 +60,13 @@ func (o Options) Check() error {
 	if o.Pairs < 1 || o.Users < 1 || o.Requests < 1 {
 		return errors.New("pairs, users and requests are at least 1")
 	}
-	return nil
+	if o.Proxy == nil {
+		return nil
+	}
+	if len(o.Parts) > 0 && len(o.parts()) == 0 {
+		return errors.New("the part tunnel is about the reference agent: there is none of it with --proxy")
+	}
+	return o.Proxy.check(read)
 }
 
 // Report is what came out.
@@ -63,8 +75,10 @@ type Report struct {
 	Kind           string `json:"kind"`
 	reports.Record `json:",inline"`
 
-	Seed    int64     `json:"seed"`
-	Version string    `json:"version"`
+	Seed    int64  `json:"seed"`
+	Version string `json:"version"`
+	// Proxy is the URL of the proxy that was tried, empty if it was the references.
+	Proxy   string    `json:"proxy,omitempty"`
 	Started time.Time `json:"started"`
 	Parts   []*Part   `json:"parts"`
 	// Problem is why not everything was done that was asked for.
@@ -82,6 +96,11 @@ type Part struct {
 	// Failed is how many checks failed; the first of them are in Failures.
 	Failed   int      `json:"failed"`
 	Failures []string `json:"failures,omitempty"`
+	// Findings are the attacks among them. By is how many audit events were found by what.
+	Findings []Finding      `json:"findings,omitempty"`
+	By       map[string]int `json:"foundBy,omitempty"`
+	// Inconclusive is why this part says nothing.
+	Inconclusive string `json:"inconclusive,omitempty"`
 
 	began, ended time.Time
 	ids          map[string]bool // audit IDs that were seen
@@ -96,32 +115,23 @@ func (p *Part) fail(format string, args ...any) {
 	}
 }
 
-// line says on one line what came out.
-func (p *Part) line() string {
+// Line says on one line what came out.
+func (p *Part) Line() string {
 	text := fmt.Sprintf("%s, %s: %d checks in %.1f s (%.0f/s), %d failed", p.Name, p.Impersonation, p.Checks, p.Seconds, float64(p.Checks)/max(p.Seconds, 1e-9), p.Failed)
-	var parts []string
-	for name, n := range p.Outcomes {
-		parts = append(parts, fmt.Sprintf("%d %s", n, name))
-	}
-	slices.Sort(parts)
-	if len(parts) > 0 {
-		text += ": " + strings.Join(parts, ", ")
+	for _, counts := range []struct {
+		head string
+		of   map[string]int
+	}{{": ", p.Outcomes}, {"; events found by ", p.By}} {
+		var parts []string
+		for name, n := range counts.of {
+			parts = append(parts, fmt.Sprintf("%d %s", n, name))
+		}
+		slices.Sort(parts)
+		if len(parts) > 0 {
+			text += counts.head + strings.Join(parts, ", ")
+		}
 	}
 	return text
-}
-
-// Lines are the report for people.
-func (r *Report) Lines() (out []string) {
-	for _, p := range r.Parts {
-		out = append(out, p.line())
-		for _, f := range p.Failures {
-			out = append(out, "  failed: "+f)
-		}
-		if more := p.Failed - len(p.Failures); more > 0 {
-			out = append(out, fmt.Sprintf("  and %d more", more))
-		}
-	}
-	return out
 }
 
 // Failed tells whether anything did.
@@ -132,7 +142,7 @@ func (r *Report) Failed() bool {
 // Folder is a report in a folder.
 var Folder = filing.Kind{
 	Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""},
-	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile},
+	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile, htmlFile, junitFile, summaryFile},
 }
 
 // ended is how a run ended.
@@ -148,7 +158,8 @@ type partEvidence struct {
 	Began     time.Time          `json:"began"`
 	Ended     time.Time          `json:"ended"`
 	Preflight *preflightEvidence `json:"preflight,omitempty"`
-	Logs      *logsEvidence      `json:"auditLogs,omitempty"`
+	Crowd     *crowdEvidence     `json:"auditLogs,omitempty"`
+	Attacks   *attacksEvidence   `json:"attacks,omitempty"`
 	Tunnel    *tunnelEvidence    `json:"tunnel,omitempty"`
 }
 
@@ -156,9 +167,9 @@ type partEvidence struct {
 // An error says that there is nothing to report.
 func Run(ctx context.Context, o Options) (*Report, *reports.Pieces, error) {
 	pieces, end := &reports.Pieces{}, &ended{Started: time.Now()}
-	for i, kind := range o.Impersonation {
+	for i, kind := range o.kinds() {
 		err := o.observe(ctx, kind, pieces)
-		if i == 0 && !pieces.Has(kind+"/target") {
+		if i == 0 && err != nil && !slices.ContainsFunc(o.parts(), func(part string) bool { return pieces.Has(kind + "/" + part) }) {
 			return nil, nil, err // nothing was seen: it may be the user's to mend
 		}
 		if err != nil {
@@ -178,42 +189,82 @@ type suite struct {
 	kind    string
 	fixture *fixture
 	pairs   []pair
-	people  []person
+	// people use the deputy at once, and send so many requests each. They are those of the fixture where a proxy knows
+	// no others.
+	people   []*Identity
+	requests int
+	// account is the proxy's own, where it is known.
+	account string
+	// reference says that it is the reference deputy and agent that are tried.
+	reference bool
 }
 
 func (o Options) suite(kind string) *suite {
-	f, random := newFixture(o.Seed)
-	return &suite{kind, f, f.pairs(random, o.Pairs), users(o.Users)}
+	s := &suite{kind: kind, people: users(o.Users), requests: o.Requests, account: proxyName, reference: o.Proxy == nil}
+	asked := somebody()
+	if o.Proxy != nil {
+		s.people, asked = o.Proxy.People, o.Proxy.People
+	}
+	f, random := newFixture(o.Seed, asked)
+	s.fixture, s.pairs = f, f.pairs(random)
+	if kind == existingCluster { // where nothing may be changed, whatever the proxy makes of a request
+		s.account = ""
+		s.pairs = slices.DeleteFunc(s.pairs, func(q pair) bool { return q.verb != "get" && q.verb != "list" })
+	}
+	s.pairs = s.pairs[:min(o.Pairs, len(s.pairs))]
+	return s
+}
+
+// grants are what is granted on a control plane of ours: a proxy of somebody's may impersonate everybody.
+func (s *suite) grants() []scenarios.Grant {
+	step, reach := 1, []*Identity(nil)
+	if s.reference {
+		step, reach = everyOther, slices.Concat(s.fixture.people, s.people)
+	}
+	return slices.Concat(s.fixture.grants, userGrants(s.people, step), proxyGrants(reach, s.kind == constrained))
+}
+
+// kinds are the ways in which the proxy identity may impersonate; on a cluster that runs they are not ours to choose.
+func (o Options) kinds() []string {
+	if o.Proxy != nil && o.Proxy.Kubeconfig != "" {
+		return []string{existingCluster}
+	}
+	return o.Impersonation
 }
 
 func (o Options) parts() []string {
-	return slices.DeleteFunc(Parts(), func(part string) bool { return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) })
+	return slices.DeleteFunc(Parts(), func(part string) bool {
+		return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) || o.Proxy != nil && part == "tunnel"
+	})
 }
 
-// observe runs the parts with one kind of impersonation, on a control plane of its own, and keeps what was seen.
+// observe runs the parts with one kind of impersonation, on a control plane of its own or the cluster that runs, and
+// keeps what was seen.
 func (o Options) observe(ctx context.Context, kind string, pieces *reports.Pieces) (err error) {
 	s := o.suite(kind)
-	grants := slices.Concat(s.fixture.grants, userGrants(s.people), proxyGrants(slices.Concat(s.fixture.people, s.people), kind == "constrained"))
-	p, err := start(ctx, o.Target, grants, append(slices.Clone(s.fixture.namespaces), usersNamespace))
+	var p *plane
+	if kind != existingCluster {
+		if p, err = start(ctx, o.Target, s.grants(), append(slices.Clone(s.fixture.namespaces), Namespace)); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.ClusterErr(), p.Stop()) }()
+		found := p.Found()
+		if _, err := reports.Keep(pieces, kind+"/target", &found); err != nil {
+			return err
+		}
+		o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
+	}
+	ep, stop, err := o.open(ctx, p, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Err(), p.Stop()) }()
-	found := p.Found()
-	if _, err := reports.Keep(pieces, kind+"/target", &found); err != nil {
-		return err
+	defer func() { err = errors.Join(err, stop()) }()
+	if o.Proxy != nil {
+		o.Progress(fmt.Sprintf("%s: the proxy at %s answers %d people", kind, o.Proxy.URL, len(s.people)))
 	}
-	o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
 	for _, part := range o.parts() {
-		e := &partEvidence{Began: time.Now()}
-		switch part {
-		case "preflight":
-			e.Preflight, err = p.preflight(ctx, s.fixture, s.pairs)
-		case "audit-logs":
-			e.Logs, err = p.auditLogs(ctx, s.people, o.Requests)
-		case "tunnel":
-			e.Tunnel, err = p.tunnel(ctx, s.people)
-		}
+		e := &partEvidence{Began: now()}
+		err := o.see(ctx, part, s, p, ep, e)
 		e.Ended = time.Now()
 		if err == nil {
 			e, err = reports.Keep(pieces, kind+"/"+part, e)
@@ -221,23 +272,60 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
-		if judged, err := s.judge(part, e, o.Requests, map[string]bool{}); err == nil {
-			o.Progress(judged.line())
+		if judged, err := s.judge(part, e, map[string]bool{}); err == nil {
+			o.Progress(judged.Line())
 		}
 	}
 	return nil
 }
 
+// open is whoever acts for people: the proxy that is given, or the reference agent in front of a control plane.
+func (o Options) open(ctx context.Context, p *plane, s *suite) (*endpoint, func() error, error) {
+	if o.Proxy != nil {
+		return o.Proxy.open(ctx, p)
+	}
+	return p.agent(ctx, p.url, s.people)
+}
+
+// see runs a part.
+func (o Options) see(ctx context.Context, part string, s *suite, p *plane, ep *endpoint, e *partEvidence) (err error) {
+	switch part {
+	case "preflight":
+		e.Preflight, err = ep.preflight(ctx, s)
+	case "audit-logs":
+		if s.reference {
+			e.Crowd, err = p.deputies(ctx, ep, s.requests)
+			break
+		}
+		e.Crowd = &crowdEvidence{Ways: make([]wayEvidence, 1)}
+		e.Crowd.Ways[0].Attacks, err = ep.crowd(ctx, s.requests)
+	case "attacks":
+		var table []attack
+		if table, err = attacks(); err == nil {
+			e.Attacks, err = ep.attack(ctx, table, 1)
+		}
+	case "tunnel":
+		e.Tunnel, err = p.tunnel(ctx, ep)
+	}
+	return err
+}
+
 // judge judges what was seen in a part. An error says that the evidence is not of what was to be tried.
-func (s *suite) judge(part string, e *partEvidence, requests int, ids map[string]bool) (*Part, error) {
-	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids}
+func (s *suite) judge(part string, e *partEvidence, ids map[string]bool) (*Part, error) {
+	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, By: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids}
 	switch {
 	case part == "preflight" && e.Preflight != nil:
-		return p, e.Preflight.judge(p, s.fixture, s.pairs)
-	case part == "audit-logs" && e.Logs != nil:
-		return p, e.Logs.judge(p, s.people, requests)
+		return p, e.Preflight.judge(p, s)
+	case part == "audit-logs" && e.Crowd != nil:
+		return p, e.Crowd.judge(p, s)
+	case part == "attacks" && e.Attacks != nil:
+		table, err := attacks()
+		if err != nil {
+			return nil, err
+		}
+		return p, e.Attacks.judge(p, table, s.people, s.account, s.reference)
 	case part == "tunnel" && e.Tunnel != nil:
-		return p, e.Tunnel.judge(p, s.people)
+		return p, e.Tunnel.judge(p)
 	}
 	return nil, errors.New("is not the evidence of this part")
 }
@@ -249,17 +337,25 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{APIVersion: reports.APIVersion, Kind: "DeputyReport", Seed: o.Seed, Version: o.Target.Cell.Kubernetes, Started: end.Started, Problem: end.Problem}
+	if o.Proxy != nil {
+		r.Proxy = o.Proxy.URL
+	}
+	if o.kinds()[0] == existingCluster {
+		r.Version = "of the cluster"
+	}
 	ids := map[string]bool{}
-	for _, kind := range o.Impersonation {
-		if end.Problem != "" && !pieces.Has(kind+"/target") {
+	for _, kind := range o.kinds() {
+		if end.Problem != "" && !pieces.Has(kind+"/target") && kind != existingCluster {
 			break
 		}
-		found, err := reports.Take[reports.Found](pieces, kind+"/target")
-		if err == nil {
-			err = found.Hold(o.Target.Wanted())
-		}
-		if err != nil {
-			return nil, err
+		if kind != existingCluster {
+			found, err := reports.Take[reports.Found](pieces, kind+"/target")
+			if err == nil {
+				err = found.Hold(o.Target.Wanted())
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		s := o.suite(kind)
 		for _, part := range o.parts() {
@@ -271,13 +367,15 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 			if err != nil {
 				return nil, err
 			}
-			judged, err := s.judge(part, e, o.Requests, ids)
+			judged, err := s.judge(part, e, ids)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			r.Parts = append(r.Parts, judged)
+			if r.Parts = append(r.Parts, judged); judged.Inconclusive != "" && r.Problem == "" {
+				r.Problem = part + ": " + judged.Inconclusive
+			}
 		}
 	}
-	r.Conclude(r.Failed(), end.Problem != "")
+	r.Conclude(r.Failed(), r.Problem != "")
 	return r, nil
 }

@@ -16,24 +16,13 @@ import (
 type deputyFlags struct {
 	filedFlags
 	options    deputy.Options
+	proxy      deputy.Proxy
 	kubernetes string
 }
 
 func newDeputy(flags *deputyFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "deputy",
-		Short: "Check what a dashboard that impersonates its users relies on",
-		Long: `Check, on local control planes, what a tool relies on that impersonates each of its
-users: that self-subject reviews say what requests then do (preflight), that its own
-audit log and the API server's name the same people under load (audit-logs), and that
-nobody becomes somebody else through a tunnel (tunnel). Each with a proxy identity that
-may impersonate by legacy impersonation, and by constrained. What scenarios can say
-about it is in the folder periscope: authzconf run --focus '^periscope/'.
-
-Exit codes: 0 everything holds, 1 something does not, 2 bad usage, 3 the environment
-broke.`,
-		Example: `  authzconf deputy
-  authzconf deputy --parts preflight --pairs 3000 --seed 7 --report-dir out`,
+		Use:  "deputy",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
@@ -43,24 +32,29 @@ broke.`,
 	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
-	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
+	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each on each way, and as many that try to be somebody else")
 	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
-	flags.register(fl, "deputy.yaml and its evidence")
+	flags.registerProxy(c)
+	flags.register(fl, "deputy.yaml, report.html, junit.xml, summary.md and evidence/")
 	return c
 }
 
-// check reads everything that can be wrong before anything is started.
-func (f *deputyFlags) check(c *cobra.Command) (err error) {
-	if err = f.options.Check(); err == nil {
+// check reads everything that can be wrong before anything is started. With read, the files that flags name as well.
+func (f *deputyFlags) check(c *cobra.Command, read bool) (err error) {
+	if err = f.checkProxy(c); err == nil {
+		err = f.options.Check(read)
+	}
+	if err == nil {
 		f.options.Target, err = localCell(c, f.kubernetes, target.AskOn)
 	}
 	return err
 }
 
 func (f *deputyFlags) run(c *cobra.Command) error {
-	if err := f.check(c); err != nil {
+	if err := f.check(c, true); err != nil {
 		return err
 	}
+	called = withoutSecrets(called)
 	if err := f.ready(&deputy.Folder); err != nil {
 		return err
 	}
@@ -69,10 +63,9 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	for _, line := range report.Lines() {
-		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
+	if err := render(c.OutOrStdout(), "deputy", report); err != nil {
+		return err
 	}
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", report.Seed)
 	if err := f.file(&deputy.Folder, report, pieces); err != nil {
 		return err
 	}
@@ -93,7 +86,7 @@ func deputyAgain(r *deputy.Report, p *reports.Pieces, _ *verifyFlags) (*deputy.R
 		return nil, err
 	}
 	reseed(c, &f.options.Seed, r.Seed)
-	if err := f.check(c); err != nil {
+	if err := f.check(c, false); err != nil {
 		return nil, err
 	}
 	return deputy.Judge(f.options, p)

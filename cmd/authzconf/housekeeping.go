@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/fixtures"
 )
 
 func newClean() *cobra.Command {
@@ -93,6 +95,7 @@ func buildAll(c *cobra.Command, releases []local.Release) error {
 func newUp() *cobra.Command {
 	var flags matrixFlags
 	var port int
+	var auditLog string
 	c := &cobra.Command{
 		Use:  "up",
 		Args: cobra.NoArgs,
@@ -102,15 +105,16 @@ func newUp() *cobra.Command {
 				return err
 			}
 			m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-			return up(c, m, port)
+			return up(c, m, port, auditLog)
 		},
 	}
 	flags.register(c, "default")
 	c.Flags().IntVar(&port, "port", 0, "port of the API server on 127.0.0.1 (default: a free one)")
+	c.Flags().StringVar(&auditLog, "audit-log", "", "file for the audit events of all requests (level Metadata), which is begun anew")
 	return c
 }
 
-func up(c *cobra.Command, m matrix.Matrix, port int) error {
+func up(c *cobra.Command, m matrix.Matrix, port int, auditLog string) error {
 	cells, err := m.Cells()
 	if err != nil {
 		return err
@@ -122,7 +126,19 @@ func up(c *cobra.Command, m matrix.Matrix, port int) error {
 		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
 	}
 	ctx := c.Context()
-	plane, err := local.Start(ctx, cells[0].LocalOptions(port))
+	options := cells[0].LocalOptions(port)
+	if auditLog != "" {
+		log, err := os.Create(auditLog)
+		if err != nil {
+			return fmt.Errorf("--audit-log: %w", err)
+		}
+		defer func() { _ = log.Close() }()
+		if options.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
+			return err
+		}
+		options.AuditSink = log
+	}
+	plane, err := local.Start(ctx, options)
 	if err != nil {
 		return invalid(err)
 	}

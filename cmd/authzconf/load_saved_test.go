@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,23 @@ func TestLoadExport(t *testing.T) {
 		code, stdout, stderr := runLoadCommand(append([]string{"export"}, c.args...)...)
 		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
 			t.Errorf("%q: exit code %d, %s%s", c.args, code, stdout, stderr)
+		}
+	}
+}
+
+// The configuration of clusterloader2 starts load with flags that it has.
+func TestClusterLoaderFlags(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "ci", "clusterloader2", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`(?m)^ *- --([a-z-]+)=?`).FindAllSubmatch(text, -1)
+	if len(flags) < 8 {
+		t.Errorf("%d flags", len(flags))
+	}
+	for _, f := range flags {
+		if newLoad().Flags().Lookup(string(f[1])) == nil {
+			t.Errorf("load has no --%s", f[1])
 		}
 	}
 }

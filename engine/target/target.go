@@ -260,6 +260,10 @@ func (t *Target) Err() error {
 	return t.broken
 }
 
+// ClusterErr says what of the cluster has broken by itself, for who reads no reviews: a client that hangs up cuts off
+// those that are under way, and the recorder tells of that.
+func (t *Target) ClusterErr() error { return t.cluster.Err() }
+
 // Stop ends the cluster and the recorder and removes what they left. It is idempotent.
 func (t *Target) Stop() error {
 	var errs []error

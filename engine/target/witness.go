@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -247,6 +248,18 @@ func (t *Target) EventsBy(user string) ([]auditv1.Event, error) {
 		}
 	}
 	return all, nil
+}
+
+// Events are the audit events of finished requests, not awaited by anybody, in which one of the texts stands.
+func (t *Target) Events(texts ...string) (all []json.RawMessage) {
+	t.events.mu.Lock()
+	defer t.events.mu.Unlock()
+	for _, raw := range t.events.events {
+		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(raw, []byte(text)) }) {
+			all = append(all, raw)
+		}
+	}
+	return all
 }
 
 // GateName is the feature gate that authzconf toggles.

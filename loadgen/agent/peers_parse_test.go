@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,6 +83,15 @@ func parseH2load(w work, out []byte) (r result, err error) {
 	slices.Sort(took)
 	r.P99 = time.Duration(took[(99*len(took)+99)/100-1]) * time.Microsecond
 	return r, nil
+}
+
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	list = slices.SortedFunc(slices.Values(list), cmp.Compare[float64])
+	n := len(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
 }
 
 func TestParse(t *testing.T) {

@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -30,7 +30,7 @@ var (
 	connections = flag.Int("connections", 100, "connections")
 	seconds     = flag.Int("seconds", 5, "length of a run")
 	idle        = flag.Int("idle", 2000, "idle agents whose memory is measured")
-	only        = flag.String("only", "", "one part of it: cost, stall, bursts, rates or memory")
+	only        = flag.String("only", "", "one part of it: cost, pairs, stall, bursts, rates or memory")
 	also        = flag.String("also", "", "another build of this program, measured beside it as NAME=PATH")
 	many        = flag.Int("many", 10_000, "agents of a large storm whose memory is measured, 0 for none")
 )
@@ -141,7 +141,7 @@ func (b *bench) all() error {
 	for _, part := range []struct {
 		name string
 		run  func() error
-	}{{"cost", b.cost}, {"stall", b.stall}, {"bursts", b.bursts}, {"rates", b.rates}, {"memory", b.memory}} {
+	}{{"cost", b.cost}, {"pairs", b.pairs}, {"stall", b.stall}, {"bursts", b.bursts}, {"rates", b.rates}, {"memory", b.memory}} {
 		if *only != "" && *only != part.name {
 			continue
 		}
@@ -236,6 +236,45 @@ func (b *bench) cost() error {
 			peers[i] = cpu.ratio(g.title, peer)
 		}
 		b.print("| %s | %s | %.1f µs | %s | %.0f ms | %.4f | %s |", g.title, arrivals, cpu.median(g.title), strings.Join(peers, " | "), begin.median(g.title), answered.median(g.title), lag)
+	}
+	return nil
+}
+
+// pairs compares what our own engine may be like with what it is, both at the same time: whatever else the machine
+// does, it does to both.
+func (b *bench) pairs() error {
+	base, cpu := b.list[0], series{}
+	for i := range b.repeats {
+		for _, g := range rotated(b.list, i) {
+			if !g.own || g.together || g.title == base.title {
+				continue
+			}
+			var used [2][2]result // of g and base, in the short run and the long one
+			for k, seconds := range []int{1, 1 + b.work.Seconds} {
+				w := b.work
+				w.Seconds = seconds
+				var group errgroup.Group
+				for j, one := range []generator{g, base} {
+					group.Go(func() (err error) {
+						used[j][k], err = once(one, w, false)
+						return err
+					})
+				}
+				if err := group.Wait(); err != nil {
+					return err
+				}
+			}
+			for j, name := range []string{g.title, "base of " + g.title} {
+				cpu.add(name, float64((used[j][1].CPU-used[j][0].CPU).Microseconds())/float64(used[j][1].Requests-used[j][0].Requests))
+			}
+			b.say("pairs %d/%d: %s %s", i+1, b.repeats, g.title, cpu.ratio(g.title, "base of "+g.title))
+		}
+	}
+	b.print("\n| at the same time as authzconf | CPU per request ÷ authzconf |\n|---|--:|")
+	for _, g := range b.list {
+		if len(cpu[g.title]) > 0 {
+			b.print("| %s | %s |", g.title, cpu.ratio(g.title, "base of "+g.title))
+		}
 	}
 	return nil
 }
@@ -351,13 +390,4 @@ func (b *bench) memory() error {
 	}
 	b.print("%d agents, each of which has asked once at 1000 requests/s: %d MiB of resident memory, at most %d MiB.", b.many, r.After>>20, r.Peak>>20)
 	return nil
-}
-
-func median(list []float64) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	list = slices.SortedFunc(slices.Values(list), cmp.Compare[float64])
-	n := len(list)
-	return (list[(n-1)/2] + list[n/2]) / 2
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -48,6 +49,11 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	var job Job
 	if err := decoder.Decode(&job); err != nil {
 		return fmt.Errorf("reading the job: %w", err)
+	}
+	// What sends at its own times wakes for each of them, and waking another processor costs more than the request.
+	// Bursts have work for all processors.
+	if p := job.Profile.Plan(0); os.Getenv("GOMAXPROCS") == "" && !p.Scheduled() && !job.Profile.Reflectors {
+		runtime.GOMAXPROCS(1)
 	}
 	lines := &lineWriter{encoder: json.NewEncoder(out)}
 	worker, err := NewWorker(job)

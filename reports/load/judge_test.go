@@ -288,15 +288,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// fewAnswers leaves each kind of request one answer a block.
-func fewAnswers(r *run.Run) {
-	for i := range r.Blocks {
-		one := histogram.Histogram{}
-		one.RecordN(time.Millisecond, 1)
-		r.Blocks[i].Kinds = map[string]histogram.Histogram{"get": one}
-	}
-}
-
 func TestSlowerFails(t *testing.T) {
 	s := sound()
 	s.effect = 0.2

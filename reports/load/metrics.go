@@ -66,25 +66,24 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 			one(&dto.Metric{Histogram: histogramOf(&m)})
 		})
 	}
-	count := func(n int64) *dto.Metric { return &dto.Metric{Counter: &dto.Counter{Value: new(float64(n))}} }
 	add("authzconf_load_requests_total", "Requests by what became of them at the generator.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
 		v := measureVariant(g)
 		for _, state := range []struct {
 			name string
 			n    int64
 		}{{"sent", v.Sent}, {"late", v.Late}, {"dropped", v.Dropped}, {"failed", v.Errors}} {
-			one(count(state.n), label("state", state.name))
+			one(counter(state.n), label("state", state.name))
 		}
 	})
 	add("authzconf_load_answers_total", "Answers by HTTP status, or class of error where there is none.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
 		statuses := measureVariant(g).Statuses
 		for _, s := range slices.Sorted(maps.Keys(statuses)) {
-			one(count(statuses[s]), label("status", s))
+			one(counter(statuses[s]), label("status", s))
 		}
 	})
 	add("authzconf_load_access_reviews_total", "Access reviews that the authorizer received.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
 		for _, c := range checkCounts(g.blocks) {
-			one(count(c.Count), label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
+			one(counter(c.Count), label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
 		}
 	})
 	add("authzconf_load_cpu_seconds", "Processor time above idle.", dto.MetricType_GAUGE, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
@@ -147,6 +146,8 @@ func Streams(r *run.Run) (streams []*model.SampleStream, err error) {
 
 // staleNaN is the value by which Prometheus knows that a series has ended (its package model/value).
 const staleNaN = 0x7ff0000000000002
+
+func counter(n int64) *dto.Metric { return &dto.Metric{Counter: &dto.Counter{Value: new(float64(n))}} }
 
 func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 

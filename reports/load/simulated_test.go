@@ -139,3 +139,13 @@ func allOf() Thresholds {
 }
 
 func reasonsText(r Result) string { return fmt.Sprintf("%s %q", r.Outcome, r.Reasons) }
+
+// fewAnswers leaves each kind of request that has an objective one answer a block.
+func fewAnswers(r *run.Run) {
+	for i := range r.Blocks {
+		one, rest := histogram.Histogram{}, histogram.Histogram{}
+		one.RecordN(time.Millisecond, 1)
+		rest.RecordN(time.Millisecond, r.Blocks[i].Latency.Count()-1)
+		r.Blocks[i].Kinds = map[string]histogram.Histogram{"get": one, "watch": rest}
+	}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSubjects tries each subject with the authzconf that AUTHZCONF names, and verifies the reports. What is ours has
+// the verdict that it was written for; of the parts of others only that there is one is asked.
+func TestSubjects(t *testing.T) {
+	authzconf := os.Getenv("AUTHZCONF")
+	if authzconf == "" {
+		t.Skip("AUTHZCONF names no program: make subjects")
+	}
+	program := filepath.Join(t.TempDir(), "subjects")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, want := range map[string]struct {
+		code  int
+		finds string
+	}{
+		"careful": {0, ""}, "director": {1, "Connection names the user: it was made as the proxy itself"},
+		"rewrite": {1, `system:masters: it was made as "alice@corp" with the group "system:masters"`}, "own-rights": {1, "control: it was made as the proxy itself"},
+		"upgrade-aware": {-1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := freeAddress(t)
+			report := filepath.Join(reports(t), name)
+			out, code := run(t, authzconf, "deputy", "--proxy", "http://"+address, "--proxy-command", fmt.Sprintf("exec %s %s %s", program, name, address),
+				"--identity", "alice@corp=header:"+userHeader+": alice@corp", "--identity", "bob@corp=header:"+userHeader+": bob@corp",
+				"--pairs", "200", "--seed", "5", "--report-dir", report)
+			if want.code >= 0 && code != want.code || code > 1 || !strings.Contains(out, want.finds) {
+				t.Errorf("exit code %d, and it should be %d with %q:\n%s", code, want.code, want.finds, out)
+			}
+			if out, code := run(t, authzconf, "verify", report); code != 0 {
+				t.Errorf("the report does not verify: %s", out)
+			}
+		})
+	}
+}
+
+// reports is where the reports go: SUBJECTS, or a folder that is removed.
+func reports(t *testing.T) string {
+	if dir := os.Getenv("SUBJECTS"); dir != "" {
+		return dir
+	}
+	return t.TempDir()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func run(t *testing.T, name string, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}

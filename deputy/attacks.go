@@ -1,0 +1,173 @@
+package deputy
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed attacks.yaml
+var attacksFile []byte
+
+// attack is an entry of attacks.yaml, which says what its fields mean.
+type attack struct {
+	Name      string      `json:"name"`
+	Requests  []rawAttack `json:"requests,omitempty"`
+	Pipelined bool        `json:"pipelined,omitempty"`
+	Protocol  string      `json:"protocol,omitempty"`
+	Arrives   string      `json:"arrives,omitempty"`
+	rawAttack `json:",inline"`
+
+	// crowded says that others are under way at the same time: then answers may take as long as those of plain requests.
+	crowded bool
+}
+
+// wait is how long an attack waits for a connection, and for each answer: what is malformed may get none.
+func (a attack) wait() time.Duration {
+	if a.crowded {
+		return timeout
+	}
+	return 3 * time.Second
+}
+
+// rawAttack is one request of an attack.
+type rawAttack struct {
+	Who      string   `json:"who,omitempty"`
+	Method   string   `json:"method,omitempty"`
+	Target   string   `json:"target,omitempty"`
+	Lines    []string `json:"lines,omitempty"`
+	Trailers []string `json:"trailers,omitempty"`
+	Body     string   `json:"body,omitempty"`
+	HangUp   bool     `json:"hangUp,omitempty"`
+	// Cut leaves the header without its end.
+	Cut bool `json:"cut,omitempty"`
+}
+
+const (
+	me, other, nobody = "me", "other", "nobody"
+
+	arrivesAlways, arrivesReference = "always", "reference"
+	protocol2                       = "HTTP/2"
+)
+
+// crowd are requests that everybody sends at once, on a connection each: plain ones, and ones that try to be the next.
+func crowd(people []*Identity, requests int) (all []attack) {
+	for i, p := range people {
+		next := people[(i+1)%len(people)].Name
+		plain := rawAttack{Who: p.Name, Method: "GET", Target: "{path}?{query}", Lines: []string{"{who}"}}
+		tricky := plain
+		tricky.Lines = []string{"{who}", "Impersonate-User: " + next, "Impersonate-Group: system:masters"}
+		all = append(all, attack{Name: p.Name + " among all", Requests: slices.Repeat([]rawAttack{plain}, requests), Arrives: arrivesAlways, crowded: true},
+			attack{Name: p.Name + " among all, as " + next, Requests: slices.Repeat([]rawAttack{tricky}, requests), crowded: true})
+	}
+	return all
+}
+
+// attacks are the table. The first two are the controls of the two people.
+func attacks() ([]attack, error) {
+	var all []attack
+	if err := yaml.UnmarshalStrict(attacksFile, &all); err != nil {
+		return nil, fmt.Errorf("attacks.yaml: %w", err)
+	}
+	seen := map[string]bool{}
+	for i := range all {
+		a := &all[i]
+		if a.Name == "" || seen[a.Name] {
+			return nil, fmt.Errorf("attacks.yaml: entry %d has no name of its own: %q", i+1, a.Name)
+		}
+		seen[a.Name] = true
+		if a.Requests == nil {
+			a.Requests = []rawAttack{a.rawAttack}
+		}
+		for n := range a.Requests {
+			r := &a.Requests[n]
+			r.Who, r.Method, r.Target = cmp.Or(r.Who, me), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, "{path}?{query}")
+		}
+	}
+	if len(all) < 2 || all[0].Arrives != arrivesAlways || all[1].Requests[0].Who != other {
+		return nil, errors.New("attacks.yaml: it does not begin with the controls of two people")
+	}
+	return all, nil
+}
+
+// smuggledMark ends the marker of a request within a request.
+const smuggledMark = "s"
+
+// markerOf is the marker of a request: a run's own, which attack, which of its requests.
+func markerOf(run string, attack int, request any) string {
+	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
+}
+
+// scene is where an attack takes place, and whose credentials stand in it. Shown writes whose they are in place of
+// credentials: so they are in evidence.
+type scene struct {
+	Host, Prefix, Namespace string
+	People                  map[string]*Identity
+	Shown                   bool
+}
+
+// names writes header names as the attack's protocol has them: those of HTTP/2 are in lower case, but for what the table itself writes.
+func (a attack) names() func(string) string {
+	if a.Protocol == protocol2 {
+		return strings.ToLower
+	}
+	return strings.Clone
+}
+
+func (s scene) path() string { return "/api/v1/namespaces/" + s.Namespace + "/pods" }
+
+// written is a request as it is written, but for the connection.
+type written struct {
+	Method, Target string
+	Lines          []string
+	Trailers       []string
+	Body           string
+	Cut            bool
+}
+
+// write fills in a request.
+func (s scene) write(r rawAttack, names func(string) string, marker, smuggled string) written {
+	path := s.Prefix + s.path()
+	fill := strings.NewReplacer(
+		"{query}", "fieldSelector=metadata.name%3D"+marker, "{path/}", strings.TrimPrefix(s.path(), "/"), "{path}", path, "{prefix}", s.Prefix,
+		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
+		"{me.name}", s.name(me), "{other.name}", s.name(other), "{me:names}", strings.Join(s.People[me].names(), ", "),
+		"{me}", s.People[me].lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
+		"{who}", s.People[r.Who].lines(s.Shown, names))
+	w := written{Method: r.Method, Target: fill.Replace(r.Target), Body: fill.Replace(r.Body), Cut: r.Cut}
+	known := append(s.People[me].trusted(), s.People[other].trusted()...)
+	lines := slices.DeleteFunc(slices.Clone(r.Lines), func(line string) bool {
+		name, _, _ := strings.Cut(line, ":")
+		return slices.Contains(known, strings.ToLower(name)) // who may send it is whom it names
+	})
+	for _, line := range append([]string{names("Host") + ": " + s.Host, names("User-Agent") + ": " + marker, names("Audit-Id") + ": " + marker}, lines...) {
+		if line = fill.Replace(line); line != "" { // whose certificate is the credential sends no line
+			w.Lines = append(w.Lines, line)
+		}
+	}
+	for _, line := range r.Trailers {
+		w.Trailers = append(w.Trailers, fill.Replace(line))
+	}
+	return w
+}
+
+func (s scene) name(who string) string { return s.People[who].Name }
+
+// text is the request over HTTP/1.1, and what evidence and findings show of one over HTTP/2.
+func (w written) text() string {
+	text := w.Method + " " + w.Target + " HTTP/1.1\r\n" + strings.Join(w.Lines, "\r\n")
+	if w.Cut {
+		return text
+	}
+	text += "\r\n\r\n" + w.Body
+	if len(w.Trailers) > 0 {
+		text += strings.Join(w.Trailers, "\r\n") + "\r\n"
+	}
+	return text
+}

@@ -1,0 +1,191 @@
+package deputy
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// judging is what attacks are judged by.
+type judging struct {
+	people map[string]*Identity
+	// account is the proxy's own; on a cluster of somebody else's it is what the controls show.
+	account   string
+	reference bool
+	// seen is who arrives with a person's credentials and no tricks.
+	seen map[string]authenticationv1.UserInfo
+}
+
+// judge holds every attack to who arrived. An error says that this is not evidence of the table.
+func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, account string, reference bool) error {
+	if len(e.Attacks) != len(table) {
+		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
+	}
+	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}}
+	s := scene{e.Host, e.Prefix, e.Namespace, j.people, true}
+	for n, a := range table {
+		one := &e.Attacks[n]
+		if want := e.sent(s, n, a); !slices.Equal(want, one.Sent) {
+			return fmt.Errorf("%s: %q was sent, and it has to be %q", a.Name, one.Sent, want)
+		}
+		if part.began.After(one.Began) || one.Ended.After(part.ended) || one.Ended.Before(one.Began) {
+			return fmt.Errorf("%s: it was not tried while its part of the suite ran", a.Name)
+		}
+		if err := j.attack(part, a, one, markerOf(e.Run, n, "")); err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// attack judges one.
+func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker string) error {
+	if one.NotTried != "" {
+		part.Outcomes["not tried: "+one.NotTried]++
+		return nil
+	}
+	part.Checks++
+	code := 0
+	if len(one.Answers) > 0 {
+		code = one.Answers[0].Code
+	}
+	events := map[string]*auditv1.Event{} // a request may have several, of its stages
+	for _, raw := range one.Events {
+		if e := decode(raw); e != nil {
+			events[string(e.AuditID)+e.RequestURI+e.User.Username] = e
+		}
+	}
+	outcome, arrived := "refused by the proxy", map[int]bool{}
+	wrong := map[string]int{}
+	for _, key := range slices.Sorted(maps.Keys(events)) { // what comes out is the same each time
+		e := events[key]
+		by, request := one.found(e, marker)
+		if by == "" {
+			return fmt.Errorf("the event %s is not that of this request", e.AuditID)
+		}
+		i, err := strconv.Atoi(request)
+		if err != nil || i < 1 || i > len(a.Requests) {
+			i = 1 // one within another
+		}
+		part.By[by]++
+		who, why := j.arrival(a, a.Requests[i-1].Who, e)
+		if why != "" {
+			if by == byTime {
+				why += " (by the time: no marker arrived)"
+			}
+			wrong[why]++
+			outcome = ""
+		} else if outcome != "" && outcome != asPerson {
+			outcome = who
+		}
+		arrived[i] = arrived[i] || who == asPerson
+	}
+	for _, why := range slices.Sorted(maps.Keys(wrong)) {
+		if n := wrong[why]; n > 1 {
+			why += fmt.Sprintf(", %d times", n)
+		}
+		part.find(a.Name, one, why)
+	}
+	must := a.Arrives == arrivesAlways || a.Arrives == arrivesReference && j.reference
+	switch {
+	case outcome == "":
+		return nil
+	case must && len(events) == 0 && code/100 == 2:
+		part.Inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code)
+	case must && outcome == asPerson && len(arrived) < len(a.Requests):
+		part.find(a.Name, one, fmt.Sprintf("only %d of %d requests arrived", len(arrived), len(a.Requests)))
+	case must && outcome != asPerson:
+		part.find(a.Name, one, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)", j.people[a.Requests[0].Who].Name, outcome, code))
+	default:
+		part.Outcomes[outcome]++
+	}
+	return nil
+}
+
+const (
+	asPerson = "as the person"
+	byTime   = "time"
+)
+
+// arrival is the outcome of an event, or what is wrong with it.
+func (j *judging) arrival(a attack, whose string, e *auditv1.Event) (outcome, wrong string) {
+	got := e.User
+	if e.ImpersonatedUser != nil {
+		got = *e.ImpersonatedUser
+	}
+	person := j.people[whose]
+	control := a.Arrives == arrivesAlways
+	if control && j.account == "" && e.ImpersonatedUser != nil {
+		j.account = e.User.Username
+	}
+	switch {
+	case got.Username == "" || got.Username == user.Anonymous:
+		return "as nobody", ""
+	case e.ImpersonatedUser == nil && decision(*e) == "" && e.ResponseStatus != nil && e.ResponseStatus.Code >= http.StatusBadRequest:
+		return "refused by the API server", "" // the impersonation filter
+	case e.ImpersonatedUser == nil && got.Username == j.account:
+		return "", "it was made as the proxy itself, " + j.account
+	case person.Name == "":
+		return "", fmt.Sprintf("it has no identity, and was made as %q", got.Username)
+	case got.Username != person.Name:
+		return "", fmt.Sprintf("it was made as %q, not as %q", got.Username, person.Name)
+	}
+	seen, ok := j.seen[whose]
+	if control && !ok {
+		j.seen[whose] = got
+		for _, group := range person.Groups {
+			if !slices.Contains(got.Groups, group) {
+				return "", fmt.Sprintf("it was made as %q without the group %q", got.Username, group)
+			}
+		}
+		return asPerson, ""
+	}
+	if more := beyond(got, seen); ok && more != "" {
+		return "", fmt.Sprintf("it was made as %q with %s", got.Username, more)
+	}
+	return asPerson, ""
+}
+
+// beyond is what a user has that the one of the control does not. What says of the credential which it is may differ.
+func beyond(got, seen authenticationv1.UserInfo) string {
+	for _, g := range got.Groups {
+		if !slices.Contains(seen.Groups, g) && g != user.AllAuthenticated {
+			return fmt.Sprintf("the group %q", g)
+		}
+	}
+	if got.UID != seen.UID {
+		return fmt.Sprintf("the UID %q", got.UID)
+	}
+	for key, values := range got.Extra {
+		if _, ok := seen.Extra[key]; key != user.CredentialIDKey && key != serviceaccount.PodNameKey && (!ok || slices.Contains(values, "smuggled")) {
+			return fmt.Sprintf("the extra key %q", key)
+		}
+	}
+	return ""
+}
+
+// Finding is an attack that somebody else arrived by, or nobody who should have.
+type Finding struct {
+	Attack string `json:"attack"`
+	// Sent has whose credentials they are in place of credentials.
+	Sent    []string `json:"sent"`
+	Answers []int    `json:"answers,omitempty"`
+	Arrived string   `json:"arrived"`
+}
+
+// find adds a finding.
+func (p *Part) find(name string, e *attackEvidence, why string) {
+	f := Finding{Attack: name, Sent: e.Sent, Arrived: why}
+	for _, a := range e.Answers {
+		f.Answers = append(f.Answers, a.Code)
+	}
+	p.Findings = append(p.Findings, f)
+	p.fail("%s: %s", name, why)
+}

@@ -1,0 +1,339 @@
+package deputy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/deputy/reference"
+)
+
+// session is the header by which the proxies of these tests know people.
+func sessions(names ...string) (all []*Identity) {
+	for _, name := range names {
+		all = append(all, &Identity{Name: name, headers: []header{{sessionHeader, name}}})
+	}
+	return all
+}
+
+// TestProxies tries proxies of ours: the reference, which has to pass, and those that are wrong in one way each.
+func TestProxies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	ctx := context.Background()
+	people := sessions("alice@corp", "bob@corp")
+	p, err := start(ctx, options(t), slices.Concat(userGrants(people, 1), proxyGrants(nil, false)), []string{Namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Stop() })
+	for name, c := range proxies(t, p) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			ep, stop, err := p.serve(ctx, c.handler, people)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = stop() }()
+			part := attacked(t, ep, proxyName, false)
+			t.Log(part.Line())
+			e, err := ep.crowd(ctx, 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			part.ended = now().Add(1e9)
+			if err := e.judge(part, crowd(people, 20), people, proxyName, false); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range part.Findings {
+				t.Logf("%s: %s", f.Attack, f.Arrived)
+			}
+			found := slices.ContainsFunc(part.Failures, func(f string) bool { return strings.Contains(f, c.finds) })
+			if c.finds == "" && (part.Failed > 0 || part.Outcomes[asPerson] == 0) || c.finds != "" && !found || part.Inconclusive != "" {
+				t.Errorf("%q, and it should be %q; %s", part.Failures, c.finds, part.Inconclusive)
+			}
+		})
+	}
+}
+
+// proxies are faulty, but for the first: each as somebody may write it.
+func proxies(t *testing.T, p *plane) map[string]faultyAgent {
+	good, err := reference.New(reference.Options{
+		Target: p.url, Transport: p.transport, Token: p.token, GroupTiers: map[string]string{"all": "read"},
+		Session: func(r *http.Request) (reference.User, bool) {
+			name := r.Header.Get(sessionHeader)
+			return reference.User{Subject: name, Groups: []string{"all"}}, name != ""
+		},
+		Audit: func(reference.Row) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := func(h http.Header, who string) {
+		h.Set("Authorization", "Bearer "+p.token)
+		h.Set("Impersonate-User", who)
+	}
+	signedIn := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get(sessionHeader) == "" {
+				http.Error(w, "who are you?", http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	rewrite := func(change func(in *http.Request, out http.Header)) http.Handler {
+		return &httputil.ReverseProxy{Transport: p.transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(p.url)
+			change(r.In, r.Out.Header)
+		}}
+	}
+	clean := func(h http.Header) {
+		for name := range h {
+			if strings.HasPrefix(name, "Impersonate-") {
+				delete(h, name)
+			}
+		}
+	}
+	last, connections := "", sync.Map{}
+	var mu sync.Mutex
+	return map[string]faultyAgent{
+		"reference": {good, ""},
+		"Director": {signedIn(&httputil.ReverseProxy{Transport: p.transport, Director: func(r *http.Request) { //nolint:staticcheck // many still use it
+			r.URL.Scheme, r.URL.Host = p.url.Scheme, p.url.Host
+			clean(r.Header)
+			forward(r.Header, r.Header.Get(sessionHeader))
+		}}), "Connection names the user: it was made as the proxy itself"},
+		"leaves groups": {signedIn(rewrite(func(in *http.Request, out http.Header) { forward(out, in.Header.Get(sessionHeader)) })), `system:masters: it was made as "alice@corp" with the group "system:masters"`},
+		"adds the user": {signedIn(rewrite(func(in *http.Request, out http.Header) {
+			out.Set("Authorization", "Bearer "+p.token)
+			out.Add("Impersonate-User", in.Header.Get(sessionHeader))
+		})), `another user behind one's own: it was made as "bob@corp", not as "alice@corp"`},
+		"lets everybody in": {rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			out.Set("Authorization", "Bearer "+p.token)
+			if who := in.Header.Get(sessionHeader); who != "" {
+				out.Set("Impersonate-User", who)
+			}
+		}), "no identity at all: it was made as the proxy itself"},
+		"impersonates nobody": {signedIn(rewrite(func(_ *http.Request, out http.Header) {
+			clean(out)
+			out.Set("Authorization", "Bearer "+p.token)
+		})), "control: it was made as the proxy itself"},
+		"believes another header": {rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			who := in.Header.Get(sessionHeader)
+			if by := in.Header.Get("X-Forwarded-User"); by != "" {
+				who = by
+			}
+			if who == "" {
+				who = "system:anonymous"
+			}
+			forward(out, who)
+		}), `headers of other proxies: it was made as "bob@corp", not as "alice@corp"`},
+		"remembers connections": {rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			who := in.Header.Get(sessionHeader)
+			if kept, ok := connections.Load(in.RemoteAddr); ok && who == "" {
+				who = kept.(string)
+			}
+			connections.Store(in.RemoteAddr, who)
+			forward(out, who)
+			if who == "" {
+				out.Del("Authorization")
+			}
+		}), "nobody behind somebody: it has no identity, and was made as"},
+		"mixes people up": {signedIn(rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			mu.Lock()
+			defer mu.Unlock()
+			who := in.Header.Get(sessionHeader)
+			if last != "" {
+				who, last = last, ""
+			} else {
+				last = who
+			}
+			forward(out, who)
+		})), `it was made as "alice@corp", not as "bob@corp"`},
+		"cares about reads": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			signedIn(rewrite(func(in *http.Request, out http.Header) {
+				if in.Method == http.MethodGet {
+					clean(out)
+				}
+				forward(out, cmp.Or(out.Get("Impersonate-User"), in.Header.Get(sessionHeader)))
+			})).ServeHTTP(w, r)
+		}), `patch: another user: it was made as "bob@corp", not as "alice@corp"`},
+		"cares about namespaces": {signedIn(rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			out.Set("Authorization", "Bearer "+p.token)
+			if strings.Contains(in.URL.Path, "/namespaces/") {
+				out.Set("Impersonate-User", in.Header.Get(sessionHeader))
+			}
+		})), "nodes: it was made as the proxy itself"},
+		"public paths": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next := rewrite(func(in *http.Request, out http.Header) {
+				clean(out)
+				forward(out, in.Header.Get(sessionHeader))
+			})
+			if !strings.HasPrefix(r.URL.Path, "/api") {
+				next = rewrite(func(_ *http.Request, out http.Header) { out.Set("Authorization", "Bearer "+p.token) })
+			} else {
+				next = signedIn(next)
+			}
+			next.ServeHTTP(w, r)
+		}), "a double slash and no identity: it was made as the proxy itself"},
+	}
+}
+
+// TestProbe shows that what does not answer as a Kubernetes API is said before anything is tried.
+func TestProbe(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"html": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("<!DOCTYPE html><title>Hello</title>"))
+		}, "answered 200 with HTML, not by a Kubernetes API: --api-prefix"},
+		"login": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://login.example/", http.StatusFound)
+		}, "redirects"},
+		"unknown": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who?", http.StatusUnauthorized) }, `the proxy does not know --identity alice: it answers 401: "who?`},
+		"silent":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer within 100ms (--timeout)"},
+		"other":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"hello": 1}`)) }, "is not a Kubernetes API"},
+		"lists": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"kind": "PodList", "apiVersion": "v1"}`))
+		}, ""},
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind": "Status", "apiVersion": "v1"}`))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(c.answer)
+			defer server.Close()
+			p := &Proxy{URL: server.URL, Command: "true", Namespace: "default", Timeout: 100 * time.Millisecond, Identities: []string{"alice=header:X: a", "bob=header:X: b"}}
+			if err := p.check(true); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.probe(context.Background()); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, and it should be %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestOtherLog shows that a log which does not show what was sent is said to be another's.
+func TestOtherLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	line := `{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"1","userAgent":"mine"}` + "\n"
+	if err := os.WriteFile(file, []byte(line+line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trail := auditTrail{
+		send: func(context.Context, string) error { return nil },
+		look: func(texts ...string) ([]json.RawMessage, error) { return linesWith(file, int64(len(line)), texts) },
+	}
+	if err := trail.settle(context.Background(), "mine"); err != nil {
+		t.Error(err)
+	}
+	if err := trail.settle(context.Background(), "theirs"); err == nil || !strings.Contains(err.Error(), "the log is of another cluster") {
+		t.Error(err)
+	}
+}
+
+func TestParseIdentities(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	people, err := ParseIdentities([]string{
+		"alice[dev,ops]=header:X-Forwarded-User: alice", "bob=token:" + token, "alice=cookie:session=a=b", "system:serviceaccount:a:b=header:X-Who: @" + token,
+	}, true)
+	if err != nil || len(people) != 3 {
+		t.Fatalf("%+v, %v", people, err)
+	}
+	want := []Identity{
+		{Name: "alice", Groups: []string{"dev", "ops"}, headers: []header{{"X-Forwarded-User", "alice"}, {"Cookie", "session=a=b"}}},
+		{Name: "bob", headers: []header{{"Authorization", "Bearer secret"}}},
+		{Name: "system:serviceaccount:a:b", headers: []header{{"X-Who", "secret"}}},
+	}
+	for i, w := range want {
+		if got := people[i]; got.Name != w.Name || !slices.Equal(got.Groups, w.Groups) || !slices.Equal(got.headers, w.headers) {
+			t.Errorf("%+v, not %+v", got, w)
+		}
+	}
+	for _, bad := range []string{
+		"", "alice", "=header:A: b", "alice=password:x", "alice=header:no value", "alice=header:A B: c", "alice=header:A: b\r\nC: d", "alice=token:",
+		"alice=token:" + dir + "/none", "alice=cookie:x", "alice=client-cert:one", "alice=client-cert:a,b",
+	} {
+		if people, err := ParseIdentities([]string{bad}, true); err == nil {
+			t.Errorf("%q is taken as %+v", bad, people[0])
+		}
+	}
+}
+
+func FuzzParseIdentities(f *testing.F) {
+	f.Add("alice[dev]=header:X-User: secret-word")
+	f.Add("alice=cookie:session=secret-word")
+	f.Add("a=b=token:/etc/token")
+	f.Fuzz(func(t *testing.T, text string) {
+		people, err := ParseIdentities([]string{text}, false)
+		if err != nil {
+			return
+		}
+		again, err := ParseIdentities([]string{RedactIdentity(text)}, false)
+		if err != nil || again[0].Name != people[0].Name || !slices.Equal(again[0].names(), people[0].names()) {
+			t.Errorf("%q redacted: %q: %v", text, RedactIdentity(text), err)
+		}
+	})
+}
+
+func TestRedactIdentity(t *testing.T) {
+	for in, want := range map[string]string{
+		"alice=header:X-User: secret": "alice=header:X-User: [redacted]", "alice=cookie:s=secret": "alice=cookie:s=[redacted]",
+		"alice=token:file": "alice=token:file", "alice=header:X: @file": "alice=header:X: @file", "alice=cookie:@file": "alice=cookie:@file",
+	} {
+		if got := RedactIdentity(in); got != want {
+			t.Errorf("%q: %q, not %q", in, got, want)
+		}
+	}
+}
+
+// placeholder is what write should have filled in.
+var placeholder = regexp.MustCompile(`\{[A-Za-z./:]+\}`)
+
+// No credential stands in what evidence shows, and whatever is sent has a marker.
+func TestAttacksAreShownWithoutCredentials(t *testing.T) {
+	table, err := attacks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	people := []*Identity{{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}}, {Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}}}
+	ep := &endpoint{people: people, namespace: "users"}
+	e := &attacksEvidence{Run: newRun()}
+	s := scene{Host: "localhost:1", Namespace: ep.namespace, People: cast(people)}
+	for n, a := range table {
+		shown := strings.Join(e.sent(s, n, a), "")
+		if strings.Contains(shown, "s3cr3t") || placeholder.MatchString(shown) {
+			t.Errorf("%s: %q", a.Name, shown)
+		}
+		for i, w := range e.requests(s, n, a) {
+			if !strings.Contains(w.text(), markerOf(e.Run, n, i+1)) {
+				t.Errorf("%s: %q has no marker", a.Name, w.text())
+			}
+		}
+	}
+}

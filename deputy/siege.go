@@ -1,0 +1,272 @@
+package deputy
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/reports"
+)
+
+// endpoint is who acts for people, and where they are known by which credentials.
+type endpoint struct {
+	url       *url.URL // below which the Kubernetes API is
+	tls       *tls.Config
+	people    []*Identity // the first two are me and the other
+	namespace string
+	// timeout is how long a plain request may take to be answered.
+	timeout time.Duration
+	trail   auditTrail
+}
+
+// client sends what a person sends, with the person's certificate if there is one. Headers are the request's own.
+func (ep *endpoint) client(who *Identity) *http.Client {
+	config := ep.tls.Clone()
+	if who.cert != nil {
+		config.Certificates = []tls.Certificate{*who.cert}
+	}
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, ResponseHeaderTimeout: ep.timeout, MaxIdleConnsPerHost: 100},
+		Timeout:   2 * ep.timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// get sends a plain request of a person.
+func (ep *endpoint) get(ctx context.Context, path string, who *Identity) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ep.url.String()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	who.set(req.Header)
+	req.Header.Set("Accept", "application/json")
+	return ep.client(who).Do(req)
+}
+
+// cast are who is who in an attack. Nobody has no credentials.
+func cast(people []*Identity) map[string]*Identity {
+	all := map[string]*Identity{me: people[0], other: people[1%len(people)], nobody: {}}
+	for _, p := range people {
+		all[p.Name] = p
+	}
+	return all
+}
+
+// attacksEvidence is what was seen of the attacks, in the order of the table.
+type attacksEvidence struct {
+	// Run begins every marker.
+	Run       string           `json:"run"`
+	Host      string           `json:"host"`
+	Prefix    string           `json:"prefix,omitempty"`
+	Namespace string           `json:"namespace"`
+	Attacks   []attackEvidence `json:"attacks"`
+}
+
+// attackEvidence is an attack as it was written, with whose credentials they are in their place, and what came back
+// and what arrived.
+type attackEvidence struct {
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+	Sent    []string  `json:"sent"`
+	Answers []reply   `json:"answers,omitempty"`
+	// NotTried is why it was not: HTTP/2 is not offered, or two people have two certificates.
+	NotTried string            `json:"notTried,omitempty"`
+	Events   []json.RawMessage `json:"events,omitempty"`
+}
+
+// newRun is what the markers of a run begin with.
+func newRun() string { return fmt.Sprintf("az%010x", rand.Uint64()>>24) }
+
+func (ep *endpoint) scene(shown bool) scene {
+	return scene{ep.url.Host, strings.TrimRight(ep.url.Path, "/"), ep.namespace, cast(ep.people), shown}
+}
+
+// attack tries a table, so many at once, and reads afterwards who arrived.
+func (ep *endpoint) attack(ctx context.Context, table []attack, atOnce int) (*attacksEvidence, error) {
+	s := ep.scene(false)
+	e := &attacksEvidence{Run: newRun(), Host: s.Host, Prefix: s.Prefix, Namespace: s.Namespace, Attacks: make([]attackEvidence, len(table))}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for n, a := range table {
+		group.Go(func() error {
+			one := &e.Attacks[n]
+			one.Began, one.Sent = now(), e.sent(s, n, a)
+			ep.try(groupCtx, a, s, e, n, one)
+			one.Ended = time.Now()
+			return groupCtx.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	events, err := ep.trail.since(ctx, e.Run, s.path())
+	if err != nil {
+		return nil, err
+	}
+	e.share(events)
+	return e, nil
+}
+
+// requests are those of an attack, as they are written.
+func (e *attacksEvidence) requests(s scene, n int, a attack) (out []written) {
+	for i, r := range a.Requests {
+		out = append(out, s.write(r, a.names(), markerOf(e.Run, n, i+1), markerOf(e.Run, n, smuggledMark)))
+	}
+	return out
+}
+
+// sent is the attack as evidence shows it.
+func (e *attacksEvidence) sent(s scene, n int, a attack) (out []string) {
+	s.Shown = true
+	for _, w := range e.requests(s, n, a) {
+		out = append(out, reports.Redact(w.text()))
+	}
+	return out
+}
+
+// try sends an attack.
+func (ep *endpoint) try(ctx context.Context, a attack, s scene, e *attacksEvidence, n int, one *attackEvidence) {
+	cert := s.People[a.Requests[0].Who].cert
+	if slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return s.People[r.Who].cert != cert }) {
+		one.NotTried = "people with certificates have connections of their own"
+		return
+	}
+	requests := e.requests(s, n, a)
+	if a.Protocol != protocol2 {
+		one.Answers = overHTTP1(func() (net.Conn, error) { return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait()) }, requests, a)
+		return
+	}
+	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.wait())
+	if err == nil {
+		one.Answers, err = overHTTP2(conn, ep.url.Scheme, requests, a)
+		_ = conn.Close()
+	}
+	if errors.Is(err, errNotOffered) {
+		one.NotTried = errNotOffered.Error()
+	} else if err != nil {
+		one.Answers = []reply{{Problem: err.Error()}}
+	}
+}
+
+// share gives each attack its events: by its marker, or, where an answer says that something arrived and no marker did,
+// those without any from the time in which it was tried.
+func (e *attacksEvidence) share(events []json.RawMessage) {
+	var unmarked []json.RawMessage
+	for _, raw := range events {
+		n := -1
+		if _, rest, ok := strings.Cut(string(raw), e.Run+"-"); ok && len(rest) > 6 {
+			if i, err := strconv.Atoi(rest[:6]); err == nil && i < len(e.Attacks) {
+				n = i
+			}
+		} else {
+			unmarked = append(unmarked, raw)
+		}
+		if n >= 0 {
+			e.Attacks[n].Events = append(e.Attacks[n].Events, raw)
+		}
+	}
+	for i := range e.Attacks {
+		a := &e.Attacks[i]
+		if len(a.Events) > 0 || !slices.ContainsFunc(a.Answers, func(r reply) bool { return r.Code/100 == 2 }) {
+			continue
+		}
+		for _, raw := range unmarked {
+			if ev := decode(raw); ev != nil && a.during(ev) {
+				a.Events = append(a.Events, raw)
+			}
+		}
+	}
+}
+
+func (a *attackEvidence) during(e *auditv1.Event) bool {
+	at := e.RequestReceivedTimestamp.Time
+	return !at.Before(a.Began) && !at.After(a.Ended)
+}
+
+// decode reads an event that says who arrived: at the stage RequestReceived nobody is impersonated yet.
+func decode(raw json.RawMessage) *auditv1.Event {
+	var e auditv1.Event
+	if json.Unmarshal(raw, &e) != nil || e.AuditID == "" || e.Stage == auditv1.StageRequestReceived {
+		return nil
+	}
+	return &e
+}
+
+var digits = regexp.MustCompile(`^[0-9]+`)
+
+// found says by what an event belongs to the marker of a run.
+func (a *attackEvidence) found(e *auditv1.Event, marker string) (by, request string) {
+	for _, in := range [][2]string{{"request URI", e.RequestURI}, {"user agent", e.UserAgent}, {"audit ID", string(e.AuditID)}} {
+		if _, rest, ok := strings.Cut(in[1], marker); ok {
+			return in[0], digits.FindString(rest)
+		}
+	}
+	if a.during(e) {
+		return byTime, "1"
+	}
+	return "", ""
+}
+
+// auditTrail is an API server's audit log that is looked at while it grows.
+type auditTrail struct {
+	// send sends a request with a marker past the proxy, look finds events in which one of the texts stands.
+	send func(ctx context.Context, marker string) error
+	look func(texts ...string) ([]json.RawMessage, error)
+	// timeout is how long an event may take to get into the log.
+	timeout time.Duration
+}
+
+// settle waits until what was sent before is in the log: a request past the proxy is.
+func (t *auditTrail) settle(ctx context.Context, marker string) error {
+	if err := t.send(ctx, marker); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(t.timeout); ; {
+		events, err := t.look(marker)
+		if err != nil || len(events) > 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("a request to the cluster of the kubeconfig did not get into the audit log within %s: the log is of another cluster, or its policy leaves out lists of pods; nothing is judged", t.timeout)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// since are the events of a run, and those that name a path.
+func (t *auditTrail) since(ctx context.Context, run, path string) ([]json.RawMessage, error) {
+	for _, last := range []string{"-end", "-over"} { // an event is written after its answer: the second is behind those
+		if err := t.settle(ctx, run+last); err != nil {
+			return nil, err
+		}
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	return t.look(run, cmp.Or(path, run))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

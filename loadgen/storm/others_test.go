@@ -1,0 +1,88 @@
+package storm
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// What cannot be in a cluster that exists is said by the flag that asks for it.
+func TestCheckExisting(t *testing.T) {
+	for want, change := range map[string]func(o *Options){
+		"": func(*Options) {},
+		"--authorizer webhook: nothing is put into": func(o *Options) { o.Profile.Authorizer.Kind = profile.Webhook },
+		"the profile test compares the servers [gate-on gate-off], and a cluster that exists is one": func(o *Options) {
+			o.Profile.Comparisons = append(o.Profile.Comparisons, profile.Comparison{A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+		},
+		"the profile test is about the server gate-on, and the cluster has the gate off": func(o *Options) { o.Existing.Cell.Gate = "off" },
+		"--starts 2: a cluster that exists is not started anew":                          func(o *Options) { o.Profile.Starts = 2 },
+		"--engine kubernetes: expected --image beside it":                                func(o *Options) { o.Engine = Pods },
+		"--image is what pods run: expected --engine kubernetes":                         func(o *Options) { o.Image = "x" },
+		"the profile test restarts API servers":                                          func(o *Options) { o.Profile.Event.Kind = profile.Restart },
+	} {
+		p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
+		p.Authorizer.Kind, p.Starts = profile.RBAC, 1
+		o := Options{Profile: p, Shards: 1, Provider: target.Existing, Existing: target.Options{Cell: verdicts.Cell{Gate: "on"}}}
+		change(&o)
+		if err := o.Check(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestOutOfReach(t *testing.T) {
+	for want, c := range map[string]*rest.Config{
+		"":                       {Host: "https://10.0.0.1:6443"},
+		"has the server http:":   {Host: "http://10.0.0.1"},
+		"has the server https:":  {Host: "https://example.com/k8s/clusters/c"},
+		"skips the verification": {Host: "https://10.0.0.1", TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		"has a tls-server-name":  {Host: "https://10.0.0.1", TLSClientConfig: rest.TLSClientConfig{ServerName: "x"}},
+		"has a proxy-url":        {Host: "https://10.0.0.1", Proxy: http.ProxyFromEnvironment},
+	} {
+		if got := outOfReach(c); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// What others do is subtracted and noted; that they impersonate is a problem.
+func TestOthers(t *testing.T) {
+	p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
+	p.Authorizer.Kind, p.Block = profile.RBAC, 20*time.Second
+	r := newRunner(Options{Profile: p, Provider: target.Existing})
+	r.idle[profile.GateOn] = map[string]run.Cost{}
+	n := r.others(profile.GateOn, []sample{
+		{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 7}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 2},
+		{family: authorizationAttempts, value: 1}, {family: cpuSeconds, value: 0.5},
+	})
+	r.noteOthers(map[profile.Server]int64{profile.GateOn: n})
+	if r.background[profile.GateOn] != 14 || r.idle[profile.GateOn][run.APIServer].Idle != run.Duration(time.Second) || len(r.out.Problems) != 1 ||
+		!slices.Contains(r.out.Notes, "gate-on allowed 7 checks of others in 10s without agents: 14 are subtracted from those of each block of 20s") {
+		t.Errorf("background %v, idle %v, notes %q, problems %v", r.background, r.idle, r.out.Notes, r.out.Problems)
+	}
+	for _, c := range []struct {
+		before, now int64
+		first, want bool
+	}{{now: 0, first: true, want: true}, {now: 5, first: true}, {before: 100, now: 130, want: true}, {before: 100, now: 160}, {before: 0, now: 9, want: true}, {before: 0, now: 10}, {before: 400, now: 0}} {
+		before := map[profile.Server]int64{profile.GateOn: c.before}
+		if c.first {
+			before = nil
+		}
+		if got := steady(before, map[profile.Server]int64{profile.GateOn: c.now}); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+	was := counters{"": {family: processStart, value: 100}}
+	if r.replaced(was, was) != nil || r.replaced(was, counters{"": {family: processStart, value: 200}}) == nil {
+		t.Error("another process that answers is not told from the same one")
+	}
+}

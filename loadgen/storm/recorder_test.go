@@ -63,7 +63,7 @@ func TestCounts(t *testing.T) {
 func TestChecked(t *testing.T) {
 	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
 	got := checked(b, []sample{{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 10}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 4}}, 2)
-	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{Mode: "request", Decision: "Allow", Count: 5}) || b.Background != 2 || len(b.Unreconciled) > 0 {
+	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "request", Decision: "Allow"}, Count: 5}) || b.Background != 2 || len(b.Unreconciled) > 0 {
 		t.Errorf("%+v", got)
 	}
 	if got = checked(b, nil, 2); got[2].Count != 0 || len(b.Unreconciled) != 1 {

@@ -126,13 +126,11 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 		mode, _ := scenarios.ImpersonationMode(verb)
 		for decision, count := range decisions {
 			if count != 0 {
-				list = append(list, run.ReviewCount{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision, Count: count})
+				list = append(list, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision}, Count: count})
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b run.ReviewCount) int {
-		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Decision, b.Decision))
-	})
+	slices.SortFunc(list, func(a, b run.ReviewCount) int { return a.Compare(b.ReviewKind) })
 	return list
 }
 

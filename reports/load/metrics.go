@@ -82,8 +82,9 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 		}
 	})
 	add("authzconf_load_access_reviews_total", "Access reviews that the authorizer received.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
-		for _, c := range checkCounts(g.blocks) {
-			one(counter(c.Count), label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
+		counts := checkCounts(g.blocks)
+		for _, c := range slices.SortedFunc(maps.Keys(counts), run.ReviewKind.Compare) {
+			one(counter(counts[c]), label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
 		}
 	})
 	add("authzconf_load_cpu_seconds", "Processor time above idle.", dto.MetricType_GAUGE, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {

@@ -11,14 +11,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// person is somebody whom the proxy impersonates.
-type person struct {
-	name   string
-	groups []string
-	// reachable says that the proxy may.
-	reachable bool
-}
-
 // kind is a resource.
 type kind struct {
 	group, version, resource, sub string
@@ -47,7 +39,7 @@ var objectNames = []string{"web", "db"}
 
 // pair is a question of the pre-flight and the request that it is about.
 type pair struct {
-	who       person
+	who       *Identity
 	verb      string
 	kind      kind
 	namespace string
@@ -56,7 +48,7 @@ type pair struct {
 
 // fixture is what is granted to whom, made from a seed.
 type fixture struct {
-	people     []person
+	people     []*Identity
 	namespaces []string
 	// grants are those of the people; the proxy's are not among them.
 	grants []scenarios.Grant
@@ -70,15 +62,17 @@ const (
 )
 
 // somebody are people who do not exist but here.
-func somebody() (out []person) {
+func somebody() (out []*Identity) {
 	for i := range peopleCount {
-		out = append(out, person{name: fmt.Sprintf("user-%d@corp", i), groups: []string{tierOf(i)}, reachable: i%6 != 5})
+		who := asserted(fmt.Sprintf("user-%d@corp", i), tierOf(i))
+		who.outOfReach = i%6 == 5
+		out = append(out, who)
 	}
 	return out
 }
 
 // newFixture generates one for people.
-func newFixture(seed int64, people []person) (*fixture, *rand.Rand) {
+func newFixture(seed int64, people []*Identity) (*fixture, *rand.Rand) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	f := &fixture{people: people}
 	for i := range spaceCount {
@@ -93,9 +87,9 @@ func newFixture(seed int64, people []person) (*fixture, *rand.Rand) {
 // grant is one at random: to a user or a tier, in a namespace or everywhere, for all names or some.
 func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
 	who := f.people[random.IntN(len(f.people))]
-	g := scenarios.Grant{Subject: scenarios.Subject{User: who.name}}
-	if random.IntN(3) == 0 && len(who.groups) > 0 {
-		g.Subject = scenarios.Subject{Group: who.groups[0]}
+	g := scenarios.Grant{Subject: scenarios.Subject{User: who.Name}}
+	if random.IntN(3) == 0 && len(who.Groups) > 0 {
+		g.Subject = scenarios.Subject{Group: who.Groups[0]}
 	}
 	all := sortedVerbs()
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -116,8 +110,8 @@ func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
 
 func sortedVerbs() []string { return slices.Sorted(maps.Keys(verbs)) }
 
-// pairs are n different ones at random, or all there are.
-func (f *fixture) pairs(random *rand.Rand, n int) (out []pair) {
+// pairs are all that there are, in an order at random.
+func (f *fixture) pairs(random *rand.Rand) (out []pair) {
 	for _, who := range f.people {
 		for _, verb := range sortedVerbs() {
 			names := []string{""}
@@ -141,12 +135,12 @@ func (f *fixture) pairs(random *rand.Rand, n int) (out []pair) {
 		}
 	}
 	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out[:min(n, len(out))]
+	return out
 }
 
 // String is the pair for people.
 func (p pair) String() string {
-	s := fmt.Sprintf("%s: %s %s", p.who.name, p.verb, p.kind.full())
+	s := fmt.Sprintf("%s: %s %s", p.who.Name, p.verb, p.kind.full())
 	if p.name != "" {
 		s += " " + p.name
 	}
@@ -167,17 +161,17 @@ func (p pair) attributes() *authorizationv1.ResourceAttributes {
 // it.
 func (f *fixture) granted(p pair) bool {
 	return scenarios.Covered(f.grants, authorizationv1.SubjectAccessReviewSpec{
-		User: p.who.name, Groups: append([]string{"system:authenticated"}, p.who.groups...), ResourceAttributes: p.attributes(),
+		User: p.who.Name, Groups: append([]string{"system:authenticated"}, p.who.Groups...), ResourceAttributes: p.attributes(),
 	})
 }
 
 // proxyGrants are the proxy's own grants: for the people in its reach, or for everybody without any, by legacy
 // impersonation or by constrained, with every action that is tried.
-func proxyGrants(people []person, constrained bool) []scenarios.Grant {
+func proxyGrants(people []*Identity, constrained bool) []scenarios.Grant {
 	var users, groups []string
 	for _, p := range people {
-		if p.reachable {
-			users, groups = append(users, p.name), append(groups, p.groups...)
+		if !p.outOfReach {
+			users, groups = append(users, p.Name), append(groups, p.Groups...)
 		}
 	}
 	slices.Sort(groups)

@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Identity is a person who uses a proxy: who should arrive at the API server, and the credentials that the proxy knows.
@@ -23,6 +25,13 @@ type Identity struct {
 	headers []header
 	cert    *tls.Certificate
 	public  bool // the credentials are none, and evidence shows them
+	// outOfReach says that the proxy may not impersonate the person.
+	outOfReach bool
+}
+
+// asserted is a person who is whoever the headers say that impersonate: so an agent knows people.
+func asserted(name, group string) *Identity {
+	return &Identity{Name: name, Groups: []string{group}, headers: []header{{"Impersonate-User", name}, {"Impersonate-Group", group}}, public: true}
 }
 
 type header struct{ name, value string }
@@ -158,6 +167,16 @@ func (id *Identity) trusted() (out []string) {
 		}
 	}
 	return out
+}
+
+// as is a request as evidence shows it of the person.
+func (id *Identity) as(r *scenarios.Request) *scenarios.Request {
+	if !id.public {
+		return r
+	}
+	out := *r
+	out.Impersonate = &scenarios.Impersonate{User: id.Name, Groups: id.Groups}
+	return &out
 }
 
 // set puts the credentials on a request.

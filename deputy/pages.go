@@ -3,9 +3,7 @@ package deputy
 import (
 	"bytes"
 	_ "embed"
-	"encoding/xml"
 	htmltemplate "html/template"
-	"strings"
 	"text/template"
 
 	"github.com/authzconf/authzconf/reports"
@@ -22,17 +20,7 @@ var (
 	plainText string
 
 	htmlPage   = htmltemplate.Must(htmltemplate.New("html").Parse(htmlText))
-	plainPages = template.Must(template.New("plain").Funcs(template.FuncMap{
-		"xml": func(s string) string {
-			var b strings.Builder
-			_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
-			return b.String()
-		},
-		"code": func(s string) string {
-			return "`" + strings.NewReplacer("`", "'", "|", "\\|", "\n", " ").Replace(s) + "`"
-		},
-		"plural": reports.Plural,
-	}).Parse(plainText))
+	plainPages = template.Must(template.New("plain").Funcs(reports.TextFuncs).Parse(plainText))
 )
 
 // Pages are report.html, junit.xml and summary.md.
@@ -60,7 +48,7 @@ func (p *Part) Bad() int {
 	return 0
 }
 
-// Failing are the parts in which something failed, and Unsaid those that say nothing.
+// Failing is in how many parts something failed.
 func (r *Report) Failing() (n int) {
 	for _, p := range r.Parts {
 		if p.Failed > 0 {

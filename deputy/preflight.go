@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -32,8 +35,8 @@ const (
 
 // preflightEvidence is what was seen of the pre-flight, in the order of its questions.
 type preflightEvidence struct {
-	// Run begins the markers of what was sent through a proxy.
-	Run   string         `json:"run,omitempty"`
+	// Run begins the markers of what was sent.
+	Run   string         `json:"run"`
 	Pairs []pairEvidence `json:"pairs"`
 	// Rules are the reviews of one user in one namespace, each read once.
 	Rules map[string]*verdicts.Observation `json:"rules"`
@@ -45,19 +48,21 @@ type pairEvidence struct {
 	Did  *verdicts.Observation `json:"did"`
 }
 
-// preflight asks every question in three ways: what self-subject reviews say is held against what requests do.
-func (p *plane) preflight(ctx context.Context, f *fixture, pairs []pair) (*preflightEvidence, error) {
-	e := &preflightEvidence{Pairs: make([]pairEvidence, len(pairs)), Rules: map[string]*verdicts.Observation{}}
-	group, ctx := errgroup.WithContext(ctx)
+// preflight asks every question through whoever acts for people, as a review and as the request itself.
+func (ep *endpoint) preflight(ctx context.Context, s *suite) (*preflightEvidence, error) {
+	e := &preflightEvidence{Run: newRun(), Pairs: make([]pairEvidence, len(s.pairs)), Rules: map[string]*verdicts.Observation{}}
+	clients := map[*Identity]*http.Client{}
+	for _, who := range s.fixture.people {
+		clients[who] = ep.client(who)
+		defer clients[who].CloseIdleConnections()
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
-	for i, q := range pairs {
+	for i, q := range s.pairs {
 		group.Go(func() (err error) {
 			one := &e.Pairs[i]
-			if one.Said, err = p.ask(ctx, q.who, q.review()); err == nil {
-				one.Did, err = p.ask(ctx, q.who, q.request())
-			}
-			if err == nil {
-				one.Did.Audit, err = p.Audit(ctx, one.Did.Response.AuditID)
+			if one.Said, err = ep.ask(groupCtx, clients[q.who], q.who, q.review(), markerOf(e.Run, i, "said")); err == nil {
+				one.Did, err = ep.ask(groupCtx, clients[q.who], q.who, q.request(), markerOf(e.Run, i, "did"))
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", q, err)
@@ -65,44 +70,119 @@ func (p *plane) preflight(ctx context.Context, f *fixture, pairs []pair) (*prefl
 			return nil
 		})
 	}
-	for key, q := range f.ruled(pairs) {
+	var mu sync.Mutex
+	for key, q := range s.fixture.ruled(s.pairs) {
 		group.Go(func() error {
-			o, err := p.ask(ctx, q.who, f.rules(q))
-			p.mu.Lock()
-			defer p.mu.Unlock()
+			o, err := ep.ask(groupCtx, clients[q.who], q.who, s.fixture.rules(q), e.Run+"-"+key)
+			mu.Lock()
+			defer mu.Unlock()
 			e.Rules[key] = o
 			return err
 		})
 	}
-	return e, group.Wait()
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	events, err := ep.trail.since(ctx, e.Run, `"auditID"`)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]json.RawMessage{}
+	for _, raw := range events {
+		if ev := decode(raw); ev != nil {
+			at[string(ev.AuditID)], at[ev.UserAgent] = raw, raw
+		}
+	}
+	for i := range e.Pairs {
+		did := e.Pairs[i].Did
+		if did.Audit = at[did.Response.AuditID]; did.Audit == nil {
+			did.Audit = at[markerOf(e.Run, i, "did")]
+		}
+	}
+	return e, nil
 }
 
-// judge compares the answers to every question. An error says that the evidence is not that of the questions.
-func (e *preflightEvidence) judge(part *Part, f *fixture, pairs []pair) error {
-	rules := f.ruled(pairs)
-	if len(e.Pairs) != len(pairs) || len(e.Rules) != len(rules) {
-		return fmt.Errorf("there is evidence of %d questions and %d rules reviews, the command line asks for %d and %d", len(e.Pairs), len(e.Rules), len(pairs), len(rules))
+// ask sends a request of a person. The marker is its user agent and audit ID, if who acts for the person lets it be. It
+// has no limit of its own: it is the API server that is tested.
+func (ep *endpoint) ask(ctx context.Context, client *http.Client, who *Identity, r *scenarios.Request, marker string) (*verdicts.Observation, error) {
+	req, err := replay.NewRequest(ctx, ep.url.String(), r)
+	if err != nil {
+		return nil, err
+	}
+	o := &verdicts.Observation{}
+	if who.public {
+		who.set(req.Header)
+	}
+	replay.Record(&o.Request, req)
+	if !who.public {
+		who.set(req.Header)
+	}
+	o.Request.URL = strings.TrimPrefix(o.Request.URL, ep.url.Path)
+	o.Request.Requestor, o.Request.Credential = who.Name, &scenarios.User{Name: who.Name}
+	req.Header.Set("User-Agent", marker)
+	req.Header.Set("Audit-Id", marker)
+	o.Sent = time.Now()
+	o.Response, err = replay.RoundTrip(client, req, r.Verb == "watch")
+	o.Answered = time.Now()
+	return o, err
+}
+
+// sent holds what was recorded of a request to the one that was to be sent, while the part ran. An audit ID is there
+// once.
+func (p *Part) sent(who *Identity, r *scenarios.Request, o *verdicts.Observation) error {
+	if o == nil {
+		return errors.New("there is no evidence of it")
+	}
+	if why := verdicts.NotSent(who.as(r), scenarios.Requestor{User: who.Name}, o); why != "" {
+		return errors.New(why)
+	}
+	if p.began.After(o.Sent) || o.Answered.Before(o.Sent) || o.Answered.After(p.ended) {
+		return errors.New("it was not under way while its part of the suite was")
+	}
+	return p.once(o.Response.AuditID)
+}
+
+func (p *Part) once(auditID string) error {
+	if p.ids[auditID] {
+		return fmt.Errorf("its audit ID %s is also one of another request", auditID)
+	}
+	p.ids[auditID] = true
+	return nil
+}
+
+// judge holds what was shown to what was done, and both, on a control plane of ours, to the grants. An error says that
+// the evidence is not that of the questions.
+func (e *preflightEvidence) judge(part *Part, s *suite) error {
+	rules := s.fixture.ruled(s.pairs)
+	if len(e.Pairs) != len(s.pairs) || len(e.Rules) != len(rules) {
+		return fmt.Errorf("there is evidence of %d questions and %d rules reviews, the command line asks for %d and %d", len(e.Pairs), len(e.Rules), len(s.pairs), len(rules))
 	}
 	for key, q := range rules {
-		if err := part.sent(q.who, f.rules(q), e.Rules[key]); err != nil {
+		if err := part.sent(q.who, s.fixture.rules(q), e.Rules[key]); err != nil {
 			return fmt.Errorf("the rules of %s: %w", key, err)
 		}
 	}
-	for i, q := range pairs {
+	for i, q := range s.pairs {
 		one := e.Pairs[i]
 		if err := errors.Join(part.sent(q.who, q.review(), one.Said), part.sent(q.who, q.request(), one.Did)); err != nil {
 			return fmt.Errorf("%s: %w", q, err)
 		}
 		part.Checks++
 		said, status, err := reviewed(one.Said)
-		did, err2 := decided(q, one.Did, part.Impersonation == "constrained")
-		listed, err3 := listed(q, e.Rules[f.key(q)])
+		did, err2 := s.decided(part, q, one.Did, markerOf(e.Run, i, "did"))
+		listed, err3 := listed(q, e.Rules[s.fixture.key(q)])
 		if err := errors.Join(err, err2, err3); err != nil {
 			part.fail("%s: %v", q, err)
 			continue
 		}
 		part.Outcomes[string(did)]++
-		for _, why := range judge(q, f.granted(q), said, did, listed, status) {
+		if s.kind == existingCluster { // with grants and authorizers that are not known
+			if said != did {
+				part.fail("%s: the pre-flight says %q, the request is %q", q, said, did)
+			}
+			continue
+		}
+		for _, why := range judge(q, s.fixture.granted(q), said, did, listed, status) {
 			part.fail("%s: %s", q, why)
 		}
 	}
@@ -113,7 +193,7 @@ func (e *preflightEvidence) judge(part *Part, f *fixture, pairs []pair) error {
 func judge(p pair, granted bool, said, did, listed answer, status authorizationv1.SubjectAccessReviewStatus) (wrong []string) {
 	want := no
 	switch {
-	case !p.who.reachable:
+	case p.who.outOfReach:
 		want = unreachable
 	case granted:
 		want = yes
@@ -192,16 +272,28 @@ func (p pair) request() *scenarios.Request {
 }
 
 // decided is what became of a request, by its audit event: admission refuses in words like those of authorization.
-func decided(p pair, o *verdicts.Observation, constrained bool) (answer, error) {
-	e := verdicts.AuditOf(o)
+func (s *suite) decided(part *Part, q pair, o *verdicts.Observation, marker string) (answer, error) {
+	e := decode(o.Audit)
 	switch {
-	case e == nil || string(e.AuditID) != o.Response.AuditID:
-		return "", errors.New("the request has no audit event")
-	case e.ImpersonatedUser == nil:
+	case e == nil:
+		return "", fmt.Errorf("the request was answered %d and has no audit event: it did not arrive", o.Response.Code)
+	case string(e.AuditID) == o.Response.AuditID:
+		part.By["audit ID"]++
+	case e.UserAgent == marker:
+		part.By["user agent"]++
+	default:
+		return "", fmt.Errorf("the event %s is not that of this request", e.AuditID)
+	}
+	who := e.User
+	if e.ImpersonatedUser != nil {
+		who = *e.ImpersonatedUser
+	}
+	switch {
+	case e.ImpersonatedUser == nil && decision(*e) == "":
 		return unreachable, nil
-	case e.ImpersonatedUser.Username != p.who.name:
-		return "", fmt.Errorf("it was made as %q", e.ImpersonatedUser.Username)
-	case (verdicts.ConstraintOf(e) != "") != constrained:
+	case who.Username != q.who.Name:
+		return "", fmt.Errorf("it was made as %q", who.Username)
+	case e.ImpersonatedUser != nil && s.kind != existingCluster && (verdicts.ConstraintOf(e) != "") != (s.kind == constrained):
 		return "", fmt.Errorf("it was impersonated by the constraint %q", verdicts.ConstraintOf(e))
 	case decision(*e) == "allow":
 		return yes, nil
@@ -213,7 +305,7 @@ func decided(p pair, o *verdicts.Observation, constrained bool) (answer, error) 
 
 // key names whose rules in which namespace a question is about: cluster-wide rules are in each.
 func (f *fixture) key(p pair) string {
-	return p.who.name + "/" + cmp.Or(p.namespace, f.namespaces[0])
+	return p.who.Name + "/" + cmp.Or(p.namespace, f.namespaces[0])
 }
 
 // ruled are questions by whose rules they are about, one for each.
@@ -240,8 +332,8 @@ func listed(p pair, o *verdicts.Observation) (answer, error) {
 		return a, err
 	}
 	if slices.ContainsFunc(review.Status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
-		g := scenarios.Grant{Subject: scenarios.Subject{User: p.who.name}, Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, Names: rule.ResourceNames}
-		return g.Covers(authorizationv1.SubjectAccessReviewSpec{User: p.who.name, ResourceAttributes: p.attributes()})
+		g := scenarios.Grant{Subject: scenarios.Subject{User: p.who.Name}, Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, Names: rule.ResourceNames}
+		return g.Covers(authorizationv1.SubjectAccessReviewSpec{User: p.who.Name, ResourceAttributes: p.attributes()})
 	}) {
 		return yes, nil
 	}

@@ -16,18 +16,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/reports"
 )
 
 // Proxy is a proxy of somebody's that is tried in place of the reference deputy and agent.
@@ -44,8 +40,7 @@ type Proxy struct {
 	// Timeout is how long the proxy may take to answer.
 	Timeout time.Duration
 
-	url *url.URL
-	tls *tls.Config
+	at *endpoint
 }
 
 // existingCluster stands for the kind of impersonation on a cluster that somebody else made.
@@ -53,12 +48,12 @@ const existingCluster = "existing"
 
 // check says what is wrong with a proxy before anything is started. With read the files that are named are read.
 func (p *Proxy) check(read bool) (err error) {
-	p.url, err = url.Parse(p.URL)
+	to, err := url.Parse(p.URL)
 	switch {
-	case err != nil || p.url.Host == "" || p.url.Scheme != "http" && p.url.Scheme != "https":
+	case err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https":
 		return fmt.Errorf("--proxy %q is not a URL such as https://127.0.0.1:8443", p.URL)
-	case p.url.RawQuery != "" || p.url.User != nil || p.url.Fragment != "":
-		return fmt.Errorf("--proxy %s: only scheme, host and path are expected", p.url.Redacted())
+	case to.RawQuery != "" || to.User != nil || to.Fragment != "":
+		return fmt.Errorf("--proxy %s: only scheme, host and path are expected", to.Redacted())
 	case (p.Command == "") == (p.Kubeconfig == "" && p.AuditLog == ""):
 		return errors.New("--proxy needs either --proxy-command, which is started with KUBECONFIG of a local control plane, or --kubeconfig and --audit-log of the cluster behind it")
 	case p.Command == "" && (p.Kubeconfig == "" || p.AuditLog == ""):
@@ -68,17 +63,17 @@ func (p *Proxy) check(read bool) (err error) {
 	case p.Timeout <= 0:
 		return errors.New("--timeout: expected more than 0")
 	}
-	if p.url.Port() == "" {
-		p.url.Host = net.JoinHostPort(p.url.Hostname(), map[string]string{"http": "80", "https": "443"}[p.url.Scheme])
+	if to.Port() == "" {
+		to.Host = net.JoinHostPort(to.Hostname(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
 	}
-	p.url.Path = strings.TrimRight(p.url.Path, "/") + strings.TrimRight(p.APIPrefix, "/")
+	to.Path = strings.TrimRight(to.Path, "/") + strings.TrimRight(p.APIPrefix, "/")
 	if p.People, err = ParseIdentities(p.Identities, read); err != nil {
 		return err
 	}
 	if len(p.People) < 2 {
 		return fmt.Errorf("--identity names %d of at least 2 people, who are confused with each other if it goes wrong; %s", len(p.People), identityHelp)
 	}
-	p.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	p.at = &endpoint{url: to, tls: &tls.Config{MinVersion: tls.VersionTLS12}, people: p.People, namespace: p.Namespace, timeout: p.Timeout}
 	if p.CA == "" || !read {
 		return nil
 	}
@@ -86,22 +81,10 @@ func (p *Proxy) check(read bool) (err error) {
 	if err != nil {
 		return fmt.Errorf("--proxy-ca: %w", err)
 	}
-	if p.tls.RootCAs = x509.NewCertPool(); !p.tls.RootCAs.AppendCertsFromPEM(data) {
+	if p.at.tls.RootCAs = x509.NewCertPool(); !p.at.tls.RootCAs.AppendCertsFromPEM(data) {
 		return fmt.Errorf("--proxy-ca %s holds no certificate in PEM", p.CA)
 	}
 	return nil
-}
-
-// client sends what a person sends, with the person's credentials.
-func (p *Proxy) client(who *Identity) *http.Client {
-	config := p.tls.Clone()
-	if who.cert != nil {
-		config.Certificates = []tls.Certificate{*who.cert}
-	}
-	return &http.Client{
-		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, ResponseHeaderTimeout: p.Timeout},
-		Timeout:   2 * p.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // probe asks for pods as each person. What does not answer as a Kubernetes API does is the user's to mend.
@@ -115,16 +98,9 @@ func (p *Proxy) probe(ctx context.Context) error {
 }
 
 func (p *Proxy) ask(ctx context.Context, who *Identity) error {
-	at := p.url.String() + scene{Namespace: p.Namespace}.path() + "?limit=1"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return err
-	}
-	who.set(req.Header)
-	req.Header.Set("Accept", "application/json")
-	client := p.client(who)
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
+	path := scene{Namespace: p.Namespace}.path() + "?limit=1"
+	at := p.at.url.String() + path
+	resp, err := p.at.get(ctx, path, who)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		if e.Timeout() {
 			return fmt.Errorf("the proxy %s did not answer within %s (--timeout)", p.URL, p.Timeout)
@@ -209,20 +185,6 @@ func mark(ctx context.Context, client kubernetes.Interface, namespace, marker st
 	return fmt.Errorf("the cluster of the kubeconfig cannot be reached: %w", result.Error())
 }
 
-// writeKubeconfig writes the proxy identity's way to a local control plane.
-func (p *plane) writeKubeconfig(dir string) (string, error) {
-	anonymous, config := p.Anonymous(), clientcmdapi.NewConfig()
-	config.Clusters["local"] = &clientcmdapi.Cluster{Server: p.Host(), CertificateAuthorityData: anonymous.CAData}
-	if anonymous.CAData == nil {
-		config.Clusters["local"].CertificateAuthority = anonymous.CAFile
-	}
-	config.AuthInfos["proxy"] = &clientcmdapi.AuthInfo{Token: p.token}
-	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: "proxy"}
-	config.CurrentContext = "local"
-	path := filepath.Join(dir, "kubeconfig")
-	return path, clientcmd.WriteToFile(*config, path)
-}
-
 // run starts the proxy in a process group of its own, and waits until its URL answers. stop ends the group.
 func (p *Proxy) run(ctx context.Context, plane *plane) (stop func() error, err error) {
 	dir, err := plane.TempDir("proxy-")
@@ -283,92 +245,30 @@ func (p *Proxy) run(ctx context.Context, plane *plane) (stop func() error, err e
 
 // answers says whether something listens at the URL.
 func (p *Proxy) answers(ctx context.Context) bool {
-	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.url.Host}, nil, nil, "")
+	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.at.url.Host}, nil, nil, "", attack{}.wait())
 	if err == nil {
 		_ = conn.Close()
 	}
 	return err == nil
 }
 
-// account is the proxy identity's name; on a cluster that runs it is what the controls show.
-func (p *Proxy) account() string {
-	if p.Kubeconfig != "" {
-		return ""
-	}
-	return proxyName
-}
-
-// persons are the people as fixtures have them.
-func (p *Proxy) persons() (out []person) {
-	for _, id := range p.People {
-		out = append(out, person{name: id.Name, groups: id.Groups, reachable: true})
-	}
-	return out
-}
-
-// pairs are n questions; on a cluster that runs only those whose request changes nothing, whatever the proxy makes of it.
-func (p *Proxy) pairs(all []pair, n int) (out []pair) {
-	for _, q := range all {
-		if len(out) < n && (p.Kubeconfig == "" || q.verb == "get" || q.verb == "list") {
-			out = append(out, q)
-		}
-	}
-	return out
-}
-
-// observeProxy runs the parts against the proxy.
-func (o Options) observeProxy(ctx context.Context, kind string, pieces *reports.Pieces) (err error) {
-	s := o.suite(kind)
-	trail, stop, err := o.behind(ctx, kind, s, pieces)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	if err := o.Proxy.probe(ctx); err != nil {
-		return err
-	}
-	if err := trail.settle(ctx, newRun()); err != nil {
-		return err
-	}
-	o.Progress(fmt.Sprintf("%s: the proxy at %s answers %d people", kind, o.Proxy.URL, len(o.Proxy.People)))
-	ep := &endpoint{o.Proxy.url, o.Proxy.tls, o.Proxy.People, o.Proxy.Namespace, trail}
-	return o.each(kind, s, pieces, func(part string, e *partEvidence) (err error) {
-		switch part {
-		case "preflight":
-			e.Preflight, err = ep.preflight(ctx, o.Proxy, s)
-		case "audit-logs":
-			everybody := crowd(o.Proxy.People, o.Requests)
-			e.Attacks, err = ep.attack(ctx, everybody, len(everybody))
-		case "attacks":
-			var table []attack
-			if table, err = attacks(); err == nil {
-				e.Attacks, err = ep.attack(ctx, table, 1)
-			}
-		}
-		return err
-	})
-}
-
-// behind is the audit log of what is behind the proxy: of a cluster that runs, or of a local control plane for which the
-// proxy is started.
-func (o Options) behind(ctx context.Context, kind string, s *suite, pieces *reports.Pieces) (trail auditTrail, stop func() error, err error) {
-	if kind == existingCluster {
-		trail, err = o.Proxy.fileTrail()
-		return trail, func() error { return nil }, err
-	}
-	grants := slices.Concat(s.fixture.grants, userGrants(s.people, 1), proxyGrants(nil, kind == "constrained"))
-	p, err := start(ctx, o.Target, grants, append(slices.Clone(s.fixture.namespaces), Namespace))
-	if err != nil {
-		return trail, nil, err
-	}
-	found, end := p.Found(), func() error { return errors.Join(p.ClusterErr(), p.Stop()) }
-	if _, err = reports.Keep(pieces, kind+"/target", &found); err == nil {
-		o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
-		stop, err = o.Proxy.run(ctx, p)
+// open is the proxy, in front of a control plane for which it is started, or of the cluster that runs.
+func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, stop func() error, err error) {
+	stop = func() error { return nil }
+	if plane == nil {
+		p.at.trail, err = p.fileTrail()
+	} else {
+		p.at.trail = plane.trail()
+		stop, err = p.run(ctx, plane)
 	}
 	if err != nil {
-		return trail, nil, errors.Join(err, end())
+		return nil, nil, err
 	}
-	stopProxy := stop
-	return p.trail(), func() error { return errors.Join(stopProxy(), end()) }, nil
+	if err = p.probe(ctx); err == nil {
+		err = p.at.trail.settle(ctx, newRun())
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return p.at, stop, nil
 }

@@ -34,7 +34,7 @@ func TestProxies(t *testing.T) {
 	}
 	ctx := context.Background()
 	people := sessions("alice@corp", "bob@corp")
-	p, err := start(ctx, options(t), slices.Concat(userGrants((&Proxy{People: people}).persons(), 1), proxyGrants(nil, false)), []string{Namespace})
+	p, err := start(ctx, options(t), slices.Concat(userGrants(people, 1), proxyGrants(nil, false)), []string{Namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,21 +42,19 @@ func TestProxies(t *testing.T) {
 	for name, c := range proxies(t, p) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
-			a, stop, err := serveAgent(ctx, c.handler)
+			ep, stop, err := p.serve(ctx, c.handler, people)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = stop() }()
-			ep := &endpoint{a.url, a.tls, people, Namespace, p.trail()}
 			part := attacked(t, ep, proxyName, false)
-			t.Log(part.line())
-			everybody := crowd(people, 20)
-			e, err := ep.attack(ctx, everybody, len(everybody))
+			t.Log(part.Line())
+			e, err := ep.crowd(ctx, 20)
 			if err != nil {
 				t.Fatal(err)
 			}
 			part.ended = now().Add(1e9)
-			if err := e.judge(part, everybody, people, proxyName, false); err != nil {
+			if err := e.judge(part, crowd(people, 20), people, proxyName, false); err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range part.Findings {
@@ -73,10 +71,10 @@ func TestProxies(t *testing.T) {
 // proxies are faulty, but for the first: each as somebody may write it.
 func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 	good, err := reference.New(reference.Options{
-		Target: p.url, Transport: p.transport, Token: p.token, Mapping: reference.Mapping{Mode: reference.Raw, Prefix: "idp:"},
+		Target: p.url, Transport: p.transport, Token: p.token, GroupTiers: map[string]string{"all": "read"},
 		Session: func(r *http.Request) (reference.User, bool) {
 			name := r.Header.Get(sessionHeader)
-			return reference.User{Subject: name}, name != ""
+			return reference.User{Subject: name, Groups: []string{"all"}}, name != ""
 		},
 		Audit: func(reference.Row) error { return nil },
 	})

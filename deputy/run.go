@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Options are what to run.
@@ -35,8 +36,10 @@ type Options struct {
 	Progress func(string)
 }
 
+const constrained = "constrained"
+
 // Impersonations are the ways in which a proxy identity can be granted impersonation.
-func Impersonations() []string { return []string{"legacy", "constrained"} }
+func Impersonations() []string { return []string{"legacy", constrained} }
 
 // Parts are the parts of the suite.
 func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel"} }
@@ -112,8 +115,8 @@ func (p *Part) fail(format string, args ...any) {
 	}
 }
 
-// line says on one line what came out.
-func (p *Part) line() string {
+// Line says on one line what came out.
+func (p *Part) Line() string {
 	text := fmt.Sprintf("%s, %s: %d checks in %.1f s (%.0f/s), %d failed", p.Name, p.Impersonation, p.Checks, p.Seconds, float64(p.Checks)/max(p.Seconds, 1e-9), p.Failed)
 	for _, counts := range []struct {
 		head string
@@ -129,23 +132,6 @@ func (p *Part) line() string {
 		}
 	}
 	return text
-}
-
-// Lines are the report for people.
-func (r *Report) Lines() (out []string) {
-	for _, p := range r.Parts {
-		out = append(out, p.line())
-		for _, f := range p.Failures {
-			out = append(out, "  failed: "+f)
-		}
-		if more := p.Failed - len(p.Failures); more > 0 {
-			out = append(out, fmt.Sprintf("  and %d more", more))
-		}
-		if p.Inconclusive != "" {
-			out = append(out, "  inconclusive: "+p.Inconclusive)
-		}
-	}
-	return out
 }
 
 // Failed tells whether anything did.
@@ -172,7 +158,7 @@ type partEvidence struct {
 	Began     time.Time          `json:"began"`
 	Ended     time.Time          `json:"ended"`
 	Preflight *preflightEvidence `json:"preflight,omitempty"`
-	Logs      *logsEvidence      `json:"auditLogs,omitempty"`
+	Crowd     *crowdEvidence     `json:"auditLogs,omitempty"`
 	Attacks   *attacksEvidence   `json:"attacks,omitempty"`
 	Tunnel    *tunnelEvidence    `json:"tunnel,omitempty"`
 }
@@ -182,11 +168,7 @@ type partEvidence struct {
 func Run(ctx context.Context, o Options) (*Report, *reports.Pieces, error) {
 	pieces, end := &reports.Pieces{}, &ended{Started: time.Now()}
 	for i, kind := range o.kinds() {
-		observe := o.observe
-		if o.Proxy != nil {
-			observe = o.observeProxy
-		}
-		err := observe(ctx, kind, pieces)
+		err := o.observe(ctx, kind, pieces)
 		if i == 0 && err != nil && !slices.ContainsFunc(o.parts(), func(part string) bool { return pieces.Has(kind + "/" + part) }) {
 			return nil, nil, err // nothing was seen: it may be the user's to mend
 		}
@@ -207,16 +189,39 @@ type suite struct {
 	kind    string
 	fixture *fixture
 	pairs   []pair
-	people  []person
+	// people use the deputy at once, and send so many requests each. They are those of the fixture where a proxy knows
+	// no others.
+	people   []*Identity
+	requests int
+	// account is the proxy's own, where it is known.
+	account string
+	// reference says that it is the reference deputy and agent that are tried.
+	reference bool
 }
 
 func (o Options) suite(kind string) *suite {
+	s := &suite{kind: kind, people: users(o.Users), requests: o.Requests, account: proxyName, reference: o.Proxy == nil}
+	asked := somebody()
 	if o.Proxy != nil {
-		f, random := newFixture(o.Seed, o.Proxy.persons())
-		return &suite{kind, f, o.Proxy.pairs(f.pairs(random, 1<<20), o.Pairs), f.people}
+		s.people, asked = o.Proxy.People, o.Proxy.People
 	}
-	f, random := newFixture(o.Seed, somebody())
-	return &suite{kind, f, f.pairs(random, o.Pairs), users(o.Users)}
+	f, random := newFixture(o.Seed, asked)
+	s.fixture, s.pairs = f, f.pairs(random)
+	if kind == existingCluster { // where nothing may be changed, whatever the proxy makes of a request
+		s.account = ""
+		s.pairs = slices.DeleteFunc(s.pairs, func(q pair) bool { return q.verb != "get" && q.verb != "list" })
+	}
+	s.pairs = s.pairs[:min(o.Pairs, len(s.pairs))]
+	return s
+}
+
+// grants are what is granted on a control plane of ours: a proxy of somebody's may impersonate everybody.
+func (s *suite) grants() []scenarios.Grant {
+	step, reach := 1, []*Identity(nil)
+	if s.reference {
+		step, reach = everyOther, slices.Concat(s.fixture.people, s.people)
+	}
+	return slices.Concat(s.fixture.grants, userGrants(s.people, step), proxyGrants(reach, s.kind == constrained))
 }
 
 // kinds are the ways in which the proxy identity may impersonate; on a cluster that runs they are not ours to choose.
@@ -233,40 +238,33 @@ func (o Options) parts() []string {
 	})
 }
 
-// observe runs the parts with one kind of impersonation, on a control plane of its own, and keeps what was seen.
+// observe runs the parts with one kind of impersonation, on a control plane of its own or the cluster that runs, and
+// keeps what was seen.
 func (o Options) observe(ctx context.Context, kind string, pieces *reports.Pieces) (err error) {
 	s := o.suite(kind)
-	grants := slices.Concat(s.fixture.grants, userGrants(s.people, 2), proxyGrants(slices.Concat(s.fixture.people, s.people), kind == "constrained"))
-	p, err := start(ctx, o.Target, grants, append(slices.Clone(s.fixture.namespaces), Namespace))
+	var p *plane
+	if kind != existingCluster {
+		if p, err = start(ctx, o.Target, s.grants(), append(slices.Clone(s.fixture.namespaces), Namespace)); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.ClusterErr(), p.Stop()) }()
+		found := p.Found()
+		if _, err := reports.Keep(pieces, kind+"/target", &found); err != nil {
+			return err
+		}
+		o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
+	}
+	ep, stop, err := o.open(ctx, p, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.ClusterErr(), p.Stop()) }()
-	found := p.Found()
-	if _, err := reports.Keep(pieces, kind+"/target", &found); err != nil {
-		return err
+	defer func() { err = errors.Join(err, stop()) }()
+	if o.Proxy != nil {
+		o.Progress(fmt.Sprintf("%s: the proxy at %s answers %d people", kind, o.Proxy.URL, len(s.people)))
 	}
-	o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
-	return o.each(kind, s, pieces, func(part string, e *partEvidence) (err error) {
-		switch part {
-		case "preflight":
-			e.Preflight, err = p.preflight(ctx, s.fixture, s.pairs)
-		case "audit-logs":
-			e.Logs, err = p.auditLogs(ctx, s.people, o.Requests)
-		case "attacks":
-			e.Attacks, err = p.attack(ctx, s.people)
-		case "tunnel":
-			e.Tunnel, err = p.tunnel(ctx, s.people)
-		}
-		return err
-	})
-}
-
-// each runs the parts, and keeps what was seen of each.
-func (o Options) each(kind string, s *suite, pieces *reports.Pieces, run func(part string, e *partEvidence) error) error {
 	for _, part := range o.parts() {
 		e := &partEvidence{Began: now()}
-		err := run(part, e)
+		err := o.see(ctx, part, s, p, ep, e)
 		e.Ended = time.Now()
 		if err == nil {
 			e, err = reports.Keep(pieces, kind+"/"+part, e)
@@ -274,34 +272,58 @@ func (o Options) each(kind string, s *suite, pieces *reports.Pieces, run func(pa
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
-		if judged, err := s.judge(part, e, o, map[string]bool{}); err == nil {
-			o.Progress(judged.line())
+		if judged, err := s.judge(part, e, map[string]bool{}); err == nil {
+			o.Progress(judged.Line())
 		}
 	}
 	return nil
 }
 
+// open is whoever acts for people: the proxy that is given, or the reference agent in front of a control plane.
+func (o Options) open(ctx context.Context, p *plane, s *suite) (*endpoint, func() error, error) {
+	if o.Proxy != nil {
+		return o.Proxy.open(ctx, p)
+	}
+	return p.agent(ctx, p.url, s.people)
+}
+
+// see runs a part.
+func (o Options) see(ctx context.Context, part string, s *suite, p *plane, ep *endpoint, e *partEvidence) (err error) {
+	switch part {
+	case "preflight":
+		e.Preflight, err = ep.preflight(ctx, s)
+	case "audit-logs":
+		if s.reference {
+			e.Crowd, err = p.deputies(ctx, ep, s.requests)
+			break
+		}
+		e.Crowd = &crowdEvidence{Ways: make([]wayEvidence, 1)}
+		e.Crowd.Ways[0].Attacks, err = ep.crowd(ctx, s.requests)
+	case "attacks":
+		var table []attack
+		if table, err = attacks(); err == nil {
+			e.Attacks, err = ep.attack(ctx, table, 1)
+		}
+	case "tunnel":
+		e.Tunnel, err = p.tunnel(ctx, ep)
+	}
+	return err
+}
+
 // judge judges what was seen in a part. An error says that the evidence is not of what was to be tried.
-func (s *suite) judge(part string, e *partEvidence, o Options, ids map[string]bool) (*Part, error) {
+func (s *suite) judge(part string, e *partEvidence, ids map[string]bool) (*Part, error) {
 	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, By: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids}
 	switch {
-	case part == "preflight" && e.Preflight != nil && o.Proxy != nil:
-		return p, e.Preflight.judgeProxy(p, s, o.Proxy)
 	case part == "preflight" && e.Preflight != nil:
-		return p, e.Preflight.judge(p, s.fixture, s.pairs)
-	case part == "audit-logs" && e.Attacks != nil && o.Proxy != nil:
-		return p, e.Attacks.judge(p, crowd(o.Proxy.People, o.Requests), o.Proxy.People, o.Proxy.account(), false)
-	case part == "audit-logs" && e.Logs != nil:
-		return p, e.Logs.judge(p, s.people, o.Requests)
+		return p, e.Preflight.judge(p, s)
+	case part == "audit-logs" && e.Crowd != nil:
+		return p, e.Crowd.judge(p, s)
 	case part == "attacks" && e.Attacks != nil:
 		table, err := attacks()
 		if err != nil {
 			return nil, err
 		}
-		if o.Proxy != nil {
-			return p, e.Attacks.judge(p, table, o.Proxy.People, o.Proxy.account(), false)
-		}
-		return p, e.Attacks.judge(p, table, named(s.people), proxyName, true)
+		return p, e.Attacks.judge(p, table, s.people, s.account, s.reference)
 	case part == "tunnel" && e.Tunnel != nil:
 		return p, e.Tunnel.judge(p)
 	}
@@ -345,7 +367,7 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 			if err != nil {
 				return nil, err
 			}
-			judged, err := s.judge(part, e, o, ids)
+			judged, err := s.judge(part, e, ids)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

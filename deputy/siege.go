@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -28,7 +29,32 @@ type endpoint struct {
 	tls       *tls.Config
 	people    []*Identity // the first two are me and the other
 	namespace string
-	trail     auditTrail
+	// timeout is how long a plain request may take to be answered.
+	timeout time.Duration
+	trail   auditTrail
+}
+
+// client sends what a person sends, with the person's certificate if there is one. Headers are the request's own.
+func (ep *endpoint) client(who *Identity) *http.Client {
+	config := ep.tls.Clone()
+	if who.cert != nil {
+		config.Certificates = []tls.Certificate{*who.cert}
+	}
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, ResponseHeaderTimeout: ep.timeout, MaxIdleConnsPerHost: 100},
+		Timeout:   2 * ep.timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// get sends a plain request of a person.
+func (ep *endpoint) get(ctx context.Context, path string, who *Identity) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ep.url.String()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	who.set(req.Header)
+	req.Header.Set("Accept", "application/json")
+	return ep.client(who).Do(req)
 }
 
 // cast are who is who in an attack. Nobody has no credentials.
@@ -121,12 +147,12 @@ func (ep *endpoint) try(ctx context.Context, a attack, s scene, e *attacksEviden
 	}
 	requests := e.requests(s, n, a)
 	if a.Protocol != protocol2 {
-		one.Answers = overHTTP1(func() (net.Conn, error) { return dial(ctx, ep.url, ep.tls, cert, "http/1.1") }, requests, func(i int) bool { return a.Requests[i].HangUp }, a.Pipelined)
+		one.Answers = overHTTP1(func() (net.Conn, error) { return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait()) }, requests, a)
 		return
 	}
-	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2")
+	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.wait())
 	if err == nil {
-		one.Answers, err = overHTTP2(conn, ep.url.Scheme, requests, a.Pipelined)
+		one.Answers, err = overHTTP2(conn, ep.url.Scheme, requests, a)
 		_ = conn.Close()
 	}
 	if errors.Is(err, errNotOffered) {

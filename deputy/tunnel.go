@@ -18,61 +18,28 @@ import (
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/deputy/reference"
 	"github.com/authzconf/authzconf/engine/target"
 )
 
-// agent is a running end of a tunnel.
-type agent struct {
-	url       *url.URL
-	transport http.RoundTripper
-	tls       *tls.Config
-}
-
-// agent starts the reference agent in front of an address.
-func (p *plane) agent(ctx context.Context, to *url.URL) (*agent, func() error, error) {
-	return serveAgent(ctx, reference.NewAgent(to, p.transport, func() string { return p.token }))
-}
-
-func serveAgent(ctx context.Context, handler http.Handler) (*agent, func() error, error) {
+// serve serves whoever acts for people.
+func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Identity) (*endpoint, func() error, error) {
 	l, err := target.ServeLoopback(ctx, handler, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	a := &agent{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
-	a.tls.RootCAs.AppendCertsFromPEM(l.CA)
-	if a.url, err = url.Parse(l.URL); err == nil {
-		a.transport, err = rest.TransportFor(&rest.Config{Host: l.URL, TLSClientConfig: rest.TLSClientConfig{CAData: l.CA}})
-	}
-	if err != nil {
+	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, trail: p.trail()}
+	ep.tls.RootCAs.AppendCertsFromPEM(l.CA)
+	if ep.url, err = url.Parse(l.URL); err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
-	return a, l.Close, nil
+	return ep, l.Close, nil
 }
 
-// get sends a request for a person.
-func (a *agent) get(ctx context.Context, path string, who person) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Impersonate-User", who.name)
-	return (&http.Client{Transport: a.transport}).Do(req)
-}
-
-// endpoint is the agent as attacks see it: the credentials of a person are the headers that impersonate him.
-func (a *agent) endpoint(people []person, trail auditTrail) *endpoint {
-	return &endpoint{a.url, a.tls, named(people), Namespace, trail}
-}
-
-// named are people who say themselves who they are.
-func named(people []person) (all []*Identity) {
-	for _, p := range people {
-		all = append(all, &Identity{Name: p.name, headers: []header{{"Impersonate-User", p.name}, {"Impersonate-Group", p.groups[0]}}, public: true})
-	}
-	return all
+// agent starts the reference agent, the end of a tunnel, in front of an address.
+func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*endpoint, func() error, error) {
+	return p.serve(ctx, reference.NewAgent(to, p.transport, func() string { return p.token }), people)
 }
 
 // tunnelEvidence is what was seen of streams through an agent, and of one without its target.
@@ -95,35 +62,16 @@ type downEvidence struct {
 	Body    string        `json:"body"`
 }
 
-// attack attacks the agent.
-func (p *plane) attack(ctx context.Context, people []person) (*attacksEvidence, error) {
-	table, err := attacks()
-	if err != nil {
-		return nil, err
-	}
-	a, stop, err := p.agent(ctx, p.url)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = stop() }()
-	return a.endpoint(people, p.trail()).attack(ctx, table, 1)
-}
-
 // tunnel streams through the agent, and takes its target away.
-func (p *plane) tunnel(ctx context.Context, people []person) (*tunnelEvidence, error) {
-	a, stop, err := p.agent(ctx, p.url)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = stop() }()
-	e := &tunnelEvidence{Streams: map[string]streamed{}}
-	for name, try := range map[string]func(context.Context, *agent, person) (string, error){"watch": p.watch, "websocket": p.websocket} {
-		seen, err := try(ctx, a, people[0])
+func (p *plane) tunnel(ctx context.Context, agent *endpoint) (e *tunnelEvidence, err error) {
+	e = &tunnelEvidence{Streams: map[string]streamed{}}
+	for name, try := range map[string]func(context.Context, *endpoint) (string, error){"watch": p.watch, "websocket": p.websocket} {
+		seen, err := try(ctx, agent)
 		if e.Streams[name] = (streamed{Seen: seen}); err != nil {
 			e.Streams[name] = streamed{Problem: err.Error()}
 		}
 	}
-	e.Down, err = p.down(ctx, people[0])
+	e.Down, err = p.down(ctx, agent.people)
 	return e, err
 }
 
@@ -150,10 +98,10 @@ func (e *tunnelEvidence) judge(part *Part) error {
 }
 
 // watch sees an event through the tunnel while the request is still open.
-func (p *plane) watch(ctx context.Context, a *agent, who person) (string, error) {
+func (p *plane) watch(ctx context.Context, agent *endpoint) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	resp, err := a.get(ctx, paths[0]+"?watch=true", who)
+	resp, err := agent.get(ctx, scene{Namespace: Namespace}.path()+"?watch=true", agent.people[0])
 	if err != nil {
 		return "", err
 	}
@@ -168,15 +116,15 @@ func (p *plane) watch(ctx context.Context, a *agent, who person) (string, error)
 }
 
 // websocket is a watch over a connection that is upgraded.
-func (p *plane) websocket(ctx context.Context, a *agent, who person) (string, error) {
+func (p *plane) websocket(ctx context.Context, agent *endpoint) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	config, err := websocket.NewConfig("wss://"+a.url.Host+paths[0]+"?watch=true", a.url.String())
+	config, err := websocket.NewConfig("wss://"+agent.url.Host+scene{Namespace: Namespace}.path()+"?watch=true", agent.url.String())
 	if err != nil {
 		return "", err
 	}
-	config.TlsConfig = a.tls
-	config.Header.Set("Impersonate-User", who.name)
+	config.TlsConfig = agent.tls
+	agent.people[0].set(config.Header)
 	conn, err := config.DialContext(ctx)
 	if err != nil {
 		return "", err
@@ -208,20 +156,20 @@ const hiddenToken = "TOKEN"
 
 // down sends through an agent whose target is not there: the answer has to come at once,
 // to be the agent's own, and to give nothing away.
-func (p *plane) down(ctx context.Context, who person) (e downEvidence, err error) {
+func (p *plane) down(ctx context.Context, people []*Identity) (e downEvidence, err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return e, err
 	}
 	e.Address = listener.Addr().String()
 	_ = listener.Close()
-	a, stop, err := p.agent(ctx, &url.URL{Scheme: "https", Host: e.Address})
+	agent, stop, err := p.agent(ctx, &url.URL{Scheme: "https", Host: e.Address}, people)
 	if err != nil {
 		return e, err
 	}
 	defer func() { _ = stop() }()
 	begun := time.Now()
-	resp, err := a.get(ctx, paths[0], who)
+	resp, err := agent.get(ctx, scene{Namespace: Namespace}.path(), people[0])
 	if err != nil {
 		return e, err
 	}

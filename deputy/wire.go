@@ -18,9 +18,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// attackTimeout is how long an attack waits for its answers: what is malformed may get none.
-const attackTimeout = 3 * time.Second
-
 // reply is what came back of a request.
 type reply struct {
 	Code int `json:"code,omitempty"`
@@ -33,8 +30,8 @@ type reply struct {
 var errNotOffered = errors.New("HTTP/2 is not offered")
 
 // dial connects, with a client certificate if there is one.
-func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certificate, protocol string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, attackTimeout)
+func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certificate, protocol string, wait time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if to.Scheme != "https" {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", to.Host)
@@ -55,7 +52,7 @@ func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certif
 
 // overHTTP1 writes requests to one connection, or to the next where one hangs up, and reads their answers. Client
 // libraries refuse to write most of these.
-func overHTTP1(connect func() (net.Conn, error), requests []written, hangUp func(int) bool, pipelined bool) []reply {
+func overHTTP1(connect func() (net.Conn, error), requests []written, a attack) []reply {
 	out := make([]reply, len(requests))
 	var conn net.Conn
 	var reader *bufio.Reader
@@ -78,7 +75,7 @@ func overHTTP1(connect func() (net.Conn, error), requests []written, hangUp func
 		_, err = io.Copy(io.Discard, resp.Body)
 		return errors.Join(err, resp.Body.Close())
 	}
-	for i, r := range requests {
+	for i, r := range a.Requests {
 		var err error
 		if conn == nil {
 			if conn, err = connect(); err != nil {
@@ -86,20 +83,20 @@ func overHTTP1(connect func() (net.Conn, error), requests []written, hangUp func
 				continue
 			}
 			reader = bufio.NewReader(conn)
-			_ = conn.SetDeadline(time.Now().Add(attackTimeout))
 		}
-		if _, err = io.WriteString(conn, r.text()); err == nil && !pipelined && !hangUp(i) {
+		_ = conn.SetDeadline(time.Now().Add(a.wait()))
+		if _, err = io.WriteString(conn, requests[i].text()); err == nil && !a.Pipelined && !r.HangUp {
 			err = read(i)
 		}
 		if err != nil {
 			out[i].Problem = err.Error()
 		}
-		if err != nil || hangUp(i) {
+		if err != nil || r.HangUp {
 			done()
 		}
 	}
 	for i := range requests {
-		if !pipelined || conn == nil {
+		if !a.Pipelined || conn == nil {
 			break
 		}
 		if err := read(i); err != nil {
@@ -111,8 +108,8 @@ func overHTTP1(connect func() (net.Conn, error), requests []written, hangUp func
 }
 
 // overHTTP2 opens a stream for each request, all at once if pipelined, and reads the answers.
-func overHTTP2(conn net.Conn, scheme string, requests []written, pipelined bool) ([]reply, error) {
-	_ = conn.SetDeadline(time.Now().Add(attackTimeout))
+func overHTTP2(conn net.Conn, scheme string, requests []written, a attack) ([]reply, error) {
+	_ = conn.SetDeadline(time.Now().Add(a.wait()))
 	out := make([]reply, len(requests))
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		return nil, err
@@ -131,7 +128,7 @@ func overHTTP2(conn net.Conn, scheme string, requests []written, pipelined bool)
 	for i, r := range requests {
 		err := writeStream(framer, encoder, &block, uint32(2*i+1), scheme, r)
 		open++
-		for err == nil && open > 0 && (!pipelined || i == len(requests)-1) {
+		for err == nil && open > 0 && (!a.Pipelined || i == len(requests)-1) {
 			var ended int
 			ended, err = nextAnswer(framer, out)
 			open -= ended

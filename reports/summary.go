@@ -23,7 +23,7 @@ var (
 
 	// TextFuncs are functions of templates that make text, here and in commands.
 	TextFuncs = template.FuncMap{
-		"join":   strings.Join,
+		"join": strings.Join, "code": code, "xml": escapeXML,
 		"plural": func(n any, noun string) string { return Plural(int(reflect.ValueOf(n).Int()), noun) },
 		// first are the first n of a list, more how many further ones it has.
 		"first": func(n int, list any) any {
@@ -35,9 +35,9 @@ var (
 
 	// textTemplates are summary.md, junit.xml and what "report prr" prints.
 	textTemplates = template.Must(template.New("text").Funcs(TextFuncs).Funcs(template.FuncMap{
-		"md": markdown, "code": code, "short": short, "ellipsis": ellipsis, "someOf": someOf,
+		"md": markdown, "short": short, "ellipsis": ellipsis, "someOf": someOf,
 		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
-		"describe": KnownFailing.describe, "xml": escapeXML, "seconds": seconds,
+		"describe": KnownFailing.describe, "seconds": seconds,
 		"words":   func(s string) string { return strings.ReplaceAll(s, "-", " ") },
 		"oneLine": func(s string) string { return strings.Join(strings.Fields(s), " ") },
 	}).Parse(markdownText + junitText))

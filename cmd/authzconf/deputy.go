@@ -22,31 +22,7 @@ type deputyFlags struct {
 
 func newDeputy(flags *deputyFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "deputy",
-		Short: "Check who arrives when a proxy or dashboard acts for its users",
-		Long: `Check what a tool relies on that impersonates each of its users, on local control
-planes and the reference deputy: that self-subject reviews say what requests then do
-(preflight), that its own audit log and the API server's name the same people under load
-(audit-logs), that nobody becomes somebody else by about 90 attacks (attacks: headers in
-every spelling, Connection, repeated and smuggled requests, HTTP/2, upgrades, paths), and
-that what streams does (tunnel). What scenarios can say about it is in the folder
-periscope: authzconf run --focus '^periscope/'.
-
-With --proxy the same is tried on a proxy or dashboard of yours. Say how at least two
-people are known there, and what is behind it: --proxy-command starts it with KUBECONFIG
-for a local control plane, on which it may impersonate everybody; or --kubeconfig and
---audit-log name a cluster and proxy that run. Each request is judged by who arrives in
-the audit log: the person or nobody is right, anybody else or the proxy itself is not.
-
-Exit codes: 0 everything holds, 1 something does not, 2 bad usage (a proxy that is not
-there, answers HTML or a redirect, does not know an identity), 3 the environment broke,
-or the audit log does not show what was sent: nothing is judged then.`,
-		Example: `  authzconf deputy
-  authzconf deputy --parts preflight --pairs 3000 --seed 7 --report-dir out
-  authzconf deputy --proxy http://127.0.0.1:8001 --proxy-command './my-proxy --port 8001' \
-    --identity 'alice=header:X-Forwarded-User: alice' --identity 'bob=header:X-Forwarded-User: bob'
-  authzconf deputy --proxy https://dashboard.example --kubeconfig admin.conf --audit-log audit.log \
-    --identity alice@corp=token:alice.jwt --identity bob@corp=cookie:session=9c1f`,
+		Use:  "deputy",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
 	}
@@ -56,7 +32,7 @@ or the audit log does not show what was sent: nothing is judged then.`,
 	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
-	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each, on each way")
+	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each on each way, and as many that try to be somebody else")
 	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
 	flags.registerProxy(c)
 	flags.register(fl, "deputy.yaml, report.html, junit.xml, summary.md and evidence/")
@@ -87,10 +63,9 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	for _, line := range report.Lines() {
-		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
+	if err := render(c.OutOrStdout(), "deputy", report); err != nil {
+		return err
 	}
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", report.Seed)
 	if err := f.file(&deputy.Folder, report, pieces); err != nil {
 		return err
 	}

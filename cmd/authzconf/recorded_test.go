@@ -173,6 +173,12 @@ func drop(v any, header string) bool {
 	return false
 }
 
+// resent changes what an attack sent.
+func resent(e any, from, to string, path ...any) {
+	sent := at(object(e, path...), "sent").([]any)
+	sent[0] = strings.Replace(sent[0].(string), from, to, 1)
+}
+
 func TestRecorded(t *testing.T) {
 	for name, of := range recordedRuns {
 		if *record && !strings.HasPrefix(of.args, "conditions") {
@@ -256,11 +262,11 @@ var cheats = map[string]map[string]struct {
 			f.put("evidence/constrained/preflight.json.gz", a)
 		}, "not what the evidence gives"},
 		"one for both": {func(f folder) {
-			f.put("evidence/legacy/tunnel.json.gz", f.read("evidence/constrained/tunnel.json.gz"))
+			f.put("evidence/legacy/preflight.json.gz", f.read("evidence/constrained/preflight.json.gz"))
 		}, "is also one of another request"},
 		"questions swapped": {func(f folder) {
 			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { swap(at(e, "preflight", "pairs"), 0, 1) })
-		}, "were sent, and the scenario wants"},
+		}, ", and the scenario wants "},
 		"a question left out": {func(f folder) {
 			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) {
 				p := object(e, "preflight")
@@ -270,37 +276,37 @@ var cheats = map[string]map[string]struct {
 		"a header dropped": {func(f folder) {
 			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { drop(e, "Impersonate-User") })
 		}, "were sent, and the scenario wants"},
+		"a way left out": {func(f folder) {
+			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
+				ways := object(e, "auditLogs")
+				ways["ways"] = ways["ways"].([]any)[1:]
+			})
+		}, "there is evidence of 1 ways"},
 		"a client's header dropped": {func(f folder) {
-			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) { drop(e, "Impersonate-Group") })
-		}, "and has to be GET"},
+			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
+				resent(e, "Impersonate-Group: system:masters\r\n", "", "auditLogs", "ways", 0, "attacks", "attacks", 1)
+			})
+		}, "was sent, and it has to be"},
 		"a row left out": {func(f folder) {
 			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
-				front := object(e, "auditLogs", "fronts", 0)
-				row := object(front, "rows", 0)
-				front["rows"] = front["rows"].([]any)[1:]
-				delete(object(e, "auditLogs", "events"), row["auditID"].(string))
+				way := object(e, "auditLogs", "ways", 0)
+				way["rows"] = way["rows"].([]any)[1:]
 			})
 		}, "not what the evidence gives"},
 		"an event edited": {func(f folder) {
 			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
-				for _, event := range object(e, "auditLogs", "events") {
-					object(event, "impersonatedUser")["username"] = "somebody-else"
-					return
-				}
+				object(e, "auditLogs", "ways", 0, "attacks", "attacks", 0, "events", 0, "impersonatedUser")["username"] = "somebody-else"
 			})
 		}, "not what the evidence gives"},
 		"an attack edited": {func(f folder) {
-			f.edit("evidence/legacy/tunnel.json.gz", func(e map[string]any) {
-				a := object(e, "tunnel", "attacks", 7)
-				a["sent"] = strings.Replace(a["sent"].(string), "client-1", "client-0", 1)
-			})
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { resent(e, "client-1", "client-0", "attacks", "attacks", 1) })
 		}, "was sent, and it has to be"},
 		"attacks swapped": {func(f folder) {
-			f.edit("evidence/legacy/tunnel.json.gz", func(e map[string]any) { swap(at(e, "tunnel", "attacks"), 4, 5) })
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { swap(at(e, "attacks", "attacks"), 4, 5) })
 		}, "was sent, and it has to be"},
-		"an attack's event removed": {func(f folder) {
-			f.edit("evidence/legacy/tunnel.json.gz", func(e map[string]any) { delete(object(e, "tunnel", "attacks", 19), "event") })
-		}, "its event is missing"},
+		"a control's event removed": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { delete(object(e, "attacks", "attacks", 0), "events") })
+		}, "not what the evidence gives"},
 		"a failure edited":   {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "parts", 0)["failed"] = 1 }) }, "parts[0].failed: the report says 1"},
 		"a part less asked":  {command("12", "11"), "there is evidence of 12 questions"},
 		"another seed":       {command("7", "8"), "legacy/preflight: "},

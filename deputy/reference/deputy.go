@@ -1,7 +1,13 @@
+// Package reference is a reference deputy: a tool that sends the requests of many people to an API server, each
+// under the name of the person, as the article on the deputy pattern describes it (periscope), with its own audit
+// log; and the agent at the far end of a tunnel, which adds its token. Both are as small as they can be right:
+// authzconf deputy tests API servers with them.
 package reference
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -24,6 +30,20 @@ const (
 	auditIDHeader = "Audit-Id"
 )
 
+// User is whom the identity provider says is there.
+type User struct {
+	// Subject is the name that is impersonated.
+	Subject string
+	// Groups are the identity provider's.
+	Groups []string
+}
+
+// Tiers are the five tiers, the least first.
+func Tiers() []string { return []string{"read", "triage", "write", "maintain", "admin"} }
+
+// TierPrefix is in front of a tier's name in its group.
+const TierPrefix = "periscope-tier:"
+
 // Row is a line of the deputy's own audit log. It is written before the request
 // is sent: what is not written is not done.
 type Row struct {
@@ -43,8 +63,9 @@ type Options struct {
 	Transport http.RoundTripper
 	// Token authenticates the deputy. Empty sends none: an agent adds its own.
 	Token string
-	// Mapping says whom users are impersonated as.
-	Mapping Mapping
+	// GroupTiers are the tiers of the identity provider's groups. A user is impersonated with the one group of the highest
+	// of them; who is in none is refused.
+	GroupTiers map[string]string
 	// Session says who a request is from; false refuses it.
 	Session func(*http.Request) (User, bool)
 	// Audit receives the rows, from several goroutines. An error refuses the request.
@@ -54,8 +75,10 @@ type Options struct {
 // New is the deputy. Whatever impersonation and credentials a client sends are its
 // own business: none of it is passed on.
 func New(o Options) (http.Handler, error) {
-	if err := o.Mapping.Check(); err != nil {
-		return nil, err
+	for group, tier := range o.GroupTiers {
+		if !slices.Contains(Tiers(), tier) {
+			return nil, fmt.Errorf("group %q: there is no tier %q (expected one of %s)", group, tier, strings.Join(Tiers(), ", "))
+		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, ok := o.Session(r)
@@ -63,8 +86,8 @@ func New(o Options) (http.Handler, error) {
 			refuse(w, http.StatusUnauthorized, "there is no session")
 			return
 		}
-		as := http.Header{}
-		if err := o.Mapping.impersonate(as, user); err != nil {
+		as, err := o.impersonate(user)
+		if err != nil {
 			refuse(w, http.StatusForbidden, err.Error())
 			return
 		}
@@ -86,6 +109,24 @@ func New(o Options) (http.Handler, error) {
 			maps.Copy(h, as)
 		}).ServeHTTP(w, r)
 	}), nil
+}
+
+// impersonate is the headers for a user. Without a subject there would be no header, and the request the deputy's own; a
+// subject of the system's namespace of names would have rights that no identity provider gave.
+func (o Options) impersonate(u User) (http.Header, error) {
+	best := -1
+	for _, g := range u.Groups {
+		best = max(best, slices.Index(Tiers(), o.GroupTiers[g]))
+	}
+	switch {
+	case strings.TrimSpace(u.Subject) == "":
+		return nil, errors.New("the session has no subject")
+	case strings.HasPrefix(u.Subject, "system:"):
+		return nil, errors.New("the subject is one of the system's names")
+	case best < 0:
+		return nil, errors.New("the user is in no tier")
+	}
+	return http.Header{userHeader: {u.Subject}, groupHeader: {TierPrefix + Tiers()[best]}}, nil
 }
 
 // proxy sends a request on with the headers as rewrite leaves them. What streams is
@@ -138,4 +179,47 @@ func refuse(w http.ResponseWriter, code int, message string) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 		Code: int32(code), Message: "deputy: " + message,
 	})
+}
+
+// NewAgent is the agent at the end of a tunnel. It adds its token, in place of any that comes, and passes
+// impersonation on as it is. It has no business of its own: a request that impersonates nobody is refused, and so
+// is one whose headers two readers could read differently.
+func NewAgent(target *url.URL, transport http.RoundTripper, token func() string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if why := whyRefused(r.Header); why != "" {
+			refuse(w, http.StatusForbidden, why)
+			return
+		}
+		proxy(target, transport, func(h http.Header) {
+			for name := range h {
+				if strings.HasPrefix(name, "X-Remote-") || name == "Cookie" {
+					delete(h, name)
+				}
+			}
+			h.Set("Authorization", "Bearer "+token())
+		}).ServeHTTP(w, r)
+	})
+}
+
+// whyRefused says why a request is not passed on; empty if it is.
+func whyRefused(h http.Header) string {
+	if !plainConnection(h) {
+		return "the header Connection names other headers"
+	}
+	for name := range h {
+		alike := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		if !strings.HasPrefix(alike, "impersonate") {
+			continue
+		}
+		if name != userHeader && name != groupHeader && name != uidHeader && !strings.HasPrefix(name, extraPrefix) {
+			return "there is no such impersonation header"
+		}
+	}
+	switch users := h[userHeader]; {
+	case len(users) != 1 || users[0] == "":
+		return "the request does not say whom it is for, or not once"
+	case len(h[uidHeader]) > 1:
+		return "the request has several UIDs"
+	}
+	return ""
 }

@@ -49,40 +49,33 @@ func identity(h http.Header) http.Header {
 }
 
 func TestDeputy(t *testing.T) {
-	tiers := reference.Mapping{Mode: reference.Tier, GroupTiers: map[string]string{"leads": "admin", "backend": "write"}, DefaultTier: "read"}
+	tiers := map[string]string{"leads": "admin", "backend": "write", "all": "read"}
 	for _, c := range []struct {
-		name    string
-		mapping reference.Mapping
-		user    reference.User
-		sends   http.Header
-		code    int
-		want    http.Header
+		name  string
+		tiers map[string]string
+		user  reference.User
+		sends http.Header
+		code  int
+		want  http.Header
 	}{
 		{"the tier of the highest group", tiers, reference.User{Subject: "alice", Groups: []string{"backend", "leads", "other"}}, nil, 200, http.Header{
 			"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope-tier:admin"},
 		}},
-		{"the default tier", tiers, reference.User{Subject: "alice"}, nil, 200, http.Header{
-			"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope-tier:read"},
-		}},
-		{"no tier", reference.Mapping{Mode: reference.Tier}, reference.User{Subject: "alice"}, nil, 403, nil},
-		{"raw", reference.Mapping{Mode: reference.Raw, Prefix: "periscope:"}, reference.User{Subject: "alice", Groups: []string{"sre", "system:masters"}}, nil, 200, http.Header{
-			"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope:sre", "periscope:system:masters"},
-		}},
-		{"shared", reference.Mapping{Mode: reference.Shared}, reference.User{Subject: "alice"}, nil, 200, http.Header{"Authorization": {"Bearer own"}}},
+		{"no tier", tiers, reference.User{Subject: "alice", Groups: []string{"other"}}, nil, 403, nil},
 		{"no subject", tiers, reference.User{Groups: []string{"leads"}}, nil, 403, nil},
-		{"a subject of spaces", tiers, reference.User{Subject: " "}, nil, 403, nil},
-		{"a subject of the system", tiers, reference.User{Subject: "system:kube-scheduler"}, nil, 403, nil},
-		{"a client that says who it is", tiers, reference.User{Subject: "alice"}, http.Header{
+		{"a subject of spaces", tiers, reference.User{Subject: " ", Groups: []string{"all"}}, nil, 403, nil},
+		{"a subject of the system", tiers, reference.User{Subject: "system:kube-scheduler", Groups: []string{"all"}}, nil, 403, nil},
+		{"a client that says who it is", tiers, reference.User{Subject: "alice", Groups: []string{"all"}}, http.Header{
 			"Impersonate-User": {"root"}, "Impersonate-Group": {"system:masters"}, "Impersonate-Uid": {"1"}, "Impersonate-Extra-a": {"b"}, "Impersonate_user": {"root"},
 			"Authorization": {"Bearer other"}, "Cookie": {"session=1"}, "X-Remote-User": {"root"}, "Audit-Id": {"mine"},
 		}, 200, http.Header{"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope-tier:read"}}},
-		{"a client that has headers dropped", tiers, reference.User{Subject: "alice"}, http.Header{"Connection": {"keep-alive, Impersonate-User"}}, 400, nil},
+		{"a client that has headers dropped", tiers, reference.User{Subject: "alice", Groups: []string{"all"}}, http.Header{"Connection": {"keep-alive, Impersonate-User"}}, 400, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			to, got := backend(t)
 			var rows []reference.Row
 			h, err := reference.New(reference.Options{
-				Target: to, Token: "own", Mapping: c.mapping,
+				Target: to, Token: "own", GroupTiers: c.tiers,
 				Session: func(*http.Request) (reference.User, bool) { return c.user, true },
 				Audit:   func(r reference.Row) error { rows = append(rows, r); return nil },
 			})
@@ -114,11 +107,13 @@ func TestDeputyRefuses(t *testing.T) {
 	for name, o := range map[string]reference.Options{
 		"without a session": {Session: func(*http.Request) (reference.User, bool) { return reference.User{}, false }},
 		"what it cannot note": {
-			Session: func(*http.Request) (reference.User, bool) { return reference.User{Subject: "alice"}, true },
-			Audit:   func(reference.Row) error { return errors.New("full") },
+			Session: func(*http.Request) (reference.User, bool) {
+				return reference.User{Subject: "alice", Groups: []string{"all"}}, true
+			},
+			Audit: func(reference.Row) error { return errors.New("full") },
 		},
 	} {
-		o.Target, o.Mapping = to, reference.Mapping{Mode: reference.Raw, Prefix: "p:"}
+		o.Target, o.GroupTiers = to, map[string]string{"all": "read"}
 		h, err := reference.New(o)
 		if err != nil {
 			t.Fatal(err)
@@ -129,13 +124,9 @@ func TestDeputyRefuses(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
-	for _, m := range []reference.Mapping{
-		{}, {Mode: "x"}, {Mode: reference.Raw}, {Mode: reference.Raw, Prefix: "system:"}, {Mode: reference.Tier, DefaultTier: "root"}, {Mode: reference.Tier, GroupTiers: map[string]string{"a": "root"}},
-	} {
-		if _, err := reference.New(reference.Options{Mapping: m}); err == nil {
-			t.Errorf("%+v is taken", m)
-		}
+func TestUnknownTier(t *testing.T) {
+	if _, err := reference.New(reference.Options{GroupTiers: map[string]string{"a": "root"}}); err == nil {
+		t.Error("it is taken")
 	}
 }
 

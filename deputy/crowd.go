@@ -1,0 +1,233 @@
+package deputy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/deputy/reference"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Namespace is where the users may list pods, on a control plane of ours.
+const Namespace = "users"
+
+// users are people who use the deputy at once.
+func users(n int) (out []*Identity) {
+	for i := range n {
+		out = append(out, asserted(fmt.Sprintf("client-%d@corp", i), tierOf(i)))
+	}
+	return out
+}
+
+// tierOf is the group of somebody's tier.
+func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
+
+// userGrants let every one of so many list and watch pods.
+func userGrants(people []*Identity, step int) (out []scenarios.Grant) {
+	for i := 0; i < len(people); i += step {
+		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].Name}, Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace})
+	}
+	return out
+}
+
+// everyOther is the step of the grants where the reference deputy is used: half of the people are refused.
+const everyOther = 2
+
+// sessionHeader stands for a session's cookie: it says who is in front of the
+// browser, and the identity provider's group of that person.
+const sessionHeader = "X-Session"
+
+// inSession are people as the deputy knows them.
+func inSession(people []*Identity) (out []*Identity) {
+	for _, p := range people {
+		out = append(out, &Identity{Name: p.Name, Groups: p.Groups, headers: []header{{sessionHeader, p.Name}}})
+	}
+	return out
+}
+
+// front is a running deputy with its audit log.
+type front struct {
+	*endpoint
+	stop func() error
+
+	mu   sync.Mutex
+	rows []reference.Row
+}
+
+// newFront starts a deputy for people in front of to.
+func (p *plane) newFront(ctx context.Context, to *url.URL, rt http.RoundTripper, token string, people []*Identity) (*front, error) {
+	f := &front{}
+	tiers, sessions := map[string]string{}, map[string]reference.User{}
+	for _, who := range people {
+		tier := strings.TrimPrefix(who.Groups[0], reference.TierPrefix)
+		group := "idp-" + tier
+		tiers[group] = tier
+		sessions[who.Name] = reference.User{Subject: who.Name, Groups: []string{group}}
+	}
+	handler, err := reference.New(reference.Options{
+		Target: to, Transport: rt, Token: token, GroupTiers: tiers,
+		Session: func(r *http.Request) (reference.User, bool) {
+			u, ok := sessions[r.Header.Get(sessionHeader)]
+			return u, ok
+		},
+		Audit: func(row reference.Row) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.rows = append(f.rows, row)
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.endpoint, f.stop, err = p.serve(ctx, handler, inSession(people))
+	return f, err
+}
+
+// crowdEvidence is what was seen while everybody sent requests.
+type crowdEvidence struct {
+	// Ways are the ways to the API server: one of a proxy of somebody's, two of the reference deputy.
+	Ways []wayEvidence `json:"ways"`
+	// Others are the events of the proxy identity in that time that no row of the deputy is about.
+	Others []auditv1.Event `json:"others,omitempty"`
+}
+
+// wayEvidence is what became of the requests on one way, and the log of the deputy on it.
+type wayEvidence struct {
+	Attacks *attacksEvidence `json:"attacks"`
+	Rows    []reference.Row  `json:"rows,omitempty"`
+}
+
+// crowd lets everybody send requests at once.
+func (ep *endpoint) crowd(ctx context.Context, requests int) (*attacksEvidence, error) {
+	everybody := crowd(ep.people, requests)
+	return ep.attack(ctx, everybody, len(everybody))
+}
+
+// deputies are used by everybody: one in front of the API server, and one in front of a tunnel.
+func (p *plane) deputies(ctx context.Context, agent *endpoint, requests int) (*crowdEvidence, error) {
+	direct, err := p.newFront(ctx, p.url, p.transport, p.token, agent.people)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = direct.stop() }()
+	tunnelled, err := p.newFront(ctx, agent.url, agent.client(&Identity{}).Transport, "", agent.people)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tunnelled.stop() }()
+	return p.logs(ctx, now(), requests, direct, tunnelled)
+}
+
+// logs uses deputies, and reads their logs and the API server's. An event is written after its answer was sent: those
+// of requests before began may still come in.
+func (p *plane) logs(ctx context.Context, began time.Time, requests int, fronts ...*front) (*crowdEvidence, error) {
+	e, ids := &crowdEvidence{}, map[string]bool{}
+	for _, f := range fronts {
+		seen, err := f.crowd(ctx, requests)
+		if err != nil {
+			return nil, err
+		}
+		e.Ways = append(e.Ways, wayEvidence{seen, f.rows})
+		for _, row := range f.rows {
+			ids[row.AuditID] = true
+		}
+	}
+	others, err := p.EventsBy(proxyName)
+	for _, o := range others {
+		if !o.RequestReceivedTimestamp.Time.Before(began) && !ids[string(o.AuditID)] {
+			e.Others = append(e.Others, o)
+		}
+	}
+	return e, err
+}
+
+// now is the time as audit events state it.
+func now() time.Time { return time.Now().Truncate(time.Microsecond) }
+
+// judge holds everybody's requests to who arrived, and the reference deputy's audit log to the API server's row for row.
+func (e *crowdEvidence) judge(part *Part, s *suite) error {
+	ways, people := 1, s.people
+	if s.reference {
+		ways, people = 2, inSession(s.people)
+	}
+	if len(e.Ways) != ways {
+		return fmt.Errorf("there is evidence of %d ways to the API server, not of %d", len(e.Ways), ways)
+	}
+	for _, way := range e.Ways {
+		if way.Attacks == nil {
+			return errors.New("there is no evidence of requests")
+		}
+		if err := way.Attacks.judge(part, crowd(people, s.requests), people, s.account, s.reference); err != nil {
+			return err
+		}
+		if !s.reference {
+			continue
+		}
+		if err := way.judgeRows(part); err != nil {
+			return err
+		}
+		way.judgeAnswers(part)
+	}
+	for _, o := range e.Others {
+		part.fail("the event %s, %s as %+v, has no row of the deputy", o.AuditID, o.RequestURI, o.ImpersonatedUser)
+	}
+	return nil
+}
+
+// judgeRows compares a deputy's audit log with the API server's.
+func (w *wayEvidence) judgeRows(part *Part) error {
+	events := map[string]*auditv1.Event{}
+	for _, one := range w.Attacks.Attacks {
+		for _, raw := range one.Events {
+			if e := decode(raw); e != nil {
+				events[string(e.AuditID)] = e
+			}
+		}
+	}
+	for _, row := range w.Rows {
+		if err := part.once(row.AuditID); err != nil {
+			return fmt.Errorf("the row of %s, %s: %w", row.Actor, row.URI, err)
+		}
+		e := events[row.AuditID]
+		delete(events, row.AuditID)
+		part.Checks++
+		switch {
+		case e == nil:
+			part.fail("lost: the deputy's row of %s, %s %s, has no event", row.Actor, row.Method, row.URI)
+		case e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != row.Actor:
+			part.fail("misattributed: %s %s of %s is an event as %+v", row.Method, row.URI, row.Actor, e.ImpersonatedUser)
+		case e.RequestURI != row.URI || e.User.Username != proxyName:
+			part.fail("the row of %s is about %s, the event about %s by %s", row.Actor, row.URI, e.RequestURI, e.User.Username)
+		default:
+			part.Outcomes["correlated"]++
+		}
+	}
+	for _, e := range events {
+		part.fail("the event %s, %s as %+v, has no row of the deputy", e.AuditID, e.RequestURI, e.ImpersonatedUser)
+	}
+	return nil
+}
+
+// judgeAnswers holds what clients were told to what they are granted: everybody has two entries in the crowd.
+func (w *wayEvidence) judgeAnswers(part *Part) {
+	for n, one := range w.Attacks.Attacks {
+		want := http.StatusOK
+		if n/2%everyOther != 0 {
+			want = http.StatusForbidden
+		}
+		for i, got := range one.Answers {
+			if got.Code != want {
+				part.fail("%s: code %d, want %d %s", markerOf(w.Attacks.Run, n, i+1), got.Code, want, got.Problem)
+			}
+		}
+	}
+}

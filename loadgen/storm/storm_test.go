@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -344,8 +345,8 @@ func TestUnreconciled(t *testing.T) {
 
 // TestGivenUp takes from the server's metrics which of its reviews had no answer, at either end of the chain.
 func TestGivenUp(t *testing.T) {
-	evaluations := func(name, result string, n float64) sample {
-		return sample{family: webhookEvaluations, labels: map[string]string{"name": name, "result": result}, value: n}
+	evaluations := func(name, result model.LabelValue, n float64) sample {
+		return sample{family: webhookEvaluations, labels: model.Metric{"name": name, "result": result}, value: n}
 	}
 	b := &run.Block{Reviews: []run.ReviewCount{{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: 4667}}}
 	metrics(b, []sample{

@@ -208,11 +208,10 @@ func perfData(r *run.Run) PerfData {
 			}
 			p.DataItems = append(p.DataItems, item)
 		}
-		all, webhook := merged(g.blocks, latencyOf), merged(g.blocks, webhookOf)
-		latencies("request_latency", "all", &all)
-		for _, kind := range kindsOf(g.blocks) {
-			h := mergedKind(g.blocks, kind)
-			latencies("request_latency", kind, &h)
+		all, webhook := together(g.blocks), merged(g.blocks, webhookOf)
+		latencies("request_latency", "all", &all.Latency)
+		for _, kind := range slices.Sorted(maps.Keys(all.Kinds)) {
+			latencies("request_latency", kind, new(all.Kinds[kind]))
 		}
 		latencies("webhook_latency", "all", &webhook)
 		a := measureVariant(g)

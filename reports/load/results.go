@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
@@ -166,7 +167,7 @@ func (s said) statement(parts []Part) Statement {
 	for _, of := range shownPhases {
 		if all := means[of]; len(all) > 0 {
 			low, high := slices.Min(all), slices.Max(all)
-			out.Figures = append(out.Figures, fmt.Sprintf("%s: %s reviews per request in %s, as predicted", of, Range{low, high}, counted(len(all), "run")))
+			out.Figures = append(out.Figures, fmt.Sprintf("%s: %s reviews per request in %s, as predicted", of, Range{low, high}, reports.Plural(len(all), "run")))
 			least, most = min(least, low), max(most, high)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -156,13 +157,13 @@ func judgePrediction(r *Result, name string, blocks []*run.Block) {
 	const limit = "predicted reviews"
 	switch verdict, finding := predictionVerdict(blocks); verdict {
 	case asPredicted:
-		r.limit(name, limit, Held, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", counted(len(blocks), "block"))
+		r.limit(name, limit, Held, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", reports.Plural(len(blocks), "block"))
 	case notPredicted:
 		list, _ := finding.Unpredicted()
 		text := fmt.Sprintf("block %d of %d: %s", slices.Index(blocks, finding)+1, len(blocks), strings.Join(list, "; "))
 		for _, b := range blocks {
 			if s := b.Smallest; s != nil {
-				text += fmt.Sprintf(". The smallest schedule that shows it has %s (%s): %s", counted(s.Count, "request"), s.Text, strings.Join(s.Requests, "; "))
+				text += fmt.Sprintf(". The smallest schedule that shows it has %s (%s): %s", reports.Plural(s.Count, "request"), s.Text, strings.Join(s.Requests, "; "))
 			}
 		}
 		r.limit(name, limit, Broken, "%s", text)

@@ -147,20 +147,16 @@ func newPart() *Part {
 	return &Part{Outcomes: map[string]int{}, By: map[string]int{}, ids: map[string]bool{}, began: now()}
 }
 
-// attacked is what the table of attacks shows of an endpoint.
+// attacked is what the attacks() of attacks shows of an endpoint.
 func attacked(t *testing.T, ep *endpoint, account string, reference bool) *Part {
 	t.Helper()
-	table, err := attacks()
-	if err != nil {
-		t.Fatal(err)
-	}
 	part := newPart()
-	e, err := ep.attack(context.Background(), table, 1)
+	e, err := ep.attack(context.Background(), attacks(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	part.ended = time.Now()
-	if err := e.judge(part, table, ep.people, account, reference); err != nil {
+	if err := e.judge(part, attacks(), ep.people, account, reference); err != nil {
 		t.Fatal(err)
 	}
 	return part

@@ -297,15 +297,19 @@ func TestRedactIdentity(t *testing.T) {
 
 // No credential stands in what evidence shows, and whatever is sent has a marker.
 func TestAttacksAreShownWithoutCredentials(t *testing.T) {
-	table, err := attacks()
-	if err != nil {
-		t.Fatal(err)
+	seen, table := map[string]bool{}, attacks()
+	if table[0].Arrives != arrivesAlways || table[1].Requests[0].Who != other {
+		t.Error("the table does not begin with the controls of two people")
 	}
 	people := []*Identity{{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}}, {Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}}}
 	ep := &endpoint{people: people, namespace: "users"}
 	e := &attacksEvidence{Run: newRun()}
 	s := scene{Host: "localhost:1", Namespace: ep.namespace, People: cast(people)}
 	for n, a := range table {
+		if a.Name == "" || seen[a.Name] {
+			t.Errorf("entry %d has no name of its own: %q", n+1, a.Name)
+		}
+		seen[a.Name] = true
 		shown := strings.Join(e.sent(s, n, a), "")
 		if strings.Contains(shown, "s3cr3t") || strings.Contains(shown, "{") {
 			t.Errorf("%s: %q", a.Name, shown)

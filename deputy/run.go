@@ -300,10 +300,7 @@ func (o Options) see(ctx context.Context, part string, s *suite, p *plane, ep *e
 		e.Crowd = &crowdEvidence{Ways: make([]wayEvidence, 1)}
 		e.Crowd.Ways[0].Attacks, err = ep.crowd(ctx, s.requests)
 	case "attacks":
-		var table []attack
-		if table, err = attacks(); err == nil {
-			e.Attacks, err = ep.attack(ctx, table, 1)
-		}
+		e.Attacks, err = ep.attack(ctx, attacks(), 1)
 	case "tunnel":
 		e.Tunnel, err = p.tunnel(ctx, ep)
 	}
@@ -319,11 +316,7 @@ func (s *suite) judge(part string, e *partEvidence, ids map[string]bool) (*Part,
 	case part == "audit-logs" && e.Crowd != nil:
 		return p, e.Crowd.judge(p, s)
 	case part == "attacks" && e.Attacks != nil:
-		table, err := attacks()
-		if err != nil {
-			return nil, err
-		}
-		return p, e.Attacks.judge(p, table, s.people, s.account, s.reference)
+		return p, e.Attacks.judge(p, attacks(), s.people, s.account, s.reference)
 	case part == "tunnel" && e.Tunnel != nil:
 		return p, e.Tunnel.judge(p)
 	}

@@ -122,7 +122,7 @@ func (ep *endpoint) attack(ctx context.Context, table []attack, atOnce int) (*at
 }
 
 // requests are those of an attack, as they are written.
-func (e *attacksEvidence) requests(s scene, n int, a attack) (out []written) {
+func (e *attacksEvidence) requests(s scene, n int, a attack) (out []rawAttack) {
 	for i, r := range a.Requests {
 		out = append(out, s.write(r, a.names(), markerOf(e.Run, n, i+1), markerOf(e.Run, n, smuggledMark)))
 	}

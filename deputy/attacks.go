@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/reports"
 )
 
 //go:embed attacks.yaml
@@ -95,12 +97,21 @@ func markerOf(run string, attack int, request any) string {
 	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }
 
-// scene is where an attack takes place, and whose credentials stand in it. Shown writes whose they are in place of
-// credentials: so they are in evidence.
+// place is where attacks are tried.
+type place struct {
+	// Run begins every marker.
+	Run       string `json:"run"`
+	Host      string `json:"host"`
+	Prefix    string `json:"prefix,omitempty"`
+	Namespace string `json:"namespace"`
+}
+
+// scene is a place, and whose credentials stand in attacks. Shown writes whose they are in place of credentials: so they
+// are in evidence.
 type scene struct {
-	Host, Prefix, Namespace string
-	People                  map[string]*Identity
-	Shown                   bool
+	place
+	People map[string]*Identity
+	Shown  bool
 }
 
 // names writes header names as the attack's protocol has them: those of HTTP/2 are in lower case, but for what the table itself writes.
@@ -111,13 +122,30 @@ func (a attack) names() func(string) string {
 	return strings.Clone
 }
 
-func (s scene) path() string { return "/api/v1/namespaces/" + s.Namespace + "/pods" }
+func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
+
+// requests are those of the attack with a number, as they are written.
+func (s scene) requests(n int, a attack) (out []rawAttack) {
+	for i, r := range a.Requests {
+		out = append(out, s.write(r, a.names(), markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
+	}
+	return out
+}
+
+// sent is the attack as evidence shows it.
+func (s scene) sent(n int, a attack) (out []string) {
+	s.Shown = true
+	for _, r := range s.requests(n, a) {
+		out = append(out, reports.Redact(r.text()))
+	}
+	return out
+}
 
 // write fills in a request.
 func (s scene) write(r rawAttack, names func(string) string, marker, smuggled string) rawAttack {
-	path := s.Prefix + s.path()
+	pods := podsIn(s.Namespace)
 	fill := strings.NewReplacer(
-		"{query}", "fieldSelector=metadata.name%3D"+marker, "{path/}", strings.TrimPrefix(s.path(), "/"), "{path}", path, "{prefix}", s.Prefix,
+		"{query}", "fieldSelector=metadata.name%3D"+marker, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
 		"{me.name}", s.name(me), "{other.name}", s.name(other), "{me:names}", strings.Join(s.People[me].names(), ", "),
 		"{me}", s.People[me].lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),

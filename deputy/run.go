@@ -254,11 +254,11 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 		}
 		o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
 	}
-	ep, stop, err := o.open(ctx, p, s)
+	ep, err := o.open(ctx, p, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, ep.close()) }()
 	if o.Proxy != nil {
 		o.Progress(fmt.Sprintf("%s: the proxy at %s answers %d people", kind, o.Proxy.URL, len(s.people)))
 	}
@@ -280,7 +280,7 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 }
 
 // open is whoever acts for people: the proxy that is given, or the reference agent in front of a control plane.
-func (o Options) open(ctx context.Context, p *plane, s *suite) (*endpoint, func() error, error) {
+func (o Options) open(ctx context.Context, p *plane, s *suite) (*endpoint, error) {
 	if o.Proxy != nil {
 		return o.Proxy.open(ctx, p)
 	}

@@ -25,21 +25,21 @@ import (
 )
 
 // serve serves whoever acts for people.
-func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Identity) (*endpoint, func() error, error) {
+func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Identity) (*endpoint, error) {
 	l, err := target.ServeLoopback(ctx, handler, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, trail: p.trail()}
+	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, trail: p.trail(), close: l.Close}
 	ep.tls.RootCAs.AppendCertsFromPEM(l.CA)
 	if ep.url, err = url.Parse(l.URL); err != nil {
-		return nil, nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, l.Close())
 	}
-	return ep, l.Close, nil
+	return ep, nil
 }
 
 // agent starts the reference agent, the end of a tunnel, in front of an address.
-func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*endpoint, func() error, error) {
+func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*endpoint, error) {
 	return p.serve(ctx, reference.NewAgent(to, p.transport, func() string { return p.token }), people)
 }
 
@@ -98,7 +98,7 @@ func (e *tunnelEvidence) judge(part *Part) error {
 	return nil
 }
 
-const watchPods = "/api/v1/namespaces/" + Namespace + "/pods?watch=true"
+var watchPods = podsIn(Namespace) + "?watch=true"
 
 // streams are the ways to watch pods through an agent.
 var streams = map[string]func(context.Context, *endpoint) (io.ReadCloser, error){
@@ -168,13 +168,13 @@ func (p *plane) down(ctx context.Context, people []*Identity) (e downEvidence, e
 	}
 	e.Address = listener.Addr().String()
 	_ = listener.Close()
-	agent, stop, err := p.agent(ctx, &url.URL{Scheme: "https", Host: e.Address}, people)
+	agent, err := p.agent(ctx, &url.URL{Scheme: "https", Host: e.Address}, people)
 	if err != nil {
 		return e, err
 	}
-	defer func() { _ = stop() }()
+	defer func() { _ = agent.close() }()
 	begun := time.Now()
-	resp, err := agent.get(ctx, scene{Namespace: Namespace}.path(), people[0])
+	resp, err := agent.get(ctx, podsIn(Namespace), people[0])
 	if err != nil {
 		return e, err
 	}

@@ -66,9 +66,8 @@ func (p *plane) newFront(ctx context.Context, to *url.URL, rt http.RoundTripper,
 	f := &front{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
 	for _, who := range people {
-		tier := strings.TrimPrefix(who.Groups[0], reference.TierPrefix)
-		group := "idp-" + tier
-		tiers[group] = tier
+		group := "idp-" + who.Groups[0]
+		tiers[group] = strings.TrimPrefix(who.Groups[0], reference.TierPrefix)
 		sessions[who.Name] = reference.User{Subject: who.Name, Groups: []string{group}}
 	}
 	handler, err := reference.New(reference.Options{

@@ -142,15 +142,10 @@ func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *atta
 func (e *attacksEvidence) share(events []json.RawMessage) {
 	var unmarked []json.RawMessage
 	for _, raw := range events {
-		n := -1
-		if _, rest, ok := strings.Cut(string(raw), e.Run+"-"); ok && len(rest) > 6 {
-			if i, err := strconv.Atoi(rest[:6]); err == nil && i < len(e.Attacks) {
-				n = i
-			}
-		} else {
+		_, rest, marked := strings.Cut(string(raw), e.Run+"-")
+		if !marked {
 			unmarked = append(unmarked, raw)
-		}
-		if n >= 0 {
+		} else if n, err := strconv.ParseUint(rest[:min(6, len(rest))], 10, 32); err == nil && int(n) < len(e.Attacks) {
 			e.Attacks[n].Events = append(e.Attacks[n].Events, raw)
 		}
 	}

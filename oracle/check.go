@@ -110,7 +110,7 @@ func (s *Server) pass(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS)
 
 // ServerFor is a server as it is before the first step of a scenario.
 func ServerFor(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) (*Server, error) {
-	c := Config{Kubernetes: f.Kubernetes, Binary: f.Binary, Gate: f.Gate, Objects: slices.Concat(s.Manifests, s.Objects), Grants: s.StartGrants()}
+	c := Config{Kubernetes: f.Kubernetes, Binary: f.Binary, Gate: f.Gate, Objects: slices.Concat(s.Manifests, s.Objects), Grants: s.GrantsAt(0)}
 	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
 		if sa := s.Requestors[alias].ServiceAccount; sa != nil && sa.Pod != "" {
 			c.Objects = append(c.Objects, map[string]any{

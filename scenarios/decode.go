@@ -25,8 +25,7 @@ var fieldCache sync.Map
 // structFields are the YAML fields of a struct type.
 type structFields struct {
 	index map[string][]int
-	names []string          // in the order of the declaration, for messages
-	now   map[string]string // what a field that was renamed is called now
+	names []string // in the order of the declaration, for messages
 }
 
 // fieldsOf lists the YAML fields of a struct type by their tags.
@@ -34,7 +33,7 @@ func fieldsOf(t reflect.Type) *structFields {
 	if f, ok := fieldCache.Load(t); ok {
 		return f.(*structFields)
 	}
-	f := &structFields{index: map[string][]int{}, now: map[string]string{}}
+	f := &structFields{index: map[string][]int{}}
 	f.add(t, nil)
 	fieldCache.Store(t, f)
 	return f
@@ -55,9 +54,6 @@ func (f *structFields) add(t reflect.Type, at []int) {
 		}
 		f.index[name] = index
 		f.names = append(f.names, name)
-		if was := field.Tag.Get("was"); was != "" {
-			f.now[was] = name
-		}
 	}
 }
 
@@ -154,14 +150,6 @@ func (s *source) eachPair(n ast.Node, t reflect.Type, label string, fn func(key 
 func (s *source) decodeStruct(n ast.Node, v reflect.Value, label string) {
 	fields := fieldsOf(v.Type())
 	s.eachPair(n, v.Type(), label, func(key string, kv *ast.MappingValueNode) {
-		if now, renamed := fields.now[key]; renamed {
-			s.renamed = append(s.renamed, s.at(posOf(kv.Key), "%s is called %s now (this release reads the old name, the next does not)", key, now))
-			if _, both := find(n, []any{now}); both {
-				s.fail(posOf(kv.Key), "%s is given beside %s, its new name (expected %s alone)", key, now, now)
-				return
-			}
-			key = now
-		}
 		index, known := fields.index[key]
 		if !known {
 			s.fail(posOf(kv.Key), "unknown field %q in %s (expected one of %s)", key, label, strings.Join(fields.names, ", "))

@@ -29,7 +29,7 @@ func expectations(s *scenarios.Scenario, fn func(*scenarios.Request, *scenarios.
 // TestCatalogueHasNoNotes keeps the built-in files short, and their denials exact.
 func TestCatalogueHasNoNotes(t *testing.T) {
 	set := embedded(t)
-	for _, e := range append(set.Renamed(), set.Noted()...) {
+	for _, e := range set.Noted() {
 		t.Error(e)
 	}
 }
@@ -128,8 +128,7 @@ func TestDerive(t *testing.T) {
 	}
 }
 
-// TestNoted says where a file states what follows, and where it has an old
-// name.
+// TestNoted says where a file states what follows.
 func TestNoted(t *testing.T) {
 	text := strings.Replace(valid, "      code: 200", `      reviews:
         - {verb: impersonate, version: v1, resource: users, name: bob, decision: allow}
@@ -137,18 +136,11 @@ func TestNoted(t *testing.T) {
       metrics:
         attempts: [{mode: legacy, decision: allowed, count: 1}]
         authorizations: [{mode: legacy, decision: allowed, count: 1}]`, 1)
-	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(strings.Replace(text, "resourceNames:", "names:", 1))}, nil)
+	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(text)}, nil)
 	const follows = " says only what follows from the rest (expected it left out: it is derived, and judged)"
 	want := "a/x.yaml:23:14: audit" + follows + "\na/x.yaml:25:9: metrics" + follows
 	if got := set.Noted().Error(); got != want {
 		t.Errorf("noted:\n%s\nwant\n%s", got, want)
-	}
-	want = "a/x.yaml:13:5: names is called resourceNames now (this release reads the old name, the next does not)"
-	if got := set.Renamed().Error(); got != want {
-		t.Errorf("renamed:\n%s\nwant\n%s", got, want)
-	}
-	if got := set.All()[0].Grants[0].Names; len(got) != 1 || got[0] != "bob" {
-		t.Errorf("the names are %q", got)
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *fixtureStore) get(name string) fixture {
 		if s.fs == nil || !fs.ValidPath(name) {
 			fx.err = errors.New("is not a path below the fixtures folder (expected one such as docs-user-impersonation/user-identity.yaml)")
 		} else if fx.raw, fx.err = readFile(s.fs, name); fx.err == nil {
-			if fx.manifests, fx.err = decodeManifests(name, fx.raw); fx.err != nil {
+			if fx.manifests, fx.err = Manifests(name, fx.raw); fx.err != nil {
 				fx.err = fmt.Errorf("is wrong: %w", fx.err)
 			}
 		}
@@ -35,8 +35,8 @@ func (s *fixtureStore) get(name string) fixture {
 	return get.(func() fixture)()
 }
 
-// decodeManifests decodes a file of Kubernetes objects, separated by "---".
-func decodeManifests(file string, raw []byte) ([]map[string]any, error) {
+// Manifests decodes a file of Kubernetes objects, separated by "---".
+func Manifests(file string, raw []byte) ([]map[string]any, error) {
 	docs, perr := parseYAML(file, raw)
 	if perr != nil {
 		return nil, perr

@@ -52,7 +52,7 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	}
 	errs := l.errs
 	for _, f := range loaded {
-		set.renamed, set.noted = append(set.renamed, f.source.renamed...), append(set.noted, f.source.noted...)
+		set.noted = append(set.noted, f.source.noted...)
 		checkTwin(f, set, broken)
 		checkSetup(f, set, broken)
 		errs = append(errs, f.source.errs...)

@@ -190,11 +190,8 @@ type Set struct {
 	all  []*Scenario // sorted by ID
 	byID map[string]*Scenario
 
-	renamed, noted Errors
+	noted Errors
 }
-
-// Renamed lists the fields of the files that have their old name. It is read for one release.
-func (s *Set) Renamed() Errors { return s.renamed }
 
 // Noted lists the expectations of the files that say only what follows from others (they can be left out, and are
 // judged all the same), and the denials that say neither what was answered nor what was asked.

@@ -113,9 +113,9 @@ func RenderRBAC(s *Scenario) []RBACObject {
 	return out
 }
 
-// StartGrants are the grants that hold before the first step.
-func (s *Scenario) StartGrants() []Grant {
-	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return !s.InForceAtStart(g.ID) })
+// GrantsAt are the grants that are in force before a step.
+func (s *Scenario) GrantsAt(step int) []Grant {
+	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return !s.GrantedAt(g.ID, step) })
 }
 
 // InForceAtStart tells whether the grant of that ID holds before the first step: unless the first step that names

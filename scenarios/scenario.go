@@ -7,8 +7,6 @@
 package scenarios
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -215,31 +213,12 @@ type Grant struct {
 	// that subresource of any resource.
 	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty" bind:"keep"`
 	// Names limits the grant to objects of these names. Empty means all.
-	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty" was:"names"`
+	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty"`
 	// Namespace limits the grant to one namespace. Empty means all of them and cluster scope.
 	Namespace string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 	// NonResourceURLs are paths, "*" at the end matches any rest. They exclude APIGroups, Resources, Names and
 	// Namespace.
 	NonResourceURLs []string `json:"nonResourceURLs,omitempty" yaml:"nonResourceURLs,omitempty"`
-}
-
-// UnmarshalJSON also takes the name that resourceNames had before: a grant without its names would be one for all
-// objects.
-func (g *Grant) UnmarshalJSON(raw []byte) error {
-	type plain Grant
-	read := struct {
-		*plain
-		Was []string `json:"names"`
-	}{plain: (*plain)(g)}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&read); err != nil {
-		return err
-	}
-	if len(g.Names) == 0 {
-		g.Names = read.Was
-	}
-	return nil
 }
 
 // Subject is a user (service accounts by their full user name) or a group. Exactly one is set.

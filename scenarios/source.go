@@ -23,9 +23,8 @@ type source struct {
 	errs Errors
 	// lenient is about numbers and true and false where text is expected: they are read as they are written.
 	lenient bool
-	// renamed are the fields that have their old name, noted those that say too much or too little. Both
-	// are taken.
-	renamed, noted Errors
+	// noted are the fields that say too much or too little. They are taken.
+	noted Errors
 	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error in
 	// other words.
 	broken []ast.Node
@@ -320,6 +319,3 @@ func (d *Document) At(path string) string {
 	}
 	return d.src.at(posOf(n), "").Place()
 }
-
-// Renamed are the fields of the file that have their old name. It is read for one release.
-func (d *Document) Renamed() Errors { return d.src.renamed }

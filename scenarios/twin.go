@@ -85,7 +85,7 @@ func generic(r *Request) Request {
 func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 	grants := RulesFromManifests(append(slices.Clone(s.Manifests), s.Objects...))
 	for _, g := range s.Grants {
-		if s.grantedAt(g.ID, step) {
+		if s.GrantedAt(g.ID, step) {
 			grants = append(grants, g)
 		}
 	}
@@ -123,8 +123,8 @@ func addPermissions(set map[string]bool, who string, grants []Grant, name string
 	}
 }
 
-// grantedAt tells whether a grant is in force before a step.
-func (s *Scenario) grantedAt(id string, step int) bool {
+// GrantedAt tells whether a grant is in force before a step.
+func (s *Scenario) GrantedAt(id string, step int) bool {
 	on := s.InForceAtStart(id)
 	for _, st := range s.Steps[:step] {
 		switch {

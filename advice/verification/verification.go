@@ -4,18 +4,15 @@
 package verification
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 
@@ -54,9 +51,11 @@ type Findings struct {
 
 // Run verifies. An error is one of the environment, or the user's to mend.
 func Run(ctx context.Context, o Options) (_ *Findings, err error) {
-	manifests, err := objects(o.Manifests)
-	if err != nil {
-		return nil, err
+	var manifests []map[string]any
+	if len(o.Manifests) > 0 {
+		if manifests, err = scenarios.Manifests("advice", o.Manifests); err != nil {
+			return nil, err
+		}
 	}
 	t, err := target.Start(ctx, o.Target)
 	if err != nil {
@@ -80,22 +79,6 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 		return nil, err
 	}
 	return run.found, t.Err()
-}
-
-// objects decodes manifests.
-func objects(raw []byte) (out []map[string]any, err error) {
-	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
-	for {
-		var object map[string]any
-		switch err := documents.Decode(&object); {
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			return nil, err
-		case object != nil:
-			out = append(out, object)
-		}
-	}
 }
 
 type run struct {

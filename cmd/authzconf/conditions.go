@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,16 +50,7 @@ func newConditionsList() *cobra.Command {
 			default:
 				return fmt.Errorf("-o %q is not json", output)
 			}
-			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintln(t, "ID\tKIND\tLEVEL\tSOURCE")
-			for _, v := range all {
-				kind := "API-server"
-				if v.Webhook != nil {
-					kind = "webhook"
-				}
-				_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s: %s\n", v.ID, kind, v.Level, v.Source.Document, v.Source.Section)
-			}
-			return t.Flush()
+			return renderTable(c.OutOrStdout(), "vectors", all, 0)
 		},
 	}
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
@@ -79,13 +70,8 @@ func newConditionsLibrary(flags *filedFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, line := range r.Lines() {
-				_, _ = fmt.Fprintln(c.OutOrStdout(), line)
-			}
-			if err := flags.file(&library.Folder, r, &reports.Pieces{}); err != nil {
-				return err
-			}
-			return failedIf(!r.Passed())
+			err = errors.Join(renderTable(c.OutOrStdout(), "library", r, 0), flags.file(&library.Folder, r, &reports.Pieces{}))
+			return cmp.Or(err, failedIf(!r.Passed()))
 		},
 	}
 	flags.register(c.Flags(), "library.yaml")

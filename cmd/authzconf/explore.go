@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -86,10 +87,7 @@ func exploredAgain(r *explore.Report, p *reports.Pieces, _ *verifyFlags) (*explo
 
 // finish prints what was found, even if it cannot be written.
 func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report, unwritten error) error {
-	for _, line := range r.Lines() {
-		_, _ = fmt.Fprintln(c.OutOrStdout(), line)
-	}
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d\n", r.Seed)
+	unwritten = errors.Join(unwritten, render(c.OutOrStdout(), "explored", r))
 	switch broken := r.Broken(); {
 	case unwritten != nil:
 		return unwritten

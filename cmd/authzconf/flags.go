@@ -52,9 +52,6 @@ func (f *selectionFlags) load() (reports.Texts, error) {
 	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
 		return texts, located(f.dir, err)
 	}
-	for _, e := range texts.Set.Renamed() {
-		_, _ = fmt.Fprintf(os.Stderr, "note: %s: %s\n", filepath.Join(f.dir, e.Place()), e.Msg)
-	}
 	return texts, nil
 }
 

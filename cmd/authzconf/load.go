@@ -42,56 +42,7 @@ type loadFlags struct {
 func newLoad() *cobra.Command {
 	var f loadFlags
 	c := &cobra.Command{
-		Use:   "load",
-		Short: "Storm two API servers and compare what impersonation costs",
-		Long: `Start a kube-apiserver with the gate ConstrainedImpersonation on and one with it
-off, let agents storm them as a profile says, and compare: latency from the time at
-which each request was meant to be sent, access reviews per request as the
-authorizer saw them, processor time and memory.
-
-A profile compares variants (what agents do) on servers, in pairs of blocks:
-  none                   no impersonation
-  legacy-gate-off/-on    the verb impersonate
-  associated-node        the agent's own node, remembered or not
-  associated-node-cold   the agent's own node, when the server has forgotten it
-  arbitrary-node         another node
-  denied                 no permission to impersonate
-  fallback               associated-node half granted, legacy allows
-  deputy, deputy-legacy  many users with groups and extra
-One comparison (A/A) has the same variant on two servers that are alike: it shows what
-no difference looks like.
-
-The servers are started anew several times, for two processes of one program differ,
-and every pair of one start with them. What is said of a difference rests on the means
-of starts: 5 or more, and as many pairs as the profile declares. With fewer, by --pairs
-or --starts, differences are unknown, and the run is inconclusive.
-
-The agents are DaemonSets: a pod on every node, each with a token of its own, all pods
-of a DaemonSet with one ServiceAccount (--service-accounts shared). With one each
-(perAgent) associated-node shares nothing of what is remembered. Each agent asks as
-often as the profile says (--every), however many nodes there are.
-
-Built-in profiles (--list-profiles says what they are): ` + strings.Join(profile.Names(), ", ") + `.
-
-The agents can be spread over shards: processes, or pods of an Indexed Job in the
-cluster that is under load (--provider kind --engine kubernetes). The schedule is the
-same for any number of either.
-
-In a cluster that exists (--provider existing --kubeconfig FILE) there is one server, and
-no recorder: its own metrics count, less what they count while no agent asks, and nothing
-is said of latencies. A profile has to compare variants on that server's state of the gate,
-as one-cluster does. Permissions, metrics and other storms are looked at before anything is
-made; everything that is made has a label, and is removed.
-
-A run is inconclusive, exit code 3, if the generator was late, the servers or a
-shard died, a shard's clock was off, the authorizer and the API server counted
-differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`,
-		Example: `  authzconf load --profile steady --dry-run                # what would run, and how long
-  authzconf load --profile rollout-burst --report-dir load
-  authzconf load --profile steady --variants legacy-gate-off,associated-node-cold --pairs 5 --duration 10s
-  authzconf load --profile my-profile.yaml --shards 4      # agents in four processes
-  authzconf load --profile denied-flood --provider kind --engine kubernetes --shards 4
-  authzconf load --profile one-cluster --provider existing --kubeconfig ~/.kube/config --nodes 500 --image REF`,
+		Use:  "load",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -103,7 +54,7 @@ differently, tokens or certificates stopped being accepted, or Ctrl-C ended it.`
 // add declares the flags of a storm.
 func (f *loadFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.profile, "profile", "", "a built-in profile, or a file")
+	fl.StringVar(&f.profile, "profile", "", "a file, or a built-in profile (--list-profiles says what they are): "+strings.Join(profile.Names(), ", "))
 	fl.StringSliceVar(&f.variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
 	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
 	fl.IntVar(&f.starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
@@ -243,13 +194,8 @@ func (f *loadFlags) run(c *cobra.Command) error {
 func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, measured *loadrun.Run) error {
 	out := c.OutOrStdout()
 	result := load.Judge(*measured, storm.Thresholds(p))
-	load.Summarize(out, measured, &result)
-	_, _ = fmt.Fprintf(out, "seed %d\noutcome: %s\n", measured.Seed, result.Outcome)
-	for _, reason := range result.Reasons {
-		_, _ = fmt.Fprintf(out, "  because %s\n", reason)
-	}
-	for _, note := range result.Notes {
-		_, _ = fmt.Fprintf(out, "  note: %s\n", note)
+	if err := cmp.Or(load.Summarize(out, measured, &result), render(out, "load outcome", result)); err != nil {
+		return err
 	}
 	if f.reportDir != "" {
 		if err := load.Write(f.reportDir, *measured, result); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
@@ -62,31 +62,19 @@ func newLoadCompare() *cobra.Command {
 }
 
 func printComparison(w io.Writer, r *load.Result, output string) error {
+	var text []byte
+	var err error
 	switch output {
 	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", " ")
-		return enc.Encode(r)
+		text, err = filing.EncodeJSON(r)
 	case "markdown":
-		text, err := load.ComparisonMarkdown(r)
-		if err == nil {
-			_, err = w.Write(text)
-		}
-		return err
+		text, err = load.ComparisonMarkdown(r)
+	default:
+		return render(w, "load comparison", r)
 	}
-	b := &strings.Builder{}
-	for _, c := range r.Comparisons {
-		fmt.Fprintf(b, "%s, %s\n  p50  %s\n  p99  %s\n  reviews per request: %.3f, then %.3f\n",
-			printable(c.Name), reports.Plural(c.Pairs, "pair"), printable(c.P50.String()), printable(c.P99.String()), c.ReviewsA, c.ReviewsB)
+	if err == nil {
+		_, err = w.Write(text)
 	}
-	for _, n := range r.Notes {
-		fmt.Fprintf(b, "note: %s\n", printable(n))
-	}
-	for _, reason := range r.Reasons {
-		fmt.Fprintf(b, "%s: %s\n", r.Outcome, printable(reason))
-	}
-	fmt.Fprintf(b, "outcome: %s\n", r.Outcome)
-	_, err := io.WriteString(w, b.String())
 	return err
 }
 

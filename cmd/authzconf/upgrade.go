@@ -71,9 +71,6 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if p.Note != "" && f.held == nil {
-		_, _ = fmt.Fprintln(c.ErrOrStderr(), "note:", p.Note)
-	}
 	base, err := f.base(c, p)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func run(t testing.TB, b *Plan, h http.Handler, load Loader) ([]certify.Finding,
 	if o.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
 		t.Fatal(err)
 	}
-	if o.Conditions, err = certify.ParseWebhook(raw, Context); err != nil {
+	if o.Conditions, err = certify.ParseWebhook(raw, reference.ConditionsContext); err != nil {
 		t.Fatal(err)
 	}
 	done, err := Certify(t.Context(), o)

@@ -10,10 +10,6 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// Context is the context of a webhook's kubeconfig that reaches the endpoint for AuthorizationConditionsReview,
-// unless another is named.
-const Context = "authorization-conditions"
-
 // Exchange is one question and its answer.
 type Exchange struct {
 	Vector string `json:"vector"`

@@ -69,7 +69,7 @@ func TestList(t *testing.T) {
 			if r.Passed() {
 				t.Fatal("passed")
 			}
-			if text := strings.Join(r.Lines(), "\n"); !strings.Contains(text, c.want) {
+			if text := fmt.Sprint(r.Failed, r.Stale); !strings.Contains(text, c.want) {
 				t.Errorf("no %q in\n%s", c.want, text)
 			}
 		})

@@ -1,16 +1,24 @@
 package library
 
 import (
-	"bytes"
 	"context"
+	_ "embed" // the list of divergences
 	"fmt"
+	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
-	"text/tabwriter"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	_ "k8s.io/apiserver/pkg/features" // registers the gates
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Report is what came of holding the library against the vectors.
@@ -125,39 +133,14 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 // Passed tells whether everything is as it is known to be.
 func (r *Report) Passed() bool { return len(r.Failed) == 0 && len(r.Stale) == 0 }
 
-// Lines are the report for people.
-func (r *Report) Lines() []string {
-	var text bytes.Buffer
-	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "section\tagree\tdivergent\tabsent\tfailed\tfor webhooks")
-	var sum Section
+// Sum is what came of the vectors of all sections.
+func (r *Report) Sum() *Section {
+	sum := &Section{}
 	for _, s := range r.Sections {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Agree, s.Divergent, s.Absent, s.Failed, s.Webhook)
 		sum.Agree, sum.Divergent, sum.Absent = sum.Agree+s.Agree, sum.Divergent+s.Divergent, sum.Absent+s.Absent
 		sum.Failed, sum.Webhook = sum.Failed+s.Failed, sum.Webhook+s.Webhook
 	}
-	_ = t.Flush()
-	out := strings.Split(strings.TrimSpace(text.String()), "\n")
-	list := func(what string, all []Divergence) {
-		for _, d := range all {
-			out = append(out, fmt.Sprintf("%s %s, %d vectors: %s %s (%s)", what, d.Name, d.Seen, d.Says, d.Instead, d.Upstream))
-		}
-	}
-	list("divergence", r.Divergences)
-	list("absent", r.Absent)
-	for _, f := range r.Failed {
-		out = append(out, fmt.Sprintf("failed: %s: %s", f.ID, strings.Join(f.Differences, "; ")))
-	}
-	for _, s := range r.Stale {
-		out = append(out, "failed: "+s)
-	}
-	outcome := "passed"
-	if !r.Passed() {
-		outcome = "failed"
-	}
-	return append(out,
-		fmt.Sprintf("%s: %d vectors: %d agree, %d divergent, %d absent, %d failed; %d for webhooks", r.Library, sum.Total(), sum.Agree, sum.Divergent, sum.Absent, sum.Failed, sum.Webhook),
-		"outcome: "+outcome)
+	return sum
 }
 
 // Folder is a report in a folder.
@@ -174,4 +157,102 @@ func Library() string {
 		}
 	}
 	return module
+}
+
+//go:embed divergences.yaml
+var divergencesFile []byte
+
+// List is what is known of the library.
+type List struct {
+	Divergences []Divergence `yaml:"divergences"`
+	Absent      []Divergence `yaml:"absent"`
+	// Sections are those of the KEP that demand something.
+	Sections []string `yaml:"sections"`
+}
+
+// Divergence is something that the library does otherwise than the KEP says, or has no part for.
+type Divergence struct {
+	Name string `json:"name" yaml:"name"`
+	// Upstream is the file and function in k8s.io/apiserver.
+	Upstream string `json:"upstream" yaml:"upstream"`
+	// Says is what the KEP says, Instead what the library does.
+	Says    string `json:"says" yaml:"says"`
+	Instead string `json:"instead" yaml:"instead"`
+	// Vectors are IDs; one that ends in "/" is a folder.
+	Vectors []string `json:"vectors,omitempty" yaml:"vectors,omitempty"`
+	// Fields are those of vectors.Want that differ.
+	Fields []string `json:"fields,omitempty" yaml:"fields,omitempty"`
+	// Reading covers every vector with which the library agrees in that reading.
+	Reading vectors.Reading `json:"reading,omitempty" yaml:"reading,omitempty"`
+	// Probe names what is looked at to see whether it is absent still.
+	Probe string `json:"probe,omitempty" yaml:"probe,omitempty"`
+	// Seen is how many vectors it was seen with.
+	Seen int `json:"seen" yaml:"-"`
+}
+
+// Known is the list that comes with authzconf.
+func Known() (*List, error) {
+	var l List
+	if _, err := scenarios.Decode("divergences.yaml", divergencesFile, "a list of divergences", &l); err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// names tells whether a divergence is about a vector.
+func (d *Divergence) names(id string) bool {
+	return slices.ContainsFunc(d.Vectors, func(v string) bool {
+		return v == id || strings.HasSuffix(v, "/") && strings.HasPrefix(id, v)
+	})
+}
+
+// covers tells whether differences are those that a divergence explains. Each begins with its field.
+func (d *Divergence) covers(differences []string) bool {
+	return !slices.ContainsFunc(differences, func(line string) bool {
+		field, _, _ := strings.Cut(line, ":")
+		return !slices.Contains(d.Fields, field)
+	})
+}
+
+// probes tell whether the library has a part by now.
+var probes = map[string]func() bool{
+	"conditionsChain": func() bool {
+		_, there := reflect.TypeFor[authorizationv1.SubjectAccessReviewStatus]().FieldByName("ConditionsChain")
+		return there
+	},
+	"gate": func() bool {
+		_, there := utilfeature.DefaultMutableFeatureGate.GetAll()[featuregate.Feature("ConditionalAuthorization")]
+		return there
+	},
+	"effects": func() bool {
+		_, there := reflect.TypeFor[authorizer.Condition]().MethodByName("GetEffect")
+		return there
+	},
+}
+
+// stale says which entries are not true any more. Each divergence has to be seen, and each vector that it names to be
+// one that differs; of what is absent a vector has to be known.
+func (l *List) stale(differing, known map[string]bool) (out []string) {
+	all := func(what string, list []Divergence, unseen string, right map[string]bool, wrong string) {
+		for _, d := range list {
+			if d.Seen == 0 {
+				out = append(out, fmt.Sprintf("%s %s: %s", what, d.Name, unseen))
+			}
+			for _, id := range d.Vectors {
+				if !strings.HasSuffix(id, "/") && !right[id] {
+					out = append(out, fmt.Sprintf("%s %s: %s %s", what, d.Name, id, wrong))
+				}
+			}
+		}
+	}
+	all("divergence", l.Divergences, "nothing differs any more", differing, "does not differ, or is not a vector")
+	all("absent", l.Absent, "no vector is about it", known, "is not a vector")
+	for _, d := range l.Absent {
+		if probe := probes[d.Probe]; probe == nil {
+			out = append(out, fmt.Sprintf("absent %s: probe %q is unknown", d.Name, d.Probe))
+		} else if probe() {
+			out = append(out, fmt.Sprintf("absent %s: it is there by now (%s)", d.Name, d.Probe))
+		}
+	}
+	return out
 }

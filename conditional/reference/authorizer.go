@@ -10,12 +10,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 
 	"github.com/google/cel-go/cel"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	webhook "github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/scenarios"
@@ -233,4 +237,51 @@ func Subject(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded,
 	}
 	s.FailureMode = mode
 	return New(s), nil
+}
+
+// Where a server answers. The path may be any: a kubeconfig names it.
+const (
+	// ConditionsPath is for AuthorizationConditionsReview.
+	ConditionsPath = "/conditions"
+	// ConditionsContext is the context of the kubeconfig that reaches ConditionsPath, named as in the KEP's
+	// AuthorizationConfiguration (conditionsEndpointKubeConfigContext).
+	ConditionsContext = "authorization-conditions"
+)
+
+// Handler serves what answers both reviews: AuthorizationConditionsReview at ConditionsPath, SubjectAccessReview everywhere else.
+func Handler(r model.Loaded) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(ConditionsPath, webhook.Posted(func(body []byte) ([]byte, error) {
+		req, err := vectors.DecodeConditions(body)
+		if err != nil {
+			return nil, err
+		}
+		return vectors.AnswerConditions(r.Evaluate(req))
+	}))
+	mux.Handle("/", webhook.Posted(func(body []byte) ([]byte, error) {
+		spec, err := vectors.DecodeAccess(body)
+		if err != nil {
+			return nil, err
+		}
+		return vectors.AnswerAccess(r.Review(spec))
+	}))
+	return mux
+}
+
+// Kubeconfig is that of a server, with the context of the conditions' endpoint. It holds a client key.
+func Kubeconfig(s *webhook.Server) ([]byte, error) {
+	raw, err := s.Kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	c, err := clientcmd.Load(raw)
+	if err != nil {
+		return nil, fmt.Errorf("conditional: %w", err)
+	}
+	current := c.Contexts[c.CurrentContext]
+	cluster := c.Clusters[current.Cluster].DeepCopy()
+	cluster.Server = s.Base() + ConditionsPath
+	c.Clusters[ConditionsContext] = cluster
+	c.Contexts[ConditionsContext] = &clientcmdapi.Context{Cluster: ConditionsContext, AuthInfo: current.AuthInfo}
+	return clientcmd.Write(*c)
 }

@@ -93,8 +93,8 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c := &Cluster{Authorizer: reference.New(empty), mux: http.NewServeMux()}
-	c.answer(reference.Handler(reference.Today{Authorizer: c.Authorizer}))
-	c.handle(reference.AdmitPath, &c.Judged, reference.Today{Authorizer: c.Authorizer}.Admission(c.namespace))
+	c.answer(reference.Handler(Today{Authorizer: c.Authorizer}))
+	c.handle(admitPath, &c.Judged, Today{Authorizer: c.Authorizer}.Admission(c.namespace))
 	c.handle("/", &c.Reviewed, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { (*c.access.Load()).ServeHTTP(w, req) }))
 	if c.server, err = webhook.Start(c.mux, nil); err != nil {
 		return nil, err

@@ -44,3 +44,14 @@ func FuzzParseCase(f *testing.F) {
 		}
 	})
 }
+
+func TestParseObject(t *testing.T) {
+	for text, there := range map[string]bool{"": false, "null": false, "{}": true, `{"a":1}`: true} {
+		if o, err := parseObject([]byte(text)); err != nil || (o != nil) != there {
+			t.Errorf("%q: %v, %v", text, o, err)
+		}
+	}
+	if _, err := parseObject([]byte(`[1]`)); err == nil {
+		t.Error("a list is an object")
+	}
+}

@@ -62,7 +62,7 @@ func (c *player) mutation(w http.ResponseWriter, req *http.Request) {
 // Register has the API server call both admission webhooks, and waits until it
 // does.
 func (c *player) Register(ctx context.Context) error {
-	for kind, path := range map[string]string{"ValidatingWebhookConfiguration": reference.AdmitPath, "MutatingWebhookConfiguration": mutatePath} {
+	for kind, path := range map[string]string{"ValidatingWebhookConfiguration": admitPath, "MutatingWebhookConfiguration": mutatePath} {
 		if err := c.register(ctx, kind, path, "CREATE", "UPDATE", "DELETE", "CONNECT"); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (c *player) Play(ctx context.Context, cs Case) (wrong []string, err error) 
 	if err := c.use(cs.Policies); err != nil {
 		return nil, err
 	}
-	c.answer(reference.Handler(reference.Today{Authorizer: c.Authorizer, Careless: cs.Careless}))
+	c.answer(reference.Handler(Today{Authorizer: c.Authorizer, Careless: cs.Careless}))
 	c.mutate.Store(nil)
 	for _, m := range append(append([]Made{}, cs.Behind...), cs.Objects...) {
 		if err := c.Make(ctx, m); err != nil {

@@ -19,12 +19,4 @@ func TestData(t *testing.T) {
 	if raw, err := json.Marshal(d); err != nil || string(raw) != want {
 		t.Errorf("%v\ngot  %s\nwant %s", err, raw, want)
 	}
-	for text, there := range map[string]bool{"": false, "null": false, "{}": true, `{"a":1}`: true} {
-		if o, err := ParseObject([]byte(text)); err != nil || (o != nil) != there {
-			t.Errorf("%q: %v, %v", text, o, err)
-		}
-	}
-	if _, err := ParseObject([]byte(`[1]`)); err == nil {
-		t.Error("a list is an object")
-	}
 }

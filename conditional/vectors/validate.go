@@ -30,84 +30,83 @@ func ValidateID(id string) error {
 	return nil
 }
 
-// Validate says what is wrong with a status by the rules of the KEP. asked is the mode that the client asked for.
-func (s SubjectAccessReviewStatus) Validate(asked Mode) error {
-	switch {
-	case s.Allowed && s.Denied:
-		return errors.New("status: allowed and denied at once")
-	case s.ConditionsChain == nil:
-		return nil
-	case asked == None:
-		return errors.New("status: conditions for a client that did not ask for any")
-	case s.Allowed || s.Denied:
-		return errors.New("status: conditionsChain beside allowed or denied")
-	case len(s.ConditionsChain) == 0:
-		return errors.New("status: an empty conditionsChain")
+// Breach is a rule of the KEP that an answer breaks, and how. Certifications keep both, and are judged again: their
+// wording stays. The Reason is empty where certification does not ask.
+type Breach struct{ Reason, Text string }
+
+// Breaches are all rules that something breaks.
+type Breaches []Breach
+
+func (b *Breaches) when(is bool, reason, format string, args ...any) {
+	if is {
+		*b = append(*b, Breach{reason, fmt.Sprintf(format, args...)})
 	}
-	conditional := false
-	for i, set := range s.ConditionsChain {
-		if err := set.Validate(); err != nil {
-			return fmt.Errorf("conditionsChain[%d]: %w", i, err)
-		}
-		conditional = conditional || len(set.Conditions) > 0
-	}
-	if !conditional {
-		return errors.New("status: a conditionsChain without conditions: the decision is concrete")
-	}
-	return nil
 }
 
-// Validate says what is wrong with a set.
-func (s ConditionSet) Validate() error {
+// err is the first breach.
+func (b Breaches) err() error {
+	if len(b) == 0 {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(b[0].Reason+": "+b[0].Text, ": "))
+}
+
+// Breaches are the rules that a status breaks. asked is the mode that the client asked for.
+func (s SubjectAccessReviewStatus) Breaches(asked Mode) (b Breaches) {
+	chain := s.ConditionsChain
+	b.when(s.Allowed && s.Denied, "allowed-and-denied", "allowed and denied at once")
+	b.when(chain != nil && asked == None, "conditions-not-asked-for", "there is a conditionsChain")
+	b.when(chain != nil && (s.Allowed || s.Denied), "allowed-beside-conditions", "conditionsChain beside allowed or denied")
+	b.when(chain != nil && len(chain) == 0, "empty-chain", "a conditionsChain without sets")
+	conditional := false
+	for _, set := range chain {
+		b.set(set)
+		conditional = conditional || len(set.Conditions) > 0
+	}
+	b.when(len(chain) > 0 && !conditional, "", "a conditionsChain without conditions: the decision is concrete")
+	return b
+}
+
+func (b *Breaches) set(s ConditionSet) {
 	kinds := 0
 	for _, is := range []bool{s.Allowed, s.Denied, len(s.Conditions) > 0} {
 		if is {
 			kinds++
 		}
 	}
-	switch {
-	case kinds != 1:
-		return fmt.Errorf("%d of allowed, denied and conditions, which exclude each other", kinds)
-	case s.AuthorizerName == "":
-		return errors.New("authorizerName is missing")
-	case len(s.Conditions) > MaxConditions:
-		return fmt.Errorf("%d conditions, at most %d", len(s.Conditions), MaxConditions)
-	case len(s.Conditions) > 0 && s.FailureMode != FailDeny && s.FailureMode != FailNoOpinion:
-		return fmt.Errorf("failureMode %q: expected %s or %s", s.FailureMode, FailDeny, FailNoOpinion)
-	}
-	return ValidateConditions(s.Conditions)
+	b.when(kinds != 1, "set-of-no-kind", "a set has %d of allowed, denied and conditions, want 1", kinds)
+	b.when(s.AuthorizerName == "", "no-authorizer-name", "a set has no authorizerName")
+	b.when(len(s.Conditions) > MaxConditions, "too-many-conditions", "%d conditions", len(s.Conditions))
+	b.when(len(s.Conditions) > 0 && s.FailureMode != FailDeny && s.FailureMode != FailNoOpinion, "", "failureMode %q: expected %s or %s", s.FailureMode, FailDeny, FailNoOpinion)
+	b.conditions(s.Conditions)
 }
 
-// ValidateConditions says what is wrong with the conditions of one set, however many there are.
-func ValidateConditions(all []Condition) error {
+func (b *Breaches) conditions(all []Condition) {
 	seen := map[string]bool{}
 	for _, c := range all {
-		if seen[c.ID] {
-			return fmt.Errorf("condition ID %q twice", c.ID)
-		}
+		b.when(seen[c.ID], "duplicate-ids", "the ID %.80q twice", c.ID)
 		seen[c.ID] = true
-		if err := c.Validate(); err != nil {
-			return err
-		}
+		b.when(ValidateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
+		b.when(!slices.Contains(Effects(), c.Effect), "unknown-effect", "the effect %.80q", c.Effect)
+		b.when(len(content.IsLabelKey(c.Type)) > 0, "invalid-type", "the type %.80q is no label key", c.Type)
+		b.when(len(c.Condition) > MaxCondition, "condition-too-long", "a condition of %d bytes", len(c.Condition))
+		b.when(c.Condition == "", "", "the condition %.80q is empty", c.ID)
 	}
-	return nil
 }
 
-// Validate says what is wrong with a condition.
-func (c Condition) Validate() error {
-	if err := ValidateID(c.ID); err != nil {
-		return err
-	}
-	switch {
-	case !slices.Contains(Effects(), c.Effect):
-		return fmt.Errorf("condition %s: effect %q: expected Allow, Deny or NoOpinion", c.ID, c.Effect)
-	case len(c.Condition) > MaxCondition:
-		return fmt.Errorf("condition %s: %d bytes, at most %d", c.ID, len(c.Condition), MaxCondition)
-	case c.Condition == "":
-		return fmt.Errorf("condition %s: it is empty", c.ID)
-	}
-	if wrong := content.IsLabelKey(c.Type); len(wrong) > 0 {
-		return fmt.Errorf("condition %s: type %q: %s", c.ID, c.Type, strings.Join(wrong, "; "))
-	}
-	return nil
+// Validate is the first rule that a status breaks.
+func (s SubjectAccessReviewStatus) Validate(asked Mode) error { return s.Breaches(asked).err() }
+
+// Validate is the first rule that a set breaks.
+func (s ConditionSet) Validate() error {
+	var b Breaches
+	b.set(s)
+	return b.err()
+}
+
+// ValidateConditions is the first rule that the conditions of one set break, however many there are.
+func ValidateConditions(all []Condition) error {
+	var b Breaches
+	b.conditions(all)
+	return b.err()
 }

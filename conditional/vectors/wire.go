@@ -194,14 +194,6 @@ func (o *Object) UnmarshalJSON(raw []byte) error {
 	return utiljson.Unmarshal(raw, (*map[string]any)(o))
 }
 
-// ParseObject reads a JSON object; nothing and null are none.
-func ParseObject(raw []byte) (o Object, err error) {
-	if len(raw) > 0 {
-		err = o.UnmarshalJSON(raw)
-	}
-	return o, err
-}
-
 // DecodeAccess reads a SubjectAccessReview of v1. Fields that it does not know pass: a newer API server may send
 // them. A mode that it does not know is None: who asks for what nobody knows cannot be relied on to evaluate it.
 func DecodeAccess(body []byte) (spec SubjectAccessReviewSpec, err error) {

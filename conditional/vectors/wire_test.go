@@ -34,20 +34,20 @@ func TestValidate(t *testing.T) {
 	}{
 		{"good", chain(valid()), Optimized, ""},
 		{"concrete", SubjectAccessReviewStatus{Allowed: true}, None, ""},
-		{"not asked for", chain(valid()), None, "did not ask"},
+		{"not asked for", chain(valid()), None, "conditions-not-asked-for"},
 		{"both", SubjectAccessReviewStatus{Allowed: true, Denied: true}, None, "at once"},
 		{"beside", both, Optimized, "beside"},
-		{"empty", SubjectAccessReviewStatus{ConditionsChain: []ConditionSet{}}, Optimized, "empty"},
+		{"empty", SubjectAccessReviewStatus{ConditionsChain: []ConditionSet{}}, Optimized, "empty-chain"},
 		{"concrete chain", SubjectAccessReviewStatus{ConditionsChain: []ConditionSet{{AuthorizerName: "n", Allowed: true}}}, Optimized, "concrete"},
 		{"twice", chain(valid(), valid()), Optimized, "twice"},
 		{"effect", chain(with(func(c *Condition) { c.Effect = "Maybe" })), Optimized, "effect"},
-		{"reserved", chain(with(func(c *Condition) { c.ID = "k8s.io/a" })), Optimized, "reserved"},
-		{"ID", chain(with(func(c *Condition) { c.ID = "a b" })), Optimized, "condition ID"},
+		{"reserved", chain(with(func(c *Condition) { c.ID = "k8s.io/a" })), Optimized, `the ID "k8s.io/a"`},
+		{"ID", chain(with(func(c *Condition) { c.ID = "a b" })), Optimized, "invalid-id"},
 		{"type", chain(with(func(c *Condition) { c.Type = "" })), Optimized, "type"},
 		{"as long as can be", chain(with(func(c *Condition) { c.Condition = strings.Repeat("x", MaxCondition) })), Optimized, ""},
 		{"too long", chain(with(func(c *Condition) { c.Condition = strings.Repeat("x", MaxCondition+1) })), Optimized, "1025 bytes"},
 		{"no condition", chain(with(func(c *Condition) { c.Condition = "" })), Optimized, "empty"},
-		{"too many", chain(many...), Optimized, "at most 128"},
+		{"too many", chain(many...), Optimized, "129 conditions"},
 	} {
 		err := c.s.Validate(c.asked)
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {

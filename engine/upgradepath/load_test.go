@@ -38,25 +38,10 @@ stages:
 	}
 }
 
-// TestLegs reads a file of an earlier version, with a note, and no file with both names.
-func TestLegs(t *testing.T) {
-	const legs = described + "legs:\n- {kubernetes: \"1.36\"}\n- {kubernetes: \"1.37\"}\n"
-	p, err := Load("f.yaml", []byte(legs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(p.Stages) != 2 || !strings.HasPrefix(p.Note, "f.yaml:2:1: legs is called stages now") {
-		t.Errorf("%+v", p)
-	}
-	if _, err := Load("f.yaml", []byte(legs+"stages:\n- {kubernetes: \"1.36\"}\n")); err == nil || !strings.Contains(err.Error(), "legs is given beside stages, its new name") {
-		t.Errorf("both: %v", err)
-	}
-}
-
 func TestLoadRefuses(t *testing.T) {
 	const first = described + "stages:\n- {kubernetes: \"1.36\"}\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"unknown field", described + "stage: []\n", `f.yaml:2:1: unknown field "stage"`},
+		{"unknown field", described + "legs: []\n", `f.yaml:2:1: unknown field "legs"`},
 		{"unknown field of a stage", first + "- {kubernetes: \"1.37\", version: 1}\n", `f.yaml:4:24: unknown field "version"`},
 		{"wrong type", described + "stages: 1.36,1.37\n", "f.yaml:2:9: "},
 		{"two documents", first + "---\n" + first, "f.yaml:5:1: the file holds 2 YAML documents"},

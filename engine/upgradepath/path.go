@@ -66,9 +66,7 @@ type Path struct {
 	// Setups are the setups that take part; empty is all.
 	Setups []string `yaml:"setups,omitempty"`
 	// Stages are two at least.
-	Stages []Stage `yaml:"stages" was:"legs"`
-	// Note is what whoever wrote the path should know.
-	Note string `yaml:"-"`
+	Stages []Stage `yaml:"stages"`
 }
 
 // String is the stage as it is written on the command line: 1.37@1.36+gate/chain.
@@ -190,9 +188,6 @@ func Load(name string, data []byte) (*Path, error) {
 	}
 	if strings.TrimSpace(p.Description) == "" {
 		return nil, fmt.Errorf("%s: description is missing (expected what the path shows)", file.At("$.description"))
-	}
-	for _, e := range file.Renamed() {
-		p.Note = e.Error()
 	}
 	return p, p.check(file.At("$.stages"), func(stage int) string {
 		return file.At(fmt.Sprintf("$.stages[%d]", stage)) + fmt.Sprintf(": stage %d", stage+1)

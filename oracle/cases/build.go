@@ -1,6 +1,8 @@
 package cases
 
 import (
+	_ "embed" // what levels are made of
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,13 +19,24 @@ const (
 	callerName  = "caller"
 	teamName    = "backend"
 	callerPlace = "shop"  // namespace of the requestor's account
-	place       = "depot" // namespace of requests
+	place       = "depot" // namespace of requests, here and in parts.yaml
 	elsewhere   = "attic"
 	thing       = "thing"
 	nodeUser    = "system:node:"
 	accountUser = serviceaccount.ServiceAccountUsernamePrefix
 	mastersName = user.SystemPrivilegedGroup
 )
+
+//go:embed parts.yaml
+var partsYAML []byte
+
+// parts are what levels are made of where that is data, by their names.
+var parts = read[struct {
+	Requests, Selectors map[string]scenarios.Request
+	Users               map[string][2]string
+	Groups              map[string][][]string
+	Extra               map[string][]map[string][]string
+}]("parts.yaml", partsYAML)
 
 // builder makes one scenario.
 type builder struct {
@@ -86,31 +99,12 @@ func (b *builder) requestor(alias, node string) scenarios.Requestor {
 
 // name is the wanted user, or another one of the same kind.
 func (b *builder) name(other bool) string {
-	choose := func(one, two string) string {
-		if other {
-			return two
-		}
-		return one
+	names := parts.Users[b.level(wanted)]
+	b.oneOf(&names[0])
+	if other {
+		return names[1]
 	}
-	switch b.level(wanted) {
-	case "node":
-		return nodeUser + choose("worker", "drone")
-	case "node-capitals":
-		return nodeUser + choose(pick(b.rng, "Bad_Name", "-x", "a..b", "x/y"), "Other_Name")
-	case "node-empty":
-		return nodeUser
-	case "account":
-		return accountUser + "stock:" + choose("clerk", "baker")
-	case "account-one-part":
-		return accountUser + choose("x", "y")
-	case "account-capitals":
-		return accountUser + choose(pick(b.rng, "stock:Clerk", "Stock:clerk", "stock:clerk:more", "stock:", ":clerk"), "stock:Baker")
-	case "anonymous":
-		return user.Anonymous
-	case "user":
-		return choose("wanda", "walter@example.com")
-	}
-	return ""
+	return names[0]
 }
 
 // headers are those of the first request.
@@ -119,30 +113,40 @@ func (b *builder) headers() *scenarios.Impersonate {
 	if b.is(uid, "given") {
 		imp.UID = "4711"
 	}
-	imp.Groups = map[string][]string{
-		"one": {"staff"}, "two-equal": {"staff", "staff"}, "three": {"staff", "crew", "band"},
-		"four": {"staff", "crew", "band", "choir"}, "five-equal": {"staff", "crew", "staff", "staff", "crew"},
-		"empty": pick(b.rng, []string{""}, []string{"staff", ""}), "masters": pick(b.rng, []string{mastersName}, []string{"staff", mastersName}),
-		"nodes": {"system:nodes"}, "unauthenticated": {"system:unauthenticated"}, "authenticated": {"system:authenticated", "staff"},
-	}[b.level(groups)]
-	imp.Extra = map[string]map[string][]string{
-		"one":              {"example.com/tier": {"alpha"}},
-		"three":            {"example.com/tier": {"alpha", "beta", "alpha"}},
-		"four":             {"example.com/tier": {"alpha", "beta", "gamma", "alpha"}},
-		"two-keys":         {"example.com/tier": {"alpha"}, "example.org/zone": {"beta"}},
-		"five-on-two-keys": {"example.com/tier": {"alpha", "beta", "gamma"}, "example.org/zone": {"alpha", "delta"}},
-		"no-domain":        {pick(b.rng, "scopes", "dn", "example.com", "/tier"): {"view"}},
-		"capitals":         {"Example.com/Tier": {"alpha"}},
-		"encoded":          {pick(b.rng, "example.com/a b", "example.com/%41", "example.com/Ä", "example.com/ä"): {"alpha"}},
-		"empty-key":        {"": {"alpha"}},
-		"empty-value":      {"example.com/tier": pick(b.rng, []string{""}, []string{"alpha", ""})},
-		"no-values":        {"example.com/tier": {}},
-		"several-bad":      {"scopes": {"view"}, "example.com/tier": {""}},
-	}[b.level(extra)]
+	imp.Groups, imp.Extra = drawn(b, groups, parts.Groups), drawn(b, extra, parts.Extra)
 	if imp.User == "" && imp.UID == "" && imp.Groups == nil && imp.Extra == nil {
 		return nil
 	}
 	return imp
+}
+
+// drawn is what the level of a factor is made of. It is drawn for every level, so that what is drawn afterwards does not
+// depend on this one.
+func drawn[T any](b *builder, factor int, of map[string][]T) (out T) {
+	for _, level := range factors[factor].Levels {
+		if one := draw(b.rng, of[level]); level == b.level(factor) {
+			out = one
+		}
+	}
+	return out
+}
+
+// draw takes one of a list, and nothing from the random numbers where there is no choice.
+func draw[T any](rng *rand.Rand, all []T) (one T) {
+	switch len(all) {
+	case 0:
+		return one
+	case 1:
+		return all[0]
+	}
+	return pick(rng, all...)
+}
+
+// oneOf chooses in texts that are written as "a|b".
+func (b *builder) oneOf(texts ...*string) {
+	for _, text := range texts {
+		*text = draw(b.rng, strings.Split(*text, "|"))
+	}
 }
 
 // changed puts the change of permissions before the last request. A single request is sent again after it.
@@ -175,4 +179,119 @@ func (b *builder) changeSteps() []scenarios.Step {
 		return nil
 	}
 	return []scenarios.Step{{Grant: id}} // it comes later instead
+}
+
+// requestOf is a request of one kind.
+func (b *builder) requestOf(kind string) scenarios.Request {
+	core := pick(b.rng, "pods", "configmaps", "secrets")
+	r := parts.Requests[kind]
+	if r.Resource == "core" {
+		r.Resource = core
+	}
+	b.oneOf(&r.Verb, &r.Subresource, &r.Name, &r.Path)
+	return r
+}
+
+// first is the first request, with its selectors.
+func (b *builder) first() scenarios.Request {
+	r, by := b.requestOf(b.level(request)), parts.Selectors[b.level(selector)]
+	b.oneOf(&by.LabelSelector, &by.FieldSelector)
+	r.LabelSelector, r.FieldSelector = by.LabelSelector, by.FieldSelector
+	return r
+}
+
+// steps are the requests in order.
+func (b *builder) steps() []scenarios.Request {
+	base := b.first()
+	base.By, base.Impersonate = "requestor", b.headers()
+	switch b.level(sequence) {
+	case "repeat":
+		return []scenarios.Request{base, base}
+	case "other-request":
+		return []scenarios.Request{base, b.otherRequest(base), base}
+	case "other-wanted":
+		return []scenarios.Request{base, b.otherWanted(base), base}
+	case "legacy-first":
+		return []scenarios.Request{asMaster(base), base, base}
+	case "other-pod":
+		return []scenarios.Request{base, b.otherPod(base), base}
+	case "same-name-other-extra":
+		return []scenarios.Request{base, b.otherExtra(base), base}
+	case "four":
+		out := []scenarios.Request{base}
+		for len(out) < 4 {
+			out = append(out, pick(b.rng, func() scenarios.Request { return base }, func() scenarios.Request { return b.otherRequest(base) },
+				func() scenarios.Request { return b.otherWanted(base) }, func() scenarios.Request { return asMaster(base) },
+				func() scenarios.Request { return b.otherPod(base) }, func() scenarios.Request { return onlyName(base) })())
+		}
+		return out
+	}
+	return []scenarios.Request{base}
+}
+
+// otherRequest has the same headers.
+func (b *builder) otherRequest(base scenarios.Request) scenarios.Request {
+	levels := factors[request].Levels
+	r := b.requestOf(levels[b.rng.IntN(len(levels))])
+	if r.Resource == base.Resource && b.rng.IntN(2) == 0 {
+		r.LabelSelector = "app=other"
+	}
+	r.By, r.Impersonate = base.By, base.Impersonate
+	return r
+}
+
+// copyHeaders makes headers that can be changed.
+func copyHeaders(imp *scenarios.Impersonate) *scenarios.Impersonate {
+	if imp == nil {
+		return &scenarios.Impersonate{}
+	}
+	out := *imp
+	out.Groups = slices.Clone(out.Groups)
+	return &out
+}
+
+func (b *builder) otherWanted(base scenarios.Request) scenarios.Request {
+	base.Impersonate = copyHeaders(base.Impersonate)
+	base.Impersonate.User = b.name(true)
+	if base.Impersonate.User == "" {
+		base.Impersonate.User = "wanda"
+	}
+	return base
+}
+
+// asMaster asks for what only the mode legacy gives.
+func asMaster(base scenarios.Request) scenarios.Request {
+	base.Impersonate = copyHeaders(base.Impersonate)
+	base.Impersonate.Groups = append(base.Impersonate.Groups, mastersName)
+	return base
+}
+
+// onlyName leaves all headers but the user's out.
+func onlyName(base scenarios.Request) scenarios.Request {
+	if base.Impersonate == nil || base.Impersonate.User == "" {
+		return base
+	}
+	base.Impersonate = &scenarios.Impersonate{User: base.Impersonate.User}
+	return base
+}
+
+// otherPod is sent by the same account from another node, whom it impersonates.
+func (b *builder) otherPod(base scenarios.Request) scenarios.Request {
+	b.requestor("other", "drone")
+	if b.is(wanted, "node") {
+		base = b.otherWanted(base)
+	}
+	base.By = "other"
+	return base
+}
+
+// otherExtra is sent by the same user with one key of extra more.
+func (b *builder) otherExtra(base scenarios.Request) scenarios.Request {
+	r := b.requestor("other", "worker")
+	extra := map[string][]string{"example.com/more": {"1"}}
+	maps.Copy(extra, r.Extra)
+	r.Extra = extra
+	b.s.Requestors["other"] = r
+	base.By = "other"
+	return base
 }

@@ -19,6 +19,21 @@ func TestFactors(t *testing.T) {
 			t.Errorf("factor %d is %+v, and the constant is %s", f, factors[f], name)
 		}
 	}
+	for what, there := range map[int]func(level string) bool{
+		wanted:  func(level string) bool { return level == "nobody" || parts.Users[level][0] != "" },
+		groups:  func(level string) bool { return level == "none" || len(parts.Groups[level]) > 0 },
+		extra:   func(level string) bool { return level == "none" || len(parts.Extra[level]) > 0 },
+		request: func(level string) bool { return parts.Requests[level].Verb != "" },
+		selector: func(level string) bool {
+			return level == "none" || parts.Selectors[level].FieldSelector+parts.Selectors[level].LabelSelector != ""
+		},
+	} {
+		for _, level := range factors[what].Levels {
+			if !there(level) {
+				t.Errorf("parts.yaml says nothing of the level %s of %s", level, factors[what].Name)
+			}
+		}
+	}
 	if len(names) != factorCount {
 		t.Errorf("%d names of %d factors", len(names), factorCount)
 	}

@@ -190,12 +190,15 @@ const (
 var factorsYAML []byte
 
 // factors are all factors with their levels.
-var factors = func() (all [factorCount]Factor) {
-	if err := yaml.UnmarshalStrict(factorsYAML, &all); err != nil {
-		panic("factors.yaml: " + err.Error())
+var factors = read[[factorCount]Factor]("factors.yaml", factorsYAML)
+
+// read reads a file that comes with this package.
+func read[T any](name string, raw []byte) (out T) {
+	if err := yaml.UnmarshalStrict(raw, &out); err != nil {
+		panic(name + ": " + err.Error())
 	}
-	return all
-}()
+	return out
+}
 
 // Choice is one level of each factor, by index.
 type Choice [factorCount]int

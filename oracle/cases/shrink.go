@@ -200,31 +200,19 @@ func prune(s *scenarios.Scenario) {
 
 // valid tells whether the rules about steps and grants still hold.
 func valid(s *scenarios.Scenario) bool {
-	inForce := map[string]bool{}
-	for _, g := range s.Grants {
-		if g.ID != "" {
-			inForce[g.ID] = s.InForceAtStart(g.ID)
-		}
-	}
 	requests := 0
-	for _, st := range s.Steps {
-		switch {
-		case st.Request != nil:
+	for i, st := range s.Steps {
+		switch r := st.Request; {
+		case r == nil:
+			id := st.Grant + st.Revoke // one of them
+			there := slices.ContainsFunc(s.Grants, func(g scenarios.Grant) bool { return g.ID == id })
+			if !there || s.GrantedAt(id, i) != (st.Revoke != "") {
+				return false
+			}
+		case r.Subresource == "" && r.Verb == "create" && r.Name != "":
+			return false
+		default:
 			requests++
-			r := st.Request
-			if r.Subresource == "" && r.Verb == "create" && r.Name != "" {
-				return false
-			}
-		case st.Grant != "":
-			if on, known := inForce[st.Grant]; !known || on {
-				return false
-			}
-			inForce[st.Grant] = true
-		case st.Revoke != "":
-			if !inForce[st.Revoke] {
-				return false
-			}
-			inForce[st.Revoke] = false
 		}
 	}
 	return requests > 0

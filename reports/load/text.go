@@ -163,22 +163,9 @@ func fromTo(low, high int) string {
 }
 
 // Summarize writes one line for each variant on each server: what was measured, and not what follows from it.
-func Summarize(w io.Writer, r *run.Run, result *Result) {
-	if r.Population.Nodes > 0 {
-		_, _ = fmt.Fprintln(w, asked(r)+".")
-	}
+func Summarize(w io.Writer, r *run.Run, result *Result) error {
+	text, err := markdown("console", page{Run: r, Result: result})
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "VARIANT\tSERVER\tBLOCKS\tREQUESTS\tREVIEWS PER REQUEST\tPREDICTED\tFIRST CONTACT\tREVIEWS/S\tP50 MS\tP99 MS\tCPU ABOVE IDLE PER REQUEST\tASKED AGAIN\tERRORS\tLATE\tDROPPED\t")
-	for _, v := range result.Variants {
-		predicted := "-"
-		if p := v.Reviews.Predicted; p != nil {
-			predicted = p.String()
-		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.3f\t%s\t%s\t%.1f\t%.2f\t%.2f\t%s\t%s\t%d\t%d\t%d\t\n", v.Variant, v.Server, v.Blocks, v.Sent, v.Reviews.PerRequest.Estimate,
-			predicted, rateCell(v.FirstContact), v.ReviewsPerSecond, v.P50.Milliseconds, v.P99.Milliseconds, cpuText(v.Usage), againText(v.Again), v.Errors, v.Late, v.Dropped)
-	}
-	_ = table.Flush()
-	for _, p := range r.Problems {
-		_, _ = fmt.Fprintf(w, "problem: %s\n", p.Text)
-	}
+	_, _ = table.Write(text)
+	return cmp.Or(err, table.Flush())
 }

@@ -130,14 +130,14 @@ func (l *lane) send(ctx context.Context, b *batch) error {
 
 // sendCase plays a case from its first step to its last.
 func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared) error {
-	if !p.objects {
-		l.grants.begin(p.bound)
-		defer l.grants.end()
-	}
+	defer l.grants.Store(nil)
 	for i := range p.bound.Steps {
 		st := &p.bound.Steps[i]
 		switch {
 		case st.Request != nil:
+			if !p.objects {
+				l.grantsOf(p.bound, i)
+			}
 			s := sent{step: i, from: open.Mark()}
 			var err error
 			if s.observation, err = l.sender.send(ctx, p.bound, i); err != nil {
@@ -149,8 +149,6 @@ func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared) er
 			if err := p.granted.Change(ctx, st); err != nil {
 				return err
 			}
-		default:
-			l.grants.change(p.bound, st)
 		}
 	}
 	return nil

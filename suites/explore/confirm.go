@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -123,14 +121,12 @@ func (l *lane) runAlone(ctx context.Context, p *prepared, objects bool) (ev *ver
 // sendAlone sends a scenario whose grants the recorder answers.
 func (l *lane) sendAlone(ctx context.Context, p *prepared) (*verdicts.Evidence, error) {
 	ev := l.emptyEvidence(p)
-	l.grants.begin(p.bound)
-	defer l.grants.end()
-	for i := range p.bound.Steps {
-		st := &p.bound.Steps[i]
+	defer l.grants.Store(nil)
+	for i, st := range p.bound.Steps {
 		if st.Request == nil {
-			l.grants.change(p.bound, st)
 			continue
 		}
+		l.grantsOf(p.bound, i)
 		var o verdicts.Observation
 		if err := l.target.Observe(ctx, &o, func() (err error) {
 			o, err = l.sender.send(ctx, p.bound, i)
@@ -175,42 +171,15 @@ func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (str
 	return string(raw), err
 }
 
-// grantList is what the recorder's first point allows: the grants of the case
-// that is being sent, no others. It is safe for concurrent use.
-type grantList struct {
-	mu     sync.RWMutex
-	grants []scenarios.Grant
+// allow implements recorder.Script with the grants of the case that is being sent, and no others: what none of them
+// covers is left to the authorizers behind.
+func (l *lane) allow(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
+	grants := l.grants.Load()
+	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: grants != nil && scenarios.Covered(*grants, spec)}}
 }
 
-// answer implements recorder.Script: what no grant covers is left to the authorizers behind.
-func (l *grantList) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: scenarios.Covered(l.grants, spec)}}
-}
-
-// begin brings the grants of a bound scenario into force that hold before its first step.
-func (l *grantList) begin(s *scenarios.Scenario) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.grants = s.StartGrants()
-}
-
-// change carries out a step that grants or revokes.
-func (l *grantList) change(s *scenarios.Scenario, st *scenarios.Step) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, g := range s.Grants {
-		if st.Grant != "" && g.ID == st.Grant {
-			l.grants = append(l.grants, g)
-		}
-	}
-	l.grants = slices.DeleteFunc(l.grants, func(g scenarios.Grant) bool { return st.Revoke != "" && g.ID == st.Revoke })
-}
-
-// end takes all grants away.
-func (l *grantList) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.grants = nil
+// grantsOf brings the grants of a bound scenario into force that hold before a step.
+func (l *lane) grantsOf(bound *scenarios.Scenario, step int) {
+	grants := bound.GrantsAt(step)
+	l.grants.Store(&grants)
 }

@@ -118,7 +118,7 @@ func (x *explorer) run(ctx context.Context) error {
 			return err
 		}
 	}
-	x.say("%s", x.report().line())
+	x.say("%s", x.report().Line())
 	return nil
 }
 
@@ -218,8 +218,8 @@ func (c CellReport) and(d CellReport) CellReport {
 	return c
 }
 
-// line says on one line what came out.
-func (c CellReport) line() string {
+// Line says on one line what came out.
+func (c CellReport) Line() string {
 	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC; %d of %d pairs; %d disagreements",
 		c.Cases, c.Requests, c.Reviews, c.Seconds, float64(c.Cases)/max(c.Seconds, 1e-9), c.OverRBAC, c.Pairs, c.AllPairs, len(c.Disagreements))
 	if c.NotConfirmed > 0 {
@@ -229,23 +229,6 @@ func (c CellReport) line() string {
 		text += "; stopped early"
 	}
 	return text
-}
-
-// Lines are the report for people.
-func (r *Report) Lines() (out []string) {
-	for _, c := range r.Cells {
-		out = append(out, c.Name+": "+c.line())
-		for _, d := range c.Disagreements {
-			out = append(out, fmt.Sprintf("  case %d: %s", d.Case, d.Reason))
-		}
-		for _, p := range c.Problems {
-			out = append(out, "  broke: "+p)
-		}
-	}
-	if r.Interrupted {
-		out = append(out, "interrupted: this is what was found until then")
-	}
-	return out
 }
 
 // Disagreed tells whether model and server differ anywhere.

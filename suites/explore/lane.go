@@ -7,6 +7,7 @@ import (
 	"iter"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
@@ -14,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -25,8 +27,8 @@ type lane struct {
 	target    *target.Target
 	replay    *replay.Replayer
 	sender    *sender
-	grants    grantList
-	runs      int // of single cases, for their names
+	grants    atomic.Pointer[[]scenarios.Grant] // in force for the case that is being sent
+	runs      int                               // of single cases, for their names
 	// run runs a case alone, or reads what was seen of it when it was.
 	run func(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error)
 
@@ -49,7 +51,7 @@ func (x *explorer) newLane(index, of int) *lane {
 // start brings the control plane up, and tells whether it is. An error is the user's to mend.
 func (l *lane) start(ctx context.Context) (up bool, err error) {
 	o := l.cell
-	o.Front = l.grants.answer
+	o.Front = l.allow
 	o.Recorder.HTTP1 = true
 	// Requests come one at a time, so memory that is collected late costs little.
 	o.KubeAPIServerEnv = append([]string{"GOGC=400"}, o.KubeAPIServerEnv...)

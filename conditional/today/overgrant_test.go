@@ -1,4 +1,4 @@
-package reference
+package today
 
 import (
 	"encoding/json"
@@ -10,11 +10,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/conditional/model"
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -22,7 +20,7 @@ import (
 // implementers to implement all of this out of tree"): what may become allowed is over-granted, and Admission
 // takes it back.
 type Today struct {
-	*Authorizer
+	*reference.Authorizer
 	// Careless has reads over-granted too, which no admission sees: it shows what comes of that.
 	Careless bool
 }
@@ -66,7 +64,7 @@ type Namespaces func(name string) ([]byte, error)
 // Admission is the validating webhook that belongs to Today. It evaluates all policies a second time, by those of
 // the moment, for nothing ties an AdmissionReview to the decision that let the request through.
 func (t Today) Admission(namespaces Namespaces) http.Handler {
-	return reference.Posted(func(body []byte) ([]byte, error) {
+	return webhook.Posted(func(body []byte) ([]byte, error) {
 		var in admissionv1.AdmissionReview
 		if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
 			return nil, errors.New("the body is not an AdmissionReview with a request")
@@ -93,7 +91,7 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 	}
 	for into, raw := range sent {
 		var err error
-		if *into, err = vectors.ParseObject(raw); err != nil {
+		if *into, err = parseObject(raw); err != nil {
 			return errors.New("an object of the AdmissionReview cannot be read")
 		}
 	}
@@ -105,7 +103,7 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 			continue
 		}
 		set := vectors.ConditionSet{AuthorizerName: t.Name, FailureMode: vectors.FailDeny, Conditions: d.Conditions}
-		effect, reason, err := EvaluateSet(set, func(c vectors.Condition) (bool, error) { return Holds(c.Condition, known) })
+		effect, reason, err := reference.EvaluateSet(set, func(c vectors.Condition) (bool, error) { return reference.Holds(c.Condition, known) })
 		switch {
 		case effect == vectors.Deny, effect == vectors.NoOpinion && d.CanBecomeAllowed():
 			return errors.Join(fmt.Errorf("%s: %s", t.Name, reason), err)
@@ -155,51 +153,22 @@ func asked(req *admissionv1.AdmissionRequest, verb string) authorizationv1.Subje
 	return spec
 }
 
-// Where a server answers. The two paths may be any: a kubeconfig names them.
-const (
-	// ConditionsPath is for AuthorizationConditionsReview.
-	ConditionsPath = "/conditions"
-	// AdmitPath is for AdmissionReview, see Admission.
-	AdmitPath = "/admit"
-	// ConditionsContext is the context of the kubeconfig that reaches ConditionsPath, named as in the KEP's
-	// AuthorizationConfiguration (conditionsEndpointKubeConfigContext).
-	ConditionsContext = "authorization-conditions"
-)
-
-// Handler serves what answers both reviews: AuthorizationConditionsReview at ConditionsPath, SubjectAccessReview everywhere else.
-func Handler(r model.Loaded) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(ConditionsPath, reference.Posted(func(body []byte) ([]byte, error) {
-		req, err := vectors.DecodeConditions(body)
-		if err != nil {
-			return nil, err
-		}
-		return vectors.AnswerConditions(r.Evaluate(req))
-	}))
-	mux.Handle("/", reference.Posted(func(body []byte) ([]byte, error) {
-		spec, err := vectors.DecodeAccess(body)
-		if err != nil {
-			return nil, err
-		}
-		return vectors.AnswerAccess(r.Review(spec))
-	}))
-	return mux
+// parseObject reads a JSON object; nothing and null are none.
+func parseObject(raw []byte) (o vectors.Object, err error) {
+	if len(raw) > 0 {
+		err = o.UnmarshalJSON(raw)
+	}
+	return o, err
 }
 
-// Kubeconfig is that of a server, with the context of the conditions' endpoint. It holds a client key.
-func Kubeconfig(s *reference.Server) ([]byte, error) {
-	raw, err := s.Kubeconfig()
+// admitPath is where Admission answers.
+const admitPath = "/admit"
+
+// concrete is the answer of a decision without conditions.
+func concrete(d vectors.Decision, reason string, err error) vectors.SubjectAccessReviewStatus {
+	out := vectors.SubjectAccessReviewStatus{Allowed: d == vectors.Allow, Denied: d == vectors.Deny, Reason: reason}
 	if err != nil {
-		return nil, err
+		out.EvaluationError = err.Error()
 	}
-	c, err := clientcmd.Load(raw)
-	if err != nil {
-		return nil, fmt.Errorf("conditional: %w", err)
-	}
-	current := c.Contexts[c.CurrentContext]
-	cluster := c.Clusters[current.Cluster].DeepCopy()
-	cluster.Server = s.Base() + ConditionsPath
-	c.Clusters[ConditionsContext] = cluster
-	c.Contexts[ConditionsContext] = &clientcmdapi.Context{Cluster: ConditionsContext, AuthInfo: current.AuthInfo}
-	return clientcmd.Write(*c)
+	return out
 }

@@ -151,12 +151,14 @@ func (s scene) write(r rawAttack, names func(string) string, marker, smuggled st
 		"{me}", s.People[me].lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
 		"{who}", s.People[r.Who].lines(s.Shown, names))
 	w := r
-	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(r.Body), nil, nil
 	known := append(s.People[me].trusted(), s.People[other].trusted()...)
-	lines := slices.DeleteFunc(slices.Clone(r.Lines), func(line string) bool {
+	credential := func(line string) bool { // who may send it is whom it names, in a request within a request as well
 		name, _, _ := strings.Cut(line, ":")
-		return slices.Contains(known, strings.ToLower(name)) // who may send it is whom it names
-	})
+		return slices.Contains(known, strings.ToLower(name))
+	}
+	lines := slices.DeleteFunc(slices.Clone(r.Lines), credential)
+	body := strings.Join(slices.DeleteFunc(strings.Split(r.Body, "\r\n"), credential), "\r\n")
+	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, nil
 	for _, line := range append([]string{names("Host") + ": " + s.Host, names("User-Agent") + ": " + marker, names("Audit-Id") + ": " + marker}, lines...) {
 		if line = fill.Replace(line); line != "" { // whose certificate is the credential sends no line
 			w.Lines = append(w.Lines, line)

@@ -67,7 +67,8 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.finish(c, report, f.file(&explore.Folder, report, pieces))
+	unwritten := errors.Join(f.file(&explore.Folder, report, pieces), render(c.OutOrStdout(), "explored", report))
+	return concluded(unwritten, report.Disagreed(), report.Broken())
 }
 
 // exploredAgain is the report that the evidence of one gives.
@@ -83,11 +84,6 @@ func exploredAgain(r *explore.Report, p *reports.Pieces, _ *verifyFlags) (*explo
 		return nil, err
 	}
 	return explore.Judge(o, p)
-}
-
-// finish prints what was found, even if it cannot be written.
-func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report, unwritten error) error {
-	return concluded(errors.Join(unwritten, render(c.OutOrStdout(), "explored", r)), r.Disagreed(), r.Broken())
 }
 
 // concluded is how an exploration ends: a disagreement is one, whatever broke beside it.

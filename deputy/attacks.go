@@ -3,13 +3,15 @@ package deputy
 import (
 	"cmp"
 	_ "embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/reports"
 )
 
 //go:embed attacks.yaml
@@ -36,7 +38,7 @@ func (a attack) wait() time.Duration {
 	return 3 * time.Second
 }
 
-// rawAttack is one request of an attack.
+// rawAttack is one request of an attack, in the table and as it is written to a connection.
 type rawAttack struct {
 	Who      string   `json:"who,omitempty"`
 	Method   string   `json:"method,omitempty"`
@@ -70,18 +72,12 @@ func crowd(people []*Identity, requests int) (all []attack) {
 }
 
 // attacks are the table. The first two are the controls of the two people.
-func attacks() ([]attack, error) {
-	var all []attack
+var attacks = sync.OnceValue(func() (all []attack) {
 	if err := yaml.UnmarshalStrict(attacksFile, &all); err != nil {
-		return nil, fmt.Errorf("attacks.yaml: %w", err)
+		panic(fmt.Sprintf("attacks.yaml: %v", err)) // it is compiled in
 	}
-	seen := map[string]bool{}
 	for i := range all {
 		a := &all[i]
-		if a.Name == "" || seen[a.Name] {
-			return nil, fmt.Errorf("attacks.yaml: entry %d has no name of its own: %q", i+1, a.Name)
-		}
-		seen[a.Name] = true
 		if a.Requests == nil {
 			a.Requests = []rawAttack{a.rawAttack}
 		}
@@ -90,11 +86,8 @@ func attacks() ([]attack, error) {
 			r.Who, r.Method, r.Target = cmp.Or(r.Who, me), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, "{path}?{query}")
 		}
 	}
-	if len(all) < 2 || all[0].Arrives != arrivesAlways || all[1].Requests[0].Who != other {
-		return nil, errors.New("attacks.yaml: it does not begin with the controls of two people")
-	}
-	return all, nil
-}
+	return all
+})
 
 // smuggledMark ends the marker of a request within a request.
 const smuggledMark = "s"
@@ -104,12 +97,21 @@ func markerOf(run string, attack int, request any) string {
 	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }
 
-// scene is where an attack takes place, and whose credentials stand in it. Shown writes whose they are in place of
-// credentials: so they are in evidence.
+// place is where attacks are tried.
+type place struct {
+	// Run begins every marker.
+	Run       string `json:"run"`
+	Host      string `json:"host"`
+	Prefix    string `json:"prefix,omitempty"`
+	Namespace string `json:"namespace"`
+}
+
+// scene is a place, and whose credentials stand in attacks. Shown writes whose they are in place of credentials: so they
+// are in evidence.
 type scene struct {
-	Host, Prefix, Namespace string
-	People                  map[string]*Identity
-	Shown                   bool
+	place
+	People map[string]*Identity
+	Shown  bool
 }
 
 // names writes header names as the attack's protocol has them: those of HTTP/2 are in lower case, but for what the table itself writes.
@@ -120,27 +122,36 @@ func (a attack) names() func(string) string {
 	return strings.Clone
 }
 
-func (s scene) path() string { return "/api/v1/namespaces/" + s.Namespace + "/pods" }
+func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
 
-// written is a request as it is written, but for the connection.
-type written struct {
-	Method, Target string
-	Lines          []string
-	Trailers       []string
-	Body           string
-	Cut            bool
+// requests are those of the attack with a number, as they are written.
+func (s scene) requests(n int, a attack) (out []rawAttack) {
+	for i, r := range a.Requests {
+		out = append(out, s.write(r, a.names(), markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
+	}
+	return out
+}
+
+// sent is the attack as evidence shows it.
+func (s scene) sent(n int, a attack) (out []string) {
+	s.Shown = true
+	for _, r := range s.requests(n, a) {
+		out = append(out, reports.Redact(r.text()))
+	}
+	return out
 }
 
 // write fills in a request.
-func (s scene) write(r rawAttack, names func(string) string, marker, smuggled string) written {
-	path := s.Prefix + s.path()
+func (s scene) write(r rawAttack, names func(string) string, marker, smuggled string) rawAttack {
+	pods := podsIn(s.Namespace)
 	fill := strings.NewReplacer(
-		"{query}", "fieldSelector=metadata.name%3D"+marker, "{path/}", strings.TrimPrefix(s.path(), "/"), "{path}", path, "{prefix}", s.Prefix,
+		"{query}", "fieldSelector=metadata.name%3D"+marker, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
 		"{me.name}", s.name(me), "{other.name}", s.name(other), "{me:names}", strings.Join(s.People[me].names(), ", "),
 		"{me}", s.People[me].lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
 		"{who}", s.People[r.Who].lines(s.Shown, names))
-	w := written{Method: r.Method, Target: fill.Replace(r.Target), Body: fill.Replace(r.Body), Cut: r.Cut}
+	w := r
+	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(r.Body), nil, nil
 	known := append(s.People[me].trusted(), s.People[other].trusted()...)
 	lines := slices.DeleteFunc(slices.Clone(r.Lines), func(line string) bool {
 		name, _, _ := strings.Cut(line, ":")
@@ -160,7 +171,7 @@ func (s scene) write(r rawAttack, names func(string) string, marker, smuggled st
 func (s scene) name(who string) string { return s.People[who].Name }
 
 // text is the request over HTTP/1.1, and what evidence and findings show of one over HTTP/2.
-func (w written) text() string {
+func (w rawAttack) text() string {
 	text := w.Method + " " + w.Target + " HTTP/1.1\r\n" + strings.Join(w.Lines, "\r\n")
 	if w.Cut {
 		return text

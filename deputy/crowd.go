@@ -56,7 +56,6 @@ func inSession(people []*Identity) (out []*Identity) {
 // front is a running deputy with its audit log.
 type front struct {
 	*endpoint
-	stop func() error
 
 	mu   sync.Mutex
 	rows []reference.Row
@@ -67,9 +66,8 @@ func (p *plane) newFront(ctx context.Context, to *url.URL, rt http.RoundTripper,
 	f := &front{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
 	for _, who := range people {
-		tier := strings.TrimPrefix(who.Groups[0], reference.TierPrefix)
-		group := "idp-" + tier
-		tiers[group] = tier
+		group := "idp-" + who.Groups[0]
+		tiers[group] = strings.TrimPrefix(who.Groups[0], reference.TierPrefix)
 		sessions[who.Name] = reference.User{Subject: who.Name, Groups: []string{group}}
 	}
 	handler, err := reference.New(reference.Options{
@@ -88,7 +86,7 @@ func (p *plane) newFront(ctx context.Context, to *url.URL, rt http.RoundTripper,
 	if err != nil {
 		return nil, err
 	}
-	f.endpoint, f.stop, err = p.serve(ctx, handler, inSession(people))
+	f.endpoint, err = p.serve(ctx, handler, inSession(people))
 	return f, err
 }
 
@@ -118,12 +116,12 @@ func (p *plane) deputies(ctx context.Context, agent *endpoint, requests int) (*c
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = direct.stop() }()
+	defer func() { _ = direct.close() }()
 	tunnelled, err := p.newFront(ctx, agent.url, agent.client(&Identity{}).Transport, "", agent.people)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tunnelled.stop() }()
+	defer func() { _ = tunnelled.close() }()
 	return p.logs(ctx, now(), requests, direct, tunnelled)
 }
 

@@ -75,11 +75,11 @@ func TestBroken(t *testing.T) {
 	}
 	defer func() { _ = p.Stop() }()
 	t.Run("preflight", func(t *testing.T) {
-		agent, stop, err := p.agent(ctx, p.url, people)
+		agent, err := p.agent(ctx, p.url, people)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = stop() }()
+		defer func() { _ = agent.close() }()
 		pairs := slices.DeleteFunc(w.pairs(random), func(q pair) bool { return q.kind.resource != "configmaps" || !w.granted(q) || q.who.outOfReach })
 		s := &suite{kind: constrained, fixture: w, pairs: pairs[:min(20, len(pairs))]}
 		part := newPart()
@@ -97,11 +97,11 @@ func TestBroken(t *testing.T) {
 	})
 	for name, c := range faultyAgents(p) {
 		t.Run(name, func(t *testing.T) {
-			ep, stop, err := p.serve(ctx, c.handler, people)
+			ep, err := p.serve(ctx, c.handler, people)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = stop() }()
+			defer func() { _ = ep.close() }()
 			part := attacked(t, ep, proxyName, true)
 			if !slices.ContainsFunc(part.Failures, func(f string) bool { return strings.Contains(f, c.finds) }) {
 				t.Errorf("found %q, not %q", part.Failures, c.finds)
@@ -109,11 +109,11 @@ func TestBroken(t *testing.T) {
 		})
 	}
 	t.Run("audit-logs", func(t *testing.T) {
-		agent, stop, err := p.agent(ctx, p.url, people)
+		agent, err := p.agent(ctx, p.url, people)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = stop() }()
+		defer func() { _ = agent.close() }()
 		// The event of an earlier request may come in later.
 		if resp, err := agent.get(ctx, "/version", people[0]); err != nil || resp.Body.Close() != nil {
 			t.Fatal(err)
@@ -147,20 +147,16 @@ func newPart() *Part {
 	return &Part{Outcomes: map[string]int{}, By: map[string]int{}, ids: map[string]bool{}, began: now()}
 }
 
-// attacked is what the table of attacks shows of an endpoint.
+// attacked is what the attacks() of attacks shows of an endpoint.
 func attacked(t *testing.T, ep *endpoint, account string, reference bool) *Part {
 	t.Helper()
-	table, err := attacks()
-	if err != nil {
-		t.Fatal(err)
-	}
 	part := newPart()
-	e, err := ep.attack(context.Background(), table, 1)
+	e, err := ep.attack(context.Background(), attacks(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	part.ended = time.Now()
-	if err := e.judge(part, table, ep.people, account, reference); err != nil {
+	if err := e.judge(part, attacks(), ep.people, account, reference); err != nil {
 		t.Fatal(err)
 	}
 	return part

@@ -176,34 +176,31 @@ func proxyGrants(people []*Identity, constrained bool) []scenarios.Grant {
 	}
 	slices.Sort(groups)
 	groups = slices.Compact(groups)
-	grant := func(verbs, apiGroups, resources, names []string) scenarios.Grant {
-		return scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: verbs, APIGroups: apiGroups, Resources: resources, Names: names}
+	grant := func(verbs []string, apiGroup string, names []string, resources ...string) scenarios.Grant {
+		return scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: verbs, APIGroups: []string{apiGroup}, Resources: resources, Names: names}
+	}
+	const authn = "authentication.k8s.io"
+	as, home := []string{"impersonate"}, "" // of which API group users and groups are
+	if constrained {
+		as, home = []string{"impersonate:user-info"}, authn
+	}
+	list := []scenarios.Grant{grant(as, home, users, "users"), grant(as, home, groups, "groups")}
+	if people == nil {
+		list = append(list, grant(as, authn, nil, "uids", "userextras/*"))
 	}
 	if !constrained {
-		impersonate := []string{"impersonate"}
-		list := []scenarios.Grant{grant(impersonate, []string{""}, []string{"users"}, users), grant(impersonate, []string{""}, []string{"groups"}, groups)}
 		if people == nil {
-			list = append(list, grant(impersonate, []string{""}, []string{"serviceaccounts"}, nil), grant(impersonate, []string{"authentication.k8s.io"}, []string{"uids", "userextras/*"}, nil))
+			list = append(list, grant(as, home, nil, "serviceaccounts"))
 		}
 		return list
 	}
-	on := func(verbs ...string) (out []string) {
-		for _, v := range verbs {
-			out = append(out, "impersonate-on:user-info:"+v)
-		}
-		return out
+	on := func(verbs ...string) []string {
+		return scenarios.Each(verbs, func(verb string) string { return "impersonate-on:user-info:" + verb })
 	}
-	as, authn := []string{"impersonate:user-info"}, []string{"authentication.k8s.io"}
-	list := []scenarios.Grant{
-		grant(as, authn, []string{"users"}, users), grant(as, authn, []string{"groups"}, groups),
-		grant(on("create"), []string{"authorization.k8s.io"}, []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, nil),
-		{Subject: scenarios.Subject{User: proxyName}, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version"}},
-	}
-	if people == nil {
-		list = append(list, grant(as, authn, []string{"uids", "userextras/*"}, nil))
-	}
+	list = append(list, grant(on("create"), "authorization.k8s.io", nil, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+		scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version"}})
 	for _, k := range kinds {
-		list = append(list, grant(on(sortedVerbs()...), []string{k.group}, []string{k.full()}, nil))
+		list = append(list, grant(on(sortedVerbs()...), k.group, nil, k.full()))
 	}
 	return list
 }

@@ -29,10 +29,10 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
 	}
 	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}}
-	s := scene{e.Host, e.Prefix, e.Namespace, j.people, true}
+	s := scene{place: e.place, People: j.people}
 	for n, a := range table {
 		one := &e.Attacks[n]
-		if want := e.sent(s, n, a); !slices.Equal(want, one.Sent) {
+		if want := s.sent(n, a); !slices.Equal(want, one.Sent) {
 			return fmt.Errorf("%s: %q was sent, and it has to be %q", a.Name, one.Sent, want)
 		}
 		if part.began.After(one.Began) || one.Ended.After(part.ended) || one.Ended.Before(one.Began) {

@@ -198,23 +198,19 @@ func judge(p pair, granted bool, said, did, listed answer, status authorizationv
 	case granted:
 		want = yes
 	}
-	if said != did {
-		wrong = append(wrong, fmt.Sprintf("the pre-flight says %q, the request is %q", said, did))
-	}
-	if listed != did {
-		wrong = append(wrong, fmt.Sprintf("by the rules review it is %q, the request is %q", listed, did))
-	}
-	if did != want {
-		wrong = append(wrong, fmt.Sprintf("the request is %q, by the grants %q", did, want))
-	}
-	switch said {
-	case yes:
-		if !strings.HasPrefix(status.Reason, "RBAC: allowed by ") {
-			wrong = append(wrong, fmt.Sprintf("the pre-flight says yes with the reason %q", status.Reason))
-		}
-	case no:
-		if status.Reason != "" || status.Denied || status.EvaluationError != "" {
-			wrong = append(wrong, fmt.Sprintf("the pre-flight says no with reason %q, denied=%v, error %q", status.Reason, status.Denied, status.EvaluationError))
+	for _, check := range []struct {
+		bad bool
+		why string
+	}{
+		{said != did, fmt.Sprintf("the pre-flight says %q, the request is %q", said, did)},
+		{listed != did, fmt.Sprintf("by the rules review it is %q, the request is %q", listed, did)},
+		{did != want, fmt.Sprintf("the request is %q, by the grants %q", did, want)},
+		{said == yes && !strings.HasPrefix(status.Reason, "RBAC: allowed by "), fmt.Sprintf("the pre-flight says yes with the reason %q", status.Reason)},
+		{said == no && (status.Reason != "" || status.Denied || status.EvaluationError != ""),
+			fmt.Sprintf("the pre-flight says no with reason %q, denied=%v, error %q", status.Reason, status.Denied, status.EvaluationError)},
+	} {
+		if check.bad {
+			wrong = append(wrong, check.why)
 		}
 	}
 	return wrong

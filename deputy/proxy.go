@@ -98,7 +98,7 @@ func (p *Proxy) probe(ctx context.Context) error {
 }
 
 func (p *Proxy) ask(ctx context.Context, who *Identity) error {
-	path := scene{Namespace: p.Namespace}.path() + "?limit=1"
+	path := podsIn(p.Namespace) + "?limit=1"
 	at := p.at.url.String() + path
 	resp, err := p.at.get(ctx, path, who)
 	if e, ok := errors.AsType[*url.Error](err); ok {
@@ -177,7 +177,7 @@ func linesWith(path string, from int64, texts []string) (out []json.RawMessage, 
 
 // mark sends a request past the proxy. Whether it is allowed does not matter.
 func mark(ctx context.Context, client kubernetes.Interface, namespace, marker string) error {
-	result := client.CoreV1().RESTClient().Get().AbsPath(scene{Namespace: namespace}.path()).Param("fieldSelector", "metadata.name="+marker).Do(ctx)
+	result := client.CoreV1().RESTClient().Get().AbsPath(podsIn(namespace)).Param("fieldSelector", "metadata.name="+marker).Do(ctx)
 	var code int
 	if result.StatusCode(&code); code != 0 {
 		return nil
@@ -253,22 +253,23 @@ func (p *Proxy) answers(ctx context.Context) bool {
 }
 
 // open is the proxy, in front of a control plane for which it is started, or of the cluster that runs.
-func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, stop func() error, err error) {
-	stop = func() error { return nil }
+func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, err error) {
+	ep = p.at
+	ep.close = func() error { return nil }
 	if plane == nil {
-		p.at.trail, err = p.fileTrail()
+		ep.trail, err = p.fileTrail()
 	} else {
-		p.at.trail = plane.trail()
-		stop, err = p.run(ctx, plane)
+		ep.trail = plane.trail()
+		ep.close, err = p.run(ctx, plane)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err = p.probe(ctx); err == nil {
-		err = p.at.trail.settle(ctx, newRun())
+		err = ep.trail.settle(ctx, newRun())
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, stop())
+		return nil, errors.Join(err, ep.close())
 	}
-	return p.at, stop, nil
+	return ep, nil
 }

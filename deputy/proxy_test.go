@@ -42,11 +42,11 @@ func TestProxies(t *testing.T) {
 	for name, c := range proxies(t, p) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
-			ep, stop, err := p.serve(ctx, c.handler, people)
+			ep, err := p.serve(ctx, c.handler, people)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = stop() }()
+			defer func() { _ = ep.close() }()
 			part := attacked(t, ep, proxyName, false)
 			t.Log(part.Line())
 			e, err := ep.crowd(ctx, 20)
@@ -317,21 +317,23 @@ var placeholder = regexp.MustCompile(`\{[A-Za-z./:]+\}`)
 
 // No credential stands in what evidence shows, and whatever is sent has a marker.
 func TestAttacksAreShownWithoutCredentials(t *testing.T) {
-	table, err := attacks()
-	if err != nil {
-		t.Fatal(err)
+	seen, table := map[string]bool{}, attacks()
+	if table[0].Arrives != arrivesAlways || table[1].Requests[0].Who != other {
+		t.Error("the table does not begin with the controls of two people")
 	}
 	people := []*Identity{{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}}, {Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}}}
-	ep := &endpoint{people: people, namespace: "users"}
-	e := &attacksEvidence{Run: newRun()}
-	s := scene{Host: "localhost:1", Namespace: ep.namespace, People: cast(people)}
+	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: "users"}, People: cast(people)}
 	for n, a := range table {
-		shown := strings.Join(e.sent(s, n, a), "")
+		if a.Name == "" || seen[a.Name] {
+			t.Errorf("entry %d has no name of its own: %q", n+1, a.Name)
+		}
+		seen[a.Name] = true
+		shown := strings.Join(s.sent(n, a), "")
 		if strings.Contains(shown, "s3cr3t") || placeholder.MatchString(shown) {
 			t.Errorf("%s: %q", a.Name, shown)
 		}
-		for i, w := range e.requests(s, n, a) {
-			if !strings.Contains(w.text(), markerOf(e.Run, n, i+1)) {
+		for i, w := range s.requests(n, a) {
+			if !strings.Contains(w.text(), markerOf(s.Run, n, i+1)) {
 				t.Errorf("%s: %q has no marker", a.Name, w.text())
 			}
 		}

@@ -254,11 +254,11 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 		}
 		o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
 	}
-	ep, stop, err := o.open(ctx, p, s)
+	ep, err := o.open(ctx, p, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, ep.close()) }()
 	if o.Proxy != nil {
 		o.Progress(fmt.Sprintf("%s: the proxy at %s answers %d people", kind, o.Proxy.URL, len(s.people)))
 	}
@@ -280,7 +280,7 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 }
 
 // open is whoever acts for people: the proxy that is given, or the reference agent in front of a control plane.
-func (o Options) open(ctx context.Context, p *plane, s *suite) (*endpoint, func() error, error) {
+func (o Options) open(ctx context.Context, p *plane, s *suite) (*endpoint, error) {
 	if o.Proxy != nil {
 		return o.Proxy.open(ctx, p)
 	}
@@ -300,10 +300,7 @@ func (o Options) see(ctx context.Context, part string, s *suite, p *plane, ep *e
 		e.Crowd = &crowdEvidence{Ways: make([]wayEvidence, 1)}
 		e.Crowd.Ways[0].Attacks, err = ep.crowd(ctx, s.requests)
 	case "attacks":
-		var table []attack
-		if table, err = attacks(); err == nil {
-			e.Attacks, err = ep.attack(ctx, table, 1)
-		}
+		e.Attacks, err = ep.attack(ctx, attacks(), 1)
 	case "tunnel":
 		e.Tunnel, err = p.tunnel(ctx, ep)
 	}
@@ -319,11 +316,7 @@ func (s *suite) judge(part string, e *partEvidence, ids map[string]bool) (*Part,
 	case part == "audit-logs" && e.Crowd != nil:
 		return p, e.Crowd.judge(p, s)
 	case part == "attacks" && e.Attacks != nil:
-		table, err := attacks()
-		if err != nil {
-			return nil, err
-		}
-		return p, e.Attacks.judge(p, table, s.people, s.account, s.reference)
+		return p, e.Attacks.judge(p, attacks(), s.people, s.account, s.reference)
 	case part == "tunnel" && e.Tunnel != nil:
 		return p, e.Tunnel.judge(p)
 	}

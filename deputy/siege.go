@@ -19,8 +19,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
-	"github.com/authzconf/authzconf/reports"
 )
 
 // endpoint is who acts for people, and where they are known by which credentials.
@@ -32,6 +30,8 @@ type endpoint struct {
 	// timeout is how long a plain request may take to be answered.
 	timeout time.Duration
 	trail   auditTrail
+	// close ends whoever acts.
+	close func() error
 }
 
 // client sends what a person sends, with the person's certificate if there is one. Headers are the request's own.
@@ -68,12 +68,8 @@ func cast(people []*Identity) map[string]*Identity {
 
 // attacksEvidence is what was seen of the attacks, in the order of the table.
 type attacksEvidence struct {
-	// Run begins every marker.
-	Run       string           `json:"run"`
-	Host      string           `json:"host"`
-	Prefix    string           `json:"prefix,omitempty"`
-	Namespace string           `json:"namespace"`
-	Attacks   []attackEvidence `json:"attacks"`
+	place   `json:",inline"`
+	Attacks []attackEvidence `json:"attacks"`
 }
 
 // attackEvidence is an attack as it was written, with whose credentials they are in their place, and what came back
@@ -91,21 +87,17 @@ type attackEvidence struct {
 // newRun is what the markers of a run begin with.
 func newRun() string { return fmt.Sprintf("az%010x", rand.Uint64()>>24) }
 
-func (ep *endpoint) scene(shown bool) scene {
-	return scene{ep.url.Host, strings.TrimRight(ep.url.Path, "/"), ep.namespace, cast(ep.people), shown}
-}
-
 // attack tries a table, so many at once, and reads afterwards who arrived.
 func (ep *endpoint) attack(ctx context.Context, table []attack, atOnce int) (*attacksEvidence, error) {
-	s := ep.scene(false)
-	e := &attacksEvidence{Run: newRun(), Host: s.Host, Prefix: s.Prefix, Namespace: s.Namespace, Attacks: make([]attackEvidence, len(table))}
+	s := scene{place: place{newRun(), ep.url.Host, strings.TrimRight(ep.url.Path, "/"), ep.namespace}, People: cast(ep.people)}
+	e := &attacksEvidence{s.place, make([]attackEvidence, len(table))}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for n, a := range table {
 		group.Go(func() error {
 			one := &e.Attacks[n]
-			one.Began, one.Sent = now(), e.sent(s, n, a)
-			ep.try(groupCtx, a, s, e, n, one)
+			one.Began, one.Sent = now(), s.sent(n, a)
+			ep.try(groupCtx, s, n, a, one)
 			one.Ended = time.Now()
 			return groupCtx.Err()
 		})
@@ -113,7 +105,7 @@ func (ep *endpoint) attack(ctx context.Context, table []attack, atOnce int) (*at
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	events, err := ep.trail.since(ctx, e.Run, s.path())
+	events, err := ep.trail.since(ctx, e.Run, podsIn(ep.namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -121,31 +113,14 @@ func (ep *endpoint) attack(ctx context.Context, table []attack, atOnce int) (*at
 	return e, nil
 }
 
-// requests are those of an attack, as they are written.
-func (e *attacksEvidence) requests(s scene, n int, a attack) (out []written) {
-	for i, r := range a.Requests {
-		out = append(out, s.write(r, a.names(), markerOf(e.Run, n, i+1), markerOf(e.Run, n, smuggledMark)))
-	}
-	return out
-}
-
-// sent is the attack as evidence shows it.
-func (e *attacksEvidence) sent(s scene, n int, a attack) (out []string) {
-	s.Shown = true
-	for _, w := range e.requests(s, n, a) {
-		out = append(out, reports.Redact(w.text()))
-	}
-	return out
-}
-
 // try sends an attack.
-func (ep *endpoint) try(ctx context.Context, a attack, s scene, e *attacksEvidence, n int, one *attackEvidence) {
+func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *attackEvidence) {
 	cert := s.People[a.Requests[0].Who].cert
 	if slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return s.People[r.Who].cert != cert }) {
 		one.NotTried = "people with certificates have connections of their own"
 		return
 	}
-	requests := e.requests(s, n, a)
+	requests := s.requests(n, a)
 	if a.Protocol != protocol2 {
 		one.Answers = overHTTP1(func() (net.Conn, error) { return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait()) }, requests, a)
 		return
@@ -167,15 +142,10 @@ func (ep *endpoint) try(ctx context.Context, a attack, s scene, e *attacksEviden
 func (e *attacksEvidence) share(events []json.RawMessage) {
 	var unmarked []json.RawMessage
 	for _, raw := range events {
-		n := -1
-		if _, rest, ok := strings.Cut(string(raw), e.Run+"-"); ok && len(rest) > 6 {
-			if i, err := strconv.Atoi(rest[:6]); err == nil && i < len(e.Attacks) {
-				n = i
-			}
-		} else {
+		_, rest, marked := strings.Cut(string(raw), e.Run+"-")
+		if !marked {
 			unmarked = append(unmarked, raw)
-		}
-		if n >= 0 {
+		} else if n, err := strconv.ParseUint(rest[:min(6, len(rest))], 10, 32); err == nil && int(n) < len(e.Attacks) {
 			e.Attacks[n].Events = append(e.Attacks[n].Events, raw)
 		}
 	}

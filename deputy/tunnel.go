@@ -1,11 +1,12 @@
 package deputy
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,21 +25,21 @@ import (
 )
 
 // serve serves whoever acts for people.
-func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Identity) (*endpoint, func() error, error) {
+func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Identity) (*endpoint, error) {
 	l, err := target.ServeLoopback(ctx, handler, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, trail: p.trail()}
+	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, trail: p.trail(), close: l.Close}
 	ep.tls.RootCAs.AppendCertsFromPEM(l.CA)
 	if ep.url, err = url.Parse(l.URL); err != nil {
-		return nil, nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, l.Close())
 	}
-	return ep, l.Close, nil
+	return ep, nil
 }
 
 // agent starts the reference agent, the end of a tunnel, in front of an address.
-func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*endpoint, func() error, error) {
+func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*endpoint, error) {
 	return p.serve(ctx, reference.NewAgent(to, p.transport, func() string { return p.token }), people)
 }
 
@@ -65,8 +66,8 @@ type downEvidence struct {
 // tunnel streams through the agent, and takes its target away.
 func (p *plane) tunnel(ctx context.Context, agent *endpoint) (e *tunnelEvidence, err error) {
 	e = &tunnelEvidence{Streams: map[string]streamed{}}
-	for name, try := range map[string]func(context.Context, *endpoint) (string, error){"watch": p.watch, "websocket": p.websocket} {
-		seen, err := try(ctx, agent)
+	for name := range streams {
+		seen, err := p.stream(ctx, agent, name)
 		if e.Streams[name] = (streamed{Seen: seen}); err != nil {
 			e.Streams[name] = streamed{Problem: err.Error()}
 		}
@@ -77,12 +78,12 @@ func (p *plane) tunnel(ctx context.Context, agent *endpoint) (e *tunnelEvidence,
 
 // judge judges streams by what came through.
 func (e *tunnelEvidence) judge(part *Part) error {
-	if len(e.Streams) != 2 {
-		return fmt.Errorf("there is evidence of %d streams, not of 2", len(e.Streams))
+	if len(e.Streams) != len(streams) {
+		return fmt.Errorf("there is evidence of %d streams, not of %d", len(e.Streams), len(streams))
 	}
-	for name, want := range map[string]string{"watch": `"ADDED"`, "websocket": `"upgraded"`} {
+	for name := range streams {
 		part.Checks++
-		if s := e.Streams[name]; s.Problem != "" || !strings.Contains(s.Seen, want) {
+		if s := e.Streams[name]; s.Problem != "" || !strings.Contains(s.Seen, `"ADDED"`) || !strings.Contains(s.Seen, `"name":"`+name+`"`) {
 			part.fail("%s: %s", name, cmp.Or(s.Problem, fmt.Sprintf("what came first is %.100q", s.Seen)))
 			continue
 		}
@@ -97,47 +98,51 @@ func (e *tunnelEvidence) judge(part *Part) error {
 	return nil
 }
 
-// watch sees an event through the tunnel while the request is still open.
-func (p *plane) watch(ctx context.Context, agent *endpoint) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	resp, err := agent.get(ctx, scene{Namespace: Namespace}.path()+"?watch=true", agent.people[0])
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("code %d", resp.StatusCode)
-	}
-	if err := p.makePod(ctx, "watched"); err != nil {
-		return "", err
-	}
-	return bufio.NewReader(resp.Body).ReadString('\n')
+var watchPods = podsIn(Namespace) + "?watch=true"
+
+// streams are the ways to watch pods through an agent.
+var streams = map[string]func(context.Context, *endpoint) (io.ReadCloser, error){
+	"watch": func(ctx context.Context, agent *endpoint) (io.ReadCloser, error) {
+		resp, err := agent.get(ctx, watchPods, agent.people[0])
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = errors.Join(fmt.Errorf("code %d", resp.StatusCode), resp.Body.Close())
+		}
+		if err != nil {
+			return nil, err
+		}
+		return resp.Body, nil
+	},
+	"websocket": func(ctx context.Context, agent *endpoint) (io.ReadCloser, error) {
+		config, err := websocket.NewConfig("wss://"+agent.url.Host+watchPods, agent.url.String())
+		if err != nil {
+			return nil, err
+		}
+		config.TlsConfig = agent.tls
+		agent.people[0].set(config.Header)
+		conn, err := config.DialContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.SetDeadline(time.Now().Add(timeout))
+	},
 }
 
-// websocket is a watch over a connection that is upgraded.
-func (p *plane) websocket(ctx context.Context, agent *endpoint) (string, error) {
+// stream sees a pod through the agent while the request is still open. The pod has the name of the stream.
+func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	config, err := websocket.NewConfig("wss://"+agent.url.Host+scene{Namespace: Namespace}.path()+"?watch=true", agent.url.String())
+	open, err := streams[name](ctx, agent)
 	if err != nil {
 		return "", err
 	}
-	config.TlsConfig = agent.tls
-	agent.people[0].set(config.Header)
-	conn, err := config.DialContext(ctx)
-	if err != nil {
+	defer func() { _ = open.Close() }()
+	if err := p.makePod(ctx, name); err != nil {
 		return "", err
 	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(timeout))
-	if err := p.makePod(ctx, "upgraded"); err != nil {
-		return "", err
-	}
-	for {
-		var message string
-		if err := websocket.Message.Receive(conn, &message); err != nil || strings.Contains(message, `"upgraded"`) {
-			return message, err
+	for events := json.NewDecoder(open); ; {
+		var event json.RawMessage
+		if err := events.Decode(&event); err != nil || bytes.Contains(event, []byte(`"`+name+`"`)) {
+			return string(event), err
 		}
 	}
 }
@@ -163,13 +168,13 @@ func (p *plane) down(ctx context.Context, people []*Identity) (e downEvidence, e
 	}
 	e.Address = listener.Addr().String()
 	_ = listener.Close()
-	agent, stop, err := p.agent(ctx, &url.URL{Scheme: "https", Host: e.Address}, people)
+	agent, err := p.agent(ctx, &url.URL{Scheme: "https", Host: e.Address}, people)
 	if err != nil {
 		return e, err
 	}
-	defer func() { _ = stop() }()
+	defer func() { _ = agent.close() }()
 	begun := time.Now()
-	resp, err := agent.get(ctx, scene{Namespace: Namespace}.path(), people[0])
+	resp, err := agent.get(ctx, podsIn(Namespace), people[0])
 	if err != nil {
 		return e, err
 	}

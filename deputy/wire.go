@@ -52,7 +52,7 @@ func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certif
 
 // overHTTP1 writes requests to one connection, or to the next where one hangs up, and reads their answers. Client
 // libraries refuse to write most of these.
-func overHTTP1(connect func() (net.Conn, error), requests []written, a attack) []reply {
+func overHTTP1(connect func() (net.Conn, error), requests []rawAttack, a attack) []reply {
 	out := make([]reply, len(requests))
 	var conn net.Conn
 	var reader *bufio.Reader
@@ -75,7 +75,7 @@ func overHTTP1(connect func() (net.Conn, error), requests []written, a attack) [
 		_, err = io.Copy(io.Discard, resp.Body)
 		return errors.Join(err, resp.Body.Close())
 	}
-	for i, r := range a.Requests {
+	for i, r := range requests {
 		var err error
 		if conn == nil {
 			if conn, err = connect(); err != nil {
@@ -85,7 +85,7 @@ func overHTTP1(connect func() (net.Conn, error), requests []written, a attack) [
 			reader = bufio.NewReader(conn)
 		}
 		_ = conn.SetDeadline(time.Now().Add(a.wait()))
-		if _, err = io.WriteString(conn, requests[i].text()); err == nil && !a.Pipelined && !r.HangUp {
+		if _, err = io.WriteString(conn, r.text()); err == nil && !a.Pipelined && !r.HangUp {
 			err = read(i)
 		}
 		if err != nil {
@@ -108,7 +108,7 @@ func overHTTP1(connect func() (net.Conn, error), requests []written, a attack) [
 }
 
 // overHTTP2 opens a stream for each request, all at once if pipelined, and reads the answers.
-func overHTTP2(conn net.Conn, scheme string, requests []written, a attack) ([]reply, error) {
+func overHTTP2(conn net.Conn, scheme string, requests []rawAttack, a attack) ([]reply, error) {
 	_ = conn.SetDeadline(time.Now().Add(a.wait()))
 	out := make([]reply, len(requests))
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -142,7 +142,7 @@ func overHTTP2(conn net.Conn, scheme string, requests []written, a attack) ([]re
 }
 
 // writeStream writes a request as a stream of its own.
-func writeStream(framer *http2.Framer, encoder *hpack.Encoder, block *bytes.Buffer, id uint32, scheme string, r written) error {
+func writeStream(framer *http2.Framer, encoder *hpack.Encoder, block *bytes.Buffer, id uint32, scheme string, r rawAttack) error {
 	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
 	header := func(lines []string, end bool) error {
 		for _, l := range strings.Split(strings.Join(lines, "\r\n"), "\r\n") {

@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/matrix"
@@ -17,6 +21,7 @@ type deputyFlags struct {
 	filedFlags
 	options    deputy.Options
 	proxy      deputy.Proxy
+	ofProxy    *pflag.FlagSet // those that are for --proxy only
 	kubernetes string
 }
 
@@ -34,14 +39,16 @@ func newDeputy(flags *deputyFlags) *cobra.Command {
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
 	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each on each way, and as many that try to be somebody else")
 	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
-	flags.registerProxy(c)
+	fl.StringVar(&flags.proxy.URL, "proxy", "", "URL of a proxy that acts for people, which is tried in place of the references")
+	flags.ofProxy = flags.proxyFlags()
+	fl.AddFlagSet(flags.ofProxy)
 	flags.register(fl, "deputy.yaml, report.html, junit.xml, summary.md and evidence/")
 	return c
 }
 
 // check reads everything that can be wrong before anything is started. With read, the files that flags name as well.
 func (f *deputyFlags) check(c *cobra.Command, read bool) (err error) {
-	if err = f.checkProxy(c); err == nil {
+	if err = f.checkProxy(c.Flags()); err == nil {
 		err = f.options.Check(read)
 	}
 	if err == nil {
@@ -90,4 +97,69 @@ func deputyAgain(r *deputy.Report, p *reports.Pieces, _ *verifyFlags) (*deputy.R
 		return nil, err
 	}
 	return deputy.Judge(f.options, p)
+}
+
+// proxyFlags are the flags that say more of --proxy.
+func (f *deputyFlags) proxyFlags() *pflag.FlagSet {
+	fl, p := pflag.NewFlagSet("proxy", pflag.ContinueOnError), &f.proxy
+	fl.StringArrayVar(&p.Identities, "identity", nil, "NAME=header:HEADER: VALUE, =token:FILE, =cookie:COOKIE=VALUE or =client-cert:CERT,KEY: who should arrive, and what the proxy knows that person by (repeatable, at least two people; NAME[GROUP,GROUP] has groups; @FILE in place of a value of header and cookie)")
+	fl.StringVar(&p.Command, "proxy-command", "", "shell command that starts the proxy, with KUBECONFIG for a local control plane")
+	fl.StringVar(&p.Kubeconfig, "kubeconfig", "", "the cluster behind a proxy that runs already")
+	fl.StringVar(&p.AuditLog, "audit-log", "", "audit log of that cluster, a file that grows (authzconf up --audit-log writes one)")
+	fl.StringVar(&p.Namespace, "namespace", "default", "namespace whose pods are listed on that cluster")
+	fl.StringVar(&p.APIPrefix, "api-prefix", "", "path of the Kubernetes API below the URL, such as /k8s/clusters/local")
+	fl.StringVar(&p.CA, "proxy-ca", "", "authority of the proxy's certificate, in PEM (default: those of the system)")
+	fl.DurationVar(&p.Timeout, "timeout", 30*time.Second, "how long the proxy may take to start, and to answer")
+	return fl
+}
+
+// checkProxy reads the flags about a proxy.
+func (f *deputyFlags) checkProxy(fl *pflag.FlagSet) (err error) {
+	if !fl.Changed("proxy") {
+		f.ofProxy.VisitAll(func(one *pflag.Flag) {
+			if err == nil && one.Changed {
+				err = errors.New("--" + one.Name + " is for --proxy URL")
+			}
+		})
+		return err
+	}
+	running := f.proxy.Kubeconfig != ""
+	for _, no := range []struct {
+		flag string
+		when bool
+		why  string
+	}{
+		{"impersonation", running, "cannot be chosen for a cluster that is already running"},
+		{"users", true, "are those of --identity"},
+		{"kubernetes", running, "cannot be chosen for a cluster that is already running"},
+		{"namespace", !running, "is for --kubeconfig: on a local control plane it is made"},
+	} {
+		if no.when && fl.Changed(no.flag) {
+			return fmt.Errorf("--%s %s", no.flag, no.why)
+		}
+	}
+	f.options.Proxy = &f.proxy
+	if !running {
+		f.proxy.Namespace = deputy.Namespace
+	}
+	if !fl.Changed("parts") {
+		f.options.Parts = nil
+	}
+	if !fl.Changed("impersonation") {
+		f.options.Impersonation = []string{"legacy"} // what proxies use today
+	}
+	return nil
+}
+
+// withoutSecrets is a command line without what --identity says of people's credentials.
+func withoutSecrets(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range out {
+		if value, ok := strings.CutPrefix(arg, "--identity="); ok {
+			out[i] = "--identity=" + deputy.RedactIdentity(value)
+		} else if i > 0 && out[i-1] == "--identity" {
+			out[i] = deputy.RedactIdentity(arg)
+		}
+	}
+	return out
 }

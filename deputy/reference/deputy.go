@@ -147,13 +147,10 @@ func proxy(target *url.URL, transport http.RoundTripper, rewrite func(http.Heade
 // dropIdentity takes out everything that could say who somebody is: credentials,
 // impersonation, and what front proxies say (--requestheader-*).
 func dropIdentity(h http.Header) {
-	for name := range h {
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		if plain == "Authorization" || plain == "Cookie" || plain == auditIDHeader ||
-			strings.HasPrefix(plain, "Impersonate-") || strings.HasPrefix(plain, "X-Remote-") {
-			delete(h, name)
-		}
-	}
+		return plain == "Authorization" || plain == "Cookie" || plain == auditIDHeader || strings.HasPrefix(plain, "Impersonate-") || strings.HasPrefix(plain, "X-Remote-")
+	})
 }
 
 // plainConnection tells whether the header Connection names nothing but what a
@@ -191,11 +188,7 @@ func NewAgent(target *url.URL, transport http.RoundTripper, token func() string)
 			return
 		}
 		proxy(target, transport, func(h http.Header) {
-			for name := range h {
-				if strings.HasPrefix(name, "X-Remote-") || name == "Cookie" {
-					delete(h, name)
-				}
-			}
+			maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.HasPrefix(name, "X-Remote-") || name == "Cookie" })
 			h.Set("Authorization", "Bearer "+token())
 		}).ServeHTTP(w, r)
 	})

@@ -155,10 +155,7 @@ func newLoadCost() *cobra.Command {
 				}
 				runs = append(runs, s)
 			}
-			cost, err := load.NewCost(runs...)
-			if err != nil {
-				return err
-			}
+			cost := load.NewCost(runs...)
 			if reportDir == "" {
 				text, err := cost.Markdown()
 				if err == nil {
@@ -169,7 +166,7 @@ func newLoadCost() *cobra.Command {
 			if err := cost.Write(reportDir); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
+			_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
 			return err
 		},
 	}

@@ -67,7 +67,7 @@ var titles = []func(r *run.Run) string{
 }
 
 // NewCost judges each run by its own thresholds. Runs are put in order of profile, agents, accounts, then authorizer.
-func NewCost(runs ...Saved) (*Cost, error) {
+func NewCost(runs ...Saved) *Cost {
 	c := &Cost{}
 	for _, s := range runs {
 		c.Columns = append(c.Columns, column{Saved: s, Result: Judge(s.Run, s.Thresholds)})
@@ -81,9 +81,7 @@ func NewCost(runs ...Saved) (*Cost, error) {
 		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, x.Run.Population.ServiceAccounts-y.Run.Population.ServiceAccounts,
 			cmp.Compare(x.Run.Authorizer, y.Run.Authorizer))
 	})
-	slices.SortFunc(c.Variants, func(x, y variantKey) int {
-		return cmp.Or(cmp.Compare(x.variant, y.variant), cmp.Compare(x.server, y.server))
-	})
+	slices.SortFunc(c.Variants, variantKey.compare)
 	for _, title := range titles {
 		first := title(&c.Columns[0].Run)
 		if !slices.ContainsFunc(c.Columns, func(col column) bool { return title(&col.Run) != first }) {
@@ -97,7 +95,7 @@ func NewCost(runs ...Saved) (*Cost, error) {
 	for i := range c.Columns { // runs that differ in nothing that is known
 		c.Columns[i].Title = cmp.Or(c.Columns[i].Title, "run "+strconv.Itoa(i+1))
 	}
-	return c, nil
+	return c
 }
 
 // curves draw what the variants cost against the number of agents: reviews per request, and CPU of the API server. There

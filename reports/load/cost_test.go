@@ -17,11 +17,7 @@ func costOf(t *testing.T, agents ...int) *Cost {
 		r.Agents = n
 		runs = append(runs, Saved{Run: r})
 	}
-	c, err := NewCost(runs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return NewCost(runs...)
 }
 
 func markdownOf(t *testing.T, c *Cost) string {
@@ -57,10 +53,7 @@ func TestCostOfWhatDidNotRun(t *testing.T) {
 	}
 	other := c.Columns[0].Run
 	other.Blocks = nil
-	c, err := NewCost(Saved{Run: c.Columns[0].Run}, Saved{Run: other})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = NewCost(Saved{Run: c.Columns[0].Run}, Saved{Run: other})
 	if text := markdownOf(t, c); !strings.Contains(text, "not run") || !strings.Contains(text, "executed broken") && !strings.Contains(text, "executed unknown") {
 		t.Errorf("a run without blocks looks sound:\n%s", text)
 	}
@@ -76,10 +69,7 @@ func TestCostJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewCost(s, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := NewCost(s, s)
 	if text := markdownOf(t, c); strings.Count(text, "| failed | `"+s.Digest+"` |\n") != 2 {
 		t.Errorf("%s", text)
 	}

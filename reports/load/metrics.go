@@ -68,12 +68,10 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 	}
 	add("authzconf_load_requests_total", "Requests by what became of them at the generator.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
 		v := measureVariant(g)
-		for _, state := range []struct {
-			name string
-			n    int64
-		}{{"sent", v.Sent}, {"late", v.Late}, {"dropped", v.Dropped}, {"failed", v.Errors}} {
-			one(counter(state.n), label("state", state.name))
-		}
+		one(counter(v.Sent), label("state", "sent"))
+		one(counter(v.Late), label("state", "late"))
+		one(counter(v.Dropped), label("state", "dropped"))
+		one(counter(v.Errors), label("state", "failed"))
 	})
 	add("authzconf_load_answers_total", "Answers by HTTP status, or class of error where there is none.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
 		statuses := measureVariant(g).Statuses

@@ -95,9 +95,7 @@ func Results(runs, dir string) error {
 	}
 	for i := range parts {
 		p := &parts[i]
-		if p.Cost, err = NewCost(saved[p.Name]...); err != nil {
-			return err
-		}
+		p.Cost = NewCost(saved[p.Name]...)
 		if err := p.publish(dir); err != nil {
 			return err
 		}

@@ -20,6 +20,10 @@ func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server} }
 // String is the variant with its server.
 func (k variantKey) String() string { return k.variant + " on " + k.server }
 
+func (k variantKey) compare(other variantKey) int {
+	return cmp.Or(cmp.Compare(k.variant, other.variant), cmp.Compare(k.server, other.server))
+}
+
 // variantBlocks are the blocks of a variant, in the order in which they ran.
 type variantBlocks struct {
 	key    variantKey
@@ -36,9 +40,7 @@ func groupVariants(r *run.Run) (variants []variantBlocks) {
 	for key, blocks := range groups {
 		variants = append(variants, variantBlocks{key: key, name: key.String(), blocks: blocks})
 	}
-	slices.SortFunc(variants, func(x, y variantBlocks) int {
-		return cmp.Or(cmp.Compare(x.key.variant, y.key.variant), cmp.Compare(x.key.server, y.key.server))
-	})
+	slices.SortFunc(variants, func(x, y variantBlocks) int { return x.key.compare(y.key) })
 	return variants
 }
 

@@ -31,9 +31,6 @@ type LegacyRule struct {
 	Used bool
 }
 
-// Unneeded tells whether nothing that was seen needs the rule once the advised grants are in force.
-func (l LegacyRule) Unneeded() bool { return len(l.NeededFor) == 0 }
-
 // impersonated are the reviews of legacy impersonation by example, one for each
 // resource (k8s.io/apiserver/pkg/endpoints/filters/impersonation/impersonation.go).
 var impersonated = []authorizationv1.ResourceAttributes{

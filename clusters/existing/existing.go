@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -186,21 +187,17 @@ func collection(path string) bool {
 
 // label adds the labels to an object. What cannot be read is sent as it is.
 func label(raw []byte, run string) []byte {
-	var object map[string]any
-	if json.Unmarshal(raw, &object) != nil {
+	var object unstructured.Unstructured
+	if object.UnmarshalJSON(raw) != nil || object.Object["metadata"] == nil {
 		return raw
 	}
-	meta, ok := object["metadata"].(map[string]any)
-	if !ok {
-		return raw
-	}
-	labels, ok := meta["labels"].(map[string]any)
-	if !ok {
-		labels = map[string]any{}
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
 	}
 	labels[Label], labels[managedBy] = run, "authzconf"
-	meta["labels"] = labels
-	if out, err := json.Marshal(object); err == nil {
+	object.SetLabels(labels)
+	if out, err := object.MarshalJSON(); err == nil {
 		raw = out
 	}
 	return raw

@@ -165,15 +165,11 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 	_, _ = fmt.Fprintf(out, "first phase: %d Allow, %d Deny, %d NoOpinion, %d Conditional\n", r.ByAnswer[vectors.Allow], r.ByAnswer[vectors.Deny], r.ByAnswer[vectors.NoOpinion], r.ByAnswer[vectors.Conditional])
 	_, _ = fmt.Fprintf(out, "in the end: %d Allow, %d Deny, %d NoOpinion\n", r.ByDecision[vectors.Allow], r.ByDecision[vectors.Deny], r.ByDecision[vectors.NoOpinion])
 	_, _ = fmt.Fprintf(out, "seed %d: %d cases in %.1f s, %d disagreements\n", f.seed, r.Cases, took.Seconds(), len(r.Disagreements))
-	switch unwritten := f.file(&filedExplore, r, &reports.Pieces{}); {
-	case unwritten != nil:
-		return unwritten
-	case len(r.Disagreements) > 0:
-		return &exitError{code: exitFailed}
-	case r.Stopped:
-		return invalid(errors.New("interrupted: not all cases were tried"))
+	var broken error
+	if r.Stopped {
+		broken = errors.New("interrupted: not all cases were tried")
 	}
-	return nil
+	return concluded(f.file(&filedExplore, r, &reports.Pieces{}), len(r.Disagreements) > 0, broken)
 }
 
 // filedExplore is a report of conditions explore in a folder.

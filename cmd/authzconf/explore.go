@@ -87,14 +87,16 @@ func exploredAgain(r *explore.Report, p *reports.Pieces, _ *verifyFlags) (*explo
 
 // finish prints what was found, even if it cannot be written.
 func (f *exploreFlags) finish(c *cobra.Command, r *explore.Report, unwritten error) error {
-	unwritten = errors.Join(unwritten, render(c.OutOrStdout(), "explored", r))
-	switch broken := r.Broken(); {
+	return concluded(errors.Join(unwritten, render(c.OutOrStdout(), "explored", r)), r.Disagreed(), r.Broken())
+}
+
+// concluded is how an exploration ends: a disagreement is one, whatever broke beside it.
+func concluded(unwritten error, disagreed bool, broken error) error {
+	switch {
 	case unwritten != nil:
 		return unwritten
-	case r.Disagreed():
-		return &exitError{code: exitFailed}
-	case broken != nil:
-		return invalid(broken)
+	case disagreed:
+		return exitWith(exitFailed)
 	}
-	return nil
+	return invalid(broken)
 }

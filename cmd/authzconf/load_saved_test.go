@@ -35,9 +35,9 @@ func savedRun(t *testing.T, latency time.Duration) string {
 			Pair: i, Start: i / 4, ServerStarted: time.Unix(int64(i/4), 0), Role: "A", Variant: "warm", Server: "gate-on", Agents: 10, Length: loadrun.Duration(time.Second),
 			Planned: 400, Sent: 400, Answers: map[string]int64{"200": 400},
 			Timeline: []loadrun.Second{{Sent: 400, Done: 400, Reviews: 400}},
-			Reviews:  []loadrun.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 400}},
+			Reviews:  []loadrun.ReviewCount{{ReviewKind: loadrun.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: 400}},
 			// The oracle's, so that there is something to judge in each run.
-			Predicted: &loadrun.Prediction{Requests: 400, Checks: []loadrun.CheckRange{{Mode: "request", Verb: "list", Decision: "Allow", Low: 400, High: 400}}},
+			Predicted: &loadrun.Prediction{Requests: 400, Checks: []loadrun.CheckRange{{ReviewKind: loadrun.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Low: 400, High: 400}}},
 		}
 		for k := range 400 {
 			// Some blocks are 1 % slower than others.

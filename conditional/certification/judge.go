@@ -78,15 +78,11 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string, into any) b
 		return false
 	}
 	var head struct{ APIVersion, Kind string }
-	if json.Unmarshal(x.Answer, &head) != nil {
-		j.note(e, x, false, "answer-unreadable", "it is no review")
-		return false
-	}
-	if head.Kind != kind || head.APIVersion != version {
+	switch unread := json.Unmarshal(x.Answer, &head); {
+	case unread == nil && (head.Kind != kind || head.APIVersion != version):
 		j.note(e, x, false, "wrong-kind", "it is %.80q of %.80q, want %s of %s", head.Kind, head.APIVersion, kind, version)
 		return false
-	}
-	if json.Unmarshal(x.Answer, into) != nil {
+	case unread != nil, json.Unmarshal(x.Answer, into) != nil:
 		j.note(e, x, false, "answer-unreadable", "it is no review")
 		return false
 	}

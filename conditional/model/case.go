@@ -8,8 +8,11 @@ import (
 
 	"github.com/goccy/go-yaml"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -97,34 +100,7 @@ func (f *facts) spec() *vectors.SubjectAccessReviewSpec {
 
 // data is what the second phase is told.
 func (f *facts) data() *vectors.ConditionData {
-	return &vectors.ConditionData{Operation: f.operation, Object: f.object.json(), OldObject: f.old.json()}
-}
-
-func (o *thing) json() map[string]any {
-	if o == nil {
-		return nil
-	}
-	metadata := map[string]any{"name": o.name}
-	// What is told goes through JSON: these need not be of type any.
-	if o.labels != nil {
-		metadata["labels"] = o.labels
-	}
-	if o.finalizers != nil {
-		metadata["finalizers"] = o.finalizers
-	}
-	out := map[string]any{"metadata": metadata}
-	if o.noSpec {
-		return out
-	}
-	spec := map[string]any{}
-	if o.class != nil {
-		spec["class"] = *o.class
-	}
-	if o.replicas != nil {
-		spec["replicas"] = o.replicas
-	}
-	out["spec"] = spec
-	return out
+	return &vectors.ConditionData{Operation: f.operation, Object: f.object, OldObject: f.old}
 }
 
 // generator makes parts of cases.
@@ -189,33 +165,40 @@ func (g *generator) late(f *facts) {
 	}
 }
 
-func (g *generator) thing() *thing {
-	o := &thing{name: pick(g, "gold", "alice", "bob", "x"), noSpec: g.IntN(10) == 0}
-	if g.IntN(4) > 0 {
-		class := pick(g, "dev", "ops", "gold")
-		o.class = &class
+// thing is an object that has some fields, and others not.
+func (g *generator) thing() vectors.Object {
+	metadata, spec := map[string]any{"name": pick(g, "gold", "alice", "bob", "x")}, map[string]any{}
+	o := vectors.Object{"metadata": metadata}
+	if g.IntN(10) > 0 {
+		o["spec"] = spec
 	}
-	o.replicas = pick[any](g, nil, int64(1), int64(5), "many")
-	o.labels = pick(g, nil, map[string]string{}, map[string]string{"env": "dev"}, map[string]string{"env": "prod", "alice": "owner"}, map[string]string{"bob": "owner"})
-	o.finalizers = pick(g, nil, []string{}, []string{"alice"}, []string{"other", "bob"})
+	if g.IntN(4) > 0 {
+		spec["class"] = pick(g, "dev", "ops", "gold")
+	}
+	if replicas := pick[any](g, nil, int64(1), int64(5), "many"); replicas != nil {
+		spec["replicas"] = replicas
+	}
+	if labels := pick(g, nil, map[string]any{}, map[string]any{"env": "dev"}, map[string]any{"env": "prod", "alice": "owner"}, map[string]any{"bob": "owner"}); labels != nil {
+		metadata["labels"] = labels
+	}
+	if finalizers := pick(g, nil, []any{}, []any{"alice"}, []any{"other", "bob"}); finalizers != nil {
+		metadata["finalizers"] = finalizers
+	}
 	return o
 }
 
+// shrinkLimit bounds how often a case is tried to find the smallest one.
+const shrinkLimit = 100_000
+
 // shrink makes a case smaller as long as it disagrees in whatever way.
 func (r *runner) shrink(t *triple, reason string) (*triple, string) {
-	best := t.clone()
-	for range 1000 {
-		found := false
-		for _, s := range best.smaller() {
-			if again := r.try(s); again != "" {
-				best, reason, found = s, again, true
-				break
-			}
+	best := cases.Smallest(t.clone(), shrinkLimit, (*triple).smaller, func(s *triple) bool {
+		again := r.try(s)
+		if again != "" {
+			reason = again
 		}
-		if !found {
-			break
-		}
-	}
+		return again != ""
+	})
 	return best, reason
 }
 
@@ -263,21 +246,14 @@ func (t *triple) smaller() (out []*triple) {
 	less(len(t.facts.groups) > 0, func(f *facts) { f.groups = nil })
 	less(t.facts.hasTeam, func(f *facts) { f.hasTeam = false })
 	less(t.facts.name != "", func(f *facts) { f.name = "" })
-	for _, which := range []func(*facts) **thing{func(f *facts) **thing { return &f.object }, func(f *facts) **thing { return &f.old }} {
+	for _, which := range []func(*facts) *vectors.Object{func(f *facts) *vectors.Object { return &f.object }, func(f *facts) *vectors.Object { return &f.old }} {
 		o := *which(t.facts)
-		change := func(ok bool, change func(*thing)) {
-			less(o != nil && ok, func(f *facts) {
-				smaller := *o
-				change(&smaller)
-				*which(f) = &smaller
+		for _, path := range [][]string{{"metadata", "labels"}, {"metadata", "finalizers"}, {"spec", "replicas"}, {"spec", "class"}, {"spec"}} {
+			less(holds(o, path...), func(f *facts) {
+				smaller := runtime.DeepCopyJSON(o)
+				unstructured.RemoveNestedField(smaller, path...)
+				*which(f) = smaller
 			})
-		}
-		if o != nil {
-			change(o.labels != nil, func(o *thing) { o.labels = nil })
-			change(o.finalizers != nil, func(o *thing) { o.finalizers = nil })
-			change(o.replicas != nil, func(o *thing) { o.replicas = nil })
-			change(o.class != nil, func(o *thing) { o.class = nil })
-			change(!o.noSpec && o.class == nil && o.replicas == nil, func(o *thing) { o.noSpec = true })
 		}
 	}
 	return out

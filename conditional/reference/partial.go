@@ -201,20 +201,15 @@ func policyProgram(expression string) (cel.Program, error) {
 	return p, err
 }
 
-// variables are what is known, with the rest unknown.
-func variables(known map[string]any) (cel.PartialActivation, error) {
-	var patterns []*interpreter.AttributePattern
-	for _, name := range vectors.LateVariables() {
-		if _, ok := known[name]; !ok {
-			patterns = append(patterns, cel.AttributePattern(name))
-		}
-	}
-	return cel.PartialVars(known, patterns...)
-}
-
 // evaluate is what a program evaluates to; ok is false if it is unknown.
 func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
-	vars, err := variables(known)
+	var unknown []*interpreter.AttributePattern
+	for _, name := range vectors.LateVariables() {
+		if _, ok := known[name]; !ok {
+			unknown = append(unknown, cel.AttributePattern(name))
+		}
+	}
+	vars, err := cel.PartialVars(known, unknown...)
 	if err != nil {
 		return partial{err: celError(err)}, nil, true
 	}

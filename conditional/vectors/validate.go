@@ -78,12 +78,8 @@ func (b *Breaches) set(s ConditionSet) {
 	b.when(s.AuthorizerName == "", "no-authorizer-name", "a set has no authorizerName")
 	b.when(len(s.Conditions) > MaxConditions, "too-many-conditions", "%d conditions", len(s.Conditions))
 	b.when(len(s.Conditions) > 0 && s.FailureMode != FailDeny && s.FailureMode != FailNoOpinion, "", "failureMode %q: expected %s or %s", s.FailureMode, FailDeny, FailNoOpinion)
-	b.conditions(s.Conditions)
-}
-
-func (b *Breaches) conditions(all []Condition) {
 	seen := map[string]bool{}
-	for _, c := range all {
+	for _, c := range s.Conditions {
 		b.when(seen[c.ID], "duplicate-ids", "the ID %.80q twice", c.ID)
 		seen[c.ID] = true
 		b.when(ValidateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
@@ -101,12 +97,5 @@ func (s SubjectAccessReviewStatus) Validate(asked Mode) error { return s.Breache
 func (s ConditionSet) Validate() error {
 	var b Breaches
 	b.set(s)
-	return b.err()
-}
-
-// ValidateConditions is the first rule that the conditions of one set break, however many there are.
-func ValidateConditions(all []Condition) error {
-	var b Breaches
-	b.conditions(all)
 	return b.err()
 }

@@ -79,7 +79,7 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.As
 	}
 	slices.SortStableFunc(log, func(x, y run.Asked) int { return cmp.Compare(x.From, y.From) })
 	out := &run.Prediction{Requests: int64(len(log))}
-	counts, times := map[run.ReviewCount]*run.CheckRange{}, map[int32]int{}
+	counts, times := map[run.ReviewKind]*run.CheckRange{}, map[int32]int{}
 	for _, asked := range log {
 		at := start.Sub(h.began) + asked.From
 		if !h.profile.OneServer() {
@@ -116,9 +116,7 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.As
 		c.Low, c.High = min(c.Low, c.High), max(c.Low, c.High)
 		out.Checks = append(out.Checks, *c)
 	}
-	slices.SortFunc(out.Checks, func(x, y run.CheckRange) int {
-		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
-	})
+	slices.SortFunc(out.Checks, func(x, y run.CheckRange) int { return x.Compare(y.ReviewKind) })
 	if out.Asked = len(times); out.Asked > 0 {
 		each := slices.Collect(maps.Values(times))
 		out.Seldom, out.Often = slices.Min(each), slices.Max(each)
@@ -127,7 +125,7 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.As
 }
 
 // one adds the reviews of a request, by mode, verb and decision.
-func (h *History) one(variant profile.Variant, asked run.Asked, at time.Duration, unsure bool, counts map[run.ReviewCount]*run.CheckRange) error {
+func (h *History) one(variant profile.Variant, asked run.Asked, at time.Duration, unsure bool, counts map[run.ReviewKind]*run.CheckRange) error {
 	p, q := h.profile, asking(h.profile, variant, int(asked.Agent))
 	node, account := sender(p, q.identity)
 	token := fmt.Sprint(q.identity, "-", asked.Turn%p.TokensPerAgent)
@@ -157,7 +155,7 @@ func (h *History) one(variant profile.Variant, asked run.Asked, at time.Duration
 			if asked.Answer == run.Throttled && review.Mode == "" || h.profile.Authorizer.Cache && i < 2 && h.remembered(i, at, asked, review.Spec) {
 				continue
 			}
-			c := run.ReviewCount{Mode: cmp.Or(string(review.Mode), run.RequestMode), Decision: "NoOpinion"}
+			c := run.ReviewKind{Mode: cmp.Or(string(review.Mode), run.RequestMode), Decision: "NoOpinion"}
 			if c.Verb = review.Spec.ResourceAttributes.Verb; review.Allowed() {
 				c.Decision = "Allow"
 			}
@@ -165,7 +163,7 @@ func (h *History) one(variant profile.Variant, asked run.Asked, at time.Duration
 				c.Decision = run.Unseen
 			}
 			if counts[c] == nil {
-				counts[c] = &run.CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
+				counts[c] = &run.CheckRange{ReviewKind: c}
 			}
 			switch {
 			case i > 0:

@@ -144,7 +144,7 @@ func checked(b *run.Block, increased []sample, background int64) (list []run.Rev
 		}
 	}
 	for _, a := range b.Attempts {
-		c := run.ReviewCount{Mode: a.Mode, Decision: "NoOpinion", Count: int64(a.Count)}
+		c := run.ReviewCount{ReviewKind: run.ReviewKind{Mode: a.Mode, Decision: "NoOpinion"}, Count: int64(a.Count)}
 		if a.Decision == "allowed" {
 			c.Decision = "Allow"
 			rest -= c.Count
@@ -155,7 +155,7 @@ func checked(b *run.Block, increased []sample, background int64) (list []run.Rev
 		b.Unreconciled = append(b.Unreconciled, fmt.Sprintf("the API server allowed %d checks of others fewer than while nobody asked", -rest))
 	}
 	b.Background = background
-	return append(list, run.ReviewCount{Mode: "request", Decision: "Allow", Count: max(0, rest)})
+	return append(list, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: run.RequestMode, Decision: "Allow"}, Count: max(0, rest)})
 }
 
 // profiles has the programs profile themselves in the last block of a side, where no server is restarted: a profile

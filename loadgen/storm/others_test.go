@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/engine/target"
@@ -61,7 +62,7 @@ func TestOthers(t *testing.T) {
 	r := newRunner(Options{Profile: p, Provider: target.Existing})
 	r.idle[profile.GateOn] = map[string]run.Cost{}
 	n := r.others(profile.GateOn, []sample{
-		{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 7}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 2},
+		{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 7}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 2},
 		{family: authorizationAttempts, value: 1}, {family: cpuSeconds, value: 0.5},
 	})
 	r.noteOthers(map[profile.Server]int64{profile.GateOn: n})

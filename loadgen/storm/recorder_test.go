@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -62,8 +66,8 @@ func TestCounts(t *testing.T) {
 // TestChecked counts what the API server says where there is no recorder.
 func TestChecked(t *testing.T) {
 	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
-	got := checked(b, []sample{{family: decisions, labels: map[string]string{"decision": "allowed"}, value: 10}, {family: decisions, labels: map[string]string{"decision": "denied"}, value: 4}}, 2)
-	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{Mode: "request", Decision: "Allow", Count: 5}) || b.Background != 2 || len(b.Unreconciled) > 0 {
+	got := checked(b, []sample{{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 4}}, 2)
+	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "request", Decision: "Allow"}, Count: 5}) || b.Background != 2 || len(b.Unreconciled) > 0 {
 		t.Errorf("%+v", got)
 	}
 	if got = checked(b, nil, 2); got[2].Count != 0 || len(b.Unreconciled) != 1 {
@@ -84,6 +88,42 @@ func TestRuntimeCost(t *testing.T) {
 		runtimeCost(b, increased, 7)
 		if c := b.Cost[run.APIServer]; c.CPU != want || c.Allocated != 1024 || c.GCs != 2 || (c.Idle == 7) == known {
 			t.Errorf("known %t: %+v", known, c)
+		}
+	}
+}
+
+// TestReadCounters takes counters, gauges, and of histograms and summaries how often and how much.
+func TestReadCounters(t *testing.T) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE process_start_time_seconds gauge
+process_start_time_seconds 100
+# TYPE apiserver_authorization_decisions_total counter
+apiserver_authorization_decisions_total{decision="allowed"} 3
+# TYPE go_gc_duration_seconds summary
+go_gc_duration_seconds{quantile="0.5"} NaN
+go_gc_duration_seconds_sum 0.5
+go_gc_duration_seconds_count 2
+# TYPE apiserver_flowcontrol_request_wait_duration_seconds histogram
+apiserver_flowcontrol_request_wait_duration_seconds_bucket{priority_level="a",le="1"} 4
+apiserver_flowcontrol_request_wait_duration_seconds_bucket{priority_level="a",le="+Inf"} 4
+apiserver_flowcontrol_request_wait_duration_seconds_sum{priority_level="a"} 0.25
+apiserver_flowcontrol_request_wait_duration_seconds_count{priority_level="a"} 4
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := readCounters(families)
+	if err != nil || !c.began().Equal(time.Unix(100, 0)) || !c.has(decisions) {
+		t.Fatalf("%v, %v", c, err)
+	}
+	c.add(c)
+	got := map[string]float64{}
+	for _, s := range c.since(counters{}) {
+		got[s.family+string(s.labels["decision"]+s.labels["priority_level"])] = s.value
+	}
+	for name, want := range map[string]float64{decisions + "allowed": 6, "go_gc_duration_seconds_count": 4, flowControl + "request_wait_duration_seconds_suma": 0.5, processStart: 100} {
+		if got[name] != want {
+			t.Errorf("%s: %v, expected %v, of %v", name, got[name], want, got)
 		}
 	}
 }

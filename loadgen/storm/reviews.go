@@ -12,6 +12,8 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/engine/recorder"
@@ -126,13 +128,11 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 		mode, _ := scenarios.ImpersonationMode(verb)
 		for decision, count := range decisions {
 			if count != 0 {
-				list = append(list, run.ReviewCount{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision, Count: count})
+				list = append(list, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision}, Count: count})
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b run.ReviewCount) int {
-		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Decision, b.Decision))
-	})
+	slices.SortFunc(list, func(a, b run.ReviewCount) int { return a.Compare(b.ReviewKind) })
 	return list
 }
 
@@ -160,7 +160,7 @@ type counters map[string]sample
 
 type sample struct {
 	family string
-	labels map[string]string
+	labels model.Metric
 	value  float64
 }
 
@@ -190,32 +190,16 @@ func (c counters) began() time.Time {
 	return time.Time{}
 }
 
-// readCounters takes the counters, the counts and sums of histograms, and when the process began.
-func readCounters(families map[string]*dto.MetricFamily) counters {
+// readCounters takes all that was scraped but the buckets of histograms.
+func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
+	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
 	out := counters{}
-	for name, family := range families {
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			add := func(name string, value float64) {
-				out[fmt.Sprint(name, labels)] = sample{name, labels, value}
-			}
-			switch {
-			case m.GetCounter() != nil:
-				add(name, m.GetCounter().GetValue())
-			case name == processStart || name == heapSys:
-				add(name, m.GetGauge().GetValue())
-			case m.GetHistogram() != nil:
-				add(name+"_sum", m.GetHistogram().GetSampleSum())
-				add(name+"_count", float64(m.GetHistogram().GetSampleCount()))
-			case m.GetSummary() != nil:
-				add(name+"_count", float64(m.GetSummary().GetSampleCount()))
-			}
+	for _, s := range samples {
+		if family := string(s.Metric[model.MetricNameLabel]); !strings.HasSuffix(family, "_bucket") {
+			out[s.Metric.String()] = sample{family, s.Metric, float64(s.Value)}
 		}
 	}
-	return out
+	return out, err
 }
 
 // add adds the counters of another server.
@@ -250,7 +234,7 @@ func metrics(b *run.Block, increased []sample, hasAttempts, components, restarte
 	evaluations := 0.0
 	for _, s := range increased {
 		switch {
-		case s.family == webhookEvaluations && strings.HasPrefix(s.labels["name"], "recorder-"):
+		case s.family == webhookEvaluations && strings.HasPrefix(string(s.labels["name"]), "recorder-"):
 			if s.labels["name"] == "recorder-front" {
 				evaluations += s.value
 			}
@@ -258,7 +242,7 @@ func metrics(b *run.Block, increased []sample, hasAttempts, components, restarte
 				b.GivenUp += int64(s.value)
 			}
 		case s.family == authorizationAttempts:
-			b.Attempts = append(b.Attempts, run.AttemptCount{Mode: s.labels["mode"], Decision: s.labels["decision"], Count: s.value})
+			b.Attempts = append(b.Attempts, run.AttemptCount{Mode: string(s.labels["mode"]), Decision: string(s.labels["decision"]), Count: s.value})
 		case strings.HasPrefix(s.family, flowControl):
 			if name := flowName(s); name != "" {
 				if b.FlowControl == nil {
@@ -277,14 +261,14 @@ func metrics(b *run.Block, increased []sample, hasAttempts, components, restarte
 // flowName is a series of priority and fairness as it is shown: what was rejected and dispatched, and how long it
 // waited.
 func flowName(s sample) string {
-	what := strings.TrimPrefix(s.family, flowControl)
-	switch what {
+	level := string(s.labels["priority_level"])
+	switch strings.TrimPrefix(s.family, flowControl) {
 	case "rejected_requests_total":
-		return "rejected " + s.labels["priority_level"] + " " + s.labels["reason"]
+		return "rejected " + level + " " + string(s.labels["reason"])
 	case "dispatched_requests_total":
-		return "dispatched " + s.labels["priority_level"]
+		return "dispatched " + level
 	case "request_wait_duration_seconds_sum":
-		return "waited " + s.labels["priority_level"] + " seconds"
+		return "waited " + level + " seconds"
 	}
 	return ""
 }

@@ -178,7 +178,7 @@ func read(t *target.Target) (counters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readCounters(families), nil
+	return readCounters(families)
 }
 
 func (s *server) err() error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -292,9 +293,9 @@ func TestUnreconciled(t *testing.T) {
 	block := func() *run.Block {
 		return &run.Block{
 			Reviews: []run.ReviewCount{
-				{Mode: "legacy", Verb: "impersonate", Decision: "Allow", Count: 3},
-				{Mode: "associated-node", Verb: "impersonate:associated-node", Decision: "NoOpinion", Count: 2},
-				{Mode: "request", Verb: "list", Decision: "Allow", Count: 3},
+				{ReviewKind: run.ReviewKind{Mode: "legacy", Verb: "impersonate", Decision: "Allow"}, Count: 3},
+				{ReviewKind: run.ReviewKind{Mode: "associated-node", Verb: "impersonate:associated-node", Decision: "NoOpinion"}, Count: 2},
+				{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: 3},
 			},
 			Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}},
 		}
@@ -344,10 +345,10 @@ func TestUnreconciled(t *testing.T) {
 
 // TestGivenUp takes from the server's metrics which of its reviews had no answer, at either end of the chain.
 func TestGivenUp(t *testing.T) {
-	evaluations := func(name, result string, n float64) sample {
-		return sample{family: webhookEvaluations, labels: map[string]string{"name": name, "result": result}, value: n}
+	evaluations := func(name, result model.LabelValue, n float64) sample {
+		return sample{family: webhookEvaluations, labels: model.Metric{"name": name, "result": result}, value: n}
 	}
-	b := &run.Block{Reviews: []run.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: 4667}}}
+	b := &run.Block{Reviews: []run.ReviewCount{{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: 4667}}}
 	metrics(b, []sample{
 		evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 28), evaluations("recorder-front", "timeout", 1),
 		evaluations("recorder-back", "success", 7), evaluations("recorder-back", "error", 2), evaluations("another", "error", 9),

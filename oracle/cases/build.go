@@ -16,8 +16,6 @@ import (
 // The names in cases. Each becomes unique when a scenario is bound; none is part of a word that Kubernetes itself
 // uses.
 const (
-	callerName  = "caller"
-	teamName    = "backend"
 	callerPlace = "shop"  // namespace of the requestor's account
 	place       = "depot" // namespace of requests, here and in parts.yaml
 	elsewhere   = "attic"
@@ -32,6 +30,7 @@ var partsYAML []byte
 
 // parts are what levels are made of where that is data, by their names.
 var parts = read[struct {
+	Requestors          map[string]scenarios.Requestor
 	Requests, Selectors map[string]scenarios.Request
 	Users               map[string][2]string
 	Groups              map[string][][]string
@@ -54,9 +53,10 @@ func build(choice Choice, rng *rand.Rand) *scenarios.Scenario {
 		Requires:   scenarios.Requires{Gate: scenarios.GateAny},
 		Requestors: map[string]scenarios.Requestor{},
 	}}
-	b.subject = scenarios.Subject{User: b.requestor("requestor", "worker").User}
+	who := b.requestor("requestor", "worker")
+	b.subject = scenarios.Subject{User: who.User}
 	if b.is(requestor, "group-member") {
-		b.subject = scenarios.Subject{Group: teamName}
+		b.subject = scenarios.Subject{Group: who.Groups[0]}
 	}
 	steps := b.steps()
 	b.grants(steps)
@@ -70,28 +70,13 @@ func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))]
 
 // requestor adds one under an alias; node is the one it is on, if it is.
 func (b *builder) requestor(alias, node string) scenarios.Requestor {
-	r := scenarios.Requestor{User: callerName}
-	on := func(nodes ...string) { r.Extra = map[string][]string{serviceaccount.NodeNameKey: nodes} }
-	if b.is(requestor, "account", "account-on-node", "account-on-other-node", "account-on-two-nodes", "account-in-pod") {
-		r.User = accountUser + callerPlace + ":" + callerName
-		if b.rng.IntN(2) == 0 {
-			r.Groups = serviceaccount.MakeGroupNames(callerPlace)
-		}
+	r := parts.Requestors[b.level(requestor)]
+	if strings.HasPrefix(r.User, accountUser) && b.rng.IntN(2) == 0 {
+		r.Groups = serviceaccount.MakeGroupNames(callerPlace)
 	}
-	switch b.level(requestor) {
-	case "group-member":
-		r.Groups = []string{teamName}
-	case "user-on-node", "account-on-node":
-		on(node)
-	case "account-on-other-node":
-		on("remote")
-	case "account-on-two-nodes":
-		on(node, "remote")
-	case "account-in-pod":
-		on(node)
-		r.UID = "b6e1f0c2"
-		r.Extra[serviceaccount.PodNameKey] = []string{"pod-" + alias}
-		r.Extra[user.CredentialIDKey] = []string{"JTI=" + alias}
+	r.Extra = maps.Clone(r.Extra)
+	for key, values := range r.Extra {
+		r.Extra[key] = scenarios.Each(values, strings.NewReplacer("NODE", node, "ALIAS", alias).Replace)
 	}
 	b.s.Requestors[alias] = r
 	return r

@@ -20,10 +20,11 @@ func TestFactors(t *testing.T) {
 		}
 	}
 	for what, there := range map[int]func(level string) bool{
-		wanted:  func(level string) bool { return level == "nobody" || parts.Users[level][0] != "" },
-		groups:  func(level string) bool { return level == "none" || len(parts.Groups[level]) > 0 },
-		extra:   func(level string) bool { return level == "none" || len(parts.Extra[level]) > 0 },
-		request: func(level string) bool { return parts.Requests[level].Verb != "" },
+		requestor: func(level string) bool { return parts.Requestors[level].User != "" },
+		wanted:    func(level string) bool { return level == "nobody" || parts.Users[level][0] != "" },
+		groups:    func(level string) bool { return level == "none" || len(parts.Groups[level]) > 0 },
+		extra:     func(level string) bool { return level == "none" || len(parts.Extra[level]) > 0 },
+		request:   func(level string) bool { return parts.Requests[level].Verb != "" },
 		selector: func(level string) bool {
 			return level == "none" || parts.Selectors[level].FieldSelector+parts.Selectors[level].LabelSelector != ""
 		},

@@ -18,27 +18,25 @@ import (
 // groups and extra are left out, one after the other, until nothing can be left out any more or holds was asked
 // limit times. Expectations are removed; holds has to know what is expected. The scenario itself is not changed.
 func Shrink(s *scenarios.Scenario, limit int, holds func(*scenarios.Scenario) bool) *scenarios.Scenario {
-	best := Bare(s)
+	return Smallest(Bare(s), limit, reductions, holds)
+}
+
+// Smallest makes something smaller while holds stays true of it, until holds is true of nothing smaller, or was asked
+// limit times.
+func Smallest[T any](best T, limit int, smaller func(T) []T, holds func(T) bool) T {
 	for changed := true; changed; {
 		changed = false
-		for i := 0; ; {
-			list := reductions(best)
-			if i >= len(list) {
-				break
-			}
-			candidate := list[i]
-			if !valid(candidate) || reflect.DeepEqual(candidate, best) {
-				i++
-				continue
-			}
+		list := smaller(best)
+		for i := 0; i < len(list); {
 			if limit--; limit < 0 {
 				return best
 			}
-			if holds(candidate) {
-				best, changed = candidate, true
-				continue // what follows has moved up to i
+			if !holds(list[i]) {
+				i++
+				continue
 			}
-			i++
+			best, changed = list[i], true
+			list = smaller(best) // what follows has moved up to i
 		}
 	}
 	return best
@@ -63,12 +61,13 @@ type reducer struct {
 	out  []*scenarios.Scenario
 }
 
-// but adds a copy that edit has changed.
+// but adds a copy that edit has changed, if it has and the rules still hold.
 func (r *reducer) but(edit func(*scenarios.Scenario)) {
 	c := Bare(r.from)
 	edit(c)
-	prune(c)
-	r.out = append(r.out, c)
+	if prune(c); valid(c) && !reflect.DeepEqual(c, r.from) {
+		r.out = append(r.out, c)
+	}
 }
 
 func reductions(s *scenarios.Scenario) []*scenarios.Scenario {

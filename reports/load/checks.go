@@ -62,36 +62,39 @@ func (c *checker) result() Check {
 	return r
 }
 
+// check makes one: look finds what is wrong or unknown. held is what to say otherwise, unless look says it better.
+func check(name, held string, look func(c *checker)) Check {
+	c := checker{name: name, held: held}
+	look(&c)
+	return c.result()
+}
+
 // checks looks at the measuring.
 func checks(r *run.Run, variants []variantBlocks, groups []comparisonPairs, comparisons []Comparison, t Thresholds) []Check {
 	all := []Check{
-		checkThresholds(t),
-		checkExecuted(r),
-		checkRun(r),
-		checkServers(r),
-		checkCounters(r),
-		checkGenerator(r),
+		check("thresholds", "the thresholds can be judged", func(c *checker) {
+			if err := t.Validate(); err != nil {
+				c.wrongf("%s", err)
+			}
+		}),
+		check("executed", fmt.Sprintf("%d blocks", len(r.Blocks)), func(c *checker) { c.executed(r) }),
+		check("undisturbed", "the run ended by itself and reports no problem", func(c *checker) { c.undisturbed(r) }),
+		check("servers", "the servers are what was asked for", func(c *checker) { c.servers(r) }),
+		check("counters", "the counters agree, and recorder and API server with one another", func(c *checker) { c.counters(r) }),
+		check("generator kept up", "nearly all requests were sent in time", func(c *checker) { c.generator(r) }),
 		checkArrivals(groups),
-		checkStarts(r),
+		check("starts of the servers", "", func(c *checker) { c.starts(r) }),
 		checkPairs(groups, t, design{r.Pairs, r.Starts}),
-		checkTrends(variants, comparisons),
+		check("no trend", fmt.Sprintf("no p50 changes by more than %g %% over the run, or not more than chance makes it", 100*trendLimit),
+			func(c *checker) { c.trends(variants, comparisons) }),
 	}
 	if t.declareMargins() && len(groups) > 0 || slices.ContainsFunc(comparisons, claims) {
-		all = append(all, checkAA(comparisons))
+		all = append(all, check("A/A", "", func(c *checker) { c.same(comparisons) }))
 	}
 	return all
 }
 
-func checkThresholds(t Thresholds) Check {
-	c := checker{name: "thresholds", held: "the thresholds can be judged"}
-	if err := t.Validate(); err != nil {
-		c.wrongf("%s", err)
-	}
-	return c.result()
-}
-
-func checkExecuted(r *run.Run) Check {
-	c := checker{name: "executed", held: fmt.Sprintf("%d blocks", len(r.Blocks))}
+func (c *checker) executed(r *run.Run) {
 	if len(r.Blocks) == 0 {
 		c.wrongf("nothing was executed: the run has no block")
 	}
@@ -101,11 +104,9 @@ func checkExecuted(r *run.Run) Check {
 			c.wrongf("block %d (%s): %d requests sent, %d answered, %d latencies", i, keyOf(b), b.Sent, answered(b), b.Latency.Count())
 		}
 	}
-	return c.result()
 }
 
-func checkRun(r *run.Run) Check {
-	c := checker{name: "undisturbed", held: "the run ended by itself and reports no problem"}
+func (c *checker) undisturbed(r *run.Run) {
 	if r.Interrupted {
 		c.wrongf("the run was interrupted: what is here is partial")
 	}
@@ -116,11 +117,9 @@ func checkRun(r *run.Run) Check {
 			c.wrongf("%s", p.Text)
 		}
 	}
-	return c.result()
 }
 
-func checkServers(r *run.Run) Check {
-	c := checker{name: "servers", held: "the servers are what was asked for"}
+func (c *checker) servers(r *run.Run) {
 	known := map[string]bool{}
 	for _, s := range r.Servers {
 		known[s.Name] = true
@@ -137,12 +136,10 @@ func checkServers(r *run.Run) Check {
 			c.wrongf("blocks ran on %q, of which nothing is known", b.Server)
 		}
 	}
-	return c.result()
 }
 
-// checkCounters holds the counters of a block against one another, and the recorder's against the API server's.
-func checkCounters(r *run.Run) Check {
-	c := checker{name: "counters", held: "the counters agree, and recorder and API server with one another"}
+// counters holds the counters of a block against one another, and the recorder's against the API server's.
+func (c *checker) counters(r *run.Run) {
 	if !slices.ContainsFunc(r.Blocks, func(b run.Block) bool { return len(b.Attempts) > 0 }) {
 		c.held = "the counters agree; the API server has none of its own here, so that the recorder's stand alone"
 	}
@@ -168,7 +165,6 @@ func checkCounters(r *run.Run) Check {
 			c.wrongf("block %d: %s", i, u)
 		}
 	}
-	return c.result()
 }
 
 func negative(b *run.Block) bool {
@@ -184,8 +180,7 @@ func negative(b *run.Block) bool {
 	return least < 0
 }
 
-func checkGenerator(r *run.Run) Check {
-	c := checker{name: "generator kept up", held: "nearly all requests were sent in time"}
+func (c *checker) generator(r *run.Run) {
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		late := func(what string, n, of int64, limit float64) {
@@ -198,7 +193,6 @@ func checkGenerator(r *run.Run) Check {
 		late("never sent", b.Dropped, b.Planned, droppedLimit)
 		late("without an answer at the end", b.Sent-answered(b), b.Sent, unansweredLimit)
 	}
-	return c.result()
 }
 
 // checkArrivals holds the two sides of pairs to have had the same arrivals, second by second.
@@ -237,9 +231,8 @@ func sentBySecond(b *run.Block) []int64 {
 	return sent
 }
 
-// checkStarts holds the starts of the servers to have been some: no process is of two.
-func checkStarts(r *run.Run) Check {
-	c := checker{name: "starts of the servers"}
+// starts holds the starts of the servers to have been some: no process is of two.
+func (c *checker) starts(r *run.Run) {
 	type process struct {
 		server string
 		began  int64
@@ -261,7 +254,6 @@ func checkStarts(r *run.Run) Check {
 	} else {
 		c.unknown = nil // it makes no difference
 	}
-	return c.result()
 }
 
 // checkPairs holds comparisons to have the pairs and starts that were declared, those that a claim needs where one is
@@ -292,9 +284,8 @@ func checkPairs(groups []comparisonPairs, t Thresholds, asked design) Check {
 	return c.result()
 }
 
-// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison.
-func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
-	c := checker{name: "no trend"}
+// trends looks for a p50 that rises or falls over the run, in a variant or in a comparison.
+func (c *checker) trends(variants []variantBlocks, comparisons []Comparison) {
 	var names []string
 	var p, changes []float64
 	add := func(name string, values []float64) {
@@ -318,17 +309,14 @@ func checkTrends(variants []variantBlocks, comparisons []Comparison) Check {
 			c.wrongf("%s changes by %.0f %% over the run (p %.3g)", names[i], 100*changes[i], adjusted)
 		}
 	}
-	c.held = fmt.Sprintf("no p50 changes by more than %g %% over the run, or not more than chance makes it", 100*trendLimit)
-	return c.result()
 }
 
 // claims says whether something is said of the difference of two sides.
 func claims(c Comparison) bool { return !c.AA && (c.P50.Measured || c.P99.Measured) }
 
-// checkAA looks at the comparisons of two servers that are the same. They differ if the harness does, or if the order
+// same looks at the comparisons of two servers that are the same. They differ if the harness does, or if the order
 // in which servers are started matters.
-func checkAA(comparisons []Comparison) Check {
-	c := checker{name: "A/A"}
+func (c *checker) same(comparisons []Comparison) {
 	var seen []string
 	for i := range comparisons {
 		cmp := &comparisons[i]
@@ -356,7 +344,6 @@ func checkAA(comparisons []Comparison) Check {
 		c.unknown = append(c.unknown, "the run has no A/A pair: what two servers that are the same differ by is not known")
 	}
 	c.held = "no difference was found between two servers that are the same: " + strings.Join(seen, "; ")
-	return c.result()
 }
 
 // checkPairsName is the name of the check that there are enough pairs.

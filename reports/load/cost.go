@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -60,8 +61,8 @@ func (c column) Length() time.Duration {
 // titles are what tells runs from each other.
 var titles = []func(r *run.Run) string{
 	func(r *run.Run) string { return r.Profile },
-	func(r *run.Run) string { return counted(r.Agents, "agent") },
-	func(r *run.Run) string { return counted(r.Population.ServiceAccounts, "ServiceAccount") },
+	func(r *run.Run) string { return reports.Plural(r.Agents, "agent") },
+	func(r *run.Run) string { return reports.Plural(r.Population.ServiceAccounts, "ServiceAccount") },
 	func(r *run.Run) string { return r.Authorizer },
 }
 

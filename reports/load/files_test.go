@@ -52,7 +52,12 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{reportFile, summaryFile, perfDataFile} {
+	var console bytes.Buffer
+	if err := Summarize(&console, &r, &result); err != nil {
+		t.Fatal(err)
+	}
+	files["console.txt"] = console.Bytes()
+	for _, name := range []string{reportFile, summaryFile, perfDataFile, "console.txt"} {
 		path := filepath.Join("testdata", name)
 		if *update {
 			if err := os.WriteFile(path, files[name], 0o644); err != nil {

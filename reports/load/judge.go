@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -54,7 +55,7 @@ func noteBlocks(r *Result, blocks []run.Block) {
 			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): an error that has no class: %s", i, b.Variant, b.Server, text))
 		}
 		if b.GivenUp > 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): the API server gave up %s of its authorizer: they may have been counted or not", i, b.Variant, b.Server, counted(int(b.GivenUp), "review")))
+			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): the API server gave up %s of its authorizer: they may have been counted or not", i, b.Variant, b.Server, reports.Plural(int(b.GivenUp), "review")))
 		}
 	}
 }
@@ -133,8 +134,8 @@ const sloName = "sloHeld"
 // it is about reviews.
 func judgeSLO(r *Result, g variantBlocks) {
 	const name = sloName
-	judged := false
-	for _, kind := range kindsOf(g.blocks) {
+	judged, latencies := false, together(g.blocks).Kinds
+	for _, kind := range slices.Sorted(maps.Keys(latencies)) {
 		if kind == "watch" {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s: Kubernetes has no latency objective for a watch", g.name))
 			continue
@@ -145,8 +146,7 @@ func judgeSLO(r *Result, g variantBlocks) {
 			r.limit(g.name, name+" ("+kind+")", Unknown, "there is no objective for this kind of request")
 			continue
 		}
-		merged := mergedKind(g.blocks, kind)
-		p99 := quantileBound(&merged, 0.99)
+		p99 := quantileBound(new(latencies[kind]), 0.99)
 		state, detail := withinLimit(p99, objective)
 		if !p99.Bounded && !r.Thresholds.aboutLatency() {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s: the objective of Kubernetes for a %s is not judged: %s", g.name, kind, detail))

@@ -215,7 +215,7 @@ func TestLimits(t *testing.T) {
 			b.Smallest = &run.Smallest{Count: 2, Requests: []string{"0s: one", "1s: another"}, Text: "3 reviews, predicted 2"}
 		}, Failed, "The smallest schedule that shows it has 2 requests (3 reviews, predicted 2): 0s: one; 1s: another"},
 		{"reviews of a kind that was not predicted", Thresholds{}, func(r *run.Run) {
-			r.Blocks[2].Reviews = append(r.Blocks[2].Reviews, run.ReviewCount{Mode: "user-info", Verb: "impersonate:user-info", Decision: "NoOpinion", Count: 7})
+			r.Blocks[2].Reviews = append(r.Blocks[2].Reviews, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "user-info", Verb: "impersonate:user-info", Decision: "NoOpinion"}, Count: 7})
 			r.Blocks[2].Timeline[0].Reviews += 7
 		}, Failed, "user-info impersonate:user-info NoOpinion: 7 reviews, predicted none"},
 		{"a counter that was changed", Thresholds{}, func(r *run.Run) {

@@ -82,8 +82,9 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 		}
 	})
 	add("authzconf_load_access_reviews_total", "Access reviews that the authorizer received.", dto.MetricType_COUNTER, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
-		for _, c := range checkCounts(g.blocks) {
-			one(counter(c.Count), label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
+		counts := checkCounts(g.blocks)
+		for _, c := range slices.SortedFunc(maps.Keys(counts), run.ReviewKind.Compare) {
+			one(counter(counts[c]), label("mode", c.Mode), label("verb", c.Verb), label("decision", c.Decision))
 		}
 	})
 	add("authzconf_load_cpu_seconds", "Processor time above idle.", dto.MetricType_GAUGE, func(g variantBlocks, one func(*dto.Metric, ...*dto.LabelPair)) {
@@ -207,11 +208,10 @@ func perfData(r *run.Run) PerfData {
 			}
 			p.DataItems = append(p.DataItems, item)
 		}
-		all, webhook := merged(g.blocks, latencyOf), merged(g.blocks, webhookOf)
-		latencies("request_latency", "all", &all)
-		for _, kind := range kindsOf(g.blocks) {
-			h := mergedKind(g.blocks, kind)
-			latencies("request_latency", kind, &h)
+		all, webhook := together(g.blocks), merged(g.blocks, webhookOf)
+		latencies("request_latency", "all", &all.Latency)
+		for _, kind := range slices.Sorted(maps.Keys(all.Kinds)) {
+			latencies("request_latency", kind, new(all.Kinds[kind]))
 		}
 		latencies("webhook_latency", "all", &webhook)
 		a := measureVariant(g)

@@ -13,6 +13,7 @@ import (
 	texttemplate "text/template"
 	"time"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
@@ -100,7 +101,7 @@ var (
 	//go:embed load.md.tmpl
 	markdownSource string
 	textTemplates  = texttemplate.Must(texttemplate.New("markdown").Funcs(functions).Funcs(texttemplate.FuncMap{
-		"md": md, "counted": counted, "margin": marginText, "short": shortEffect, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
+		"md": md, "counted": reports.Plural, "margin": marginText, "short": shortEffect, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
 	}).Parse(markdownSource))
 )
 
@@ -117,13 +118,6 @@ func Markdown(r *run.Run, result *Result) ([]byte, error) {
 
 // ComparisonMarkdown is the result of Compare as Markdown.
 func ComparisonMarkdown(result *Result) ([]byte, error) { return markdown("comparison", result) }
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // interval is that of the mean, if there is one.
 func (r ReviewRate) interval() *statistics.Interval {

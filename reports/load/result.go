@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -152,7 +153,7 @@ func (l Limits) validate(path string) error {
 type design struct{ pairs, starts int }
 
 func (d design) String() string {
-	return counted(d.pairs, "pair") + " in " + counted(d.starts, "start")
+	return reports.Plural(d.pairs, "pair") + " in " + reports.Plural(d.starts, "start")
 }
 
 // covers says whether this is no less than another.

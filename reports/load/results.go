@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
@@ -146,26 +147,16 @@ func measured(parts []Part, variant, server string, do func(part string, c *colu
 	}
 }
 
-// span is what several runs say of one thing.
-type span struct {
-	low, high float64
-	runs      int
-}
-
-func (s *span) add(x float64) {
-	if s.runs++; s.runs == 1 {
-		s.low, s.high = x, x
-	}
-	s.low, s.high = min(s.low, x), max(s.high, x)
-}
+// shownPhases are the blocks of a variant that a statement rests on.
+var shownPhases = []string{"first contact", "steady state"}
 
 func (s said) statement(parts []Part) Statement {
 	out := Statement{Quote: s.quote, Section: "Scalability", Verdict: "not measured"}
-	spans := map[string]*span{"first contact": {}, "steady state": {}}
+	means := map[string][]float64{}
 	measured(parts, s.variant, s.server, func(part string, _ *column, v *Variant) {
 		for _, r := range []*ReviewRate{v.FirstContact, &v.Reviews} {
-			if r != nil && spans[r.Of] != nil && r.Verdict == asPredicted {
-				spans[r.Of].add(r.PerRequest.Estimate)
+			if r != nil && slices.Contains(shownPhases, r.Of) && r.Verdict == asPredicted {
+				means[r.Of] = append(means[r.Of], r.PerRequest.Estimate)
 				if !slices.Contains(out.From, part) {
 					out.From = append(out.From, part)
 				}
@@ -173,10 +164,11 @@ func (s said) statement(parts []Part) Statement {
 		}
 	})
 	least, most := math.Inf(1), 0.0
-	for _, of := range []string{"first contact", "steady state"} {
-		if n := spans[of]; n.runs > 0 {
-			out.Figures = append(out.Figures, fmt.Sprintf("%s: %s reviews per request in %s, as predicted", of, Range{n.low, n.high}, counted(n.runs, "run")))
-			least, most = min(least, n.low), max(most, n.high)
+	for _, of := range shownPhases {
+		if all := means[of]; len(all) > 0 {
+			low, high := slices.Min(all), slices.Max(all)
+			out.Figures = append(out.Figures, fmt.Sprintf("%s: %s reviews per request in %s, as predicted", of, Range{low, high}, reports.Plural(len(all), "run")))
+			least, most = min(least, low), max(most, high)
 		}
 	}
 	const exact = 0.0005

@@ -3,9 +3,11 @@ package load
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -43,10 +45,7 @@ func (r Range) String() string {
 
 // CheckRate is how many reviews of one kind a request costs in the mean.
 type CheckRate struct {
-	// Mode is that of run.ReviewCount: request for the check of the request itself.
-	Mode       string  `json:"mode"`
-	Verb       string  `json:"verb"`
-	Decision   string  `json:"decision"`
+	run.ReviewKind
 	PerRequest float64 `json:"perRequest"`
 	Predicted  *Range  `json:"predicted,omitempty"`
 }
@@ -95,17 +94,14 @@ func reviewRate(of string, blocks []*run.Block) ReviewRate {
 	}
 	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
 	counts, predicted := checkCounts(blocks), predictedChecks(blocks)
-	for kind := range predicted { // and those of which there are none
-		if !slices.ContainsFunc(counts, func(c run.ReviewCount) bool { c.Count = 0; return c == kind }) {
-			counts = append(counts, kind)
-		}
+	for kind := range predicted {
+		counts[kind] += 0 // those of which there are none, too
 	}
-	sortCounts(counts)
 	var low, high float64
-	for _, c := range counts {
-		check := CheckRate{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision, PerRequest: float64(c.Count) / float64(requests)}
-		if c.Count = 0; predicted != nil {
-			check.Predicted = &Range{float64(predicted[c].Low) / float64(requests), float64(predicted[c].High) / float64(requests)}
+	for _, kind := range slices.SortedFunc(maps.Keys(counts), run.ReviewKind.Compare) {
+		check := CheckRate{ReviewKind: kind, PerRequest: float64(counts[kind]) / float64(requests)}
+		if predicted != nil {
+			check.Predicted = &Range{float64(predicted[kind].Low) / float64(requests), float64(predicted[kind].High) / float64(requests)}
 			low, high = low+check.Predicted.Low, high+check.Predicted.High
 		}
 		r.Checks = append(r.Checks, check)
@@ -118,15 +114,15 @@ func reviewRate(of string, blocks []*run.Block) ReviewRate {
 }
 
 // predictedChecks sums the predictions of blocks by mode, verb and decision; nil if one has none.
-func predictedChecks(blocks []*run.Block) map[run.ReviewCount]run.CheckRange {
-	sums := map[run.ReviewCount]run.CheckRange{}
+func predictedChecks(blocks []*run.Block) map[run.ReviewKind]run.CheckRange {
+	sums := map[run.ReviewKind]run.CheckRange{}
 	for _, b := range blocks {
 		if b.Predicted == nil || b.Predicted.Requests == 0 {
 			return nil
 		}
 		for _, c := range b.Predicted.Checks {
-			kind := run.ReviewCount{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
-			sums[kind] = run.CheckRange{Low: sums[kind].Low + c.Low, High: sums[kind].High + c.High}
+			sum := sums[c.ReviewKind]
+			sums[c.ReviewKind] = run.CheckRange{Low: sum.Low + c.Low, High: sum.High + c.High}
 		}
 	}
 	return sums
@@ -161,13 +157,13 @@ func judgePrediction(r *Result, name string, blocks []*run.Block) {
 	const limit = "predicted reviews"
 	switch verdict, finding := predictionVerdict(blocks); verdict {
 	case asPredicted:
-		r.limit(name, limit, Held, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", counted(len(blocks), "block"))
+		r.limit(name, limit, Held, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", reports.Plural(len(blocks), "block"))
 	case notPredicted:
 		list, _ := finding.Unpredicted()
 		text := fmt.Sprintf("block %d of %d: %s", slices.Index(blocks, finding)+1, len(blocks), strings.Join(list, "; "))
 		for _, b := range blocks {
 			if s := b.Smallest; s != nil {
-				text += fmt.Sprintf(". The smallest schedule that shows it has %s (%s): %s", counted(s.Count, "request"), s.Text, strings.Join(s.Requests, "; "))
+				text += fmt.Sprintf(". The smallest schedule that shows it has %s (%s): %s", reports.Plural(s.Count, "request"), s.Text, strings.Join(s.Requests, "; "))
 			}
 		}
 		r.limit(name, limit, Broken, "%s", text)
@@ -196,26 +192,13 @@ func judgeReviews(r *Result, name string, reviews ReviewRate, limit float64) {
 	r.limit(name, "reviewsPerRequest", state, "%s, at most %g", reviewsText(reviews), limit)
 }
 
-// checkCounts are the reviews of blocks by mode, verb and decision, in that order.
-func checkCounts(blocks []*run.Block) (counts []run.ReviewCount) {
-	sums := map[run.ReviewCount]int64{}
+// checkCounts are the reviews of blocks by mode, verb and decision.
+func checkCounts(blocks []*run.Block) map[run.ReviewKind]int64 {
+	sums := map[run.ReviewKind]int64{}
 	for _, b := range blocks {
 		for _, c := range b.Reviews {
-			n := c.Count
-			c.Count = 0
-			sums[c] += n
+			sums[c.ReviewKind] += c.Count
 		}
 	}
-	for c, n := range sums {
-		c.Count = n
-		counts = append(counts, c)
-	}
-	sortCounts(counts)
-	return counts
-}
-
-func sortCounts(counts []run.ReviewCount) {
-	slices.SortFunc(counts, func(x, y run.ReviewCount) int {
-		return cmp.Or(cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Verb, y.Verb), cmp.Compare(x.Decision, y.Decision))
-	})
+	return sums
 }

@@ -103,12 +103,12 @@ func (s simulation) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	b.Kinds = map[string]histogram.Histogram{"list": kind}
 	perRequest := map[string]int64{"legacy": 2, "associated-node": 1}[b.Variant]
 	mode := map[string]string{"legacy": "legacy", "associated-node": "associated-node"}[b.Variant]
-	b.Reviews = []run.ReviewCount{{Mode: "request", Verb: "list", Decision: "Allow", Count: n}}
+	b.Reviews = []run.ReviewCount{{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: n}}
 	if perRequest > 1 {
-		b.Reviews = append(b.Reviews, run.ReviewCount{Mode: mode, Verb: "impersonate", Decision: "Allow", Count: n * (perRequest - 1)})
+		b.Reviews = append(b.Reviews, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: mode, Verb: "impersonate", Decision: "Allow"}, Count: n * (perRequest - 1)})
 	} else {
 		// The first request of each agent is cold.
-		b.Reviews = append(b.Reviews, run.ReviewCount{Mode: mode, Verb: "impersonate-on:associated-node:list", Decision: "Allow", Count: n/10 + r.Int64N(5)})
+		b.Reviews = append(b.Reviews, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: mode, Verb: "impersonate-on:associated-node:list", Decision: "Allow"}, Count: n/10 + r.Int64N(5)})
 	}
 	b.Predicted = &run.Prediction{Requests: n, Asked: b.Agents, Seldom: 1, Often: 4}
 	if b.Pair == 0 { // whoever asks was not there before
@@ -116,7 +116,7 @@ func (s simulation) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	}
 	for _, c := range b.Reviews {
 		// Of requests under way at once each may ask what one could.
-		b.Predicted.Checks = append(b.Predicted.Checks, run.CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision, Low: c.Count, High: c.Count + c.Count/20*(2-perRequest)})
+		b.Predicted.Checks = append(b.Predicted.Checks, run.CheckRange{ReviewKind: c.ReviewKind, Low: c.Count, High: c.Count + c.Count/20*(2-perRequest)})
 	}
 	for range 10 {
 		b.Timeline = append(b.Timeline, run.Second{Sent: n / 10, Done: n / 10, Reviews: reviewsOf(b) / 10})

@@ -12,24 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
-
-func kindsOf(blocks []*run.Block) []string {
-	kinds := map[string]bool{}
-	for _, b := range blocks {
-		for k := range b.Kinds {
-			kinds[k] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(kinds))
-}
-
-func mergedKind(blocks []*run.Block, kind string) histogram.Histogram {
-	return merged(blocks, func(b *run.Block) *histogram.Histogram { return new(b.Kinds[kind]) })
-}
 
 func text(d run.Duration) string { return time.Duration(d).String() }
 

@@ -47,26 +47,31 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // level is that of the intervals that are shown.
 const level = 0.95
 
+// together are blocks as one, in what shards of one block add up to.
+func together(blocks []*run.Block) (all run.Block) {
+	for _, b := range blocks {
+		all.Merge(b)
+	}
+	return all
+}
+
 func measureVariant(g variantBlocks) Variant {
-	a := Variant{Variant: g.key.variant, Server: g.key.server, Agents: g.blocks[0].Agents, Name: g.name, Blocks: len(g.blocks)}
-	var latency, webhook histogram.Histogram
-	var length, generatorCPU time.Duration
+	all := together(g.blocks)
+	a := Variant{
+		Variant: g.key.variant, Server: g.key.server, Agents: g.blocks[0].Agents, Name: g.name, Blocks: len(g.blocks),
+		Sent: all.Sent, Done: answered(&all), Late: all.Late, Dropped: all.Dropped, Again: all.Again, Statuses: all.Answers,
+	}
+	latency, webhook := &all.Latency, merged(g.blocks, webhookOf)
+	var length time.Duration
 	var reviews int64
 	for _, b := range g.blocks {
-		a.Sent += b.Sent
-		a.Done += answered(b)
 		a.Errors += errorsOf(b)
-		a.Late += b.Late
-		a.Dropped += b.Dropped
-		a.Again, a.Statuses, a.FlowControl = run.Sum(a.Again, b.Again), run.Sum(a.Statuses, b.Answers), run.Sum(a.FlowControl, b.FlowControl)
-		latency.Merge(&b.Latency)
-		webhook.Merge(&b.WebhookLatency)
+		a.FlowControl = run.Sum(a.FlowControl, b.FlowControl)
 		length += time.Duration(b.Length)
-		generatorCPU += time.Duration(b.GeneratorCPU)
 		a.GeneratorRSS = max(a.GeneratorRSS, b.GeneratorRSS)
 		reviews += reviewsOf(b)
 	}
-	a.P50, a.P99 = quantileBound(&latency, 0.5), quantileBound(&latency, 0.99)
+	a.P50, a.P99 = quantileBound(latency, 0.5), quantileBound(latency, 0.99)
 	a.P999, a.Max = milliseconds(latency.Quantile(0.999)), milliseconds(latency.Max())
 	a.WebhookP99 = milliseconds(webhook.Quantile(0.99))
 	if length > 0 {
@@ -74,7 +79,7 @@ func measureVariant(g variantBlocks) Variant {
 		a.ReviewsPerSecond = float64(reviews) / length.Seconds()
 	}
 	if a.Sent > 0 {
-		a.GeneratorCPU = milliseconds(generatorCPU) / float64(a.Sent)
+		a.GeneratorCPU = milliseconds(time.Duration(all.GeneratorCPU)) / float64(a.Sent)
 	}
 	a.Usage = usageOf(g.blocks)
 	a.Reviews, a.FirstContact = phases(g.blocks)

@@ -140,7 +140,7 @@ func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared) er
 			}
 			s := sent{step: i, from: open.Mark()}
 			var err error
-			if s.observation, err = l.sender.send(ctx, p.bound, i); err != nil {
+			if s.observation, err = l.request(ctx, p.bound, i); err != nil {
 				return errors.Join(err, l.target.Err())
 			}
 			s.to = open.Mark()
@@ -187,17 +187,6 @@ func (l *lane) emptyEvidence(p *prepared) *verdicts.Evidence {
 // timeout ends a request that is not answered.
 const timeout = 60 * time.Second
 
-// sender sends requests of arbitrary users over one connection.
-type sender struct {
-	host string
-	next http.RoundTripper
-}
-
-func newSender(t *target.Target) (*sender, error) {
-	rt, err := t.FrontProxy()
-	return &sender{host: t.Host(), next: rt}, err
-}
-
 // sent is one request that was answered. Its reviews came after the place from, up to the place to.
 type sent struct {
 	step        int
@@ -205,18 +194,18 @@ type sent struct {
 	from, to    uint64
 }
 
-// send sends the request of a step.
-func (s *sender) send(ctx context.Context, bound *scenarios.Scenario, step int) (verdicts.Observation, error) {
+// request sends the request of a step, as any user over one connection.
+func (l *lane) request(ctx context.Context, bound *scenarios.Scenario, step int) (verdicts.Observation, error) {
 	r := bound.Steps[step].Request
 	q := bound.Requestors[r.By]
 	o := verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: q.Username()}, Metrics: []verdicts.MetricSample{}}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := replay.NewRequest(ctx, s.host, r)
+	req, err := replay.NewRequest(ctx, l.target.Host(), r)
 	if err != nil {
 		return o, err
 	}
-	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, target.Tapped(s.next, func(sent *http.Request) {
+	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, target.Tapped(l.front, func(sent *http.Request) {
 		replay.Record(&o.Request, sent)
 	}))
 	if imp := r.Impersonate; imp != nil {

@@ -129,7 +129,7 @@ func (l *lane) sendAlone(ctx context.Context, p *prepared) (*verdicts.Evidence, 
 		l.grantsOf(p.bound, i)
 		var o verdicts.Observation
 		if err := l.target.Observe(ctx, &o, func() (err error) {
-			o, err = l.sender.send(ctx, p.bound, i)
+			o, err = l.request(ctx, p.bound, i)
 			return err
 		}); err != nil {
 			return nil, err

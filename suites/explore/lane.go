@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ type lane struct {
 	asked     reports.Found // the control plane as the cell asks for it
 	target    *target.Target
 	replay    *replay.Replayer
-	sender    *sender
+	front     http.RoundTripper
 	grants    atomic.Pointer[[]scenarios.Grant] // in force for the case that is being sent
 	runs      int                               // of single cases, for their names
 	// run runs a case alone, or reads what was seen of it when it was.
@@ -69,7 +70,7 @@ func (l *lane) start(ctx context.Context) (up bool, err error) {
 	}
 	l.say("%s ready in %.1f s, gate %s", l.target.Witness.GitVersion, time.Since(begun).Seconds(), l.asked.Facts.Gate)
 	if l.replay, err = replay.New(l.target); err == nil {
-		l.sender, err = newSender(l.target)
+		l.front, err = l.target.FrontProxy()
 	}
 	l.broke(err)
 	return err == nil, nil

@@ -76,13 +76,11 @@ type Prediction struct {
 	Checks []CheckRange `json:"checks,omitempty"`
 }
 
-// CheckRange is how many reviews of a kind are predicted; see ReviewCount.
+// CheckRange is how many reviews of a kind are predicted.
 type CheckRange struct {
-	Mode     string `json:"mode"`
-	Verb     string `json:"verb"`
-	Decision string `json:"decision"`
-	Low      int64  `json:"low"`
-	High     int64  `json:"high"`
+	ReviewKind
+	Low  int64 `json:"low"`
+	High int64 `json:"high"`
 }
 
 // Range are the fewest and the most reviews.
@@ -112,22 +110,21 @@ func (b *Block) Unpredicted() (list []string, why string) {
 	case b.Sent+b.Retried != p.Requests:
 		return nil, fmt.Sprintf("%d requests were sent, and %d are in the log", b.Sent+b.Retried, p.Requests)
 	}
-	seen, given := map[CheckRange]int64{}, ""
+	seen, given := map[ReviewKind]int64{}, ""
 	if b.GivenUp > 0 {
 		given = fmt.Sprintf(", and the API server gave up %d", b.GivenUp)
 	}
 	for _, r := range b.Reviews {
-		seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}] += r.Count
+		seen[r.ReviewKind] += r.Count
 	}
 	for _, c := range b.Predicted.Checks {
-		kind := CheckRange{Mode: c.Mode, Verb: c.Verb, Decision: c.Decision}
-		if n := seen[kind]; n < c.Low-b.GivenUp || n > c.High+b.GivenUp {
+		if n := seen[c.ReviewKind]; n < c.Low-b.GivenUp || n > c.High+b.GivenUp {
 			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted %d to %d%s", c.Mode, c.Verb, c.Decision, n, c.Low, c.High, given))
 		}
-		delete(seen, kind)
+		delete(seen, c.ReviewKind)
 	}
 	for _, r := range b.Reviews {
-		if n := seen[CheckRange{Mode: r.Mode, Verb: r.Verb, Decision: r.Decision}]; n > b.GivenUp {
+		if n := seen[r.ReviewKind]; n > b.GivenUp {
 			list = append(list, fmt.Sprintf("%s %s %s: %d reviews, predicted none%s", r.Mode, r.Verb, r.Decision, n, given))
 		}
 	}

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/authzconf/authzconf/reports/load/histogram"
@@ -225,15 +226,25 @@ type CPUProfile struct {
 	Functions map[string]int64 `json:"functions"`
 }
 
-// ReviewCount counts access reviews.
-type ReviewCount struct {
+// ReviewKind is what access reviews are counted by.
+type ReviewKind struct {
 	// Mode is associated-node, arbitrary-node, serviceaccount, user-info, legacy, or request for the check of the
 	// request itself; Verb is the verb of the review (impersonate:user-info, impersonate-on:user-info:list,
 	// impersonate, list, …).
 	Mode     string `json:"mode"`
 	Verb     string `json:"verb"`
 	Decision string `json:"decision"` // Allow, Deny or NoOpinion
-	Count    int64  `json:"count"`
+}
+
+// Compare puts kinds in order.
+func (k ReviewKind) Compare(other ReviewKind) int {
+	return cmp.Or(cmp.Compare(k.Mode, other.Mode), cmp.Compare(k.Verb, other.Verb), cmp.Compare(k.Decision, other.Decision))
+}
+
+// ReviewCount counts access reviews.
+type ReviewCount struct {
+	ReviewKind
+	Count int64 `json:"count"`
 }
 
 // AttemptCount is one series of the API server's counter.

@@ -152,12 +152,17 @@ func (s scene) write(r rawAttack, names func(string) string, marker, smuggled st
 		"{who}", s.People[r.Who].lines(s.Shown, names))
 	w := r
 	known := append(s.People[me].trusted(), s.People[other].trusted()...)
-	credential := func(line string) bool { // who may send it is whom it names, in a request within a request as well
-		name, _, _ := strings.Cut(line, ":")
-		return slices.Contains(known, strings.ToLower(name))
+	without := func(lines []string, names []string) []string {
+		return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+			name, _, _ := strings.Cut(line, ":")
+			return slices.Contains(names, strings.ToLower(name))
+		})
 	}
-	lines := slices.DeleteFunc(slices.Clone(r.Lines), credential)
-	body := strings.Join(slices.DeleteFunc(strings.Split(r.Body, "\r\n"), credential), "\r\n")
+	lines := without(r.Lines, known) // who may send it is whom it names
+	if s.People[other].public {      // then a request within a request that names somebody is that person's
+		known = append(known, "impersonate-user")
+	}
+	body := strings.Join(without(strings.Split(r.Body, "\r\n"), known), "\r\n")
 	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, nil
 	for _, line := range append([]string{names("Host") + ": " + s.Host, names("User-Agent") + ": " + marker, names("Audit-Id") + ": " + marker}, lines...) {
 		if line = fill.Replace(line); line != "" { // whose certificate is the credential sends no line

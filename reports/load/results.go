@@ -173,9 +173,9 @@ func (s said) statement(parts []Part) Statement {
 	switch {
 	case len(out.Figures) == 0:
 	case most > s.reviews+exact:
-		out.Verdict = fmt.Sprintf("does not hold: up to %.3f, said are %g", most, s.reviews)
+		out.Verdict = fmt.Sprintf("does not hold: up to %.3f; the KEP says %g", most, s.reviews)
 	case least < s.reviews-exact:
-		out.Verdict = fmt.Sprintf("an upper bound: %.3f to %.3f, said are %g", least, most, s.reviews)
+		out.Verdict = fmt.Sprintf("an upper bound: %.3f to %.3f; the KEP says %g", least, most, s.reviews)
 	default:
 		out.Verdict = fmt.Sprintf("holds: %g", s.reviews)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/deputy/reference"
@@ -173,7 +174,7 @@ func (e *crowdEvidence) judge(part *Part, s *suite) error {
 		if err := way.judgeRows(part); err != nil {
 			return err
 		}
-		way.judgeAnswers(part)
+		way.judgeAnswers(part, s)
 	}
 	for _, o := range e.Others {
 		part.fail("the event %s, %s as %+v, has no row of the deputy", o.AuditID, o.RequestURI, o.ImpersonatedUser)
@@ -216,11 +217,15 @@ func (w *wayEvidence) judgeRows(part *Part) error {
 }
 
 // judgeAnswers holds what clients were told to what they are granted: everybody has two entries in the crowd.
-func (w *wayEvidence) judgeAnswers(part *Part) {
+func (w *wayEvidence) judgeAnswers(part *Part, s *suite) {
+	grants := s.grants()
 	for n, one := range w.Attacks.Attacks {
-		want := http.StatusOK
-		if n/2%everyOther != 0 {
-			want = http.StatusForbidden
+		who, want := s.people[n/2], http.StatusForbidden
+		if scenarios.Covered(grants, authorizationv1.SubjectAccessReviewSpec{
+			User: who.Name, Groups: append([]string{"system:authenticated"}, who.Groups...),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: Namespace},
+		}) {
+			want = http.StatusOK
 		}
 		for i, got := range one.Answers {
 			if got.Code != want {

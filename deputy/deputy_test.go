@@ -128,7 +128,7 @@ func TestBroken(t *testing.T) {
 		rows[0].Actor, rows[1].AuditID = "somebody-else", "lost"
 		e.Ways[1].Rows = e.Ways[1].Rows[1:]
 		e.Ways[0].Attacks.Attacks[0].Answers[0].Code = http.StatusTeapot
-		if err := e.judge(part, &suite{kind: constrained, people: people, requests: 3, account: proxyName, reference: true}); err != nil {
+		if err := e.judge(part, &suite{kind: constrained, fixture: w, people: people, requests: 3, account: proxyName, reference: true}); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"misattributed: ", "lost: ", "has no row of the deputy", "code 418, want 200"} {

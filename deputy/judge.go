@@ -140,6 +140,9 @@ func (j *judging) arrival(a attack, whose string, e *auditv1.Event) (outcome, wr
 	seen, ok := j.seen[whose]
 	if control && !ok {
 		j.seen[whose] = got
+		if masters := user.SystemPrivilegedGroup; slices.Contains(got.Groups, masters) && !slices.Contains(person.Groups, masters) {
+			return "", fmt.Sprintf("it was made as %q with the group %q, which nobody said the person has", got.Username, masters)
+		}
 		for _, group := range person.Groups {
 			if !slices.Contains(got.Groups, group) {
 				return "", fmt.Sprintf("it was made as %q without the group %q", got.Username, group)

@@ -167,6 +167,11 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			}
 			forward(out, who)
 		})), `it was made as "alice@corp", not as "bob@corp"`},
+		"makes everybody a master": {signedIn(rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			forward(out, in.Header.Get(sessionHeader))
+			out.Set("Impersonate-Group", "system:masters")
+		})), `control: it was made as "alice@corp" with the group "system:masters"`},
 		"cares about reads": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			signedIn(rewrite(func(in *http.Request, out http.Header) {
 				if in.Method == http.MethodGet {

@@ -186,7 +186,7 @@ func (t *Target) Storage() (*local.Storage, error) {
 	if plane, ok := t.Plane(); ok {
 		return plane.Storage()
 	}
-	return nil, nil //nolint:nilnil // there is none, which is no error
+	return nil, nil //nolint:nilnil // none, and that is not an error
 }
 
 // Plane is the local control plane, whose processes can be broken on purpose; false of any other cluster.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -159,9 +160,12 @@ func (p pair) attributes() *authorizationv1.ResourceAttributes {
 
 // granted tells whether a grant of the fixture is for the pair: the pre-flight and the request are both compared with
 // it.
-func (f *fixture) granted(p pair) bool {
-	return scenarios.Covered(f.grants, authorizationv1.SubjectAccessReviewSpec{
-		User: p.who.Name, Groups: append([]string{"system:authenticated"}, p.who.Groups...), ResourceAttributes: p.attributes(),
+func (f *fixture) granted(p pair) bool { return p.who.granted(f.grants, p.attributes()) }
+
+// granted tells whether one of the grants lets the person do something.
+func (id *Identity) granted(grants []scenarios.Grant, what *authorizationv1.ResourceAttributes) bool {
+	return scenarios.Covered(grants, authorizationv1.SubjectAccessReviewSpec{
+		User: id.Name, Groups: append([]string{user.AllAuthenticated}, id.Groups...), ResourceAttributes: what,
 	})
 }
 

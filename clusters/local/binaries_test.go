@@ -14,9 +14,10 @@ import (
 	"time"
 )
 
-// noPrograms unsets the variables that would name programs.
+// noPrograms unsets the variables that would name programs, and has them built.
 func noPrograms(t *testing.T) {
 	t.Helper()
+	t.Setenv(SourceVariable, string(Build))
 	for _, variable := range []string{"TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD", "KUBEBUILDER_ASSETS"} {
 		t.Setenv(variable, "")
 	}
@@ -81,12 +82,16 @@ func TestBuildOutput(t *testing.T) {
 	for _, piece := range []string{"go: downloading k8s.io/api v0.37.1\ngo: down", "loading x v1\n"} {
 		_, _ = o.Write([]byte(piece))
 	}
-	if got := o.progress(); got != "2 modules downloaded" {
+	if got := o.progress(0); got != "2 modules downloaded" {
 		t.Error(got)
 	}
 	_, _ = o.Write([]byte("unicode/utf8\nk8s.io/api/core/v1\ninternal/cp"))
 	_, _ = o.Write([]byte("u\n# k8s.io/x\nx.go:1:2: undefined: y\n"))
-	if got := o.progress(); got != "3 packages compiled" {
+	if got := o.progress(0); got != "3 packages compiled" {
+		t.Error(got)
+	}
+	o.total = 12
+	if got := o.progress(time.Minute); got != "25 %, about 3 min" {
 		t.Error(got)
 	}
 	_, _ = o.Write([]byte("no newline here"))

@@ -65,7 +65,7 @@ func TestBuildFails(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(local.CacheVariable, cache)
-	t.Setenv(local.SourceVariable, string(local.Build))
+	t.Setenv(local.SourceVariable, local.Build)
 	for _, command := range []string{"run", "coverage"} {
 		var out, errs bytes.Buffer
 		if code := run([]string{command, "--folder", "."}, &out, &errs); code != exitInvalid {

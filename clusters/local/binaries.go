@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -29,7 +30,7 @@ const CacheVariable = "AUTHZCONF_CACHE"
 // The zero value is ready for use.
 type Binaries struct {
 	// Source is where programs come from that are not there yet. If unset, AUTHZCONF_BINARIES or [Auto].
-	Source Source
+	Source string
 	// Mirror is the URL under which copies of what is published lie, by their host and path. If unset,
 	// AUTHZCONF_BINARIES_MIRROR or none.
 	Mirror string
@@ -82,27 +83,19 @@ func kubeAPIServer(r Release) program {
 	}
 }
 
-func etcd() (program, error) {
-	return program{name: "etcd", pin: "etcd", pkg: etcdModule, ldflags: "-s -w", variable: "TEST_ASSET_ETCD"}.pinned(etcdModule)
+func etcd() program {
+	version := readPin("etcd").version(etcdModule)
+	return program{name: "etcd", version: version, pin: "etcd", pkg: etcdModule, ldflags: "-s -w", variable: "TEST_ASSET_ETCD"}
 }
 
-// kubectl is built from the pinned release's own source, as kube-apiserver is.
-func kubectl() (program, error) {
-	p, err := program{name: "kubectl", pin: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", variable: "TEST_ASSET_KUBECTL"}.pinned(kubernetesModule)
-	// The second is what the user agent says, as in a released kubectl.
-	p.ldflags = "-s -w -X k8s.io/component-base/version.gitVersion=v" + p.version +
-		" -X k8s.io/client-go/pkg/version.gitVersion=v" + p.version
-	return p, err
-}
-
-// pinned is the program at the version that its module file requires of a module.
-func (p program) pinned(module string) (program, error) {
-	pin, err := readPin(p.pin)
-	if err != nil {
-		return p, err
+// kubectl is of the pinned release, as kube-apiserver is.
+func kubectl() program {
+	version := readPin("kubectl").version(kubernetesModule)
+	return program{
+		name: "kubectl", version: version, pin: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", variable: "TEST_ASSET_KUBECTL",
+		// The second is what the user agent says, as in a released kubectl.
+		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v" + version + " -X k8s.io/client-go/pkg/version.gitVersion=v" + version,
 	}
-	p.version, err = pin.version(module)
-	return p, err
 }
 
 // KubeAPIServer returns the path of a kube-apiserver of this release, downloading or building it if need be.
@@ -113,33 +106,25 @@ func (b *Binaries) KubeAPIServer(ctx context.Context, r Release) (string, error)
 
 // Etcd returns the path of an etcd, downloading or building it if need be.
 func (b *Binaries) Etcd(ctx context.Context) (string, error) {
-	found, err := b.findPinned(ctx, etcd)
+	found, err := b.find(ctx, etcd())
 	return found.Path, err
 }
 
 // Kubectl returns the path of a kubectl: the one TEST_ASSET_KUBECTL names, or else found as the
 // other programs are. It is one version, whatever the control planes are.
 func (b *Binaries) Kubectl(ctx context.Context) (string, error) {
-	found, err := b.findPinned(ctx, kubectl)
+	found, err := b.find(ctx, kubectl())
 	return found.Path, err
 }
 
-func (b *Binaries) findPinned(ctx context.Context, of func() (program, error)) (Program, error) {
-	program, err := of()
-	if err != nil {
-		return Program{}, err
-	}
-	return b.find(ctx, program)
-}
-
 func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
+	source := cmp.Or(b.Source, os.Getenv(SourceVariable), Auto)
+	if !slices.Contains([]string{Auto, Official, Build}, source) {
+		return Program{}, &UsageError{Problem: fmt.Sprintf("programs cannot come from %q", source), Hint: "--binaries and " + SourceVariable + " are auto, official or build"}
+	}
 	path, err := namedProgram(p, os.Getenv)
 	if path != "" || err != nil {
 		return Program{Name: p.name, Path: path, Origin: originEnvironment}, err
-	}
-	source := cmp.Or(b.Source, Source(os.Getenv(SourceVariable)), Auto)
-	if err := source.Set(string(source)); err != nil {
-		return Program{}, &UsageError{Problem: fmt.Sprintf("%s=%s: %v", SourceVariable, source, err), Err: err}
 	}
 	o, err := b.offer(p)
 	official := Program{p.name, p.version, o.target, o.origin}
@@ -238,10 +223,7 @@ func (b *Binaries) KubeAPIServerVariant(ctx context.Context, r Release, v Varian
 	if err != nil {
 		return "", err
 	}
-	pin, err := readPin(p.pin)
-	if err != nil {
-		return "", err
-	}
+	pin := readPin(p.pin)
 	for _, module := range v.Modules {
 		pin.mod = fmt.Appendf(pin.mod, "\nreplace %s => ./%s\n", module, replaced(module))
 	}

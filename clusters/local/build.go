@@ -1,14 +1,12 @@
 package local
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,10 +69,7 @@ func (b *Binaries) once(ctx context.Context, p program, target string, there fun
 // place writes the program's module into the cache, and tells its folder and where the program
 // belongs, built or not.
 func (b *Binaries) place(ctx context.Context, p program) (source, target string, err error) {
-	pin, err := readPin(p.pin)
-	if err != nil {
-		return "", "", err
-	}
+	pin := readPin(p.pin)
 	cache, err := b.cacheDir()
 	if err != nil {
 		return "", "", err
@@ -152,7 +147,8 @@ func (b *Binaries) compile(ctx context.Context, p program, source, target string
 	defer func() { _ = os.Remove(partial) }()
 	cmd := b.goCmd(ctx, source, append(buildArgs(p), "-o", partial, p.pkg)...)
 	output := &buildOutput{}
-	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Stderr = &lineWriter{to: output}
+	cmd.Stdout = cmd.Stderr
 	begin := time.Now()
 	b.report("building %s %s into %s: some minutes the first time, at once from then on", p.name, p.version, filepath.Dir(target))
 	counting, enough := context.WithCancel(ctx)
@@ -168,7 +164,7 @@ func (b *Binaries) compile(ctx context.Context, p program, source, target string
 		err = os.Rename(partial, target)
 	}
 	if err != nil {
-		return buildError(ctx, p, filepath.Dir(target), output.lines(), err)
+		return buildError(ctx, p, filepath.Dir(target), guarded(&output.mu, &output.last), err)
 	}
 	b.report("built %s %s in %s", p.name, p.version, time.Since(begin).Round(time.Second))
 	return nil
@@ -223,34 +219,20 @@ func noSpace(verb string, p program, dir, hint string, err error) error {
 	return &UsageError{Problem: fmt.Sprintf("no space to %s %s %s into %s", verb, p.name, p.version, dir), Hint: hint, Err: err}
 }
 
-// buildOutput counts what `go build -v` prints and keeps its last lines.
+// buildOutput counts what `go build -v` prints, a line in each Write, and keeps its last lines.
 type buildOutput struct {
 	mu       sync.Mutex
-	rest     string
 	packages int
 	total    int // 0 until it is known
 	modules  int
 	last     []string
 }
 
-// Write takes any piece of the output.
+// Write counts a package (an import path alone), a download, or keeps anything else.
 func (o *buildOutput) Write(data []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	scanner := bufio.NewReader(strings.NewReader(o.rest + string(data)))
-	for {
-		line, err := scanner.ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			o.rest = line
-			return len(data), nil
-		}
-		o.line(strings.TrimSpace(line))
-	}
-}
-
-// line counts a package (an import path alone), a download, or keeps anything else.
-func (o *buildOutput) line(line string) {
-	switch {
+	switch line := strings.TrimSpace(string(data)); {
 	case line == "":
 	case strings.HasPrefix(line, "go: downloading "):
 		o.modules++
@@ -260,6 +242,7 @@ func (o *buildOutput) line(line string) {
 		o.last = append(o.last, line)
 		o.last = o.last[max(0, len(o.last)-errorLogLines):]
 	}
+	return len(data), nil
 }
 
 // progress says how far the build is after some time.
@@ -276,13 +259,4 @@ func (o *buildOutput) progress(took time.Duration) string {
 	}
 	// With all packages in Go's cache only the linker works, and says nothing.
 	return "nothing had to be compiled so far"
-}
-
-func (o *buildOutput) lines() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if rest := strings.TrimSpace(o.rest); rest != "" {
-		return append(o.last[:len(o.last):len(o.last)], rest)
-	}
-	return o.last
 }

@@ -99,7 +99,7 @@ func findPrograms(ctx context.Context, o Options) (out Programs, err error) {
 	case o.EtcdPath != "":
 		out.Etcd = Program{Name: "etcd", Path: o.EtcdPath, Origin: originGiven}
 	default:
-		if out.Etcd, err = o.Binaries.findPinned(ctx, etcd); err != nil {
+		if out.Etcd, err = o.Binaries.find(ctx, etcd()); err != nil {
 			return out, err
 		}
 	}

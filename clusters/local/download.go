@@ -21,46 +21,21 @@ const (
 	// stallTimeout is how long a download may stand still; retries is how often in a row it may break off for nothing.
 	stallTimeout = 20 * time.Second
 	retries      = 3
+	// pause is before something is tried again, doubled each time.
+	pause = 250 * time.Millisecond
 )
 
 // asked is what a run knows of the hosts it asked: those that do not answer cost it time once.
 type asked struct {
-	mu     sync.Mutex
-	hosts  map[string]bool // whether they answered
-	waited time.Duration
-	pause  time.Duration // before something is tried again, doubled each time
+	silent sync.Map     // hosts that did not answer
+	waited atomic.Int64 // how long it waited for them, in ns
 }
 
 // thisRun is about the hosts that this process asked.
-var thisRun = &asked{hosts: map[string]bool{}, pause: time.Second}
+var thisRun = &asked{}
 
-// errSilent is the error of a host that did not answer before, and is wrapped by that of the first time.
+// errSilent is the error of a host that is not asked again, and is wrapped by that of the first time.
 var errSilent = errors.New("nothing answers")
-
-// timeout is how long a host may take to answer; none if it has not answered before.
-func (a *asked) timeout(host string) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch answered, known := a.hosts[host]; {
-	case answered:
-		return answerTimeout
-	case known:
-		return 0
-	}
-	return answerTimeout - a.waited
-}
-
-// note keeps whether a host answered.
-func (a *asked) note(host string, took time.Duration, err error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil && !a.hosts[host] {
-		a.waited += took
-		err = fmt.Errorf("%w: %w", errSilent, err)
-	}
-	a.hosts[host] = a.hosts[host] || err == nil
-	return err
-}
 
 // client fetches by way of the proxies that the environment names, as net/http does. A folder can be a mirror, too.
 var client = sync.OnceValue(func() *http.Client {
@@ -120,7 +95,7 @@ func (d *download) all(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(d.pause << failures):
+		case <-time.After(pause << failures):
 		}
 	}
 }
@@ -147,15 +122,20 @@ func (d *download) rest(ctx context.Context) error {
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
-	timeout, begin := d.timeout(req.URL.Host), time.Now()
-	if timeout <= 0 {
+	host, begin, timeout := req.URL.Host, time.Now(), answerTimeout-time.Duration(d.waited.Load())
+	if _, silent := d.silent.Load(host); silent || timeout <= 0 {
 		return errSilent
 	}
 	watch := time.AfterFunc(timeout, func() { cancel(errors.New("nothing came for too long")) })
 	defer watch.Stop()
 	resp, err := client().Do(req)
-	if err = d.note(req.URL.Host, time.Since(begin), err); err != nil {
-		return err
+	if err != nil {
+		if d.total.Load() > 0 { // it did answer
+			return err
+		}
+		d.silent.Store(host, true)
+		d.waited.Add(int64(time.Since(begin)))
+		return fmt.Errorf("%w: %w", errSilent, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	gone := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,36 +23,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Source says where programs come from that neither the environment names nor the cache has. It is a flag's value.
-type Source string
-
+// Sources of programs that neither the environment names nor the cache has.
 const (
-	// Auto is the official release, or a build where that cannot be had.
-	Auto Source = "auto"
-	// Official is the official release and nothing else.
-	Official Source = "official"
-	// Build is a build from pinned modules.
-	Build Source = "build"
+	// Auto is the official release, or a build where that cannot be had; Official nothing but the one, Build the other.
+	Auto     = "auto"
+	Official = "official"
+	Build    = "build"
 
 	// SourceVariable and MirrorVariable name the environment variables for what [Binaries] leaves unset.
 	SourceVariable = "AUTHZCONF_BINARIES"
 	MirrorVariable = "AUTHZCONF_BINARIES_MIRROR"
 )
-
-// String is the value as it is given.
-func (s *Source) String() string { return string(*s) }
-
-// Type is how help texts call such a value.
-func (s *Source) Type() string { return "SOURCE" }
-
-// Set takes one of the values.
-func (s *Source) Set(text string) error {
-	if !slices.Contains([]Source{Auto, Official, Build}, Source(text)) {
-		return fmt.Errorf("expected %s, %s or %s", Auto, Official, Build)
-	}
-	*s = Source(text)
-	return nil
-}
 
 // Where a program came from, as reports say it.
 const (

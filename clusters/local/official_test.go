@@ -91,7 +91,7 @@ func (m *mirror) with(t *testing.T, cache string, digest string) (*Binaries, *by
 	return &Binaries{
 		Source: Auto, Mirror: m.URL, CacheDir: cache, Progress: said, goCommand: fakeGo(t, `printf '#!/bin/sh\necho built\n' > $out; chmod +x $out`),
 		published: map[string]publication{"kube-apiserver": p},
-		asked:     &asked{hosts: map[string]bool{}, pause: time.Millisecond},
+		asked:     &asked{},
 	}, said
 }
 
@@ -213,7 +213,7 @@ func TestSilentMirror(t *testing.T) {
 	m := newMirror(t)
 	b, said := m.with(t, t.TempDir(), sum(theProgram))
 	b.Mirror = "http://" + listener.Addr().String()
-	b.asked.waited = answerTimeout - 300*time.Millisecond // of the 3 s
+	b.asked.waited.Store(int64(answerTimeout - 300*time.Millisecond)) // of the 3 s
 	begin := time.Now()
 	found, err := b.find(t.Context(), kubeAPIServer(releases[0]))
 	if got, took := says(t, found, err), time.Since(begin); got != "built" || took > 10*time.Second {
@@ -308,7 +308,7 @@ func TestOfficialFaults(t *testing.T) {
 		b.Mirror, b.Source = "", ""
 		t.Setenv(SourceVariable, "offical")
 		_, err = b.find(t.Context(), kubeAPIServer(releases[0]))
-		wantUsageError(t, err, "AUTHZCONF_BINARIES=offical: expected auto, official or build")
+		wantUsageError(t, err, `programs cannot come from "offical"`, "auto, official or build")
 	})
 }
 
@@ -342,12 +342,9 @@ func TestOfficialOnce(t *testing.T) {
 // TestMirrorFolder takes an archive from a folder, which lies there by host and path.
 func TestMirrorFolder(t *testing.T) {
 	noPrograms(t)
-	pinned, err := etcd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pinned := etcd()
 	folder := t.TempDir()
-	b := &Binaries{Source: Official, CacheDir: t.TempDir(), Mirror: "file://" + folder + "/", asked: &asked{hosts: map[string]bool{}}}
+	b := &Binaries{Source: Official, CacheDir: t.TempDir(), Mirror: "file://" + folder + "/", asked: &asked{}}
 	o, err := b.offer(pinned)
 	if err != nil {
 		t.Fatal(err)
@@ -378,14 +375,7 @@ func TestPublications(t *testing.T) {
 	for _, r := range releases {
 		all = append(all, kubeAPIServer(r))
 	}
-	for _, of := range []func() (program, error){etcd, kubectl} {
-		p, err := of()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, p)
-	}
-	for _, p := range all {
+	for _, p := range append(all, etcd(), kubectl()) {
 		o, err := (&Binaries{CacheDir: t.TempDir()}).offer(p)
 		if err != nil || !strings.HasPrefix(o.url, "https://") || !strings.HasPrefix(o.beside, "https://") || !strings.Contains(o.url, "v"+p.version+"/") {
 			t.Errorf("%s: %+v, %v", p.name, o, err)

@@ -201,19 +201,15 @@ func (f *matrixFlags) resolveImages() error {
 
 // programFlags add where the programs of control planes come from.
 func programFlags(fl *pflag.FlagSet) {
-	source := local.Auto
-	fl.Var(&source, "binaries", "where programs come from that neither TEST_ASSET_* nor the cache has: official (as they are published), build (from pinned modules), or auto (official, or else build; "+local.SourceVariable+" is the same)")
-	fl.String("binaries-mirror", "", "URL of a mirror of dl.k8s.io and github.com, http, https or file ("+local.MirrorVariable+" is the same)")
+	fl.String("binaries", "", "where programs come from that neither TEST_ASSET_* nor the cache has: official (as they are published), build (from pinned modules) or auto, official if that can be had (default $"+local.SourceVariable+" or auto)")
+	fl.String("binaries-mirror", "", "URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+local.MirrorVariable+")")
 }
 
 // binaries finds programs as the flags of a command say.
 func binaries(c *cobra.Command) *local.Binaries {
-	b := &local.Binaries{Progress: c.ErrOrStderr()}
-	if f := c.Flags().Lookup("binaries"); f.Changed {
-		b.Source = local.Source(f.Value.String())
+	return &local.Binaries{
+		Source: c.Flags().Lookup("binaries").Value.String(), Mirror: c.Flags().Lookup("binaries-mirror").Value.String(), Progress: c.ErrOrStderr(),
 	}
-	b.Mirror = c.Flags().Lookup("binaries-mirror").Value.String()
-	return b
 }
 
 // localCell is one local control plane.

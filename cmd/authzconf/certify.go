@@ -132,7 +132,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, reports.Plural(n, "review"))
 	}}
-	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
+	f.beyond.apply(c, &o, f.hook)
 	run, err := certify.Certify(c.Context(), o)
 	var notLoaded *certify.NotLoadedError
 	switch {

@@ -43,6 +43,7 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.IntVar(&f.load.SoakRate, "soak-rate", certify.SoakRate, "reviews per second of it; the level is this or more")
 	fl.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
+	programFlags(fl)
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
 }
 
@@ -72,14 +73,14 @@ func (f *beyondFlags) check() (err error) {
 }
 
 // apply adds what the flags ask for.
-func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
+func (f *beyondFlags) apply(c *cobra.Command, o *certify.Options, hook string) {
 	o.LoadOptions = f.load
 	if f.inCluster == "" {
 		return
 	}
-	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: &local.Binaries{Progress: stderr}, OwnCache: f.ownCache}
+	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: binaries(c), OwnCache: f.ownCache}
 	if hook != "" {
-		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, stderr) }
+		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, c.ErrOrStderr()) }
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,12 +69,30 @@ func newConditionsList() *cobra.Command {
 			default:
 				return fmt.Errorf("-o %q is not json", output)
 			}
-			return renderTable(c.OutOrStdout(), "vectors", all, 0)
+			rows := make([]listedVector, len(all))
+			for i, v := range all {
+				rows[i] = listedVector{v}
+			}
+			return renderTable(c.OutOrStdout(), "vectors", rows, 0)
 		},
 	}
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")
 	return c
+}
+
+// listedVector is a vector with the revisions of the wire that it is applicable to.
+type listedVector struct{ *vectors.Vector }
+
+// Wire says which revisions cannot say the vector, and why.
+func (v listedVector) Wire() string {
+	var not []string
+	for _, w := range wire.Revisions() {
+		if why := w.Cannot(v.Vector); why != "" {
+			not = append(not, fmt.Sprintf("not %s (%s)", w.Name, why))
+		}
+	}
+	return cmp.Or(strings.Join(not, ", "), "all")
 }
 
 func newConditionsLibrary(flags *filedFlags) *cobra.Command {

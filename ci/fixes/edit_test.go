@@ -140,8 +140,6 @@ func (e edit) places(fn *ast.FuncDecl, source func(ast.Node) string) (all [][2]t
 			matches = words[0] == "switch"
 		case *ast.ReturnStmt:
 			matches = words[0] == "return"
-		case *ast.AssignStmt:
-			matches = words[0] == "assignment" && source(n.Lhs[0]) == words[2]
 		}
 		if matches {
 			if number--; number == 0 {

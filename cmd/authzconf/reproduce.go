@@ -28,27 +28,23 @@ type reproduceFlags struct {
 
 func newReproduce(flags *reproduceFlags) *cobra.Command {
 	version := matrix.Newest()
-	c := &cobra.Command{
-		Use:  "reproduce [ID]",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			all, err := findings.Load()
-			if err != nil {
-				return invalid(err)
-			}
-			if len(args) == 0 {
-				return renderTable(c.OutOrStdout(), "findings", all, 0)
-			}
-			f, err := findingOf(all, args[0])
-			if err != nil {
-				return err
-			}
-			flags.matrix = matrix.Matrix{
-				Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
-			}
-			return flags.run(c, f)
-		},
-	}
+	c := commandWith("reproduce [ID]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		all, err := findings.Load()
+		if err != nil {
+			return invalid(err)
+		}
+		if len(args) == 0 {
+			return renderTable(c.OutOrStdout(), "findings", all, 0)
+		}
+		f, err := findingOf(all, args[0])
+		if err != nil {
+			return err
+		}
+		flags.matrix = matrix.Matrix{
+			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+		}
+		return flags.run(c, f)
+	})
 	c.Flags().StringVar(&version, "kubernetes", version, "the version to try it on, of "+matrix.Known())
 	seedFlag(c, &flags.seed, "the names that are made unique")
 	return c

@@ -171,7 +171,7 @@ type Review struct {
 	Decision scenarios.Decision `json:"decision,omitempty"`
 	// At is the time of arrival.
 	At time.Time `json:"at"`
-	// APIVersion is authorization.k8s.io/v1 or v1beta1.
+	// APIVersion is authorization.k8s.io/v1: reports have had it from the beginning.
 	APIVersion string `json:"apiVersion"`
 	// Spec is the review as asked.
 	Spec authorizationv1.SubjectAccessReviewSpec `json:"spec"`

@@ -83,8 +83,8 @@ func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 // located gives the errors of scenario files the paths that they have for the user, each on a line of its own
 // for editors and terminals to link.
 func located(dir string, err error) error {
-	var all scenarios.Errors
-	if !errors.As(err, &all) {
+	all, ok := errors.AsType[scenarios.Errors](err)
+	if !ok {
 		return err
 	}
 	for _, e := range all {

@@ -63,8 +63,9 @@ func (m *memory) recall(cache map[string]remembered, key string) (remembered, bo
 
 func (m *memory) remember(cache map[string]remembered, key string, u scenarios.User) {
 	now := remembered{user: u, since: m.now, by: m.now + m.took}
-	if r, ok := cache[key]; ok && m.most && m.now < r.by {
-		// Of requests that ask at once the first to be answered is the one that helps others.
+	if r, ok := cache[key]; ok && m.most && m.now < r.by+cacheTTL {
+		// Of requests that ask at once the first to be answered is the one that helps others. One that may have found
+		// what is about to be forgotten may have stored nothing, so that those after it may all have to ask.
 		now.since, now.by = r.since, min(r.by, now.by)
 	}
 	cache[key] = now

@@ -89,33 +89,29 @@ func newCertifyExplain() *cobra.Command {
 		seed       int64
 		timeout    time.Duration
 	)
-	c := &cobra.Command{
-		Use:  "explain QUESTION --authorizer-kubeconfig FILE --seed N",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if kubeconfig == "" || !c.Flags().Changed("seed") {
-				return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
-			}
-			webhook, err := certify.LoadWebhook(kubeconfig, "")
-			if err != nil {
-				return fmt.Errorf("--authorizer-kubeconfig: %w", err)
-			}
-			if timeout <= 0 || timeout > certify.Timeout {
-				return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", timeout, certify.Timeout)
-			}
-			webhook.Timeout = timeout
-			plan, err := planOf(seed)
-			if err != nil {
-				return err
-			}
-			text, right, err := certify.Explain(c.Context(), webhook, plan, args[0])
-			if err != nil {
-				return err
-			}
-			_, _ = fmt.Fprint(c.OutOrStdout(), text)
-			return failedIf(!right)
-		},
-	}
+	c := commandWith("explain QUESTION --authorizer-kubeconfig FILE --seed N", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if kubeconfig == "" || !c.Flags().Changed("seed") {
+			return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
+		}
+		webhook, err := certify.LoadWebhook(kubeconfig, "")
+		if err != nil {
+			return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+		}
+		if timeout <= 0 || timeout > certify.Timeout {
+			return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", timeout, certify.Timeout)
+		}
+		webhook.Timeout = timeout
+		plan, err := planOf(seed)
+		if err != nil {
+			return err
+		}
+		text, right, err := certify.Explain(c.Context(), webhook, plan, args[0])
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprint(c.OutOrStdout(), text)
+		return failedIf(!right)
+	})
 	c.Flags().StringVar(&kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy that it holds")
 	c.Flags().DurationVar(&timeout, "timeout", certify.Timeout, "how long the answer may take")

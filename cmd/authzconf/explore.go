@@ -20,11 +20,7 @@ type exploreFlags struct {
 }
 
 func newExplore(flags *exploreFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use:  "explore",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
-	}
+	c := plainCommand("explore", flags.run)
 	fl := c.Flags()
 	fl.IntVar(&flags.cases, "cases", 1000, "how many cases each version and gate gets")
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")

@@ -41,11 +41,7 @@ type loadFlags struct {
 
 func newLoad() *cobra.Command {
 	var f loadFlags
-	c := &cobra.Command{
-		Use:  "load",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
-	}
+	c := plainCommand("load", f.run)
 	f.add(c)
 	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
 	return c

@@ -24,11 +24,7 @@ type upgradeFlags struct {
 }
 
 func newUpgrade(flags *upgradeFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use:  "upgrade",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
-	}
+	c := plainCommand("upgrade", flags.run)
 	fl := c.Flags()
 	fl.StringVar(&flags.path, "path", "", "the stages, separated by commas")
 	fl.StringVar(&flags.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")

@@ -382,3 +382,26 @@ func TestSmallest(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A slow request at the end of what is remembered may have found it or not. If it has, it stored nothing, and all that
+// come right after it ask at once: three checks, where the slow one's would have been one for all. The prediction counts
+// both, and what comes after the last moment at which the first check may have been forgotten: more than there can be, never
+// fewer.
+func TestSlowAtTheEndOfCacheLife(t *testing.T) {
+	p := nodes(20, profile.Shared, "associated-node")
+	v, err := profile.VariantNamed("associated-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func(agent int32, from, to time.Duration) run.Asked { return run.Asked{Agent: agent, From: from, To: to} }
+	got, err := history(t, p).Predict(v, time.Unix(0, 0), []run.Asked{
+		asked(0, 0, 5*ms), asked(1, 9990*ms, 10_004*ms), asked(2, 10_004*ms, 10_012*ms), asked(3, 10_004*ms, 10_012*ms), asked(4, 10_004*ms, 10_012*ms),
+		asked(5, 10_100*ms, 10_105*ms),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low, high := of(got, "associated-node", identity); low != 2 || high != 6 {
+		t.Errorf("%d to %d identity checks, expected 2 to 6", low, high)
+	}
+}

@@ -48,7 +48,7 @@ var (
 func renderText(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	err := textTemplates.ExecuteTemplate(&b, name, data)
-	return b.Bytes(), err
+	return []byte(Redact(b.String())), err // as in renderHTML
 }
 
 func implementationName(r *ConformanceReport) string {

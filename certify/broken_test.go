@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -39,7 +41,7 @@ func broken(t *testing.T, b *Plan, w *Webhook, finding string) *Run[Answer] {
 func TestBrokenServers(t *testing.T) {
 	t.Parallel()
 	b := plan(t, smallSeed)
-	for finding, h := range map[string]http.HandlerFunc{
+	all := map[string]http.HandlerFunc{
 		"answers-html": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>login</html>") },
 		"redirects":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
 		"does-not-answer-in-time": func(_ http.ResponseWriter, r *http.Request) {
@@ -61,15 +63,16 @@ func TestBrokenServers(t *testing.T) {
 				}
 			}
 		},
-	} {
-		t.Run(finding, func(t *testing.T) { broken(t, b, serve(t, h), finding) })
+	}
+	for _, finding := range turn(slices.Sorted(maps.Keys(all)), 3) {
+		t.Run(finding, func(t *testing.T) { broken(t, b, serve(t, all[finding]), finding) })
 	}
 }
 
 // webhookFor reads the kubeconfig of a PKI for a URL.
-func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
+func webhookFor(t *testing.T, p *recorder.PKI, url string) *Webhook {
 	t.Helper()
-	raw, err := p.Kubeconfig(url)
+	raw, err := p.Kubeconfig("authorizer", url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +86,8 @@ func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
 func TestBrokenConnections(t *testing.T) {
 	b := some(plan(t, 1), 2)
 	good, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
-	start := func(t *testing.T, serving, client time.Time) (*reference.PKI, string) {
-		p, err := reference.NewPKI(serving, client)
+	start := func(t *testing.T, serving, client time.Time) (*recorder.PKI, string) {
+		p, err := recorder.NewPKI(serving, client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +100,7 @@ func TestBrokenConnections(t *testing.T) {
 	}
 	t.Run("wrong CA", func(t *testing.T) {
 		_, url := start(t, good, good)
-		other, err := reference.NewPKI(good, good)
+		other, err := recorder.NewPKI(good, good)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +122,7 @@ func TestBrokenConnections(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
-	p, err := reference.NewPKI(good, good)
+	p, err := recorder.NewPKI(good, good)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +136,7 @@ func TestBrokenConnections(t *testing.T) {
 		broken(t, b, webhookFor(t, p, "https://"+l.Addr().String()), "tls-handshake-hangs")
 	})
 	t.Run("another certificate half way", func(t *testing.T) {
-		other, err := reference.NewPKI(good, good)
+		other, err := recorder.NewPKI(good, good)
 		if err != nil {
 			t.Fatal(err)
 		}

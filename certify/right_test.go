@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -47,7 +49,7 @@ func TestDifferentlyRight(t *testing.T) {
 	right := reference.Handler(b.Policy.Decide)
 	var known sync.Map
 	none, good := func(*httptest.Server) {}, time.Now().Add(time.Hour)
-	for name, c := range map[string]struct {
+	all := map[string]struct {
 		handler http.Handler
 		server  func(s *httptest.Server)
 	}{
@@ -116,9 +118,11 @@ func TestDifferentlyRight(t *testing.T) {
 		"TLS 1.2":        {right, func(s *httptest.Server) { s.TLS.MaxVersion = tls.VersionTLS12 }},
 		"without mutual": {right, func(s *httptest.Server) { s.TLS.ClientAuth = tls.NoClientCert }},
 		"closes idle":    {right, func(s *httptest.Server) { s.Config.IdleTimeout = 200 * time.Millisecond }},
-	} {
+	}
+	for _, name := range turn(slices.Sorted(maps.Keys(all)), 3) {
+		c := all[name]
 		t.Run(name, func(t *testing.T) {
-			p, err := reference.NewPKI(good, good)
+			p, err := recorder.NewPKI(good, good)
 			if err != nil {
 				t.Fatal(err)
 			}

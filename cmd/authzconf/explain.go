@@ -18,16 +18,12 @@ import (
 
 func newExplain() *cobra.Command {
 	var f explainFlags
-	c := &cobra.Command{
-		Use:  "explain [SCENARIO]",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return f.scenario(c, args[0])
-			}
-			return f.question(c.Context(), c.OutOrStdout())
-		},
-	}
+	c := commandWith("explain [SCENARIO]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return f.scenario(c, args[0])
+		}
+		return f.question(c.Context(), c.OutOrStdout())
+	})
 	f.register(c)
 	return c
 }
@@ -71,10 +67,7 @@ func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 }
 
 func writeExplained(out io.Writer, config oracle.Config, server *oracle.Server, parts []string) error {
-	state := "off"
-	if server.GateOn() {
-		state = "on"
-	}
+	state := map[bool]string{true: "on", false: "off"}[server.GateOn()]
 	text := fmt.Sprintf("kube-apiserver %s, ConstrainedImpersonation %s\n", config.Kubernetes, state)
 	for _, p := range parts {
 		text += strings.TrimRight(p, "\n") + "\n"

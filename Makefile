@@ -60,13 +60,13 @@ build: ## build _output/authzconf
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
 # detector, which makes it four times as slow: PLAIN.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loadgen/(pacer|population|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts|suites|engine/matrix
+PLAIN := ci/fixes|cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loadgen/(pacer|population|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites|engine/matrix
 
 # What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestHoldersOnServer)$$|^TestScripts$$/^(explore|up|load-interrupt|certify-broken)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
@@ -153,20 +153,21 @@ fuzz: ## run each fuzz test for FUZZTIME
 		(set -x; go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "$$(dirname "$$file")"); \
 	done
 
-# Both build their kube-apiserver in the cache: the first time minutes, at once from then on.
-MUTANTS := _output/bin/mutants
+# Both build their kube-apiserver in the cache: the first time minutes, at once from then on. The tests are compiled
+# first, so that it is they whom an interruption reaches. `make mutants MUTANTSFLAGS=-h` lists their flags.
+MUTANTS := _output/bin/mutants -test.v -test.timeout 0 -test.run
 
-.PHONY: $(MUTANTS)
-$(MUTANTS):
-	@go build -trimpath -buildvcs=false -o $(MUTANTS) ./ci/mutants
+.PHONY: mutants-tests
+mutants-tests:
+	@mkdir -p _output/bin && go test -trimpath -c -o _output/bin/mutants ./ci/mutants
 
 .PHONY: server-coverage
-server-coverage: $(MUTANTS) ## count which statements of the API server's impersonation the suite reaches
-	$(MUTANTS) coverage
+server-coverage: mutants-tests ## count which statements of the API server's impersonation the suite reaches
+	$(MUTANTS) TestServerCoverage -coverage docs/server-coverage.md
 
 .PHONY: mutants
-mutants: $(MUTANTS) ## run the suite against broken API servers (MUTANTSFLAGS="--sample 25 --seed 7" for a few)
-	$(MUTANTS) run $(MUTANTSFLAGS)
+mutants: mutants-tests ## run the suite against broken API servers (MUTANTSFLAGS="-sample 25 -seed 7" for a few)
+	$(MUTANTS) TestMutants -all $(MUTANTSFLAGS)
 
 # The seed of a sample is the number of commits: every commit tries others, and
 # the same ones whenever it is tried.
@@ -174,8 +175,13 @@ SAMPLE ?= 9
 SEED   ?= $(or $(shell git rev-list --count HEAD 2>/dev/null),1)
 
 .PHONY: mutants-sample
-mutants-sample: $(MUTANTS) ## run the suite against some of the broken API servers (SAMPLE, SEED)
-	$(MUTANTS) run --sample $(SAMPLE) --seed $(SEED) --output _output/mutants-sample
+mutants-sample: mutants-tests ## run the suite against some of the broken API servers (SAMPLE, SEED)
+	$(MUTANTS) TestMutants -sample $(SAMPLE) -seed $(SEED) -output _output/mutants-sample
+
+# The first time it compiles one kube-apiserver with all fixes in it.
+.PHONY: fixes
+fixes: ## prove the fixes of findings: the whole suite with each, and its patch in _output/fixes (FINDING for one)
+	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 2h -v -run '^(TestFixes|TestPatches)$$$(if $(FINDING),/^$(FINDING)$$)' ./ci/fixes
 
 .PHONY: kind-node-image
 kind-node-image: ## build the kind node image of KUBERNETES without a container registry (Debian, root)

@@ -26,11 +26,11 @@ var kinds = []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 type manifest struct {
 	metav1.TypeMeta
-	Metadata        metav1.ObjectMeta
-	Rules           []rbacv1.PolicyRule
-	AggregationRule *rbacv1.AggregationRule
-	Subjects        []rbacv1.Subject
-	RoleRef         rbacv1.RoleRef
+	Metadata        metav1.ObjectMeta       `json:"metadata"`
+	Rules           []rbacv1.PolicyRule     `json:"rules"`
+	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
+	Subjects        []rbacv1.Subject        `json:"subjects"`
+	RoleRef         rbacv1.RoleRef          `json:"roleRef"`
 }
 
 var (
@@ -122,10 +122,13 @@ func checked(o map[string]any, raw []byte) error {
 		return fmt.Errorf("a %s of apiVersion %q (expected %s)", kind, version, rbacv1.SchemeGroupVersion)
 	}
 	var m manifest
-	if err := json.Unmarshal(raw, &m); err != nil {
+	var wrong *json.UnmarshalTypeError
+	problem := ""
+	if err := json.Unmarshal(raw, &m); errors.As(err, &wrong) {
+		return fmt.Errorf("%s: %s is a %s (expected %s)", label(o), wrong.Field, wrong.Value, strings.NewReplacer("[]", "a list of ").Replace(wrong.Type.String()))
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", label(o), err)
 	}
-	problem := ""
 	for i, s := range m.Subjects {
 		switch known := s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind || s.Kind == rbacv1.ServiceAccountKind; {
 		case !known || s.Name == "":

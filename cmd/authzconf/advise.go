@@ -35,10 +35,7 @@ type adviseFlags struct {
 
 func newAdvise() *cobra.Command {
 	var flags adviseFlags
-	c := &cobra.Command{
-		Use:  "advise [AUDIT-LOG...]",
-		RunE: flags.run,
-	}
+	c := commandWith("advise [AUDIT-LOG...]", cobra.ArbitraryArgs, flags.run)
 	fl := c.Flags()
 	fl.StringSliceVar(&flags.rbac, "rbac", nil, "the present roles and bindings: files of manifests or folders of them, also as kubectl get -o yaml writes them; without a log, who may impersonate whom by them")
 	fl.StringVar(&flags.kubeconfig, "kubeconfig", "", "the present roles and bindings are those of this cluster, which are only listed")
@@ -50,6 +47,7 @@ func newAdvise() *cobra.Command {
 	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most this many of the impersonations that were seen, chosen by the seed (0: all)")
 	fl.Uint64Var(&flags.seed, "seed", 1, "seed of that choice")
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "with --verify, the version to try on, of "+matrix.Known())
+	programFlags(fl)
 	return c
 }
 

@@ -27,7 +27,7 @@ import (
 
 type certifyFlags struct {
 	kubeconfig, hook, reportDir string
-	conditionsContext           string
+	conditionsContext, wire     string
 	conditional                 bool
 	versions                    []string
 	seed                        int64
@@ -38,11 +38,7 @@ type certifyFlags struct {
 
 func newCertify() *cobra.Command {
 	var flags certifyFlags
-	c := &cobra.Command{
-		Use:  "certify --authorizer-kubeconfig FILE",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.handOver(flags.run(c)) },
-	}
+	c := plainCommand("certify --authorizer-kubeconfig FILE", func(c *cobra.Command) error { return flags.handOver(flags.run(c)) })
 	fl := c.Flags()
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
@@ -54,6 +50,7 @@ func newCertify() *cobra.Command {
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
 	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
+	fl.StringVar(&flags.wire, "wire", spoken, "with --conditional, the revision of KEP-5681's wire: seed, merged, or auto, which asks the webhook")
 	fl.StringVar(&flags.conditionsContext, "conditions-context", reference.ConditionsContext, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
@@ -136,7 +133,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, reports.Plural(n, "review"))
 	}}
-	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
+	f.beyond.apply(c, &o, f.hook)
 	run, err := certify.Certify(c.Context(), o)
 	var notLoaded *certify.NotLoadedError
 	switch {
@@ -230,38 +227,34 @@ func newCertifyPolicy() *cobra.Command {
 		seed         int64
 		conditionals bool
 	)
-	c := &cobra.Command{
-		Use:  "policy",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if conditionals {
-				return printConditionalPolicy(c.OutOrStdout(), seed)
-			}
-			held, err := policyOf(seed)
-			if err != nil {
-				return err
-			}
-			files, err := held.Export(form)
-			if err != nil {
-				return fmt.Errorf("-o: %w", err)
-			}
-			raw, one := files[""]
-			switch {
-			case one != (dir == ""):
-				return fmt.Errorf("-o %s: --dir is needed with cedar-k8s and opa, which are folders, and only with them", form)
-			case one:
-				_, err = c.OutOrStdout().Write(raw)
-				return err
-			}
-			err = os.MkdirAll(dir, 0o755)
-			for name, raw := range files {
-				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, name), raw, 0o644)
-				}
-			}
+	c := plainCommand("policy", func(c *cobra.Command) error {
+		if conditionals {
+			return printConditionalPolicy(c.OutOrStdout(), seed)
+		}
+		held, err := policyOf(seed)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		files, err := held.Export(form)
+		if err != nil {
+			return fmt.Errorf("-o: %w", err)
+		}
+		raw, one := files[""]
+		switch {
+		case one != (dir == ""):
+			return fmt.Errorf("-o %s: --dir is needed with cedar-k8s and opa, which are folders, and only with them", form)
+		case one:
+			_, err = c.OutOrStdout().Write(raw)
+			return err
+		}
+		err = os.MkdirAll(dir, 0o755)
+		for name, raw := range files {
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), raw, 0o644)
+			}
+		}
+		return err
+	})
 	c.Flags().StringVarP(&form, "output", "o", "json", "form: "+strings.Join(policy.Formats(), ", "))
 	c.Flags().StringVar(&dir, "dir", "", "folder for the files of opa and cedar-k8s; those of another seed in it are replaced")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
@@ -270,7 +263,7 @@ func newCertifyPolicy() *cobra.Command {
 }
 
 // serveReference starts the reference of either kind. A policy is needed where there is no plan with one.
-func serveReference(seed int64, policy, kubeconfig string, conditionals bool) (stop func() error, err error) {
+func serveReference(seed int64, policy, kubeconfig, revision string, conditionals bool) (stop func() error, err error) {
 	switch {
 	case !conditionals:
 		plan, err := planOf(seed)
@@ -282,34 +275,35 @@ func serveReference(seed int64, policy, kubeconfig string, conditionals bool) (s
 	case policy == "":
 		return nil, errors.New("--policy is needed: the file with the policies, such as certify policy --conditional prints")
 	}
-	return certification.ServeReference(policy, kubeconfig)
+	w, err := revisionOf(revision)
+	if err != nil {
+		return nil, err
+	}
+	return certification.ServeReference(w, policy, kubeconfig)
 }
 
 func newServeReference() *cobra.Command {
 	var (
-		seed         int64
-		path, policy string
-		conditionals bool
+		seed                   int64
+		path, policy, revision string
+		conditionals           bool
 	)
-	c := &cobra.Command{
-		Use:  "serve-reference",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if path == "" {
-				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
-			}
-			stop, err := serveReference(seed, policy, path, conditionals)
-			if err != nil {
-				return err
-			}
-			_, _ = fmt.Fprintln(c.OutOrStdout(), path)
-			<-c.Context().Done()
-			return errors.Join(stop(), os.Remove(path))
-		},
-	}
+	c := plainCommand("serve-reference", func(c *cobra.Command) error {
+		if path == "" {
+			return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+		}
+		stop, err := serveReference(seed, policy, path, revision, conditionals)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(c.OutOrStdout(), path)
+		<-c.Context().Done()
+		return errors.Join(stop(), os.Remove(path))
+	})
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
 	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed; with --conditional, with the policies")
+	wireFlag(c, &revision, "with --conditional, the revision of the wire that it speaks")
 	c.Flags().BoolVar(&conditionals, "conditional", false, "the reference of conditional authorization (KEP-5681)")
 	return c
 }

@@ -143,6 +143,16 @@ func newRoot() *cobra.Command {
 	return root
 }
 
+// commandWith is a command with arguments; its texts are in help.yaml.
+func commandWith(use string, args cobra.PositionalArgs, run func(c *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Args: args, RunE: run}
+}
+
+// plainCommand is one without arguments.
+func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
+	return commandWith(use, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) })
+}
+
 //go:embed help.yaml
 var helpTexts []byte
 
@@ -176,7 +186,7 @@ type commandGroup struct {
 // commandGroups have every command, in the order of the help text: cobra sorts them within a group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newDeputy(&deputyFlags{})}},
+		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newReproduce(&reproduceFlags{}), newDeputy(&deputyFlags{})}},
 		{"load", "Load", []*cobra.Command{newLoad()}},
 		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular(&granularFlags{})}},
 		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
@@ -199,12 +209,8 @@ func suiteVersion() string {
 }
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:  "version",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
-			return err
-		},
-	}
+	return plainCommand("version", func(c *cobra.Command) error {
+		_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
+		return err
+	})
 }

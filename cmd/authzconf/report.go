@@ -14,59 +14,97 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 func newReport() *cobra.Command {
-	c := &cobra.Command{
-		Use:  "report",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(newReportDiff(), newReportPRR())
+	c := plainCommand("report", func(c *cobra.Command) error { return c.Help() })
+	c.AddCommand(newReportDiff(), newReportPRR(), newReportGA())
 	return c
 }
 
 func newReportDiff() *cobra.Command {
 	var whole bool
-	c := &cobra.Command{
-		Use:  "diff FOLDER[:CELL] FOLDER[:CELL]",
-		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
-			if err != nil {
-				return err
-			}
-			if err := render(c.OutOrStdout(), "difference", struct {
-				*reports.BehaviourDiff
-				Whole bool
-			}{d, whole}); err != nil {
-				return invalid(err)
-			}
-			return failedIf(len(d.Changed) > 0)
-		},
-	}
+	c := commandWith("diff FOLDER[:CELL] FOLDER[:CELL]", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
+		d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
+		if err != nil {
+			return err
+		}
+		if err := render(c.OutOrStdout(), "difference", struct {
+			*reports.BehaviourDiff
+			Whole bool
+		}{d, whole}); err != nil {
+			return invalid(err)
+		}
+		return failedIf(len(d.Changed) > 0)
+	})
 	c.Flags().BoolVar(&whole, "whole", false, "also print the lines that are the same")
 	return c
 }
 
 func newReportPRR() *cobra.Command {
-	return &cobra.Command{
-		Use:  "prr FOLDER",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})
-			if err != nil {
-				return err
-			}
-			text, err := reports.PRR(v)
-			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
-			}
-			_, err = fmt.Fprint(c.OutOrStdout(), text)
+	return commandWith("prr FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})
+		if err != nil {
 			return err
-		},
+		}
+		text, err := reports.PRR(v)
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		_, err = fmt.Fprint(c.OutOrStdout(), text)
+		return err
+	})
+}
+
+func newReportGA() *cobra.Command {
+	return commandWith("ga FOLDER...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+		sources := make([]reports.Source, len(args))
+		for i, dir := range args {
+			var err error
+			if sources[i], err = sourceOf(dir); err != nil {
+				return fmt.Errorf("%s: %w", dir, err)
+			}
+		}
+		text, err := reports.GA(sources)
+		if err != nil {
+			return invalid(err)
+		}
+		_, err = fmt.Fprint(c.OutOrStdout(), text)
+		return err
+	})
+}
+
+// sourceOf reads and verifies a report of a run, an upgrade path or a storm.
+func sourceOf(dir string) (s reports.Source, err error) {
+	s.Folder = dir
+	var differences []string
+	if load.Folder.In(dir) {
+		saved, err := load.LoadSaved(dir)
+		if err != nil {
+			return s, err
+		}
+		result, differ, err := load.Verify(dir, suiteVersion(), declaredBy)
+		if err != nil {
+			return s, err
+		}
+		s.Tool, s.Command, differences = result.Tool, saved.Run.Command, differ
+		for _, c := range result.Comparisons {
+			s.Loads = append(s.Loads, fmt.Sprintf("%s, %s: %.3f, then %.3f reviews per request; p50 %s; p99 %s; processor %s; the run %s",
+				c.Name, reports.Plural(c.Pairs, "pair"), c.ReviewsA, c.ReviewsB, c.P50, c.P99, c.CPU, result.Outcome))
+		}
+	} else {
+		v, err := reports.Verify(dir, reports.VerifyOptions{SuiteVersion: suiteVersion()})
+		if err != nil {
+			return s, err
+		}
+		s.Tool, s.Command, s.Run, s.Set, s.Digest, differences = v.Report.SuiteVersion, v.Report.Command, v.Report, v.Set, v.Digest, v.Differences
 	}
+	if len(differences) > 0 {
+		s.Problem = "it does not follow from its evidence: " + differences[0]
+	}
+	return s, nil
 }
 
 // concludeRun says where the report is, and turns its outcome into the exit code. unwritten is why there is no

@@ -158,20 +158,21 @@ fuzz: ## run each fuzz test for FUZZTIME
 		(set -x; go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "$$(dirname "$$file")"); \
 	done
 
-# Both build their kube-apiserver in the cache: the first time minutes, at once from then on.
-MUTANTS := _output/bin/mutants
+# Both build their kube-apiserver in the cache: the first time minutes, at once from then on. The tests are compiled
+# first, so that it is they whom an interruption reaches. `make mutants MUTANTSFLAGS=-h` lists their flags.
+MUTANTS := _output/bin/mutants -test.v -test.timeout 0 -test.run
 
-.PHONY: $(MUTANTS)
-$(MUTANTS):
-	@go build -trimpath -buildvcs=false -o $(MUTANTS) ./ci/mutants
+.PHONY: mutants-tests
+mutants-tests:
+	@mkdir -p _output/bin && go test -trimpath -c -o _output/bin/mutants ./ci/mutants
 
 .PHONY: server-coverage
-server-coverage: $(MUTANTS) ## count which statements of the API server's impersonation the suite reaches
-	$(MUTANTS) coverage
+server-coverage: mutants-tests ## count which statements of the API server's impersonation the suite reaches
+	$(MUTANTS) TestServerCoverage -coverage docs/server-coverage.md
 
 .PHONY: mutants
-mutants: $(MUTANTS) ## run the suite against broken API servers (MUTANTSFLAGS="--sample 25 --seed 7" for a few)
-	$(MUTANTS) run $(MUTANTSFLAGS)
+mutants: mutants-tests ## run the suite against broken API servers (MUTANTSFLAGS="-sample 25 -seed 7" for a few)
+	$(MUTANTS) TestMutants -all $(MUTANTSFLAGS)
 
 # The seed of a sample is the number of commits: every commit tries others, and
 # the same ones whenever it is tried.
@@ -179,8 +180,8 @@ SAMPLE ?= 9
 SEED   ?= $(or $(shell git rev-list --count HEAD 2>/dev/null),1)
 
 .PHONY: mutants-sample
-mutants-sample: $(MUTANTS) ## run the suite against some of the broken API servers (SAMPLE, SEED)
-	$(MUTANTS) run --sample $(SAMPLE) --seed $(SEED) --output _output/mutants-sample
+mutants-sample: mutants-tests ## run the suite against some of the broken API servers (SAMPLE, SEED)
+	$(MUTANTS) TestMutants -sample $(SAMPLE) -seed $(SEED) -output _output/mutants-sample
 
 .PHONY: kind-node-image
 kind-node-image: ## build the kind node image of KUBERNETES without a container registry (Debian, root)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -67,9 +68,9 @@ func TestBrokenServers(t *testing.T) {
 }
 
 // webhookFor reads the kubeconfig of a PKI for a URL.
-func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
+func webhookFor(t *testing.T, p *recorder.PKI, url string) *Webhook {
 	t.Helper()
-	raw, err := p.Kubeconfig(url)
+	raw, err := p.Kubeconfig("authorizer", url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +84,8 @@ func webhookFor(t *testing.T, p *reference.PKI, url string) *Webhook {
 func TestBrokenConnections(t *testing.T) {
 	b := some(plan(t, 1), 2)
 	good, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
-	start := func(t *testing.T, serving, client time.Time) (*reference.PKI, string) {
-		p, err := reference.NewPKI(serving, client)
+	start := func(t *testing.T, serving, client time.Time) (*recorder.PKI, string) {
+		p, err := recorder.NewPKI(serving, client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,7 @@ func TestBrokenConnections(t *testing.T) {
 	}
 	t.Run("wrong CA", func(t *testing.T) {
 		_, url := start(t, good, good)
-		other, err := reference.NewPKI(good, good)
+		other, err := recorder.NewPKI(good, good)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +120,7 @@ func TestBrokenConnections(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
-	p, err := reference.NewPKI(good, good)
+	p, err := recorder.NewPKI(good, good)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestBrokenConnections(t *testing.T) {
 		broken(t, b, webhookFor(t, p, "https://"+l.Addr().String()), "tls-handshake-hangs")
 	})
 	t.Run("another certificate half way", func(t *testing.T) {
-		other, err := reference.NewPKI(good, good)
+		other, err := recorder.NewPKI(good, good)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,9 +13,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
@@ -253,12 +252,9 @@ func (w *Webhook) relayed() (r relay, kubeconfig []byte, err error) {
 	if r.Balancer, err = balancer.Start(r.to); err != nil {
 		return r, nil, err
 	}
-	name := cmp.Or(config.ServerName, u.Hostname())
+	config.ServerName = cmp.Or(config.ServerName, u.Hostname())
 	u.Host = r.Addr()
-	kubeconfig, err = reference.WebhookConfig(clientcmdapi.Cluster{
-		Server: u.String(), TLSServerName: name, CertificateAuthorityData: config.CAData, InsecureSkipTLSVerify: config.Insecure,
-	}, clientcmdapi.AuthInfo{
-		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken, Username: config.Username, Password: config.Password,
-	})
+	config.Host = u.String()
+	kubeconfig, err = clusters.Kubeconfig("authorizer", config)
 	return r, kubeconfig, err
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -118,7 +119,7 @@ func TestDifferentlyRight(t *testing.T) {
 		"closes idle":    {right, func(s *httptest.Server) { s.Config.IdleTimeout = 200 * time.Millisecond }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := reference.NewPKI(good, good)
+			p, err := recorder.NewPKI(good, good)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -294,6 +294,9 @@ func cellSuite(cell *Cell, at map[key]*verdicts.Evidence) junitSuite {
 			{"gitVersion", cell.Witness.GitVersion},
 		},
 	}
+	for _, p := range cell.Witness.Programs {
+		s.Properties = append(s.Properties, fact{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
+	}
 	add := func(scenario string, c junitCase) {
 		// Dots in a class name are packages to most readers.
 		c.Name, c.Class = scenario, strings.ReplaceAll(cell.Name, ".", "_")+"."+strings.ReplaceAll(path.Dir(scenario), "/", ".")

@@ -208,6 +208,8 @@ func (v *verifier) recompute() {
 			switch {
 			case ok && e.Cell != c.Cell:
 				v.differ("%s: the evidence is of another cell than the report's %s", evidencePath(c.Name, r.Scenario), c.Name)
+			case ok && e.Authorizer:
+				v.differ("%s: another authorizer than RBAC is said to have held the grants, and none is known in a run", evidencePath(c.Name, r.Scenario))
 			case ok && known:
 				r = verdicts.Judge(s, e)
 				v.Verdicts++

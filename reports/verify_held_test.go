@@ -84,6 +84,12 @@ func TestVerifyIsNotCheated(t *testing.T) {
 		"the credential of another": {func(t *testing.T, dir string) {
 			respell(t, dir, someEvidence, func(e *verdicts.Evidence) { e.Steps[0].Request.Credential.Groups = []string{"system:masters"} })
 		}, "the evidence says invalid: step 0: the credential that was sent"},
+		"the grants are somebody else's": {func(t *testing.T, dir string) {
+			respell(t, dir, someEvidence, func(e *verdicts.Evidence) { e.Authorizer = true })
+		}, "another authorizer than RBAC is said to have held the grants"},
+		"another client's request": {func(t *testing.T, dir string) {
+			respell(t, dir, someEvidence, func(e *verdicts.Evidence) { e.Steps[0].Request.UserAgent = "curl" })
+		}, "the evidence says invalid: step 0: the user agent"},
 		"an event is removed": {func(t *testing.T, dir string) {
 			respell(t, dir, someEvidence, func(e *verdicts.Evidence) { e.Steps[0].Audit = nil })
 		}, "the evidence says invalid: step 0: the audit event"},

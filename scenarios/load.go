@@ -131,6 +131,14 @@ func (l *loader) walk() []string {
 	return paths
 }
 
+// usualRequestor is the alias and the name of the requestor of a scenario that states none.
+const usualRequestor = "impersonator"
+
+func (st Step) byUsual() bool {
+	r := st.Sent()
+	return r != nil && r.By == usualRequestor
+}
+
 // load reads and checks one scenario file; twins need the others and come later.
 func (l *loader) load(file string) *loadedFile {
 	s := &Scenario{ID: strings.TrimSuffix(file, ".yaml"), File: file}
@@ -148,6 +156,9 @@ func (l *loader) load(file string) *loadedFile {
 	}
 	f.readable = true
 	f.source.decode(f.source.root, reflect.ValueOf(s).Elem(), "the scenario")
+	if s.Requestors == nil && !f.source.failedAt(at("requestors")) && slices.ContainsFunc(s.Steps, Step.byUsual) {
+		s.Requestors = map[string]Requestor{usualRequestor: {User: usualRequestor}}
+	}
 	digest := sha256.New()
 	addDigest(digest, raw)
 	l.loadFixtures(f, digest)

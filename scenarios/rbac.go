@@ -2,10 +2,13 @@ package scenarios
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
@@ -69,6 +72,56 @@ func matchesPath(list []string, path string) bool {
 // Covered tells whether one of the grants allows what a review asks.
 func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	return slices.ContainsFunc(grants, func(g Grant) bool { return g.Covers(spec) })
+}
+
+// AllowedBy are the reasons that RBAC can give for allowing what a review asks, by one of the scenario's bindings:
+// those of the whole cluster come first, and where there are any no other is reached (VisitRulesFor and the describers in
+// k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go). Of a role that the scenario does not have, such as view, it
+// is not known what it allows.
+func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) (reasons []string) {
+	objects := slices.Concat(s.Manifests, s.Objects)
+	for _, rendered := range RenderRBAC(s) {
+		for _, o := range rendered.Objects() {
+			if m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o); err == nil {
+				objects = append(objects, m)
+			}
+		}
+	}
+	roles := slices.DeleteFunc(slices.Clone(objects), func(m map[string]any) bool { return !strings.HasSuffix(Text(m, "kind"), "Role") })
+	of := map[string][]string{}
+	for _, m := range objects {
+		kind, name, namespace := Text(m, "kind"), Text(m, "metadata", "name"), Text(m, "metadata", "namespace")
+		if !isRBAC(m) || !strings.HasSuffix(kind, "RoleBinding") || kind == "RoleBinding" && spec.ResourceAttributes != nil && namespace != spec.ResourceAttributes.Namespace {
+			continue
+		}
+		if kind == "RoleBinding" {
+			name += "/" + namespace
+		}
+		refKind, refName := Text(m, "roleRef", "kind"), Text(m, "roleRef", "name")
+		unknown := !slices.ContainsFunc(roles, func(o map[string]any) bool {
+			return Text(o, "kind") == refKind && Text(o, "metadata", "name") == refName
+		})
+		subjects, _ := m["subjects"].([]any)
+		for _, subject := range subjects {
+			one := maps.Clone(m)
+			one["subjects"] = []any{subject}
+			is := slices.ContainsFunc(subjectsOf(one, namespace), func(s Subject) bool { return s.Is(spec.User, spec.Groups) })
+			if !is || !unknown && !Covered(RulesFromManifests(append(slices.Clone(roles), one)), spec) {
+				continue
+			}
+			text, _ := subject.(map[string]any)
+			who := Text(text, "name")
+			if Text(text, "kind") == "ServiceAccount" {
+				who += "/" + cmp.Or(Text(text, "namespace"), namespace)
+			}
+			of[kind] = append(of[kind], fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s %q", kind, name, refKind, refName, Text(text, "kind"), who))
+			break // the first subject that is the user
+		}
+	}
+	if cluster := of["ClusterRoleBinding"]; len(cluster) > 0 {
+		return cluster
+	}
+	return of["RoleBinding"]
 }
 
 // RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and

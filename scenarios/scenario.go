@@ -64,7 +64,7 @@ type Scenario struct {
 	// Nodes are names that stand for real nodes of the cluster, in which kubelets run pods: another one each.
 	// BindOn puts the real names in their place.
 	Nodes []string `json:"nodes,omitempty" yaml:"nodes,omitempty"`
-	// Requestors are those who authenticate, by the alias that requests use.
+	// Requestors are those who authenticate, by the alias that requests use. Left out it is the user impersonator.
 	Requestors map[string]Requestor `json:"requestors" yaml:"requestors"`
 	// Fixtures are manifests of the fixtures folder that are applied before the first step, by their path there:
 	// "docs-user-impersonation/user-identity.yaml".

@@ -174,6 +174,19 @@ func (r *Request) query() url.Values {
 	return q
 }
 
+// agentHeader names the client. It is recorded beside the other headers, for every client has one of its own.
+const agentHeader = "User-Agent"
+
+// UserAgent is what the request calls its client: what the scenario says, or our name.
+func (r *Request) UserAgent() string {
+	for _, line := range r.Headers {
+		if textproto.CanonicalMIMEHeaderKey(line.Name) == agentHeader {
+			return line.Bytes()
+		}
+	}
+	return "authzconf"
+}
+
 // WireHeaders are the header lines that the request must be sent with, credentials and what every request has
 // apart, as evidence shows them.
 func (r *Request) WireHeaders() map[string][]string {
@@ -187,6 +200,7 @@ func (r *Request) WireHeaders() map[string][]string {
 	for _, line := range r.Headers {
 		h[line.Name] = append(h[line.Name], line.Bytes())
 	}
+	delete(h, agentHeader)
 	for name, values := range h {
 		h[name] = ShownValues(values)
 	}

@@ -64,7 +64,7 @@ func TestForbiddenInOtherWords(t *testing.T) {
 	words := func(o *Observation) {
 		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","message":"ask the owner"}`}
 		event, _, _ := strings.Cut(string(o.Audit), `"impersonatedUser"`)
-		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403}}`, 1))
+		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403},"userAgent":"authzconf","sourceIPs":["127.0.0.1"]}`, 1))
 		o.Reviews, o.Metrics = nil, nil
 	}
 	r := judged(func(e *scenarios.Expect) {

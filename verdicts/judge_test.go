@@ -61,11 +61,11 @@ func seen() *Evidence {
 		}
 	}
 	return &Evidence{
-		Scenario: "test/list", Digest: "d1", Suffix: suffix, Cell: Cell{Name: "cell"},
+		Scenario: "test/list", Digest: "d1", Suffix: suffix, Cell: Cell{Name: "cell", Provider: "local"},
 		Capabilities: scenarios.AllCapabilities(),
 		Steps: []Observation{{
 			Request: SentRequest{
-				Requestor: alice, Credential: &scenarios.User{Name: alice}, Method: "GET", URL: "/api/v1/pods?resourceVersion=0",
+				Requestor: alice, Credential: &scenarios.User{Name: alice}, Method: "GET", URL: "/api/v1/pods?resourceVersion=0", UserAgent: "authzconf",
 				Headers: map[string][]string{"Impersonate-User": {bob}},
 			},
 			Response: Response{Code: 200, AuditID: "id1", Body: `{"kind":"PodList"}`},
@@ -79,7 +79,8 @@ func seen() *Evidence {
 				"objectRef":{"resource":"pods","apiVersion":"v1"},"responseStatus":{"code":200},
 				"impersonatedUser":{"username":"` + bob + `","groups":["system:authenticated"]},
 				"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},
-				"annotations":{"authorization.k8s.io/decision":"allow"}}`),
+				"userAgent":"authzconf","sourceIPs":["127.0.0.1"],"annotations":{"authorization.k8s.io/decision":"allow",
+				"authorization.k8s.io/reason":"RBAC: allowed by ClusterRoleBinding \"authzconf-` + suffix + `-1\" of ClusterRole \"authzconf-` + suffix + `-1\" to User \"` + bob + `\""}}`),
 			Metrics: append(samples("apiserver_impersonation_attempts", 1), samples("apiserver_impersonation_authorization_attempts", 2)...),
 		}},
 	}
@@ -140,6 +141,14 @@ func TestJudgeNotices(t *testing.T) {
 		"another request's event":   {inAudit(`"auditID":"id1"`, `"auditID":"id2"`), "audit.auditID"},
 		"event that is no event":    {func(e *Evidence) { first(e).Audit = json.RawMessage(`{"level":7}`) }, "audit"},
 		"UID of the requestor":      {func(e *Evidence) { first(e).Reviews[0].Spec.UID = "7" }, "reviews[0].requestor"},
+		"user agent of the event":   {inAudit(`"userAgent":"authzconf"`, `"userAgent":"authzconf/1"`), "audit.userAgent"},
+		"address of the event":      {inAudit(`127.0.0.1`, `127.0.0.2`), "audit.sourceIPs"},
+		"no address in the event":   {inAudit(`["127.0.0.1"]`, `[]`), "audit.sourceIPs"},
+		"reason names another":      {inAudit(`-1\" of`, `-0\" of`), "audit.reason"},
+		"reason names another kind": {inAudit(`to User`, `to Group`), "audit.reason"},
+		"no reason":                 {inAudit(`authorization.k8s.io/reason`, `authorization.k8s.io/why`), "audit.reason"},
+		"empty reason":              {inAudit(`"authorization.k8s.io/reason":"`, `"authorization.k8s.io/reason":"","x":"`), "audit.reason"},
+		"built-in of somebody else": {inAudit(`RBAC: allowed by ClusterRoleBinding \"authzconf-`, `RBAC: allowed by ClusterRoleBinding \"system:`), "audit.reason"},
 		"label of a metric":         {func(e *Evidence) { first(e).Metrics[0].Labels = []string{"user=bob"} }, "metrics.labels of apiserver_impersonation_attempts_total"},
 		"type of a metric":          {func(e *Evidence) { first(e).Metrics[1].Type = "gauge" }, "metrics.type of apiserver_impersonation_attempts_duration_seconds_count"},
 		"value of a metric's label": {func(e *Evidence) { first(e).Metrics[0].Mode = "user" }, "metrics.attempts"},

@@ -49,9 +49,11 @@ func (v *stepJudge) durations(field, histogram string) {
 }
 
 // Annotations of a request that took more than half a second, as writeLatencyToAnnotation of
-// k8s.io/apiserver/pkg/endpoints/filters/audit.go has it: how long it took in all, and impersonation within.
+// k8s.io/apiserver/pkg/endpoints/filters/audit.go has it: how long it took in all, and within that authorization and
+// impersonation.
 const (
 	totalAnnotation         = "apiserver.latency.k8s.io/total"
+	authorizationAnnotation = "apiserver.latency.k8s.io/authorization"
 	impersonationAnnotation = "apiserver.latency.k8s.io/impersonation"
 )
 
@@ -69,6 +71,10 @@ func (v *stepJudge) latency() {
 		v.compare("audit (latency)", "that of a slow request", orElse(total > slow, "that of a slow request", "that of a quick one"))
 	case elapsed > slow+clockSlack && v.event.Verb != "watch":
 		v.compare("audit (latency)", "that of a slow request", noAnnotated)
+	}
+	if v.event.Annotations[decisionAnnotation] != "" && err == nil {
+		took, bad := time.ParseDuration(v.event.Annotations[authorizationAnnotation])
+		v.compare("audit (latency of authorization)", someTime, orElse(bad == nil, spent(took, total), noAnnotated))
 	}
 	text, got := v.event.Annotations[impersonationAnnotation], noAnnotated
 	spentThere, bad := time.ParseDuration(text)

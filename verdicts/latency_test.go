@@ -30,7 +30,8 @@ func timed(seconds float64, annotations string) *Evidence {
 // TestTimes wants times that cannot be to be named, and the same words for them
 // in every run.
 func TestTimes(t *testing.T) {
-	total := `"apiserver.latency.k8s.io/total":"510ms"`
+	slow := `"apiserver.latency.k8s.io/total":"510ms"`
+	total := slow + `,"apiserver.latency.k8s.io/authorization":"7ms"`
 	tests := map[string]struct {
 		evidence *Evidence
 		field    string // "" if all is in order
@@ -45,6 +46,8 @@ func TestTimes(t *testing.T) {
 		"slow and not annotated":     {timed(0.02, total), "audit (latency of impersonation)", "absent"},
 		"annotated with no time":     {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"0s"`), "audit (latency of impersonation)", "none"},
 		"annotated with 292 years":   {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"2562047h47m16s"`), "audit (latency of impersonation)", "more than that of the request"},
+		"authorization is free":      {timed(0.02, slow+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "absent"},
+		"authorization of years":     {timed(0.02, slow+`,"apiserver.latency.k8s.io/authorization":"9000h","apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "more than that of the request"},
 		"sums that nobody looked at": {seen(), "", ""},
 	}
 	for name, test := range tests {
@@ -62,7 +65,7 @@ func TestTimes(t *testing.T) {
 
 // TestLatencyNeedsMetrics: older servers annotate no latency of impersonation.
 func TestLatencyNeedsMetrics(t *testing.T) {
-	e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms"`)
+	e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms"`)
 	e.Capabilities = []scenarios.Capability{scenarios.Reviews, scenarios.Audit}
 	if r := Judge(listAsBob(), e); r.Verdict != Passed {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)

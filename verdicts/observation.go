@@ -48,6 +48,8 @@ type Evidence struct {
 	Nodes []string `json:"nodes,omitempty"`
 	// StandIns says that service accounts stood for users (Scenario.Substitute).
 	StandIns bool `json:"standIns,omitempty"`
+	// Authorizer says that another authorizer than RBAC holds the grants.
+	Authorizer bool `json:"authorizer,omitempty"`
 	// Started and Ended are when provisioning began and the last step was over.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
@@ -134,10 +136,11 @@ type SentRequest struct {
 	// the headers of a proxy. Nil where none was sent.
 	Credential *scenarios.User `json:"credential,omitempty"`
 
-	Method  string              `json:"method"`
-	URL     string              `json:"url"`
-	Headers map[string][]string `json:"headers,omitempty"`
-	Body    json.RawMessage     `json:"body,omitempty"`
+	Method    string              `json:"method"`
+	URL       string              `json:"url"`
+	UserAgent string              `json:"userAgent"`
+	Headers   map[string][]string `json:"headers,omitempty"`
+	Body      json.RawMessage     `json:"body,omitempty"`
 }
 
 // Response is an answer of the API server.
@@ -168,7 +171,7 @@ type Review struct {
 	Decision scenarios.Decision `json:"decision,omitempty"`
 	// At is the time of arrival.
 	At time.Time `json:"at"`
-	// APIVersion is authorization.k8s.io/v1 or v1beta1.
+	// APIVersion is authorization.k8s.io/v1: reports have had it from the beginning.
 	APIVersion string `json:"apiVersion"`
 	// Spec is the review as asked.
 	Spec authorizationv1.SubjectAccessReviewSpec `json:"spec"`

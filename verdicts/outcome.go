@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
+	"net/textproto"
 	"net/url"
 	"regexp"
 	"slices"
@@ -29,6 +31,7 @@ const (
 	codeUnauthorized    = 401
 	codeForbidden       = 403
 	codeHeadersTooLarge = 431
+	codeServerError     = 500
 )
 
 const (
@@ -150,12 +153,53 @@ func (v *stepJudge) told() {
 		{"audit.stage", string(stage), string(ev.Stage)},
 		{"audit.verb", info.Verb, ev.Verb},
 		{"audit.requestURI", v.o.Request.URL, ev.RequestURI},
+		{"audit.userAgent", truncated(v.o.Request.UserAgent), ev.UserAgent},
+		{"audit.sourceIPs", strings.Join(v.sources(ev.SourceIPs), " "), strings.Join(ev.SourceIPs, " ")},
 		{"audit.user", user, scenarios.UserOf(ev.User.Username, ev.User.UID, ev.User.Groups, ev.User.Extra).Render()},
 		{"audit.objectRef", v.wantedObject(info, ev), renderObject(ev.ObjectRef)},
 		{"audit.responseStatus.code", strconv.Itoa(v.o.Response.Code), strconv.Itoa(int(ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code))},
 	} {
 		v.compare(c.field, c.want, c.got)
 	}
+}
+
+// agentLimit is how long a user agent in an audit event is at most (maybeTruncateUserAgent in
+// k8s.io/apiserver/pkg/audit/request.go).
+const agentLimit = 1024
+
+func truncated(agent string) string {
+	if len(agent) > agentLimit {
+		return agent[:agentLimit] + "...TRUNCATED"
+	}
+	return agent
+}
+
+// loopback is where requests come from to a control plane on this machine.
+const loopback = "127.0.0.1"
+
+// sources are the addresses that a request has to have come from: those that its headers say, and its own at last
+// (SourceIPs in k8s.io/apimachinery/pkg/util/net). Of clusters elsewhere its own is any.
+func (v *stepJudge) sources(seen []string) (want []string) {
+	add := func(text string) {
+		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
+			want = append(want, ip.String())
+		}
+	}
+	headers := textproto.MIMEHeader(v.o.Request.Headers)
+	for ip := range strings.SplitSeq(headers.Get("X-Forwarded-For"), ",") {
+		add(ip)
+	}
+	if ip := headers.Get("X-Real-Ip"); !slices.Contains(want, ip) {
+		add(ip)
+	}
+	own := loopback
+	if v.e.Cell.Provider != "local" && len(seen) > 0 {
+		own = seen[len(seen)-1]
+	}
+	if n := len(want); n == 0 || want[n-1] != own {
+		add(own)
+	}
+	return want
 }
 
 // wantedObject is the object that a request is about. The API server takes the name from the body where the path

@@ -41,6 +41,9 @@ func (v *stepJudge) sent() (problem string) {
 		if line := v.request.Method() + " " + uri; got.Method+" "+got.URL != line {
 			return fmt.Sprintf("%s %s was sent, and the scenario wants %s", got.Method, got.URL, line)
 		}
+		if want := v.request.UserAgent(); got.UserAgent != want {
+			return fmt.Sprintf("the user agent %.200q was sent, and the scenario wants %.200q", got.UserAgent, want)
+		}
 		body, err := v.request.Content()
 		if err != nil || !sameJSON(body, got.Body) {
 			return fmt.Sprintf("the body %.200s was sent, and the scenario wants %.200s", got.Body, body)

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
@@ -31,7 +29,7 @@ const path = "/authorize"
 
 // Server is a running webhook on a free port of the loopback interface.
 type Server struct {
-	pki    *PKI
+	pki    *recorder.PKI
 	url    string
 	server *http.Server
 	served chan struct{}
@@ -39,11 +37,11 @@ type Server struct {
 
 // Start serves a handler by TLS until Close, to clients with the certificate that Kubeconfig holds. A nil pki is a
 // new one.
-func Start(h http.Handler, pki *PKI) (*Server, error) {
+func Start(h http.Handler, pki *recorder.PKI) (*Server, error) {
 	if pki == nil {
 		end := time.Now().Add(24 * time.Hour)
 		var err error
-		if pki, err = NewPKI(end, end); err != nil {
+		if pki, err = recorder.NewPKI(end, end); err != nil {
 			return nil, err
 		}
 	}
@@ -105,32 +103,7 @@ func (s *Server) CA() []byte { return slices.Clone(s.pki.CA) }
 
 // Kubeconfig is the webhook configuration of an API server. It holds a client key: write it to a file that nobody
 // else can read.
-func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig(s.url) }
-
-// Kubeconfig is the webhook configuration for a server with these certificates.
-func (p *PKI) Kubeconfig(url string) ([]byte, error) {
-	return WebhookConfig(clientcmdapi.Cluster{Server: url, CertificateAuthorityData: p.CA}, clientcmdapi.AuthInfo{ClientCertificateData: p.ClientCert, ClientKeyData: p.ClientKey})
-}
-
-// WebhookConfig is a kubeconfig with one context.
-func WebhookConfig(cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) ([]byte, error) {
-	const name = "authorizer"
-	c := clientcmdapi.NewConfig()
-	c.Clusters[name], c.AuthInfos[name] = &cluster, &user
-	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	c.CurrentContext = name
-	return clientcmd.Write(*c)
-}
-
-// PKI is an authority with one certificate for each side. The authority's key is thrown away.
-type PKI struct{ *recorder.PKI }
-
-// NewPKI makes certificates for the loopback addresses. The two ends are when the serving and the client
-// certificate expire, which lets a test have expired ones.
-func NewPKI(servingEnd, clientEnd time.Time) (*PKI, error) {
-	p, err := recorder.NewPKI(servingEnd, clientEnd)
-	return &PKI{p}, err
-}
+func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig("authorizer", s.url) }
 
 // File is a file that may change, such as one that a policy hook overwrites.
 type File[T any] struct {

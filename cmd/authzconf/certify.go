@@ -38,11 +38,7 @@ type certifyFlags struct {
 
 func newCertify() *cobra.Command {
 	var flags certifyFlags
-	c := &cobra.Command{
-		Use:  "certify --authorizer-kubeconfig FILE",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.handOver(flags.run(c)) },
-	}
+	c := plainCommand("certify --authorizer-kubeconfig FILE", func(c *cobra.Command) error { return flags.handOver(flags.run(c)) })
 	fl := c.Flags()
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
@@ -137,7 +133,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, reports.Plural(n, "review"))
 	}}
-	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
+	f.beyond.apply(c, &o, f.hook)
 	run, err := certify.Certify(c.Context(), o)
 	var notLoaded *certify.NotLoadedError
 	switch {
@@ -231,38 +227,34 @@ func newCertifyPolicy() *cobra.Command {
 		seed         int64
 		conditionals bool
 	)
-	c := &cobra.Command{
-		Use:  "policy",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if conditionals {
-				return printConditionalPolicy(c.OutOrStdout(), seed)
-			}
-			held, err := policyOf(seed)
-			if err != nil {
-				return err
-			}
-			files, err := held.Export(form)
-			if err != nil {
-				return fmt.Errorf("-o: %w", err)
-			}
-			raw, one := files[""]
-			switch {
-			case one != (dir == ""):
-				return fmt.Errorf("-o %s: --dir is needed with cedar-k8s and opa, which are folders, and only with them", form)
-			case one:
-				_, err = c.OutOrStdout().Write(raw)
-				return err
-			}
-			err = os.MkdirAll(dir, 0o755)
-			for name, raw := range files {
-				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, name), raw, 0o644)
-				}
-			}
+	c := plainCommand("policy", func(c *cobra.Command) error {
+		if conditionals {
+			return printConditionalPolicy(c.OutOrStdout(), seed)
+		}
+		held, err := policyOf(seed)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		files, err := held.Export(form)
+		if err != nil {
+			return fmt.Errorf("-o: %w", err)
+		}
+		raw, one := files[""]
+		switch {
+		case one != (dir == ""):
+			return fmt.Errorf("-o %s: --dir is needed with cedar-k8s and opa, which are folders, and only with them", form)
+		case one:
+			_, err = c.OutOrStdout().Write(raw)
+			return err
+		}
+		err = os.MkdirAll(dir, 0o755)
+		for name, raw := range files {
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), raw, 0o644)
+			}
+		}
+		return err
+	})
 	c.Flags().StringVarP(&form, "output", "o", "json", "form: "+strings.Join(policy.Formats(), ", "))
 	c.Flags().StringVar(&dir, "dir", "", "folder for the files of opa and cedar-k8s; those of another seed in it are replaced")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
@@ -296,22 +288,18 @@ func newServeReference() *cobra.Command {
 		path, policy, revision string
 		conditionals           bool
 	)
-	c := &cobra.Command{
-		Use:  "serve-reference",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if path == "" {
-				return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
-			}
-			stop, err := serveReference(seed, policy, path, revision, conditionals)
-			if err != nil {
-				return err
-			}
-			_, _ = fmt.Fprintln(c.OutOrStdout(), path)
-			<-c.Context().Done()
-			return errors.Join(stop(), os.Remove(path))
-		},
-	}
+	c := plainCommand("serve-reference", func(c *cobra.Command) error {
+		if path == "" {
+			return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+		}
+		stop, err := serveReference(seed, policy, path, revision, conditionals)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(c.OutOrStdout(), path)
+		<-c.Context().Done()
+		return errors.Join(stop(), os.Remove(path))
+	})
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
 	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed; with --conditional, with the policies")

@@ -44,6 +44,7 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.IntVar(&f.load.SoakRate, "soak-rate", certify.SoakRate, "reviews per second of it; the level is this or more")
 	fl.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
+	programFlags(fl)
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
 }
 
@@ -73,14 +74,14 @@ func (f *beyondFlags) check() (err error) {
 }
 
 // apply adds what the flags ask for.
-func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
+func (f *beyondFlags) apply(c *cobra.Command, o *certify.Options, hook string) {
 	o.LoadOptions = f.load
 	if f.inCluster == "" {
 		return
 	}
-	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: &local.Binaries{Progress: stderr}, OwnCache: f.ownCache}
+	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: binaries(c), OwnCache: f.ownCache}
 	if hook != "" {
-		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, stderr) }
+		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, c.ErrOrStderr()) }
 	}
 }
 
@@ -90,33 +91,29 @@ func newCertifyExplain() *cobra.Command {
 		seed       int64
 		timeout    time.Duration
 	)
-	c := &cobra.Command{
-		Use:  "explain QUESTION --authorizer-kubeconfig FILE --seed N",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if kubeconfig == "" || !c.Flags().Changed("seed") {
-				return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
-			}
-			webhook, err := certify.LoadWebhook(kubeconfig, "")
-			if err != nil {
-				return fmt.Errorf("--authorizer-kubeconfig: %w", err)
-			}
-			if timeout <= 0 || timeout > certify.Timeout {
-				return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", timeout, certify.Timeout)
-			}
-			webhook.Timeout = timeout
-			plan, err := planOf(seed)
-			if err != nil {
-				return err
-			}
-			text, right, err := certify.Explain(c.Context(), webhook, plan, args[0])
-			if err != nil {
-				return err
-			}
-			_, _ = fmt.Fprint(c.OutOrStdout(), text)
-			return failedIf(!right)
-		},
-	}
+	c := commandWith("explain QUESTION --authorizer-kubeconfig FILE --seed N", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if kubeconfig == "" || !c.Flags().Changed("seed") {
+			return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
+		}
+		webhook, err := certify.LoadWebhook(kubeconfig, "")
+		if err != nil {
+			return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+		}
+		if timeout <= 0 || timeout > certify.Timeout {
+			return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", timeout, certify.Timeout)
+		}
+		webhook.Timeout = timeout
+		plan, err := planOf(seed)
+		if err != nil {
+			return err
+		}
+		text, right, err := certify.Explain(c.Context(), webhook, plan, args[0])
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprint(c.OutOrStdout(), text)
+		return failedIf(!right)
+	})
 	c.Flags().StringVar(&kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy that it holds")
 	c.Flags().DurationVar(&timeout, "timeout", certify.Timeout, "how long the answer may take")

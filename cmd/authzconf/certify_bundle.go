@@ -70,31 +70,27 @@ func newChallenge() *cobra.Command {
 		key, out string
 		valid    time.Duration
 	)
-	c := &cobra.Command{
-		Use:  "challenge --key FILE -o FILE",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			switch {
-			case key == "" || out == "":
-				return errors.New("--key and -o are needed: the certifier's private key, and the file to write")
-			case valid < time.Minute || valid > 90*24*time.Hour:
-				return fmt.Errorf("--valid %s: expected 1m to 2160h", valid)
-			}
-			private, err := privateKey("--key", key)
-			if err != nil {
-				return err
-			}
-			raw, challenge, err := certify.NewChallenge(private, valid)
-			if err != nil {
-				return invalid(err)
-			}
-			if err := os.WriteFile(out, raw, 0o644); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: seed %d, until %s\nthe policy: authzconf certify policy --seed %[2]d\n", out, challenge.Seed, challenge.Ends.Format(time.RFC3339))
+	c := plainCommand("challenge --key FILE -o FILE", func(c *cobra.Command) error {
+		switch {
+		case key == "" || out == "":
+			return errors.New("--key and -o are needed: the certifier's private key, and the file to write")
+		case valid < time.Minute || valid > 90*24*time.Hour:
+			return fmt.Errorf("--valid %s: expected 1m to 2160h", valid)
+		}
+		private, err := privateKey("--key", key)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		raw, challenge, err := certify.NewChallenge(private, valid)
+		if err != nil {
+			return invalid(err)
+		}
+		if err := os.WriteFile(out, raw, 0o644); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: seed %d, until %s\nthe policy: authzconf certify policy --seed %[2]d\n", out, challenge.Seed, challenge.Ends.Format(time.RFC3339))
+		return err
+	})
 	c.Flags().StringVar(&key, "key", "", "the certifier's private key")
 	c.Flags().StringVarP(&out, "output", "o", "", "the file to write")
 	c.Flags().DurationVar(&valid, "valid", 24*time.Hour, "how long it can be answered")
@@ -178,11 +174,7 @@ func publicKeys(paths []string) (keys []*certify.Key, err error) {
 
 func newCertifyVerify() *cobra.Command {
 	var o verifyBundleOptions
-	c := &cobra.Command{
-		Use:  "verify BUNDLE",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], o) },
-	}
+	c := commandWith("verify BUNDLE", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], o) })
 	c.Flags().StringArrayVar(&o.keys, "key", nil, "a public key: one of those given must have signed the bundle")
 	c.Flags().StringVar(&o.challenge, "challenge", "", "the challenge that the bundle has to answer")
 	c.Flags().BoolVar(&o.required, "require-signature", false, "a bundle without a valid signature is not verified; needs --key")
@@ -270,46 +262,38 @@ func differs(c *cobra.Command, differences []string, what string) error {
 }
 
 func newKeygen() *cobra.Command {
-	return &cobra.Command{
-		Use:  "keygen FILE",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			key, err := certify.NewKey(args[0])
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "private key: %s\npublic key: %[1]s.pub\nid: %s\n", args[0], key.ID())
+	return commandWith("keygen FILE", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		key, err := certify.NewKey(args[0])
+		if err != nil {
 			return err
-		},
-	}
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "private key: %s\npublic key: %[1]s.pub\nid: %s\n", args[0], key.ID())
+		return err
+	})
 }
 
 func newSign() *cobra.Command {
 	var keyFile string
-	c := &cobra.Command{
-		Use:  "sign BUNDLE",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if keyFile == "" {
-				return errors.New("--sign-key is needed: a private key, as certify keygen makes it")
-			}
-			key, err := privateKey("--sign-key", keyFile)
-			if err != nil {
-				return err
-			}
-			if info, err := os.Stat(args[0]); err == nil && !info.IsDir() {
-				return fmt.Errorf("%s: only a folder can be signed", args[0])
-			}
-			if err := verifyBundle(c, args[0], verifyBundleOptions{}); err != nil {
-				return err
-			}
-			if err := certify.Sign(args[0], key); err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "signed by key %s\n", key.ID())
+	c := commandWith("sign BUNDLE", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if keyFile == "" {
+			return errors.New("--sign-key is needed: a private key, as certify keygen makes it")
+		}
+		key, err := privateKey("--sign-key", keyFile)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		if info, err := os.Stat(args[0]); err == nil && !info.IsDir() {
+			return fmt.Errorf("%s: only a folder can be signed", args[0])
+		}
+		if err := verifyBundle(c, args[0], verifyBundleOptions{}); err != nil {
+			return err
+		}
+		if err := certify.Sign(args[0], key); err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "signed by key %s\n", key.ID())
+		return err
+	})
 	c.Flags().StringVar(&keyFile, "sign-key", "", "the private key")
 	return c
 }
@@ -319,20 +303,16 @@ func newCertifyMatrix() *cobra.Command {
 		out  string
 		keys []string
 	)
-	c := &cobra.Command{
-		Use:  "matrix DIR...",
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if out == "" {
-				return errors.New("-o is needed: the page to write")
-			}
-			trusted, err := publicKeys(keys)
-			if err != nil {
-				return err
-			}
-			return writeMatrix(c, args, out, trusted)
-		},
-	}
+	c := commandWith("matrix DIR...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+		if out == "" {
+			return errors.New("-o is needed: the page to write")
+		}
+		trusted, err := publicKeys(keys)
+		if err != nil {
+			return err
+		}
+		return writeMatrix(c, args, out, trusted)
+	})
 	c.Flags().StringVarP(&out, "output", "o", "", "the page to write")
 	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed each bundle")
 	return c

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/recorder"
 )
 
 // gigabyte is written in parts.
@@ -55,7 +56,7 @@ func misbehaves(ts *testscript.TestScript, neg bool, args []string) {
 	case "expired-client":
 		client = past
 	}
-	pki, err := reference.NewPKI(serving, client)
+	pki, err := recorder.NewPKI(serving, client)
 	ts.Check(err)
 	if args[0] == "plain-http" || args[0] == "nobody" {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,14 +76,14 @@ func misbehaves(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { _ = server.Close() })
 	if args[0] == "another-ca" {
-		pki, err = reference.NewPKI(good, good)
+		pki, err = recorder.NewPKI(good, good)
 		ts.Check(err)
 	}
 	writeKubeconfig(ts, pki, server.URL(), args[1])
 }
 
-func writeKubeconfig(ts *testscript.TestScript, pki *reference.PKI, url, path string) {
-	raw, err := pki.Kubeconfig(url)
+func writeKubeconfig(ts *testscript.TestScript, pki *recorder.PKI, url, path string) {
+	raw, err := pki.Kubeconfig("authorizer", url)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(path), raw, 0o600))
 }

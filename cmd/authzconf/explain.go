@@ -18,16 +18,12 @@ import (
 
 func newExplain() *cobra.Command {
 	var f explainFlags
-	c := &cobra.Command{
-		Use:  "explain [SCENARIO]",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return f.scenario(c, args[0])
-			}
-			return f.question(c.Context(), c.OutOrStdout())
-		},
-	}
+	c := commandWith("explain [SCENARIO]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return f.scenario(c, args[0])
+		}
+		return f.question(c.Context(), c.OutOrStdout())
+	})
 	f.register(c)
 	return c
 }

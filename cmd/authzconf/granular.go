@@ -23,11 +23,7 @@ type granularFlags struct {
 }
 
 func newGranular(flags *granularFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use:  "granular",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
-	}
+	c := plainCommand("granular", flags.run)
 	flags.choice(c)
 	flags.version(c)
 	flags.register(c.Flags(), "granular.json and its evidence")
@@ -42,6 +38,7 @@ func (f *granularFlags) choice(c *cobra.Command) {
 
 func (f *granularFlags) version(c *cobra.Command) {
 	c.Flags().StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
+	programFlags(c.Flags())
 }
 
 // load reads the scenarios that are asked for.
@@ -141,36 +138,30 @@ func granularAgain(r *granular.Report, p *reports.Pieces, verify *verifyFlags) (
 
 func newGranularList() *cobra.Command {
 	var flags granularFlags
-	c := &cobra.Command{
-		Use: "list", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			all, err := flags.load()
-			if err != nil {
-				return err
-			}
-			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintln(t, "ID\tATTEMPTS\tSECTION")
-			for _, s := range all {
-				_, _ = fmt.Fprintf(t, "%s\t%d\t%s\n", s.ID, len(s.Attempts), s.Section)
-			}
-			return t.Flush()
-		},
-	}
+	c := plainCommand("list", func(c *cobra.Command) error {
+		all, err := flags.load()
+		if err != nil {
+			return err
+		}
+		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintln(t, "ID\tATTEMPTS\tSECTION")
+		for _, s := range all {
+			_, _ = fmt.Fprintf(t, "%s\t%d\t%s\n", s.ID, len(s.Attempts), s.Section)
+		}
+		return t.Flush()
+	})
 	flags.choice(c)
 	return c
 }
 
 func newGranularLint() *cobra.Command {
-	return &cobra.Command{
-		Use: "lint [FOLDER]", Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			flags := granularFlags{dir: strings.Join(args, "")}
-			all, err := flags.load()
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%d scenarios, no errors\n", len(all))
+	return commandWith("lint [FOLDER]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		flags := granularFlags{dir: strings.Join(args, "")}
+		all, err := flags.load()
+		if err != nil {
 			return err
-		},
-	}
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%d scenarios, no errors\n", len(all))
+		return err
+	})
 }

@@ -17,34 +17,30 @@ import (
 func newClean() *cobra.Command {
 	var dryRun bool
 	var kubeconfig, context string
-	c := &cobra.Command{
-		Use:  "clean",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if kubeconfig != "" {
-				return cleanExisting(c, kubeconfig, context, dryRun)
-			}
-			if err := kind.CheckEngine(c.Context()); err != nil {
-				return err
-			}
-			names, err := kind.Leftovers(c.Context())
-			if err != nil {
-				return invalid(err)
-			}
-			var removed []string
-			var errs []error
-			for _, name := range names {
-				if !dryRun {
-					if err := kind.Remove(c.Context(), name); err != nil {
-						errs = append(errs, fmt.Errorf("%s: %w", name, err))
-						continue
-					}
+	c := plainCommand("clean", func(c *cobra.Command) error {
+		if kubeconfig != "" {
+			return cleanExisting(c, kubeconfig, context, dryRun)
+		}
+		if err := kind.CheckEngine(c.Context()); err != nil {
+			return err
+		}
+		names, err := kind.Leftovers(c.Context())
+		if err != nil {
+			return invalid(err)
+		}
+		var removed []string
+		var errs []error
+		for _, name := range names {
+			if !dryRun {
+				if err := kind.Remove(c.Context(), name); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", name, err))
+					continue
 				}
-				removed = append(removed, name)
 			}
-			return cleaned(c, removed, dryRun, errors.Join(errs...))
-		},
-	}
+			removed = append(removed, name)
+		}
+		return cleaned(c, removed, dryRun, errors.Join(errs...))
+	})
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")
 	c.Flags().StringVar(&context, "context", "", "the context of --kubeconfig (default: its current one)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be removed")
@@ -53,30 +49,27 @@ func newClean() *cobra.Command {
 
 func newControlPlanes() *cobra.Command {
 	var versions []string
-	c := &cobra.Command{
-		Use:  "control-planes",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			releases := local.Releases()
-			if len(versions) > 0 {
-				releases = nil
+	c := plainCommand("control-planes", func(c *cobra.Command) error {
+		releases := local.Releases()
+		if len(versions) > 0 {
+			releases = nil
+		}
+		for _, v := range versions {
+			r, err := local.ParseRelease(v)
+			if err != nil {
+				return err
 			}
-			for _, v := range versions {
-				r, err := local.ParseRelease(v)
-				if err != nil {
-					return err
-				}
-				releases = append(releases, r)
-			}
-			return buildAll(c, releases)
-		},
-	}
+			releases = append(releases, r)
+		}
+		return buildAll(c, releases)
+	})
 	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions (default: all)")
+	programFlags(c.Flags())
 	return c
 }
 
 func buildAll(c *cobra.Command, releases []local.Release) error {
-	b := &local.Binaries{Progress: c.ErrOrStderr()}
+	b := binaries(c)
 	path, err := b.Etcd(c.Context())
 	if err != nil {
 		return invalid(err)
@@ -96,18 +89,14 @@ func newUp() *cobra.Command {
 	var flags matrixFlags
 	var port int
 	var auditLog string
-	c := &cobra.Command{
-		Use:  "up",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			m, err := flags.resolve()
-			if err != nil {
-				return err
-			}
-			m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-			return up(c, m, port, auditLog)
-		},
-	}
+	c := plainCommand("up", func(c *cobra.Command) error {
+		m, err := flags.resolve()
+		if err != nil {
+			return err
+		}
+		m.Binaries = binaries(c)
+		return up(c, m, port, auditLog)
+	})
 	flags.register(c, "default")
 	c.Flags().IntVar(&port, "port", 0, "port of the API server on 127.0.0.1 (default: a free one)")
 	c.Flags().StringVar(&auditLog, "audit-log", "", "file for the audit events of all requests (level Metadata), which is begun anew")

@@ -25,35 +25,31 @@ func newLoadCompare() *cobra.Command {
 	var margin, marginP99 float64
 	var minPairs int
 	var output string
-	c := &cobra.Command{
-		Use:  "compare A B",
-		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			t, err := load.ComparisonThresholds(margin, marginP99, minPairs)
-			if err != nil {
-				return err
-			}
-			if output != "text" && output != "markdown" && output != "json" {
-				return fmt.Errorf("--output %q: expected text, markdown or json", output)
-			}
-			a, err := load.Load(args[0])
-			if err != nil {
-				return err
-			}
-			b, err := load.Load(args[1])
-			if err != nil {
-				return err
-			}
-			result, err := load.Compare(a, b, t)
-			if err != nil {
-				return fmt.Errorf("%s and %s cannot be compared: %w", args[0], args[1], err)
-			}
-			if err := printComparison(c.OutOrStdout(), &result, output); err != nil {
-				return err
-			}
-			return exitWith(result.Outcome.ExitCode())
-		},
-	}
+	c := commandWith("compare A B", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
+		t, err := load.ComparisonThresholds(margin, marginP99, minPairs)
+		if err != nil {
+			return err
+		}
+		if output != "text" && output != "markdown" && output != "json" {
+			return fmt.Errorf("--output %q: expected text, markdown or json", output)
+		}
+		a, err := load.Load(args[0])
+		if err != nil {
+			return err
+		}
+		b, err := load.Load(args[1])
+		if err != nil {
+			return err
+		}
+		result, err := load.Compare(a, b, t)
+		if err != nil {
+			return fmt.Errorf("%s and %s cannot be compared: %w", args[0], args[1], err)
+		}
+		if err := printComparison(c.OutOrStdout(), &result, output); err != nil {
+			return err
+		}
+		return exitWith(result.Outcome.ExitCode())
+	})
 	c.Flags().Float64Var(&margin, "margin", 0.05, "part within which each p50 has to be the same, such as 0.05")
 	c.Flags().Float64Var(&marginP99, "margin-p99", 0, "the same for the p99; 0: not judged")
 	c.Flags().IntVar(&minPairs, "min-pairs", load.DefaultMinPairs, "pairs of blocks that a statement needs, at least 6")
@@ -90,11 +86,7 @@ func printable(s string) string {
 
 // newLoadVerify is "load verify".
 func newLoadVerify() *cobra.Command {
-	return &cobra.Command{
-		Use:  "verify FOLDER",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) },
-	}
+	return commandWith("verify FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
 }
 
 // verifyLoad judges the run of a load report again.
@@ -143,33 +135,29 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
 // newLoadCost is "load cost".
 func newLoadCost() *cobra.Command {
 	var reportDir string
-	c := &cobra.Command{
-		Use:  "cost RUN RUN...",
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			var runs []load.Saved
-			for _, path := range args {
-				s, err := load.LoadSaved(path)
-				if err != nil {
-					return err
-				}
-				runs = append(runs, s)
-			}
-			cost := load.NewCost(runs...)
-			if reportDir == "" {
-				text, err := cost.Markdown()
-				if err == nil {
-					_, err = c.OutOrStdout().Write(text)
-				}
+	c := commandWith("cost RUN RUN...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+		var runs []load.Saved
+		for _, path := range args {
+			s, err := load.LoadSaved(path)
+			if err != nil {
 				return err
 			}
-			if err := cost.Write(reportDir); err != nil {
-				return err
+			runs = append(runs, s)
+		}
+		cost := load.NewCost(runs...)
+		if reportDir == "" {
+			text, err := cost.Markdown()
+			if err == nil {
+				_, err = c.OutOrStdout().Write(text)
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
 			return err
-		},
-	}
+		}
+		if err := cost.Write(reportDir); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
+		return err
+	})
 	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the curves")
 	return c
 }
@@ -177,20 +165,16 @@ func newLoadCost() *cobra.Command {
 // newLoadResults is "load results".
 func newLoadResults() *cobra.Command {
 	var reportDir string
-	c := &cobra.Command{
-		Use:  "results RUNS",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if reportDir == "" {
-				return errors.New("--report-dir is missing: name the folder for the pages")
-			}
-			if err := load.Results(args[0], reportDir); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
+	c := commandWith("results RUNS", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if reportDir == "" {
+			return errors.New("--report-dir is missing: name the folder for the pages")
+		}
+		if err := load.Results(args[0], reportDir); err != nil {
 			return err
-		},
-	}
+		}
+		_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))
+		return err
+	})
 	c.Flags().StringVar(&reportDir, "report-dir", "", "folder for README.md and the parts")
 	return c
 }
@@ -198,38 +182,34 @@ func newLoadResults() *cobra.Command {
 // newLoadExport is "load export".
 func newLoadExport() *cobra.Command {
 	var address, tokenFile string
-	c := &cobra.Command{
-		Use:  "export FOLDER --remote-write URL",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if address == "" {
-				return errors.New("--remote-write is missing: name where to, such as http://localhost:9090/api/v1/write")
+	c := commandWith("export FOLDER --remote-write URL", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if address == "" {
+			return errors.New("--remote-write is missing: name where to, such as http://localhost:9090/api/v1/write")
+		}
+		to, err := load.ParseReceiver(address)
+		if err != nil {
+			return fmt.Errorf("--remote-write: %w", err)
+		}
+		var token []byte
+		if tokenFile != "" {
+			if token, err = os.ReadFile(tokenFile); err != nil {
+				return fmt.Errorf("--bearer-token-file: %w", err)
 			}
-			to, err := load.ParseReceiver(address)
-			if err != nil {
-				return fmt.Errorf("--remote-write: %w", err)
-			}
-			var token []byte
-			if tokenFile != "" {
-				if token, err = os.ReadFile(tokenFile); err != nil {
-					return fmt.Errorf("--bearer-token-file: %w", err)
-				}
-			}
-			r, err := load.Load(args[0])
-			if err != nil {
-				return err
-			}
-			streams, err := load.Streams(&r)
-			if err != nil {
-				return err
-			}
-			if err := (&load.Receiver{URL: to, Token: strings.TrimSpace(string(token))}).Push(c.Context(), streams); err != nil {
-				return invalid(err)
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "sent: %d series of %s to %s\n", len(streams), reports.Plural(len(r.Blocks), "block"), to.Redacted())
+		}
+		r, err := load.Load(args[0])
+		if err != nil {
 			return err
-		},
-	}
+		}
+		streams, err := load.Streams(&r)
+		if err != nil {
+			return err
+		}
+		if err := (&load.Receiver{URL: to, Token: strings.TrimSpace(string(token))}).Push(c.Context(), streams); err != nil {
+			return invalid(err)
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "sent: %d series of %s to %s\n", len(streams), reports.Plural(len(r.Blocks), "block"), to.Redacted())
+		return err
+	})
 	c.Flags().StringVar(&address, "remote-write", "", "URL of the receiver; a user and password may be in it")
 	c.Flags().StringVar(&tokenFile, "bearer-token-file", "", "file with a token for the receiver")
 	return c

@@ -143,6 +143,16 @@ func newRoot() *cobra.Command {
 	return root
 }
 
+// commandWith is a command with arguments; its texts are in help.yaml.
+func commandWith(use string, args cobra.PositionalArgs, run func(c *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Args: args, RunE: run}
+}
+
+// plainCommand is one without arguments.
+func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
+	return commandWith(use, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) })
+}
+
 //go:embed help.yaml
 var helpTexts []byte
 
@@ -199,12 +209,8 @@ func suiteVersion() string {
 }
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:  "version",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
-			return err
-		},
-	}
+	return plainCommand("version", func(c *cobra.Command) error {
+		_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
+		return err
+	})
 }

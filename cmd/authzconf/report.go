@@ -18,55 +18,43 @@ import (
 )
 
 func newReport() *cobra.Command {
-	c := &cobra.Command{
-		Use:  "report",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := plainCommand("report", func(c *cobra.Command) error { return c.Help() })
 	c.AddCommand(newReportDiff(), newReportPRR())
 	return c
 }
 
 func newReportDiff() *cobra.Command {
 	var whole bool
-	c := &cobra.Command{
-		Use:  "diff FOLDER[:CELL] FOLDER[:CELL]",
-		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
-			if err != nil {
-				return err
-			}
-			if err := render(c.OutOrStdout(), "difference", struct {
-				*reports.BehaviourDiff
-				Whole bool
-			}{d, whole}); err != nil {
-				return invalid(err)
-			}
-			return failedIf(len(d.Changed) > 0)
-		},
-	}
+	c := commandWith("diff FOLDER[:CELL] FOLDER[:CELL]", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
+		d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
+		if err != nil {
+			return err
+		}
+		if err := render(c.OutOrStdout(), "difference", struct {
+			*reports.BehaviourDiff
+			Whole bool
+		}{d, whole}); err != nil {
+			return invalid(err)
+		}
+		return failedIf(len(d.Changed) > 0)
+	})
 	c.Flags().BoolVar(&whole, "whole", false, "also print the lines that are the same")
 	return c
 }
 
 func newReportPRR() *cobra.Command {
-	return &cobra.Command{
-		Use:  "prr FOLDER",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})
-			if err != nil {
-				return err
-			}
-			text, err := reports.PRR(v)
-			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
-			}
-			_, err = fmt.Fprint(c.OutOrStdout(), text)
+	return commandWith("prr FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})
+		if err != nil {
 			return err
-		},
-	}
+		}
+		text, err := reports.PRR(v)
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		_, err = fmt.Fprint(c.OutOrStdout(), text)
+		return err
+	})
 }
 
 // concludeRun says where the report is, and turns its outcome into the exit code. unwritten is why there is no

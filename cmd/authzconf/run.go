@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
@@ -76,29 +75,25 @@ func (f *conformanceFlags) register(c *cobra.Command) {
 func newRun(flags *conformanceFlags) *cobra.Command {
 	var cells matrixFlags
 	var foreign existingFlags
-	c := &cobra.Command{
-		Use:  "run",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.run(c, func() ([]target.Options, error) {
-				m, err := cells.resolve()
-				if err != nil {
-					return nil, err
-				}
-				switch {
-				case m.Provider == target.Existing && flags.held != nil:
-					return flags.held.existing(), nil
-				case m.Provider == target.Existing:
-					return foreign.cells(c)
-				}
-				if err := foreign.unused(); err != nil {
-					return nil, err
-				}
-				m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
-				return m.Cells()
-			})
-		},
-	}
+	c := plainCommand("run", func(c *cobra.Command) error {
+		return flags.run(c, func() ([]target.Options, error) {
+			m, err := cells.resolve()
+			if err != nil {
+				return nil, err
+			}
+			switch {
+			case m.Provider == target.Existing && flags.held != nil:
+				return flags.held.existing(), nil
+			case m.Provider == target.Existing:
+				return foreign.cells(c)
+			}
+			if err := foreign.unused(); err != nil {
+				return nil, err
+			}
+			m.Binaries = binaries(c)
+			return m.Cells()
+		})
+	})
 	cells.register(c, "default")
 	foreign.add(c.Flags())
 	c.Flags().Lookup("provider").Usage = "where clusters come from: " + providers + "; or existing, the one of --kubeconfig"
@@ -198,13 +193,9 @@ type expansion struct {
 
 func newMatrix(flags *conformanceFlags) *cobra.Command {
 	var cells expansion
-	c := &cobra.Command{
-		Use:  "matrix",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.run(c, func() ([]target.Options, error) { return cells.expand(c, &flags.inputs) })
-		},
-	}
+	c := plainCommand("matrix", func(c *cobra.Command) error {
+		return flags.run(c, func() ([]target.Options, error) { return cells.expand(c, &flags.inputs) })
+	})
 	fl := c.Flags()
 	fl.StringSliceVar(&cells.kubernetes, "kubernetes", nil, "versions, of "+matrix.Known()+" (default: all, or all that can be emulated)")
 	fl.StringSliceVar(&cells.gates, "gate", []string{"all"}, "states of ConstrainedImpersonation: on, off, default, absent, or all that each version has")
@@ -225,7 +216,7 @@ func (e *expansion) expand(c *cobra.Command, files *inputs) ([]target.Options, e
 	if err != nil {
 		return nil, err
 	}
-	m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+	m.Binaries = binaries(c)
 	if e.file != "" {
 		data, err := files.read(e.file)
 		if err != nil {

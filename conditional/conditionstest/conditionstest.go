@@ -125,26 +125,19 @@ func hold(t T, all []*vectors.Vector, h http.Handler, o Options) {
 			return
 		}
 		for _, f := range judged.Findings {
-			say := t.Errorf
+			say, means := t.Errorf, "the text demands otherwise"
 			if f.Advice {
-				say = t.Logf
+				say, means = t.Logf, "the text advises against it"
 			} else {
 				failed++
 			}
-			say("%s: %s\n  %s: %s\n  %s", place(v), v.Description, f.Reason, advice(f), strings.Join(f.Examples, "\n  "))
+			say("%s: %s\n  %s: %s\n  %s", place(v), v.Description, f.Reason, means, strings.Join(f.Examples, "\n  "))
 		}
 	}
 	t.Logf("conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures", run.Wire, o.Seed, len(all), len(run.Answers), failed)
 	if slices.ContainsFunc(run.Results, func(r certify.LevelResult) bool { return r.Reviews != r.Planned }) && failed == 0 {
 		t.Errorf("conditionstest: not every vector was asked: %+v", run.Results)
 	}
-}
-
-func advice(f certify.Finding) string {
-	if f.Advice {
-		return "the text advises against it"
-	}
-	return "the text demands otherwise"
 }
 
 // place is where a vector stands, and in which file.

@@ -38,7 +38,7 @@ const (
 func canned(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(io.Discard, req.Body)
 	w.Header()["Content-Type"] = contentType
-	_, _ = w.Write(answers[v1])
+	_, _ = w.Write(unopinionated)
 }
 
 // benchTarget is a server to be asked over several connections.

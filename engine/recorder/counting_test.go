@@ -42,7 +42,7 @@ func TestCount(t *testing.T) {
 	ask(Front, attributes("impersonate-on:associated-node:list"))
 	ask(Front, attributes("impersonate-on:associated-node:list"))
 	ask(Front, attributes(`\u006cist`)) // what only the decoder reads
-	ask(Front, spec(asV1beta1, `"user":"jane","nonResourceAttributes":{"path":"/x","verb":"get"}`))
+	ask(Front, spec(asV1, `"user":"jane","nonResourceAttributes":{"path":"/x","verb":"get"}`))
 	ask(Back, attributes("impersonate"))
 	ask(Back, spec(asV1, `"user":"jane","extra":{"`+ProbeExtraKey+`":["x"]},"nonResourceAttributes":{"path":"/x","verb":"get"}`))
 	r.Count(nil)

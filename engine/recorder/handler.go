@@ -13,7 +13,6 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 )
@@ -25,21 +24,12 @@ const (
 	maxReason = 300
 )
 
-// answers are the bodies of no opinion, by apiVersion. The answer to every review is the same, so it is written
-// once. The spec is not echoed: an API server reads only the status.
-var answers = map[string][]byte{
-	v1:      statusOf(v1),
-	v1beta1: statusOf(v1beta1),
-}
+// unopinionated is the answer of no opinion, which is the same to every review, so it is written once. The spec is not
+// echoed: an API server reads only the status.
+var unopinionated = []byte(`{"apiVersion":"` + APIVersion + `","kind":"` + kind + `","metadata":{},"spec":{},"status":{"allowed":false,"denied":false}}` + "\n")
 
 // contentType is shared by all answers.
 var contentType = []string{"application/json"}
-
-func statusOf(apiVersion string) []byte {
-	return fmt.Appendf(nil,
-		`{"apiVersion":%q,"kind":%q,"metadata":{},"spec":{},"status":{"allowed":false,"denied":false}}`+"\n",
-		apiVersion, kind)
-}
 
 // handle answers one review.
 func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
@@ -63,7 +53,7 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	}
 	if err == nil && counting != nil && counting.Other == nil {
 		if verb, ok := writtenVerb(body); ok {
-			r.count(counting, w, req, m.point, v1, verb)
+			r.count(counting, w, req, m.point, verb)
 			return
 		}
 	}
@@ -80,35 +70,35 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	if counting != nil && !asked.probe() {
 		if counting.Other != nil && counting.Other(m.point, asked.spec) {
 			r.pass()
-			noOpinion(w, asked.apiVersion)
+			noOpinion(w)
 			return
 		}
-		r.count(counting, w, req, m.point, asked.apiVersion, asked.verb())
+		r.count(counting, w, req, m.point, asked.verb())
 		return
 	}
 	// Recorded first: an answer is the proof that the record has it.
 	if asked.probe() {
 		r.pass()
 	} else {
-		record := Record{Point: m.point, APIVersion: asked.apiVersion, Spec: asked.spec}
+		record := Record{Point: m.point, Spec: asked.spec}
 		if m.script != nil {
 			answer := m.script(asked.spec)
 			record.Answer = &answer
 		}
 		r.add(record)
 		if record.Answer != nil {
-			record.Answer.send(w, req, asked.apiVersion)
+			record.Answer.send(w, req)
 			return
 		}
 	}
-	noOpinion(w, asked.apiVersion)
+	noOpinion(w)
 }
 
 // noOpinion answers so. An error means that the API server has gone away: what it asked is recorded all the same, and
 // there is nobody left to tell.
-func noOpinion(w http.ResponseWriter, apiVersion string) {
+func noOpinion(w http.ResponseWriter) {
 	w.Header()["Content-Type"] = contentType
-	_, _ = w.Write(answers[apiVersion])
+	_, _ = w.Write(unopinionated)
 }
 
 // readBody reads a whole body.
@@ -148,7 +138,7 @@ type Answer struct {
 }
 
 // send answers as the script says.
-func (a *Answer) send(w http.ResponseWriter, req *http.Request, apiVersion string) {
+func (a *Answer) send(w http.ResponseWriter, req *http.Request) {
 	if a.Delay > 0 {
 		timer := time.NewTimer(a.Delay)
 		defer timer.Stop()
@@ -168,19 +158,17 @@ func (a *Answer) send(w http.ResponseWriter, req *http.Request, apiVersion strin
 	_ = json.NewEncoder(w).Encode(struct {
 		metav1.TypeMeta `json:",inline"`
 		Status          authorizationv1.SubjectAccessReviewStatus `json:"status"`
-	}{metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, a.Status})
+	}{metav1.TypeMeta{APIVersion: APIVersion, Kind: kind}, a.Status})
 }
 
-const (
-	v1      = "authorization.k8s.io/v1"
-	v1beta1 = "authorization.k8s.io/v1beta1"
-	kind    = "SubjectAccessReview"
-)
+// APIVersion is that of reviews: a chain asks the recorder by no other.
+const APIVersion = "authorization.k8s.io/v1"
+
+const kind = "SubjectAccessReview"
 
 // review is one that was read.
 type review struct {
-	apiVersion string
-	spec       authorizationv1.SubjectAccessReviewSpec
+	spec authorizationv1.SubjectAccessReviewSpec
 }
 
 // probe says whether the harness asked for it itself.
@@ -202,40 +190,15 @@ func readReview(body []byte) (review, error) {
 	// The decoder of the API server: names are case-sensitive, unknown ones pass.
 	var r authorizationv1.SubjectAccessReview
 	err := kjson.UnmarshalCaseSensitivePreserveInts(body, &r)
-	// Types are also set on an error, unless it is one of syntax. A v1beta1
-	// review is not judged by what v1 says of its fields.
-	if r.APIVersion == v1beta1 && r.Kind == kind {
-		var old authorizationv1beta1.SubjectAccessReview
-		err = kjson.UnmarshalCaseSensitivePreserveInts(body, &old)
-		r.Spec = fromV1beta1(old.Spec)
-	}
 	switch {
 	case err != nil:
 		return review{}, err
 	case r.Kind != kind:
 		return review{}, fmt.Errorf("kind is %.100q, not %s", r.Kind, kind)
-	case r.APIVersion != v1 && r.APIVersion != v1beta1:
-		return review{}, fmt.Errorf("apiVersion is %.100q, not %s or %s", r.APIVersion, v1, v1beta1)
+	case r.APIVersion != APIVersion:
+		return review{}, fmt.Errorf("apiVersion is %.100q, not %s", r.APIVersion, APIVersion)
 	}
-	return review{r.APIVersion, r.Spec}, checkSpec(&r.Spec)
-}
-
-// fromV1beta1 converts field by field, so that the compiler finds a field that only one of the versions has.
-func fromV1beta1(in authorizationv1beta1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewSpec {
-	out := authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes:    (*authorizationv1.ResourceAttributes)(in.ResourceAttributes),
-		NonResourceAttributes: (*authorizationv1.NonResourceAttributes)(in.NonResourceAttributes),
-		User:                  in.User,
-		Groups:                in.Groups,
-		UID:                   in.UID,
-	}
-	if in.Extra != nil {
-		out.Extra = make(map[string]authorizationv1.ExtraValue, len(in.Extra))
-		for k, v := range in.Extra {
-			out.Extra[k] = authorizationv1.ExtraValue(v)
-		}
-	}
-	return out
+	return review{r.Spec}, checkSpec(&r.Spec)
 }
 
 // checkSpec refuses what no API server asks: a review about nobody, or one that does not ask exactly one question.
@@ -261,9 +224,7 @@ type Record struct {
 	// At is the time of arrival: the whole body was there. It never decreases
 	// with Seq, and it has a monotonic clock reading.
 	At time.Time
-	// APIVersion is authorization.k8s.io/v1 or authorization.k8s.io/v1beta1.
-	APIVersion string
-	// Spec is what was asked; v1beta1 is converted. It must not be changed.
+	// Spec is what was asked. It must not be changed.
 	Spec authorizationv1.SubjectAccessReviewSpec
 	// Answer is what a scripted point sent back; nil at every other point.
 	Answer *Answer

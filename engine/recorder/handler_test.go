@@ -32,7 +32,7 @@ func TestScript(t *testing.T) {
 			mark := r.Mark()
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
-			got, reason, err := apiServer(t, r, point, "v1", new(string)).Authorize(ctx, authorizer.AttributesRecord{
+			got, reason, err := apiServer(t, r, point, new(string)).Authorize(ctx, authorizer.AttributesRecord{
 				User: &user.DefaultInfo{Name: "alice"}, Verb: verb, Resource: "pods", APIVersion: "v1", ResourceRequest: true,
 			})
 			broken := verb == "error" || verb == "garbage" || verb == "slow"

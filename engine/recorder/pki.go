@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/authzconf/authzconf/clusters"
@@ -54,6 +55,13 @@ func NewPKI(servingEnd, clientEnd time.Time, addresses ...net.IP) (*PKI, error) 
 		return nil, fmt.Errorf("encoding the client key: %w", err)
 	}
 	return p, nil
+}
+
+// Kubeconfig is the webhook configuration, of this name, for a server with these certificates. It holds the client's key.
+func (p *PKI) Kubeconfig(name, url string) ([]byte, error) {
+	return clusters.Kubeconfig(name, &rest.Config{
+		Host: url, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA, CertData: p.ClientCert, KeyData: p.ClientKey},
+	})
 }
 
 // ServerConfig accepts only clients whose certificate this PKI signed.

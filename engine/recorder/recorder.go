@@ -31,9 +31,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
-
-	"github.com/authzconf/authzconf/clusters"
 )
 
 // ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key
@@ -221,10 +218,7 @@ func (r *Recorder) URL(p Point) string { return "https://" + r.addr + "/" + stri
 // Kubeconfig is the webhook configuration with which an API server asks a point. It holds a client key, without
 // which the recorder accepts no connection: write it to a file that only the API server can read.
 func (r *Recorder) Kubeconfig(p Point) []byte {
-	out, err := clusters.Kubeconfig("recorder-"+string(p), &rest.Config{
-		Host:            r.URL(p),
-		TLSClientConfig: rest.TLSClientConfig{CAData: r.pki.CA, CertData: r.pki.ClientCert, KeyData: r.pki.ClientKey},
-	})
+	out, err := r.pki.Kubeconfig("recorder-"+string(p), r.URL(p))
 	if err != nil {
 		// Only strings and bytes are encoded, so this is a mistake in this
 		// package and no state that a caller could handle.
@@ -256,14 +250,14 @@ type Counting struct {
 func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
 
 // count answers one review that is only counted.
-func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, apiVersion, verb string) {
+func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, verb string) {
 	begin := time.Now()
 	r.pass()
 	c.Arrived(p, verb)
 	if c.Delay != nil && p == Front {
 		c.hold(req.Context())
 	}
-	noOpinion(w, apiVersion)
+	noOpinion(w)
 	c.Answered(p, time.Since(begin))
 }
 

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	asV1      = `"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1"`
-	asV1beta1 = `"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1beta1"`
-	question  = `"resourceAttributes":{"verb":"get","resource":"pods"}`
+	asV1     = `"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1"`
+	question = `"resourceAttributes":{"verb":"get","resource":"pods"}`
 )
 
 // spec is a review of the version with the given fields.
@@ -24,19 +23,13 @@ var getPods = &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"}
 
 // accepted are reviews, and what they mean.
 var accepted = []struct {
-	name    string
-	body    string
-	probe   bool
-	version string // v1 if empty
-	want    authorizationv1.SubjectAccessReviewSpec
+	name  string
+	body  string
+	probe bool
+	want  authorizationv1.SubjectAccessReviewSpec
 }{{
 	name: "v1",
 	body: spec(asV1, question+`,"user":"jane","groups":["a","b"],"uid":"1","extra":{"k":["v","w"]}`),
-	want: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: getPods, User: "jane", UID: "1",
-		Groups: []string{"a", "b"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}}},
-}, {
-	name: "v1beta1", version: v1beta1,
-	body: spec(asV1beta1, question+`,"user":"jane","group":["a","b"],"uid":"1","extra":{"k":["v","w"]}`),
 	want: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: getPods, User: "jane", UID: "1",
 		Groups: []string{"a", "b"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}}},
 }, {
@@ -46,10 +39,6 @@ var accepted = []struct {
 }, {
 	name: "v1 does not judge a group",
 	body: spec(asV1, question+`,"user":"jane","group":7`),
-	want: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: getPods, User: "jane"},
-}, {
-	name: "v1beta1 knows no groups", version: v1beta1,
-	body: spec(asV1beta1, question+`,"user":"jane","groups":7`),
 	want: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: getPods, User: "jane"},
 }, {
 	name: "groups and no user",
@@ -104,12 +93,9 @@ var accepted = []struct {
 func TestReadReview(t *testing.T) {
 	for _, tc := range accepted {
 		t.Run(tc.name, func(t *testing.T) {
-			if tc.version == "" {
-				tc.version = v1
-			}
 			got, err := readReview([]byte(tc.body))
-			if diff := cmp.Diff(tc.want, got.spec); err != nil || diff != "" || got.apiVersion != tc.version || got.probe() != tc.probe {
-				t.Errorf("%s, probe %v, %v\n%s", got.apiVersion, got.probe(), err, diff)
+			if diff := cmp.Diff(tc.want, got.spec); err != nil || diff != "" || got.probe() != tc.probe {
+				t.Errorf("probe %v, %v\n%s", got.probe(), err, diff)
 			}
 		})
 	}
@@ -127,18 +113,17 @@ var refused = []struct{ name, body, want string }{
 	{"another kind", strings.Replace(spec(asV1, question+`,"user":"a"`), kind, "TokenReview", 1), `kind is "TokenReview"`},
 	{"no version", `{"kind":"SubjectAccessReview","spec":{"user":"a",` + question + `}}`, `apiVersion is ""`},
 	{"another version", strings.Replace(spec(asV1, question+`,"user":"a"`), "/v1", "/v2", 1), `apiVersion is "authorization.k8s.io/v2"`},
+	{"v1beta1", strings.Replace(spec(asV1, question+`,"user":"a"`), "/v1", "/v1beta1", 1), `apiVersion is "authorization.k8s.io/v1beta1"`},
 	{"another group", strings.Replace(spec(asV1, question+`,"user":"a"`), "authorization.", "authentication.", 1), `apiVersion is "authentication.k8s.io/v1"`},
 	{"no spec", `{` + asV1 + `}`, "neither user nor groups"},
 	{"null spec", `{` + asV1 + `,"spec":null}`, "neither user nor groups"},
 	{"nobody", spec(asV1, question), "neither user nor groups"},
 	{"nobody by name", spec(asV1, question+`,"user":"","groups":[],"uid":"1"`), "neither user nor groups"},
 	{"the group of v1beta1 in v1", spec(asV1, question+`,"group":["a"]`), "neither user nor groups"},
-	{"the groups of v1 in v1beta1", spec(asV1beta1, question+`,"groups":["a"]`), "neither user nor groups"},
 	{"no question", spec(asV1, `"user":"a"`), "neither resourceAttributes nor"},
 	{"two questions", spec(asV1, `"user":"a","nonResourceAttributes":{"path":"/"},`+question), "both resourceAttributes and"},
 	{"user of the wrong type", spec(asV1, question+`,"user":7`), "cannot unmarshal number"},
 	{"groups of the wrong type", spec(asV1, question+`,"user":"a","groups":"b"`), "cannot unmarshal string"},
-	{"group of the wrong type", spec(asV1beta1, question+`,"user":"a","group":"b"`), "cannot unmarshal string"},
 	{"extra of the wrong type", spec(asV1, question+`,"user":"a","extra":{"k":"v"}`), "cannot unmarshal string"},
 	{"a question of the wrong type", spec(asV1, `"user":"a","resourceAttributes":"get"`), "cannot unmarshal string"},
 	{"too deep", spec(asV1, `"x":`+strings.Repeat("[", 20_000)), "exceeded max depth"},
@@ -189,7 +174,7 @@ func FuzzReadReview(f *testing.F) {
 			}
 			return
 		}
-		if !json.Valid(body) || r.apiVersion != v1 && r.apiVersion != v1beta1 || checkSpec(&r.spec) != nil {
+		if !json.Valid(body) || checkSpec(&r.spec) != nil {
 			t.Fatalf("accepted: %+v", r)
 		}
 		if verb, ok := writtenVerb(body); ok && (verb != r.verb() || r.probe()) {

@@ -30,7 +30,7 @@ type noMetrics struct {
 
 // apiServer is the authorizer that a kube-apiserver makes of the kubeconfig of a
 // point. It notes the protocol that it was answered in.
-func apiServer(t *testing.T, r *Recorder, p Point, version string, proto *string) authorizer.Authorizer {
+func apiServer(t *testing.T, r *Recorder, p Point, proto *string) authorizer.Authorizer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, r.Kubeconfig(p), 0o600); err != nil {
@@ -50,7 +50,7 @@ func apiServer(t *testing.T, r *Recorder, p Point, version string, proto *string
 		})
 	})
 	// No time to live: this is how a chain with a recorder has to be set up.
-	w, err := webhook.New(config, version, 0, 0, wait.Backoff{Steps: 1}, authorizer.DecisionDeny, nil,
+	w, err := webhook.New(config, "v1", 0, 0, wait.Backoff{Steps: 1}, authorizer.DecisionDeny, nil,
 		"recorder-"+string(p), noMetrics{}, authorizationcel.NewDefaultCompiler())
 	if err != nil {
 		t.Fatal(err)
@@ -110,39 +110,35 @@ func checks(t *testing.T) []asked {
 
 // TestKubernetesWebhook has Kubernetes' own webhook authorizer as the peer.
 func TestKubernetesWebhook(t *testing.T) {
-	for _, version := range []string{"v1", "v1beta1"} {
-		t.Run(version, func(t *testing.T) {
-			r := start(t, Options{})
-			var proto string
-			front, back := apiServer(t, r, Front, version, &proto), apiServer(t, r, Back, version, &proto)
-			var want []authorizationv1.SubjectAccessReviewSpec
-			for _, check := range checks(t) {
-				for _, point := range []authorizer.Authorizer{front, back} {
-					decision, reason, err := point.Authorize(t.Context(), check.attributes)
-					if decision != authorizer.DecisionNoOpinion || reason != "" || err != nil {
-						t.Errorf("%s: decision %d, %q, %v", check.attributes.Verb, decision, reason, err)
-					}
-					want = append(want, check.spec)
-				}
+	r := start(t, Options{})
+	var proto string
+	front, back := apiServer(t, r, Front, &proto), apiServer(t, r, Back, &proto)
+	var want []authorizationv1.SubjectAccessReviewSpec
+	for _, check := range checks(t) {
+		for _, point := range []authorizer.Authorizer{front, back} {
+			decision, reason, err := point.Authorize(t.Context(), check.attributes)
+			if decision != authorizer.DecisionNoOpinion || reason != "" || err != nil {
+				t.Errorf("%s: decision %d, %q, %v", check.attributes.Verb, decision, reason, err)
 			}
-			compare(t, r, "authorization.k8s.io/"+version, want)
-			if proto != "HTTP/2.0" {
-				t.Errorf("answered in %s", proto)
-			}
-		})
+			want = append(want, check.spec)
+		}
+	}
+	compare(t, r, want)
+	if proto != "HTTP/2.0" {
+		t.Errorf("answered in %s", proto)
 	}
 }
 
 // compare holds what was recorded against what was asked, at the front and the back in turns.
-func compare(t *testing.T, r *Recorder, version string, want []authorizationv1.SubjectAccessReviewSpec) {
+func compare(t *testing.T, r *Recorder, want []authorizationv1.SubjectAccessReviewSpec) {
 	t.Helper()
 	records := r.Since(0)
 	if len(records) != len(want) {
 		t.Fatalf("%d records, %d were asked; %v", len(records), len(want), r.Err())
 	}
 	for i, rec := range records {
-		if rec.Point != []Point{Front, Back}[i%2] || rec.APIVersion != version || time.Since(rec.At) > time.Minute {
-			t.Errorf("record %d: %s, %s, %s", i, rec.Point, rec.APIVersion, rec.At)
+		if rec.Point != []Point{Front, Back}[i%2] || time.Since(rec.At) > time.Minute {
+			t.Errorf("record %d: %s, %s", i, rec.Point, rec.At)
 		}
 		if diff := cmp.Diff(want[i], rec.Spec); diff != "" {
 			t.Errorf("record %d:\n%s", i, diff)

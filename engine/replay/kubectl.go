@@ -134,11 +134,8 @@ func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error
 	defer s.mu.Unlock()
 	seen, err = s.seen, s.err
 	s.seen, s.err = nil, nil
-	for i := range seen {
-		if agent := seen[i].Request.Headers["User-Agent"]; len(agent) > 0 {
-			userAgent = agent[0]
-		}
-		delete(seen[i].Request.Headers, "User-Agent")
+	if len(seen) > 0 {
+		userAgent = seen[0].Request.UserAgent
 	}
 	return seen, userAgent, err
 }
@@ -180,7 +177,6 @@ func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err err
 	}
 	o.Request.Requestor = s.run.bound.Requestors[s.by].Username()
 	Record(&o.Request, r)
-	o.Request.Headers["User-Agent"] = r.Header.Values("User-Agent")
 	if json.Valid(sent) {
 		o.Request.Body = sent
 	}

@@ -20,6 +20,7 @@ import (
 // Record writes down a request as it leaves, with whose credential it carries in place of the credential.
 func Record(shown *verdicts.SentRequest, sent *http.Request) {
 	shown.Method, shown.URL, shown.Headers = sent.Method, sent.URL.RequestURI(), shownHeaders(sent.Header)
+	shown.UserAgent = sent.UserAgent()
 	shown.Credential = credentialOf(sent.Header)
 	if sent.GetBody == nil {
 		return

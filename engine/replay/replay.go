@@ -75,7 +75,7 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	e := &verdicts.Evidence{
 		Scenario: s.ID, Digest: s.Digest, Cell: r.target.Cell,
 		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names, Nodes: nodes,
-		Started: time.Now(),
+		Started: time.Now(), Authorizer: granted,
 	}
 	defer func() { e.Ended = time.Now() }()
 	release := r.target.Use(bound)

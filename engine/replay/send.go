@@ -53,6 +53,7 @@ func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.R
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", r.UserAgent())
 	if raw != nil {
 		req.Header.Set("Content-Type", r.ContentType())
 	}

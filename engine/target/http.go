@@ -50,7 +50,9 @@ func (t *Target) RequestClient(r *scenarios.Request, requestor scenarios.Request
 				sent = sent.Clone(sent.Context())
 			}
 			for _, h := range r.Headers { // as they are written
-				sent.Header[h.Name] = append(sent.Header[h.Name], h.Bytes())
+				if h.Name != "User-Agent" { // that is there, and is sent once
+					sent.Header[h.Name] = append(sent.Header[h.Name], h.Bytes())
+				}
 			}
 			return rt.RoundTrip(sent)
 		}))

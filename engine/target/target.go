@@ -328,7 +328,7 @@ func (t *Target) reviews(records []recorder.Record) []verdicts.Review {
 		if t.others(r.Spec) {
 			continue
 		}
-		v := verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: r.APIVersion, Spec: r.Spec}
+		v := verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: recorder.APIVersion, Spec: r.Spec}
 		if r.Answer != nil {
 			v.Decision = t.between.decision(*r.Answer)
 		}

@@ -180,7 +180,7 @@ func withoutMetrics(list []scenarios.Capability) []scenarios.Capability {
 func (l *lane) emptyEvidence(p *prepared) *verdicts.Evidence {
 	return &verdicts.Evidence{
 		Scenario: p.scenario.ID, Cell: l.asked.Cell, Capabilities: l.asked.Facts.Capabilities,
-		Suffix: p.suffix, Names: p.names,
+		Suffix: p.suffix, Names: p.names, Authorizer: !p.objects,
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package mutants
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/ci/mutants/campaign"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/scenarios"
@@ -101,7 +100,7 @@ func loadArguments(folder string, s *program.Sources) (arguments, error) {
 		}
 	}
 	path = filepath.Join(folder, openFile)
-	var keys map[string]campaign.Status
+	var keys map[string]Status
 	if err := load(path, &keys); err != nil {
 		return nil, err
 	}
@@ -115,7 +114,7 @@ func loadArguments(folder string, s *program.Sources) (arguments, error) {
 }
 
 // openStatuses are those of open mutants. One that is not run has not been looked at since it, or this list, is there.
-var openStatuses = []campaign.Status{campaign.Survived, campaign.NotCovered, "not run"}
+var openStatuses = []Status{Survived, NotCovered, "not run"}
 
 // load reads a file of YAML.
 func load(path string, to any) error {
@@ -157,14 +156,14 @@ func (r *results) resume(folder string) error {
 	path := filepath.Join(folder, resultsFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("--resume: %w", err)
+		return fmt.Errorf("-resume: %w", err)
 	}
 	var old results
 	if err := json.Unmarshal(data, &old); err != nil {
-		return fmt.Errorf("--resume: %s: %w", path, err)
+		return fmt.Errorf("-resume: %s: %w", path, err)
 	}
 	if old.Kubernetes != r.Kubernetes {
-		return fmt.Errorf("--resume: the results in %s are of Kubernetes %s, not %s", folder, old.Kubernetes, r.Kubernetes)
+		return fmt.Errorf("-resume: the results in %s are of Kubernetes %s, not %s", folder, old.Kubernetes, r.Kubernetes)
 	}
 	r.Seconds = old.Seconds
 	today := byKey(r.mutants)
@@ -179,7 +178,7 @@ func (r *results) resume(folder string) error {
 }
 
 func (r *results) caught(key string) bool {
-	return slices.ContainsFunc(r.Results, func(one campaign.Result) bool { return one.Key == key && one.Status.Caught() })
+	return slices.ContainsFunc(r.Results, func(one Result) bool { return one.Key == key && one.Status.Caught() })
 }
 
 // write adds the equivalent mutants that were not run and the reasons, sorts, and writes the file.
@@ -191,10 +190,10 @@ func (r *results) write(folder string) error {
 	}
 	for _, m := range r.mutants {
 		if r.is(m.Key, equivalent, unreachable) && !seen[m.Key] {
-			r.Results = append(r.Results, campaign.Result{Mutant: m, Status: campaign.Equivalent, Reason: r.arguments[m.Key].Reason})
+			r.Results = append(r.Results, Result{Mutant: m, Status: Equivalent, Reason: r.arguments[m.Key].Reason})
 		}
 	}
-	slices.SortFunc(r.Results, func(x, y campaign.Result) int { return x.Number - y.Number })
+	slices.SortFunc(r.Results, func(x, y Result) int { return x.Number - y.Number })
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -207,8 +206,8 @@ func (r *results) write(folder string) error {
 
 // openNow is what open.yaml should say: of the mutants that are not caught, those that nothing is argued about.
 func (r *results) openNow() list {
-	return r.Results.where(func(one campaign.Result) bool {
-		return !r.argued(one.Key) && (one.Status == campaign.Survived || one.Status == campaign.NotCovered)
+	return r.Results.where(func(one Result) bool {
+		return !r.argued(one.Key) && (one.Status == Survived || one.Status == NotCovered)
 	})
 }
 
@@ -237,13 +236,13 @@ func (r *results) wrong(whole bool) (remark string, err error) {
 			errs = append(errs, fmt.Errorf("%s: %s", what, strings.Join(l.keys(), " ")))
 		}
 	}
-	say("argued not to be caught, but caught", r.Results.where(func(one campaign.Result) bool {
+	say("argued not to be caught, but caught", r.Results.where(func(one Result) bool {
 		return r.argued(one.Key) && one.Status.Caught()
 	}))
-	say("not caught, and in none of equivalent.yaml, unreachable.yaml and open.yaml", r.openNow().where(func(one campaign.Result) bool {
+	say("not caught, and in none of equivalent.yaml, unreachable.yaml and open.yaml", r.openNow().where(func(one Result) bool {
 		return !r.is(one.Key, open)
 	}))
-	if closed := r.Results.where(func(one campaign.Result) bool { return r.is(one.Key, open) && one.Status.Caught() }); whole {
+	if closed := r.Results.where(func(one Result) bool { return r.is(one.Key, open) && one.Status.Caught() }); whole {
 		say("caught now, take them off open.yaml", closed)
 		for _, p := range r.parts {
 			if failed, _ := r.Results.of(p).scores(); failed < p.Wanted {
@@ -265,7 +264,7 @@ func (r *results) summary() string {
 	out := fmt.Sprintf("%d mutants: %s; %.0f min\n%s", len(r.Results), r.Results.counts(), r.Seconds/60, line(r.Results))
 	for _, p := range r.parts {
 		some := r.Results.of(p)
-		if n := len(some) - some.count(campaign.Equivalent); n > 0 {
+		if n := len(some) - some.count(Equivalent); n > 0 {
 			out += fmt.Sprintf("\n%s: %d mutants not argued equivalent, %s", p.Name, n, line(some))
 		}
 	}
@@ -273,9 +272,9 @@ func (r *results) summary() string {
 }
 
 // list is some of the results.
-type list []campaign.Result
+type list []Result
 
-func (l list) where(is func(campaign.Result) bool) (out list) {
+func (l list) where(is func(Result) bool) (out list) {
 	for _, one := range l {
 		if is(one) {
 			out = append(out, one)
@@ -285,31 +284,31 @@ func (l list) where(is func(campaign.Result) bool) (out list) {
 }
 
 func (l list) of(p program.Part) list {
-	return l.where(func(one campaign.Result) bool { return one.Part == p.Name })
+	return l.where(func(one Result) bool { return one.Part == p.Name })
 }
 
 func (l list) keys() []string {
-	return scenarios.Each(l, func(one campaign.Result) string { return one.Key })
+	return scenarios.Each(l, func(one Result) string { return one.Key })
 }
 
 // count is the number of results with one of the statuses.
-func (l list) count(which ...campaign.Status) int {
-	return len(l.where(func(one campaign.Result) bool { return slices.Contains(which, one.Status) }))
+func (l list) count(which ...Status) int {
+	return len(l.where(func(one Result) bool { return slices.Contains(which, one.Status) }))
 }
 
 // statuses are all that a result can have, in the order in which they are shown: first those that are caught.
-var statuses = []campaign.Status{campaign.Killed, campaign.Detected, campaign.Refused, campaign.Survived, campaign.NotCovered, campaign.Equivalent}
+var statuses = []Status{Killed, Detected, Refused, Survived, NotCovered, Equivalent}
 
 // counts are the numbers of each status.
 func (l list) counts() string {
-	return strings.Join(scenarios.Each(statuses, func(s campaign.Status) string { return fmt.Sprintf("%d %s", l.count(s), s) }), ", ")
+	return strings.Join(scenarios.Each(statuses, func(s Status) string { return fmt.Sprintf("%d %s", l.count(s), s) }), ", ")
 }
 
 // scores are the shares, in percent, of the mutants that are not equivalent: with which a scenario failed, and that
 // were caught in whatever way.
 func (l list) scores() (failed, caught float64) {
-	share := func(of ...campaign.Status) float64 {
-		return 100 * float64(l.count(of...)) / float64(max(len(l)-l.count(campaign.Equivalent), 1))
+	share := func(of ...Status) float64 {
+		return 100 * float64(l.count(of...)) / float64(max(len(l)-l.count(Equivalent), 1))
 	}
-	return share(campaign.Killed), share(statuses[:3]...)
+	return share(Killed), share(statuses[:3]...)
 }

@@ -1,4 +1,4 @@
-package campaign
+package mutants
 
 import (
 	"context"
@@ -171,8 +171,8 @@ const slowStart = 4
 // scenarios runs candidates until one kills the mutant: those that wait last.
 func (c *Campaign) scenarios(ctx context.Context, s *server, base *cellBaseline, candidates []*scenarios.Scenario, patience int, result *Result) {
 	quick, waiting := c.killers.order(result.Mutant, base, candidates)
-	if limit := c.Limit(result.Mutant); limit > 0 && limit < len(quick) {
-		quick, waiting = quick[:limit], nil
+	if c.Limit > 0 && c.Limit < len(quick) {
+		quick, waiting = quick[:c.Limit], nil
 	}
 	c.quick(ctx, s, quick, patience, result)
 	if !result.Status.Caught() && result.broken < patience && ctx.Err() == nil {

@@ -1,4 +1,4 @@
-package main
+package mutants
 
 import (
 	_ "embed" // the page
@@ -7,10 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
 
-	"github.com/spf13/cobra"
-
-	"github.com/authzconf/authzconf/ci/mutants/campaign"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -57,20 +55,20 @@ func (r *results) markdown() string {
 	fmt.Fprintf(&out, "# Broken API servers, and what catches each\n\nMutants of Kubernetes %s, by `make mutants`.\n\n**%s.**\n", r.Kubernetes, r.summary())
 	for _, by := range []struct {
 		title string
-		of    func(campaign.Result) string
+		of    func(Result) string
 	}{
-		{"part", func(one campaign.Result) string { return one.Part }},
-		{"function", func(one campaign.Result) string { return one.File + ", " + code(one.Function) }},
-		{"kind of change", func(one campaign.Result) string { return one.Operator }},
+		{"part", func(one Result) string { return one.Part }},
+		{"function", func(one Result) string { return one.File + ", " + code(one.Function) }},
+		{"kind of change", func(one Result) string { return one.Operator }},
 	} {
 		out.WriteString("\n## By " + by.title + "\n\n" + r.Results.by(by.of))
 	}
 	for _, some := range []struct {
 		title    string
-		statuses []campaign.Status
+		statuses []Status
 	}{
-		{"Not caught", []campaign.Status{campaign.Survived, campaign.NotCovered}},
-		{"Equivalent", []campaign.Status{campaign.Equivalent}},
+		{"Not caught", []Status{Survived, NotCovered}},
+		{"Equivalent", []Status{Equivalent}},
 		{"Caught", statuses[:3]},
 	} {
 		out.WriteString("\n## " + some.title + "\n\n" + r.Results.only(some.statuses...))
@@ -79,8 +77,8 @@ func (r *results) markdown() string {
 }
 
 // by counts the results by what group says of each, in the order in which the groups come.
-func (l list) by(group func(campaign.Result) string) string {
-	heads := scenarios.Each(statuses, func(s campaign.Status) string { return string(s) + ":" })
+func (l list) by(group func(Result) string) string {
+	heads := scenarios.Each(statuses, func(s Status) string { return string(s) + ":" })
 	t := newTable(slices.Concat([]string{"", "mutants:"}, heads, []string{"failed:", "caught:"})...)
 	seen := map[string]bool{}
 	for _, one := range l {
@@ -89,7 +87,7 @@ func (l list) by(group func(campaign.Result) string) string {
 			continue
 		}
 		seen[name] = true
-		some := l.where(func(other campaign.Result) bool { return group(other) == name })
+		some := l.where(func(other Result) bool { return group(other) == name })
 		cells := []any{name, len(some)}
 		for _, s := range statuses {
 			cells = append(cells, some.count(s))
@@ -101,8 +99,8 @@ func (l list) by(group func(campaign.Result) string) string {
 }
 
 // only shows the mutants with one of the statuses.
-func (l list) only(which ...campaign.Status) string {
-	some := l.where(func(one campaign.Result) bool { return slices.Contains(which, one.Status) })
+func (l list) only(which ...Status) string {
+	some := l.where(func(one Result) bool { return slices.Contains(which, one.Status) })
 	if len(some) == 0 {
 		return "None.\n"
 	}
@@ -112,7 +110,7 @@ func (l list) only(which ...campaign.Status) string {
 		if one.Status.Caught() {
 			// The first difference without its values: names are others in every run.
 			note = fmt.Sprintf("%s (%s)", one.Scenario, one.Cell)
-			if field, _, ok := strings.Cut(one.Difference, ": want "); ok && one.Status == campaign.Killed {
+			if field, _, ok := strings.Cut(one.Difference, ": want "); ok && one.Status == Killed {
 				note += ", " + field
 			}
 		}
@@ -121,39 +119,28 @@ func (l list) only(which ...campaign.Status) string {
 	return t.String()
 }
 
-func newCoverage() *cobra.Command {
-	var f runFlags
-	var docs string
-	c := &cobra.Command{
-		Use:   "coverage",
-		Short: "Count which places of the code the suite reaches",
-		Long: `Run the whole suite against the kube-apiserver with all mutants in it, none of them
-chosen, gate on and gate off, and print how many of the places where a mutant changes
-something are reached, of each part.
-
-Exit codes: 0 every place was reached, is argued to be unreachable, or stands in
-open.yaml; 1 one is not, or an argument is wrong; 2 bad usage or input; 3 the
-environment broke.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			run, found, err := f.measure(c)
-			if err != nil {
-				return err
-			}
-			r := newReach(found, run.Reached)
-			if err := os.WriteFile(docs, []byte(r.markdown()), 0o644); err != nil {
-				return invalid(err)
-			}
-			_, _ = fmt.Fprintln(c.OutOrStdout(), r.total())
-			if len(r.wrong) > 0 {
-				return failed(errors.Join(r.wrong...))
-			}
-			return nil
-		},
+// TestServerCoverage runs the whole suite against the kube-apiserver with all mutants in it, none of them chosen, gate on
+// and gate off, and counts how many of the places where a mutant changes something are reached, of each part. It wants
+// every place to be reached, argued to be unreachable, or in open.yaml, and no argument to be wrong.
+func TestServerCoverage(t *testing.T) {
+	if flags.coverage == "" {
+		t.Skip("-coverage says which page to write (make server-coverage)")
 	}
-	f.register(c)
-	c.Flags().StringVar(&docs, "docs", "docs/server-coverage.md", "the published table")
-	return c
+	if _, err := flags.check(); err != nil {
+		t.Fatal(err)
+	}
+	run, found, err := flags.measure(interruptible(t), t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReach(found, run.Reached)
+	if err := os.WriteFile(flags.coverage, []byte(r.markdown()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = fmt.Fprintln(t.Output(), r.total())
+	if err := errors.Join(r.wrong...); err != nil {
+		t.Error(err)
+	}
 }
 
 // reach is which places the suite reaches.

@@ -1,7 +1,6 @@
-package main
+package mutants
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,47 +8,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/ci/mutants/campaign"
 	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// TestUsage wants one clear error, and exit code 2, before anything is started.
+// TestUsage refuses what cannot be meant, before anything is started.
 func TestUsage(t *testing.T) {
-	folder := t.TempDir()
-	tests := map[string]struct {
-		args []string
-		want string
-	}{
-		"no folder":           {[]string{"run", "--folder", filepath.Join(folder, "none")}, "there is no such folder"},
-		"folder is a file":    {[]string{"run", "--folder", "main.go"}, "there is no such folder"},
-		"coverage, no folder": {[]string{"coverage", "--folder", filepath.Join(folder, "none")}, "there is no such folder"},
-		"seed without sample": {[]string{"run", "--folder", folder, "--seed", "3"}, "--seed chooses a sample"},
-		"sample and only":     {[]string{"run", "--folder", folder, "--sample", "3", "--only", "x"}, "exclude each other"},
-		"sample and resume":   {[]string{"run", "--folder", folder, "--sample", "3", "--resume"}, "exclude each other"},
-		"sample of nothing":   {[]string{"run", "--folder", folder, "--sample", "0"}, "at least 1"},
-		"no workers":          {[]string{"run", "--folder", folder, "--workers", "0"}, "at least 1"},
-		"bad expression":      {[]string{"run", "--folder", folder, "--only", "("}, "--only"},
-		"negative limit":      {[]string{"run", "--folder", folder, "--limit", "-1"}, "invalid argument"},
-		"unknown flag":        {[]string{"run", "--faster"}, "unknown flag"},
-		"argument":            {[]string{"run", "all"}, "unknown command"},
+	for want, o := range map[string]options{
+		"-sample and -only exclude":   {sample: 3, only: "x", workers: 1},
+		"-sample and -resume exclude": {sample: 3, resume: true, workers: 1},
+		"-sample -1: at least 1":      {sample: -1, workers: 1},
+		"-workers 0: at least 1":      {all: true},
+		"-only: error parsing":        {only: "(", workers: 1},
+		"-limit -1: at least 1":       {all: true, limit: -1, workers: 1},
+	} {
+		if _, err := o.check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			if code := run(test.args, &out, &errs); code != exitUsage {
-				t.Errorf("exit code %d, want %d", code, exitUsage)
-			}
-			if got := errs.String(); !strings.HasPrefix(got, "error: ") || !strings.Contains(got, test.want) {
-				t.Errorf("printed %q, want an error with %q", got, test.want)
-			}
-		})
+	if _, err := (&options{sample: 3, seed: 2, workers: 1}).check(); err != nil {
+		t.Error(err)
 	}
 }
 
-// TestBuildFails wants one clear error, and exit code 3, where a kube-apiserver
-// cannot be built, and nothing left of the attempt.
+// TestBuildFails wants to be told what does not compile where a kube-apiserver cannot be built, and nothing left of the
+// attempt.
 func TestBuildFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles packages of Kubernetes")
@@ -65,14 +49,9 @@ func TestBuildFails(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(local.CacheVariable, cache)
-	for _, command := range []string{"run", "coverage"} {
-		var out, errs bytes.Buffer
-		if code := run([]string{command, "--folder", "."}, &out, &errs); code != exitInvalid {
-			t.Errorf("%s: exit code %d, want %d", command, code, exitInvalid)
-		}
-		if got := errs.String(); strings.Count(got, "error: ") != 1 || !strings.Contains(got, "undefined: y") {
-			t.Errorf("%s printed %q, want one error that says what does not compile", command, got)
-		}
+	t.Setenv(local.SourceVariable, local.Build)
+	if _, _, err := (&options{workers: 1}).measure(t.Context(), t); err == nil || !strings.Contains(err.Error(), "undefined: y") {
+		t.Errorf("error %v, want one that says what does not compile", err)
 	}
 	for _, pattern := range []string{"modules/*-*-*", "bin/kube-apiserver-*[0-9a-f]"} {
 		if left, _ := filepath.Glob(filepath.Join(cache, pattern)); len(left) > 0 {
@@ -140,8 +119,8 @@ func TestResults(t *testing.T) {
 	}
 	first := fresh("1.37.1")
 	first.Results = list{
-		{Mutant: all[0], Status: campaign.Killed, Scenario: "s/a", Cell: "on", Difference: "step 0: code: want 403, got 200"},
-		{Mutant: all[1], Status: campaign.Survived},
+		{Mutant: all[0], Status: Killed, Scenario: "s/a", Cell: "on", Difference: "step 0: code: want 403, got 200"},
+		{Mutant: all[1], Status: Survived},
 	}
 	if err := first.write(folder); err != nil {
 		t.Fatal(err)
@@ -179,19 +158,19 @@ func TestLists(t *testing.T) {
 	all := mutants()
 	const key = "a.go:f:call-removed:1"
 	for name, test := range map[string]struct {
-		status                campaign.Status
+		status                Status
 		argued, open, whole   bool
 		remark, err, openFile string
 	}{
-		"caught":                    {status: campaign.Killed},
-		"caught, argued":            {status: campaign.Detected, argued: true, err: "argued not to be caught, but caught: " + key},
-		"caught, open, a sample":    {status: campaign.Killed, open: true, remark: "caught now, to be taken off open.yaml: " + key + "\n"},
-		"caught, open, all":         {status: campaign.Killed, open: true, whole: true, err: "caught now, take them off open.yaml: " + key},
-		"survived":                  {status: campaign.Survived, err: "open.yaml: " + key, openFile: `"` + key + "\": survived\n"},
-		"not covered":               {status: campaign.NotCovered, err: "open.yaml: " + key, openFile: `"` + key + "\": not covered\n"},
-		"survived, open":            {status: campaign.Survived, open: true, openFile: `"` + key + "\": survived\n"},
-		"survived, argued to be so": {status: campaign.Survived, argued: true},
-		"equivalent":                {status: campaign.Equivalent, argued: true},
+		"caught":                    {status: Killed},
+		"caught, argued":            {status: Detected, argued: true, err: "argued not to be caught, but caught: " + key},
+		"caught, open, a sample":    {status: Killed, open: true, remark: "caught now, to be taken off open.yaml: " + key + "\n"},
+		"caught, open, all":         {status: Killed, open: true, whole: true, err: "caught now, take them off open.yaml: " + key},
+		"survived":                  {status: Survived, err: "open.yaml: " + key, openFile: `"` + key + "\": survived\n"},
+		"not covered":               {status: NotCovered, err: "open.yaml: " + key, openFile: `"` + key + "\": not covered\n"},
+		"survived, open":            {status: Survived, open: true, openFile: `"` + key + "\": survived\n"},
+		"survived, argued to be so": {status: Survived, argued: true},
+		"equivalent":                {status: Equivalent, argued: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &results{mutants: all, Results: list{{Mutant: all[0], Status: test.status}}, arguments: arguments{}}

@@ -1,4 +1,4 @@
-package campaign
+package mutants
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func realCampaign(t *testing.T) *Campaign {
 	}
 	mutants := []mutate.Mutant{{Number: 1, Key: "a", File: "cache.go"}, {Number: 2, Key: "b", File: "cache.go"}}
 	return &Campaign{
-		Sources: &program.Sources{Mutants: mutants}, Program: path, Plan: plan[:1], Workers: 2, Limit: func(mutate.Mutant) int { return 0 },
+		Sources: &program.Sources{Mutants: mutants}, Program: path, Plan: plan[:1], Workers: 2,
 		Progress: func(line string) { t.Log(line) },
 	}
 }

@@ -1,5 +1,4 @@
-// Package campaign runs the suite against each mutant of a kube-apiserver.
-package campaign
+package mutants
 
 import (
 	"cmp"
@@ -34,7 +33,7 @@ type Campaign struct {
 	Workers int
 	// Limit is how many of the scenarios that reach a mutant are run, those first that are the likeliest to catch it; 0
 	// is all.
-	Limit func(m mutate.Mutant) int
+	Limit int
 	// Progress is called with a line for people, from one goroutine at a time.
 	Progress func(line string)
 

@@ -1,0 +1,116 @@
+package verdicts
+
+import (
+	"cmp"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const (
+	// reasonAnnotation says why the final decision is as it is.
+	reasonAnnotation = "authorization.k8s.io/reason"
+	// failedReason is said where the authorizers broke, whatever broke.
+	failedReason = "internal error"
+	// anyReason is wanted where an authorizer may say what it likes.
+	anyReason = "any"
+	noReason  = "none"
+)
+
+// builtin is what RBAC says where a binding allows that every cluster has.
+var builtin = regexp.MustCompile(`^RBAC: allowed by ClusterRoleBinding "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" of ClusterRole "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" to (?:User|Group|ServiceAccount) "([^"]+)"$`)
+
+// reason judges what the audit event says of why the final decision is as it is: RBAC names the binding that allows,
+// a refusal has the text of the answer, and of what never got so far there is nothing.
+func (v *stepJudge) reason() {
+	if v.event == nil || v.event.Stage == auditv1.StagePanic {
+		return
+	}
+	got, there := v.event.Annotations[reasonAnnotation]
+	if !there {
+		got = noReason
+	}
+	want := noReason
+	switch v.event.Annotations[decisionAnnotation] {
+	case "allow":
+		want = v.allowedBy(got)
+	case "forbid":
+		want = v.refusal(got)
+	default:
+		attempted := len(impersonationHeaders(v.o.Request)) > 0 && v.event.ImpersonatedUser == nil
+		if v.o.Response.Code == codeServerError && !attempted {
+			want = failedReason
+		}
+	}
+	v.compare("audit.reason", want, orElse(want == anyReason, want, got))
+}
+
+// allowedBy is the reason for which the scenario's grants allow the request. It is got itself if that can be one.
+func (v *stepJudge) allowedBy(got string) string {
+	u := v.event.User
+	if v.event.ImpersonatedUser != nil {
+		u = *v.event.ImpersonatedUser
+	}
+	if slices.Contains(u.Groups, user.SystemPrivilegedGroup) {
+		return "" // before every authorizer
+	}
+	address, err := url.Parse(v.o.Request.URL)
+	if err != nil || v.s.Requires.Chain != "" || v.e.Authorizer || escalates(v.s, v.index) {
+		return orElse(got == noReason, "a reason", anyReason)
+	}
+	if m := builtin.FindStringSubmatch(got); m != nil && is(u, m[1]) {
+		return got
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Username, Groups: u.Groups}
+	info, err := scenarios.RequestInfo(v.o.Request.Method, address)
+	switch {
+	case err != nil:
+		return anyReason
+	case info.IsResourceRequest:
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource,
+			Namespace: info.Namespace, Name: info.Name,
+		}
+	default:
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: info.Verb, Path: info.Path}
+	}
+	all := v.s.AllowedBy(spec)
+	// The Node authorizer stands before RBAC, and allows without a word.
+	if slices.Contains(all, got) || got == "" && slices.Contains(u.Groups, user.NodesGroup) {
+		return got
+	}
+	return cmp.Or(strings.Join(all, ", or "), "that of a binding which every cluster has")
+}
+
+// is says whether a binding's subject, as RBAC names it, is a user.
+func is(u authenticationv1.UserInfo, subject string) bool {
+	ns, name, ok := scenarios.SplitServiceAccount(u.Username)
+	return subject == u.Username || slices.Contains(u.Groups, subject) || ok && subject == name+"/"+ns
+}
+
+// refusal is the reason of a refusal: what stands behind the base of the answer's message, which ends with a quoted
+// name, or at the cluster scope.
+func (v *stepJudge) refusal(got string) string {
+	st := StatusOf(v.o.Response)
+	if st == nil || v.event.Verb == "watch" {
+		return orElse(got == noReason, "a reason", anyReason)
+	}
+	if got != "" && strings.HasSuffix(st.Message, ": "+got) {
+		return got
+	}
+	if at := strings.LastIndex(st.Message, " cannot "); at >= 0 && forbiddenEnd.MatchString(st.Message[at:]) {
+		return ""
+	}
+	return "the end of the answer's message"
+}
+
+// forbiddenEnd matches the end of a refusal without a reason.
+var forbiddenEnd = regexp.MustCompile(`^ cannot \S* (?:resource "[^"]*" in API group "[^"]*" (?:at the cluster scope|in the namespace "[^"]*")|path ".*")$`)

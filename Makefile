@@ -80,12 +80,12 @@ test: build ## vet, and run all tests that are not for the night, those against 
 	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
 
 .PHONY: test-nightly
-test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, and a minute for each fuzz test
+test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, the example, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
 	AUTHZCONF_CASES=1000 AUTHZCONF_FAULTY=all go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
 	PATH="$$(ci/prometheus):$$PATH" AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
 	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
-	$(MAKE) --no-print-directory subjects
+	$(MAKE) --no-print-directory subjects example
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
 .PHONY: image
@@ -106,6 +106,11 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 .PHONY: subjects
 subjects: build ## try authzconf deputy --proxy on proxies as they are commonly written (_output/subjects)
 	cd ci/subjects && go vet ./... && AUTHZCONF=$(abspath $(AUTHZCONF)) SUBJECTS=$(abspath _output/subjects) go test -count 1 -timeout 20m $(TESTFLAGS) ./...
+
+# A module that imports ours, as an author's does.
+.PHONY: example
+example: ## test authorizers as their authors would (docs/in-your-tests.md)
+	cd ci/example && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: faulty-authorizers
 faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length

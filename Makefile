@@ -75,14 +75,14 @@ packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$
 test: build ## vet, and run all tests that are not for the night, those against real programs too
 	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
 	go vet ./...
-	go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
 	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
 
 .PHONY: test-nightly
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
-	AUTHZCONF_CASES=1000 go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
+	AUTHZCONF_CASES=1000 AUTHZCONF_FAULTY=all go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
 	PATH="$$(ci/prometheus):$$PATH" AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
 	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory subjects

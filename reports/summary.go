@@ -48,7 +48,7 @@ var (
 func renderText(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	err := textTemplates.ExecuteTemplate(&b, name, data)
-	return b.Bytes(), err
+	return []byte(Redact(b.String())), err // as in renderHTML
 }
 
 func implementationName(r *ConformanceReport) string {
@@ -294,6 +294,9 @@ func cellSuite(cell *Cell, at map[key]*verdicts.Evidence) junitSuite {
 			{"provider", cell.Provider}, {"kubernetes", cell.Kubernetes}, {"emulated", cell.Emulated}, {"gate", cell.Gate},
 			{"gitVersion", cell.Witness.GitVersion},
 		},
+	}
+	for _, p := range cell.Witness.Programs {
+		s.Properties = append(s.Properties, fact{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
 	}
 	add := func(scenario string, c junitCase) {
 		// Dots in a class name are packages to most readers.

@@ -202,7 +202,7 @@ func commandGroups() []commandGroup {
 		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newReproduce(&reproduceFlags{}), newDeputy(&deputyFlags{})}},
 		{"load", "Load", []*cobra.Command{newLoad()}},
 		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular(&granularFlags{})}},
-		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
+		{"read", "Read and explain", []*cobra.Command{newVerify(), newSite(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
 		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},
 	}
 }

@@ -93,6 +93,19 @@ image: ## write the container image of authzconf for jobs of ci/certify (_output
 	@mkdir -p _output
 	ci/certify/image latest _output/authzconf-image.tar
 
+RELEASE_DIR ?= _output/release
+.PHONY: release
+release: ## write static programs for linux and darwin, their modules as SPDX, and SHA256SUMS (VERSION, RELEASE_DIR)
+	ci/release $(VERSION) $(RELEASE_DIR)
+
+# Another folder, and nothing that is compiled already: what a stranger would do.
+.PHONY: release-again
+release-again: ## build the release once more, from nothing, and compare the digests (PLATFORMS)
+	@set -e; work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
+	git clone -q . "$$work/source"; \
+	GOCACHE=$$work/cache "$$work/source/ci/release" $(VERSION) "$$work/release" $(PLATFORMS); \
+	cd $(RELEASE_DIR) && sha256sum -c "$$work/release/SHA256SUMS"
+
 .PHONY: transcripts
 transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
 	AUTHZCONF_REPORTS=$(abspath $(REPORT_DIR)) go test -count 1 -v -run TestTranscriptsAreCovered ./certify

@@ -182,9 +182,15 @@ const (
 // everything says whether all of it is asked for.
 func everything() bool { return os.Getenv(allVariable) != "" }
 
+// sampled is the number of the sample, 0 if there is none.
+func sampled() int {
+	n, _ := strconv.Atoi(os.Getenv(sampleVariable))
+	return n
+}
+
 // turn is every nth of a list, others with every commit, or all if everything is asked for.
 func turn(all []string, n int) (now []string) {
-	seed, _ := strconv.Atoi(os.Getenv(sampleVariable))
+	seed := sampled()
 	for i, name := range all {
 		if everything() || i%n == seed%n {
 			now = append(now, name)
@@ -195,7 +201,7 @@ func turn(all []string, n int) (now []string) {
 
 // sample picks one faulty authorizer of each class.
 func sample() (picked []faultyAuthorizer) {
-	n, _ := strconv.Atoi(os.Getenv(sampleVariable)) // 0 if there is none
+	n := sampled()
 	for _, class := range faultyClasses() {
 		picked = append(picked, class[n%len(class)])
 	}

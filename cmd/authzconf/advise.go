@@ -45,6 +45,7 @@ func newAdvise() *cobra.Command {
 	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most this many of the impersonations that were seen, chosen by the seed (0: all)")
 	fl.Uint64Var(&flags.seed, "seed", 1, "seed of that choice")
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "with --verify, the version to try on, of "+matrix.Known())
+	programFlags(fl)
 	return c
 }
 

@@ -33,6 +33,7 @@ func newDeputy(flags *deputyFlags) *cobra.Command {
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version to run on, of "+matrix.Known())
+	programFlags(fl)
 	fl.StringSliceVar(&flags.options.Impersonation, "impersonation", deputy.Impersonations(), "how the proxy identity may impersonate")
 	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")

@@ -186,10 +186,10 @@ type commandGroup struct {
 // commandGroups have every command, in the order of the help text: cobra sorts them within a group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newDeputy(&deputyFlags{})}},
+		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newReproduce(&reproduceFlags{}), newDeputy(&deputyFlags{})}},
 		{"load", "Load", []*cobra.Command{newLoad()}},
 		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular(&granularFlags{})}},
-		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
+		{"read", "Read and explain", []*cobra.Command{newVerify(), newSite(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
 		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},
 	}
 }

@@ -134,7 +134,7 @@ func setup(env *testscript.Env) error {
 }
 
 // programs are the real ones, found or built as ever, once for all tests.
-var programs = sync.OnceValues(func() (p local.Programs, err error) {
+var programs = sync.OnceValues(func() (p struct{ Etcd, KubeAPIServer string }, err error) {
 	b := &local.Binaries{Progress: os.Stderr}
 	newest, err := local.ParseRelease("")
 	if err != nil {

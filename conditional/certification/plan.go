@@ -16,6 +16,7 @@ import (
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	reference "github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // The levels.
@@ -157,24 +158,25 @@ func (b *Plan) Len(l certify.CertificationLevel) (n int) {
 // reason is what a wrong answer to a vector is called.
 func (e *entry) reason() string { return path.Base(e.id) }
 
-// ServeReference runs the reference authorizer with the policies of a file, and writes the kubeconfig for it. The
+// ServeReference runs the reference authorizer in a revision of the wire with the policies of a file, and writes the kubeconfig for it. The
 // file is read again when it has changed, so that a policy hook may overwrite it.
-func ServeReference(policies, kubeconfig string) (stop func() error, err error) {
+func ServeReference(w *wire.Revision, policies, kubeconfig string) (stop func() error, err error) {
 	file, first, err := webhook.Follow(policies, reference.Load)
 	if err != nil {
 		return nil, err
 	}
 	a := reference.New(first)
-	right := reference.Handler(a)
-	return webhook.ServeFor(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	a.Wire = w
+	right := reference.Handler(w, a)
+	return webhook.ServeFor(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		s, changed, err := file.Changed()
 		if err != nil {
-			http.Error(w, "the policies cannot be read", http.StatusInternalServerError)
+			http.Error(rw, "the policies cannot be read", http.StatusInternalServerError)
 			return
 		}
 		if changed {
 			a.Use(s)
 		}
-		right.ServeHTTP(w, req)
+		right.ServeHTTP(rw, req)
 	}), kubeconfig, reference.Kubeconfig)
 }

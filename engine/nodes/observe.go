@@ -121,8 +121,7 @@ func (h *holder) list(ctx context.Context) (int, error) {
 	if err == nil {
 		return 200, nil
 	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return int(status.Status().Code), nil
 	}
 	return 0, err

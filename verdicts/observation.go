@@ -139,7 +139,7 @@ type SentRequest struct {
 
 	Method    string              `json:"method"`
 	URL       string              `json:"url"`
-	UserAgent string              `json:"userAgent"`
+	UserAgent string              `json:"userAgent,omitempty"`
 	Headers   map[string][]string `json:"headers,omitempty"`
 	Body      json.RawMessage     `json:"body,omitempty"`
 }

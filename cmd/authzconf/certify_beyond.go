@@ -16,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
 )
@@ -176,6 +177,11 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
+	if f.wire != spoken {
+		if o.Wire, err = revisionOf(f.wire); err != nil {
+			return err
+		}
+	}
 	o.Authorize.Timeout, o.Conditions.Timeout = f.timeout, f.timeout
 	if o.Plan, err = conditionalPlan(f.seed); err != nil {
 		return err
@@ -193,6 +199,11 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
+	w, err := wire.Named(run.Wire)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "wire: %s (%s)\n", w.Name, w.Text)
 	result := finish(c.OutOrStdout(), f, kind, run, o.Authorize)
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s in %.1f s\n", reports.Plural(len(run.Answers), "exchange"), run.Took[certification.Step].Seconds())
 	if o.Load == nil {

@@ -40,7 +40,7 @@ func (f *selectionFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
-	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+target.GateName+", slow, serial")
+	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+target.GateName+", slow, serial, conformance-candidate")
 }
 
 // load reads the scenarios. Bad ones are all reported at once.
@@ -83,8 +83,8 @@ func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 // located gives the errors of scenario files the paths that they have for the user, each on a line of its own
 // for editors and terminals to link.
 func located(dir string, err error) error {
-	var all scenarios.Errors
-	if !errors.As(err, &all) {
+	all, ok := errors.AsType[scenarios.Errors](err)
+	if !ok {
 		return err
 	}
 	for _, e := range all {

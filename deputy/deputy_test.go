@@ -200,7 +200,7 @@ func faultyAgents(p *plane) map[string]faultyAgent {
 			if a := in.Get("Authorization"); a != "" {
 				out.Set("Authorization", a)
 			}
-		}), "a foreign Authorization: it should have arrived as client-0@corp and did not"},
+		}), "a foreign Authorization: its own Authorization reached the API server"},
 		"leaks headers to the next request": {naive(func(in, out http.Header) {
 			if mixed != nil && out.Get("Impersonate-User") != "" {
 				out["Impersonate-User"] = mixed["Impersonate-User"]

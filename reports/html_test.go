@@ -2,23 +2,47 @@ package reports
 
 import (
 	"bytes"
+	"encoding/base64"
+	"io"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
 	"golang.org/x/net/html"
 
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// pageOf renders a run and parses the page.
+// packed is a pack of panels in a page.
+var packed = regexp.MustCompile(`<script type="application/gzip">([^<]*)</script>`)
+
+// unpacked is a page as it is when its script has unpacked everything.
+func unpacked(t *testing.T, page []byte) []byte {
+	t.Helper()
+	return packed.ReplaceAllFunc(page, func(pack []byte) []byte {
+		z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(packed.FindSubmatch(pack)[1])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plain
+	})
+}
+
+// pageOf renders a run and parses the page, unpacked.
 func pageOf(t *testing.T, r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (string, *html.Node) {
 	t.Helper()
 	page, err := renderHTML(newPage(r, evidence, texts.Set))
 	if err != nil {
 		t.Fatal(err)
 	}
+	page = unpacked(t, page)
 	root, err := html.Parse(bytes.NewReader(page))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +105,7 @@ func checkLinks(t *testing.T, root *html.Node) {
 		}
 	})
 	each(root, func(n *html.Node) {
-		for _, href := range []string{attr(n, "href"), "#" + attr(n, "data-p")} {
+		for _, href := range []string{attr(n, "href"), "#" + attr(n, "data-row")} {
 			if fragment, ok := strings.CutPrefix(href, "#"); ok && fragment != "" {
 				if id, err := url.PathUnescape(fragment); err != nil || !ids[id] {
 					t.Errorf("%s leads nowhere", href)
@@ -91,7 +115,7 @@ func checkLinks(t *testing.T, root *html.Node) {
 	})
 }
 
-// Everything that a reader has to find is there without a script.
+// Everything that a reader has to find is there, and of failures without a script.
 func TestPageShows(t *testing.T) {
 	texts := testTexts(t)
 	r, evidence := mixedRun(t, texts)
@@ -105,6 +129,17 @@ func TestPageShows(t *testing.T) {
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
+		}
+	}
+	// What failed, and why, is not packed.
+	whole, err := renderHTML(newPage(r, evidence, texts.Set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := packed.ReplaceAllLiteralString(string(whole), "")
+	for _, want := range []string{"blame: authorizer", "requested &amp;user.DefaultInfo{} without impersonating a user name", "Control run", "<noscript>", "Differences"} {
+		if !strings.Contains(plain, want) {
+			t.Errorf("without a script the page has no %q", want)
 		}
 	}
 	marks := map[string]int{}

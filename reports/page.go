@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -31,6 +36,7 @@ type page struct {
 	Filters   []tile
 	Layout    string // wide, dense or many: how much room each cell has in a row
 	Scenarios int
+	Base      string // where the page is that links lead to, of parts that are shown elsewhere
 }
 
 // mark is a verdict as it is shown: by word and symbol, never by colour alone.
@@ -85,8 +91,9 @@ type failureCell struct{ Name, Anchor string }
 
 // findingView is one divergence with what was seen, grouped by equal sights.
 type findingView struct {
-	Scenario, Anchor, Source, Documented, Description string
-	Seen                                              []seenView
+	Scenario, Anchor, Source, Documented, Description, Base string
+
+	Seen []seenView
 }
 
 type seenView struct {
@@ -176,6 +183,9 @@ func facts(r *ConformanceReport) []fact {
 		{"Scenarios", Plural(len(r.Scenarios), "scenario") + ", digest " + short(r.ScenariosDigest)},
 		{"Run", r.Started.UTC().Format("2006-01-02 15:04:05 MST") + ", " + r.Finished.Sub(r.Started).Round(100*time.Millisecond).String() + ", " + r.Load()},
 		{"Seed", fmt.Sprint(r.Seed)},
+	}
+	for _, p := range r.Programs() {
+		all = append(all, fact{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
 	}
 	if len(r.Command) > 0 {
 		all = append(all, fact{"Command", strings.Join(r.Command, " ")})
@@ -290,9 +300,60 @@ func transcriptLines(field, text string) string {
 	return strings.ReplaceAll(text, "; ", "\n")
 }
 
-// renderHTML is report.html.
+const (
+	// plainFailures is how many scenarios that failed are in the page as they are. It has to open where everything failed, too.
+	plainFailures = 30
+	// packSize is how much HTML is packed together: to open a row is to unpack all of its pack.
+	packSize = 256 << 10
+)
+
+// renderHTML is report.html: what was judged and what failed, and behind it, packed, the panels of all other scenarios. The
+// script unpacks them when a row is opened.
 func renderHTML(p *page) ([]byte, error) {
+	packs, err := p.pack()
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
-	err := pageTemplates.Execute(&b, p)
-	return b.Bytes(), err
+	if err := pageTemplates.Execute(&b, p); err != nil {
+		return nil, err
+	}
+	// All that pages show was redacted already; this is for what a template might put together. A pack would look like a
+	// token where there is none, so it is redacted before it is one.
+	page := bytes.NewBufferString(Redact(b.String()))
+	for i := range packs {
+		page.WriteString("<script type=\"application/gzip\">")
+		text := base64.NewEncoder(base64.StdEncoding, page)
+		z, _ := gzip.NewWriterLevel(text, gzip.BestCompression) // the level is one of gzip's own
+		_, err := io.WriteString(z, Redact(packs[i].String()))
+		if err := errors.Join(err, z.Close(), text.Close()); err != nil {
+			return nil, err
+		}
+		page.WriteString("</script>\n")
+	}
+	page.WriteString("</body></html>\n")
+	return page.Bytes(), nil
+}
+
+// pack renders the panels that are not in the page as they are, and notes in their rows which pack they are in.
+func (p *page) pack() (packs []bytes.Buffer, err error) {
+	failed := 0
+	for _, f := range p.Folders {
+		for i := range f.Rows {
+			row := &f.Rows[i]
+			if slices.ContainsFunc(row.Panels, func(pn panel) bool { return pn.Open }) {
+				if failed++; failed <= plainFailures {
+					continue
+				}
+			}
+			if n := len(packs); n == 0 || packs[n-1].Len() > packSize {
+				packs = append(packs, bytes.Buffer{})
+			}
+			row.Packed = len(packs)
+			if err := pageTemplates.ExecuteTemplate(&packs[row.Packed-1], "packed", row); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return packs, nil
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -114,19 +115,27 @@ func manyCells(n int) []Cell {
 	return cells
 }
 
-// The page has to open at once, so its size is bounded.
+// The page has to open at once, so what comes before the packs is bounded, and the whole, too.
 func TestPageSize(t *testing.T) {
-	for _, c := range []struct{ scenarios, cells, limit int }{{100, 2, 2 << 20}, {150, 12, 16 << 20}} {
+	for _, c := range []struct {
+		scenarios, cells, plain, limit int
+		fails                          bool
+	}{{350, 7, 4e5, 6e5, false}, {150, 12, 4e5, 6e5, false}, {200, 2, 8e5, 9e5, true}} {
 		texts := manyTexts(t, c.scenarios)
-		r, evidence := testRun(t, texts, manyCells(c.cells), func(e *verdicts.Evidence) { e.Steps[0].Response.Warnings = []string{"w"} })
+		r, evidence := testRun(t, texts, manyCells(c.cells), func(e *verdicts.Evidence) {
+			if e.Steps[0].Response.Warnings = []string{"w"}; c.fails {
+				e.Steps[0].Response.Code = 500
+			}
+		})
 		r.Complete(texts.Set, evidence, nil)
 		page, err := renderHTML(newPage(r, evidence, texts.Set))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%d scenarios on %d cells: %d bytes", c.scenarios, c.cells, len(page))
-		if len(page) > c.limit {
-			t.Errorf("%d scenarios on %d cells: %d bytes, limit %d", c.scenarios, c.cells, len(page), c.limit)
+		plain := bytes.Index(page, []byte(`<script type="application/gzip">`))
+		t.Logf("%d scenarios on %d cells: %d bytes, %d of them plain", c.scenarios, c.cells, len(page), plain)
+		if plain < 0 || plain > c.plain || len(page) > c.limit {
+			t.Errorf("%d scenarios on %d cells: %d bytes, %d of them plain, limits %d and %d", c.scenarios, c.cells, len(page), plain, c.limit, c.plain)
 		}
 	}
 }

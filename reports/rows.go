@@ -31,13 +31,13 @@ type matrixRow struct {
 	Panels     []panel
 	NotRun     []notRunHere
 	Classes    string // of all its marks, for the filter
+	Packed     int    // which pack has its panels; 0: they are in the page as they are
 }
 
-// cellMark is a matrix entry; Anchor is empty where there is nothing to open.
+// cellMark is a matrix entry.
 type cellMark struct {
 	mark
-	Cell, Anchor string
-	Count        int
+	Count int
 }
 
 // notRunHere is on how many cells a scenario was not run for one kind of reason. Those of the selection are in
@@ -84,19 +84,14 @@ func (p *page) row(s *scenarios.Scenario, at map[key]*verdicts.Evidence, results
 		k := key{c.Name, s.ID}
 		if r, ok := results[k]; ok {
 			groups = group(groups, seenResult(c, r, at[k]))
-			row.Marks = append(row.Marks, cellMark{mark: markOf(r), Cell: c.Name})
+			row.Marks = append(row.Marks, cellMark{mark: markOf(r)})
 			continue
 		}
-		row.Marks = append(row.Marks, row.leftOut(c, notRun[k]))
+		row.Marks = append(row.Marks, row.leftOut(notRun[k]))
 	}
 	for _, g := range groups {
 		pn := g.panel(s)
 		row.Panels = append(row.Panels, pn)
-		for i := range row.Marks {
-			if slices.ContainsFunc(pn.Cells, func(c panelCell) bool { return c.Name == row.Marks[i].Cell }) {
-				row.Marks[i].Anchor = pn.Anchor
-			}
-		}
 		if pn.Open {
 			p.fail(pn, g.shown.plain)
 		}
@@ -111,7 +106,7 @@ func (row *matrixRow) count(many bool) {
 	var kinds []cellMark
 	var classes []string
 	for _, m := range row.Marks {
-		kind := entry(&kinds, func(k *cellMark) bool { return k.mark == m.mark }, cellMark{mark: m.mark, Anchor: m.Anchor})
+		kind := entry(&kinds, func(k *cellMark) bool { return k.mark == m.mark }, cellMark{mark: m.mark})
 		if kind.Count++; kind.Count == 1 {
 			classes = append(classes, m.Class)
 		}
@@ -125,8 +120,8 @@ func (row *matrixRow) count(many bool) {
 	}
 }
 
-// leftOut notes that the scenario was not run on a cell.
-func (row *matrixRow) leftOut(c *Cell, n NotRun) cellMark {
+// leftOut notes why the scenario was not run on a cell.
+func (row *matrixRow) leftOut(n NotRun) cellMark {
 	m, why := markNotRun, "for another version, gate or authorizer chain"
 	switch n.Cause {
 	case CauseTarget:
@@ -136,7 +131,7 @@ func (row *matrixRow) leftOut(c *Cell, n NotRun) cellMark {
 		m, why = markInvalid, "the report says nothing about it"
 	}
 	entry(&row.NotRun, func(h *notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
-	return cellMark{mark: m, Cell: c.Name}
+	return cellMark{mark: m}
 }
 
 // fail adds a panel to the list of failures.

@@ -203,6 +203,7 @@ type verifyBundleOptions struct {
 	keys      []string
 	challenge string
 	required  bool
+	certified **certify.Certification // where one that holds is put
 }
 
 func verifyBundle(c *cobra.Command, path string, o verifyBundleOptions) error {
@@ -248,6 +249,9 @@ func verifyBundle(c *cobra.Command, path string, o verifyBundleOptions) error {
 		return fmt.Errorf("%s: %w", path, err)
 	case len(differences) > 0:
 		return differs(c, differences, "the certification does not follow from its evidence")
+	}
+	if o.certified != nil {
+		*o.certified = certification
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: levels %v follow from the evidence\nsignature: %s\nmade: %s\nevery answer was judged again\n", certification.Levels, signed, made)
 	return err

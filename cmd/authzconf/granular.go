@@ -37,6 +37,7 @@ func (f *granularFlags) choice(c *cobra.Command) {
 
 func (f *granularFlags) version(c *cobra.Command) {
 	c.Flags().StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
+	programFlags(c.Flags())
 }
 
 // load reads the scenarios that are asked for.

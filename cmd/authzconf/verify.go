@@ -39,6 +39,9 @@ func newVerify() *cobra.Command {
 type verifyFlags struct {
 	selectionFlags
 	keys []string
+	// verified and certified are what was read and held, for who shows it.
+	verified  *reports.Verification
+	certified *certify.Certification
 }
 
 // reportKind is a kind of report that a product writes.
@@ -65,13 +68,28 @@ func reportKinds() []reportKind {
 
 // verify judges every report in a folder again.
 func verify(c *cobra.Command, path string, flags *verifyFlags) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return fmt.Errorf("cannot open the report folder: %w", err)
-	case !info.IsDir():
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return verifyCertification(c, path, flags)
 	}
+	kinds, err := kindsIn(path)
+	if err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		if err := k.verify(c, path, flags); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindsIn are the kinds of the reports in a folder.
+func kindsIn(path string) ([]reportKind, error) {
+	root, err := os.OpenRoot(path) // which also says that it is none
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the report folder: %w", err)
+	}
+	_ = root.Close()
 	var markers []string
 	var marked, known []reportKind
 	for _, k := range reportKinds() {
@@ -87,19 +105,16 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	}
 	switch {
 	case len(marked) == 0:
-		return fmt.Errorf("%s holds no complete report: it has none of %s", path, strings.Join(markers, ", "))
+		return nil, fmt.Errorf("%s holds no complete report: it has none of %s", path, strings.Join(markers, ", "))
 	case len(known) == 0:
 		known = marked[:1] // which says what is wrong with the marker
 	}
 	for _, k := range known {
 		if k.verify == nil {
-			return fmt.Errorf("%s holds a %s, which keeps no evidence: it cannot be judged again", path, k.Name)
-		}
-		if err := k.verify(c, path, flags); err != nil {
-			return err
+			return nil, fmt.Errorf("%s holds a %s, which keeps no evidence: it cannot be judged again", path, k.Name)
 		}
 	}
-	return nil
+	return known, nil
 }
 
 // unsigned is for reports that nobody signs.
@@ -130,9 +145,10 @@ func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error 
 	if err != nil {
 		return err
 	}
+	flags.verified = v
 	return conclude(c, v, keys, reports.Folder.Marker, v.Report.Outcome, reports.Plural(v.Verdicts, "verdict")+" recomputed from their evidence, all the same")
 }
 
 func verifyCertification(c *cobra.Command, path string, flags *verifyFlags) error {
-	return verifyBundle(c, path, verifyBundleOptions{keys: flags.keys})
+	return verifyBundle(c, path, verifyBundleOptions{keys: flags.keys, certified: &flags.certified})
 }

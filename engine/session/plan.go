@@ -36,6 +36,9 @@ func Labels(s *scenarios.Scenario) []string {
 	if s.Alone() {
 		labels = append(labels, "serial")
 	}
+	if s.Conformance() == "" {
+		labels = append(labels, "conformance-candidate")
+	}
 	return labels
 }
 

@@ -110,6 +110,23 @@ func EncodeJSON(v any) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
+// Read reads the files of a report in a folder, by their names.
+func (k *Kind) Read(dir string) (map[string][]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	owned, err := k.owned(root)
+	files := map[string][]byte{}
+	for name := range owned {
+		if err == nil {
+			files[name], err = root.ReadFile(name)
+		}
+	}
+	return files, err
+}
+
 // markerLimit is the size up to which a marker is read.
 const markerLimit = 64 << 20
 

@@ -75,7 +75,15 @@ type page struct {
 }
 
 // HTML is report.html.
-func HTML(r *run.Run, result *Result) ([]byte, error) {
+func HTML(r *run.Run, result *Result) ([]byte, error) { return part("load", r, result) }
+
+// Plots are the plots of report.html alone, with their legend.
+func Plots(r *run.Run, result *Result) (template.HTML, error) {
+	plots, err := part("plots", r, result)
+	return template.HTML(plots), err
+}
+
+func part(name string, r *run.Run, result *Result) ([]byte, error) {
 	groups := groupVariants(r)
 	reviews, err := plotReviews(result.Variants)
 	latencies, err2 := plotLatencies(groups)
@@ -89,7 +97,7 @@ func HTML(r *run.Run, result *Result) ([]byte, error) {
 		"effects": template.HTML(effects),
 	}}
 	var b bytes.Buffer
-	err = pageTemplates.Execute(&b, p)
+	err = pageTemplates.ExecuteTemplate(&b, name, p)
 	return b.Bytes(), err
 }
 

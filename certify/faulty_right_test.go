@@ -22,8 +22,11 @@ func TestEngineIsRight(t *testing.T) {
 	}
 	p := policy.New(policy.Bound(set.All(), 1), 1)
 	decide := newEngine().decider(p)
-	asked := 0
+	asked, n := 0, sampled()
 	for i := range p.Grants {
+		if !everything() && i%5 != n%5 {
+			continue
+		}
 		for _, r := range around(p.Grants[i], p.Grants[(i+1)%len(p.Grants)]) {
 			if got, want := decide(r), p.Decide(r); got != want {
 				t.Errorf("%+v: %s, and the policy says %s", r, got, want)
@@ -31,7 +34,7 @@ func TestEngineIsRight(t *testing.T) {
 			asked++
 		}
 	}
-	if asked < 1000 {
+	if asked < 300 {
 		t.Errorf("only %d reviews", asked)
 	}
 }

@@ -254,10 +254,8 @@ func (c *cluster) review(ctx context.Context, s spec) *Seen {
 
 // pause waits, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -196,12 +196,7 @@ func (r *runner) rate(ctx context.Context, check string, rate int, length time.D
 	}
 	r.Answers = append(r.Answers, Answer{Check: check, Stage: stage})
 	r.Answers = append(r.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
-	for _, a := range answers {
-		if slices.Contains(unreachable, a.Fault) {
-			return false
-		}
-	}
-	return ctx.Err() == nil
+	return ctx.Err() == nil && !slices.ContainsFunc(answers, func(a Answer) bool { return slices.Contains(unreachable, a.Fault) })
 }
 
 // Rate is what was measured at one rate.

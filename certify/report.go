@@ -39,6 +39,8 @@ type Certification struct {
 	Harness string `json:"authzconf,omitempty"`
 	// Mode is how the authorizer was reached.
 	Mode string `json:"mode"`
+	// Wire is the revision of KEP-5681's wire, for conditional authorizers.
+	Wire string `json:"wire,omitempty"`
 	Seed int64  `json:"seed"`
 	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy as JSON.
 	SuiteDigest  string `json:"suiteDigest"`
@@ -210,7 +212,7 @@ func (c *Certification) differences(again *Certification) (out []string) {
 		name      string
 		was, then any
 	}{
-		{"apiVersion", c.APIVersion, again.APIVersion}, {"kind", c.Kind, again.Kind}, {"mode", c.Mode, again.Mode},
+		{"apiVersion", c.APIVersion, again.APIVersion}, {"kind", c.Kind, again.Kind}, {"mode", c.Mode, again.Mode}, {"wire", c.Wire, again.Wire},
 		{"policyDigest", c.PolicyDigest, again.PolicyDigest}, {"reviewVersions", c.ReviewVersions, again.ReviewVersions}, {"levels", c.Levels, again.Levels},
 		{"results", c.Results, again.Results}, {"findings", c.Findings, again.Findings},
 	} {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -48,7 +49,7 @@ func TestDifferentlyRight(t *testing.T) {
 	right := reference.Handler(b.Policy.Decide)
 	var known sync.Map
 	none, good := func(*httptest.Server) {}, time.Now().Add(time.Hour)
-	for name, c := range map[string]struct {
+	all := map[string]struct {
 		handler http.Handler
 		server  func(s *httptest.Server)
 	}{
@@ -117,7 +118,9 @@ func TestDifferentlyRight(t *testing.T) {
 		"TLS 1.2":        {right, func(s *httptest.Server) { s.TLS.MaxVersion = tls.VersionTLS12 }},
 		"without mutual": {right, func(s *httptest.Server) { s.TLS.ClientAuth = tls.NoClientCert }},
 		"closes idle":    {right, func(s *httptest.Server) { s.Config.IdleTimeout = 200 * time.Millisecond }},
-	} {
+	}
+	for _, name := range turn(slices.Sorted(maps.Keys(all)), 3) {
+		c := all[name]
 		t.Run(name, func(t *testing.T) {
 			p, err := recorder.NewPKI(good, good)
 			if err != nil {

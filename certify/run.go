@@ -128,7 +128,14 @@ func (r *Runner[A]) Continue(fault string) bool {
 	return !r.ended
 }
 
-// Ended says whether Continue has said no.
+// End has nothing more asked.
+func (r *Runner[A]) End() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+}
+
+// Ended says whether Continue has said no, or End was called.
 func (r *Runner[A]) Ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

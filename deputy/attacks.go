@@ -3,6 +3,7 @@ package deputy
 import (
 	"cmp"
 	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,7 +56,9 @@ const (
 	me, other, nobody = "me", "other", "nobody"
 
 	arrivesAlways, arrivesReference = "always", "reference"
-	protocol2                       = "HTTP/2"
+	// sameMark ends the marker of a URL that several requests share.
+	sameMark  = "same"
+	protocol2 = "HTTP/2"
 )
 
 // crowd are requests that everybody sends at once, on a connection each: plain ones, and ones that try to be the next.
@@ -145,9 +148,9 @@ func (s scene) sent(n int, a attack) (out []string) {
 func (s scene) write(r rawAttack, names func(string) string, marker, smuggled string) rawAttack {
 	pods := podsIn(s.Namespace)
 	fill := strings.NewReplacer(
-		"{query}", "fieldSelector=metadata.name%3D"+marker, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
-		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
-		"{me.name}", s.name(me), "{other.name}", s.name(other), "{me:names}", strings.Join(s.People[me].names(), ", "),
+		"{query}", "fieldSelector=metadata.name%3D"+marker, "{same}", "fieldSelector=metadata.name%3D"+strings.TrimRight(marker, "0123456789")+sameMark, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
+		"{many}", padding(), "{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
+		"{me.name}", s.name(me), "{other.name}", s.name(other), "{other.basic}", base64.StdEncoding.EncodeToString([]byte(s.name(other)+":x")), "{other.jwt}", forged(s.name(other)), "{me:names}", strings.Join(s.People[me].names(), ", "),
 		"{me}", s.People[me].lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
 		"{who}", s.People[r.Who].lines(s.Shown, names))
 	w := r
@@ -173,6 +176,22 @@ func (s scene) write(r rawAttack, names func(string) string, marker, smuggled st
 		w.Trailers = append(w.Trailers, fill.Replace(line))
 	}
 	return w
+}
+
+// padding are more headers than somebody may look at.
+func padding() string {
+	lines := make([]string, 99)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("X-Padding-%d: a", i)
+	}
+	return strings.Join(lines, "\r\n")
+}
+
+// forged is a token that nobody signed, for whoever reads tokens without verifying them.
+func forged(name string) string {
+	part := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"sub":%[1]q,"email":%[1]q,"preferred_username":%[1]q,"groups":["system:masters"],"exp":4102444800}`, name)
+	return part([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + part([]byte(claims)) + ".AAAA"
 }
 
 func (s scene) name(who string) string { return s.People[who].Name }

@@ -6,6 +6,7 @@ import (
 	"net/http/httputil"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func TestBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = p.Stop() }()
+	t.Cleanup(func() { _ = p.Stop() })
 	t.Run("preflight", func(t *testing.T) {
 		agent, err := p.agent(ctx, p.url, people)
 		if err != nil {
@@ -97,6 +98,7 @@ func TestBroken(t *testing.T) {
 	})
 	for name, c := range faultyAgents(p) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			ep, err := p.serve(ctx, c.handler, people)
 			if err != nil {
 				t.Fatal(err)
@@ -140,6 +142,16 @@ func TestBroken(t *testing.T) {
 			t.Errorf("%q", part.Failures)
 		}
 	})
+}
+
+// inTurn are some of a list of names, others for every AUTHZCONF_SAMPLE; with AUTHZCONF_FAULTY all.
+func inTurn(all []string) []string {
+	if os.Getenv("AUTHZCONF_FAULTY") != "" {
+		return all
+	}
+	n, _ := strconv.Atoi(os.Getenv("AUTHZCONF_SAMPLE"))
+	const some = 5
+	return slices.Concat(all, all)[n%len(all):][:min(some, len(all))]
 }
 
 // newPart is a part of the suite that runs from now on.
@@ -188,7 +200,7 @@ func faultyAgents(p *plane) map[string]faultyAgent {
 			if a := in.Get("Authorization"); a != "" {
 				out.Set("Authorization", a)
 			}
-		}), "a foreign Authorization: it should have arrived as client-0@corp and did not"},
+		}), "a foreign Authorization: its own Authorization reached the API server"},
 		"leaks headers to the next request": {naive(func(in, out http.Header) {
 			if mixed != nil && out.Get("Impersonate-User") != "" {
 				out["Impersonate-User"] = mixed["Impersonate-User"]

@@ -189,13 +189,10 @@ func proxyGrants(people []*Identity, constrained bool) []scenarios.Grant {
 		as, home = []string{"impersonate:user-info"}, authn
 	}
 	list := []scenarios.Grant{grant(as, home, users, "users"), grant(as, home, groups, "groups")}
-	if people == nil {
-		list = append(list, grant(as, authn, nil, "uids", "userextras/*"))
+	if people == nil { // RBAC has no userextras/*
+		list = append(list, grant(as, authn, nil, "*"), grant(as, home, nil, "serviceaccounts"))
 	}
 	if !constrained {
-		if people == nil {
-			list = append(list, grant(as, home, nil, "serviceaccounts"))
-		}
 		return list
 	}
 	on := func(verbs ...string) []string {

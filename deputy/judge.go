@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -21,6 +22,8 @@ type judging struct {
 	reference bool
 	// seen is who arrives with a person's credentials and no tricks.
 	seen map[string]authenticationv1.UserInfo
+	// unseen are attacks that were answered, had to arrive, and did not, with their codes.
+	unseen map[int]int
 }
 
 // judge holds every attack to who arrived. An error says that this is not evidence of the table.
@@ -28,7 +31,7 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 	if len(e.Attacks) != len(table) {
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
 	}
-	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}}
+	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}, unseen: map[int]int{}}
 	s := scene{place: e.place, People: j.people}
 	for n, a := range table {
 		one := &e.Attacks[n]
@@ -38,15 +41,22 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 		if part.began.After(one.Began) || one.Ended.After(part.ended) || one.Ended.Before(one.Began) {
 			return fmt.Errorf("%s: it was not tried while its part of the suite ran", a.Name)
 		}
-		if err := j.attack(part, a, one, markerOf(e.Run, n, "")); err != nil {
+		if err := j.attack(part, n, a, one, markerOf(e.Run, n, "")); err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
 		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(j.unseen)) {
+		if part.logged || len(part.By) > 0 { // the log shows others
+			part.find(table[n].Name, &e.Attacks[n], fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", j.unseen[n]))
+			continue
+		}
+		part.Inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", table[n].Name, j.unseen[n])
 	}
 	return nil
 }
 
 // attack judges one.
-func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker string) error {
+func (j *judging) attack(part *Part, n int, a attack, one *attackEvidence, marker string) error {
 	if one.NotTried != "" {
 		part.Outcomes["not tried: "+one.NotTried]++
 		return nil
@@ -62,7 +72,7 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 			events[string(e.AuditID)+e.RequestURI+e.User.Username] = e
 		}
 	}
-	outcome, arrived := "refused by the proxy", map[int]bool{}
+	outcome, arrived, guessed := "refused by the proxy", map[int]bool{}, false
 	wrong := map[string]int{}
 	for _, key := range slices.Sorted(maps.Keys(events)) { // what comes out is the same each time
 		e := events[key]
@@ -71,10 +81,11 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 			return fmt.Errorf("the event %s is not that of this request", e.AuditID)
 		}
 		i, err := strconv.Atoi(request)
-		if err != nil || i < 1 || i > len(a.Requests) {
-			i = 1 // one within another
+		if err != nil || i < 1 || i > len(a.Requests) { // one within another, or one of several that look alike
+			i = 1 + max(0, slices.IndexFunc(a.Requests, func(r rawAttack) bool { return j.people[r.Who].Name == arriving(e).Username }))
 		}
 		part.By[by]++
+		guessed = guessed || by == byTime
 		who, why := j.arrival(a, a.Requests[i-1].Who, e)
 		if why != "" {
 			if by == byTime {
@@ -87,6 +98,10 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 		}
 		arrived[i] = arrived[i] || who == asPerson
 	}
+	if why := fromElsewhere(a, one.Answers, arrived); why != "" && !guessed {
+		wrong[why]++
+		outcome = ""
+	}
 	for _, why := range slices.Sorted(maps.Keys(wrong)) {
 		if n := wrong[why]; n > 1 {
 			why += fmt.Sprintf(", %d times", n)
@@ -98,7 +113,7 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 	case outcome == "":
 		return nil
 	case must && len(events) == 0 && code/100 == 2:
-		part.Inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code)
+		j.unseen[n] = code
 	case must && outcome == asPerson && len(arrived) < len(a.Requests):
 		part.find(a.Name, one, fmt.Sprintf("only %d of %d requests arrived", len(arrived), len(a.Requests)))
 	case must && outcome != asPerson:
@@ -109,6 +124,36 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 	return nil
 }
 
+// fromElsewhere says which request was answered without having arrived: the API server was not asked, so that it is the answer
+// to somebody else. One to an earlier request of the same person may be given again.
+func fromElsewhere(a attack, answers []reply, arrived map[int]bool) string {
+	known := map[string]bool{}
+	for i := range arrived {
+		known[a.Requests[i-1].Who] = true
+	}
+	for i, got := range answers {
+		if got.Code/100 == 2 && strings.HasSuffix(got.Kind, "List") && len(arrived) > 0 && !known[a.Requests[i].Who] {
+			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
+		}
+	}
+	return ""
+}
+
+// authorizes says whether it sends an Authorization of its own.
+func (a attack) authorizes() bool {
+	return slices.ContainsFunc(a.Requests, func(r rawAttack) bool {
+		return slices.ContainsFunc(r.Lines, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), "authorization:") })
+	})
+}
+
+// arriving is who an event says that a request was made as.
+func arriving(e *auditv1.Event) authenticationv1.UserInfo {
+	if e.ImpersonatedUser != nil {
+		return *e.ImpersonatedUser
+	}
+	return e.User
+}
+
 const (
 	asPerson = "as the person"
 	byTime   = "time"
@@ -116,16 +161,14 @@ const (
 
 // arrival is the outcome of an event, or what is wrong with it.
 func (j *judging) arrival(a attack, whose string, e *auditv1.Event) (outcome, wrong string) {
-	got := e.User
-	if e.ImpersonatedUser != nil {
-		got = *e.ImpersonatedUser
-	}
-	person := j.people[whose]
+	got, person := arriving(e), j.people[whose]
 	control := a.Arrives == arrivesAlways
 	if control && j.account == "" && e.ImpersonatedUser != nil {
 		j.account = e.User.Username
 	}
 	switch {
+	case got.Username == "" && person.Name != "" && !slices.Contains(person.names(), "Authorization") && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusUnauthorized && a.authorizes():
+		return "", "its own Authorization reached the API server: with a token that is known there somebody else would have arrived"
 	case got.Username == "" || got.Username == user.Anonymous:
 		return "as nobody", ""
 	case e.ImpersonatedUser == nil && decision(*e) == "" && e.ResponseStatus != nil && e.ResponseStatus.Code >= http.StatusBadRequest:

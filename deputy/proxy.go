@@ -37,6 +37,8 @@ type Proxy struct {
 	// Command starts it with KUBECONFIG, the way to a local control plane. Or else Kubeconfig is that of the cluster behind
 	// it, AuditLog the cluster's log, and Namespace where pods are listed.
 	Command, Kubeconfig, AuditLog, Namespace string
+	// Revoke is a command that makes the credentials of the first person worthless; unset, that is not tried.
+	Revoke string
 	// Timeout is how long the proxy may take to answer.
 	Timeout time.Duration
 
@@ -202,14 +204,10 @@ func (p *Proxy) run(ctx context.Context, plane *plane) (stop func() error, err e
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", p.Command)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = output, output, &syscall.SysProcAttr{Setpgid: true}
-	if err := errors.Join(cmd.Start(), output.Close()); err != nil {
+	cmd, ended, err := launch(p.Command, output, "KUBECONFIG="+kubeconfig)
+	if err := errors.Join(err, output.Close()); err != nil {
 		return nil, err
 	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
 	stop = func() error {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		select {
@@ -241,6 +239,28 @@ func (p *Proxy) run(ctx context.Context, plane *plane) (stop func() error, err e
 		}
 	}
 	return stop, nil
+}
+
+// launch starts a shell command in a process group of its own. The group waits on a pipe that this process has the other end
+// of, and kills itself when that is closed: so it ends with this process however that ends, and what it has started too.
+func launch(command string, output *os.File, env ...string) (cmd *exec.Cmd, ended chan struct{}, err error) {
+	alive, hold, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.Command("/bin/sh", "-c", "(trap '' TERM; read -r _; kill -KILL 0) <&3 3<&- >/dev/null 2>&1 &\nexec 3<&-\n"+command) //nolint:noctx // it lives until it is stopped
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.ExtraFiles = output, output, &syscall.SysProcAttr{Setpgid: true}, []*os.File{alive}
+	if err := errors.Join(cmd.Start(), alive.Close()); err != nil {
+		return nil, nil, errors.Join(err, hold.Close())
+	}
+	ended = make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		_ = hold.Close()
+		close(ended)
+	}()
+	return cmd, ended, nil
 }
 
 // answers says whether something listens at the URL.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -27,7 +28,7 @@ func sessions(names ...string) (all []*Identity) {
 	return all
 }
 
-// TestProxies tries proxies of ours: the reference, which has to pass, and those that are wrong in one way each.
+// TestProxies tries proxies of ours: the reference, which has to pass, and some of those that are wrong in one way each.
 func TestProxies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -39,7 +40,10 @@ func TestProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Stop() })
-	for name, c := range proxies(t, p) {
+	all := proxies(t, p)
+	faulty := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return all[name].finds == "" })
+	for _, name := range append(inTurn(faulty), "reference") {
+		c := all[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
 			ep, err := p.serve(ctx, c.handler, people)

@@ -42,7 +42,18 @@ const constrained = "constrained"
 func Impersonations() []string { return []string{"legacy", constrained} }
 
 // Parts are the parts of the suite.
-func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel"} }
+func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel", "revocation"} }
+
+// applies says whether there is such a part of what is tried.
+func (o Options) applies(part string) bool {
+	switch part {
+	case "tunnel": // streams through the reference agent
+		return o.Proxy == nil
+	case "revocation":
+		return o.Proxy != nil && o.Proxy.Revoke != ""
+	}
+	return true
+}
 
 // Check says what is wrong with the options. With read the files that they name are read: a report can be judged
 // again without.
@@ -60,11 +71,11 @@ func (o Options) Check(read bool) error {
 	if o.Pairs < 1 || o.Users < 1 || o.Requests < 1 {
 		return errors.New("pairs, users and requests are at least 1")
 	}
+	if len(o.Parts) > 0 && len(o.parts()) == 0 {
+		return errors.New("the part tunnel is about the reference agent, revocation about a --proxy with --revoke-command: nothing is left to be tried")
+	}
 	if o.Proxy == nil {
 		return nil
-	}
-	if len(o.Parts) > 0 && len(o.parts()) == 0 {
-		return errors.New("the part tunnel is about the reference agent: there is none of it with --proxy")
 	}
 	return o.Proxy.check(read)
 }
@@ -104,6 +115,7 @@ type Part struct {
 
 	began, ended time.Time
 	ids          map[string]bool // audit IDs that were seen
+	logged       bool            // whether the log has shown something in an earlier part
 }
 
 // listedFailures is how many failures are told in words.
@@ -161,6 +173,8 @@ type partEvidence struct {
 	Crowd     *crowdEvidence     `json:"auditLogs,omitempty"`
 	Attacks   *attacksEvidence   `json:"attacks,omitempty"`
 	Tunnel    *tunnelEvidence    `json:"tunnel,omitempty"`
+	// Revocation is there if there is a command for it.
+	Revocation *revocationEvidence `json:"revocation,omitempty"`
 }
 
 // Run runs the suite. The report has what was found until then where something broke: then the outcome is invalid.
@@ -195,8 +209,8 @@ type suite struct {
 	requests int
 	// account is the proxy's own, where it is known.
 	account string
-	// reference says that it is the reference deputy and agent that are tried.
-	reference bool
+	// reference says that it is the reference deputy and agent that are tried, logged that a part has found its events.
+	reference, logged bool
 }
 
 func (o Options) suite(kind string) *suite {
@@ -234,7 +248,7 @@ func (o Options) kinds() []string {
 
 func (o Options) parts() []string {
 	return slices.DeleteFunc(Parts(), func(part string) bool {
-		return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) || o.Proxy != nil && part == "tunnel"
+		return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) || !o.applies(part)
 	})
 }
 
@@ -303,13 +317,16 @@ func (o Options) see(ctx context.Context, part string, s *suite, p *plane, ep *e
 		e.Attacks, err = ep.attack(ctx, attacks(), 1)
 	case "tunnel":
 		e.Tunnel, err = p.tunnel(ctx, ep)
+	case "revocation":
+		e.Revocation, err = ep.revoke(ctx, o.Proxy.Revoke)
 	}
 	return err
 }
 
 // judge judges what was seen in a part. An error says that the evidence is not of what was to be tried.
 func (s *suite) judge(part string, e *partEvidence, ids map[string]bool) (*Part, error) {
-	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, By: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids}
+	p := &Part{Name: part, Impersonation: s.kind, Seconds: e.Ended.Sub(e.Began).Seconds(), Outcomes: map[string]int{}, By: map[string]int{}, began: e.Began, ended: e.Ended, ids: ids, logged: s.logged}
+	defer func() { s.logged = s.logged || len(p.By) > 0 }()
 	switch {
 	case part == "preflight" && e.Preflight != nil:
 		return p, e.Preflight.judge(p, s)
@@ -319,6 +336,8 @@ func (s *suite) judge(part string, e *partEvidence, ids map[string]bool) (*Part,
 		return p, e.Attacks.judge(p, attacks(), s.people, s.account, s.reference)
 	case part == "tunnel" && e.Tunnel != nil:
 		return p, e.Tunnel.judge(p)
+	case part == "revocation" && e.Revocation != nil:
+		return p, e.Revocation.judge(p, s.people[0])
 	}
 	return nil, errors.New("is not the evidence of this part")
 }

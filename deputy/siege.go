@@ -182,8 +182,14 @@ var digits = regexp.MustCompile(`^[0-9]+`)
 func (a *attackEvidence) found(e *auditv1.Event, marker string) (by, request string) {
 	for _, in := range [][2]string{{"request URI", e.RequestURI}, {"user agent", e.UserAgent}, {"audit ID", string(e.AuditID)}} {
 		if _, rest, ok := strings.Cut(in[1], marker); ok {
-			return in[0], digits.FindString(rest)
+			by = cmp.Or(by, in[0])
+			if request = digits.FindString(rest); request != "" {
+				return in[0], request
+			}
 		}
+	}
+	if by != "" {
+		return by, ""
 	}
 	if a.during(e) {
 		return byTime, "1"

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,8 @@ type reply struct {
 	// AuditID is the one that the API server gave its answer, empty if it is not one of its own.
 	AuditID string `json:"auditID,omitempty"`
 	Problem string `json:"problem,omitempty"`
+	// Kind is the kind of object that was answered, over HTTP/1.1.
+	Kind string `json:"kind,omitempty"`
 }
 
 // errNotOffered says that a server does not speak HTTP/2.
@@ -72,7 +75,10 @@ func overHTTP1(connect func() (net.Conn, error), requests []rawAttack, a attack)
 		if resp.StatusCode == http.StatusSwitchingProtocols {
 			return errors.New("the connection was upgraded")
 		}
-		_, err = io.Copy(io.Discard, resp.Body)
+		var object struct{ Kind string }
+		body, err := io.ReadAll(resp.Body)
+		_ = json.Unmarshal(body, &object)
+		out[i].Kind = object.Kind
 		return errors.Join(err, resp.Body.Close())
 	}
 	for i, r := range requests {

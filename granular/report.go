@@ -3,12 +3,10 @@ package granular
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/model"
@@ -31,57 +29,36 @@ type Report struct {
 	Results    []*Result `json:"results"`
 }
 
-// Section is the results of one section of the KEP.
+// Section is the results of one section of the KEP, or all.
 type Section struct {
 	Name                              string
 	Scenarios, Attempts, Failed, Lost int
 }
 
-// Sections counts results by section, in alphabetical order.
-func Sections(results []*Result) (out []*Section) {
-	seen := map[string]bool{}
-	for _, r := range results {
-		i := slices.IndexFunc(out, func(s *Section) bool { return s.Name == r.Section })
+// Sections counts the results by section, in alphabetical order; the last is all of them.
+func (r *Report) Sections() (out []*Section) {
+	all, seen := &Section{Name: "all"}, map[string]bool{}
+	for _, result := range r.Results {
+		i := slices.IndexFunc(out, func(s *Section) bool { return s.Name == result.Section })
 		if i < 0 {
-			i, out = len(out), append(out, &Section{Name: r.Section})
+			i, out = len(out), append(out, &Section{Name: result.Section})
 		}
-		s := out[i]
-		s.Attempts++
-		if !seen[r.Scenario] {
-			seen[r.Scenario] = true
-			s.Scenarios++
-		}
-		if len(r.Problems) > 0 {
-			s.Failed++
-		}
-		if r.Invalid != "" {
-			s.Lost++
+		for _, s := range []*Section{out[i], all} {
+			s.Attempts++
+			if !seen[s.Name+" "+result.Scenario] {
+				seen[s.Name+" "+result.Scenario] = true
+				s.Scenarios++
+			}
+			if len(result.Problems) > 0 {
+				s.Failed++
+			}
+			if result.Invalid != "" {
+				s.Lost++
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b *Section) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-// Print writes what a person wants to know.
-func (r *Report) Print(w io.Writer) {
-	for _, result := range r.Results {
-		for _, p := range result.Problems {
-			_, _ = fmt.Fprintf(w, "failed   %s %s: %s\n", result.Scenario, result.Attempt, p)
-		}
-		if result.Invalid != "" {
-			_, _ = fmt.Fprintf(w, "invalid  %s %s: %s\n", result.Scenario, result.Attempt, result.Invalid)
-		}
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "section of KEP-3617\tscenarios\tattempts\tfailed\tinvalid")
-	var all Section
-	for _, s := range Sections(r.Results) {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", s.Name, s.Scenarios, s.Attempts, s.Failed, s.Lost)
-		all.Scenarios, all.Attempts, all.Failed, all.Lost = all.Scenarios+s.Scenarios, all.Attempts+s.Attempts, all.Failed+s.Failed, all.Lost+s.Lost
-	}
-	_, _ = fmt.Fprintf(t, "all\t%d\t%d\t%d\t%d\n", all.Scenarios, all.Attempts, all.Failed, all.Lost)
-	_ = t.Flush()
-	_, _ = fmt.Fprintf(w, "Kubernetes %s, %s\n%s\n", r.Kubernetes, r.Took, r.Notice)
+	return append(out, all)
 }
 
 // Folder is a report in a folder.

@@ -281,6 +281,7 @@ func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool 
 		return true
 	}
 	if s.tokens.gone[boundPath("serviceaccounts", sa.Namespace, sa.Name)] ||
+		sa.Secret != "" && s.tokens.gone[boundPath("secrets", sa.Namespace, sa.Secret)] ||
 		sa.Pod != "" && s.tokens.gone[boundPath("pods", sa.Namespace, sa.Pod)] ||
 		sa.Pod == "" && sa.Node != "" && s.tokens.gone[boundPath("nodes", "", sa.Node)] {
 		return false

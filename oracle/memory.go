@@ -37,9 +37,13 @@ type memory struct {
 // remembered is a success.
 type remembered struct {
 	user scenarios.User
-	// It was stored at some time between these, those of its request.
-	since, by time.Duration
+	span
+	// first is the request that asked anew, unless it still found what was there; see recallMost.
+	first *span
 }
+
+// span is when something was stored: at some time of the request that did it.
+type span struct{ since, by time.Duration }
 
 func newMemory() memory {
 	return memory{index: lru.New(indexSize), outer: map[string]remembered{}, inner: map[string]remembered{}}
@@ -51,7 +55,7 @@ func (m *memory) recall(cache map[string]remembered, key string) (remembered, bo
 	switch {
 	case !ok:
 	case m.most:
-		ok = m.now >= r.by && end < r.since+cacheTTL || m.took == 0 && m.now < r.since+cacheTTL
+		return m.recallMost(cache, key, r, end)
 	case m.now >= r.by+cacheTTL:
 		ok = false
 	case m.now < r.by && end > r.by: // it may have asked as well, and stored it last
@@ -61,12 +65,43 @@ func (m *memory) recall(cache map[string]remembered, key string) (remembered, bo
 	return r, ok
 }
 
+// recallMost says what has to be asked so that the most is. A request that begins before a success is forgotten and ends
+// after that may have found it, and then the first after it asks, with all that are under way beside that one; or it asked
+// itself. It counts, and so does who is under way beside it; one that comes when it was answered counts no more, and takes
+// its place. So of all of them the most counts that any could have brought about by being the first to ask.
+func (m *memory) recallMost(cache map[string]remembered, key string, r remembered, end time.Duration) (remembered, bool) {
+	if m.now >= r.by && (end < r.since+cacheTTL || m.took == 0 && m.now < r.since+cacheTTL) {
+		return r, true
+	}
+	if r.first == nil || m.now < r.first.by || end >= r.first.since+cacheTTL {
+		return r, false
+	}
+	if m.now < r.by+cacheTTL {
+		r.first = &span{r.first.since, end}
+	} else {
+		r.span, r.first = span{r.first.since, end}, nil // what was there before is forgotten in any case
+	}
+	cache[key] = r
+	return r, true
+}
+
 func (m *memory) remember(cache map[string]remembered, key string, u scenarios.User) {
-	now := remembered{user: u, since: m.now, by: m.now + m.took}
-	if r, ok := cache[key]; ok && m.most && m.now < r.by+cacheTTL {
-		// Of requests that ask at once the first to be answered is the one that helps others. One that may have found
-		// what is about to be forgotten may have stored nothing, so that those after it may all have to ask.
-		now.since, now.by = r.since, min(r.by, now.by)
+	now := remembered{user: u, span: span{m.now, m.now + m.took}}
+	if r, ok := cache[key]; ok && m.most {
+		before := r.span
+		if r.first != nil && m.now >= r.by+cacheTTL {
+			before, r.first = *r.first, nil
+		}
+		switch {
+		case m.now < before.by: // of requests that ask at once the first to be answered is the one that helps others
+			now.span = span{before.since, min(before.by, now.by)}
+		case m.now < before.by+cacheTTL: // it may have found what was there
+			first := now.span
+			if r.first != nil {
+				first = span{r.first.since, min(r.first.by, now.by)}
+			}
+			now.span, now.first = before, &first
+		}
 	}
 	cache[key] = now
 }

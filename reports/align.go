@@ -106,11 +106,7 @@ func wantedReviews(st *scenarios.Step, requestor scenarios.Requestor) []review {
 }
 
 func seenReviews(decided []verdicts.Decided) []review {
-	var got []review
-	for _, d := range decided {
-		got = append(got, review{Review: verdicts.Describe(d), user: d.Spec.User})
-	}
-	return got
+	return scenarios.Each(decided, func(d verdicts.Decided) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
 }
 
 // alignReviews puts expected and seen reviews side by side. Lists of the same length are compared in order, as

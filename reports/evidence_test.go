@@ -56,6 +56,10 @@ func gateCell(gate scenarios.Gate) Cell {
 				{Authorizer{"RBAC", "rbac"}, "apiserver_authorization_decisions_total"},
 				{Authorizer{"Webhook", "recorder-back"}, "the review of the probe arrived last"},
 			},
+			Programs: []Program{
+				{"kube-apiserver", "1.37.1", "official release, digest pinned", strings.Repeat("de9b1b43", 8)},
+				{"etcd", "3.7.0", "built from modules", strings.Repeat("0", 64)},
+			},
 		},
 		ReadySeconds: 3.21, WallSeconds: 14.5,
 	}

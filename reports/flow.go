@@ -202,12 +202,7 @@ func (f *FlowEvidence) judgeBy(name string, s *FlowSample, scenario ScenarioFor)
 
 // best is the first answer that passed, or else the first.
 func best(answers []FlowAnswer) FlowAnswer {
-	for _, a := range answers {
-		if a.Verdict == verdicts.Passed {
-			return a
-		}
-	}
-	return answers[0]
+	return answers[max(0, slices.IndexFunc(answers, func(a FlowAnswer) bool { return a.Verdict == verdicts.Passed }))]
 }
 
 // of counts the answers with a verdict, and words the first.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -73,15 +74,9 @@ func glob(pattern, name string) bool {
 
 // explains says whether the stated reason is that of a failure.
 func (k KnownFailing) explains(r verdicts.Result) bool {
-	if strings.Contains(r.Reason, k.Reason) {
-		return true
-	}
-	for _, d := range r.Differences {
-		if strings.Contains(fmt.Sprintf("%s: want %s, got %s", d.Field, d.Want, d.Got), k.Reason) {
-			return true
-		}
-	}
-	return false
+	return strings.Contains(r.Reason, k.Reason) || slices.ContainsFunc(r.Differences, func(d verdicts.Difference) bool {
+		return strings.Contains(fmt.Sprintf("%s: want %s, got %s", d.Field, d.Want, d.Got), k.Reason)
+	})
 }
 
 // applyKnownFailing marks the results that fail as the entries state, and sets what became of each entry. Marks

@@ -184,6 +184,9 @@ func facts(r *ConformanceReport) []fact {
 		{"Run", r.Started.UTC().Format("2006-01-02 15:04:05 MST") + ", " + r.Finished.Sub(r.Started).Round(100*time.Millisecond).String() + ", " + r.Load()},
 		{"Seed", fmt.Sprint(r.Seed)},
 	}
+	for _, p := range r.Programs() {
+		all = append(all, fact{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
+	}
 	if len(r.Command) > 0 {
 		all = append(all, fact{"Command", strings.Join(r.Command, " ")})
 	}

@@ -38,6 +38,7 @@ var (
 		"md": markdown, "short": short, "ellipsis": ellipsis, "someOf": someOf,
 		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
 		"describe": KnownFailing.describe, "seconds": seconds,
+		"add":     func(a, b int) int { return a + b },
 		"words":   func(s string) string { return strings.ReplaceAll(s, "-", " ") },
 		"oneLine": func(s string) string { return strings.Join(strings.Fields(s), " ") },
 	}).Parse(markdownText + junitText))
@@ -293,6 +294,9 @@ func cellSuite(cell *Cell, at map[key]*verdicts.Evidence) junitSuite {
 			{"provider", cell.Provider}, {"kubernetes", cell.Kubernetes}, {"emulated", cell.Emulated}, {"gate", cell.Gate},
 			{"gitVersion", cell.Witness.GitVersion},
 		},
+	}
+	for _, p := range cell.Witness.Programs {
+		s.Properties = append(s.Properties, fact{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
 	}
 	add := func(scenario string, c junitCase) {
 		// Dots in a class name are packages to most readers.

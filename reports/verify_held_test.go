@@ -1,6 +1,8 @@
 package reports
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +126,50 @@ func TestVerifyIsNotCheated(t *testing.T) {
 				t.Errorf("got:\n%s\nwant: %s", all, c.want)
 			}
 		})
+	}
+}
+
+// TestAgentsAreNotCheated: what is said of node agents has to follow from what was seen of them.
+func TestAgentsAreNotCheated(t *testing.T) {
+	sound := func() *Agents {
+		return &Agents{Checks: []AgentCheck{{What: "w", Want: "403", Got: "403"}}, PodWindowSeconds: 9, Seen: json.RawMessage(`{"code":403}`)}
+	}
+	judge := func(_ int64, _ string, a *Agents) (*Agents, error) {
+		out := sound()
+		switch out.Seen, out.Problem = a.Seen, a.Problem; {
+		case len(a.Seen) == 0:
+			return nil, errors.New("nothing was seen of the node agents")
+		case strings.Contains(string(a.Seen), "200"):
+			out.Checks[0].Got = "200"
+		}
+		return out, nil
+	}
+	for name, c := range map[string]struct {
+		change func(a *Agents)
+		want   string
+	}{
+		"all is well":          {func(*Agents) {}, ""},
+		"a check is removed":   {func(a *Agents) { a.Checks = nil }, "do not follow from what was seen"},
+		"a check is edited":    {func(a *Agents) { a.Checks[0].What = "x" }, "do not follow from what was seen"},
+		"a failure is edited":  {func(a *Agents) { a.Seen = json.RawMessage(`{"code":200}`) }, "do not follow from what was seen"},
+		"a time is edited":     {func(a *Agents) { a.PodWindowSeconds = 1 }, "do not follow from what was seen"},
+		"evidence is removed":  {func(a *Agents) { a.Seen = nil }, "nothing was seen of the node agents"},
+		"a check is another's": {func(a *Agents) { a.Checks[0].Want, a.Checks[0].Got = "200", "200" }, "do not follow from what was seen"},
+	} {
+		a := sound()
+		c.change(a)
+		v := &verifier{Verification: &Verification{Report: &ConformanceReport{Cells: []Cell{{Agents: a}}}}}
+		v.holdAgents(VerifyOptions{Agents: judge})
+		if all := strings.Join(v.Differences, "\n"); !strings.Contains(all, c.want) || c.want == "" && all != "" {
+			t.Errorf("%s: got %q, want %q", name, all, c.want)
+		}
+	}
+	// A problem that somebody made up hides no check, and is no pass.
+	r := oneCell(result("a/b", scenarios.Core, verdicts.Passed))
+	r.Cells[0].Agents = sound()
+	r.Cells[0].Agents.Problem = "the cluster went away"
+	if o := r.Conclude(); o.ExitCode != ExitInvalid {
+		t.Errorf("%+v", o)
 	}
 }
 

@@ -48,8 +48,36 @@ type Witness struct {
 	// Probes counts the requests of the witness and their reviews at both ends of the chain; nil without a recorder.
 	Probes *ProbeCount `json:"probes,omitempty"`
 
+	// Programs are what runs, where the target is of programs of this machine.
+	Programs []Program `json:"programs,omitempty"`
+
 	// Mismatches say, one line each, what was asked and what is there instead. They follow from the rest: see Judge.
 	Mismatches []string `json:"mismatches,omitempty"`
+}
+
+// Program is a program of a target: a release is judged by its own program, not by one that was built from its source.
+type Program struct {
+	Name string `json:"name"`
+	// Version is the pinned one; empty where somebody else chose the program.
+	Version string `json:"version,omitempty"`
+	// Origin says where it came from, and how that was checked; SHA256 is of the program as it lies there.
+	Origin string `json:"origin"`
+	SHA256 string `json:"sha256"`
+}
+
+// Title is the name and version.
+func (p Program) Title() string { return strings.TrimSpace(p.Name + " " + p.Version) }
+
+// Programs are those of all cells, each once.
+func (r *ConformanceReport) Programs() (all []Program) {
+	for _, c := range r.Cells {
+		for _, p := range c.Witness.Programs {
+			if !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
 }
 
 // GateProbe is the answer to the permission-free gate probe.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/textproto"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -253,6 +254,9 @@ func (r *Request) WantedUser() string {
 
 func isUserHeader(h Header) bool { return textproto.CanonicalMIMEHeaderKey(h.Name) == userHeader }
 
+// otherHeaders are those that a request may have besides: they say who sent it, and through whom.
+var otherHeaders = []string{agentHeader, "X-Forwarded-For", "X-Real-Ip"}
+
 // headers checks the header lines that a scenario writes itself.
 func (c *checker) headers(r *Request, path []any) {
 	for i, h := range r.Headers {
@@ -260,8 +264,8 @@ func (c *checker) headers(r *Request, path []any) {
 		c.missing(extend(p, "name"), h.Name == "", "the name of an impersonation header")
 		switch {
 		case h.Name == "":
-		case !strings.HasPrefix(strings.ToLower(h.Name), headerPrefix):
-			c.fail(extend(p, "name"), "the header is %q (expected one that begins with Impersonate-)", h.Name)
+		case !strings.HasPrefix(strings.ToLower(h.Name), headerPrefix) && !slices.Contains(otherHeaders, h.Name):
+			c.fail(extend(p, "name"), "the header is %q (expected one that begins with Impersonate-, or one of %s)", h.Name, strings.Join(otherHeaders, ", "))
 		case strings.ContainsFunc(h.Name, notInToken):
 			c.fail(extend(p, "name"), "the header %q has a character that no header name can have (expected it percent-encoded)", h.Name)
 		}

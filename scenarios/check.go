@@ -150,6 +150,9 @@ func (c *checker) requestor(r Requestor, path []any) {
 	if sa.NodeObject != nil && sa.Node == "" {
 		c.fail(extend(path, "nodeObject"), "nodeObject is given without node (expected both)")
 	}
+	if sa.Secret != "" && sa.Pod+sa.Node != "" {
+		c.fail(extend(path, "secret"), "secret is given with pod or node (expected one that the token is bound to)")
+	}
 	c.running(sa, path)
 }
 

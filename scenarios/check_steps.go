@@ -244,7 +244,8 @@ func (c *checker) review(r Review, path []any, nested bool) {
 		return
 	}
 	enum(c, extend(path, "by"), r.By, ByRequestor, ByImpersonated)
-	c.missing(extend(path, "verb"), r.Verb == "", "the verb of the review")
+	// The final review of a method that is no verb has none.
+	c.missing(extend(path, "verb"), r.Verb == "" && r.By != ByImpersonated, "the verb of the review")
 	c.missing(extend(path, "decision"), r.Decision == "", "one of allow, deny, noOpinion")
 	enum(c, extend(path, "decision"), r.Decision, Allow, Deny, NoOpinion)
 	if (r.Path == "") == (r.Resource == "") && !c.src.failedAt(path) {

@@ -122,6 +122,7 @@ func (f *nameFinder) requestor(r Requestor, path ...any) {
 		f.add(objectName, sa.Name, extend(path, "name")...)
 		f.add(objectName, sa.Pod, extend(path, "pod")...)
 		f.add(objectName, sa.Node, extend(path, "node")...)
+		f.add(objectName, sa.Secret, extend(path, "secret")...)
 	}
 }
 

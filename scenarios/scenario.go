@@ -178,6 +178,8 @@ type ServiceAccount struct {
 	Pod string `json:"pod,omitempty" yaml:"pod,omitempty"`
 	// Node is the pod's spec.nodeName; without Pod the token is bound to the Node object itself.
 	Node string `json:"node,omitempty" yaml:"node,omitempty"`
+	// Secret binds the token to a Secret of that name, which is created. It excludes Pod and Node.
+	Secret string `json:"secret,omitempty" yaml:"secret,omitempty"`
 	// NodeObject says whether a Node object of that name is created. Left out it is. A pod-bound token carries the
 	// node's name even without one.
 	NodeObject *bool `json:"nodeObject,omitempty" yaml:"nodeObject,omitempty"`

@@ -287,3 +287,36 @@ func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 	}
 	return true, false, ""
 }
+
+// stable are versions of API groups that are generally available.
+var stable = regexp.MustCompile(`^([a-z0-9.-]+/)?v[0-9]+$`)
+
+// Conformance says why a scenario could not be a conformance test of Kubernetes as it stands, or "": it runs on any
+// cluster, which gives tokens and has RBAC and, once the feature is stable, the gate on; uses stable APIs alone; states a
+// promise, and no text that people read.
+func (s *Scenario) Conformance() (why string) {
+	const first = "1.38" // in which the gate is to be locked on
+	if ok, _, why := s.SelectedThere(Facts{Kubernetes: first, Binary: first, Gate: GateOn, Capabilities: []Capability{Tokens, RBAC}}); !ok {
+		return why
+	}
+	for _, o := range slices.Concat(s.Manifests, s.Objects) {
+		if version := Text(o, "apiVersion"); !stable.MatchString(version) {
+			return "it makes an object of " + version
+		}
+	}
+	for _, st := range s.Steps {
+		switch r := st.Sent(); {
+		case r == nil:
+		case st.Kubectl != nil:
+			return "it runs kubectl"
+		case r.Version != "" && !stable.MatchString(r.Version):
+			return "it sends a request to " + r.Version
+		case st.Expect.Message != "" || st.Expect.MessageMatches != "" || len(st.Expect.OneOf) > 0:
+			return "it expects a message"
+		}
+	}
+	if s.Level == Divergence {
+		return "it shows where a document and servers differ"
+	}
+	return ""
+}

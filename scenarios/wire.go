@@ -180,7 +180,7 @@ const agentHeader = "User-Agent"
 // UserAgent is what the request calls its client: what the scenario says, or our name.
 func (r *Request) UserAgent() string {
 	for _, line := range r.Headers {
-		if textproto.CanonicalMIMEHeaderKey(line.Name) == agentHeader {
+		if line.Name == agentHeader {
 			return line.Bytes()
 		}
 	}

@@ -12,40 +12,35 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// subjects are the suites by name, each with the scenario folders it owns.
-var subjects = []struct {
+type subject struct {
 	name    string
 	folders []string
-}{
+}
+
+// subjects are the suites by name, each with the scenario folders it owns.
+var subjects = []subject{
 	{"impersonation", []string{"kep-5284", "docs-user-impersonation", "kubernetes"}},
 	{"deputy", []string{"periscope"}},
 }
 
 // Names are the names of all suites.
 func Names() []string {
-	var names []string
-	for _, s := range subjects {
-		names = append(names, s.name)
-	}
-	return names
+	return scenarios.Each(subjects, func(s subject) string { return s.name })
 }
 
 // Folders are the scenario folders of the named suites; without names of all.
 func Folders(names ...string) ([]string, error) {
 	var folders []string
 	for _, name := range names {
-		found := false
-		for _, s := range subjects {
-			if s.name == name {
-				folders, found = append(folders, s.folders...), true
-			}
-		}
-		if !found {
+		i := slices.Index(Names(), name)
+		if i < 0 {
 			return nil, fmt.Errorf("there is no suite %q; there are %s", name, strings.Join(Names(), ", "))
 		}
+		folders = append(folders, subjects[i].folders...)
 	}
 	return folders, nil
 }

@@ -49,6 +49,7 @@ func TestBuildFails(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(local.CacheVariable, cache)
+	t.Setenv(local.SourceVariable, local.Build)
 	if _, _, err := (&options{workers: 1}).measure(t.Context(), t); err == nil || !strings.Contains(err.Error(), "undefined: y") {
 		t.Errorf("error %v, want one that says what does not compile", err)
 	}

@@ -96,7 +96,7 @@ func (c *ControlPlane) tryAPIServer(ctx context.Context, o Options, programs Pro
 	defer closeStdout()
 	p, err := startProcess(processSpec{
 		name:   "kube-apiserver",
-		path:   programs.KubeAPIServer,
+		path:   programs.KubeAPIServer.Path,
 		args:   apiServerArgs(o, port, c.run.path),
 		env:    o.KubeAPIServerEnv,
 		dir:    c.run.path,

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -17,29 +19,48 @@ import (
 const CacheVariable = "AUTHZCONF_CACHE"
 
 // Binaries finds etcd and kube-apiserver. In order: the program named by TEST_ASSET_KUBE_APISERVER or
-// TEST_ASSET_ETCD; the one in the folder KUBEBUILDER_ASSETS; one built before, in the cache; a build from the
-// pinned module, with the Go toolchain. A variable that is set but names no program is a [*UsageError]: silently
-// running another one would make every result wrong.
+// TEST_ASSET_ETCD; the one in the folder KUBEBUILDER_ASSETS; one downloaded or built before, in the cache; the one
+// that the project has published, whose digest is checked; a build from the pinned module, with the Go toolchain.
+// A variable that is set but names no program is a [*UsageError]: silently running another one would make every
+// result wrong.
 //
 // Programs named by variables may be of any version, whatever release was asked for: whoever
 // needs to know has to ask the running server.
 //
 // The zero value is ready for use.
 type Binaries struct {
-	// CacheDir is where built programs are kept. If unset, AUTHZCONF_CACHE or authzconf in the
+	// Source is where programs come from that are not there yet. If unset, AUTHZCONF_BINARIES or [Auto].
+	Source string
+	// Mirror is the URL under which copies of what is published lie, by their host and path. If unset,
+	// AUTHZCONF_BINARIES_MIRROR or none.
+	Mirror string
+	// CacheDir is where programs are kept. If unset, AUTHZCONF_CACHE or authzconf in the
 	// user's cache folder. kube-apiserver takes about 110 MB a release.
 	CacheDir string
-	// Progress receives lines while a program is being built, one every few seconds, each in one Write and never
-	// two at a time; nothing when it need not be built. If nil, nothing is reported.
+	// Progress receives lines while a program is being downloaded or built, one every few seconds, each in one Write and never
+	// two at a time; nothing when it is there. If nil, nothing is reported.
 	Progress io.Writer
 
-	// goCommand is the go command; tests name others.
+	// goCommand is the go command, published what there is to download, asked what the run knows of hosts; tests
+	// name others.
 	goCommand string
+	published map[string]publication
+	asked     *asked
 	// reporting is held while a line is written.
 	reporting sync.Mutex
 }
 
-// program is one of the two programs, at a version.
+// Program is a program that was found.
+type Program struct {
+	Name string
+	// Version is the pinned one; empty if somebody else chose the program.
+	Version string
+	Path    string
+	// Origin says where it came from.
+	Origin string
+}
+
+// program is one that can be had, at a version.
 type program struct {
 	name     string // its file's name
 	version  string
@@ -62,56 +83,79 @@ func kubeAPIServer(r Release) program {
 	}
 }
 
-func etcd() (program, error) {
-	return program{name: "etcd", pin: "etcd", pkg: etcdModule, ldflags: "-s -w", variable: "TEST_ASSET_ETCD"}.pinned(etcdModule)
+func etcd() program {
+	version := readPin("etcd").version(etcdModule)
+	return program{name: "etcd", version: version, pin: "etcd", pkg: etcdModule, ldflags: "-s -w", variable: "TEST_ASSET_ETCD"}
 }
 
-// kubectl is built from the pinned release's own source, as kube-apiserver is.
-func kubectl() (program, error) {
-	p, err := program{name: "kubectl", pin: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", variable: "TEST_ASSET_KUBECTL"}.pinned(kubernetesModule)
-	// The second is what the user agent says, as in a released kubectl.
-	p.ldflags = "-s -w -X k8s.io/component-base/version.gitVersion=v" + p.version +
-		" -X k8s.io/client-go/pkg/version.gitVersion=v" + p.version
-	return p, err
-}
-
-// pinned is the program at the version that its module file requires of a module.
-func (p program) pinned(module string) (program, error) {
-	pin, err := readPin(p.pin)
-	if err != nil {
-		return p, err
+// kubectl is of the pinned release, as kube-apiserver is.
+func kubectl() program {
+	version := readPin("kubectl").version(kubernetesModule)
+	return program{
+		name: "kubectl", version: version, pin: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", variable: "TEST_ASSET_KUBECTL",
+		// The second is what the user agent says, as in a released kubectl.
+		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v" + version + " -X k8s.io/client-go/pkg/version.gitVersion=v" + version,
 	}
-	p.version, err = pin.version(module)
-	return p, err
 }
 
-// KubeAPIServer returns the path of a kube-apiserver of this release, building it if need be,
-// which takes minutes the first time.
+// KubeAPIServer returns the path of a kube-apiserver of this release, downloading or building it if need be.
 func (b *Binaries) KubeAPIServer(ctx context.Context, r Release) (string, error) {
-	return b.find(ctx, kubeAPIServer(r))
+	found, err := b.find(ctx, kubeAPIServer(r))
+	return found.Path, err
 }
 
-// Etcd returns the path of an etcd, building it if need be, which takes about a minute the first time.
-func (b *Binaries) Etcd(ctx context.Context) (string, error) { return b.findPinned(ctx, etcd) }
+// Etcd returns the path of an etcd, downloading or building it if need be.
+func (b *Binaries) Etcd(ctx context.Context) (string, error) {
+	found, err := b.find(ctx, etcd())
+	return found.Path, err
+}
 
 // Kubectl returns the path of a kubectl: the one TEST_ASSET_KUBECTL names, or else found as the
 // other programs are. It is one version, whatever the control planes are.
-func (b *Binaries) Kubectl(ctx context.Context) (string, error) { return b.findPinned(ctx, kubectl) }
-
-func (b *Binaries) findPinned(ctx context.Context, of func() (program, error)) (string, error) {
-	program, err := of()
-	if err != nil {
-		return "", err
-	}
-	return b.find(ctx, program)
+func (b *Binaries) Kubectl(ctx context.Context) (string, error) {
+	found, err := b.find(ctx, kubectl())
+	return found.Path, err
 }
 
-func (b *Binaries) find(ctx context.Context, p program) (string, error) {
+func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
+	source := cmp.Or(b.Source, os.Getenv(SourceVariable), Auto)
+	if !slices.Contains([]string{Auto, Official, Build}, source) {
+		return Program{}, &UsageError{Problem: fmt.Sprintf("programs cannot come from %q", source), Hint: "--binaries and " + SourceVariable + " are auto, official or build"}
+	}
 	path, err := namedProgram(p, os.Getenv)
 	if path != "" || err != nil {
-		return path, err
+		return Program{Name: p.name, Path: path, Origin: originEnvironment}, err
 	}
-	return b.build(ctx, p)
+	o, err := b.offer(p)
+	official := Program{p.name, p.version, o.target, o.origin}
+	if err != nil || source != Build && o.cached() {
+		return official, err
+	}
+	module, target, unbuildable := b.place(ctx, p)
+	built := Program{p.name, p.version, target, originBuilt}
+	there := func() bool { return isFile(target) }
+	if source != Official && unbuildable == nil && there() {
+		return built, nil
+	}
+	if source != Build {
+		err := b.fetch(ctx, p, o)
+		if _, usage := errors.AsType[*UsageError](err); err == nil || usage || ctx.Err() != nil {
+			return official, err
+		}
+		if source == Official {
+			return official, &UsageError{
+				Problem: fmt.Sprintf("there is no official %s %s: %v", p.name, p.version, err),
+				Hint:    "let HTTPS_PROXY name a proxy or " + MirrorVariable + " a mirror, or allow a build with --binaries auto", Err: err,
+			}
+		}
+		if err != errSilent { //nolint:errorlint // the first time, what is wrapped is said
+			b.report("%s %s is built, for it cannot be downloaded, and what does not answer is not asked again in this run: %v", p.name, p.version, err)
+		}
+	}
+	if unbuildable != nil {
+		return built, unbuildable
+	}
+	return built, b.once(ctx, p, target, there, func() error { return b.compile(ctx, p, module, target) })
 }
 
 // namedProgram looks for a program that variables name; "" if none does.
@@ -131,7 +175,7 @@ func namedProgram(p program, getenv func(string) string) (string, error) {
 	if err != nil {
 		return "", &UsageError{
 			Problem: fmt.Sprintf("%s names no usable %s: %s: %v", variable, p.name, path, rootCause(err)),
-			Hint:    "correct it, or unset it to have the program built",
+			Hint:    "correct it, or unset it to have the program downloaded or built",
 			Err:     err,
 		}
 	}
@@ -173,16 +217,13 @@ type Variant struct {
 
 // KubeAPIServerVariant builds a variant of a release, or returns it from the cache. The
 // environment variables that name ready-made programs have no say here.
-func (b *Binaries) KubeAPIServerVariant(ctx context.Context, r Release, v Variant) (_ string, err error) {
+func (b *Binaries) KubeAPIServerVariant(ctx context.Context, r Release, v Variant) (string, error) {
 	p := kubeAPIServer(r)
 	base, plain, err := b.place(ctx, p)
 	if err != nil {
 		return "", err
 	}
-	pin, err := readPin(p.pin)
-	if err != nil {
-		return "", err
-	}
+	pin := readPin(p.pin)
 	for _, module := range v.Modules {
 		pin.mod = fmt.Appendf(pin.mod, "\nreplace %s => ./%s\n", module, replaced(module))
 	}
@@ -193,43 +234,42 @@ func (b *Binaries) KubeAPIServerVariant(ctx context.Context, r Release, v Varian
 	}
 	name := fmt.Sprintf("%s-%s-%s-%s", p.name, p.version, v.Name, cacheKey(p, pin, goVersion))
 	target := filepath.Join(filepath.Dir(plain), name)
-	return b.buildOnce(ctx, p, target, func() (source string, remove func(), err error) {
-		return b.placeVariant(ctx, base, pin, v)
+	return target, b.once(ctx, p, target, func() bool { return isFile(target) }, func() error {
+		source, err := b.placeVariant(ctx, base, pin, v)
+		defer func() { _ = os.RemoveAll(source) }()
+		if err != nil {
+			return err
+		}
+		return b.compile(ctx, p, source, target)
 	})
 }
 
-// placeVariant writes the variant's module, and the changed copy, into a folder for one build.
-func (b *Binaries) placeVariant(ctx context.Context, base string, pin pin, v Variant) (source string, remove func(), err error) {
+// placeVariant writes the variant's module, and the changed copy, into a folder for one build, which it returns after
+// an error as well.
+func (b *Binaries) placeVariant(ctx context.Context, base string, pin pin, v Variant) (source string, err error) {
 	source, err = os.MkdirTemp(filepath.Dir(base), filepath.Base(base)+"-"+v.Name+"-")
 	if err != nil {
-		return "", nil, folderError("cache folder", filepath.Dir(base), CacheVariable, err)
+		return "", folderError("cache folder", filepath.Dir(base), CacheVariable, err)
 	}
-	folder := source
-	remove = func() { _ = os.RemoveAll(folder) }
-	defer func() {
-		if err != nil {
-			_ = os.RemoveAll(folder)
-		}
-	}()
 	for name, data := range map[string][]byte{"go.mod": pin.mod, "go.sum": pin.sum} {
 		if err := os.WriteFile(filepath.Join(source, name), data, 0o644); err != nil {
-			return "", nil, folderError("cache folder", source, CacheVariable, err)
+			return source, folderError("cache folder", source, CacheVariable, err)
 		}
 	}
 	for _, module := range v.Modules {
 		out, err := b.GoOutput(ctx, base, "list", "-m", "-f", "{{.Dir}}", module)
 		if err != nil {
-			return "", nil, err
+			return source, err
 		}
 		to := filepath.Join(source, replaced(module))
 		if err := copyModule(strings.TrimSpace(out), to); err != nil {
-			return "", nil, folderError("cache folder", source, CacheVariable, err)
+			return source, folderError("cache folder", source, CacheVariable, err)
 		}
 		if err := v.Change(module, to); err != nil {
-			return "", nil, err
+			return source, err
 		}
 	}
-	return source, remove, nil
+	return source, nil
 }
 
 // replaced is the folder of the copy of a module.

@@ -14,9 +14,10 @@ import (
 	"time"
 )
 
-// noPrograms unsets the variables that would name programs.
+// noPrograms unsets the variables that would name programs, and has them built.
 func noPrograms(t *testing.T) {
 	t.Helper()
+	t.Setenv(SourceVariable, Build)
 	for _, variable := range []string{"TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD", "KUBEBUILDER_ASSETS"} {
 		t.Setenv(variable, "")
 	}
@@ -78,19 +79,23 @@ func TestCacheKey(t *testing.T) {
 
 func TestBuildOutput(t *testing.T) {
 	o := &buildOutput{}
+	w := &lineWriter{to: o}
 	for _, piece := range []string{"go: downloading k8s.io/api v0.37.1\ngo: down", "loading x v1\n"} {
-		_, _ = o.Write([]byte(piece))
+		_, _ = w.Write([]byte(piece))
 	}
-	if got := o.progress(); got != "2 modules downloaded" {
+	if got := o.progress(0); got != "2 modules downloaded" {
 		t.Error(got)
 	}
-	_, _ = o.Write([]byte("unicode/utf8\nk8s.io/api/core/v1\ninternal/cp"))
-	_, _ = o.Write([]byte("u\n# k8s.io/x\nx.go:1:2: undefined: y\n"))
-	if got := o.progress(); got != "3 packages compiled" {
+	_, _ = w.Write([]byte("unicode/utf8\nk8s.io/api/core/v1\ninternal/cp"))
+	_, _ = w.Write([]byte("u\n# k8s.io/x\nx.go:1:2: undefined: y\n"))
+	if got := o.progress(0); got != "3 packages compiled" {
 		t.Error(got)
 	}
-	_, _ = o.Write([]byte("no newline here"))
-	if got := strings.Join(o.lines(), "|"); got != "# k8s.io/x|x.go:1:2: undefined: y|no newline here" {
+	o.total = 12
+	if got := o.progress(time.Minute); got != "25 %, about 3 min" {
+		t.Error(got)
+	}
+	if got := strings.Join(o.last, "|"); got != "# k8s.io/x|x.go:1:2: undefined: y" {
 		t.Error(got)
 	}
 }
@@ -202,10 +207,7 @@ func TestBuildEtcd(t *testing.T) {
 		t.Skip("compiles etcd")
 	}
 	noPrograms(t)
-	pinned, err := etcd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pinned := etcd()
 	var progress bytes.Buffer
 	path, err := (&Binaries{CacheDir: t.TempDir(), Progress: &progress}).Etcd(t.Context())
 	if err != nil {

@@ -1,14 +1,12 @@
 package local
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,56 +40,36 @@ func cacheKey(p program, pin pin, goVersion string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// build returns the program from the cache, or builds it into the cache.
-func (b *Binaries) build(ctx context.Context, p program) (string, error) {
-	source, target, err := b.place(ctx, p)
-	if err != nil {
-		return "", err
-	}
-	return b.buildOnce(ctx, p, target, func() (string, func(), error) { return source, func() {}, nil })
-}
-
-// buildOnce builds the target if it is not there. Of several processes and goroutines that want
-// the same program one builds it, and the others wait. prepare makes the folder to build from.
-func (b *Binaries) buildOnce(ctx context.Context, p program, target string, prepare func() (source string, remove func(), err error)) (string, error) {
-	if isFile(target) {
-		return target, nil
+// once makes the target unless it is there. Of several processes and goroutines that want the same program one makes
+// it, and the others wait.
+func (b *Binaries) once(ctx context.Context, p program, target string, there func() bool, make func() error) error {
+	if there() {
+		return nil
 	}
 	cache := filepath.Dir(target)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", folderError("cache folder", cache, CacheVariable, err)
+		return folderError("cache folder", cache, CacheVariable, err)
 	}
 	lock, err := WaitLock(ctx, target+".lock", func() {
-		b.report("waiting for another process that is building %s %s", p.name, p.version)
+		b.report("waiting for another process that is making %s %s", p.name, p.version)
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("waiting for another build of %s %s: %w", p.name, p.version, err)
+			return fmt.Errorf("waiting for another process that is making %s %s: %w", p.name, p.version, err)
 		}
-		return "", folderError("cache folder", cache, CacheVariable, err)
+		return folderError("cache folder", cache, CacheVariable, err)
 	}
 	defer lock.Unlock()
-	if isFile(target) {
-		return target, nil
+	if there() {
+		return nil
 	}
-	source, remove, err := prepare()
-	if err != nil {
-		return "", err
-	}
-	defer remove()
-	if err := b.compile(ctx, p, source, target); err != nil {
-		return "", err
-	}
-	return target, nil
+	return make()
 }
 
 // place writes the program's module into the cache, and tells its folder and where the program
 // belongs, built or not.
 func (b *Binaries) place(ctx context.Context, p program) (source, target string, err error) {
-	pin, err := readPin(p.pin)
-	if err != nil {
-		return "", "", err
-	}
+	pin := readPin(p.pin)
 	cache, err := b.cacheDir()
 	if err != nil {
 		return "", "", err
@@ -169,22 +147,39 @@ func (b *Binaries) compile(ctx context.Context, p program, source, target string
 	defer func() { _ = os.Remove(partial) }()
 	cmd := b.goCmd(ctx, source, append(buildArgs(p), "-o", partial, p.pkg)...)
 	output := &buildOutput{}
-	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Stderr = &lineWriter{to: output}
+	cmd.Stdout = cmd.Stderr
 	begin := time.Now()
 	b.report("building %s %s into %s: some minutes the first time, at once from then on", p.name, p.version, filepath.Dir(target))
+	counting, enough := context.WithCancel(ctx)
+	count := sync.OnceFunc(func() { b.count(counting, p, source, output) })
 	stop := b.reportEvery(progressInterval, func() {
-		b.report("building %s %s: %s, %s", p.name, p.version, output.progress(), time.Since(begin).Round(time.Second))
+		count()
+		b.report("building %s %s: %s, %s", p.name, p.version, output.progress(time.Since(begin)), time.Since(begin).Round(time.Second))
 	})
 	err := RunChild(cmd)
+	enough()
 	stop()
 	if err == nil {
 		err = os.Rename(partial, target)
 	}
 	if err != nil {
-		return buildError(ctx, p, filepath.Dir(target), output.lines(), err)
+		return buildError(ctx, p, filepath.Dir(target), guarded(&output.mu, &output.last), err)
 	}
 	b.report("built %s %s in %s", p.name, p.version, time.Since(begin).Round(time.Second))
 	return nil
+}
+
+// count finds how many packages a build that is under way compiles in all: those that Go's cache does not have.
+func (b *Binaries) count(ctx context.Context, p program, source string, output *buildOutput) {
+	before := guarded(&output.mu, &output.packages)
+	list, err := b.GoOutput(ctx, source, "list", "-mod=readonly", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", p.pkg)
+	if err != nil {
+		return // then the number of those that were compiled has to do
+	}
+	output.mu.Lock()
+	defer output.mu.Unlock()
+	output.total = before + len(strings.Fields(list))
 }
 
 // reportEvery calls report at intervals until the returned function has been called.
@@ -213,44 +208,31 @@ func buildError(ctx context.Context, p program, dir string, output []string, err
 	}
 	text := strings.Join(output, "\n")
 	if isDiskFull(err) || strings.Contains(text, "no space left on device") || strings.Contains(text, "disk quota exceeded") {
-		return &UsageError{
-			Problem: fmt.Sprintf("no space to build %s %s into %s", p.name, p.version, dir),
-			Hint: fmt.Sprintf("free some 2 GB there, in the temporary folder and in Go's caches (go env GOCACHE GOMODCACHE), "+
-				"or set %s, GOTMPDIR or GOCACHE to folders on another disk", CacheVariable),
-			Err: fmt.Errorf("%w: %s", err, text),
-		}
+		return noSpace("build", p, dir, "free some 2 GB there, in the temporary folder and in Go's caches (go env GOCACHE GOMODCACHE), "+
+			"or set "+CacheVariable+", GOTMPDIR or GOCACHE to folders on another disk", fmt.Errorf("%w: %s", err, text))
 	}
 	return fmt.Errorf("building %s %s failed (%w); the go command's last lines, which may name a proxy or a network "+
 		"to put right:\n  %s", p.name, p.version, err, strings.Join(output, "\n  "))
 }
 
-// buildOutput counts what `go build -v` prints and keeps its last lines.
+func noSpace(verb string, p program, dir, hint string, err error) error {
+	return &UsageError{Problem: fmt.Sprintf("no space to %s %s %s into %s", verb, p.name, p.version, dir), Hint: hint, Err: err}
+}
+
+// buildOutput counts what `go build -v` prints, a line in each Write, and keeps its last lines.
 type buildOutput struct {
 	mu       sync.Mutex
-	rest     string
 	packages int
+	total    int // 0 until it is known
 	modules  int
 	last     []string
 }
 
-// Write takes any piece of the output.
+// Write counts a package (an import path alone), a download, or keeps anything else.
 func (o *buildOutput) Write(data []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	scanner := bufio.NewReader(strings.NewReader(o.rest + string(data)))
-	for {
-		line, err := scanner.ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			o.rest = line
-			return len(data), nil
-		}
-		o.line(strings.TrimSpace(line))
-	}
-}
-
-// line counts a package (an import path alone), a download, or keeps anything else.
-func (o *buildOutput) line(line string) {
-	switch {
+	switch line := strings.TrimSpace(string(data)); {
 	case line == "":
 	case strings.HasPrefix(line, "go: downloading "):
 		o.modules++
@@ -260,13 +242,16 @@ func (o *buildOutput) line(line string) {
 		o.last = append(o.last, line)
 		o.last = o.last[max(0, len(o.last)-errorLogLines):]
 	}
+	return len(data), nil
 }
 
-// progress says how far the build is. How much there is to do in all is not known.
-func (o *buildOutput) progress() string {
+// progress says how far the build is after some time.
+func (o *buildOutput) progress(took time.Duration) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
+	case o.total > 0 && o.packages > 0:
+		return progress(int64(o.packages), int64(o.total), took)
 	case o.packages > 0:
 		return fmt.Sprintf("%d packages compiled", o.packages)
 	case o.modules > 0:
@@ -274,13 +259,4 @@ func (o *buildOutput) progress() string {
 	}
 	// With all packages in Go's cache only the linker works, and says nothing.
 	return "nothing had to be compiled so far"
-}
-
-func (o *buildOutput) lines() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if rest := strings.TrimSpace(o.rest); rest != "" {
-		return append(o.last[:len(o.last):len(o.last)], rest)
-	}
-	return o.last
 }

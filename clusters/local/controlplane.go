@@ -80,7 +80,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	}()
 	c.life.Lock()
 	defer c.life.Unlock()
-	if err := c.prepareEtcd(ctx, programs.Etcd); err != nil {
+	if err := c.prepareEtcd(ctx, programs.Etcd.Path); err != nil {
 		return nil, err
 	}
 	if err := c.startAPIServer(ctx, o, programs); err != nil {
@@ -89,25 +89,26 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	return c, nil
 }
 
-// Programs are the paths of the programs of a control plane.
-type Programs struct{ Etcd, KubeAPIServer string }
+// Programs are those of a control plane.
+type Programs struct{ Etcd, KubeAPIServer Program }
 
-func findPrograms(ctx context.Context, o Options) (_ Programs, err error) {
-	out := Programs{Etcd: o.EtcdPath, KubeAPIServer: o.KubeAPIServerPath}
-	if o.Join != nil {
+func findPrograms(ctx context.Context, o Options) (out Programs, err error) {
+	switch {
+	case o.Join != nil:
 		out.Etcd = o.Join.Programs().Etcd
-	}
-	if out.Etcd == "" {
-		if out.Etcd, err = o.Binaries.Etcd(ctx); err != nil {
-			return Programs{}, err
+	case o.EtcdPath != "":
+		out.Etcd = Program{Name: "etcd", Path: o.EtcdPath, Origin: originGiven}
+	default:
+		if out.Etcd, err = o.Binaries.find(ctx, etcd()); err != nil {
+			return out, err
 		}
 	}
-	if out.KubeAPIServer == "" {
-		if out.KubeAPIServer, err = o.Binaries.KubeAPIServer(ctx, o.Release); err != nil {
-			return Programs{}, err
-		}
+	if o.KubeAPIServerPath != "" {
+		out.KubeAPIServer = Program{Name: "kube-apiserver", Path: o.KubeAPIServerPath, Origin: originGiven}
+		return out, nil
 	}
-	return out, nil
+	out.KubeAPIServer, err = o.Binaries.find(ctx, kubeAPIServer(o.Release))
+	return out, err
 }
 
 // prepareEtcd starts etcd and makes the keys, or takes those of the control plane that is joined.
@@ -265,7 +266,7 @@ func (c *ControlPlane) Port() int { return guarded(&c.mu, &c.port) }
 // Options returns a copy of what the control plane runs with now, defaults filled in.
 func (c *ControlPlane) Options() Options { return guarded(&c.mu, &c.opts).clone() }
 
-// Programs returns the paths of the programs it runs now.
+// Programs returns the programs it runs now.
 func (c *ControlPlane) Programs() Programs { return guarded(&c.mu, &c.programs) }
 
 // ReadyIn is how long the last start of the API server took until it was ready.

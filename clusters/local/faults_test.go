@@ -122,7 +122,7 @@ func TestPortLostToAnother(t *testing.T) {
 	})
 	t.Run("free, the first time", func(t *testing.T) {
 		marker := filepath.Join(t.TempDir(), "marker")
-		genuine := programs(t).KubeAPIServer
+		genuine := programs(t).KubeAPIServer.Path
 		c := startPlane(t, Options{KubeAPIServerPath: script(t,
 			fmt.Sprintf("if [ -e %s ]; then exec %s \"$@\"; fi; touch %s; %s", marker, genuine, marker, lost))})
 		if !exists(marker) || c.Err() != nil {
@@ -273,7 +273,7 @@ func TestRunFolder(t *testing.T) {
 		}
 		found := programs(t)
 		t.Setenv(StateVariable, file)
-		_, err := Start(t.Context(), Options{EtcdPath: found.Etcd, KubeAPIServerPath: found.KubeAPIServer})
+		_, err := Start(t.Context(), Options{EtcdPath: found.Etcd.Path, KubeAPIServerPath: found.KubeAPIServer.Path})
 		wantUsageError(t, err, file, StateVariable)
 	})
 }

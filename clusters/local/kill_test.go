@@ -68,7 +68,7 @@ func startHelper(t *testing.T, mode, state string) (*exec.Cmd, helperReport) {
 	found := programs(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperVariable+"="+mode, StateVariable+"="+state,
-		"TEST_ASSET_ETCD="+found.Etcd, "TEST_ASSET_KUBE_APISERVER="+found.KubeAPIServer)
+		"TEST_ASSET_ETCD="+found.Etcd.Path, "TEST_ASSET_KUBE_APISERVER="+found.KubeAPIServer.Path)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

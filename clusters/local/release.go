@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"path"
@@ -43,37 +42,23 @@ func Releases() []Release {
 func Newest() Release { return releases[len(releases)-1] }
 
 // releases is read once; the embedded files cannot change, and a test reads them all.
-var releases = mustReadReleases()
+var releases = func() (out []Release) {
+	for _, entry := range must(pins.ReadDir("versions")) {
+		minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubernetes-")
+		if ok && path.Ext(entry.Name()) == ".mod" {
+			out = append(out, Release{Minor: minor, Version: readPin("kubernetes-" + minor).version(kubernetesModule)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Release) int { return must(version.MustParseGeneric(a.Version).Compare(b.Version)) })
+	return out
+}()
 
-func mustReadReleases() []Release {
-	entries, err := pins.ReadDir("versions")
+// must is for what is embedded, which can only be wrong at compile time.
+func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	var out []Release
-	for _, entry := range entries {
-		minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubernetes-")
-		if !ok || path.Ext(entry.Name()) != ".mod" {
-			continue
-		}
-		pin, err := readPin("kubernetes-" + minor)
-		if err != nil {
-			panic(err)
-		}
-		patch, err := pin.version(kubernetesModule)
-		if err != nil {
-			panic(err)
-		}
-		out = append(out, Release{Minor: minor, Version: patch})
-	}
-	slices.SortFunc(out, func(a, b Release) int {
-		n, err := version.MustParseGeneric(a.Version).Compare(b.Version)
-		if err != nil {
-			panic(err)
-		}
-		return n
-	})
-	return out
+	return value
 }
 
 // ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version
@@ -132,28 +117,14 @@ type pin struct {
 	mod, sum []byte
 }
 
-func readPin(name string) (pin, error) {
-	mod, err := pins.ReadFile("versions/" + name + ".mod")
-	if err != nil {
-		return pin{}, err
-	}
-	sum, err := pins.ReadFile("versions/" + name + ".sum")
-	if err != nil {
-		return pin{}, err
-	}
-	return pin{name: name, mod: mod, sum: bytes.Clone(sum)}, nil
+func readPin(name string) pin {
+	read := func(ext string) []byte { return must(pins.ReadFile("versions/" + name + ext)) }
+	return pin{name: name, mod: read(".mod"), sum: read(".sum")}
 }
 
 // version returns the version, without v, at which the pin requires a module.
-func (p pin) version(module string) (string, error) {
-	file, err := modfile.ParseLax(p.name+".mod", p.mod, nil)
-	if err != nil {
-		return "", err
-	}
-	for _, r := range file.Require {
-		if r.Mod.Path == module {
-			return strings.TrimPrefix(r.Mod.Version, "v"), nil
-		}
-	}
-	return "", fmt.Errorf("%s.mod requires no %s", p.name, module)
+func (p pin) version(module string) string {
+	file := must(modfile.ParseLax(p.name+".mod", p.mod, nil))
+	i := slices.IndexFunc(file.Require, func(r *modfile.Require) bool { return r.Mod.Path == module })
+	return strings.TrimPrefix(file.Require[i].Mod.Version, "v")
 }

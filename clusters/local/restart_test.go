@@ -107,7 +107,7 @@ func TestRestartsThatFail(t *testing.T) {
 func etcdOnce(t *testing.T, then string) string {
 	t.Helper()
 	marker := filepath.Join(t.TempDir(), "marker")
-	return script(t, fmt.Sprintf(`if [ -e %s ]; then %s; fi; touch %s; exec %s "$@"`, marker, then, marker, programs(t).Etcd))
+	return script(t, fmt.Sprintf(`if [ -e %s ]; then %s; fi; touch %s; exec %s "$@"`, marker, then, marker, programs(t).Etcd.Path))
 }
 
 func TestEtcdThatDoesNotComeBack(t *testing.T) {

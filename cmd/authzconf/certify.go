@@ -27,7 +27,7 @@ import (
 
 type certifyFlags struct {
 	kubeconfig, hook, reportDir string
-	conditionsContext           string
+	conditionsContext, wire     string
 	conditional                 bool
 	versions                    []string
 	seed                        int64
@@ -50,6 +50,7 @@ func newCertify() *cobra.Command {
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
 	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
 	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
+	fl.StringVar(&flags.wire, "wire", spoken, "with --conditional, the revision of KEP-5681's wire: seed, merged, or auto, which asks the webhook")
 	fl.StringVar(&flags.conditionsContext, "conditions-context", reference.ConditionsContext, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
@@ -132,7 +133,7 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, reports.Plural(n, "review"))
 	}}
-	f.beyond.apply(&o, f.hook, c.ErrOrStderr())
+	f.beyond.apply(c, &o, f.hook)
 	run, err := certify.Certify(c.Context(), o)
 	var notLoaded *certify.NotLoadedError
 	switch {
@@ -262,7 +263,7 @@ func newCertifyPolicy() *cobra.Command {
 }
 
 // serveReference starts the reference of either kind. A policy is needed where there is no plan with one.
-func serveReference(seed int64, policy, kubeconfig string, conditionals bool) (stop func() error, err error) {
+func serveReference(seed int64, policy, kubeconfig, revision string, conditionals bool) (stop func() error, err error) {
 	switch {
 	case !conditionals:
 		plan, err := planOf(seed)
@@ -274,20 +275,24 @@ func serveReference(seed int64, policy, kubeconfig string, conditionals bool) (s
 	case policy == "":
 		return nil, errors.New("--policy is needed: the file with the policies, such as certify policy --conditional prints")
 	}
-	return certification.ServeReference(policy, kubeconfig)
+	w, err := revisionOf(revision)
+	if err != nil {
+		return nil, err
+	}
+	return certification.ServeReference(w, policy, kubeconfig)
 }
 
 func newServeReference() *cobra.Command {
 	var (
-		seed         int64
-		path, policy string
-		conditionals bool
+		seed                   int64
+		path, policy, revision string
+		conditionals           bool
 	)
 	c := plainCommand("serve-reference", func(c *cobra.Command) error {
 		if path == "" {
 			return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
 		}
-		stop, err := serveReference(seed, policy, path, conditionals)
+		stop, err := serveReference(seed, policy, path, revision, conditionals)
 		if err != nil {
 			return err
 		}
@@ -298,6 +303,7 @@ func newServeReference() *cobra.Command {
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
 	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed; with --conditional, with the policies")
+	wireFlag(c, &revision, "with --conditional, the revision of the wire that it speaks")
 	c.Flags().BoolVar(&conditionals, "conditional", false, "the reference of conditional authorization (KEP-5681)")
 	return c
 }

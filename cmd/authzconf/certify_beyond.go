@@ -16,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
 )
@@ -43,6 +44,7 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.IntVar(&f.load.SoakRate, "soak-rate", certify.SoakRate, "reviews per second of it; the level is this or more")
 	fl.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
+	programFlags(fl)
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
 }
 
@@ -72,14 +74,14 @@ func (f *beyondFlags) check() (err error) {
 }
 
 // apply adds what the flags ask for.
-func (f *beyondFlags) apply(o *certify.Options, hook string, stderr io.Writer) {
+func (f *beyondFlags) apply(c *cobra.Command, o *certify.Options, hook string) {
 	o.LoadOptions = f.load
 	if f.inCluster == "" {
 		return
 	}
-	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: &local.Binaries{Progress: stderr}, OwnCache: f.ownCache}
+	o.Cluster = &certify.ClusterOptions{Release: f.release, Binaries: binaries(c), OwnCache: f.ownCache}
 	if hook != "" {
-		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, stderr) }
+		o.Cluster.Load = func(ctx context.Context, p *policy.Policy) error { return loadPolicy(ctx, hook, p, c.ErrOrStderr()) }
 	}
 }
 
@@ -175,6 +177,11 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 	}
+	if f.wire != spoken {
+		if o.Wire, err = revisionOf(f.wire); err != nil {
+			return err
+		}
+	}
 	o.Authorize.Timeout, o.Conditions.Timeout = f.timeout, f.timeout
 	if o.Plan, err = conditionalPlan(f.seed); err != nil {
 		return err
@@ -192,6 +199,11 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
+	w, err := wire.Named(run.Wire)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "wire: %s (%s)\n", w.Name, w.Text)
 	result := finish(c.OutOrStdout(), f, kind, run, o.Authorize)
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s in %.1f s\n", reports.Plural(len(run.Answers), "exchange"), run.Took[certification.Step].Seconds())
 	if o.Load == nil {

@@ -140,8 +140,7 @@ func (f *certifyFlags) handOver(err error) error {
 		return err
 	}
 	problem := err
-	var exit *exitError
-	if errors.As(err, &exit) && exit.code == exitFailed {
+	if exit, ok := errors.AsType[*exitError](err); ok && exit.code == exitFailed {
 		problem = nil // it was judged: the report is there
 	}
 	if e := certify.HandOver(f.results, f.reportDir, problem); e != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
@@ -26,6 +28,23 @@ func newConditions() *cobra.Command {
 	}
 	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
 	return c
+}
+
+// spoken is the --wire that has the webhook asked.
+const spoken = "auto"
+
+// wireFlag is --wire where there is nobody to ask.
+func wireFlag(c *cobra.Command, into *string, usage string) {
+	c.Flags().StringVar(into, "wire", wire.Seed.Name, usage+": seed or merged")
+}
+
+// revisionOf is the revision that --wire names.
+func revisionOf(name string) (*wire.Revision, error) {
+	w, err := wire.Named(name)
+	if err != nil {
+		return nil, fmt.Errorf("--wire: %w", err)
+	}
+	return w, nil
 }
 
 func newConditionsList() *cobra.Command {
@@ -50,12 +69,30 @@ func newConditionsList() *cobra.Command {
 			default:
 				return fmt.Errorf("-o %q is not json", output)
 			}
-			return renderTable(c.OutOrStdout(), "vectors", all, 0)
+			rows := make([]listedVector, len(all))
+			for i, v := range all {
+				rows[i] = listedVector{v}
+			}
+			return renderTable(c.OutOrStdout(), "vectors", rows, 0)
 		},
 	}
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")
 	return c
+}
+
+// listedVector is a vector with the revisions of the wire that it is applicable to.
+type listedVector struct{ *vectors.Vector }
+
+// Wire says which revisions cannot say the vector, and why.
+func (v listedVector) Wire() string {
+	var not []string
+	for _, w := range wire.Revisions() {
+		if why := w.Cannot(v.Vector); why != "" {
+			not = append(not, fmt.Sprintf("not %s (%s)", w.Name, why))
+		}
+	}
+	return cmp.Or(strings.Join(not, ", "), "all")
 }
 
 func newConditionsLibrary(flags *filedFlags) *cobra.Command {
@@ -102,6 +139,7 @@ type conditionsExploreFlags struct {
 	filedFlags
 	cases int
 	seed  int64
+	wire  string
 }
 
 func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
@@ -112,6 +150,7 @@ func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
 	}
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
+	wireFlag(c, &flags.wire, "the revision of the wire in which the reference is asked")
 	flags.register(c.Flags(), "explore.yaml and the vector files of disagreements")
 	return c
 }
@@ -121,7 +160,11 @@ func (f *conditionsExploreFlags) explore(ctx context.Context, progress func(done
 	if f.cases < 1 {
 		return nil, fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
-	r, err := model.Explore(ctx, reference.Subject, model.Exploration{Cases: f.cases, Seed: f.seed, Progress: progress})
+	w, err := revisionOf(f.wire)
+	if err != nil {
+		return nil, err
+	}
+	r, err := model.Explore(ctx, reference.Subject(w), model.Exploration{Wire: w, Cases: f.cases, Seed: f.seed, Progress: progress})
 	return r, invalid(err)
 }
 
@@ -164,7 +207,7 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 	}
 	_, _ = fmt.Fprintf(out, "first phase: %d Allow, %d Deny, %d NoOpinion, %d Conditional\n", r.ByAnswer[vectors.Allow], r.ByAnswer[vectors.Deny], r.ByAnswer[vectors.NoOpinion], r.ByAnswer[vectors.Conditional])
 	_, _ = fmt.Fprintf(out, "in the end: %d Allow, %d Deny, %d NoOpinion\n", r.ByDecision[vectors.Allow], r.ByDecision[vectors.Deny], r.ByDecision[vectors.NoOpinion])
-	_, _ = fmt.Fprintf(out, "seed %d: %d cases in %.1f s, %d disagreements\n", f.seed, r.Cases, took.Seconds(), len(r.Disagreements))
+	_, _ = fmt.Fprintf(out, "seed %d, wire %s: %d cases in %.1f s, %d disagreements\n", f.seed, r.Wire, r.Cases, took.Seconds(), len(r.Disagreements))
 	var broken error
 	if r.Stopped {
 		broken = errors.New("interrupted: not all cases were tried")

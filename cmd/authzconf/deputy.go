@@ -33,8 +33,9 @@ func newDeputy(flags *deputyFlags) *cobra.Command {
 	}
 	fl := c.Flags()
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version to run on, of "+matrix.Known())
+	programFlags(fl)
 	fl.StringSliceVar(&flags.options.Impersonation, "impersonation", deputy.Impersonations(), "how the proxy identity may impersonate")
-	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check")
+	fl.StringSliceVar(&flags.options.Parts, "parts", deputy.Parts(), "what to check, of what there is")
 	fl.IntVar(&flags.options.Pairs, "pairs", 1500, "questions of the pre-flight")
 	fl.IntVar(&flags.options.Users, "users", 50, "people who send requests at once")
 	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each on each way, and as many that try to be somebody else")
@@ -109,6 +110,7 @@ func (f *deputyFlags) proxyFlags() *pflag.FlagSet {
 	fl.StringVar(&p.Namespace, "namespace", "default", "namespace whose pods are listed on that cluster")
 	fl.StringVar(&p.APIPrefix, "api-prefix", "", "path of the Kubernetes API below the URL, such as /k8s/clusters/local")
 	fl.StringVar(&p.CA, "proxy-ca", "", "authority of the proxy's certificate, in PEM (default: those of the system)")
+	fl.StringVar(&p.Revoke, "revoke-command", "", "shell command that makes the credentials of the first --identity worthless, while a watch of that person is open; tried last")
 	fl.DurationVar(&p.Timeout, "timeout", 30*time.Second, "how long the proxy may take to start, and to answer")
 	return fl
 }
@@ -141,9 +143,6 @@ func (f *deputyFlags) checkProxy(fl *pflag.FlagSet) (err error) {
 	f.options.Proxy = &f.proxy
 	if !running {
 		f.proxy.Namespace = deputy.Namespace
-	}
-	if !fl.Changed("parts") {
-		f.options.Parts = nil
 	}
 	if !fl.Changed("impersonation") {
 		f.options.Impersonation = []string{"legacy"} // what proxies use today

@@ -112,10 +112,7 @@ func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) er
 
 // cleaned says what was removed, or would be; an error is why something was not.
 func cleaned(c *cobra.Command, names []string, dryRun bool, err error) error {
-	verb := "removed"
-	if dryRun {
-		verb = "would remove"
-	}
+	verb := map[bool]string{true: "would remove", false: "removed"}[dryRun]
 	for _, name := range names {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, name)
 	}

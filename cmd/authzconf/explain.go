@@ -67,10 +67,7 @@ func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 }
 
 func writeExplained(out io.Writer, config oracle.Config, server *oracle.Server, parts []string) error {
-	state := "off"
-	if server.GateOn() {
-		state = "on"
-	}
+	state := map[bool]string{true: "on", false: "off"}[server.GateOn()]
 	text := fmt.Sprintf("kube-apiserver %s, ConstrainedImpersonation %s\n", config.Kubernetes, state)
 	for _, p := range parts {
 		text += strings.TrimRight(p, "\n") + "\n"

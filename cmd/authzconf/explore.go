@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites/explore"
@@ -26,6 +25,7 @@ func newExplore(flags *exploreFlags) *cobra.Command {
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
 	fl.StringSliceVar(&flags.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
 	fl.StringVar(&flags.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
+	programFlags(fl)
 	flags.register(fl, "explore.yaml, its evidence and the scenario files of disagreements")
 	return c
 }
@@ -36,7 +36,7 @@ func (f *exploreFlags) options(c *cobra.Command) (o explore.Options, err error) 
 		return o, fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
 	}
 	f.matrix.Provider = "local"
-	f.matrix.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+	f.matrix.Binaries = binaries(c)
 	o = explore.Options{Cases: f.cases, Seed: f.seed}
 	o.Cells, err = f.matrix.Cells()
 	return o, err

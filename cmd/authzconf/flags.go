@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/vectors"
@@ -39,7 +40,7 @@ func (f *selectionFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
-	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+target.GateName+", slow, serial")
+	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+target.GateName+", slow, serial, conformance-candidate")
 }
 
 // load reads the scenarios. Bad ones are all reported at once.
@@ -82,8 +83,8 @@ func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 // located gives the errors of scenario files the paths that they have for the user, each on a line of its own
 // for editors and terminals to link.
 func located(dir string, err error) error {
-	var all scenarios.Errors
-	if !errors.As(err, &all) {
+	all, ok := errors.AsType[scenarios.Errors](err)
+	if !ok {
 		return err
 	}
 	for _, e := range all {
@@ -153,6 +154,7 @@ func (f *matrixFlags) registerCommon(c *cobra.Command) {
 	fl.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
 	fl.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	fl.BoolVar(&f.matrix.Keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
+	programFlags(fl)
 }
 
 func (f *matrixFlags) resolve() (matrix.Matrix, error) {
@@ -197,10 +199,23 @@ func (f *matrixFlags) resolveImages() error {
 	return nil
 }
 
+// programFlags add where the programs of control planes come from.
+func programFlags(fl *pflag.FlagSet) {
+	fl.String("binaries", "", "where programs come from that neither TEST_ASSET_* nor the cache has: official (as they are published), build (from pinned modules) or auto, official if that can be had (default $"+local.SourceVariable+" or auto)")
+	fl.String("binaries-mirror", "", "URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+local.MirrorVariable+")")
+}
+
+// binaries finds programs as the flags of a command say.
+func binaries(c *cobra.Command) *local.Binaries {
+	return &local.Binaries{
+		Source: c.Flags().Lookup("binaries").Value.String(), Mirror: c.Flags().Lookup("binaries-mirror").Value.String(), Progress: c.ErrOrStderr(),
+	}
+}
+
 // localCell is one local control plane.
 func localCell(c *cobra.Command, kubernetes string, gate target.Asked) (target.Options, error) {
 	cells, err := matrix.Matrix{
-		Provider: target.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+		Provider: target.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: binaries(c),
 	}.Cells()
 	if err != nil {
 		return target.Options{}, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +37,7 @@ func (f *granularFlags) choice(c *cobra.Command) {
 
 func (f *granularFlags) version(c *cobra.Command) {
 	c.Flags().StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
+	programFlags(c.Flags())
 }
 
 // load reads the scenarios that are asked for.
@@ -97,7 +97,10 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return invalid(err)
 	}
-	report.Print(c.OutOrStdout())
+	out := c.OutOrStdout()
+	if err := errors.Join(render(out, "attempts", report), renderTable(out, "sections", report, 0), render(out, "notice", report)); err != nil {
+		return invalid(err)
+	}
 	if err := f.file(&granular.Folder, report, pieces); err != nil {
 		return err
 	}
@@ -142,12 +145,7 @@ func newGranularList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "ID\tATTEMPTS\tSECTION")
-		for _, s := range all {
-			_, _ = fmt.Fprintf(t, "%s\t%d\t%s\n", s.ID, len(s.Attempts), s.Section)
-		}
-		return t.Flush()
+		return renderTable(c.OutOrStdout(), "granular scenarios", all, 0)
 	})
 	flags.choice(c)
 	return c

@@ -64,11 +64,12 @@ func newControlPlanes() *cobra.Command {
 		return buildAll(c, releases)
 	})
 	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions (default: all)")
+	programFlags(c.Flags())
 	return c
 }
 
 func buildAll(c *cobra.Command, releases []local.Release) error {
-	b := &local.Binaries{Progress: c.ErrOrStderr()}
+	b := binaries(c)
 	path, err := b.Etcd(c.Context())
 	if err != nil {
 		return invalid(err)
@@ -93,7 +94,7 @@ func newUp() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+		m.Binaries = binaries(c)
 		return up(c, m, port, auditLog)
 	})
 	flags.register(c, "default")

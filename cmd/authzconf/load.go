@@ -71,6 +71,7 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.nodeObjects, "node-objects", bareNodes, "what the agents' nodes are: "+bareNodes+" (objects without a status), or with --provider existing "+kwokNodes+" (kept Ready by the kwok that is in the cluster)")
 	fl.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	fl.StringVar(&f.kubernetes, "kubernetes", matrix.Newest(), "version to run, of "+matrix.Known())
+	programFlags(fl)
 	seedFlag(c, &f.seed, "the schedule and the order of blocks (default: random, printed)")
 	fl.StringVar(&f.reportDir, "report-dir", "", "folder for run.json and the report")
 	fl.BoolVar(&f.list, "list-profiles", false, "say what the built-in profiles are, and stop")
@@ -104,7 +105,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		return o, err
 	}
 	o = storm.Options{
-		Profile: p, ProfileYAML: text, Binaries: &local.Binaries{Progress: c.ErrOrStderr()}, Seed: f.seed,
+		Profile: p, ProfileYAML: text, Binaries: binaries(c), Seed: f.seed,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine, Image: f.image, Kwok: f.nodeObjects == kwokNodes,
 		Shards: f.shards, Command: []string{self, "load", "shard"}, RecorderCommand: []string{self, "load", "recorder"},
 		Tool: suiteVersion(), Called: called,

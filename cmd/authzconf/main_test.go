@@ -24,7 +24,8 @@ const exitLeaked = 99
 // TestMain makes the test binary the commands that scripts call.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"authzconf": func() { os.Exit(leakChecked(os.Stdout, os.Stderr)) },
+		"authzconf":         func() { os.Exit(leakChecked(os.Stdout, os.Stderr)) },
+		"kubectl-authzconf": main,
 		// One whose output cannot be written.
 		"authzconf-full": func() { os.Exit(leakChecked(fullDisk{}, os.Stderr)) },
 		// Two with a bug: in the main goroutine, and in one that runs scenarios.
@@ -134,7 +135,7 @@ func setup(env *testscript.Env) error {
 }
 
 // programs are the real ones, found or built as ever, once for all tests.
-var programs = sync.OnceValues(func() (p local.Programs, err error) {
+var programs = sync.OnceValues(func() (p struct{ Etcd, KubeAPIServer string }, err error) {
 	b := &local.Binaries{Progress: os.Stderr}
 	newest, err := local.ParseRelease("")
 	if err != nil {

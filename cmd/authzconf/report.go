@@ -14,12 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 func newReport() *cobra.Command {
 	c := plainCommand("report", func(c *cobra.Command) error { return c.Help() })
-	c.AddCommand(newReportDiff(), newReportPRR())
+	c.AddCommand(newReportDiff(), newReportPRR(), newReportGA())
 	return c
 }
 
@@ -55,6 +56,55 @@ func newReportPRR() *cobra.Command {
 		_, err = fmt.Fprint(c.OutOrStdout(), text)
 		return err
 	})
+}
+
+func newReportGA() *cobra.Command {
+	return commandWith("ga FOLDER...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+		sources := make([]reports.Source, len(args))
+		for i, dir := range args {
+			var err error
+			if sources[i], err = sourceOf(dir); err != nil {
+				return fmt.Errorf("%s: %w", dir, err)
+			}
+		}
+		text, err := reports.GA(sources)
+		if err != nil {
+			return invalid(err)
+		}
+		_, err = fmt.Fprint(c.OutOrStdout(), text)
+		return err
+	})
+}
+
+// sourceOf reads and verifies a report of a run, an upgrade path or a storm.
+func sourceOf(dir string) (s reports.Source, err error) {
+	s.Folder = dir
+	var differences []string
+	if load.Folder.In(dir) {
+		saved, err := load.LoadSaved(dir)
+		if err != nil {
+			return s, err
+		}
+		result, differ, err := load.Verify(dir, suiteVersion(), declaredBy)
+		if err != nil {
+			return s, err
+		}
+		s.Tool, s.Command, differences = result.Tool, saved.Run.Command, differ
+		for _, c := range result.Comparisons {
+			s.Loads = append(s.Loads, fmt.Sprintf("%s, %s: %.3f, then %.3f reviews per request; p50 %s; p99 %s; processor %s; the run %s",
+				c.Name, reports.Plural(c.Pairs, "pair"), c.ReviewsA, c.ReviewsB, c.P50, c.P99, c.CPU, result.Outcome))
+		}
+	} else {
+		v, err := reports.Verify(dir, reports.VerifyOptions{SuiteVersion: suiteVersion()})
+		if err != nil {
+			return s, err
+		}
+		s.Tool, s.Command, s.Run, s.Set, s.Digest, differences = v.Report.SuiteVersion, v.Report.Command, v.Report, v.Set, v.Digest, v.Differences
+	}
+	if len(differences) > 0 {
+		s.Problem = "it does not follow from its evidence: " + differences[0]
+	}
+	return s, nil
 }
 
 // concludeRun says where the report is, and turns its outcome into the exit code. unwritten is why there is no

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
@@ -91,7 +90,7 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 			if err := foreign.unused(); err != nil {
 				return nil, err
 			}
-			m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+			m.Binaries = binaries(c)
 			return m.Cells()
 		})
 	})
@@ -217,7 +216,7 @@ func (e *expansion) expand(c *cobra.Command, files *inputs) ([]target.Options, e
 	if err != nil {
 		return nil, err
 	}
-	m.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+	m.Binaries = binaries(c)
 	if e.file != "" {
 		data, err := files.read(e.file)
 		if err != nil {

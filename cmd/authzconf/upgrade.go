@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/upgrade"
@@ -58,7 +57,7 @@ func (f *upgradeFlags) base(c *cobra.Command, p *upgradepath.Path) (matrix.Matri
 	slices.Sort(f.cells.matrix.Kubernetes)
 	f.cells.matrix.Kubernetes = slices.Compact(f.cells.matrix.Kubernetes)
 	base, err := f.cells.resolve()
-	base.Binaries = &local.Binaries{Progress: c.ErrOrStderr()}
+	base.Binaries = binaries(c)
 	return base, err
 }
 

@@ -10,6 +10,7 @@ import (
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	reference "github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // Result is what became of a level.
@@ -82,7 +83,8 @@ func TestReferenceIsAccepted(t *testing.T) {
 	}
 	for seed := range int64(seeds) {
 		a := newReference(t)
-		findings, results := run(t, plan(t, seed), reference.Handler(a), into(a))
+		a.Wire = wire.Revisions()[seed%2]
+		findings, results := run(t, plan(t, seed), reference.Handler(a.Wire, a), into(a))
 		for _, f := range findings {
 			t.Errorf("seed %d: a false alarm: %s %v", seed, f.Reason, f.Examples)
 		}

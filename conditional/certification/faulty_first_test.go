@@ -10,6 +10,7 @@ import (
 
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // set is a chain of one set.
@@ -154,7 +155,7 @@ func forms() []faulty {
 				_, _ = w.Write(out)
 			})
 		}),
-		raw("answers-another-kind", "wrong-kind", "conditions are answered with a SubjectAccessReview", replace(vectors.ConditionsKind, vectors.AccessKind)),
+		raw("answers-another-kind", "wrong-kind", "conditions are answered with a SubjectAccessReview", replace(wire.ConditionsKind, wire.AccessKind)),
 		raw("nameless", "no-authorizer-name", "the sets have no authorizerName", replace(`"authorizerName":"`+reference.DefaultName+`"`, `"authorizerName":""`)),
 		changes("mixed-set", "set-of-no-kind", "a set has conditions and is denied", func(_ spec, st *status) {
 			for i := range st.ConditionsChain {
@@ -192,7 +193,7 @@ func contents() []faulty {
 		reviews("cuts-conditions", "long-condition-fails-closed", "a condition of more than 1,024 bytes is cut off", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			for i, c := range d.Conditions {
-				d.Conditions[i].Condition = c.Condition[:min(len(c.Condition), vectors.MaxCondition)]
+				d.Conditions[i].Condition = c.Condition[:min(len(c.Condition), a.Wire.Rules.Condition)]
 			}
 			return a.Status(d, s)
 		}),

@@ -148,7 +148,7 @@ func firstObjectOnly() func(*reference.Authorizer, *request) response {
 func cached(id, finding, description string, key func(spec) any) faulty {
 	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
 		var seen sync.Map
-		return reference.Handler(phases{Authorizer: a, first: func(s spec) status {
+		return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status {
 			k, _ := json.Marshal(key(s))
 			if v, ok := seen.Load(string(k)); ok {
 				return v.(status)
@@ -175,7 +175,7 @@ func states() []faulty {
 		}),
 		cached("cache-across-policies", "policy-change-takes-effect", "conditions are remembered longer than the policies", func(s spec) any { return s }),
 		{"judges-by-new-policies", "the second phase looks the conditions up in the policies of the moment", "policy-change-between-phases", func(a *reference.Authorizer) http.Handler {
-			return reference.Handler(phases{Authorizer: a, second: func(r *request) response {
+			return reference.Handler(a.Wire, phases{Authorizer: a, second: func(r *request) response {
 				for _, s := range r.ConditionSets {
 					for _, c := range s.Conditions {
 						if !slices.ContainsFunc(a.Snapshot().Policies(), func(p vectors.Policy) bool { return p.ID == c.ID }) {
@@ -189,7 +189,7 @@ func states() []faulty {
 		{"keeps-last-conditions", "the conditions given last are evaluated, not those that are sent", "interleaved-reviews", func(a *reference.Authorizer) http.Handler {
 			var mu sync.Mutex
 			var last []vectors.ConditionSet
-			return reference.Handler(phases{Authorizer: a, first: func(s spec) status {
+			return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status {
 				st := a.Review(s)
 				mu.Lock()
 				defer mu.Unlock()

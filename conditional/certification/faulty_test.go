@@ -58,7 +58,7 @@ func (p phases) Evaluate(r *request) response {
 // reviews is is one whose first phase is wrong.
 func reviews(id, finding, description string, wrong func(a *reference.Authorizer, s spec) status) faulty {
 	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
-		return reference.Handler(phases{Authorizer: a, first: func(s spec) status { return wrong(a, s) }})
+		return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status { return wrong(a, s) }})
 	}}
 }
 
@@ -93,7 +93,7 @@ func sees(id, finding, description string, change func(d *vectors.ConditionData)
 // evaluates is is one whose second phase is wrong.
 func evaluates(id, finding, description string, wrong func(a *reference.Authorizer, r *request) response) faulty {
 	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
-		return reference.Handler(phases{Authorizer: a, second: func(r *request) response { return wrong(a, r) }})
+		return reference.Handler(a.Wire, phases{Authorizer: a, second: func(r *request) response { return wrong(a, r) }})
 	}}
 }
 
@@ -111,5 +111,5 @@ func concludes(id, finding, description string, wrong func(set vectors.Condition
 
 // raw is a faulty authorizer that changes what goes over the wire.
 func raw(id, finding, description string, wrap func(http.Handler) http.Handler) faulty {
-	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a)) }}
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a.Wire, a)) }}
 }

@@ -1,6 +1,7 @@
 package certification
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // judge collects findings.
@@ -21,11 +23,19 @@ type judge struct {
 	found certify.Findings
 	// asked are the answers to the steps themselves.
 	asked map[string]*vectors.SubjectAccessReviewStatus
+	wire  *wire.Revision
 }
 
 // Judge says what the exchanges show.
 func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
-	j := &judge{plan: b, found: certify.Findings{}, asked: map[string]*vectors.SubjectAccessReviewStatus{}}
+	j := &judge{plan: b, found: certify.Findings{}, asked: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Seed}
+	for i, x := range all {
+		w, err := wire.Named(cmp.Or(x.Wire, wire.Seed.Name))
+		if err != nil || i > 0 && w != j.wire {
+			return nil, fmt.Errorf("exchange %d is in %q: one certification is of one revision of the wire", i, x.Wire)
+		}
+		j.wire = w
+	}
 	seen, exchanges := map[string]bool{}, map[certify.CertificationLevel]int{}
 	vectorsOf := map[certify.CertificationLevel]int{}
 	for _, x := range all {
@@ -51,7 +61,7 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 	}
 	sum := sha256.Sum256(policies)
 	c := &certify.Certification{
-		Kind: kind, Mode: "conditional", Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
+		Kind: kind, Mode: "conditional", Wire: j.wire.Name, Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
 		Findings: j.found.Sorted(Levels()),
 	}
 	for _, l := range Levels() {
@@ -68,7 +78,7 @@ func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, a
 }
 
 // readable decodes an answer, and notes why it cannot.
-func (j *judge) readable(e *entry, x Exchange, version, kind string, into any) bool {
+func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
 	if x.Fault != "" {
 		j.note(e, x, false, x.Fault, "it is not answered")
 		return false
@@ -82,20 +92,46 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string, into any) b
 	case unread == nil && (head.Kind != kind || head.APIVersion != version):
 		j.note(e, x, false, "wrong-kind", "it is %.80q of %.80q, want %s of %s", head.Kind, head.APIVersion, kind, version)
 		return false
-	case unread != nil, json.Unmarshal(x.Answer, into) != nil:
+	case unread != nil:
 		j.note(e, x, false, "answer-unreadable", "it is no review")
 		return false
 	}
 	return true
 }
 
+// mixed notes that an answer is not in the revision of the wire, or in more than that.
+func (j *judge) mixed(e *entry, x Exchange) bool {
+	var told []string
+	for _, w := range wire.Told(x.Answer) {
+		told = append(told, fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain))
+	}
+	switch {
+	case len(told) > 1:
+		j.note(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(told, " and of "))
+	case len(told) == 1 && wire.Told(x.Answer)[0] != j.wire:
+		j.note(e, x, false, "another-revision", "it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time", told[0], j.wire.Name)
+	default:
+		return false
+	}
+	return true
+}
+
+// read reads an answer in the revision, and notes why it cannot.
+func read[T any](j *judge, e *entry, x Exchange, by func([]byte) (T, error), into *T) bool {
+	var err error
+	if *into, err = by(x.Answer); err != nil {
+		j.note(e, x, false, "answer-unreadable", "it is no review")
+	}
+	return err == nil
+}
+
 // review judges an answer of the first phase.
 func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
-	var in vectors.SubjectAccessReview
-	if !j.readable(e, x, vectors.AccessVersion, vectors.AccessKind, &in) {
+	var s *vectors.SubjectAccessReviewStatus
+	if !j.readable(e, x, wire.AccessVersion, wire.AccessKind) || j.mixed(e, x) || !read(j, e, x, j.wire.ReadAccess, &s) {
 		return
 	}
-	s, mode := &in.Status, step.Spec.Mode()
+	mode := step.Spec.Mode()
 	if x.Variant == Unaware {
 		mode = vectors.None
 	}
@@ -161,11 +197,10 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 	if x.Variant == Foreign && x.Fault == "" && x.HTTP >= 400 && x.HTTP < 500 {
 		return // a refusal
 	}
-	var in vectors.AuthorizationConditionsReview
-	if !j.readable(e, x, vectors.ConditionsVersion, vectors.ConditionsKind, &in) {
+	var r *vectors.AuthorizationConditionsResponse
+	if !j.readable(e, x, wire.ConditionsVersion, wire.ConditionsKind) || !read(j, e, x, j.wire.ReadConditions, &r) {
 		return
 	}
-	r := in.Response
 	switch {
 	case r == nil:
 		j.note(e, x, false, "no-response", "the review has no response")
@@ -190,7 +225,7 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 // form judges the form of a status by the rules of the KEP, whatever it says. wrong is true if it contradicts
 // itself.
 func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, mode vectors.Mode) (wrong bool) {
-	for _, b := range s.Breaches(mode) {
+	for _, b := range j.wire.Rules.Breaches(*s, mode) {
 		if b.Reason != "" {
 			wrong = true
 			j.note(e, x, false, b.Reason, "%s", b.Text)
@@ -201,7 +236,7 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus,
 
 // effectsOf are the effects of the conditions, each once, sorted.
 func effectsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Decision) {
-	for _, set := range s.ConditionsChain {
+	for _, set := range vectors.Leaves(s.ConditionsChain) {
 		for _, c := range set.Conditions {
 			out = append(out, c.Effect)
 		}
@@ -213,7 +248,7 @@ func effectsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Decision) {
 // residualsOf are the conditions as expressions, if all are CEL.
 func residualsOf(s *vectors.SubjectAccessReviewStatus) ([]string, bool) {
 	var out []string
-	for _, set := range s.ConditionsChain {
+	for _, set := range vectors.Leaves(s.ConditionsChain) {
 		for _, c := range set.Conditions {
 			if c.Type != reference.TypeCEL {
 				return nil, false
@@ -247,11 +282,15 @@ func sortedExpressions(in []string) []string {
 
 // canonical is a status for comparison: conditions have no order.
 func canonical(s *vectors.SubjectAccessReviewStatus) string {
-	sets := make([]vectors.ConditionSet, len(s.ConditionsChain))
-	for i, set := range s.ConditionsChain {
-		sets[i] = set
-		sets[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b vectors.Condition) int { return strings.Compare(a.ID, b.ID) })
-	}
-	raw, _ := json.Marshal([]any{s.Allowed, s.Denied, sets}) // of strings and booleans: it cannot fail
+	raw, _ := json.Marshal([]any{s.Allowed, s.Denied, sorted(s.ConditionsChain)}) // of strings and booleans: it cannot fail
 	return string(raw)
+}
+
+func sorted(chain []vectors.ConditionSet) []vectors.ConditionSet {
+	out := slices.Clone(chain)
+	for i, set := range out {
+		out[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b vectors.Condition) int { return strings.Compare(a.ID, b.ID) })
+		out[i].ConditionsChain = sorted(set.ConditionsChain)
+	}
+	return out
 }

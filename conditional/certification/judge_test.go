@@ -3,6 +3,7 @@ package certification
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/certify"
@@ -41,6 +42,14 @@ func TestForm(t *testing.T) {
 		{Exchange{Answer: json.RawMessage(head + `{"allowed":true}}`)}, "v"},
 		{Exchange{Answer: json.RawMessage(chain(good)), Variant: Unaware}, "conditions-not-asked-for"},
 		{Exchange{Answer: json.RawMessage(head + `{"allowed":true}}`), Variant: Unaware}, "allows-without-conditions"},
+		{Exchange{Answer: json.RawMessage(strings.ReplaceAll(chain(good), `"allowed"`, `"a"`)), Wire: "merged"}, "another-revision"},
+		{Exchange{Answer: json.RawMessage(head + `{"conditionSetChain":[]}}`)}, "another-revision"},
+		{Exchange{Answer: json.RawMessage(head + `{"conditionSetChain":[],"conditionsChain":[]}}`)}, "several-revisions"},
+		{Exchange{Answer: json.RawMessage(chain(strings.Replace(good, `"x"`, `"`+strings.Repeat("x", 1025)+`"`, 1)))}, "condition-too-long"},
+		{Exchange{Answer: json.RawMessage(head + merged(`"conditionsType":"t","conditions":[{"id":"a","effect":"Allow","condition":"x"}]`) + `}`), Wire: "merged"}, ""},
+		{Exchange{Answer: json.RawMessage(head + merged(`"denied":true,"conditionsType":"t"`) + `}`), Wire: "merged"}, "answer-unreadable"},
+		{Exchange{Answer: json.RawMessage(head + nested(1000) + `}`), Wire: "merged"}, "nested-too-deep"},
+		{Exchange{Step: 1, Wire: "merged", Answer: json.RawMessage(second + nested(2) + `}`)}, "v"},
 		{Exchange{Answer: json.RawMessage(`[]`)}, "answer-unreadable"},
 		{Exchange{Answer: json.RawMessage(second + `{}}`)}, "wrong-kind"},
 		{Exchange{HTTP: 500}, "http-status"},
@@ -71,12 +80,29 @@ func TestForm(t *testing.T) {
 			t.Errorf("%s: granted", c.x.Answer)
 		}
 	}
+	if _, err := b.Judge([]Exchange{{Vector: "v", HTTP: 500}, {Vector: "v", HTTP: 500, Wire: "merged"}}); err == nil {
+		t.Error("evidence of two revisions is judged")
+	}
 	if _, err := b.Judge([]Exchange{{Vector: "other"}}); err == nil {
 		t.Error("evidence about another vector is judged")
 	}
 	if judged, err := b.Judge(nil); err != nil || judged.Results[0].Granted {
 		t.Errorf("nothing asked: %+v, %v", judged, err)
 	}
+}
+
+// merged is a status with one set, in the merged revision.
+func merged(of string) string {
+	return `{"conditionSetChain":[{"authorizerName":"n","failureMode":"Deny",` + of + `}]}`
+}
+
+// nested are sets of sets.
+func nested(deep int) string {
+	out := `"conditionsType":"t","conditions":[{"id":"a","effect":"Allow","condition":"x"}]`
+	for range deep {
+		out = strings.TrimSuffix(strings.TrimPrefix(merged(out), "{"), "}")
+	}
+	return "{" + out + "}"
 }
 
 func FuzzParseEvidence(f *testing.F) {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -16,6 +17,7 @@ import (
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	reference "github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // The levels.
@@ -144,6 +146,17 @@ func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
 	}{all}, "", "  ")
 }
 
+// All are the vectors as they are asked, by their IDs.
+func (b *Plan) All() iter.Seq2[string, *vectors.Webhook] {
+	return func(yield func(string, *vectors.Webhook) bool) {
+		for _, e := range b.entries {
+			if !yield(e.id, e.Webhook) {
+				return
+			}
+		}
+	}
+}
+
 // Len is how many vectors a level has.
 func (b *Plan) Len(l certify.CertificationLevel) (n int) {
 	for _, e := range b.entries {
@@ -157,24 +170,25 @@ func (b *Plan) Len(l certify.CertificationLevel) (n int) {
 // reason is what a wrong answer to a vector is called.
 func (e *entry) reason() string { return path.Base(e.id) }
 
-// ServeReference runs the reference authorizer with the policies of a file, and writes the kubeconfig for it. The
+// ServeReference runs the reference authorizer in a revision of the wire with the policies of a file, and writes the kubeconfig for it. The
 // file is read again when it has changed, so that a policy hook may overwrite it.
-func ServeReference(policies, kubeconfig string) (stop func() error, err error) {
+func ServeReference(w *wire.Revision, policies, kubeconfig string) (stop func() error, err error) {
 	file, first, err := webhook.Follow(policies, reference.Load)
 	if err != nil {
 		return nil, err
 	}
 	a := reference.New(first)
-	right := reference.Handler(a)
-	return webhook.ServeFor(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	a.Wire = w
+	right := reference.Handler(w, a)
+	return webhook.ServeFor(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		s, changed, err := file.Changed()
 		if err != nil {
-			http.Error(w, "the policies cannot be read", http.StatusInternalServerError)
+			http.Error(rw, "the policies cannot be read", http.StatusInternalServerError)
 			return
 		}
 		if changed {
 			a.Use(s)
 		}
-		right.ServeHTTP(w, req)
+		right.ServeHTTP(rw, req)
 	}), kubeconfig, reference.Kubeconfig)
 }

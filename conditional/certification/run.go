@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // Exchange is one question and its answer.
@@ -16,7 +18,9 @@ type Exchange struct {
 	Step   int    `json:"step"`
 	// Variant is which question of the step it was.
 	Variant Variant `json:"variant,omitempty"`
-	HTTP    int     `json:"http,omitempty"`
+	// Wire is the revision in which it was asked; seed if none is there.
+	Wire string `json:"wire,omitempty"`
+	HTTP int    `json:"http,omitempty"`
 	// Fault is what went wrong on the way.
 	Fault string `json:"fault,omitempty"`
 	// Answer is the body, as text if it is not JSON.
@@ -50,6 +54,8 @@ type Options struct {
 	Authorize, Conditions *certify.Webhook
 	Plan                  *Plan
 	Load                  Loader
+	// Wire is the revision of the wire to certify; nil has the webhook asked which it speaks.
+	Wire *wire.Revision
 }
 
 // Certify asks everything and judges what came back. Its error is about the harness.
@@ -87,6 +93,9 @@ func (r *runner) everything(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.Wire == nil {
+		r.Wire = r.spoken(ctx)
+	}
 	for i := range r.Plan.entries {
 		e := &r.Plan.entries[i]
 		if e.level == Atomic && r.Load == nil {
@@ -102,6 +111,28 @@ func (r *runner) everything(ctx context.Context) error {
 	return nil
 }
 
+// spoken asks for conditions until an answer tells the revision. One that nobody tells is the oldest: the webhook has
+// sent no conditions at all, or they are in a form that nobody knows, which is found out by all that is asked.
+func (r *runner) spoken(ctx context.Context) *wire.Revision {
+	for _, e := range r.Plan.entries {
+		for _, s := range e.Steps {
+			if s.Authorize == nil || s.Authorize.Want.OneOf[0] != vectors.Conditional || r.Ended() {
+				continue
+			}
+			question, err := wire.Seed.AskAccess(s.Authorize.Spec)
+			if err != nil {
+				continue
+			}
+			_, answer, fault := r.authorize.Post(ctx, question)
+			if told := wire.Told(answer); len(told) > 0 {
+				return told[0]
+			}
+			r.Continue(fault)
+		}
+	}
+	return wire.Seed
+}
+
 // vector asks one vector.
 func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	if e.level == Atomic {
@@ -115,7 +146,9 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 				return err
 			}
 		case s.Authorize != nil:
-			chains[i] = r.review(ctx, e, i, s.Authorize.Spec)
+			if chains[i] = r.review(ctx, e, i, s.Authorize.Spec); r.Ended() {
+				return nil
+			}
 		case chains[s.Evaluate.Of] != nil:
 			r.evaluate(ctx, e, i, s.Evaluate.Data, chains[s.Evaluate.Of])
 		}
@@ -130,44 +163,52 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 		if variant == Unaware {
 			sent.ConditionalAuthorization = nil
 		}
-		return r.post(ctx, r.authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, map[string]any{
-			"apiVersion": vectors.AccessVersion, "kind": vectors.AccessKind, "metadata": map[string]any{}, "spec": sent,
-		})
+		body, err := r.Wire.AskAccess(sent)
+		return r.post(ctx, r.authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}
 	answer := ask(Asked)
 	ask(Again)
 	ask(Unaware)
-	var in vectors.SubjectAccessReview
-	if json.Unmarshal(answer, &in) != nil || len(in.Status.ConditionsChain) == 0 {
+	switch told := wire.Told(answer); {
+	case len(told) > 1 || len(told) == 1 && told[0] != r.Wire: // everything else would follow from that
+		r.End()
+		return nil
+	case len(told) == 0:
 		return nil
 	}
-	return in.Status.ConditionsChain
+	status, err := r.Wire.ReadAccess(answer)
+	if err != nil || len(status.ConditionsChain) == 0 {
+		return nil
+	}
+	return status.ConditionsChain
 }
 
 // evaluate asks the second.
 func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
-	foreign := make([]vectors.ConditionSet, len(chain))
-	for i, set := range chain {
-		foreign[i] = set
-		foreign[i].Conditions = nil
-		for _, c := range set.Conditions {
-			c.Type = foreignType
-			foreign[i].Conditions = append(foreign[i].Conditions, c)
-		}
-	}
 	for _, v := range []struct {
 		variant Variant
 		sets    []vectors.ConditionSet
-	}{{Asked, chain}, {Foreign, foreign}} {
-		r.post(ctx, r.conditions, Exchange{Vector: e.id, Step: step, Variant: v.variant}, map[string]any{
-			"apiVersion": vectors.ConditionsVersion, "kind": vectors.ConditionsKind, "request": vectors.AuthorizationConditionsRequest{ConditionSets: v.sets, ConditionData: data},
-		})
+	}{{Asked, chain}, {Foreign, foreign(chain)}} {
+		body, err := r.Wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: v.sets, ConditionData: data})
+		r.post(ctx, r.conditions, Exchange{Vector: e.id, Step: step, Variant: v.variant}, body, err)
 	}
 }
 
+// foreign are sets with conditions of a type that nobody knows.
+func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
+	out := slices.Clone(chain)
+	for i := range out {
+		out[i].Conditions, out[i].ConditionsChain = slices.Clone(out[i].Conditions), foreign(out[i].ConditionsChain)
+		for k := range out[i].Conditions {
+			out[i].Conditions[k].Type = foreignType
+		}
+	}
+	return out
+}
+
 // post asks and writes down.
-func (r *runner) post(ctx context.Context, to *certify.Poster, x Exchange, body any) []byte {
-	raw, err := json.Marshal(body)
+func (r *runner) post(ctx context.Context, to *certify.Poster, x Exchange, raw []byte, err error) []byte {
+	x.Wire = r.Wire.Name
 	if err != nil {
 		x.Fault = "harness"
 		r.Answers = append(r.Answers, x)

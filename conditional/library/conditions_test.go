@@ -51,12 +51,14 @@ func TestList(t *testing.T) {
 	}{
 		"a divergence left out": {func(l *List) { l.Divergences = l.Divergences[1:] }, "asked: want"},
 		"one that is none": {func(l *List) {
-			l.Divergences[1].Vectors = append(l.Divergences[1].Vectors, "kep-5681/condition-set/deny-error")
+			l.Divergences[1].Answers[0].Vectors = append(l.Divergences[1].Answers[0].Vectors, "kep-5681/condition-set/deny-error")
 		}, "kep-5681/condition-set/deny-error does not differ"},
 		"one about nothing": {func(l *List) {
-			l.Divergences = append(l.Divergences, Divergence{Name: "new", Vectors: []string{"kep-5681/chain/"}})
+			l.Divergences = append(l.Divergences, Divergence{Name: "new"})
 		}, "divergence new: nothing differs any more"},
-		"a field too few": {func(l *List) { l.Divergences[1].Fields = []string{"error"} }, "decision: want"},
+		"a field too few":  {func(l *List) { l.Divergences[1].Answers[0].Decision = "" }, "decision: want"},
+		"another value":    {func(l *List) { l.Divergences[1].Answers[0].Decision = vectors.NoOpinion }, "decision: want NoOpinion, got Deny"},
+		"a field too many": {func(l *List) { l.Divergences[1].Answers[1].Error = l.Divergences[1].Answers[0].Error }, "1 of the fields that are stated do not differ"},
 		"something that is there": {func(l *List) {
 			probes["there"] = func() bool { return true }
 			l.Absent[0].Probe = "there"
@@ -87,9 +89,9 @@ var update = flag.Bool("update", false, "write golden files")
 // markdown are the tables of docs/conditional.md.
 func markdown(r *Report) string {
 	var b strings.Builder
-	b.WriteString("| section | vectors | agree | divergent | absent | for webhooks |\n|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| section | vectors | agree | divergent | in part | by our model only | for webhooks |\n|---|--:|--:|--:|--:|--:|--:|\n")
 	for _, s := range r.Sections {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d |\n", s.Name, s.Total(), s.Agree, s.Divergent, s.Absent, s.Webhook)
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d |\n", s.Name, s.Total(), s.Agree, s.Divergent, s.Part, s.Absent, s.Webhook)
 	}
 	for _, part := range []struct {
 		title string

@@ -7,10 +7,12 @@
 package library
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -25,7 +27,11 @@ func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, erro
 	run := &libraryRun{m: m, want: &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}}
 	named := make([]union.NamedAuthorizer, 0, len(m.Chain))
 	for i := range m.Chain {
-		named = append(named, union.NamedAuthorizer{AuthorizerName: m.Chain[i].Name, Authorizer: &link{run: run, a: &m.Chain[i]}})
+		one, err := run.authorizer(&m.Chain[i])
+		if err != nil {
+			return nil, err
+		}
+		named = append(named, union.NamedAuthorizer{AuthorizerName: m.Chain[i].Name, Authorizer: one})
 	}
 	chain, err := union.New(named...)
 	if err != nil {
@@ -48,7 +54,10 @@ func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, erro
 	}
 	failed := false
 	for o := range m.Objects {
-		d, err := run.evaluate(ctx, chain, decision, o)
+		d, reason, err := run.evaluate(ctx, chain, decision, o)
+		if o == 0 {
+			run.want.Reason = slices.DeleteFunc(m.Words(), func(word string) bool { return !strings.Contains(reason, word) })
+		}
 		run.want.Decisions = append(run.want.Decisions, d)
 		failed = failed || err != nil
 	}
@@ -65,19 +74,19 @@ type libraryRun struct {
 
 // evaluate is the second phase for one object: the types that the server evaluates itself first, then the rest by
 // the authorizers.
-func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, d authorizer.ConditionsAwareDecision, object int) (vectors.Decision, error) {
+func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, d authorizer.ConditionsAwareDecision, object int) (vectors.Decision, string, error) {
 	data := record{object: object}
 	if len(r.m.Server.BuiltinTypes) > 0 {
 		d = authorizer.PartiallyEvaluateConditionsAwareDecision(ctx, d, data, r.builtin)
 	}
 	if d.IsUnconditional() {
-		return kind(d), d.Error()
+		return kind(d), d.Reason(), d.Error()
 	}
 	if object > 0 { // who is called is noted for the first
 		defer func(first []string) { r.want.EvaluatedBy = first }(slices.Clip(r.want.EvaluatedBy))
 	}
-	concrete, _, err := chain.EvaluateConditions(ctx, d, data)
-	return word(concrete), err
+	concrete, reason, err := chain.EvaluateConditions(ctx, d, data)
+	return word(concrete), reason, err
 }
 
 // builtin is the server's own evaluator. What it fails at is left to the authorizer.
@@ -91,6 +100,50 @@ func (r *libraryRun) builtin(_ context.Context, c authorizer.Condition, data aut
 		return authorizer.ConditionsEvaluationResultUnevaluatable()
 	}
 	return authorizer.ConditionEvaluationResultBoolean(truth == vectors.True)
+}
+
+// authorizer is one of a chain. A webhook that answers with several sets is a union of as many authorizers, and a set
+// of sets is one within.
+func (r *libraryRun) authorizer(a *vectors.Authorizer) (authorizer.Authorizer, error) {
+	if a.Status == nil || len(a.Status.ConditionsChain) == 0 {
+		one := *a
+		if a.Status != nil {
+			one.Decision = a.Status.Decision()
+		}
+		return &link{run: r, a: &one}, nil
+	}
+	return r.union(a, a.Status.ConditionsChain)
+}
+
+func (r *libraryRun) union(a *vectors.Authorizer, sets []vectors.ConditionSet) (authorizer.Authorizer, error) {
+	named := make([]union.NamedAuthorizer, 0, len(sets))
+	for i, s := range sets {
+		var inner authorizer.Authorizer
+		if s.ConditionsChain != nil {
+			var err error
+			if inner, err = r.union(a, s.ConditionsChain); err != nil {
+				return nil, err
+			}
+		} else {
+			one := vectors.Authorizer{Name: a.Name, Decision: vectors.Conditional, FailureMode: s.FailureMode, Cached: a.Cached}
+			if len(s.Conditions) == 0 {
+				one.Decision = (&vectors.SubjectAccessReviewStatus{Allowed: s.Allowed, Denied: s.Denied}).Decision()
+			}
+			for _, c := range s.Conditions {
+				one.Conditions = append(one.Conditions, vectors.EvaluatedCondition{Condition: c, PerObject: slices.Repeat([]vectors.Truth{a.Truths[c.ID]}, r.m.Objects)})
+			}
+			inner = &link{run: r, a: &one}
+		}
+		named = append(named, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("set-%d", i), Authorizer: inner})
+	}
+	return union.New(named...)
+}
+
+// noted adds who was asked, once for all of its sets.
+func noted(to *[]string, name string) {
+	if n := len(*to); n == 0 || (*to)[n-1] != name {
+		*to = append(*to, name)
+	}
 }
 
 // link is one authorizer of a vector.
@@ -117,7 +170,7 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 		l.run.asking = &l.run.want.Asked
 	}
 	if !l.a.Cached {
-		*l.run.asking = append(*l.run.asking, l.a.Name)
+		noted(l.run.asking, l.a.Name)
 	}
 	var err error
 	if l.a.Error {
@@ -125,11 +178,14 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 	}
 	switch l.a.Decision {
 	case vectors.Allow:
-		return authorizer.ConditionsAwareDecisionAllow("", err)
+		return authorizer.ConditionsAwareDecisionAllow(l.a.Reason, err)
 	case vectors.Deny:
-		return authorizer.ConditionsAwareDecisionDeny("", err)
+		if l.a.Empty {
+			return authorizer.ConditionsAwareDecision{}
+		}
+		return authorizer.ConditionsAwareDecisionDeny(l.a.Reason, err)
 	case vectors.NoOpinion:
-		return authorizer.ConditionsAwareDecisionNoOpinion("", err)
+		return authorizer.ConditionsAwareDecisionNoOpinion(l.a.Reason, err)
 	}
 	by := map[vectors.Decision][]authorizer.Condition{}
 	for _, c := range l.a.Conditions {
@@ -140,7 +196,7 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 
 // EvaluateConditions implements authorizer.Authorizer.
 func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
-	l.run.want.EvaluatedBy = append(l.run.want.EvaluatedBy, l.a.Name)
+	noted(&l.run.want.EvaluatedBy, l.a.Name)
 	if l.a.Cannot {
 		return authorizer.AuthorizerFunc(nil).EvaluateConditions(ctx, d, data)
 	}
@@ -194,7 +250,7 @@ func sets(d authorizer.ConditionsAwareDecision, name string) (out []string) {
 		return []string{name + " conditions"}
 	}
 	for sub, inner := range d.UnionedDecisions() {
-		out = append(out, sets(inner, sub)...)
+		out = append(out, sets(inner, cmp.Or(name, sub))...)
 	}
 	return out
 }

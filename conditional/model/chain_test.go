@@ -67,7 +67,7 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	}
 	l.sets = []set{s}
 	given := vectors.ConditionSet{AuthorizerName: a.Name, FailureMode: vectors.FailDeny, Conditions: conditions}
-	broken := vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{given}}.Breaches(vectors.Optimized)
+	broken := r.wire.Rules.Breaches(vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{given}}, vectors.Optimized)
 	switch {
 	case !r.conditions():
 		return folded(l)
@@ -97,7 +97,7 @@ func (r *run) askWebhook(a *vectors.Authorizer) link {
 		mode = vectors.None
 	}
 	switch {
-	case status.Validate(mode) != nil:
+	case r.wire.Rules.Validate(status, mode) != nil:
 		return link{from: a, decision: failed(a.FailureMode), err: true}
 	case status.Allowed:
 		return link{from: a, decision: vectors.Allow}
@@ -107,7 +107,7 @@ func (r *run) askWebhook(a *vectors.Authorizer) link {
 		return link{from: a, decision: vectors.NoOpinion}
 	}
 	l := link{from: a, decision: vectors.Conditional}
-	for _, cs := range status.ConditionsChain {
+	for _, cs := range vectors.Leaves(status.ConditionsChain) {
 		s := set{mode: cs.FailureMode}
 		switch {
 		case cs.Allowed:

@@ -22,7 +22,6 @@ package model
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -32,6 +31,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
 )
 
@@ -47,8 +47,13 @@ type Loaded interface {
 
 // Exploration says what is tried.
 type Exploration struct {
+	// Wire is the revision in which it is asked.
+	Wire  *wire.Revision
 	Cases int
 	Seed  int64
+	// One says that there is one authorizer, which holds one set of policies at a time and knows no failure mode but
+	// Deny.
+	One bool
 	// Progress is called now and then, from any goroutine.
 	Progress func(done int)
 }
@@ -57,8 +62,10 @@ type Exploration struct {
 type Explored struct {
 	reports.Record `json:",inline"`
 
-	Seed  int64 `json:"seed"`
-	Cases int   `json:"cases"`
+	Seed int64 `json:"seed"`
+	// Wire is the revision in which it was asked; seed if none is there.
+	Wire  string `json:"wire,omitempty"`
+	Cases int    `json:"cases"`
 	// ByAnswer counts the answers of the first phase, ByDecision the final ones.
 	ByAnswer   map[vectors.Decision]int `json:"byAnswer"`
 	ByDecision map[vectors.Decision]int `json:"byDecision"`
@@ -86,10 +93,14 @@ const (
 // Explore tries cases until there are too many disagreements or the context ends. The same seed gives the same
 // cases.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
-	r := &runner{subject: subject, options: o, result: Explored{Seed: o.Seed, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
+	r := &runner{subject: subject, options: o, result: Explored{Seed: o.Seed, Wire: o.Wire.Name, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
 	group, ctx := errgroup.WithContext(ctx)
 	var next, done atomic.Int64
-	for range runtime.GOMAXPROCS(0) {
+	workers := runtime.GOMAXPROCS(0)
+	if o.One {
+		workers = 1
+	}
+	for range workers {
 		group.Go(func() error {
 			for ctx.Err() == nil && !r.full() {
 				n := int(next.Add(1) - 1)
@@ -140,24 +151,27 @@ func (r *runner) full() bool {
 func (r *runner) group(n, cases int) error {
 	g := newGenerator(r.options.Seed, n)
 	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
+	if r.options.One {
+		t.mode = vectors.FailDeny
+	}
 	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {
 		return fmt.Errorf("case %d: the policies are not loaded: %w", n*groupSize, err)
 	}
 	answers, decisions := map[vectors.Decision]int{}, map[vectors.Decision]int{}
 	var found []Disagreement
-	var status vectors.SubjectAccessReviewStatus
+	var status *vectors.SubjectAccessReviewStatus
 	for i := range cases {
 		if i%objects == 0 {
 			g.request(t.facts)
-			if status, err = throughJSON(loaded.Review, *t.facts.spec()); err != nil {
+			if status, err = r.ask(loaded, *t.facts.spec()); err != nil {
 				return fmt.Errorf("case %d: %w", n*groupSize+i, err)
 			}
 		}
 		g.late(t.facts)
 		answers[status.Decision()]++
 		decisions[t.decide(true)]++
-		if reason := judge(t, loaded, status); reason != "" && len(found) == 0 { // one of a group is enough
+		if reason := r.judge(t, loaded, status); reason != "" && len(found) == 0 { // one of a group is enough
 			small, reason := r.shrink(t, reason)
 			found = append(found, Disagreement{Case: n*groupSize + i, Reason: reason, Vector: small.vector(reason)})
 		}
@@ -176,8 +190,8 @@ func (r *runner) group(n, cases int) error {
 }
 
 // judge says how a case is not as it must be.
-func judge(t *triple, loaded Loaded, status vectors.SubjectAccessReviewStatus) string {
-	if err := status.Validate(vectors.Optimized); err != nil {
+func (r *runner) judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) string {
+	if err := r.options.Wire.Rules.Validate(*status, vectors.Optimized); err != nil {
 		return "the answer breaks a rule: " + err.Error()
 	}
 	got := status.Decision()
@@ -185,9 +199,12 @@ func judge(t *triple, loaded Loaded, status vectors.SubjectAccessReviewStatus) s
 		return fmt.Sprintf("the first phase answers %s, want %s", got, want[0])
 	}
 	if got == vectors.Conditional {
-		response, err := throughJSON(loaded.Evaluate, &vectors.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
+		response, err := r.evaluate(loaded, vectors.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
 		if err != nil {
 			return "the conditions are not evaluated: " + err.Error()
+		}
+		if response == nil {
+			return "the conditions are answered without a response"
 		}
 		if response.Allowed && response.Denied {
 			return "the conditions evaluate to allowed and denied"
@@ -200,20 +217,31 @@ func judge(t *triple, loaded Loaded, status vectors.SubjectAccessReviewStatus) s
 	return ""
 }
 
-// throughJSON asks as a webhook is asked: nothing but JSON goes across.
-func throughJSON[Q, A any](ask func(Q) A, question Q) (answer A, err error) {
-	raw, err := json.Marshal(question)
+// ask asks the first phase as a webhook is asked: nothing but JSON goes across.
+func (r *runner) ask(loaded Loaded, spec vectors.SubjectAccessReviewSpec) (*vectors.SubjectAccessReviewStatus, error) {
+	w := r.options.Wire
+	return across(spec, w.AskAccess, w.DecodeAccess, loaded.Review, w.AnswerAccess, w.ReadAccess)
+}
+
+// evaluate asks the second.
+func (r *runner) evaluate(loaded Loaded, q vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
+	w := r.options.Wire
+	return across(q, w.AskConditions, w.DecodeConditions, loaded.Evaluate, w.AnswerConditions, w.ReadConditions)
+}
+
+func across[Q, Q2, A2, A any](q Q, write func(Q) ([]byte, error), read func([]byte) (Q2, error), do func(Q2) A2, answer func(A2) ([]byte, error), understand func([]byte) (A, error)) (out A, err error) {
+	raw, err := write(q)
 	if err != nil {
-		return answer, err
+		return out, err
 	}
-	var q Q
-	if err := json.Unmarshal(raw, &q); err != nil {
-		return answer, err
+	asked, err := read(raw)
+	if err != nil {
+		return out, err
 	}
-	if raw, err = json.Marshal(ask(q)); err != nil {
-		return answer, err
+	if raw, err = answer(do(asked)); err != nil {
+		return out, err
 	}
-	return answer, json.Unmarshal(raw, &answer)
+	return understand(raw)
 }
 
 // Evaluate is what a set of conditions amounts to, each of which is known to be true, false or an error, and

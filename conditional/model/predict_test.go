@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // predict is all that comes of an API-server vector in one of the readings.
-func predict(m *vectors.APIServer, reading vectors.Reading) *vectors.Want {
-	r := &run{m: m, reading: reading}
+func predict(w *wire.Revision, m *vectors.APIServer, reading vectors.Reading) *vectors.Want {
+	r := &run{wire: w, m: m, reading: reading}
 	starts := m.Server.Version == "old" || m.Server.Gate == "off" || m.Server.Plugin == "on"
 	if !starts {
 		return &vectors.Want{Starts: &starts}
@@ -25,6 +26,7 @@ func predict(m *vectors.APIServer, reading vectors.Reading) *vectors.Want {
 
 // run is one request.
 type run struct {
+	wire    *wire.Revision
 	m       *vectors.APIServer
 	reading vectors.Reading
 }
@@ -65,7 +67,7 @@ func (r *run) check(chain []vectors.Authorizer) *vectors.Want {
 		d, err := r.evaluate(links, rest, o, &later, &evaluated)
 		w.Decisions = append(w.Decisions, d)
 		if o == 0 {
-			w.Decision = d
+			w.Decision, w.Reason = d, r.reason(links, rest, d)
 		}
 		if o == 0 && proceeds {
 			w.AskedLater, w.EvaluatedBy = later, evaluated
@@ -179,6 +181,37 @@ func (r *run) evaluate(links []link, rest []vectors.Authorizer, object int, late
 		failed = failed || err
 	}
 	return vectors.NoOpinion, failed
+}
+
+// reason is what the reason of a decision about the first object names: the reason of the authorizer that has
+// decided, or the conditions that are true and have the effect.
+func (r *run) reason(links []link, rest []vectors.Authorizer, d vectors.Decision) []string {
+	out := []string{}
+	for i := range rest {
+		links = append(slices.Clip(links), r.ask(&rest[i]))
+	}
+	for i := range links {
+		l := &links[i]
+		got := l.decision
+		if got == vectors.Conditional {
+			got, _ = r.resolve(l, 0, &[]string{})
+		}
+		if got != d {
+			continue
+		}
+		if l.decision == d && l.from.Reason != "" {
+			out = append(out, l.from.Reason)
+		}
+		for _, c := range l.from.Conditions {
+			if l.decision == vectors.Conditional && c.Effect == d && c.PerObject[0] == vectors.True {
+				out = append(out, slices.DeleteFunc([]string{c.ID, c.Description}, func(s string) bool { return s == "" })...)
+			}
+		}
+		if d != vectors.NoOpinion {
+			break
+		}
+	}
+	return out
 }
 
 // resolve evaluates the sets of one authorizer, in the API server's own process if

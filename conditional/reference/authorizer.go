@@ -22,6 +22,7 @@ import (
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -36,13 +37,15 @@ const (
 type Authorizer struct {
 	// Name is the authorizerName of its sets, Type that of its conditions.
 	Name, Type string
+	// Wire is the revision of the KEP's wire whose rules its answers keep.
+	Wire *wire.Revision
 
 	snapshot atomic.Pointer[Snapshot]
 }
 
 // New is an authorizer with these policies.
 func New(s *Snapshot) *Authorizer {
-	a := &Authorizer{Name: DefaultName, Type: TypeCEL}
+	a := &Authorizer{Name: DefaultName, Type: TypeCEL, Wire: wire.Seed}
 	a.Use(s)
 	return a
 }
@@ -74,7 +77,7 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 		set.Conditions = append(set.Conditions, c)
 	}
 	status := vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{set}, EvaluationError: text(d.Err)}
-	if err := status.Validate(asked); err != nil {
+	if err := a.Wire.Rules.Validate(status, asked); err != nil {
 		return concrete(d.Fold(), "it depends on conditions that cannot be written down", err)
 	}
 	return status
@@ -96,10 +99,11 @@ func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vecto
 	data := req.ConditionData.Variables()
 	var ignored error
 	for i, set := range req.ConditionSets {
+		invalid := a.Wire.Rules.ValidateSet(set)
 		switch {
-		case set.Validate() != nil:
-			return response(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, set.Validate()))
-		case set.AuthorizerName != a.Name:
+		case invalid != nil:
+			return response(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, invalid))
+		case set.AuthorizerName != a.Name, set.ConditionsChain != nil: // it never sends sets of sets
 			return response(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.Name))
 		case set.Allowed:
 			return response(vectors.Allow, "allowed without conditions", ignored)
@@ -155,7 +159,7 @@ func exact(s authorizationv1.SubjectAccessReviewSpec) bool {
 }
 
 const (
-	// maxExpression is what a policy's expression may have, in bytes. Its residual may have vectors.MaxCondition.
+	// maxExpression is what a policy's expression may have, in bytes. How long its residual may be the wire says.
 	maxExpression = 16 << 10
 	// maxPolicies is a bound for a file.
 	maxPolicies = 1024
@@ -229,14 +233,18 @@ func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) 
 // Policies are a copy of the policies.
 func (s *Snapshot) Policies() []vectors.Policy { return slices.Clone(s.policies) }
 
-// Subject is the reference authorizer as a subject of model.Explore.
-func Subject(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded, error) {
-	s, err := NewSnapshot(policies)
-	if err != nil {
-		return nil, err
+// Subject is the reference authorizer, in a revision of the wire, as a subject of model.Explore.
+func Subject(w *wire.Revision) model.Subject {
+	return func(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded, error) {
+		s, err := NewSnapshot(policies)
+		if err != nil {
+			return nil, err
+		}
+		s.FailureMode = mode
+		a := New(s)
+		a.Wire = w
+		return a, nil
 	}
-	s.FailureMode = mode
-	return New(s), nil
 }
 
 // Where a server answers. The path may be any: a kubeconfig names it.
@@ -248,22 +256,23 @@ const (
 	ConditionsContext = "authorization-conditions"
 )
 
-// Handler serves what answers both reviews: AuthorizationConditionsReview at ConditionsPath, SubjectAccessReview everywhere else.
-func Handler(r model.Loaded) http.Handler {
+// Handler serves what answers both reviews, in a revision of the wire: AuthorizationConditionsReview at
+// ConditionsPath, SubjectAccessReview everywhere else.
+func Handler(w *wire.Revision, r model.Loaded) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ConditionsPath, webhook.Posted(func(body []byte) ([]byte, error) {
-		req, err := vectors.DecodeConditions(body)
+		req, err := w.DecodeConditions(body)
 		if err != nil {
 			return nil, err
 		}
-		return vectors.AnswerConditions(r.Evaluate(req))
+		return w.AnswerConditions(r.Evaluate(req))
 	}))
 	mux.Handle("/", webhook.Posted(func(body []byte) ([]byte, error) {
-		spec, err := vectors.DecodeAccess(body)
+		spec, err := w.DecodeAccess(body)
 		if err != nil {
 			return nil, err
 		}
-		return vectors.AnswerAccess(r.Review(spec))
+		return w.AnswerAccess(r.Review(spec))
 	}))
 	return mux
 }

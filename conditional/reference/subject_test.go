@@ -7,11 +7,19 @@ import (
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // TestSubject: the reference authorizer's two phases are one.
 func TestSubject(t *testing.T) {
-	r, err := model.Explore(t.Context(), reference.Subject, model.Exploration{Cases: 4000, Seed: 1})
+	for _, w := range wire.Revisions() {
+		t.Run(w.Name, func(t *testing.T) { explored(t, w) })
+	}
+}
+
+func explored(t *testing.T, w *wire.Revision) {
+	t.Helper()
+	r, err := model.Explore(t.Context(), reference.Subject(w), model.Exploration{Wire: w, Cases: 4000, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +52,7 @@ func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (model
 	if b.mode != "" {
 		mode = b.mode
 	}
-	a, err := reference.Subject(policies, mode)
+	a, err := reference.Subject(wire.Seed)(policies, mode)
 	return &brokenLoaded{a, b}, err
 }
 
@@ -116,7 +124,7 @@ func TestFaultsAreFound(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := model.Explore(t.Context(), fault.Load, model.Exploration{Cases: 3000, Seed: 3})
+			r, err := model.Explore(t.Context(), fault.Load, model.Exploration{Wire: wire.Seed, Cases: 3000, Seed: 3})
 			if err != nil {
 				t.Fatal(err)
 			}

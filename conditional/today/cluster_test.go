@@ -17,6 +17,7 @@ import (
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -93,7 +94,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c := &Cluster{Authorizer: reference.New(empty), mux: http.NewServeMux()}
-	c.answer(reference.Handler(Today{Authorizer: c.Authorizer}))
+	c.answer(reference.Handler(wire.Seed, Today{Authorizer: c.Authorizer}))
 	c.handle(admitPath, &c.Judged, Today{Authorizer: c.Authorizer}.Admission(c.namespace))
 	c.handle("/", &c.Reviewed, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { (*c.access.Load()).ServeHTTP(w, req) }))
 	if c.server, err = webhook.Start(c.mux, nil); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 const mutatePath = "/mutate"
@@ -105,7 +106,7 @@ func (c *player) Play(ctx context.Context, cs Case) (wrong []string, err error) 
 	if err := c.use(cs.Policies); err != nil {
 		return nil, err
 	}
-	c.answer(reference.Handler(Today{Authorizer: c.Authorizer, Careless: cs.Careless}))
+	c.answer(reference.Handler(wire.Seed, Today{Authorizer: c.Authorizer, Careless: cs.Careless}))
 	c.mutate.Store(nil)
 	for _, m := range append(append([]Made{}, cs.Behind...), cs.Objects...) {
 		if err := c.Make(ctx, m); err != nil {

@@ -18,6 +18,7 @@ import (
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -129,7 +130,7 @@ type evaluator struct{ poster *certify.Poster }
 
 // serveEvaluator starts it; it ends with the test.
 func serveEvaluator(t testing.TB, a *reference.Authorizer) evaluator {
-	server, err := webhook.Start(reference.Handler(a), nil)
+	server, err := webhook.Start(reference.Handler(wire.Seed, a), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,14 +153,12 @@ func serveEvaluator(t testing.TB, a *reference.Authorizer) evaluator {
 
 // allows says whether a condition lets a request through.
 func (e evaluator) allows(ctx context.Context, name, text string, data vectors.ConditionData) (bool, error) {
-	in := vectors.AuthorizationConditionsReview{Request: &vectors.AuthorizationConditionsRequest{
+	body, err := wire.Seed.AskConditions(vectors.AuthorizationConditionsRequest{
 		ConditionSets: []vectors.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{
 			{ID: name, Effect: vectors.Allow, Type: reference.TypeCEL, Condition: text},
 		}}},
 		ConditionData: data,
-	}}
-	in.APIVersion, in.Kind = vectors.ConditionsVersion, vectors.ConditionsKind
-	body, err := json.Marshal(in)
+	})
 	if err != nil {
 		return false, err
 	}
@@ -167,11 +166,12 @@ func (e evaluator) allows(ctx context.Context, name, text string, data vectors.C
 	if fault != "" || code != http.StatusOK {
 		return false, fmt.Errorf("the webhook does not answer: %d %s", code, fault)
 	}
-	if err := json.Unmarshal(answer, &in); err != nil {
+	response, err := wire.Seed.ReadConditions(answer)
+	if err != nil {
 		return false, err
 	}
-	if in.Response == nil || in.Response.Allowed && in.Response.Denied {
+	if response == nil || response.Allowed && response.Denied {
 		return false, errors.New("the response is not valid")
 	}
-	return in.Response.Allowed, nil
+	return response.Allowed, nil
 }

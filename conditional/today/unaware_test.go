@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
 )
 
 // answers is a webhook that says the same to everybody, and keeps what it was asked.
@@ -89,7 +90,7 @@ func referenceIsNeverConditional(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	c.Authorizer.Use(s)
-	c.answer(reference.Handler(c.Authorizer))
+	c.answer(reference.Handler(wire.Seed, c.Authorizer))
 	before := c.Reviewed.Load()
 	r, err := c.Send(t.Context(), &User{Name: "ann"}, http.MethodPost, "/api/v1/namespaces/default/configmaps", "", map[string]any{"metadata": map[string]any{"name": "m"}, "data": map[string]any{"color": "blue"}})
 	if err != nil || r.Code != http.StatusForbidden || c.Reviewed.Load() != before+1 {

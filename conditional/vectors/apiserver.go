@@ -3,6 +3,7 @@ package vectors
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -62,8 +63,11 @@ type Authorizer struct {
 	Name string `json:"name,omitempty" yaml:"name,omitempty"`
 	// Decision is Allow, Deny, NoOpinion or Conditional; the last has Conditions.
 	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
-	// Error says that an error comes with the decision.
-	Error bool `json:"error,omitempty" yaml:"error,omitempty"`
+	// Empty says that a Deny is the empty decision.
+	Empty bool `json:"empty,omitempty" yaml:"empty,omitempty"`
+	// Error says that an error comes with the decision, Reason which reason does.
+	Error  bool   `json:"error,omitempty" yaml:"error,omitempty"`
+	Reason string `json:"reason,omitempty" yaml:"reason,omitempty"`
 	// FailureMode is Deny or NoOpinion. Left out: Deny.
 	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Conditions are those of the ConditionSet, in the order of the answer.
@@ -77,6 +81,21 @@ type Authorizer struct {
 	Cached bool `json:"cached,omitempty" yaml:"cached,omitempty"`
 	// Cannot says that the authorizer does not evaluate conditions (it is not a ConditionSetEvaluator).
 	Cannot bool `json:"cannot,omitempty" yaml:"cannot,omitempty"`
+}
+
+// Answer is what the authorizer answers as a webhook.
+func (a *Authorizer) Answer() SubjectAccessReviewStatus {
+	switch {
+	case a.Status != nil:
+		return *a.Status
+	case a.Decision != Conditional:
+		return SubjectAccessReviewStatus{Allowed: a.Decision == Allow, Denied: a.Decision == Deny, Reason: a.Reason}
+	}
+	set := ConditionSet{AuthorizerName: a.Name, FailureMode: a.FailureMode}
+	for _, c := range a.Conditions {
+		set.Conditions = append(set.Conditions, c.Condition)
+	}
+	return SubjectAccessReviewStatus{ConditionsChain: []ConditionSet{set}}
 }
 
 // EvaluatedCondition is a condition, and what it is known to evaluate to.
@@ -115,6 +134,9 @@ type Want struct {
 	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
 	// Decisions is that for each of several objects.
 	Decisions []Decision `json:"decisions,omitempty" yaml:"decisions,omitempty"`
+	// Reason are the words that the reason of the decision has in it, of those that could be: the reasons of
+	// authorizers, and the IDs and descriptions of conditions.
+	Reason []string `json:"reason,omitempty" yaml:"reason,omitempty"`
 	// Error says whether an error is reported with the decision.
 	Error *bool `json:"error,omitempty" yaml:"error,omitempty"`
 	// Admitted says whether the request, with every check, goes through.
@@ -123,6 +145,8 @@ type Want struct {
 
 // Table is many API-server vectors: chains, written as words.
 type Table struct {
+	// Server is that of all rows.
+	Server Server `json:"server,omitzero" yaml:"server,omitempty"`
 	// Authorizers are the words.
 	Authorizers map[string]Authorizer `json:"authorizers" yaml:"authorizers"`
 	// Rows are the chains.
@@ -149,16 +173,41 @@ const (
 
 // Wanted is what a reading says of the request: Eager states only what differs.
 func (s *APIServer) Wanted(r Reading) Want {
-	w := s.Want
 	if r == Lazy || s.Eager == nil {
-		return w
+		return s.Want
 	}
+	return s.Want.But(*s.Eager)
+}
+
+// But is a result with the fields that another one states.
+func (w Want) But(other Want) Want {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
-		if e := reflect.ValueOf(s.Eager).Elem().FieldByIndex(f.Index); !e.IsZero() {
+		if e := reflect.ValueOf(other).FieldByIndex(f.Index); !e.IsZero() {
 			reflect.ValueOf(&w).Elem().FieldByIndex(f.Index).Set(e)
 		}
 	}
 	return w
+}
+
+// Stated is how many fields a result states that another one knows.
+func (w *Want) Stated(got *Want) (n int) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
+		if !reflect.ValueOf(w).Elem().FieldByIndex(f.Index).IsZero() && !reflect.ValueOf(got).Elem().FieldByIndex(f.Index).IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// Words are those that a reason can have in it, in the order of the chain.
+func (s *APIServer) Words() (out []string) {
+	for _, a := range s.Chain {
+		out = append(out, a.Reason)
+		for _, c := range a.Conditions {
+			out = append(out, c.ID, c.Description)
+		}
+	}
+	return slices.DeleteFunc(out, func(word string) bool { return word == "" })
 }
 
 // Differences says how a result differs from what is wanted, a line for each field. What w leaves out, and what

@@ -121,6 +121,7 @@ func (c *checker) authorizer(a *Authorizer, path string, objects int) {
 		oneOf(c, path+".decision", a.Decision, Allow, Deny, NoOpinion, Conditional)
 		c.must(len(a.Conditions) == 0 || a.Decision == Conditional, path, "there are conditions for %s (expected them for Conditional only)", a.Decision)
 	}
+	c.must(!a.Empty || a.Decision == Deny, path, "the empty decision is %s (expected Deny)", a.Decision)
 	for id, truth := range a.Truths {
 		oneOf(c, path+".truths."+id, truth, True, False, Error)
 	}

@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// MaxCondition is the KEP's limit of a condition, in bytes.
-	MaxCondition = 1024
 	// MaxConditions is MaxConditionsPerMap of k8s.io/apiserver's pkg/authorization/authorizer in 1.37; the KEP
 	// leaves the number open.
 	MaxConditions = 128
@@ -51,32 +49,50 @@ func (b Breaches) err() error {
 	return errors.New(strings.TrimPrefix(b[0].Reason+": "+b[0].Text, ": "))
 }
 
+// Rules are what a revision of the wire demands of answers, beside what all demand.
+type Rules struct {
+	// Chain is the name of the field of a status with the sets, Sent that of a request.
+	Chain, Sent string
+	// Condition is how many bytes a condition may have, Conditions how many of them a set, and Depth how deep sets may
+	// be nested: 1 if they may not.
+	Condition, Conditions, Depth int
+}
+
 // Breaches are the rules that a status breaks. asked is the mode that the client asked for.
-func (s SubjectAccessReviewStatus) Breaches(asked Mode) (b Breaches) {
+func (r Rules) Breaches(s SubjectAccessReviewStatus, asked Mode) (b Breaches) {
 	chain := s.ConditionsChain
 	b.when(s.Allowed && s.Denied, "allowed-and-denied", "allowed and denied at once")
-	b.when(chain != nil && asked == None, "conditions-not-asked-for", "there is a conditionsChain")
-	b.when(chain != nil && (s.Allowed || s.Denied), "allowed-beside-conditions", "conditionsChain beside allowed or denied")
-	b.when(chain != nil && len(chain) == 0, "empty-chain", "a conditionsChain without sets")
+	b.when(chain != nil && asked == None, "conditions-not-asked-for", "there is a %s", r.Chain)
+	b.when(chain != nil && (s.Allowed || s.Denied), "allowed-beside-conditions", "%s beside allowed or denied", r.Chain)
+	b.when(chain != nil && len(chain) == 0, "empty-chain", "a %s without sets", r.Chain)
 	conditional := false
 	for _, set := range chain {
-		b.set(set)
+		r.set(&b, set, 1)
+	}
+	for _, set := range Leaves(chain) {
 		conditional = conditional || len(set.Conditions) > 0
 	}
-	b.when(len(chain) > 0 && !conditional, "", "a conditionsChain without conditions: the decision is concrete")
+	b.when(len(chain) > 0 && !conditional, "", "a %s without conditions: the decision is concrete", r.Chain)
 	return b
 }
 
-func (b *Breaches) set(s ConditionSet) {
+func (r Rules) set(b *Breaches, s ConditionSet, depth int) {
+	if depth > r.Depth {
+		b.when(true, "nested-too-deep", "sets are nested more than %d deep", r.Depth)
+		return
+	}
+	for _, inner := range s.ConditionsChain {
+		r.set(b, inner, depth+1)
+	}
 	kinds := 0
-	for _, is := range []bool{s.Allowed, s.Denied, len(s.Conditions) > 0} {
+	for _, is := range []bool{s.Allowed, s.Denied, len(s.Conditions) > 0, len(s.ConditionsChain) > 0} {
 		if is {
 			kinds++
 		}
 	}
 	b.when(kinds != 1, "set-of-no-kind", "a set has %d of allowed, denied and conditions, want 1", kinds)
 	b.when(s.AuthorizerName == "", "no-authorizer-name", "a set has no authorizerName")
-	b.when(len(s.Conditions) > MaxConditions, "too-many-conditions", "%d conditions", len(s.Conditions))
+	b.when(len(s.Conditions) > r.Conditions, "too-many-conditions", "%d conditions", len(s.Conditions))
 	b.when(len(s.Conditions) > 0 && s.FailureMode != FailDeny && s.FailureMode != FailNoOpinion, "", "failureMode %q: expected %s or %s", s.FailureMode, FailDeny, FailNoOpinion)
 	seen := map[string]bool{}
 	for _, c := range s.Conditions {
@@ -85,17 +101,19 @@ func (b *Breaches) set(s ConditionSet) {
 		b.when(ValidateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
 		b.when(!slices.Contains(Effects(), c.Effect), "unknown-effect", "the effect %.80q", c.Effect)
 		b.when(len(content.IsLabelKey(c.Type)) > 0, "invalid-type", "the type %.80q is no label key", c.Type)
-		b.when(len(c.Condition) > MaxCondition, "condition-too-long", "a condition of %d bytes", len(c.Condition))
+		b.when(len(c.Condition) > r.Condition, "condition-too-long", "a condition of %d bytes", len(c.Condition))
 		b.when(c.Condition == "", "", "the condition %.80q is empty", c.ID)
 	}
 }
 
 // Validate is the first rule that a status breaks.
-func (s SubjectAccessReviewStatus) Validate(asked Mode) error { return s.Breaches(asked).err() }
+func (r Rules) Validate(s SubjectAccessReviewStatus, asked Mode) error {
+	return r.Breaches(s, asked).err()
+}
 
-// Validate is the first rule that a set breaks.
-func (s ConditionSet) Validate() error {
+// ValidateSet is the first rule that a set breaks.
+func (r Rules) ValidateSet(s ConditionSet) error {
 	var b Breaches
-	b.set(s)
+	r.set(&b, s, 1)
 	return b.err()
 }

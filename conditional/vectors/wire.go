@@ -1,24 +1,11 @@
 package vectors
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-)
-
-// What a review calls itself. The KEP writes the path of AuthorizationConditionsReview as
-// authorization.k8s.io/v1alpha1.
-const (
-	AccessVersion     = "authorization.k8s.io/v1"
-	AccessKind        = "SubjectAccessReview"
-	ConditionsVersion = "authorization.k8s.io/v1alpha1"
-	ConditionsKind    = "AuthorizationConditionsReview"
 )
 
 // Mode is ConditionsMode: whether a client wants conditions, and in which form.
@@ -37,14 +24,6 @@ const (
 // Effects are the effects that conditions and policies have, the strongest first. An effect is the decision that a
 // set becomes if the condition is true.
 func Effects() []Decision { return []Decision{Deny, NoOpinion, Allow} }
-
-// SubjectAccessReview is that of authorization.k8s.io/v1 with the KEP's fields.
-type SubjectAccessReview struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        metav1.ObjectMeta         `json:"metadata,omitzero"`
-	Spec            SubjectAccessReviewSpec   `json:"spec"`
-	Status          SubjectAccessReviewStatus `json:"status,omitzero"`
-}
 
 // SubjectAccessReviewSpec is what is asked.
 type SubjectAccessReviewSpec struct {
@@ -77,20 +56,19 @@ type SubjectAccessReviewStatus struct {
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
+// AuthorizationConditionsResponse is the decision on the conditions, and says it as a status does. In some revisions
+// of the wire conditions can evaluate to conditions.
+type AuthorizationConditionsResponse = SubjectAccessReviewStatus
+
 // Decision is what the answer says. A conditionsChain without sets breaks a rule, and holds nothing that could be
 // evaluated: it is not Conditional.
 func (s *SubjectAccessReviewStatus) Decision() Decision {
-	if len(s.ConditionsChain) > 0 {
-		return Conditional
-	}
-	return decision(s.Allowed, s.Denied)
-}
-
-func decision(allowed, denied bool) Decision {
 	switch {
-	case denied:
+	case len(s.ConditionsChain) > 0:
+		return Conditional
+	case s.Denied:
 		return Deny
-	case allowed:
+	case s.Allowed:
 		return Allow
 	}
 	return NoOpinion
@@ -98,7 +76,7 @@ func decision(allowed, denied bool) Decision {
 
 // ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
 type ConditionSet struct {
-	// Allowed, Denied and Conditions exclude each other.
+	// Allowed, Denied, Conditions and ConditionsChain exclude each other.
 	Allowed bool `json:"allowed,omitempty"`
 	Denied  bool `json:"denied,omitempty"`
 	// FailureMode is what becomes of an error in a Deny condition.
@@ -107,6 +85,20 @@ type ConditionSet struct {
 	AuthorizerName string `json:"authorizerName"`
 	// Conditions have no order.
 	Conditions []Condition `json:"conditions,omitempty"`
+	// ConditionsChain are the sets of authorizers behind a composite one, in their order; not every revision of the
+	// wire has it.
+	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
+}
+
+// Leaves are the sets of a chain without sets of sets, in the order of their evaluation.
+func Leaves(chain []ConditionSet) (out []ConditionSet) {
+	for _, s := range chain {
+		if s.ConditionsChain == nil {
+			out = append(out, s)
+		}
+		out = append(out, Leaves(s.ConditionsChain)...)
+	}
+	return out
 }
 
 // FailureMode says what an error in a Deny condition becomes. The KEP names the type and the two outcomes, not the
@@ -127,13 +119,6 @@ type Condition struct {
 	Type        string   `json:"type"`
 	Condition   string   `json:"condition"`
 	Description string   `json:"description,omitempty"`
-}
-
-// AuthorizationConditionsReview asks an authorizer to evaluate its own conditions.
-type AuthorizationConditionsReview struct {
-	metav1.TypeMeta `json:",inline"`
-	Request         *AuthorizationConditionsRequest  `json:"request,omitempty"`
-	Response        *AuthorizationConditionsResponse `json:"response,omitempty"`
 }
 
 // AuthorizationConditionsRequest has the sets as the authorizer gave them, and what was unknown then.
@@ -173,18 +158,6 @@ type ImpersonatedRequest struct {
 	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
 }
 
-// AuthorizationConditionsResponse is the decision on the conditions. If it is neither allowed nor denied, it is
-// NoOpinion.
-type AuthorizationConditionsResponse struct {
-	Allowed         bool   `json:"allowed"`
-	Denied          bool   `json:"denied,omitempty"`
-	Reason          string `json:"reason,omitempty"`
-	EvaluationError string `json:"evaluationError,omitempty"`
-}
-
-// Decision is what the response says.
-func (r *AuthorizationConditionsResponse) Decision() Decision { return decision(r.Allowed, r.Denied) }
-
 // Object is a JSON object, nil if there is none. Whole numbers in it are read as int64, as an API server reads
 // them.
 type Object map[string]any
@@ -192,60 +165,6 @@ type Object map[string]any
 // UnmarshalJSON implements json.Unmarshaler.
 func (o *Object) UnmarshalJSON(raw []byte) error {
 	return utiljson.Unmarshal(raw, (*map[string]any)(o))
-}
-
-// DecodeAccess reads a SubjectAccessReview of v1. Fields that it does not know pass: a newer API server may send
-// them. A mode that it does not know is None: who asks for what nobody knows cannot be relied on to evaluate it.
-func DecodeAccess(body []byte) (spec SubjectAccessReviewSpec, err error) {
-	var in SubjectAccessReview
-	if err := json.Unmarshal(body, &in); err != nil {
-		return spec, errors.New("the body is not a review in JSON")
-	}
-	s := in.Spec
-	switch {
-	case in.Kind != AccessKind || in.APIVersion != AccessVersion:
-		return spec, fmt.Errorf("it is not of kind %s of %s", AccessKind, AccessVersion)
-	case s.User == "" && len(s.Groups) == 0:
-		return spec, errors.New("the spec has neither user nor groups")
-	case (s.ResourceAttributes == nil) == (s.NonResourceAttributes == nil):
-		return spec, errors.New("the spec must have one of resourceAttributes and nonResourceAttributes")
-	}
-	if m := s.Mode(); m != HumanReadable && m != Optimized {
-		s.ConditionalAuthorization = nil
-	}
-	return s, nil
-}
-
-// DecodeConditions reads the request of an AuthorizationConditionsReview.
-func DecodeConditions(body []byte) (*AuthorizationConditionsRequest, error) {
-	var in AuthorizationConditionsReview
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, errors.New("the body is not a review in JSON")
-	}
-	switch {
-	case in.Kind != ConditionsKind || in.APIVersion != ConditionsVersion:
-		return nil, fmt.Errorf("it is not of kind %s of %s", ConditionsKind, ConditionsVersion)
-	case in.Request == nil || len(in.Request.ConditionSets) == 0:
-		return nil, errors.New("the review has no conditionSets")
-	}
-	return in.Request, nil
-}
-
-// AnswerAccess is the review that carries a status.
-func AnswerAccess(s SubjectAccessReviewStatus) ([]byte, error) {
-	out := struct {
-		APIVersion string                    `json:"apiVersion"`
-		Kind       string                    `json:"kind"`
-		Status     SubjectAccessReviewStatus `json:"status"`
-	}{AccessVersion, AccessKind, s}
-	return json.Marshal(out)
-}
-
-// AnswerConditions is the review that carries a response.
-func AnswerConditions(r AuthorizationConditionsResponse) ([]byte, error) {
-	out := AuthorizationConditionsReview{Response: &r}
-	out.APIVersion, out.Kind = ConditionsVersion, ConditionsKind
-	return json.Marshal(out)
 }
 
 // RequestVariable is the name of the variable of what the first phase knows.

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -66,11 +67,12 @@ func TestJudgeLines(t *testing.T) {
 		{"refused as its node", append(allLines[:3:3], line("get", "b", 403), line("list", "a", 403)), "list pods as node a: 403"},
 		{"allowed as another", append(allLines[:3:3], line("get", "b", 200)), "get nodes as node b: 200"},
 		{"no answer", append(allLines[:3:3], line("get", "b", 0)), "get nodes as node b: 0"},
-		{"never tried another", allLines[:2], "tried both its own node and another: true false"},
-		{"nothing", nil, "tried both its own node and another: false false"},
+		{"never tried another", allLines[:2], "did not try: list as node b; get as node b"},
+		{"left out what was allowed", allLines[:3], "did not try: get as node b"},
+		{"nothing", nil, "did not try: list as node a; get as node a; list as node b; get as node b"},
 		{"of another agent", append(allLines[:4:4], Attempt{Node: "c", Verb: "get", Target: "a", Code: 200}), "written by c"},
 	} {
-		if got := failed(judgeLines("a", c.lines)); !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
+		if got := failed(judgeLines("a", []string{"a", "b"}, c.lines)); !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -89,8 +91,15 @@ func TestJudgeEvents(t *testing.T) {
 				e.AuthenticationMetadata.ImpersonationConstraint = "impersonate:arbitrary-node"
 			}
 		}, "by impersonate:arbitrary-node"},
-		"of a pod elsewhere":  {func(e *auditv1.Event) { e.User.Extra = nil }, "no event"},
-		"later":               {func(e *auditv1.Event) { e.StageTimestamp = metav1.NewMicroTime(noon.Add(time.Second)) }, "no event"},
+		"of a pod elsewhere": {func(e *auditv1.Event) { e.User.Extra = nil }, "no event"},
+		"later":              {func(e *auditv1.Event) { e.StageTimestamp = metav1.NewMicroTime(noon.Add(time.Second)) }, "no event"},
+		"long before":        {func(e *auditv1.Event) { e.StageTimestamp = metav1.NewMicroTime(noon.Add(-time.Minute)) }, "no event"},
+		"without an answer":  {func(e *auditv1.Event) { e.ResponseStatus = nil }, "no event"},
+		"as another, too": {func(e *auditv1.Event) {
+			if e.ImpersonatedUser == nil && e.Verb == "get" {
+				*e = event(line("get", "b", 200), "impersonate:associated-node")
+			}
+		}, "other impersonations: 200, system:node:b, by impersonate:associated-node"},
 		"by no impersonation": {func(e *auditv1.Event) { e.ImpersonatedUser = nil }, "no event"},
 	} {
 		events := allEvents()
@@ -101,6 +110,112 @@ func TestJudgeEvents(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
+}
+
+// soundly is what is seen of agents on two nodes where all is well.
+func soundly() *Seen {
+	on := func(node, other string, at time.Time) (lines []Attempt) {
+		for _, target := range []string{node, other} {
+			for _, verb := range []string{"list", "get"} {
+				l := line(verb, target, map[bool]int{true: 200, false: 403}[target == node])
+				l.Node, l.Time = node, at
+				lines = append(lines, l)
+			}
+		}
+		return lines
+	}
+	s := &Seen{Nodes: []string{"a", "b"}, Work: map[string][]Attempt{"a": on("a", "b", noon), "b": on("b", "a", noon)}}
+	for _, lines := range s.Work {
+		for _, l := range lines {
+			constraint := ""
+			if l.Target == l.Node {
+				constraint = "impersonate:associated-node"
+			}
+			e := event(l, constraint)
+			e.User.Username = account("x")
+			s.Events = append(s.Events, e)
+		}
+	}
+	answers := func(at time.Time, n, last int) (out []Answer) {
+		for i := range n {
+			out = append(out, Answer{at.Add(time.Duration(i) * time.Second), 200})
+		}
+		out[n-1].Code = last
+		return out
+	}
+	pod, node := noon.Add(time.Minute), noon.Add(2*time.Minute)
+	s.Pod, s.After = &Stolen{pod, answers(pod, 10, 401)}, on("a", "b", pod.Add(20*time.Second))
+	s.Node = &Stolen{node, answers(node, 13, 200)}
+	return s
+}
+
+// TestCheats: each way to make what was seen say something else is found, and nothing else is.
+func TestCheats(t *testing.T) {
+	judged := func(change func(s *Seen), suffix, problem string) string {
+		s := soundly()
+		change(s)
+		raw, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := Judge(suffix, raw, problem)
+		if err != nil {
+			return err.Error()
+		}
+		return failed(out.Checks)
+	}
+	nothing := func(*Seen) {}
+	if got := judged(nothing, "x", ""); got != "" {
+		t.Fatalf("all is well: %s", got)
+	}
+	if got := judged(nothing, "y", ""); !strings.Contains(got, "no event") {
+		t.Errorf("events of another cell's account: %q", got)
+	}
+	for name, c := range map[string]struct {
+		change func(s *Seen)
+		want   string
+	}{
+		"a node is removed":                      {func(s *Seen) { s.Nodes = s.Nodes[:1] }, "not all that has to be"},
+		"a node is another":                      {func(s *Seen) { s.Nodes[1] = "c" }, "which is not one of the nodes"},
+		"what an agent wrote is removed":         {func(s *Seen) { delete(s.Work, "b") }, "did not try"},
+		"what it must not is removed":            {func(s *Seen) { s.Work["a"] = s.Work["a"][:3] }, "did not try: get as node b"},
+		"a line is another agent's":              {func(s *Seen) { s.Work["a"][0] = s.Work["b"][0] }, "written by b"},
+		"agents are swapped":                     {func(s *Seen) { s.Work["a"], s.Work["b"] = s.Work["b"], s.Work["a"] }, "written by b"},
+		"a code is edited":                       {func(s *Seen) { s.Work["a"][3].Code = 200 }, "get nodes as node b: 200"},
+		"an event is removed":                    {func(s *Seen) { s.Events = s.Events[1:] }, "no event"},
+		"events are removed":                     {func(s *Seen) { s.Events = nil }, "no event"},
+		"an event by another constraint":         {func(s *Seen) { s.Events = append(s.Events, wrong(s.Events)) }, "other impersonations"},
+		"the deleted pod is removed":             {func(s *Seen) { s.Pod = nil }, "not all that has to be"},
+		"the deleted node is removed":            {func(s *Seen) { s.Node = nil }, "not all that has to be"},
+		"pod and node are swapped":               {func(s *Seen) { s.Pod, s.Node = s.Node, s.Pod }, "cannot have been"},
+		"the pod was deleted later":              {func(s *Seen) { s.Pod.Deleted = s.Pod.Deleted.Add(5 * time.Second) }, "cannot have been"},
+		"late answers of a token are removed":    {func(s *Seen) { s.Pod.Answers = s.Pod.Answers[:9] }, "the token of a deleted pod ends: after"},
+		"a refusal in between is removed":        {func(s *Seen) { s.Node.Answers = append(s.Node.Answers[:2], s.Node.Answers[9:]...) }, "was not used for"},
+		"a token's first answers are removed":    {func(s *Seen) { s.Node.Answers = s.Node.Answers[12:] }, "was not used for"},
+		"a token's answers are removed":          {func(s *Seen) { s.Node.Answers = nil }, "200 for 0s only"},
+		"the next pod's lines are removed":       {func(s *Seen) { s.After = nil }, "did not try"},
+		"the next pod's lines are the first's":   {func(s *Seen) { s.After = s.Work["a"] }, "is said to be of the next pod"},
+		"the next pod was allowed too much":      {func(s *Seen) { s.After[2].Code = 200 }, "list pods as node b: 200"},
+		"the node was deleted while pods worked": {func(s *Seen) { s.After[3].Time = s.Node.Deleted.Add(time.Second) }, "cannot have been"},
+	} {
+		if got := judged(c.change, "x", ""); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	if _, err := Judge("x", []byte(`{"nodes":["a","b"],"verdict":"passed"}`), "the cluster went away"); err == nil {
+		t.Error("a field that nobody knows was read over")
+	}
+}
+
+// wrong is an event of an impersonation by another constraint, for a node that it is allowed for.
+func wrong(events []auditv1.Event) auditv1.Event {
+	for _, e := range events {
+		if e.ImpersonatedUser != nil {
+			e.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: "impersonate:arbitrary-node"}
+			return e
+		}
+	}
+	return auditv1.Event{}
 }
 
 func TestParse(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // controlPlaneLabel is on nodes that run the control plane.
@@ -120,8 +121,7 @@ func (h *holder) list(ctx context.Context) (int, error) {
 	if err == nil {
 		return 200, nil
 	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return int(status.Status().Code), nil
 	}
 	return 0, err
@@ -167,7 +167,7 @@ type Attempt struct {
 
 // judgeLines compares what an agent wrote with what it must be allowed: everything
 // as its own node, nothing as another.
-func judgeLines(node string, lines []Attempt) []reports.AgentCheck {
+func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentCheck {
 	var checks []reports.AgentCheck
 	tried := map[string]bool{}
 	for _, l := range lines {
@@ -184,13 +184,20 @@ func judgeLines(node string, lines []Attempt) []reports.AgentCheck {
 			checks = append(checks, c)
 		}
 	}
-	own := tried["list "+node] && tried["get "+node]
-	other := slices.ContainsFunc(lines, func(l Attempt) bool { return l.Target != node })
-	return append(checks, reports.AgentCheck{What: "the agent on " + node + " tried both its own node and another", Want: "true true", Got: fmt.Sprint(own, other)})
+	var left []string
+	for _, target := range nodes {
+		for _, verb := range []string{"list", "get"} {
+			if !tried[verb+" "+target] {
+				left = append(left, verb+" as node "+target)
+			}
+		}
+	}
+	return append(checks, reports.AgentCheck{What: "what the agent on " + node + " did not try", Want: scenarios.List(nil), Got: scenarios.List(left)})
 }
 
 // judgeEvents compares the audit events of the agents' account with the lines:
-// each line has an event, which says who it was from and by which constraint.
+// each line has an event, which says who it was from and by which constraint, and no other event says that somebody was
+// impersonated who must not be.
 func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
 	counts := map[reports.AgentCheck]bool{}
 	var checks []reports.AgentCheck
@@ -211,8 +218,19 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
 			checks = append(checks, c)
 		}
 	}
-	return checks
+	other := reports.AgentCheck{What: "audit of the agents, other impersonations", Want: "none", Got: "none"}
+	for _, e := range events {
+		if u := e.ImpersonatedUser; u != nil && !slices.ContainsFunc(e.User.Extra[serviceaccount.NodeNameKey], func(node string) bool {
+			return u.Username == "system:node:"+node && e.AuthenticationMetadata != nil && e.AuthenticationMetadata.ImpersonationConstraint == "impersonate:associated-node"
+		}) {
+			other.Got = describeEvent(e)
+		}
+	}
+	return append(checks, other)
 }
+
+// lineDelay is how long after an event its line may be written.
+const lineDelay = 10 * time.Second
 
 // matches tells whether an event is that of a line: of the same pod's node, verb,
 // resource and wanted user, ended before the line was written.
@@ -220,7 +238,7 @@ func matches(l Attempt, e auditv1.Event) bool {
 	if e.ObjectRef == nil || e.ObjectRef.Resource != l.Resource || e.Verb != l.Verb || !slices.Equal(e.User.Extra[serviceaccount.NodeNameKey], []string{l.Node}) {
 		return false
 	}
-	if e.StageTimestamp.After(l.Time) {
+	if e.ResponseStatus == nil || e.StageTimestamp.After(l.Time) || l.Time.Sub(e.StageTimestamp.Time) > lineDelay {
 		return false
 	}
 	// A refused impersonation leaves no impersonatedUser: of these the code tells.
@@ -231,12 +249,15 @@ func matches(l Attempt, e auditv1.Event) bool {
 }
 
 func describeEvent(e auditv1.Event) string {
-	who, by := "nobody", "no constraint"
+	who, by, code := "nobody", "no constraint", int32(0)
+	if e.ResponseStatus != nil {
+		code = e.ResponseStatus.Code
+	}
 	if e.ImpersonatedUser != nil {
 		who = e.ImpersonatedUser.Username
 	}
 	if m := e.AuthenticationMetadata; m != nil && m.ImpersonationConstraint != "" {
 		by = m.ImpersonationConstraint
 	}
-	return fmt.Sprintf("%d, %s, by %s", e.ResponseStatus.Code, who, by)
+	return fmt.Sprintf("%d, %s, by %s", code, who, by)
 }

@@ -105,10 +105,13 @@ func Judge(suffix string, raw []byte, problem string) (*reports.Agents, error) {
 	if whole := len(s.Nodes) > 1 && s.Pod != nil && s.Node != nil; !whole && problem == "" {
 		return nil, errors.New("what was seen of the node agents is not all that has to be")
 	}
+	if err := s.order(); err != nil {
+		return nil, fmt.Errorf("what was seen of the node agents cannot have been: %w", err)
+	}
 	var all []Attempt
 	for _, node := range s.Nodes {
 		if lines, ok := s.Work[node]; ok || problem == "" {
-			out.Checks, all = append(out.Checks, judgeLines(node, lines)...), append(all, lines...)
+			out.Checks, all = append(out.Checks, judgeLines(node, s.Nodes, lines)...), append(all, lines...)
 		}
 	}
 	out.Checks = append(out.Checks, judgeEvents(all, slices.DeleteFunc(s.Events, func(e auditv1.Event) bool { return e.User.Username != account(suffix) }))...)
@@ -121,12 +124,67 @@ func Judge(suffix string, raw []byte, problem string) (*reports.Agents, error) {
 		out.Checks = append(out.Checks, reports.AgentCheck{What: "the token of a deleted pod ends", Want: ended, Got: got})
 	}
 	if s.Pod != nil && (problem == "" || len(s.After) > 0) {
-		out.Checks = append(out.Checks, judgeLines(s.Nodes[0], slices.DeleteFunc(s.After, func(l Attempt) bool { return l.Time.Before(s.Pod.Deleted) }))...)
+		out.Checks = append(out.Checks, judgeLines(s.Nodes[0], s.Nodes, s.After)...)
 	}
 	if s.Node != nil {
 		out.Checks = append(out.Checks, s.Node.outlives(&out.NodeWindowSeconds))
 	}
 	return out, nil
+}
+
+// pause is how long may pass at most from one question with a stolen token to the next, which follow each other by poll.
+const pause = tokenTTL / 2
+
+// order says what cannot have come as it stands there: agents work, then a pod is deleted and the agent works on in
+// another, then a node is deleted; and after each deletion a token is used again and again, without a pause in which it
+// could have given something else.
+func (s *Seen) order() error {
+	var last time.Time
+	next := func(what string, at time.Time) error {
+		if at.Before(last) {
+			return fmt.Errorf("%s at %s, after %s", what, at, last)
+		}
+		last = at
+		return nil
+	}
+	var err error
+	var worked time.Time
+	for node, lines := range s.Work {
+		if !slices.Contains(s.Nodes, node) {
+			err = errors.Join(err, fmt.Errorf("an agent worked on %s, which is not one of the nodes", node))
+		}
+		for _, l := range lines {
+			if l.Time.After(worked) {
+				worked = l.Time
+			}
+		}
+	}
+	last = worked
+	stolen := func(what string, gone *Stolen) {
+		if gone == nil {
+			return
+		}
+		err = errors.Join(err, next(what+" was deleted", gone.Deleted))
+		for _, a := range gone.Answers {
+			if late := a.At.Sub(last); late > pause {
+				err = errors.Join(err, fmt.Errorf("the token of the deleted %s was not used for %s", what, late))
+			}
+			err = errors.Join(err, next("an answer came", a.At))
+		}
+	}
+	stolen("pod", s.Pod)
+	if s.Pod != nil {
+		for _, l := range s.After { // while the token was used from outside, too
+			if l.Time.Before(s.Pod.Deleted) {
+				err = errors.Join(err, fmt.Errorf("an agent's line of %s is said to be of the next pod", l.Time))
+			}
+			if l.Time.After(last) {
+				last = l.Time
+			}
+		}
+	}
+	stolen("node", s.Node)
+	return err
 }
 
 // until is how long it took until an answer had a code, and no other came: less than 0 if none had.

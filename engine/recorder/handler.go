@@ -140,10 +140,8 @@ type Answer struct {
 // send answers as the script says.
 func (a *Answer) send(w http.ResponseWriter, req *http.Request) {
 	if a.Delay > 0 {
-		timer := time.NewTimer(a.Delay)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(a.Delay):
 		case <-req.Context().Done():
 			return
 		}

@@ -283,10 +283,8 @@ func (c *Counting) hold(ctx context.Context) {
 			return
 		}
 	}
-	timer := time.NewTimer(c.Delay())
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(c.Delay()):
 	case <-ctx.Done():
 	}
 }

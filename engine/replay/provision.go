@@ -133,6 +133,9 @@ func (p *places) account(sa *scenarios.ServiceAccount) {
 			},
 		}
 	}
+	if sa.Secret != "" {
+		p.within[space+"/secrets/"+sa.Secret] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: sa.Secret}}
+	}
 	if sa.Node != "" && (sa.NodeObject == nil || *sa.NodeObject) {
 		p.outside["/api/v1/nodes/"+sa.Node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: sa.Node}}
 	}
@@ -205,19 +208,25 @@ func (run *run) mintTokens(ctx context.Context) error {
 func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	switch {
+	var bound metav1.Object
+	var err error
+	kind := ""
+	switch core := p.client.CoreV1(); {
 	case sa.Pod != "":
-		bound, err := p.client.CoreV1().Pods(sa.Namespace).Get(ctx, sa.Pod, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: sa.Pod, UID: bound.UID}
+		kind = "Pod"
+		bound, err = core.Pods(sa.Namespace).Get(ctx, sa.Pod, metav1.GetOptions{})
+	case sa.Secret != "":
+		kind = "Secret"
+		bound, err = core.Secrets(sa.Namespace).Get(ctx, sa.Secret, metav1.GetOptions{})
 	case sa.Node != "":
-		bound, err := p.client.CoreV1().Nodes().Get(ctx, sa.Node, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: sa.Node, UID: bound.UID}
+		kind = "Node"
+		bound, err = core.Nodes().Get(ctx, sa.Node, metav1.GetOptions{})
+	}
+	if err != nil {
+		return "", err
+	}
+	if kind != "" {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: kind, APIVersion: "v1", Name: bound.GetName(), UID: bound.GetUID()}
 	}
 	answer, err := p.client.CoreV1().ServiceAccounts(sa.Namespace).CreateToken(ctx, sa.Name, request, metav1.CreateOptions{})
 	if err != nil {

@@ -36,6 +36,9 @@ func Labels(s *scenarios.Scenario) []string {
 	if s.Alone() {
 		labels = append(labels, "serial")
 	}
+	if s.Conformance() == "" {
+		labels = append(labels, "conformance-candidate")
+	}
 	return labels
 }
 
@@ -131,22 +134,15 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan
 func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
 	p := CellPlan{Target: c}
 	facts := target.ExpectedFacts(c)
-	for _, s := range set.All() {
-		p.Items = append(p.Items, decide(s, c, facts, sel))
-	}
+	p.Items = scenarios.Each(set.All(), func(s *scenarios.Scenario) Item { return decide(s, c, facts, sel) })
 	return p
 }
 
 // chains are the special authorizer chains that scenarios ask for.
 func chains(set *scenarios.Set) []string {
-	var names []string
-	for _, s := range set.All() {
-		if c := s.Requires.Chain; c != "" && !slices.Contains(names, c) {
-			names = append(names, c)
-		}
-	}
+	names := slices.DeleteFunc(scenarios.Each(set.All(), func(s *scenarios.Scenario) string { return s.Requires.Chain }), func(name string) bool { return name == "" })
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // nothingWhy counts the reasons for which nothing is left.
@@ -197,13 +193,7 @@ func (sel Selection) leavesOut(s *scenarios.Scenario) string {
 
 // Choose returns the scenarios that the selection does not leave out.
 func (sel Selection) Choose(set *scenarios.Set) []*scenarios.Scenario {
-	var chosen []*scenarios.Scenario
-	for _, s := range set.All() {
-		if sel.leavesOut(s) == "" {
-			chosen = append(chosen, s)
-		}
-	}
-	return chosen
+	return slices.DeleteFunc(slices.Clone(set.All()), func(s *scenarios.Scenario) bool { return sel.leavesOut(s) != "" })
 }
 
 // onExisting decides for a cluster that somebody else made.

@@ -107,14 +107,12 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	x.waiting[auditID] = ch
 	timeout := max(auditTimeout>>x.missed, leastAuditTimeout)
 	x.mu.Unlock()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case raw := <-ch:
 		return raw, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-timer.C:
+	case <-time.After(timeout):
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/authzconf/authzconf/clusters/image"
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -48,12 +49,29 @@ func (t *Target) witness(ctx context.Context, o Options) error {
 // readBack reads the version and the gate, and more, and compares them with what is asked.
 func (t *Target) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
 	t.Witness.ExpectedGate = string(t.Facts.Gate)
-	for _, read := range append([]func(context.Context) error{t.witnessVersion, t.witnessGate}, more...) {
+	for _, read := range append([]func(context.Context) error{t.witnessPrograms, t.witnessVersion, t.witnessGate}, more...) {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("witness: %w", err)
 		}
 	}
 	t.Witness.Mismatches = t.Witness.Judge(o.Cell)
+	return nil
+}
+
+// witnessPrograms says what runs, of a local control plane.
+func (t *Target) witnessPrograms(context.Context) error {
+	plane, ok := t.Plane()
+	if !ok {
+		return nil
+	}
+	t.Witness.Programs = nil
+	for _, p := range []local.Program{plane.Programs().KubeAPIServer, plane.Programs().Etcd} {
+		digest, err := local.Digest(p.Path)
+		if err != nil {
+			return fmt.Errorf("the digest of %s: %w", p.Name, err)
+		}
+		t.Witness.Programs = append(t.Witness.Programs, reports.Program{Name: p.Name, Version: p.Version, Origin: p.Origin, SHA256: digest})
+	}
 	return nil
 }
 

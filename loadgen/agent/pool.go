@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -194,12 +195,9 @@ func eof(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return true
 	}
-	for _, text := range []string{"connection lost", "GOAWAY", "conn could not be established", "connection is closed", "force closed", "response body closed", "shutdown", "conn is closed", "connection not usable"} {
-		if strings.Contains(err.Error(), text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{
+		"connection lost", "GOAWAY", "conn could not be established", "connection is closed", "force closed", "response body closed", "shutdown", "conn is closed", "connection not usable",
+	}, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
 // tally counts what becomes of the requests of a block.

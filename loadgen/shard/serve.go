@@ -230,8 +230,7 @@ func (m *member) clock(ctx context.Context) (run.Clock, error) {
 }
 
 func (m *member) answer(ctx context.Context, question int) (time.Time, error) {
-	timer := time.NewTimer(answerTimeout)
-	defer timer.Stop()
+	timeout := time.After(answerTimeout)
 	for {
 		select {
 		case r, ok := <-m.readings:
@@ -241,7 +240,7 @@ func (m *member) answer(ctx context.Context, question int) (time.Time, error) {
 			if r.Question == question {
 				return r.Now, nil
 			}
-		case <-timer.C:
+		case <-timeout:
 			return time.Time{}, fmt.Errorf("%s does not say its time within %s", m.name, answerTimeout)
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()

@@ -209,13 +209,11 @@ func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	if !before {
 		return true
 	}
-	timer := time.NewTimer(time.Until(last.Add(profile.CacheLife)))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		r.problem(-1, "ended by the user between blocks")
 		return false
-	case <-timer.C:
+	case <-time.After(time.Until(last.Add(profile.CacheLife))):
 		return true
 	}
 }

@@ -85,10 +85,7 @@ func (r *runner) circumstances() {
 	if r.Engine == Pods {
 		agents = "the agents ran in pods of the cluster, with the image " + r.Image
 	}
-	nodes := "without a kubelet or status"
-	if r.Kwok {
-		nodes = "kept Ready by kwok"
-	}
+	nodes := map[bool]string{true: "kept Ready by kwok", false: "without a kubelet or status"}[r.Kwok]
 	r.out.Notes = append(r.out.Notes, "the cluster is one that exists: "+agents+"; their nodes are objects "+nodes+"; no review was seen, and all counts are the API server's own metrics")
 }
 

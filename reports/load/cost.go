@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Cost is several runs side by side: what each variant costs at each number of agents and with each authorizer.
@@ -268,9 +269,6 @@ func usageOf(blocks []*run.Block) (used map[string]Usage) {
 
 // cpuText is "API server 2.10 ms, authorizer 0.20 ms".
 func cpuText(used map[string]Usage) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(used)) {
-		parts = append(parts, fmt.Sprintf("%s %.2f ms", name, used[name].PerRequest))
-	}
+	parts := scenarios.Each(slices.Sorted(maps.Keys(used)), func(name string) string { return fmt.Sprintf("%s %.2f ms", name, used[name].PerRequest) })
 	return cmp.Or(strings.Join(parts, ", "), "not known")
 }

@@ -92,12 +92,8 @@ func (t Thresholds) margins(comparison string) Margins {
 
 // declareMargins says whether any difference is to be judged.
 func (t Thresholds) declareMargins() bool {
-	for _, m := range t.Comparisons {
-		if m != (Margins{}) {
-			return true
-		}
-	}
-	return t.Margin > 0 || t.MarginP99 > 0
+	own := slices.Collect(maps.Values(t.Comparisons))
+	return t.Margin > 0 || t.MarginP99 > 0 || slices.ContainsFunc(own, func(m Margins) bool { return m != Margins{} })
 }
 
 // aboutLatency says whether any latency or difference of latencies is limited, but for the objectives of Kubernetes,

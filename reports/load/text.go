@@ -14,6 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 func text(d run.Duration) string { return time.Duration(d).String() }
@@ -62,10 +63,7 @@ func reviewsText(r ReviewRate) string {
 
 // againText is "12 × 429, 20 × refused", or a dash.
 func againText(again map[string]int64) string {
-	var parts []string
-	for _, status := range slices.Sorted(maps.Keys(again)) {
-		parts = append(parts, fmt.Sprintf("%d × %s", again[status], status))
-	}
+	parts := scenarios.Each(slices.Sorted(maps.Keys(again)), func(status string) string { return fmt.Sprintf("%d × %s", again[status], status) })
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 

@@ -82,15 +82,7 @@ func (p *prepared) bind(suffix string) {
 // canBeObjects tells whether the grants of a scenario can be RBAC objects that
 // touch no other, and whose changes can be seen.
 func canBeObjects(bound *scenarios.Scenario) bool {
-	if !cases.Unique(bound) {
-		return false
-	}
-	for _, o := range scenarios.RenderRBAC(bound) {
-		if o.Grant != "" && !o.Exclusive {
-			return false
-		}
-	}
-	return true
+	return cases.Unique(bound) && !slices.ContainsFunc(scenarios.RenderRBAC(bound), func(o scenarios.RBACObject) bool { return o.Grant != "" && !o.Exclusive })
 }
 
 // provision creates the RBAC objects of a batch, while another one is sent.

@@ -1,0 +1,134 @@
+// Package certifytest asks an authorizer webhook, in its author's own tests, what certification asks: some thousand
+// SubjectAccessReviews about a policy that the authorizer has been given. What it answers wrongly fails the test.
+package certifytest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// T is what of *testing.T is needed.
+type T interface {
+	Helper()
+	Context() context.Context
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Options say what an authorizer is asked.
+type Options struct {
+	// Load gives the authorizer its policy, before anything is asked. The policy is its own JSON, RBAC, Cedar and more
+	// (Policy.Export), and has names that are made of the seed.
+	Load func(*policy.Policy) error
+	// Seed makes the names. Left out, it is 1: failures repeat.
+	Seed int64
+	// Sample is 1 in how many reviews is asked. Left out, it is 1: all of some 47,000, which takes half a minute.
+	Sample int
+	// Levels are those that are asked. Left out, they are core and no-overgrant; robust is about size, concurrency and
+	// drift, and takes longer.
+	Levels []certify.CertificationLevel
+}
+
+// Run asks a webhook that answers SubjectAccessReview, whatever their path. It is served by TLS, as an API server
+// demands it.
+func Run(t T, h http.Handler, o Options) {
+	t.Helper()
+	if o.Load == nil {
+		t.Fatalf("certifytest: Options.Load is needed: it gives the authorizer the policy that is asked about")
+		return
+	}
+	run, err := ask(t.Context(), h, o)
+	var notLoaded *certify.NotLoadedError
+	switch {
+	case errors.As(err, &notLoaded):
+		t.Fatalf("certifytest: nothing is allowed of %d grants that were asked about: has Options.Load given the policy to the authorizer?", notLoaded.Asked)
+		return
+	case err != nil:
+		t.Fatalf("certifytest: %v", err)
+		return
+	}
+	for _, f := range run.Findings {
+		say := t.Errorf
+		if f.Advice {
+			say = t.Logf
+		}
+		say("%s (level %s), seen %d times:\n  %s", f.Reason, f.Level, f.Count, strings.Join(f.Examples, "\n  "))
+	}
+	t.Logf("certifytest: seed %d, %d reviews", run.Seed, len(run.Answers))
+}
+
+func ask(ctx context.Context, h http.Handler, o Options) (*certify.Run[certify.Answer], error) {
+	if o.Seed == 0 {
+		o.Seed = 1
+	}
+	if o.Levels == nil {
+		o.Levels = []certify.CertificationLevel{certify.Core, certify.NoOvergrant}
+	}
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := certify.NewPlan(set, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Load(plan.Policy); err != nil {
+		return nil, err
+	}
+	s, err := reference.Start(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	raw, err := s.Kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	webhook, err := certify.ParseWebhook(raw, "")
+	if err != nil {
+		return nil, err
+	}
+	if o.Sample > 1 {
+		plan = plan.Sample(o.Sample)
+	}
+	return certify.Certify(ctx, certify.Options{Webhook: webhook, Plan: plan, Levels: o.Levels, Blame: true})
+}
+
+// RunURL is Run for a webhook that is served already, by http or https. Its certificate is not checked: what is
+// tested is what it answers.
+func RunURL(t T, address string, o Options) {
+	t.Helper()
+	h, err := At(address)
+	if err != nil {
+		t.Fatalf("certifytest: %v", err)
+		return
+	}
+	Run(t, h, o)
+}
+
+// At is a handler that has a URL answer, whatever path it is asked for.
+func At(address string) (http.Handler, error) {
+	to, err := url.Parse(address)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+		return nil, errors.New(address + " is not the URL of a webhook (expected http:// or https://, a host, and the path where reviews are posted)")
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL, r.Out.Host = to, to.Host },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 64}, //nolint:gosec // the author's own webhook, in a test
+		ErrorLog:  log.New(io.Discard, "", 0),                                                                       // that it cannot be reached is a finding
+	}, nil
+}

@@ -1,0 +1,105 @@
+package certifytest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/certify/certifytest"
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// noted keeps what a test is told.
+type noted struct {
+	ctx    context.Context
+	failed []string
+}
+
+func (n *noted) Helper()                  {}
+func (n *noted) Context() context.Context { return n.ctx }
+func (n *noted) Logf(string, ...any)      {}
+func (n *noted) Errorf(f string, a ...any) {
+	n.failed = append(n.failed, fmt.Sprintf(f, a...))
+}
+func (n *noted) Fatalf(f string, a ...any) { n.Errorf(f, a...) }
+
+// right is an authorizer that decides by whatever policy it is given.
+func right() (http.Handler, func(*policy.Policy) error) {
+	var held *policy.Policy
+	return reference.Handler(func(s authorizationv1.SubjectAccessReviewSpec) scenarios.Decision { return held.Decide(s) }),
+		func(p *policy.Policy) error {
+			held = p.Index()
+			return nil
+		}
+}
+
+func always(d scenarios.Decision) http.Handler {
+	return reference.Handler(func(authorizationv1.SubjectAccessReviewSpec) scenarios.Decision { return d })
+}
+
+func nothing(*policy.Policy) error { return nil }
+
+func TestRun(t *testing.T) {
+	h, load := right()
+	certifytest.Run(t, h, certifytest.Options{Load: load, Sample: 50})
+}
+
+func TestRunURL(t *testing.T) {
+	h, load := right()
+	s := httptest.NewTLSServer(h)
+	defer s.Close()
+	certifytest.RunURL(t, s.URL+"/authorize", certifytest.Options{Load: load, Sample: 50})
+}
+
+// TestFails: who allows everything, or nothing, or cannot be asked, fails, and is told why.
+func TestFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		run  func(certifytest.T)
+		want string
+	}{
+		"always allow": {func(t certifytest.T) {
+			certifytest.Run(t, always(scenarios.Allow), certifytest.Options{Load: nothing, Sample: 200})
+		}, "allows-what-is-not-granted (level core)"},
+		"never allow": {func(t certifytest.T) {
+			certifytest.Run(t, always(scenarios.NoOpinion), certifytest.Options{Load: nothing, Sample: 200})
+		}, "has Options.Load given the policy"},
+		"no loader": {func(t certifytest.T) { certifytest.Run(t, always(scenarios.Allow), certifytest.Options{}) }, "Options.Load is needed"},
+		"no URL": {func(t certifytest.T) {
+			certifytest.RunURL(t, "localhost:8443", certifytest.Options{Load: nothing, Sample: 200})
+		}, "is not the URL of a webhook"},
+		"gone": {func(t certifytest.T) {
+			certifytest.RunURL(t, "http://127.0.0.1:1", certifytest.Options{Load: nothing, Sample: 200})
+		}, "http-status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &noted{ctx: t.Context()}
+			c.run(n)
+			if !strings.Contains(strings.Join(n.failed, "\n"), c.want) {
+				t.Errorf("%q is not in %q", c.want, n.failed)
+			}
+		})
+	}
+}
+
+func Example() {
+	// In a test of yours t is its *testing.T, and h your webhook.
+	t := &noted{ctx: context.Background()}
+	h := always(scenarios.Allow)
+
+	certifytest.Run(t, h, certifytest.Options{
+		Sample: 200, // all, in the end
+		Load: func(p *policy.Policy) error {
+			_, err := p.RBAC() // or JSON, Cedar, Rego: what your authorizer reads
+			return err
+		},
+	})
+	fmt.Println(len(t.failed) > 0)
+	// Output: true
+}

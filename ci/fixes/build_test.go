@@ -1,0 +1,144 @@
+package fixes
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/authzconf/authzconf/ci/mutants/mutate"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/suites"
+	"github.com/authzconf/authzconf/verdicts"
+	"github.com/authzconf/authzconf/verdicts/findings"
+)
+
+// build compiles all fixes into one kube-apiserver, or finds it in the cache.
+func build(t *testing.T, b *local.Binaries, r local.Release, fixes []fix) string {
+	t.Helper()
+	files, _ := edited(t, b, r, chosen(fixes))
+	files.put(helperModule, filepath.Join("pkg", mutate.HelperName, mutate.HelperName+".go"), []byte(mutate.Helpers))
+	path, err := b.KubeAPIServerVariant(t.Context(), r, local.Variant{
+		Name: "fixes", Modules: slices.Sorted(maps.Keys(files)), Key: files.digest(), Change: files.write,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (t tree) digest() string {
+	hash := sha256.New()
+	for _, module := range slices.Sorted(maps.Keys(t)) {
+		for _, name := range slices.Sorted(maps.Keys(t[module])) {
+			_, _ = fmt.Fprintf(hash, "%s %s %d\n%s", module, name, len(t[module][name]), t[module][name])
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// write puts the files of a module into a folder.
+func (t tree) write(module, dir string) error {
+	for name, text := range t[module] {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestFixes runs the whole suite of impersonation on an API server with one fix after the other: what the finding says
+// it changes does what it should then, and everything else what it did.
+func TestFixes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a kube-apiserver, and runs the suite on it")
+	}
+	fixes, binaries := loadFixes(t), &local.Binaries{Progress: os.Stderr}
+	program := build(t, binaries, local.Newest(), fixes)
+	all, err := findings.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range fixes {
+		t.Run(f.Finding, func(t *testing.T) {
+			n := slices.IndexFunc(all, func(other findings.Finding) bool { return other.ID == f.Finding })
+			if n < 0 {
+				t.Fatalf("there is no finding %s", f.Finding)
+			}
+			shared := filepath.Join(t.TempDir(), "shared")
+			number := binary.LittleEndian.AppendUint32(nil, uint32(i+1))
+			if err := os.WriteFile(shared, append(number, make([]byte, len(fixes)+1)...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			turned(t, binaries, program, &all[n], mutate.SharedVariable+"="+shared)
+			reached, err := os.ReadFile(shared)
+			if err != nil || reached[mutate.SharedHeader+i+1] == 0 {
+				t.Errorf("the fix was not reached: %v", err)
+			}
+		})
+	}
+}
+
+// turned runs the suite as it is with the finding mended.
+func turned(t *testing.T, b *local.Binaries, program string, f *findings.Finding, env string) {
+	t.Helper()
+	mended, err := f.Mended()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gate: "both", Binaries: b}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range cells {
+		cells[i].KubeAPIServerPath, cells[i].KubeAPIServerEnv = program, []string{env}
+	}
+	folders, err := suites.Folders("impersonation")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := session.Plan(mended, cells, session.Selection{Folders: folders})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := session.Execute(t.Context(), session.Options{Plan: plan, Common: session.Common{
+		Texts: reports.Texts{Set: mended, Scenarios: scenarios.FS, Fixtures: fixtures.FS}, Seed: 1, Events: func(e session.Event) {
+			if e.Text != "" {
+				t.Log(e.Text)
+			}
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed, mends := 0, f.Mends()
+	for _, cell := range run.Report.Cells {
+		for _, r := range cell.Results {
+			switch r.Verdict {
+			case verdicts.Passed:
+				passed++
+				mends = slices.DeleteFunc(mends, func(id string) bool { return id == r.Scenario })
+			case verdicts.Failed, verdicts.Invalid:
+				t.Errorf("%s on %s: %s: %s", r.Scenario, cell.Name, r.Verdict, r.Reason)
+			}
+		}
+	}
+	if len(f.Mends()) == 0 || len(mends) > 0 {
+		t.Errorf("of %d scenarios that are to turn, these did not: %v", len(f.Mends()), mends)
+	}
+	t.Logf("%s: %d verdicts, of which %d scenarios turned and the others stayed", f.ID, passed, len(f.Mends()))
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/engine/upgrade"
+	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+	"github.com/authzconf/authzconf/verdicts/findings"
+)
+
+type reproduceFlags struct {
+	selectionFlags
+	matrix matrix.Matrix
+	seed   int64
+}
+
+func newReproduce(flags *reproduceFlags) *cobra.Command {
+	version := matrix.Newest()
+	c := commandWith("reproduce [ID]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		all, err := findings.Load()
+		if err != nil {
+			return invalid(err)
+		}
+		if len(args) == 0 {
+			return renderTable(c.OutOrStdout(), "findings", all, 0)
+		}
+		f, err := findingOf(all, args[0])
+		if err != nil {
+			return err
+		}
+		flags.matrix = matrix.Matrix{
+			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+		}
+		return flags.run(c, f)
+	})
+	c.Flags().StringVar(&version, "kubernetes", version, "the version to try it on, of "+matrix.Known())
+	seedFlag(c, &flags.seed, "the names that are made unique")
+	return c
+}
+
+// findingOf is the finding of an ID, or of a row of docs/divergences.md.
+func findingOf(all []findings.Finding, id string) (*findings.Finding, error) {
+	if i := slices.IndexFunc(all, func(f findings.Finding) bool { return f.ID == id || f.Row == id }); i >= 0 {
+		return &all[i], nil
+	}
+	shared := func(f findings.Finding) (n int) {
+		for _, word := range strings.Split(strings.ToLower(id), "-") {
+			if strings.Contains(f.ID, word) {
+				n++
+			}
+		}
+		return n
+	}
+	near := slices.DeleteFunc(slices.Clone(all), func(f findings.Finding) bool { return shared(f) == 0 })
+	slices.SortStableFunc(near, func(a, b findings.Finding) int { return shared(b) - shared(a) })
+	hint := "authzconf reproduce lists them"
+	if len(near) > 0 {
+		names := scenarios.Each(near[:min(3, len(near))], func(f findings.Finding) string { return f.ID })
+		hint = "the nearest are " + strings.Join(names, ", ") + "; " + hint
+	}
+	return nil, &local.UsageError{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
+}
+
+// reproduced is what one try showed.
+type reproduced struct {
+	Cell, Scenario string
+	Seen           findings.Seen
+	Why            string
+}
+
+// run tries a finding, and says whether it happens.
+func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error {
+	texts, err := f.selectionFlags.load()
+	if err != nil {
+		return invalid(err)
+	}
+	show := newProgress(c.ErrOrStderr(), len(finding.Scenarios), false)
+	common := session.Common{Texts: texts, Version: suiteVersion(), Command: called, Seed: f.seed, Events: show.event}
+	try := f.scenarios
+	if finding.Path != "" {
+		try = f.path
+	}
+	tried, err := try(c, finding, common)
+	show.end()
+	if err != nil {
+		return err
+	}
+	out := reproducedAll(tried)
+	if err := render(c.OutOrStdout(), "reproduced", struct {
+		*findings.Finding
+		Tried      []reproduced
+		Seen       findings.Seen
+		Kubernetes string
+	}{finding, tried, out, f.matrix.Kubernetes[0]}); err != nil {
+		return invalid(err)
+	}
+	return exitWith(map[findings.Seen]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
+}
+
+// reproducedAll is what all tries say together: one that shows the finding is enough, and it takes all to say that it
+// is gone.
+func reproducedAll(tried []reproduced) findings.Seen {
+	out := findings.Gone
+	for _, t := range tried {
+		if t.Seen == findings.Happens {
+			return t.Seen
+		}
+		if t.Seen == findings.Unclear {
+			out = t.Seen
+		}
+	}
+	return out
+}
+
+// scenarios runs the scenarios of a finding.
+func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, common session.Common) (tried []reproduced, err error) {
+	mended, err := finding.Mended()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	cells, err := f.matrix.Cells()
+	if err != nil {
+		return nil, err
+	}
+	quoted := scenarios.Each(finding.Scenarios, regexp.QuoteMeta)
+	plan, err := session.Plan(common.Texts.Set, cells, session.Selection{Focus: regexp.MustCompile("^(" + strings.Join(quoted, "|") + ")$")})
+	if err != nil {
+		return nil, untried(finding, f.matrix.Kubernetes[0], err)
+	}
+	plan = slices.DeleteFunc(plan, func(p session.CellPlan) bool { return p.Count(session.Run) == 0 })
+	run, err := session.Execute(c.Context(), session.Options{Common: common, Plan: plan})
+	if err != nil {
+		return nil, invalid(err)
+	}
+	for _, cell := range run.Report.Cells {
+		for _, r := range cell.Results {
+			var evidence *verdicts.Evidence
+			if i := slices.IndexFunc(run.Evidence, func(e *verdicts.Evidence) bool {
+				return e.Cell.Name == cell.Name && e.Scenario == r.Scenario
+			}); i >= 0 {
+				evidence = run.Evidence[i]
+			}
+			t := reproduced{Cell: cell.Name, Scenario: r.Scenario}
+			t.Seen, t.Why = finding.Judge(r, evidence, mended)
+			tried = append(tried, t)
+		}
+	}
+	return tried, nil
+}
+
+// untried is the error of a version that does not have what a finding is about.
+func untried(finding *findings.Finding, version string, err error) error {
+	return invalid(fmt.Errorf("%s could not be tried on Kubernetes %s: it is since %s; %w", finding.ID, version, finding.Since, err))
+}
+
+// path walks the upgrade path of a finding. It depends on time: that it did not happen says nothing.
+func (f *reproduceFlags) path(c *cobra.Command, finding *findings.Finding, common session.Common) ([]reproduced, error) {
+	text, err := findings.Files.ReadFile(finding.Path)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	p, err := upgradepath.Load(finding.Path, text)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	version := f.matrix.Kubernetes[0]
+	for i := range p.Stages {
+		p.Stages[i].Kubernetes = version
+	}
+	o := upgrade.Options{Common: common, Path: p, Base: matrix.Matrix{Provider: "local", Kubernetes: []string{version}, Binaries: f.matrix.Binaries}}
+	walk, runs, err := o.Plan()
+	switch {
+	case err != nil:
+		return nil, err
+	case runs == 0:
+		return nil, untried(finding, version, session.ErrNothingSelected)
+	}
+	run, err := upgrade.Execute(c.Context(), o, walk)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	t := reproduced{Cell: version, Scenario: finding.Path, Seen: findings.Unclear, Why: "it was not seen in " + reports.Plural(len(p.Stages)-1, "restart") +
+		", which proves nothing: it depends on which permissions are read first"}
+	switch run.Report.Outcome.ExitCode {
+	case exitFailed:
+		t.Seen, t.Why = findings.Happens, ""
+	case exitInvalid:
+		t.Why = "nothing could be judged, after " + time.Since(run.Report.Started).Round(time.Second).String()
+	}
+	return []reproduced{t}, nil
+}

@@ -1,0 +1,146 @@
+package reports
+
+import (
+	_ "embed" // the questions
+	"fmt"
+	"regexp"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+	"github.com/authzconf/authzconf/verdicts/findings"
+)
+
+// Source is a report that questions are asked. If it does not follow from its evidence nothing is taken from it.
+type Source struct {
+	Folder, Tool string
+	Command      []string
+	// Problem says why it does not count.
+	Problem string
+	// Run is the report of a run or an upgrade path, and Set its scenarios; nil of a storm.
+	Run *ConformanceReport
+	Set *scenarios.Set
+	// Digest is that of the report's evidence, and Loads what a storm has measured, a line each.
+	Digest string
+	Loads  []string
+}
+
+// gaQuestion is a question of ga.yaml, with what reports answer.
+type gaQuestion struct {
+	Part, Question, Missing string
+	Looks                   []*gaLook
+	State                   string `json:"-"`
+}
+
+type gaLook struct {
+	Say, Scenarios, Paths        string
+	Loads, Conformance, Findings bool
+	Figures                      []string `json:"-"`
+}
+
+//go:embed ga.yaml
+var gaText []byte
+
+// GA writes what reports say to the graduation criteria of KEP-5284 and to the questions of its production readiness
+// review. A question is answered if each look at the reports finds something, in part if some does or something is
+// missing that no report can show.
+func GA(sources []Source) (string, error) {
+	var questions []*gaQuestion
+	known, err := findings.Load()
+	if err == nil {
+		err = yaml.UnmarshalStrict(gaText, &questions)
+	}
+	if err != nil {
+		return "", err
+	}
+	states := map[string]int{}
+	for _, q := range questions {
+		found := 0
+		for _, look := range q.Looks {
+			for i, s := range sources {
+				for _, figure := range look.at(s, known) {
+					look.Figures = append(look.Figures, fmt.Sprintf("%s [%d]", figure, i+1))
+				}
+			}
+			found += min(1, len(look.Figures))
+		}
+		switch {
+		case found == 0:
+			q.State = "not answered"
+		case found < len(q.Looks) || q.Missing != "":
+			q.State = "answered in part"
+		default:
+			q.State = "answered"
+		}
+		states[q.State]++
+	}
+	text, err := renderText("ga", map[string]any{"Sources": sources, "Questions": questions, "States": states})
+	return string(text), err
+}
+
+// at is what a report shows.
+func (l *gaLook) at(s Source, known []findings.Finding) (figures []string) {
+	switch {
+	case s.Problem != "":
+		return nil
+	case l.Loads:
+		return s.Loads
+	case s.Run == nil:
+		return nil
+	case l.Paths != "" && s.Run.Path != nil:
+		faulty := slices.ContainsFunc(s.Run.Path.Stages, func(stage PathStage) bool { return stage.Fault != "" })
+		if l.Paths == "all" || faulty {
+			return []string{fmt.Sprintf("%s: %s along %s", s.Run.Path.Name, s.Run.Outcome.Result, Plural(len(s.Run.Cells), "stage"))}
+		}
+	case l.Paths == "" && s.Run.Path == nil:
+		for _, c := range s.Run.Cells {
+			if figure := l.figure(&c, s.Set, known); figure != "" {
+				figures = append(figures, fmt.Sprintf("%s %s, gate %s: %s", c.Provider, c.Witness.GitVersion, c.Facts.Gate, figure))
+			}
+		}
+	}
+	return figures
+}
+
+// figure is what a cell shows, "" for nothing.
+func (l *gaLook) figure(c *Cell, set *scenarios.Set, known []findings.Finding) string {
+	passed := map[string]bool{} // of those that were run
+	for _, r := range c.Results {
+		if executed(r.Verdict) {
+			passed[r.Scenario] = r.Verdict == verdicts.Passed
+		}
+	}
+	all, ok := 0, 0
+	if l.Findings {
+		for _, f := range known {
+			if !slices.ContainsFunc(f.Scenarios, func(id string) bool { _, tried := passed[id]; return tried }) {
+				continue
+			}
+			all++
+			if slices.ContainsFunc(f.Scenarios, func(id string) bool { return passed[id] }) {
+				ok++
+			}
+		}
+		return figureOf(all, "%d of %d that were tried still happen", ok)
+	}
+	pattern := regexp.MustCompile(l.Scenarios)
+	for id, pass := range passed {
+		if s, _ := set.Get(id); !pattern.MatchString(id) || l.Conformance && s.Conformance() != "" {
+			continue
+		}
+		all++
+		if pass {
+			ok++
+		}
+	}
+	return figureOf(all, "%d of %d passed", ok)
+}
+
+func figureOf(all int, format string, ok int) string {
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, ok, all)
+}

@@ -1,0 +1,240 @@
+package findings
+
+import (
+	"bytes"
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+var update = flag.Bool("update", false, "write the pages of docs/findings anew")
+
+const pages = "../../docs/findings"
+
+func load(t *testing.T) ([]Finding, *scenarios.Set) {
+	t.Helper()
+	all, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, set
+}
+
+// catalogue is loaded once: that takes a second.
+var catalogue = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
+
+// severities are in the order of the index.
+var severities = []string{"high", "medium", "low"}
+
+// TestFindings holds the data to the catalogue, to docs/divergences.md and to the fixes.
+func TestFindings(t *testing.T) {
+	all, set := load(t)
+	divergences, err := os.ReadFile("../../docs/divergences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fixes []struct{ Finding string }
+	text, err := os.ReadFile("../../ci/fixes/fixes.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &fixes)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, f := range all {
+		switch {
+		case ids[f.ID] || ids[f.Row]:
+			t.Errorf("%s is there twice", f.ID)
+		case f.Title == "" || f.Hurts == "" || f.Expected == "" || f.Actual == "" || f.Sentence == "" || len(f.Cause) == 0:
+			t.Errorf("%s is not complete", f.ID)
+		case !slices.Contains(severities, f.Severity):
+			t.Errorf("%s: severity %q is none of %v", f.ID, f.Severity, severities)
+		case f.Path == "" && len(f.Scenarios) == 0:
+			t.Errorf("%s: nothing shows it", f.ID)
+		case !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(f.Row) + ` \|`).Match(divergences):
+			t.Errorf("%s: docs/divergences.md has no row %q", f.ID, f.Row)
+		case !strings.Contains(string(divergences), "(findings/"+f.ID+".md)"):
+			t.Errorf("%s: docs/divergences.md does not lead to it", f.ID)
+		}
+		ids[f.ID], ids[f.Row] = true, true
+		fixed := slices.ContainsFunc(fixes, func(x struct{ Finding string }) bool { return x.Finding == f.ID })
+		proved := f.State == FixProved && f.Fix != "" && f.Cost != "" && len(f.Mends()) == len(f.Scenarios)+len(f.Turns)
+		said := f.State == Documentation && f.Fix == "" && len(f.Mends()) == 0
+		if fixed && !proved || !fixed && !said {
+			t.Errorf("%s: state %q, fix %q and %d mended scenarios do not go with ci/fixes/fixes.yaml", f.ID, f.State, f.Fix, len(f.Mends()))
+		}
+		since(t, &f, set)
+	}
+	if !slices.IsSortedFunc(all, func(a, b Finding) int { return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity) }) {
+		slices.SortStableFunc(all, func(a, b Finding) int { return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity) })
+		t.Errorf("findings.yaml is not in the order of severity: expected %v", scenarios.Each(all, func(f Finding) string { return f.ID }))
+	}
+}
+
+// since holds the version of a finding to those that its scenarios are for.
+func since(t *testing.T, f *Finding, set *scenarios.Set) {
+	t.Helper()
+	for _, id := range append(slices.Clone(f.Scenarios), f.Turns...) {
+		s, ok := set.Get(id)
+		switch {
+		case !ok:
+			t.Errorf("%s: there is no scenario %s", f.ID, id)
+		case s.Requires.Kubernetes != ">="+f.Since && (s.Requires.Kubernetes != "" || f.Since != "1.33"):
+			t.Errorf("%s is since %s, and %s is for %q", f.ID, f.Since, id, s.Requires.Kubernetes)
+		}
+	}
+}
+
+// TestMended wants what would be seen to be about the same requests.
+func TestMended(t *testing.T) {
+	all, set := load(t)
+	every := Finding{State: FixProved}
+	for _, f := range all {
+		every.Turns = append(every.Turns, f.Mends()...)
+	}
+	mended, err := every.Mended()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range every.Mends() {
+		today, _ := set.Get(id)
+		then, _ := mended.Get(id)
+		if !reflect.DeepEqual(asked(today), asked(then)) {
+			t.Errorf("%s is not the same but for what is expected", id)
+		}
+		if reflect.DeepEqual(today.Steps, then.Steps) {
+			t.Errorf("%s expects the same", id)
+		}
+	}
+	files, err := filepath.Glob("fixed/*/*/*.yaml")
+	if err != nil || len(files) != len(every.Mends()) {
+		t.Errorf("fixed/ has %d files, of which %d are used (%v)", len(files), len(every.Mends()), err)
+	}
+}
+
+// asked is a scenario without what it expects and says.
+func asked(s *scenarios.Scenario) scenarios.Scenario {
+	out := *s
+	out.Description, out.Documented, out.Digest, out.Twin, out.Level = "", "", "", "", ""
+	out.Steps = slices.Clone(s.Steps)
+	for i := range out.Steps {
+		out.Steps[i].Expect = nil
+	}
+	return out
+}
+
+// TestJudge tells what still happens from what does not, and both from something else.
+func TestJudge(t *testing.T) {
+	f := Finding{State: FixProved, Scenarios: []string{"kubernetes/raw-headers/empty-user-before-another"}}
+	mended, err := f.Mended()
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := func(v verdicts.Verdict) verdicts.Result {
+		return verdicts.Result{Scenario: f.Scenarios[0], Verdict: v, Reason: "reason"}
+	}
+	for name, test := range map[string]struct {
+		verdict  verdicts.Verdict
+		evidence *verdicts.Evidence
+		want     Seen
+	}{
+		"as it states":       {verdicts.Passed, &verdicts.Evidence{}, Happens},
+		"could not be run":   {verdicts.Invalid, nil, Unclear},
+		"left out":           {verdicts.NotSupported, nil, Unclear},
+		"failed, unrecorded": {verdicts.Failed, nil, Unclear},
+		"something else":     {verdicts.Failed, &verdicts.Evidence{}, Unclear},
+	} {
+		if got, _ := f.Judge(result(test.verdict), test.evidence, mended); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+	if got, _ := (&Finding{}).Judge(result(verdicts.Failed), &verdicts.Evidence{}, mended); got != Unclear {
+		t.Errorf("without what would be seen: %s, want %s", got, Unclear)
+	}
+}
+
+// TestCauses looks for the functions in the modules that the newest release is built from.
+func TestCauses(t *testing.T) {
+	all, _ := load(t)
+	folders := map[string]string{}
+	for _, f := range all {
+		for _, c := range f.Cause {
+			module, file, _ := strings.Cut(c.File, "/")
+			if _, known := folders[module]; !known {
+				list := exec.CommandContext(t.Context(), "go", "list", "-mod=mod", "-modfile=clusters/local/versions/kubernetes-1.37.mod", "-m", "-f", "{{.Dir}}", "k8s.io/"+module)
+				list.Dir = "../.."
+				out, _ := list.Output()
+				folders[module] = strings.TrimSpace(string(out))
+			}
+			text, err := os.ReadFile(filepath.Join(folders[module], file))
+			if folders[module] == "" || err != nil {
+				t.Logf("k8s.io/%s is not in the module cache: %v", module, err)
+				continue
+			}
+			if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + c.Function + `\(`).Match(text) {
+				t.Errorf("%s: %s does not declare %s", f.ID, c.File, c.Function)
+			}
+		}
+	}
+}
+
+//go:embed page_test.md.tmpl
+var pageText string
+
+// IsMended says for the page whether a fix makes a scenario different.
+func (f Finding) IsMended(id string) bool { return slices.Contains(f.Mends(), id) }
+
+// TestPages wants a page for each finding, and an index.
+func TestPages(t *testing.T) {
+	all, _ := load(t)
+	page := template.Must(template.New("page").Parse(pageText))
+	var index strings.Builder
+	fmt.Fprintf(&index, "# Findings\n\nDefects of API servers and documents that scenarios have shown, each as a report that can be acted on, with the command that reproduces it. Where a change of code is right it is proved: [ci/fixes](../../ci/fixes/fixes.yaml) has it as an edit, and `make fixes` runs the suite with each. All places where documents and servers differ are in [divergences.md](../divergences.md). The pages are made from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
+	index.WriteString("| severity | state | since | finding | reproduce |\n|---|---|---|---|---|\n")
+	want := map[string]string{}
+	for _, f := range all {
+		var b bytes.Buffer
+		if err := page.Execute(&b, f); err != nil {
+			t.Fatal(err)
+		}
+		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"
+		fmt.Fprintf(&index, "| %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, f.Title, f.ID, f.ID)
+	}
+	want["README.md"] = index.String()
+	for name, text := range want {
+		path := filepath.Join(pages, name)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%s is not up to date: run this test with -update", path)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(pages, "*"))
+	if err != nil || len(files) != len(want) {
+		t.Errorf("docs/findings has %d files, want %d (%v)", len(files), len(want), err)
+	}
+}

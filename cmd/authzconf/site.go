@@ -101,6 +101,8 @@ func addReport(c *cobra.Command, r *site.Report, kind reportKind, dir string, fl
 		for _, level := range flags.certified.Levels {
 			r.Outcome, r.Why = site.Certified, append(r.Why, "level "+string(level))
 		}
+	default:
+		err = r.Recorded(kind.Marker)
 	}
 	return err
 }

@@ -68,21 +68,25 @@ type Report struct {
 // Base is where its page is, from the pages of the site.
 func (r *Report) Base() string { return path.Join(reportsDir, r.Name, r.Page) }
 
-// Copy has the site hold a copy of a report that was verified, which readers can verify again. Of a product about which
-// nothing else is known its record is shown.
+// Copy has the site hold a copy of a report that was verified, which readers can verify again.
 func (r *Report) Copy(kind *filing.Kind, dir string) (err error) {
 	if r.files, err = kind.Read(dir); err != nil {
 		return err
 	}
+	if r.Page = kind.Marker; r.files[pageFile] != nil {
+		r.Page = pageFile
+	}
 	if signature, err := os.ReadFile(filepath.Join(dir, reports.SignatureFile)); err == nil {
 		r.files[reports.SignatureFile] = signature
 	}
+	return nil
+}
+
+// Recorded adds what is shown of a report of another product that was verified, from its copy.
+func (r *Report) Recorded(marker string) error {
 	var record reports.Record
-	err = yaml.Unmarshal(r.files[kind.Marker], &record)
-	r.Of, r.Page, r.Outcome, r.SuiteVersion = strings.Join(record.Command, " "), kind.Marker, string(record.Outcome), record.SuiteVersion
-	if r.files[pageFile] != nil {
-		r.Page = pageFile
-	}
+	err := yaml.Unmarshal(r.files[marker], &record)
+	r.Of, r.Outcome, r.SuiteVersion = strings.Join(record.Command, " "), string(record.Outcome), record.SuiteVersion
 	return err
 }
 

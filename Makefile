@@ -66,7 +66,7 @@ PLAIN := ci/fixes|cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|gra
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
@@ -80,18 +80,31 @@ test: build ## vet, and run all tests that are not for the night, those against 
 	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
 
 .PHONY: test-nightly
-test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, and a minute for each fuzz test
+test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, the example, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
 	AUTHZCONF_CASES=1000 AUTHZCONF_FAULTY=all go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
 	PATH="$$(ci/prometheus):$$PATH" AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
 	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
-	$(MAKE) --no-print-directory subjects
+	$(MAKE) --no-print-directory subjects example
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
 .PHONY: image
 image: ## write the container image of authzconf for jobs of ci/certify (_output/authzconf-image.tar)
 	@mkdir -p _output
 	ci/certify/image latest _output/authzconf-image.tar
+
+RELEASE_DIR ?= _output/release
+.PHONY: release
+release: ## write static programs for linux and darwin, their modules as SPDX, and SHA256SUMS (VERSION, RELEASE_DIR)
+	ci/release $(VERSION) $(RELEASE_DIR)
+
+# Another folder, and nothing that is compiled already: what a stranger would do.
+.PHONY: release-again
+release-again: ## build the release once more, from nothing, and compare the digests (PLATFORMS)
+	@set -e; work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
+	git clone -q . "$$work/source"; \
+	GOCACHE=$$work/cache "$$work/source/ci/release" $(VERSION) "$$work/release" $(PLATFORMS); \
+	cd $(RELEASE_DIR) && sha256sum -c "$$work/release/SHA256SUMS"
 
 .PHONY: transcripts
 transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
@@ -106,6 +119,11 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 .PHONY: subjects
 subjects: build ## try authzconf deputy --proxy on proxies as they are commonly written (_output/subjects)
 	cd ci/subjects && go vet ./... && AUTHZCONF=$(abspath $(AUTHZCONF)) SUBJECTS=$(abspath _output/subjects) go test -count 1 -timeout 20m $(TESTFLAGS) ./...
+
+# A module that imports ours, as an author's does.
+.PHONY: example
+example: ## test authorizers as their authors would (docs/in-your-tests.md)
+	cd ci/example && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: faulty-authorizers
 faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length

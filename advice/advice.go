@@ -240,14 +240,14 @@ const (
 // actionOf is what an event's request was to authorization. It is read from the
 // URI: objectRef has the name of an object that is created, which authorization
 // did not know (k8s.io/apiserver/pkg/audit/request.go, LogRequestObject).
-func actionOf(e *auditv1.Event) (Action, error) {
-	u, err := url.ParseRequestURI(e.RequestURI)
+func actionOf(verb, uri string) (Action, error) {
+	u, err := url.ParseRequestURI(uri)
 	if err != nil {
-		return Action{}, fmt.Errorf("requestURI %q cannot be parsed", e.RequestURI)
+		return Action{}, fmt.Errorf("requestURI %q cannot be parsed", uri)
 	}
-	a := oracle.ParseRequest(cmp.Or(scenarios.HTTPMethods[e.Verb], strings.ToUpper(e.Verb)), u)
-	if a.Verb != e.Verb {
-		return Action{}, fmt.Errorf("verb %q does not go with requestURI %q", e.Verb, e.RequestURI)
+	a := oracle.ParseRequest(cmp.Or(scenarios.HTTPMethods[verb], strings.ToUpper(verb)), u)
+	if a.Verb != verb {
+		return Action{}, fmt.Errorf("verb %q does not go with requestURI %q", verb, uri)
 	}
 	if !a.ResourceRequest {
 		return Action{Verb: a.Verb, Path: a.Path}, nil

@@ -62,19 +62,19 @@ func TestLegacy(t *testing.T) {
 	}{
 		{"nothing rests on them", []*auditv1.Event{plain}, []string{
 			"ClusterRole bridge#1 [users groups] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
-			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=true used=false wildcard=false",
-			"ClusterRole bridge#2 [userextras] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
-			"ClusterRole bridge#2 [userextras] helpers by ClusterRoleBinding bridge: unneeded=true used=false wildcard=false",
-			"ClusterRole everything#1 [users groups serviceaccounts uids userextras] root by ClusterRoleBinding root: unneeded=true used=false wildcard=true",
+			"ClusterRole bridge#2 [userextras/scopes] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
 			"Role ci/bots#1 [serviceaccounts] nobody-seen by RoleBinding ci/bots: unneeded=true used=false wildcard=false",
+			"ClusterRole everything#1 [users groups serviceaccounts uids userextras] root by ClusterRoleBinding root: unneeded=true used=false wildcard=true",
+			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=true used=false wildcard=false",
+			"ClusterRole bridge#2 [userextras/scopes] helpers by ClusterRoleBinding bridge: unneeded=true used=false wildcard=false",
 		}},
 		{"what cannot be constrained rests on its group's", []*auditv1.Event{plain, kept}, []string{
 			"ClusterRole bridge#1 [users groups] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
-			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=false used=true wildcard=false",
-			"ClusterRole bridge#2 [userextras] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
-			"ClusterRole bridge#2 [userextras] helpers by ClusterRoleBinding bridge: unneeded=false used=true wildcard=false",
-			"ClusterRole everything#1 [users groups serviceaccounts uids userextras] root by ClusterRoleBinding root: unneeded=true used=false wildcard=true",
+			"ClusterRole bridge#2 [userextras/scopes] d by ClusterRoleBinding bridge: unneeded=true used=true wildcard=false",
 			"Role ci/bots#1 [serviceaccounts] nobody-seen by RoleBinding ci/bots: unneeded=true used=false wildcard=false",
+			"ClusterRole everything#1 [users groups serviceaccounts uids userextras] root by ClusterRoleBinding root: unneeded=true used=false wildcard=true",
+			"ClusterRole bridge#1 [users groups] helpers by ClusterRoleBinding bridge: unneeded=false used=true wildcard=false",
+			"ClusterRole bridge#2 [userextras/scopes] helpers by ClusterRoleBinding bridge: unneeded=false used=true wildcard=false",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

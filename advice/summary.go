@@ -125,7 +125,7 @@ func NewSummary(o Options) (*Summary, error) {
 // Add notes an event of a request that impersonated. again says that it is the same request as one before. An
 // error that is not ErrTooMany is about the event: it says something that no API server says.
 func (s *Summary) Add(e *auditv1.Event, again bool) error {
-	action, err := actionOf(e)
+	action, err := actionOf(e.Verb, e.RequestURI)
 	if err != nil {
 		return err
 	}
@@ -135,27 +135,33 @@ func (s *Summary) Add(e *auditv1.Event, again bool) error {
 		}
 		return nil // whom no authorizer ever sees
 	}
-	r := s.requestors[e.User.Username]
+	_, err = s.note(requestorOf(e), asked(e), action, again)
+	return err
+}
+
+// note takes in that somebody did something as somebody.
+func (s *Summary) note(who requestorUser, as scenarios.Impersonate, action Action, again bool) (*identity, error) {
+	r := s.requestors[who.Name]
 	if r == nil {
-		r = &requestor{name: e.User.Username, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
+		r = &requestor{name: who.Name, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
 		s.requestors[r.name] = r
 	}
-	r.groups.Insert(e.User.Groups...)
+	r.groups.Insert(who.Groups...)
 	action = r.limited(action, s.o.MaxNames)
 	if r.what[action] == nil {
 		r.what[action] = &action
 	}
-	p := pair{s.identity(r, e), r.what[action]}
+	p := pair{s.identity(r, who, as), r.what[action]}
 	_, known := r.seen[p]
 	if !known {
 		if s.size++; s.size > s.o.MaxSeen {
-			return ErrTooMany
+			return nil, ErrTooMany
 		}
 	}
 	if !known || !again {
 		r.seen[p]++
 	}
-	return nil
+	return p.as, nil
 }
 
 // limited takes the name from an action on a resource of which too many were seen.
@@ -179,9 +185,8 @@ func (r *requestor) limited(a Action, most int) Action {
 	return a
 }
 
-// identity finds whom an event impersonates, and which mode and grants that needs.
-func (s *Summary) identity(r *requestor, e *auditv1.Event) *identity {
-	who, as := requestorOf(e), asked(e)
+// identity finds which mode and grants an impersonation needs.
+func (s *Summary) identity(r *requestor, who requestorUser, as scenarios.Impersonate) *identity {
 	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.node, as.UID, as.Groups, as.Extra) // maps are printed in order
 	if known := r.as[key]; known != nil {
 		return known

@@ -90,25 +90,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// some is a plan with every nth question about decisions, and less that is asked again, for what is wrong with every
-// answer, or right in all. What has one of the reasons is in it as well.
+// some is a sample of a plan, unless everything is asked.
 func some(b *Plan, n int, reasons ...string) *Plan {
 	if everything() {
 		return b
 	}
-	out := *b
-	out.byID, out.atOnce, out.after = map[string]Question{}, 200, 500
-	few := func(all []Question) (kept []Question) {
-		for i, v := range all {
-			if i%n == 0 || v.Level == Robust || slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame) {
-				kept = append(kept, v)
-				out.byID[v.ID] = v
-			}
-		}
-		return kept
-	}
-	out.Scenario, out.Probes = few(b.Scenario), few(b.Probes)
-	return &out
+	return b.Sample(n, reasons...)
 }
 
 // direct is certification with plans that are made once.

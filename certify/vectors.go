@@ -89,6 +89,24 @@ type Plan struct {
 	checks map[string]clusterCheck
 }
 
+// Sample is a plan with every nth question about decisions, and less that is asked again, for what is wrong with every
+// answer, or right in all. What has one of the reasons is in it as well.
+func (b *Plan) Sample(n int, reasons ...string) *Plan {
+	out := *b
+	out.byID, out.atOnce, out.after = map[string]Question{}, 200, 500
+	few := func(all []Question) (kept []Question) {
+		for i, v := range all {
+			if i%n == 0 || v.Level == Robust || slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame) {
+				kept = append(kept, v)
+				out.byID[v.ID] = v
+			}
+		}
+		return kept
+	}
+	out.Scenario, out.Probes = few(b.Scenario), few(b.Probes)
+	return &out
+}
+
 // NewPlan makes the plan of a seed.
 func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set.All(), seed) }
 

@@ -298,7 +298,10 @@ func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observ
 // recording writes down the requests of a client as they leave.
 func recording(shown *verdicts.SentRequest) transport.WrapperFunc {
 	return func(rt http.RoundTripper) http.RoundTripper {
-		return target.Tapped(rt, func(sent *http.Request) { replay.Record(shown, sent) })
+		return target.Tapped(rt, func(sent *http.Request) {
+			replay.Record(shown, sent)
+			shown.UserAgent = "" // that of client-go, with the name of the program
+		})
 	}
 }
 

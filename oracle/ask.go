@@ -162,6 +162,10 @@ func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Requ
 		p.Outcome, p.Code = scenarios.HeadersTooLarge, 431
 		return p
 	}
+	if r.Unread != "" {
+		p.Outcome, p.Code, p.Messages = scenarios.ServerError, 500, []string{r.Unread}
+		return p
+	}
 	wanted, asked := wantedUser(imp, r.Headers)
 	if asked {
 		p.Wanted = &wanted

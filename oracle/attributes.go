@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -46,6 +47,8 @@ type Request struct {
 	Apply bool
 	// DryRun says that nothing is stored.
 	DryRun bool
+	// Unread is what the server answers to a path of which it cannot tell what it is, before anything else.
+	Unread string
 }
 
 // RequestOf is a scenario's request as it arrives: its HTTP method and path are parsed again, because that is all
@@ -54,6 +57,9 @@ func RequestOf(r *scenarios.Request) Request {
 	out := Request{Body: r.Body, Headers: r.Headers, Apply: r.Patch == scenarios.ApplyPatch}
 	if u, err := url.Parse(r.URI()); err == nil {
 		out.Attributes, out.DryRun = ParseRequest(r.Method(), u), u.Query().Has("dryRun")
+		if _, err := scenarios.RequestInfo(r.Method(), u); err != nil {
+			out.Unread = fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: %v", r.URI(), err)
+		}
 	}
 	return out
 }

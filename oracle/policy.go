@@ -97,8 +97,7 @@ func newPolicy(objects []map[string]any) policy {
 	if len(objects) == 0 {
 		return p
 	}
-	roles := slices.DeleteFunc(slices.Clone(builtIn()), func(o map[string]any) bool { return scenarios.Text(o, "kind") != "ClusterRole" })
-	p.grants = scenarios.RulesFromManifests(slices.Concat(roles, objects))
+	p.grants = scenarios.RulesFromManifests(WithBuiltInRoles(objects))
 	for _, o := range objects {
 		switch scenarios.Text(o, "kind") {
 		case "Pod":
@@ -111,6 +110,14 @@ func newPolicy(objects []map[string]any) policy {
 		}
 	}
 	return p
+}
+
+// WithBuiltInRoles are the objects with the roles in front that every cluster has, as far as the model knows them; one
+// of the same name takes the place of such a role.
+func WithBuiltInRoles(objects []map[string]any) []map[string]any {
+	return slices.Concat(slices.DeleteFunc(slices.Clone(builtIn()), func(o map[string]any) bool {
+		return scenarios.Text(o, "kind") != "ClusterRole"
+	}), objects)
 }
 
 // danglingSubjects are the subjects of a binding to a role that is not there. It asks what the binding would give

@@ -124,22 +124,36 @@ func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) (reas
 	return of["RoleBinding"]
 }
 
+// BoundRule is a rule of a role as a binding gives it to one subject.
+type BoundRule struct {
+	Grant
+	// Role and Binding are where it comes from, Rule the number of the rule in the role, from 1.
+	Role, Binding map[string]any
+	Rule          int
+}
+
 // RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and
 // subject. Bindings to roles that are not among them, such as cluster-admin, give none; other objects are passed
 // over.
 func RulesFromManifests(manifests []map[string]any) []Grant {
+	rules, _ := BoundRules(manifests)
+	return Each(rules, func(r BoundRule) Grant { return r.Grant })
+}
+
+// BoundRules are the grants of RulesFromManifests with where they come from. dangling are the bindings to roles that
+// are not there.
+func BoundRules(manifests []map[string]any) (out []BoundRule, dangling []map[string]any) {
 	type roleKey struct{ kind, namespace, name string }
-	roles := map[roleKey][]Grant{}
+	roles := map[roleKey][]BoundRule{}
 	for _, m := range manifests {
 		if k := Text(m, "kind"); isRBAC(m) && (k == "Role" || k == "ClusterRole") {
 			role := roleKey{k, Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
 			if k == "ClusterRole" { // whatever a manifest says: it is not namespaced
 				role.namespace = ""
 			}
-			roles[role] = RulesOf(m)
+			roles[role] = numberedRules(m)
 		}
 	}
-	var out []Grant
 	for _, m := range manifests {
 		kind := Text(m, "kind")
 		if !isRBAC(m) || kind != "RoleBinding" && kind != "ClusterRoleBinding" {
@@ -157,18 +171,22 @@ func RulesFromManifests(manifests []map[string]any) []Grant {
 		if refKind == "Role" {
 			key.namespace = namespace
 		}
-		for _, rule := range roles[key] {
+		rules, known := roles[key]
+		if !known {
+			dangling = append(dangling, m)
+		}
+		for _, rule := range rules {
 			for _, subject := range subjectsOf(m, namespace) {
 				if len(rule.NonResourceURLs) > 0 && namespace != "" {
 					continue // a RoleBinding gives no access to paths
 				}
-				g := rule
-				g.Subject, g.Namespace = subject, namespace
-				out = append(out, g)
+				r := rule
+				r.Subject, r.Namespace, r.Binding = subject, namespace, m
+				out = append(out, r)
 			}
 		}
 	}
-	return out
+	return out, dangling
 }
 
 // RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives
@@ -177,17 +195,20 @@ func RulesOf(m map[string]any) []Grant {
 	if !isRBAC(m) {
 		return nil
 	}
+	return Each(numberedRules(m), func(r BoundRule) Grant { return r.Grant })
+}
+
+func numberedRules(m map[string]any) (out []BoundRule) {
 	rules, _ := m["rules"].([]any)
-	var out []Grant
-	for _, x := range rules {
+	for i, x := range rules {
 		rule, _ := x.(map[string]any)
 		g := Grant{Verbs: strs(rule["verbs"]), APIGroups: strs(rule["apiGroups"]), Resources: strs(rule["resources"]), Names: strs(rule["resourceNames"])}
 		paths := strs(rule["nonResourceURLs"])
 		if len(paths) > 0 {
-			out = append(out, Grant{Verbs: g.Verbs, NonResourceURLs: paths})
+			out = append(out, BoundRule{Grant: Grant{Verbs: g.Verbs, NonResourceURLs: paths}, Role: m, Rule: i + 1})
 		}
 		if len(g.Resources) > 0 || len(paths) == 0 {
-			out = append(out, g)
+			out = append(out, BoundRule{Grant: g, Role: m, Rule: i + 1})
 		}
 	}
 	return out

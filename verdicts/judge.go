@@ -157,7 +157,7 @@ func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string)
 // request, or if it wrote something that is none; otherwise nobody knows what became of the event.
 func (v *stepJudge) noEvent() (problem string) {
 	switch {
-	case !v.has(scenarios.Audit) || v.event != nil || v.o.Response.Code == codeHeadersTooLarge || v.o.Response.Broken != "":
+	case !v.has(scenarios.Audit) || v.event != nil || v.o.Response.Code == codeHeadersTooLarge || v.o.Request.Unread() || v.o.Response.Broken != "":
 		return ""
 	case len(v.o.Audit) > 0:
 		v.compare("audit", "an audit event", "something else")

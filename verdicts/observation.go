@@ -4,6 +4,7 @@ package verdicts
 
 import (
 	"encoding/json"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -138,9 +139,19 @@ type SentRequest struct {
 
 	Method    string              `json:"method"`
 	URL       string              `json:"url"`
-	UserAgent string              `json:"userAgent"`
+	UserAgent string              `json:"userAgent,omitempty"`
 	Headers   map[string][]string `json:"headers,omitempty"`
 	Body      json.RawMessage     `json:"body,omitempty"`
+}
+
+// Unread says that an API server cannot tell what the request is about: it answers with an error before anything else, and
+// writes no audit event.
+func (r SentRequest) Unread() bool {
+	address, err := url.Parse(r.URL)
+	if err == nil {
+		_, err = scenarios.RequestInfo(r.Method, address)
+	}
+	return err != nil
 }
 
 // Response is an answer of the API server.

@@ -48,14 +48,14 @@ func nothing(*policy.Policy) error { return nil }
 
 func TestRun(t *testing.T) {
 	h, load := right()
-	certifytest.Run(t, h, certifytest.Options{Load: load})
+	certifytest.Run(t, h, certifytest.Options{Load: load, Sample: 50})
 }
 
 func TestRunURL(t *testing.T) {
 	h, load := right()
 	s := httptest.NewTLSServer(h)
 	defer s.Close()
-	certifytest.RunURL(t, s.URL+"/authorize", certifytest.Options{Load: load})
+	certifytest.RunURL(t, s.URL+"/authorize", certifytest.Options{Load: load, Sample: 50})
 }
 
 // TestFails: who allows everything, or nothing, or cannot be asked, fails, and is told why.
@@ -65,14 +65,18 @@ func TestFails(t *testing.T) {
 		want string
 	}{
 		"always allow": {func(t certifytest.T) {
-			certifytest.Run(t, always(scenarios.Allow), certifytest.Options{Load: nothing})
+			certifytest.Run(t, always(scenarios.Allow), certifytest.Options{Load: nothing, Sample: 200})
 		}, "allows-what-is-not-granted (level core)"},
 		"never allow": {func(t certifytest.T) {
-			certifytest.Run(t, always(scenarios.NoOpinion), certifytest.Options{Load: nothing})
+			certifytest.Run(t, always(scenarios.NoOpinion), certifytest.Options{Load: nothing, Sample: 200})
 		}, "has Options.Load given the policy"},
 		"no loader": {func(t certifytest.T) { certifytest.Run(t, always(scenarios.Allow), certifytest.Options{}) }, "Options.Load is needed"},
-		"no URL":    {func(t certifytest.T) { certifytest.RunURL(t, "localhost:8443", certifytest.Options{Load: nothing}) }, "is not the URL of a webhook"},
-		"gone":      {func(t certifytest.T) { certifytest.RunURL(t, "http://127.0.0.1:1", certifytest.Options{Load: nothing}) }, "http-status"},
+		"no URL": {func(t certifytest.T) {
+			certifytest.RunURL(t, "localhost:8443", certifytest.Options{Load: nothing, Sample: 200})
+		}, "is not the URL of a webhook"},
+		"gone": {func(t certifytest.T) {
+			certifytest.RunURL(t, "http://127.0.0.1:1", certifytest.Options{Load: nothing, Sample: 200})
+		}, "http-status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &noted{ctx: t.Context()}
@@ -90,6 +94,7 @@ func Example() {
 	h := always(scenarios.Allow)
 
 	certifytest.Run(t, h, certifytest.Options{
+		Sample: 200, // all, in the end
 		Load: func(p *policy.Policy) error {
 			_, err := p.RBAC() // or JSON, Cedar, Rego: what your authorizer reads
 			return err

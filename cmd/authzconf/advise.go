@@ -22,7 +22,10 @@ import (
 )
 
 type adviseFlags struct {
-	rbac        string
+	rbac        []string
+	kubeconfig  string
+	profile     string
+	output      string
 	options     advice.Options
 	verify      bool
 	verifyLimit int
@@ -32,13 +35,12 @@ type adviseFlags struct {
 
 func newAdvise() *cobra.Command {
 	var flags adviseFlags
-	c := &cobra.Command{
-		Use:  "advise AUDIT-LOG...",
-		Args: cobra.MinimumNArgs(1),
-		RunE: flags.run,
-	}
+	c := commandWith("advise [AUDIT-LOG...]", cobra.ArbitraryArgs, flags.run)
 	fl := c.Flags()
-	fl.StringVar(&flags.rbac, "rbac", "", "the present roles and bindings, as kubectl get -o yaml writes them")
+	fl.StringSliceVar(&flags.rbac, "rbac", nil, "the present roles and bindings: files of manifests or folders of them, also as kubectl get -o yaml writes them; without a log, who may impersonate whom by them")
+	fl.StringVar(&flags.kubeconfig, "kubeconfig", "", "the present roles and bindings are those of this cluster, which are only listed")
+	fl.StringVar(&flags.profile, "profile", "", "instead of a log, what this product is known to do; list names all")
+	fl.StringVarP(&flags.output, "output", "o", "text", "without a log: text, json or yaml")
 	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most this many objects in a rule; beyond it, the rule is for all objects of the resource (0: name every one)")
 	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most this many different impersonations in memory (default 1000000)")
 	fl.BoolVar(&flags.verify, "verify", false, "try the RBAC on a local control plane")
@@ -53,15 +55,26 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	if f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0 {
 		return errors.New("--max-names, --max-seen and --verify-limit are not negative")
 	}
-	var present []map[string]any
-	if f.rbac != "" {
-		_, objects, err := readGrants(f.rbac)
-		if err != nil {
-			return fmt.Errorf("--rbac: %w", err)
-		}
-		if present = objects; !slices.ContainsFunc(objects, func(o map[string]any) bool { return o["roleRef"] != nil }) {
-			return fmt.Errorf("--rbac %s has no bindings (expected what kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml writes)", f.rbac)
-		}
+	if !slices.Contains([]string{"text", "json", "yaml"}, f.output) {
+		return fmt.Errorf("--output %q is not one of text, json, yaml", f.output)
+	}
+	if f.profile != "" && (len(paths) > 0 || len(f.rbac) > 0 || f.kubeconfig != "") {
+		return errors.New("--profile stands alone: it takes the place of a log, and of --rbac and --kubeconfig")
+	}
+	present, err := f.present(c)
+	switch {
+	case err != nil:
+		return err
+	case f.profile != "":
+		return f.advisedProfile(c)
+	case len(paths) > 0 && c.Flags().Changed("output"):
+		return errors.New("--output is for --rbac, --kubeconfig and --profile: advice from a log is RBAC")
+	case len(paths) == 0 && present == nil:
+		return errors.New("nothing to advise on (expected audit logs, --rbac FILE|DIR, --kubeconfig FILE or --profile NAME)")
+	case len(paths) == 0 && f.verify:
+		return errors.New("--verify needs an audit log or --profile: it tries what is done")
+	case len(paths) == 0:
+		return f.holders(c, present)
 	}
 	files, err := logFiles(paths, c.ErrOrStderr())
 	if err != nil {
@@ -93,7 +106,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 		return invalid(err)
 	}
 	if f.verify {
-		if err := f.try(c, summary.Seen(), manifests); err != nil {
+		if err := f.try(c, summary.Seen(), nil, manifests); err != nil {
 			return err
 		}
 	}
@@ -146,13 +159,14 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 	return summary, r.Stats(), nil
 }
 
-// try tries the manifests, on the model and on a control plane.
-func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, manifests []byte) error {
+// try tries the manifests on a control plane: what was seen, its neighbours, and what must be refused besides.
+func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
 	cell, err := localCell(c, f.kubernetes, target.AskOn)
 	if err != nil {
 		return err
 	}
 	neighbours, without := advice.Neighbours(seen)
+	neighbours = append(neighbours, refused...)
 	seen = slices.DeleteFunc(seen, func(s advice.Seen) bool { return s.Mode == "" })
 	all := len(seen)
 	if f.verifyLimit > 0 && all > f.verifyLimit {

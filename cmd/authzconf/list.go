@@ -1,15 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/scenarios"
@@ -64,15 +61,7 @@ func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) e
 			}
 			items = append(items, listed{s.ID, s})
 		}
-		raw, err := json.MarshalIndent(items, "", "  ")
-		if err == nil && output == "yaml" {
-			raw, err = yaml.JSONToYAML(raw)
-		}
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(w, strings.TrimRight(string(raw), "\n"))
-		return err
+		return printAs(w, output, "", items)
 	}
 	return fmt.Errorf("-o %q is none of wide, json, yaml", output)
 }

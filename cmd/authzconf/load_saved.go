@@ -114,9 +114,12 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
 	if err := c.ParseFlags(r.Command[slices.Index(r.Command, "load")+1:]); err != nil {
 		return t, err
 	}
-	if slices.Contains(profile.Names(), f.profile) {
-		if _, text, err := profile.Load(f.profile); err != nil || string(text) != r.ProfileYAML {
-			return t, errors.Join(err, fmt.Errorf("the text of the built-in profile %s is not that of this authzconf", f.profile))
+	for _, name := range []string{f.profile, r.Profile} { // what was asked for, and what the report calls it
+		if !slices.Contains(profile.Names(), name) {
+			continue
+		}
+		if _, text, err := profile.Load(name); err != nil || string(text) != r.ProfileYAML {
+			return t, errors.Join(err, fmt.Errorf("the text of the built-in profile %s is not that of this authzconf: one of your own needs another name", name))
 		}
 	}
 	p, err := profile.Parse(r.Profile+".yaml", []byte(r.ProfileYAML))

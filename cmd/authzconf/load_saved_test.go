@@ -141,6 +141,8 @@ func TestLoadVerify(t *testing.T) {
 	unprofiled.Command, unprofiled.ProfileYAML = nil, ""
 	milder := r
 	milder.ProfileYAML += "# and nothing that must hold\n"
+	filed := milder
+	filed.Command = []string{"authzconf", "load", "--profile", "mine/denied-flood.yaml"}
 	for _, c := range []struct {
 		name string
 		make func() error
@@ -151,6 +153,7 @@ func TestLoadVerify(t *testing.T) {
 		{"thresholds that nobody declared", func() error { return write(r, lowered) }, exitFailed, "the thresholds of the report are not those"},
 		{"fewer pairs than were asked for", func() error { return write(fewer, thresholds) }, exitFailed, "its profile and command 100, 3 and 3"},
 		{"another text under the name of a built-in profile", func() error { return write(milder, thresholds) }, exitFailed, "the text of the built-in profile denied-flood is not that of this authzconf"},
+		{"a file under the name of a built-in profile", func() error { return write(filed, thresholds) }, exitFailed, "the text of the built-in profile denied-flood is not that of this authzconf"},
 		{"no profile", func() error { return write(unprofiled, thresholds) }, exitFailed, "what the run was to keep cannot be told"},
 		{"a better outcome", func() error {
 			path := filepath.Join(dir, "report.json")

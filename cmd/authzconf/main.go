@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -92,10 +93,22 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	defer stop()
 	klog.SetLogger(logr.Discard()) // client-go's remarks are not output of this program
 	root := newRoot()
+	if filepath.Base(os.Args[0]) == "kubectl-authzconf" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl authzconf"}
+		asPlugin(root)
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	return exitCode(root.ExecuteContext(ctx), stderr)
+}
+
+// asPlugin has the examples call the program as kubectl calls it.
+func asPlugin(c *cobra.Command) {
+	c.Example = strings.ReplaceAll(c.Example, "authzconf ", "kubectl authzconf ")
+	for _, sub := range c.Commands() {
+		asPlugin(sub)
+	}
 }
 
 // exitCode prints an error as "error:" and, where there is one, "hint:".

@@ -24,7 +24,8 @@ const exitLeaked = 99
 // TestMain makes the test binary the commands that scripts call.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"authzconf": func() { os.Exit(leakChecked(os.Stdout, os.Stderr)) },
+		"authzconf":         func() { os.Exit(leakChecked(os.Stdout, os.Stderr)) },
+		"kubectl-authzconf": main,
 		// One whose output cannot be written.
 		"authzconf-full": func() { os.Exit(leakChecked(fullDisk{}, os.Stderr)) },
 		// Two with a bug: in the main goroutine, and in one that runs scenarios.

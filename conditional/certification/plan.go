@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -143,6 +144,17 @@ func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
 	return json.MarshalIndent(struct {
 		Policies []vectors.Policy `json:"policies"`
 	}{all}, "", "  ")
+}
+
+// All are the vectors as they are asked, by their IDs.
+func (b *Plan) All() iter.Seq2[string, *vectors.Webhook] {
+	return func(yield func(string, *vectors.Webhook) bool) {
+		for _, e := range b.entries {
+			if !yield(e.id, e.Webhook) {
+				return
+			}
+		}
+	}
 }
 
 // Len is how many vectors a level has.

@@ -20,7 +20,7 @@ type Exchange struct {
 	Variant Variant `json:"variant,omitempty"`
 	// Wire is the revision in which it was asked; seed if none is there.
 	Wire string `json:"wire,omitempty"`
-	HTTP    int     `json:"http,omitempty"`
+	HTTP int    `json:"http,omitempty"`
 	// Fault is what went wrong on the way.
 	Fault string `json:"fault,omitempty"`
 	// Answer is the body, as text if it is not JSON.

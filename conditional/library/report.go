@@ -46,13 +46,15 @@ type Section struct {
 	// Part are vectors with which the library agrees as far as it has a part for them; the rest of their fields, as the
 	// whole of those that are Absent, is judged by nothing but our own model.
 	Part   int `json:"part"`
-	Failed    int    `json:"failed"`
+	Failed int `json:"failed"`
 	// Webhook are vectors that judge authorizers, which the library is none of.
 	Webhook int `json:"webhook"`
 }
 
 // Total is how many vectors a section has.
-func (s *Section) Total() int { return s.Agree + s.Divergent + s.Absent + s.Part + s.Failed + s.Webhook }
+func (s *Section) Total() int {
+	return s.Agree + s.Divergent + s.Absent + s.Part + s.Failed + s.Webhook
+}
 
 // Failure is a vector that differs.
 type Failure struct {

@@ -48,9 +48,12 @@ type Loaded interface {
 // Exploration says what is tried.
 type Exploration struct {
 	// Wire is the revision in which it is asked.
-	Wire *wire.Revision
+	Wire  *wire.Revision
 	Cases int
 	Seed  int64
+	// One says that there is one authorizer, which holds one set of policies at a time and knows no failure mode but
+	// Deny.
+	One bool
 	// Progress is called now and then, from any goroutine.
 	Progress func(done int)
 }
@@ -93,7 +96,11 @@ func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, er
 	r := &runner{subject: subject, options: o, result: Explored{Seed: o.Seed, Wire: o.Wire.Name, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
 	group, ctx := errgroup.WithContext(ctx)
 	var next, done atomic.Int64
-	for range runtime.GOMAXPROCS(0) {
+	workers := runtime.GOMAXPROCS(0)
+	if o.One {
+		workers = 1
+	}
+	for range workers {
 		group.Go(func() error {
 			for ctx.Err() == nil && !r.full() {
 				n := int(next.Add(1) - 1)
@@ -144,6 +151,9 @@ func (r *runner) full() bool {
 func (r *runner) group(n, cases int) error {
 	g := newGenerator(r.options.Seed, n)
 	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
+	if r.options.One {
+		t.mode = vectors.FailDeny
+	}
 	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {
 		return fmt.Errorf("case %d: the policies are not loaded: %w", n*groupSize, err)

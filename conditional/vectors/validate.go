@@ -107,7 +107,9 @@ func (r Rules) set(b *Breaches, s ConditionSet, depth int) {
 }
 
 // Validate is the first rule that a status breaks.
-func (r Rules) Validate(s SubjectAccessReviewStatus, asked Mode) error { return r.Breaches(s, asked).err() }
+func (r Rules) Validate(s SubjectAccessReviewStatus, asked Mode) error {
+	return r.Breaches(s, asked).err()
+}
 
 // ValidateSet is the first rule that a set breaks.
 func (r Rules) ValidateSet(s ConditionSet) error {

@@ -57,4 +57,3 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
-

@@ -297,8 +297,8 @@ func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func
 		return errors.Join(err, t.recount(ctx), t.Err())
 	case err != nil:
 		o.Response.Broken = err.Error()
-	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge:
-		// The HTTP server refused it before it became one of the API server's.
+	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge, o.Request.Unread():
+		// The HTTP server, or the first of the filters, refused it before it became one that is audited.
 	case o.Response.AuditID == "":
 		return errors.New("the answer has no Audit-Id header")
 	default:

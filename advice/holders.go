@@ -1,0 +1,346 @@
+package advice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Holder is a rule of a role that lets a subject impersonate, or get tokens of service accounts, by one binding.
+type Holder struct {
+	Subject scenarios.Subject `json:"subject"`
+	// Role and Binding are "ClusterRole name", "RoleBinding namespace/name"; Rule is the number of the rule in the
+	// role, from 1.
+	Role    string `json:"role"`
+	Binding string `json:"binding"`
+	Rule    int    `json:"rule"`
+	// Wildcard says that it does so by the verb *.
+	Wildcard bool    `json:"wildcard,omitempty"`
+	Powers   []Power `json:"powers"`
+	// Instead says what would do instead; Least are the grants of it, as far as roles and bindings alone can say.
+	Instead string            `json:"instead"`
+	Least   []scenarios.Grant `json:"least,omitempty"`
+}
+
+// Power is what a rule gives by one mode.
+type Power struct {
+	// Mode is empty for tokens.
+	Mode oracle.Mode `json:"mode,omitempty"`
+	// Grant is the part of the rule that is about it: checks of who is impersonated, or of what is done.
+	Grant scenarios.Grant `json:"grant"`
+	// Whom are the resources that identity checks are about, keys of extra behind a slash; empty for actions.
+	Whom []string `json:"whom,omitempty"`
+	// GateOff and GateOn say whether it can let anybody impersonate with the gate off, and on. Never says why it
+	// never can.
+	GateOff bool   `json:"gateOff"`
+	GateOn  bool   `json:"gateOn"`
+	Never   string `json:"never,omitempty"`
+}
+
+// Action tells whether the power is about what is done, and not about who is impersonated.
+func (p Power) Action() bool { return p.Mode != "" && len(p.Whom) == 0 && p.Never == "" }
+
+// Dangling is a binding to a role that is not there.
+type Dangling struct {
+	Binding string `json:"binding"`
+	Role    string `json:"role"`
+	// BuiltIn says that by its name the role is one that API servers make themselves.
+	BuiltIn bool `json:"builtIn,omitempty"`
+}
+
+// check is what a mode asks about who is impersonated (k8s.io/apiserver/pkg/endpoints/filters/impersonation, mode.go).
+type check struct {
+	mode      oracle.Mode
+	group     string
+	resources []string
+}
+
+const authentication = "authentication.k8s.io"
+
+var checks = []check{
+	{oracle.Legacy, "", []string{"users", "groups", "serviceaccounts"}},
+	{oracle.Legacy, authentication, []string{"uids", "userextras"}},
+	{oracle.UserInfo, authentication, []string{"users", "groups", "uids", "userextras"}},
+	{oracle.ServiceAccount, authentication, []string{"serviceaccounts"}},
+	{oracle.ArbitraryNode, authentication, []string{"nodes"}},
+	{oracle.AssociatedNode, authentication, []string{"nodes"}},
+}
+
+func (c check) verb() string {
+	if c.mode == oracle.Legacy {
+		return "impersonate"
+	}
+	return identityPrefix + string(c.mode)
+}
+
+const identityPrefix = "impersonate:"
+
+// Holders are who may impersonate whom by the roles and bindings of a cluster, and who may get tokens of service
+// accounts, by subject; aggregated roles have to be put together before. A rule with the verb * about anything else
+// counts for the actions of those who may impersonate somebody.
+func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
+	rules, unbound := scenarios.BoundRules(objects)
+	has := powerSet{}
+	for _, r := range rules {
+		h := Holder{Subject: r.Subject, Role: label(r.Role), Binding: label(r.Binding), Rule: r.Rule, Wildcard: slices.Contains(r.Verbs, "*"), Powers: powers(r.Grant)}
+		for _, p := range h.Powers {
+			has[powerKey{r.Subject, p.Mode, p.Action()}] = has[powerKey{r.Subject, p.Mode, p.Action()}] || p.Never == ""
+		}
+		if len(h.Powers) > 0 {
+			holders = append(holders, h)
+		}
+	}
+	grants := map[scenarios.Subject][]scenarios.Grant{}
+	for _, r := range rules {
+		grants[r.Subject] = append(grants[r.Subject], r.Grant)
+	}
+	for i := range holders {
+		holders[i].complete(has, grants)
+	}
+	slices.SortStableFunc(holders, func(a, b Holder) int {
+		return cmp.Or(strings.Compare(a.Subject.Group, b.Subject.Group), strings.Compare(a.Subject.User, b.Subject.User),
+			strings.Compare(a.Binding, b.Binding), strings.Compare(a.Role, b.Role), cmp.Compare(a.Rule, b.Rule))
+	})
+	return holders, scenarios.Each(unbound, func(b map[string]any) Dangling {
+		name := scenarios.Text(b, "roleRef", "name")
+		return Dangling{
+			Binding: label(b), Role: scenarios.Text(b, "roleRef", "kind") + " " + name,
+			BuiltIn: strings.HasPrefix(name, "system:") || name == "extension-apiserver-authentication-reader",
+		}
+	})
+}
+
+// powerSet says which subjects may impersonate somebody by a mode, and which may do anything so.
+type powerSet map[powerKey]bool
+
+type powerKey struct {
+	scenarios.Subject
+	mode   oracle.Mode
+	action bool
+}
+
+// holds tells whether a subject does, or a group that it is surely in.
+func (s powerSet) holds(subject scenarios.Subject, mode oracle.Mode, action bool) bool {
+	groups := []string{subject.Group}
+	if subject.User != "" {
+		groups = []string{user.AllAuthenticated}
+	}
+	if namespace, _, ok := scenarios.SplitServiceAccount(subject.User); ok {
+		groups = append(groups, serviceaccount.MakeGroupNames(namespace)...)
+	}
+	return s[powerKey{subject, mode, action}] || slices.ContainsFunc(groups, func(g string) bool {
+		return s[powerKey{scenarios.Subject{Group: g}, mode, action}]
+	})
+}
+
+// Idle tells whether a rule with the verb * is about other things, and its subject impersonates nobody.
+func (h Holder) Idle() bool {
+	return !slices.ContainsFunc(h.Powers, func(p Power) bool { return !p.Action() || p.GateOn || !h.Wildcard })
+}
+
+// powers takes a rule apart.
+func powers(g scenarios.Grant) (out []Power) {
+	out = identities(g)
+	token := g
+	token.NonResourceURLs = nil
+	token.Verbs, token.APIGroups, token.Resources = []string{"create"}, []string{""}, []string{"serviceaccounts/token"}
+	if spec := token.Examples()[0]; g.Covers(spec) {
+		out = append(out, Power{Grant: token, Whom: token.Resources, GateOff: true, GateOn: true})
+	}
+	for _, r := range g.Resources {
+		part := g
+		part.Resources = []string{r}
+		part.Verbs = slices.DeleteFunc(slices.Clone(g.Verbs), func(v string) bool { return !strings.HasPrefix(v, "impersonate") || strings.HasPrefix(v, onPrefix) })
+		if len(part.Verbs) > 0 && len(identities(part)) == 0 && slices.ContainsFunc(checks, func(c check) bool {
+			head, _, _ := strings.Cut(r, "/")
+			return slices.Contains(c.resources, head)
+		}) {
+			out = append(out, Power{Grant: part, Never: almost(part)})
+		}
+	}
+	for _, mode := range oracle.Modes()[:len(oracle.Modes())-1] { // legacy has no actions
+		action, never := g, g
+		action.Verbs, never.Verbs = nil, nil
+		for _, v := range g.Verbs {
+			switch rest, of := strings.CutPrefix(v, onPrefix+string(mode)+":"); {
+			case of && (rest == "" || rest == "*"):
+				never.Verbs = append(never.Verbs, v)
+			case of || v == "*":
+				action.Verbs = append(action.Verbs, v)
+			}
+		}
+		if len(action.Verbs) > 0 {
+			out = append(out, Power{Mode: mode, Grant: action})
+		}
+		if len(never.Verbs) > 0 {
+			out = append(out, Power{Mode: mode, Grant: never, Never: "there is no wildcard in verbs but * alone"})
+		}
+	}
+	return out
+}
+
+// identities are the powers of a rule about who is impersonated: of each mode what its checks can be about.
+func identities(g scenarios.Grant) (out []Power) {
+	for _, c := range checks {
+		p := Power{Mode: c.mode, Grant: g, GateOff: c.mode == oracle.Legacy, GateOn: c.mode == oracle.Legacy}
+		p.Grant.Verbs, p.Grant.APIGroups = []string{c.verb()}, []string{c.group}
+		p.Whom = slices.DeleteFunc(c.whom(g), func(whom string) bool { return !g.Covers(c.example(g, whom)) })
+		if len(p.Whom) > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// whom are the resources that the check may be about, with the keys of extra that the rule names.
+func (c check) whom(g scenarios.Grant) (whom []string) {
+	for _, r := range c.resources {
+		if whom = append(whom, r); r != "userextras" {
+			continue
+		}
+		for _, resource := range g.Resources {
+			// Nobody sends the key *, but for four values and more a constrained mode asks for it first.
+			if head, key, _ := strings.Cut(resource, "/"); key != "" && (key != "*" || c.mode != oracle.Legacy) && (head == r || head == "*") {
+				whom = append(whom, r+"/"+key)
+			}
+		}
+	}
+	return slices.Compact(whom)
+}
+
+// example is a check about somebody whom the rule names, or anybody.
+func (c check) example(g scenarios.Grant, whom string) authorizationv1.SubjectAccessReviewSpec {
+	resource, key, _ := strings.Cut(whom, "/")
+	a := &authorizationv1.ResourceAttributes{Verb: c.verb(), Group: c.group, Resource: resource, Subresource: key, Name: "any"}
+	if len(g.Names) > 0 {
+		a.Name = g.Names[0]
+	}
+	switch {
+	case whom == "userextras":
+		a.Subresource = "any"
+	case whom == "serviceaccounts":
+		a.Namespace = g.Namespace
+	case c.mode == oracle.AssociatedNode:
+		a.Name = "*"
+	}
+	return authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User, Groups: []string{g.Subject.Group}, ResourceAttributes: a}
+}
+
+// almost says what is wrong with a rule that looks as if it let somebody impersonate, and does not.
+func almost(g scenarios.Grant) string {
+	server, err := oracle.New(oracle.Config{Kubernetes: oracle.Versions()[0], Grants: []scenarios.Grant{g}})
+	for _, c := range checks {
+		for _, whom := range c.whom(g) {
+			if err == nil && strings.HasPrefix(g.Resources[0], strings.TrimSuffix(whom, "/*")) {
+				if near := server.NearMisses(c.example(g, whom)); len(near) > 0 {
+					return near[0][strings.LastIndex(near[0], ": ")+2:]
+				}
+			}
+		}
+	}
+	return "no check of impersonation has such a verb, API group and resource"
+}
+
+// complete says when each power counts, and what would do instead.
+func (h *Holder) complete(has powerSet, all map[scenarios.Subject][]scenarios.Grant) {
+	everybody, tokens, void := false, false, true
+	var blocked []string
+	for i := range h.Powers {
+		p := &h.Powers[i]
+		void = void && p.Never != ""
+		switch {
+		case p.Never != "" || p.Mode == oracle.Legacy:
+		case p.Mode == "":
+			tokens = tokens || len(p.Grant.Names) == 0
+		default: // one is nothing without the other
+			p.GateOn = has.holds(h.Subject, p.Mode, !p.Action())
+			everybody = everybody || !p.Action() && len(p.Grant.Names) == 0 && p.Mode != oracle.AssociatedNode
+		}
+		if p.Mode == oracle.Legacy && p.Never == "" && !h.Wildcard {
+			everybody = everybody || len(p.Grant.Names) == 0
+			grants, why := instead(h.Subject, *p, all)
+			h.Least, blocked = append(h.Least, grants...), append(blocked, why...)
+		}
+	}
+	h.Least = mergeAll(h.Subject, h.Least)
+	switch {
+	case void:
+		h.Instead = "nothing: it grants nothing"
+	case h.Wildcard:
+		h.Instead = "name the verbs: * has those of impersonation, and any that is to come"
+	case everybody:
+		h.Instead = "name whom: an audit log says who is impersonated, and for what (authzconf advise AUDIT-LOG)"
+	case len(blocked) > 0:
+		h.Instead = "part has to stay with legacy: " + strings.Join(slices.Compact(blocked), "; ")
+	case len(h.Least) > 0:
+		h.Instead = "the same names by constrained modes, for what they may do themselves"
+	case tokens:
+		h.Instead = "name the service accounts: a token of any of them is as good as impersonating it, and of one that is bound to a node, the node"
+	default:
+		h.Instead = "nothing narrower: it names whom and what"
+	}
+}
+
+// instead are the constrained grants for those whom a legacy power names: they themselves, and what they may do, which
+// is the most that impersonating them is good for. blocked are those whom no constrained mode takes.
+func instead(subject scenarios.Subject, p Power, all map[scenarios.Subject][]scenarios.Grant) (grants []scenarios.Grant, blocked []string) {
+	for _, resource := range p.Whom {
+		for _, name := range p.Grant.Names {
+			mode, as := oracle.UserInfo, scenarios.Subject{User: name}
+			g := scenarios.Grant{Subject: subject, APIGroups: []string{authentication}, Resources: []string{resource}, Names: []string{name}, Namespace: p.Grant.Namespace}
+			node, isNode := strings.CutPrefix(name, nodePrefix)
+			key, isExtra := strings.CutPrefix(resource, "userextras/")
+			switch {
+			case resource == "serviceaccounts":
+				mode, as = oracle.ServiceAccount, scenarios.Subject{User: serviceaccount.MakeUsername(g.Namespace, name)}
+			case resource == "groups" && name == user.SystemPrivilegedGroup, resource == "userextras":
+				blocked = append(blocked, "no constrained mode takes the group system:masters, and of extra keys have to be named")
+				continue
+			case resource == "groups":
+				as = scenarios.Subject{Group: name}
+			case resource == "users" && isNode:
+				mode, g.Resources, g.Names = oracle.ArbitraryNode, []string{"nodes"}, []string{node}
+			case isExtra && (len(validation.IsDomainPrefixedPath(field.NewPath("key"), key)) > 0 || key != strings.ToLower(key)):
+				blocked = append(blocked, fmt.Sprintf("the key %s of extra is not a lower-case domain with a path", key))
+				continue
+			}
+			g.Verbs = []string{identityPrefix + string(mode)}
+			grants = append(grants, g)
+			for _, may := range all[as] {
+				may.Subject, may.Verbs = subject, onVerbs(mode, may.Verbs)
+				grants = append(grants, may)
+			}
+		}
+	}
+	return grants, blocked
+}
+
+// onVerbs are the verbs of action checks for those of requests; * is every verb that API servers have.
+func onVerbs(mode oracle.Mode, verbs []string) []string {
+	if slices.Contains(verbs, "*") {
+		verbs = slices.Concat(named, unnamed)
+	}
+	return scenarios.Each(verbs, func(v string) string { return onPrefix + string(mode) + ":" + v })
+}
+
+// mergeAll puts grants of one subject together whose lists have several parts.
+func mergeAll(subject scenarios.Subject, grants []scenarios.Grant) (out []scenarios.Grant) {
+	for _, g := range grants {
+		out = append(out, g.Parts()...)
+	}
+	out = merge(subject.User, out)
+	for i := range out {
+		out[i].Subject = subject
+	}
+	return out
+}

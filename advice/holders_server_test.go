@@ -1,0 +1,209 @@
+package advice_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// TestHoldersOnServer holds what is said of random RBAC to a kube-apiserver that has it: 20,000 access reviews of what
+// modes ask, and 1,000 impersonated requests.
+func TestHoldersOnServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on", Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5284, 1))
+	objects := world(t, generated(r, 25, 40))
+	holders, _ := advice.Holders(objects)
+	says := answersOf(holders)
+	ctx := context.Background()
+	server, err := target.Start(ctx, cells[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	config := server.Admin()
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	makeObjects(ctx, t, client, objects)
+	// Each kind is watched in order: what was made before is in force with these.
+	last, err := scenarios.Manifests("last.yaml", []byte(lastMade))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayer, err := replay.New(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := replayer.Provision(ctx, &scenarios.Scenario{ID: "last", Manifests: last}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	allowed, modes := map[bool]int{}, map[oracle.Mode]int{}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for asked := 0; asked < 20_000; {
+		q := inquire(r)
+		for _, m := range oracle.Modes() {
+			parts, _ := checksOf(q, m, true)
+			for _, alternatives := range parts {
+				for _, all := range alternatives {
+					for _, spec := range all {
+						asked++
+						group.Go(func() error {
+							answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+							if err != nil {
+								return err
+							}
+							if want := says.allowed(m, spec); answer.Status.Allowed != want {
+								t.Errorf("%s, %s: %+v: the server says %v, the holders %v", q, m, spec, answer.Status.Allowed, want)
+							}
+							mu.Lock()
+							defer mu.Unlock()
+							allowed[answer.Status.Allowed]++
+							return nil
+						})
+					}
+				}
+			}
+		}
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1_000 {
+		q := inquire(r)
+		// The mode that worked last for a name is tried first: each question is of a new one, in the groups of the old.
+		if q.who.Name += fmt.Sprint("-", i); q.who.Name[0] == 'u' {
+			q.who.Groups = append(q.who.Groups, "team1", "team2")
+		}
+		got, err := impersonated(server, q)
+		if err != nil {
+			t.Fatalf("%d: %s: %v", i, q, err)
+		}
+		if want := says.mode(q, true); got != want {
+			t.Errorf("%s: the server impersonates by %q, the holders say %q", q, got, want)
+		}
+		modes[got]++
+	}
+	t.Logf("access reviews: %d allowed, %d not; requests by mode: %v", allowed[true], allowed[false], modes)
+	if allowed[true] < 2_000 || allowed[false] < 2_000 || len(modes) < 4 {
+		t.Errorf("too few kinds of answers")
+	}
+}
+
+const lastMade = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: last}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: last}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: last}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: last}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: last, namespace: n1}
+rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: last, namespace: n1}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: last}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: last}]
+`
+
+// makeObjects creates roles and bindings, and their namespaces.
+func makeObjects(ctx context.Context, t *testing.T, client kubernetes.Interface, objects []map[string]any) {
+	t.Helper()
+	for _, name := range []string{"n1", "n2"} {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range objects {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		post := client.RbacV1().RESTClient().Post().Resource(strings.ToLower(scenarios.Text(o, "kind"))+"s").Body(raw).SetHeader("Content-Type", "application/json")
+		if namespace := scenarios.Text(o, "metadata", "namespace"); namespace != "" {
+			post = post.Namespace(namespace)
+		}
+		if err := post.Do(ctx).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// impersonated sends a request, and tells from its audit event by which mode it impersonated.
+func impersonated(server *target.Target, q inquiry) (oracle.Mode, error) {
+	ctx := context.Background()
+	request := &scenarios.Request{Verb: q.action.Verb, Path: q.action.Path, APIGroup: q.action.APIGroup, Version: q.action.Version, Resource: q.action.Resource, Namespace: q.action.Namespace, Name: q.action.Name}
+	req, err := replay.NewRequest(ctx, server.Host(), request)
+	if err != nil {
+		return "", err
+	}
+	client, err := server.UserClient(scenarios.Requestor{User: q.who.Name, Groups: q.who.Groups, Extra: q.who.Extra}, &q.as, func(*http.Request) {})
+	if err != nil {
+		return "", err
+	}
+	answer, err := replay.RoundTrip(client, req, false)
+	if err != nil {
+		return "", err
+	}
+	raw, err := server.Audit(ctx, answer.AuditID)
+	if err != nil {
+		return "", err
+	}
+	var e auditv1.Event
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return "", err
+	}
+	switch constraint := verdicts.ConstraintOf(&e); {
+	case e.ImpersonatedUser == nil:
+		return "", nil
+	case constraint == "":
+		return oracle.Legacy, nil
+	default:
+		var mode string
+		_, err := fmt.Sscanf(constraint, "impersonate:%s", &mode)
+		return oracle.Mode(mode), err
+	}
+}

@@ -1,0 +1,119 @@
+package advice_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+var update = flag.Bool("update", false, "write the table of profiles in docs/advise.md")
+
+// TestProfiles holds each profile to the model: what a constrained mode serves is allowed by the advised grants in
+// that mode, what is blocked is refused by them, and what the product's own legacy grants allow they allow. The table
+// in the documentation is made of it.
+func TestProfiles(t *testing.T) {
+	profiles, err := advice.Profiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| profile | product | sends | legacy grant | constrained mode | what blocks it |\n|---|---|---|---|---|---|\n")
+	for _, p := range profiles {
+		if p.Product == "" || p.Date == "" || p.Requestor == "" || len(p.Sources) == 0 || len(p.Legacy) == 0 || len(p.Sends) == 0 {
+			t.Errorf("%s: something is not stated: %+v", p.Name, p)
+		}
+		for _, s := range p.Sources {
+			if len(s.Commit) != 40 || s.Path == "" || s.Says == "" || strings.Count(s.Repository, "/") != 1 {
+				t.Errorf("%s: %+v is not a place that can be looked up", p.Name, s)
+			}
+		}
+		summary, kinds, err := p.Summary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := summary.Advice()
+		wrong, err := check(a.Grants, summary.Seen(), nil)
+		if err != nil || len(wrong) > 0 {
+			t.Errorf("%s: %v %v", p.Name, wrong, err)
+		}
+		for _, s := range summary.Seen() {
+			for _, c := range []struct {
+				grants  []scenarios.Grant
+				allowed bool
+			}{{a.Grants, s.Mode != ""}, {p.Legacy, legacyOf(kinds, s.As)}} {
+				server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn, Grants: c.grants})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := ask(server, s); (got.User != nil) != c.allowed {
+					t.Errorf("%s: %s: allowed %v, expected %v by %v", p.Name, s, got.User != nil, c.allowed, c.grants)
+				}
+			}
+		}
+		for i, k := range kinds {
+			row := []string{"", "", "", "", string(k.Mode), k.Blocked}
+			if i == 0 {
+				row[0], row[1] = "`"+p.Name+"`", p.Product
+				for j, g := range p.Legacy {
+					row[3] += strings.Repeat("; ", min(j, 1)) + strings.Join(g.Verbs, ", ") + " on " + strings.Join(g.Resources, ", ")
+					if len(g.Names) > 0 {
+						row[3] += " by name"
+					}
+				}
+				row[3] = "`" + row[3] + "`"
+			}
+			row[2] = "a " + map[bool]string{true: "service account", false: "user"}[strings.HasPrefix(k.As.User, "system:serviceaccount:")]
+			for _, part := range []struct {
+				has  bool
+				text string
+			}{{len(k.As.Groups) > 0, ", groups"}, {len(k.As.Extra) > 0, ", extra"}, {k.When != "", ": " + k.When}} {
+				if part.has {
+					row[2] += part.text
+				}
+			}
+			if !k.Legacy {
+				row[5] += "; its own legacy grant does not allow it either"
+			}
+			fmt.Fprintf(&table, "| %s |\n", strings.Join(row, " | "))
+		}
+	}
+	golden(t, "../docs/advise.md", table.String())
+}
+
+// legacyOf tells what was judged of an impersonation by legacy grants.
+func legacyOf(kinds []advice.Judged, as scenarios.Impersonate) bool {
+	for _, k := range kinds {
+		if fmt.Sprint(k.As) == fmt.Sprint(as) {
+			return k.Legacy
+		}
+	}
+	return false
+}
+
+// golden holds the part of a page between its marks to a text.
+func golden(t *testing.T, page, want string) {
+	t.Helper()
+	const from, to = "<!-- made by go test ./advice -update -->\n", "<!-- end of made -->"
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(raw), from)
+	have, after, closed := strings.Cut(rest, to)
+	switch {
+	case !ok || !closed:
+		t.Fatalf("%s has no place for the table", page)
+	case *update:
+		if err := os.WriteFile(page, []byte(before+from+want+to+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case have != want:
+		t.Errorf("%s is stale: go test ./advice -run TestProfiles -update", page)
+	}
+}

@@ -1,0 +1,185 @@
+// Package conditionstest holds an authorizer to KEP-5681, Conditional Authorization, in its author's own tests. An
+// authorizer of Go implements authorizer.Authorizer of k8s.io/apiserver; Run asks it in the process. RunHandler and
+// RunURL ask a webhook, in whichever revision of the KEP's wire it speaks.
+//
+// Policies are given to the authorizer as CEL (vectors.Policy), by Options.Load. Then three things are asked:
+//
+//   - the webhook vectors of the KEP: what the first phase answers, what a set of conditions evaluates to, and that
+//     both come from one state of the policies;
+//   - with Run, its position in a chain: the library's own union, with others before it and behind it;
+//   - two phases against one: generated policies, requests and objects, of which a case that fails is made small.
+//
+// Each failure names the section of the KEP and the vector.
+package conditionstest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/certifytest"
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/conditional/certification"
+	"github.com/authzconf/authzconf/conditional/model"
+	"github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
+)
+
+// T is what of *testing.T is needed.
+type T = certifytest.T
+
+// Options say what an authorizer is asked.
+type Options struct {
+	// Load replaces the policies of the authorizer.
+	Load func([]vectors.Policy) error
+	// Seed makes names and generated cases. Left out, it is 1: failures repeat.
+	Seed int64
+	// Cases is how many generated cases Run tries. Left out, they are 2,000; a negative number is none.
+	Cases int
+}
+
+func (o Options) complete(t T) (Options, []*vectors.Vector, bool) {
+	t.Helper()
+	if o.Load == nil {
+		t.Fatalf("conditionstest: Options.Load is needed: it gives the authorizer the policies that are asked about")
+		return o, nil, false
+	}
+	all, err := vectors.Builtin()
+	if err != nil {
+		t.Fatalf("conditionstest: %v", err)
+		return o, nil, false
+	}
+	if o.Seed == 0 {
+		o.Seed = 1
+	}
+	if o.Cases == 0 {
+		o.Cases = 2000
+	}
+	return o, slices.DeleteFunc(all, func(v *vectors.Vector) bool { return v.Webhook == nil }), true
+}
+
+// Run asks an authorizer of Go.
+func Run(t T, a authorizer.Authorizer, o Options) {
+	t.Helper()
+	o, all, ok := o.complete(t)
+	if !ok {
+		return
+	}
+	asked := len(all)
+	all = slices.DeleteFunc(all, func(v *vectors.Vector) bool { return !inProcess(v) })
+	t.Logf("conditionstest: %d of %d vectors are not applicable: authorizer.ConditionsData has neither namespaceObject nor impersonatedRequest", asked-len(all), asked)
+	subject := &subject{ctx: t.Context(), authorizer: a}
+	hold(t, all, reference.Handler(wire.Seed, subject), o)
+	chained(t, all, a, o)
+	explore(t, subject, o)
+}
+
+// RunHandler asks a webhook: AuthorizationConditionsReview at /conditions, SubjectAccessReview everywhere else.
+func RunHandler(t T, h http.Handler, o Options) {
+	t.Helper()
+	if o, all, ok := o.complete(t); ok {
+		hold(t, all, h, o)
+	}
+}
+
+// RunURL asks a webhook that is served already, by http or https, at two URLs. Its certificates are not checked: what
+// is tested is what it answers.
+func RunURL(t T, access, conditions string, o Options) {
+	t.Helper()
+	mux := http.NewServeMux()
+	for pattern, address := range map[string]string{"/": access, reference.ConditionsPath: conditions} {
+		h, err := certifytest.At(address)
+		if err != nil {
+			t.Fatalf("conditionstest: %v", err)
+			return
+		}
+		mux.Handle(pattern, h)
+	}
+	RunHandler(t, mux, o)
+}
+
+// hold asks a webhook the vectors, and fails for each that is answered wrongly.
+func hold(t T, all []*vectors.Vector, h http.Handler, o Options) {
+	t.Helper()
+	plan, err := certification.NewPlan(all, o.Seed)
+	if err != nil {
+		t.Fatalf("conditionstest: %v", err)
+		return
+	}
+	run, err := certified(t.Context(), plan, h, o)
+	if err != nil {
+		t.Fatalf("conditionstest: %v", err)
+		return
+	}
+	failed := 0
+	for _, v := range all {
+		of := slices.DeleteFunc(slices.Clone(run.Answers), func(x certification.Exchange) bool { return x.Vector != v.ID })
+		judged, err := plan.Judge(of)
+		if err != nil {
+			t.Fatalf("conditionstest: %v", err)
+			return
+		}
+		for _, f := range judged.Findings {
+			say, means := t.Errorf, "the text demands otherwise"
+			if f.Advice {
+				say, means = t.Logf, "the text advises against it"
+			} else {
+				failed++
+			}
+			say("%s: %s\n  %s: %s\n  %s", place(v), v.Description, f.Reason, means, strings.Join(f.Examples, "\n  "))
+		}
+	}
+	t.Logf("conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures", run.Wire, o.Seed, len(all), len(run.Answers), failed)
+	if slices.ContainsFunc(run.Results, func(r certify.LevelResult) bool { return r.Reviews != r.Planned }) && failed == 0 {
+		t.Errorf("conditionstest: not every vector was asked: %+v", run.Results)
+	}
+}
+
+// place is where a vector stands, and in which file.
+func place(v *vectors.Vector) string {
+	return v.Source.Document + ", " + v.Source.Section + ": " + v.ID
+}
+
+func certified(ctx context.Context, plan *certification.Plan, h http.Handler, o Options) (*certify.Run[certification.Exchange], error) {
+	s, err := webhook.Start(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	raw, err := reference.Kubeconfig(s)
+	if err != nil {
+		return nil, err
+	}
+	c := certification.Options{Plan: plan, Load: func(_ context.Context, all []vectors.Policy) error { return o.Load(all) }}
+	if c.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
+		return nil, err
+	}
+	if c.Conditions, err = certify.ParseWebhook(raw, reference.ConditionsContext); err != nil {
+		return nil, err
+	}
+	return certification.Certify(ctx, c)
+}
+
+// explore compares two phases with one.
+func explore(t T, s *subject, o Options) {
+	t.Helper()
+	if o.Cases < 0 {
+		return
+	}
+	load := func(all []vectors.Policy, _ vectors.FailureMode) (model.Loaded, error) { return s, o.Load(all) }
+	// The authorizer has one set of policies at a time, and the library knows no failure mode but Deny.
+	found, err := model.Explore(t.Context(), load, model.Exploration{Wire: wire.Seed, Cases: o.Cases, Seed: o.Seed, One: true})
+	if err != nil {
+		t.Fatalf("conditionstest: %v", err)
+		return
+	}
+	for _, d := range found.Disagreements {
+		t.Errorf("KEP-5681, Technical Requirements: generated case %d of seed %d: %s\n%s", d.Case, o.Seed, d.Reason, d.Vector)
+	}
+	t.Logf("conditionstest: two phases against one: seed %d, %d cases, %d disagreements", o.Seed, found.Cases, len(found.Disagreements))
+}

@@ -1,0 +1,124 @@
+package reports
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// TestGAQuestions holds ga.yaml to the catalogue: each look looks for one thing, and there is such a thing.
+func TestGAQuestions(t *testing.T) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var questions []gaQuestion
+	if err := yaml.UnmarshalStrict(gaText, &questions); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, q := range questions {
+		if q.Question == "" || q.Part == "" || len(q.Looks) == 0 && q.Missing == "" || seen[q.Question] {
+			t.Errorf("%q is not complete, or is there twice", q.Question)
+		}
+		seen[q.Question] = true
+		for _, l := range q.Looks {
+			kinds := 0
+			for _, is := range []bool{l.Scenarios != "", l.Paths == "all" || l.Paths == "fault", l.Loads, l.Conformance, l.Findings} {
+				if is {
+					kinds++
+				}
+			}
+			matches := false
+			for _, s := range set.All() {
+				matches = matches || regexp.MustCompile(l.Scenarios).MatchString(s.ID)
+			}
+			if kinds != 1 || l.Say == "" || !matches {
+				t.Errorf("%q: the look %+v is for %d things, or finds nothing", q.Question, l, kinds)
+			}
+		}
+	}
+	if len(questions) != 34 {
+		t.Errorf("%d criteria and questions, and the KEP has 9 and 25", len(questions))
+	}
+}
+
+// TestConformanceRule tells scenarios that could be conformance tests from others.
+func TestConformanceRule(t *testing.T) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates := 0
+	for _, s := range set.All() {
+		if s.Conformance() == "" {
+			candidates++
+		}
+	}
+	if candidates == 0 {
+		t.Error("no scenario could be a conformance test")
+	}
+	t.Logf("%d of %d scenarios", candidates, len(set.All()))
+	for id, want := range map[string]string{
+		"kep-5284/requests/watch-with-list-grant":                   "it expects a message",
+		"kubernetes/chains/deny-is-not-final":                       "authorizer chain",
+		"kubernetes/raw-headers/invalid-utf-8":                      "",
+		"docs-user-impersonation/mode-index/legacy-stays-preferred": "document and servers differ",
+		"kep-5284/modes/associated-node/both-grants":                "bound to a pod",
+		"docs-user-impersonation/legacy/gate-off/user":              "gate",
+	} {
+		s, ok := set.Get(id)
+		if !ok {
+			t.Errorf("there is no %s", id)
+		} else if why := s.Conformance(); !strings.Contains(why, want) || (why == "") != (want == "") {
+			t.Errorf("%s: %q, want %q", id, why, want)
+		}
+	}
+}
+
+// TestGA answers from reports that count, and from no others.
+func TestGA(t *testing.T) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(verdict verdicts.Verdict) *ConformanceReport {
+		return &ConformanceReport{Cells: []Cell{{
+			Cell: verdicts.Cell{Provider: "local"}, Witness: Witness{GitVersion: "v1.37.1"}, Facts: scenarios.Facts{Gate: scenarios.GateOn},
+			Results: []verdicts.Result{
+				{Scenario: "kubernetes/requests/self-subject-review", Verdict: verdict},
+				{Scenario: "kubernetes/raw-headers/empty-user-before-another", Verdict: verdict},
+			},
+		}}}
+	}
+	for name, test := range map[string]struct {
+		source Source
+		want   []string
+		not    string
+	}{
+		"passed":         {Source{Run: run(verdicts.Passed), Set: set}, []string{"v1.37.1, gate on: 1 of 1 passed [1]", "1 of 1 that were tried still happen [1]"}, "0 of 1"},
+		"failed":         {Source{Run: run(verdicts.Failed), Set: set}, []string{"v1.37.1, gate on: 0 of 1 passed [1]", "0 of 1 that were tried still happen [1]"}, "1 of 1 passed"},
+		"not run":        {Source{Run: run(verdicts.NotSupported), Set: set}, []string{"0 of 34 criteria and questions are answered"}, "[1]"},
+		"does not count": {Source{Run: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 of 34"}, "[1]"},
+		"a storm":        {Source{Loads: []string{"p99 4 ms"}}, []string{"p99 4 ms [1]"}, "v1.37.1"},
+	} {
+		text, err := GA([]Source{test.source})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
+		if strings.Contains(text, test.not) {
+			t.Errorf("%s: %q is in\n%s", name, test.not, text)
+		}
+	}
+}

@@ -22,8 +22,6 @@ type judging struct {
 	reference bool
 	// seen is who arrives with a person's credentials and no tricks.
 	seen map[string]authenticationv1.UserInfo
-	// unseen are attacks that were answered, had to arrive, and did not, with their codes.
-	unseen map[int]int
 }
 
 // judge holds every attack to who arrived. An error says that this is not evidence of the table.
@@ -31,7 +29,7 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 	if len(e.Attacks) != len(table) {
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
 	}
-	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}, unseen: map[int]int{}}
+	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}}
 	s := scene{place: e.place, People: j.people}
 	for n, a := range table {
 		one := &e.Attacks[n]
@@ -41,37 +39,25 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 		if part.began.After(one.Began) || one.Ended.After(part.ended) || one.Ended.Before(one.Began) {
 			return fmt.Errorf("%s: it was not tried while its part of the suite ran", a.Name)
 		}
-		if err := j.attack(part, n, a, one, markerOf(e.Run, n, "")); err != nil {
-			return fmt.Errorf("%s: %w", a.Name, err)
-		}
-	}
-	for _, n := range slices.Sorted(maps.Keys(j.unseen)) {
-		if part.logged || len(part.By) > 0 { // the log shows others
-			part.find(table[n].Name, &e.Attacks[n], fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", j.unseen[n]))
+		if one.NotTried != "" {
+			part.Outcomes["not tried: "+one.NotTried]++
 			continue
 		}
-		part.Inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", table[n].Name, j.unseen[n])
+		if err := j.attack(part, a, one, markerOf(e.Run, n, "")); err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
 	}
 	return nil
 }
 
 // attack judges one.
-func (j *judging) attack(part *Part, n int, a attack, one *attackEvidence, marker string) error {
-	if one.NotTried != "" {
-		part.Outcomes["not tried: "+one.NotTried]++
-		return nil
-	}
+func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker string) error {
 	part.Checks++
 	code := 0
 	if len(one.Answers) > 0 {
 		code = one.Answers[0].Code
 	}
-	events := map[string]*auditv1.Event{} // a request may have several, of its stages
-	for _, raw := range one.Events {
-		if e := decode(raw); e != nil {
-			events[string(e.AuditID)+e.RequestURI+e.User.Username] = e
-		}
-	}
+	events := one.distinct()
 	outcome, arrived, guessed := "refused by the proxy", map[int]bool{}, false
 	wrong := map[string]int{}
 	for _, key := range slices.Sorted(maps.Keys(events)) { // what comes out is the same each time
@@ -112,8 +98,10 @@ func (j *judging) attack(part *Part, n int, a attack, one *attackEvidence, marke
 	switch {
 	case outcome == "":
 		return nil
+	case must && len(events) == 0 && code/100 == 2 && (part.logged || len(part.By) > 0): // the log shows others
+		part.find(a.Name, one, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
 	case must && len(events) == 0 && code/100 == 2:
-		j.unseen[n] = code
+		part.Inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code)
 	case must && outcome == asPerson && len(arrived) < len(a.Requests):
 		part.find(a.Name, one, fmt.Sprintf("only %d of %d requests arrived", len(arrived), len(a.Requests)))
 	case must && outcome != asPerson:
@@ -139,11 +127,19 @@ func fromElsewhere(a attack, answers []reply, arrived map[int]bool) string {
 	return ""
 }
 
-// authorizes says whether it sends an Authorization of its own.
-func (a attack) authorizes() bool {
-	return slices.ContainsFunc(a.Requests, func(r rawAttack) bool {
-		return slices.ContainsFunc(r.Lines, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), "authorization:") })
-	})
+// distinct are the events without the further ones of a request, of its stages.
+func (a *attackEvidence) distinct() map[string]*auditv1.Event {
+	events := map[string]*auditv1.Event{}
+	for _, raw := range a.Events {
+		if e := decode(raw); e != nil {
+			events[string(e.AuditID)+e.RequestURI+e.User.Username] = e
+		}
+	}
+	return events
+}
+
+func (a attack) sends(text string) bool {
+	return slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return strings.Contains(strings.Join(r.Lines, "\n"), text) })
 }
 
 // arriving is who an event says that a request was made as.
@@ -167,7 +163,7 @@ func (j *judging) arrival(a attack, whose string, e *auditv1.Event) (outcome, wr
 		j.account = e.User.Username
 	}
 	switch {
-	case got.Username == "" && person.Name != "" && !slices.Contains(person.names(), "Authorization") && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusUnauthorized && a.authorizes():
+	case got.Username == "" && person.Name != "" && !slices.Contains(person.names(), "Authorization") && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusUnauthorized && a.sends("Authorization: "):
 		return "", "its own Authorization reached the API server: with a token that is known there somebody else would have arrived"
 	case got.Username == "" || got.Username == user.Anonymous:
 		return "as nobody", ""

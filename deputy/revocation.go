@@ -23,19 +23,16 @@ type revocationEvidence struct {
 	WatchCode int    `json:"watchCode"`
 	// Revoked is when the command had done it.
 	Revoked time.Time `json:"revoked"`
-	// Tries are requests of the person from then on, until one was refused or the time was up.
-	Tries []try `json:"tries"`
+	// Last is the last request of the person from then on: the first that was refused, or that when the time was up.
+	Last struct {
+		At      time.Time `json:"at"`
+		Code    int       `json:"code"`
+		Refused bool      `json:"refused,omitempty"`
+	} `json:"last"`
 	// WatchEnded is when the watch did; none if it was open to the end.
 	WatchEnded *time.Time `json:"watchEnded,omitempty"`
 	// Events are those of all these requests.
 	Events []json.RawMessage `json:"events,omitempty"`
-}
-
-// try is a request of the person and how it was answered.
-type try struct {
-	At      time.Time `json:"at"`
-	Code    int       `json:"code"`
-	Refused bool      `json:"refused,omitempty"`
 }
 
 // revoke opens a watch, takes the person's credentials away, and tries until the proxy refuses them.
@@ -62,18 +59,15 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 		return nil, &local.UsageError{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
 	}
 	e.Revoked = now()
-	for deadline := time.Now().Add(ep.timeout); time.Now().Before(deadline); {
-		one := try{At: now()}
+	for deadline := time.Now().Add(ep.timeout); !e.Last.Refused && time.Now().Before(deadline); {
 		var list struct{ Kind string }
+		e.Last.At, e.Last.Code = now(), 0
 		resp, err := ask("")
 		if err == nil {
-			one.Code = resp.StatusCode
+			e.Last.Code = resp.StatusCode
 			err = errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close())
 		}
-		one.Refused = err != nil || list.Kind == "" || one.Code/100 != 2 // a login page may be a 200
-		if e.Tries = append(e.Tries, one); one.Refused {
-			break
-		}
+		e.Last.Refused = err != nil || list.Kind == "" || e.Last.Code/100 != 2 // a login page may be a 200
 		if err := pause(ctx, 250*time.Millisecond); err != nil {
 			return nil, err
 		}
@@ -92,15 +86,15 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 // judge holds the proxy to a refusal, and to nobody else arriving. That a watch stays open is told, and nothing more: an API
 // server does not end those of a token that it no longer takes either.
 func (e *revocationEvidence) judge(part *Part, who *Identity) error {
-	if len(e.Tries) == 0 || e.Revoked.Before(part.began) || e.Revoked.After(part.ended) {
+	if e.Last.At.Before(e.Revoked) || e.Revoked.Before(part.began) || e.Revoked.After(part.ended) {
 		return errors.New("there is no evidence of a request after the credentials were revoked")
 	}
 	since := func(at time.Time) string { return at.Sub(e.Revoked).Round(time.Second).String() + " after" }
 	part.Checks += 2
-	if last := e.Tries[len(e.Tries)-1]; last.Refused {
-		part.Outcomes["refused "+since(last.At)]++
+	if e.Last.Refused {
+		part.Outcomes["refused "+since(e.Last.At)]++
 	} else {
-		part.fail("%s is let in %s the credentials were revoked (code %d, --timeout)", who.Name, since(last.At), last.Code)
+		part.fail("%s is let in %s the credentials were revoked (code %d, --timeout)", who.Name, since(e.Last.At), e.Last.Code)
 	}
 	switch {
 	case e.WatchCode != http.StatusOK:

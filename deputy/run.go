@@ -44,17 +44,6 @@ func Impersonations() []string { return []string{"legacy", constrained} }
 // Parts are the parts of the suite.
 func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel", "revocation"} }
 
-// applies says whether there is such a part of what is tried.
-func (o Options) applies(part string) bool {
-	switch part {
-	case "tunnel": // streams through the reference agent
-		return o.Proxy == nil
-	case "revocation":
-		return o.Proxy != nil && o.Proxy.Revoke != ""
-	}
-	return true
-}
-
 // Check says what is wrong with the options. With read the files that they name are read: a report can be judged
 // again without.
 func (o Options) Check(read bool) error {
@@ -248,7 +237,7 @@ func (o Options) kinds() []string {
 
 func (o Options) parts() []string {
 	return slices.DeleteFunc(Parts(), func(part string) bool {
-		return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) || !o.applies(part)
+		return len(o.Parts) > 0 && !slices.Contains(o.Parts, part) || part == "tunnel" && o.Proxy != nil || part == "revocation" && (o.Proxy == nil || o.Proxy.Revoke == "")
 	})
 }
 

@@ -86,8 +86,12 @@ func TestFindings(t *testing.T) {
 		}
 		since(t, &f, set)
 	}
-	if !slices.IsSortedFunc(all, func(a, b Finding) int { return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity) }) {
-		slices.SortStableFunc(all, func(a, b Finding) int { return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity) })
+	if !slices.IsSortedFunc(all, func(a, b Finding) int {
+		return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity)
+	}) {
+		slices.SortStableFunc(all, func(a, b Finding) int {
+			return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity)
+		})
 		t.Errorf("findings.yaml is not in the order of severity: expected %v", scenarios.Each(all, func(f Finding) string { return f.ID }))
 	}
 }

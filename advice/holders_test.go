@@ -41,7 +41,7 @@ func generated(r *rand.Rand, roles, bindings int) []byte {
 		if namespace != "" {
 			meta["namespace"] = namespace
 		}
-		if kind == "ClusterRole" && r.IntN(3) == 0 {
+		if kind == "ClusterRole" && len(name) < 4 && r.IntN(3) == 0 { // of the first hundred
 			meta["labels"] = map[string]any{"part-of": pick(r, "a", "b")}
 		}
 		fields["apiVersion"], fields["kind"], fields["metadata"] = "rbac.authorization.k8s.io/v1", kind, meta
@@ -81,7 +81,7 @@ func generated(r *rand.Rand, roles, bindings int) []byte {
 			rules = append(rules, rule)
 		}
 		fields := map[string]any{"rules": rules}
-		if kind == "ClusterRole" && r.IntN(6) == 0 {
+		if kind == "ClusterRole" && i < 20 && r.IntN(6) == 0 { // as few as in a real cluster
 			fields["aggregationRule"] = map[string]any{"clusterRoleSelectors": []any{map[string]any{"matchLabels": map[string]any{"part-of": pick(r, "a", "b", "nobody")}}}}
 		}
 		write(kind, namespace, fmt.Sprintf("r%d", i), fields)

@@ -149,6 +149,9 @@ func checked(o map[string]any, raw []byte) error {
 	return nil
 }
 
+// mostRounds is how deep roles may aggregate one another; those of Kubernetes are three deep (admin, edit, view).
+const mostRounds = 8
+
 // Aggregated are the objects with the rules of every ClusterRole that has an aggregationRule put together from those
 // that it selects, by their names, as the controller of Kubernetes does
 // (k8s.io/kubernetes/pkg/controller/clusterroleaggregation). One that selects none of the objects keeps its rules.
@@ -156,7 +159,7 @@ func Aggregated(objects []map[string]any) ([]map[string]any, error) {
 	out := slices.SortedStableFunc(slices.Values(objects), func(a, b map[string]any) int {
 		return strings.Compare(scenarios.Text(a, "metadata", "name"), scenarios.Text(b, "metadata", "name"))
 	})
-	for changed, round := true, 0; changed && round < len(out); round++ { // roles that aggregate may be aggregated
+	for changed, round := true, 0; changed && round < mostRounds; round++ { // roles that aggregate may be aggregated
 		changed = false
 		for i, o := range out {
 			if o["aggregationRule"] == nil {

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write testdata/clients.txt for the clie
 // asSomebody is a kubeconfig with everything that impersonation can have.
 const asSomebody = `apiVersion: v1
 kind: Config
-clusters: [{name: c, cluster: {server: %q}}]
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]
 contexts: [{name: c, context: {cluster: c, user: c}}]
 current-context: c
 users:

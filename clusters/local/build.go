@@ -40,9 +40,9 @@ func cacheKey(p program, pin pin, goVersion string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// once makes the target unless it is there. Of several processes and goroutines that want the same program one makes
+// once produces the target unless it is there. Of several processes and goroutines that want the same program one makes
 // it, and the others wait.
-func (b *Binaries) once(ctx context.Context, p program, target string, there func() bool, make func() error) error {
+func (b *Binaries) once(ctx context.Context, p program, target string, there func() bool, produce func() error) error {
 	if there() {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (b *Binaries) once(ctx context.Context, p program, target string, there fun
 	if there() {
 		return nil
 	}
-	return make()
+	return produce()
 }
 
 // place writes the program's module into the cache, and tells its folder and where the program

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -367,56 +366,4 @@ func TestMirrorFolder(t *testing.T) {
 	if digest, err := Digest(found.Path); err != nil || digest != sum(theProgram) {
 		t.Errorf("digest %s, %v", digest, err)
 	}
-}
-
-// TestPublications: every program that can be built is published, and those of Kubernetes have a pinned digest.
-func TestPublications(t *testing.T) {
-	all := []program{}
-	for _, r := range releases {
-		all = append(all, kubeAPIServer(r))
-	}
-	for _, p := range append(all, etcd(), kubectl()) {
-		o, err := (&Binaries{CacheDir: t.TempDir()}).offer(p)
-		if err != nil || !strings.HasPrefix(o.url, "https://") || !strings.HasPrefix(o.beside, "https://") || !strings.Contains(o.url, "v"+p.version+"/") {
-			t.Errorf("%s: %+v, %v", p.name, o, err)
-		}
-		for _, arch := range []string{"amd64", "arm64"} {
-			digest := publications[p.name].SHA256[p.version][arch]
-			if p.name != "etcd" && !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(digest) {
-				t.Errorf("%s %s for %s has the digest %q", p.name, p.version, arch, digest)
-			}
-		}
-	}
-}
-
-// TestProgress is about the rest at the rate so far.
-func TestProgress(t *testing.T) {
-	for _, test := range []struct {
-		done, total int64
-		took        time.Duration
-		want        string
-	}{
-		{0, 10, time.Second, "nothing yet"},
-		{5, 0, time.Second, "nothing yet"},
-		{62, 100, 5 * time.Minute, "62 %, about 4 min"},
-		{50, 100, 20 * time.Second, "50 %, about 20 s"},
-		{120, 100, 100 * time.Second, "99 %, about 2 s"},
-	} {
-		if got := progress(test.done, test.total, test.took); got != test.want {
-			t.Errorf("%+v: %q", test, got)
-		}
-	}
-}
-
-// FuzzDigestOf: whatever a server sends, what is taken for a digest is one.
-func FuzzDigestOf(f *testing.F) {
-	f.Add(sum(nil)+"  kube-apiserver\n", "kube-apiserver")
-	f.Add(sum(nil), "kube-apiserver")
-	f.Add(sum(nil)+" *a\n"+sum([]byte("b"))+"  b\n", "b")
-	f.Add("<html>", "a")
-	f.Fuzz(func(t *testing.T, text, name string) {
-		if got := digestOf(text, name); got != "" && (len(got) != 64 || !strings.Contains(text, got)) {
-			t.Errorf("%q of %q", got, text)
-		}
-	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 
@@ -13,9 +12,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -85,19 +82,6 @@ func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
 		},
 		Release: release, Existing: cluster,
 	}}, nil
-}
-
-// sayWhatIsMade lists what a run creates in a cluster that is somebody else's.
-func sayWhatIsMade(out io.Writer, plan []session.CellPlan) {
-	for _, p := range plan {
-		if p.Target.Cell.Provider != target.Existing {
-			continue
-		}
-		m := p.Makes()
-		_, _ = fmt.Fprintf(out, "%s: %s run; they create %s, %s, %s and %s with their bindings, labelled %s, and remove them; %s not supported\n",
-			p.Target.Cell.Name, reports.Plural(p.Count(session.Run), "scenario"), reports.Plural(m.Namespaces, "namespace"), reports.Plural(m.Accounts, "service account"),
-			reports.Plural(m.Roles, "role"), reports.Plural(m.ClusterRoles, "cluster role"), existing.Label, reports.Plural(p.Count(session.Unsupported), "scenario"))
-	}
 }
 
 // cleanExisting removes what runs left in a cluster.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/verdicts"
@@ -123,7 +124,7 @@ func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritte
 var outputText string
 
 var outputs = template.Must(template.New("output").Funcs(reports.TextFuncs).Funcs(template.FuncMap{
-	"printable": printable, "problems": problems, "passed": passed,
+	"printable": printable, "problems": problems, "passed": passed, "existing": func() string { return existing.Label },
 	"megabytes": func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) },
 	"minus":     func(a, b any) int64 { return reflect.ValueOf(a).Int() - reflect.ValueOf(b).Int() },
 }).Parse(outputText))

@@ -112,12 +112,14 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 		return nil
 	}
 	if f.dryRun {
-		return session.Describe(c.OutOrStdout(), o.Plan)
+		return render(c.OutOrStdout(), "plan", o.Plan)
 	}
 	if err := f.writable(o.Texts); err != nil {
 		return err
 	}
-	sayWhatIsMade(c.ErrOrStderr(), o.Plan)
+	if err := render(c.ErrOrStderr(), "made", o.Plan); err != nil {
+		return invalid(err)
+	}
 	total := 0
 	for _, p := range o.Plan {
 		total += p.Count(session.Run)

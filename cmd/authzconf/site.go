@@ -67,7 +67,7 @@ func writeSite(c *cobra.Command, dirs []string, out string, flags *verifyFlags) 
 	if err != nil {
 		return invalid(err)
 	}
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s hold\n", filepath.Join(out, "index.html"), s.Verified(), reports.Plural(len(s.Reports), "report"))
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s: %d of %s verified\n", filepath.Join(out, "index.html"), s.Verified(), reports.Plural(len(s.Reports), "report"))
 	return failedIf(s.Verified() < len(s.Reports))
 }
 
@@ -81,34 +81,30 @@ func addReport(c *cobra.Command, r *site.Report, kind reportKind, dir string, fl
 	quiet.SetContext(c.Context())
 	quiet.SetOut(&printed)
 	if err := kind.verify(quiet, dir, &flags); err != nil {
-		r.Outcome, r.Why = site.NotVerified, []string{err.Error()}
+		r.Why = []string{err.Error()}
 		for line := range strings.Lines(printed.String()) {
-			if difference, ok := strings.CutPrefix(line, "differs: "); ok {
+			if difference, ok := strings.CutPrefix(line, "differs: "); ok && len(r.Why) <= shownDifferences {
 				r.Why = append(r.Why, strings.TrimSpace(difference))
 			}
 		}
-		if n := len(r.Why) - shownDifferences; n > 0 {
-			r.Why = append(r.Why[:shownDifferences], fmt.Sprintf("and %d more", n))
-		}
 		return nil
 	}
-	if err := r.Copy(kind.Kind, dir); err != nil {
-		return err
-	}
+	err := r.Copy(kind.Kind, dir)
 	switch {
+	case err != nil:
 	case flags.verified != nil:
-		return r.Conformance(flags.verified)
+		err = r.Conformance(flags.verified)
 	case kind.Kind == &load.Folder:
-		return r.Load(dir)
+		err = r.Load(dir)
 	case flags.certified != nil:
-		var levels []string
+		r.Of, r.SuiteVersion, r.Started, r.Outcome = flags.certified.Title(), flags.certified.Harness, flags.certified.Started, site.NotCertified
 		for _, level := range flags.certified.Levels {
-			levels = append(levels, string(level))
+			r.Outcome, r.Why = site.Certified, append(r.Why, "level "+string(level))
 		}
-		r.Certified(flags.certified.Title(), flags.certified.Harness, levels)
-		return nil
+	default:
+		err = r.Recorded(kind.Marker)
 	}
-	return r.Recorded(kind.Marker)
+	return err
 }
 
 // addRegister adds the page of the certified authorizers, if there are any.

@@ -3,8 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -109,30 +107,6 @@ func median(set *scenarios.Set, evidence []*verdicts.Evidence) time.Duration {
 	}
 	slices.Sort(took)
 	return took[len(took)/2]
-}
-
-// Describe says what a plan will do, for --dry-run.
-func Describe(w io.Writer, plan []CellPlan) error {
-	for _, p := range plan {
-		c := p.Target.Cell
-		if _, err := fmt.Fprintf(w, "%s: Kubernetes %s, gate %s: %d to run, %d for other versions or gates, %d left out, %d not supported\n",
-			c.Name, c.Kubernetes, c.Gate, p.Count(Run), p.Count(NotSelected), p.Count(LeftOut), p.Count(Unsupported)); err != nil {
-			return err
-		}
-		for _, item := range p.Items {
-			if item.Fate == LeftOut {
-				continue
-			}
-			line := "  " + string(item.Fate) + "  " + item.Scenario.ID
-			if item.Why != "" {
-				line += "  (" + item.Why + ")"
-			}
-			if _, err := fmt.Fprintln(w, line); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 const (

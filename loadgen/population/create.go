@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -208,25 +209,20 @@ const kwokTimeout = time.Minute
 
 // awaitKwok waits until kwok has the last node Ready.
 func (b *builder) awaitKwok(ctx context.Context) error {
-	for end := time.Now().Add(kwokTimeout); ; {
-		n, err := b.client.CoreV1().Nodes().Get(ctx, nodeName(b.profile.Nodes), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+	name := nodeName(b.profile.Nodes)
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, kwokTimeout, true, func(ctx context.Context) (bool, error) {
+		n, err := b.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		}) {
-			return nil
-		}
-		if time.Now().After(end) {
-			return &local.UsageError{Problem: fmt.Sprintf("nobody has the node %s Ready after %s: expected kwok's controller in the cluster, with its stages, or --node-objects bare", n.Name, kwokTimeout)}
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-		}
+		}), err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case wait.Interrupted(err):
+		return &local.UsageError{Problem: fmt.Sprintf("nobody has the node %s Ready after %s: expected kwok's controller in the cluster, with its stages, or --node-objects bare", name, kwokTimeout)}
 	}
+	return err
 }
 
 func namespace(name string) *corev1.Namespace {

@@ -1,5 +1,5 @@
 // Package site makes static pages of reports of every product: what came of each, what changed between versions, where
-// documents and servers differ, and how much load there was.
+// documents and servers differ, how much load there was, and which authorizers are certified.
 package site
 
 import (
@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -22,11 +23,22 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
-// NotVerified is the outcome of a report that does not follow from its evidence, whatever it says itself.
-const NotVerified = "not verified"
+const (
+	// NotVerified is the outcome of a report that does not follow from its evidence, whatever it says itself.
+	NotVerified = "not verified"
+	// Certified and NotCertified are those of certifications.
+	Certified    = "certified"
+	NotCertified = "not certified"
+)
+
+const (
+	indexFile       = "index.html"
+	pageFile        = "report.html" // of reports that bring their own
+	authorizersFile = "authorizers.html"
+	reportsDir      = "reports"
+)
 
 // Report is a report on a site.
 type Report struct {
@@ -36,14 +48,13 @@ type Report struct {
 	Kind    string `json:"kind"`
 	Of      string `json:"of,omitempty"`
 	Outcome string `json:"outcome"`
-	// Why are the reasons for the outcome, or, if it is NotVerified, what is wrong.
+	// Why are the reasons for the outcome; if it is NotVerified, what is wrong; of a certification its levels.
 	Why []string `json:"why,omitempty"`
 	// SuiteVersion is the version of authzconf that made it, Scenarios the digest of those that were judged by.
 	SuiteVersion string    `json:"suiteVersion,omitempty"`
 	Scenarios    string    `json:"scenarios,omitempty"`
 	Started      time.Time `json:"started,omitzero"`
-
-	// Page is what its row leads to, within its folder: its own file, or a page that is made of it here.
+	// Page is what its row leads to, within its folder; empty if there is nothing to be believed.
 	Page string `json:"page,omitempty"`
 	// Failures and Changes are parts of its page, Plots of that of a load report.
 	Failures template.HTML `json:"-"`
@@ -55,21 +66,42 @@ type Report struct {
 }
 
 // Base is where its page is, from the pages of the site.
-func (r *Report) Base() string { return path.Join("reports", r.Name, r.Page) }
+func (r *Report) Base() string { return path.Join(reportsDir, r.Name, r.Page) }
 
-// Conformance adds what is shown of a conformance report that was verified.
+// Copy has the site hold a copy of a report that was verified, which readers can verify again.
+func (r *Report) Copy(kind *filing.Kind, dir string) (err error) {
+	if r.files, err = kind.Read(dir); err != nil {
+		return err
+	}
+	if r.Page = kind.Marker; r.files[pageFile] != nil {
+		r.Page = pageFile
+	}
+	if signature, err := os.ReadFile(filepath.Join(dir, reports.SignatureFile)); err == nil {
+		r.files[reports.SignatureFile] = signature
+	}
+	return nil
+}
+
+// Recorded adds what is shown of a report of another product that was verified, from its copy.
+func (r *Report) Recorded(marker string) error {
+	var record reports.Record
+	err := yaml.Unmarshal(r.files[marker], &record)
+	r.Of, r.Outcome, r.SuiteVersion = strings.Join(record.Command, " "), string(record.Outcome), record.SuiteVersion
+	return err
+}
+
+// Conformance adds what is shown of a conformance report that was verified. Its page is made anew: that of an earlier
+// authzconf may be large.
 func (r *Report) Conformance(v *reports.Verification) error {
 	r.verified, r.Page = v, indexFile
 	r.Outcome, r.Why = string(v.Report.Outcome.Result), v.Report.Outcome.Reasons
 	r.SuiteVersion, r.Scenarios, r.Started = v.Report.SuiteVersion, v.Report.ScenariosDigest, v.Report.Started
-	var cells []string
+	r.Of = strings.TrimSpace(v.Report.Implementation.Name + " " + v.Report.Implementation.Version)
 	for _, c := range v.Report.Cells {
-		cells = append(cells, c.Name)
+		r.Of += ", " + c.Name
 	}
-	r.Of = strings.TrimSpace(v.Report.Implementation.Name+" "+v.Report.Implementation.Version) + ": " + strings.Join(cells, ", ")
 	shown, err := v.Show(r.Base())
-	r.Failures, r.Changes = shown.Failures, shown.Changes
-	r.add(indexFile, shown.Page)
+	r.Failures, r.Changes, r.files[indexFile] = shown.Failures, shown.Changes, shown.Page
 	return err
 }
 
@@ -80,63 +112,11 @@ func (r *Report) Load(dir string) error {
 		return err
 	}
 	result := load.Judge(saved.Run, saved.Thresholds)
-	r.Of, r.Page, r.Outcome, r.Why = "profile "+result.Profile, indexFile, string(result.Outcome), result.Reasons
+	r.Of, r.Outcome, r.Why = "profile "+result.Profile, string(result.Outcome), result.Reasons
 	r.SuiteVersion, r.Started = result.Tool, result.Started
-	page, err := load.HTML(&saved.Run, &result)
-	if err != nil {
-		return err
-	}
-	r.add(indexFile, page)
 	r.Plots, err = load.Plots(&saved.Run, &result)
 	return err
 }
-
-// The outcomes of certifications. The levels that are certified follow.
-const (
-	certified    = "certified"
-	notCertified = "not certified"
-)
-
-// Certified adds what is shown of a certification that was verified.
-func (r *Report) Certified(of, version string, levels []string) {
-	r.Of, r.Page, r.Outcome, r.SuiteVersion = of, pageFile, notCertified, version
-	if len(levels) > 0 {
-		r.Outcome = certified + ": " + strings.Join(levels, ", ")
-	}
-}
-
-// Recorded adds what is shown of a report of another product that was verified, from its copy.
-func (r *Report) Recorded(marker string) error {
-	var record reports.Record
-	err := yaml.Unmarshal(r.files[marker], &record)
-	r.Of, r.Page, r.Outcome, r.SuiteVersion = strings.Join(record.Command, " "), marker, string(record.Outcome), record.SuiteVersion
-	if r.files[pageFile] != nil {
-		r.Page = pageFile
-	}
-	return err
-}
-
-func (r *Report) add(name string, data []byte) {
-	if r.files == nil {
-		r.files = map[string][]byte{}
-	}
-	r.files[name] = data
-}
-
-// Copy has the site hold a copy of the report, which can be verified there.
-func (r *Report) Copy(kind *filing.Kind, dir string) error {
-	files, err := kind.Read(dir)
-	for name, data := range files {
-		r.add(name, data)
-	}
-	return err
-}
-
-const (
-	indexFile  = "index.html"
-	pageFile   = "report.html" // of reports that bring their own
-	reportsDir = "reports"
-)
 
 // Folder is a site in a folder, with the files that its site.yaml lists.
 var Folder = filing.Kind{
@@ -178,9 +158,8 @@ func (s *Site) Add(dir, kind string) *Report {
 	for n := 2; slices.ContainsFunc(s.Reports, func(o *Report) bool { return o.Name == name }); n++ {
 		name = fmt.Sprintf("%s-%d", base, n)
 	}
-	r := &Report{Name: name, Kind: kind}
-	s.Reports = append(s.Reports, r)
-	return r
+	s.Reports = append(s.Reports, &Report{Name: name, Kind: kind, Outcome: NotVerified, files: map[string][]byte{}})
+	return s.Reports[len(s.Reports)-1]
 }
 
 // Verified counts the reports that hold.
@@ -193,12 +172,35 @@ func (s *Site) Verified() (n int) {
 	return n
 }
 
-// page is a page of a site. Pages are those that there are, in the order of their links.
-type page struct {
-	*Site
-	File, Title string
-	Divergences template.HTML
-	Pages       []*page
+// Versions are those of authzconf that made the reports, Catalogues the digests of the scenarios that they were judged by.
+func (s *Site) Versions() map[string]bool {
+	return s.each(func(r *Report) string { return r.SuiteVersion })
+}
+
+// Catalogues is explained at Versions.
+func (s *Site) Catalogues() map[string]bool {
+	return s.each(func(r *Report) string { return r.Scenarios })
+}
+
+func (s *Site) each(of func(*Report) string) map[string]bool {
+	seen := map[string]bool{}
+	for _, r := range s.Reports {
+		seen[of(r)] = true
+	}
+	delete(seen, "")
+	return seen
+}
+
+// Divergences are where documents and servers differ, as all conformance reports have seen it.
+func (s *Site) Divergences() (template.HTML, error) {
+	var verified []*reports.Verification
+	var bases []string
+	for _, r := range s.Reports {
+		if r.verified != nil {
+			verified, bases = append(verified, r.verified), append(bases, r.Base())
+		}
+	}
+	return reports.Divergences(verified, bases)
 }
 
 var (
@@ -213,74 +215,32 @@ var (
 		"style":  func() template.CSS { return reports.Style() + template.CSS(pageStyle) },
 		"script": func() template.JS { return template.JS(pageScript) },
 		"plural": reports.Plural,
-		"class":  class,
 	}).Parse(pageTemplate))
 )
 
-// class is that of the style for an outcome; whatever is unknown is not passed.
-func class(outcome string) string {
-	switch word, _, _ := strings.Cut(outcome, ":"); word {
-	case string(verdicts.Passed), certified:
-		return "pass"
-	case string(verdicts.Failed), notCertified:
-		return "fail"
-	}
-	return "invalid"
-}
-
-// Versions are how many versions of authzconf the reports are of, Catalogues how many sets of scenarios.
-func (s *Site) Versions() int {
-	return distinct(s.Reports, func(r *Report) string { return r.SuiteVersion })
-}
-
-// Catalogues is documented at Versions.
-func (s *Site) Catalogues() int {
-	return distinct(s.Reports, func(r *Report) string { return r.Scenarios })
-}
-
-func distinct(all []*Report, of func(*Report) string) int {
-	seen := map[string]bool{}
-	for _, r := range all {
-		if text := of(r); text != "" {
-			seen[text] = true
-		}
-	}
-	return len(seen)
+// page is a page of a site, whose content is a template of its name. Pages are those that have any, in the order of their
+// links.
+type page struct {
+	*Site
+	File    string
+	Content template.HTML
+	Pages   []*page
 }
 
 // Write writes the site to a folder, which has to be missing, empty, or hold an earlier one.
 func (s *Site) Write(dir string) error {
 	s.APIVersion, s.Kind = reports.FileVersion, "Site"
-	var verified []*reports.Verification
-	var bases []string
-	files := map[string][]byte{}
-	for _, r := range s.Reports {
-		for name, data := range r.files {
-			files[path.Join(reportsDir, r.Name, name)] = data
-		}
-		if r.verified != nil {
-			verified, bases = append(verified, r.verified), append(bases, r.Base())
-		}
-	}
-	divergences, err := reports.Divergences(verified, bases)
-	if err != nil {
-		return err
-	}
 	var pages []*page
-	for _, p := range []struct {
-		file, title string
-		there       bool
-	}{
-		{indexFile, "Reports", true},
-		{"versions.html", "What changed between versions", slices.ContainsFunc(s.Reports, func(r *Report) bool { return r.Changes != "" })},
-		{"findings.html", "Where documents and servers differ", divergences != ""},
-		{"load.html", "Load", slices.ContainsFunc(s.Reports, func(r *Report) bool { return r.Plots != "" })},
-		{"authorizers.html", "Certified authorizers", s.Authorizers != nil},
-	} {
-		if p.there {
-			pages = append(pages, &page{Site: s, File: p.file, Title: p.title, Divergences: divergences})
+	for _, file := range []string{indexFile, "versions.html", "findings.html", "load.html", authorizersFile} {
+		var b bytes.Buffer
+		if err := pageTemplates.ExecuteTemplate(&b, file, s); err != nil {
+			return err
+		}
+		if content := strings.TrimSpace(b.String()); content != "" {
+			pages = append(pages, &page{Site: s, File: file, Content: template.HTML(content)})
 		}
 	}
+	files := map[string][]byte{}
 	for _, p := range pages {
 		var b bytes.Buffer
 		p.Pages = pages
@@ -290,7 +250,12 @@ func (s *Site) Write(dir string) error {
 		files[p.File] = b.Bytes()
 	}
 	if s.Authorizers != nil {
-		files["authorizers.html"] = s.Authorizers
+		files[authorizersFile] = s.Authorizers
+	}
+	for _, r := range s.Reports {
+		for name, data := range r.files {
+			files[path.Join(reportsDir, r.Name, name)] = data
+		}
 	}
 	s.Files = slices.Sorted(maps.Keys(files))
 	return Folder.WriteReport(dir, s, files)

@@ -172,7 +172,7 @@ func Example() {
 
 	conditionstest.Run(t, a, conditionstest.Options{
 		Cases: 64,
-		Load:  func(policies []vectors.Policy) error { return nil }, // a takes them over
+		Load:  func(_ []vectors.Policy) error { return nil }, // a takes them over
 	})
 	fmt.Println(len(t.failed) > 0)
 	// Output: true

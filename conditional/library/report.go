@@ -127,7 +127,8 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 	// What is left when the library is read as it is, eagerly.
 	rest := eager.Differences(got)
 	for i := range list.Divergences {
-		d, explained := &list.Divergences[i], false
+		var explained bool
+		d := &list.Divergences[i]
 		if known := d.answers(v.ID); known != nil {
 			then := eager.But(*known)
 			rest = then.Differences(got)

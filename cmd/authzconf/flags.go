@@ -205,11 +205,11 @@ func programFlags(fl *pflag.FlagSet) {
 	fl.String("binaries-mirror", "", "URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+local.MirrorVariable+")")
 }
 
-// binaries finds programs as the flags of a command say.
+// binaries finds programs as the flags of a command say, if it has them.
 func binaries(c *cobra.Command) *local.Binaries {
-	return &local.Binaries{
-		Source: c.Flags().Lookup("binaries").Value.String(), Mirror: c.Flags().Lookup("binaries-mirror").Value.String(), Progress: c.ErrOrStderr(),
-	}
+	source, _ := c.Flags().GetString("binaries")
+	mirror, _ := c.Flags().GetString("binaries-mirror")
+	return &local.Binaries{Source: source, Mirror: mirror, Progress: c.ErrOrStderr()}
 }
 
 // localCell is one local control plane.

@@ -60,13 +60,16 @@ build: ## build _output/authzconf
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
 # detector, which makes it four times as slow: PLAIN.
 MODULE := github.com/authzconf/authzconf
-PLAIN := ci/fixes|cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loadgen/(pacer|population|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites|engine/matrix
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loadgen/(pacer|population|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites|engine/matrix
 
 # What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
-REPEATED := ci/mutants(/.*)?|engine/upgrade|suites
+REPEATED := ci/mutants|engine/upgrade|suites
 NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+
+# The fixes of findings: the gate looks for the places of their edits, without the race detector as at night.
+FIXES_TESTS := ^(TestFixes|TestPatches)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
@@ -78,12 +81,14 @@ test: build ## vet, and run all tests that are not for the night, those against 
 	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
 	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
+	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
 
 .PHONY: test-nightly
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, the example, and a minute for each fuzz test
 	$(AUTHZCONF) control-planes
-	AUTHZCONF_CASES=1000 AUTHZCONF_FAULTY=all go test $(RACE) -timeout 90m $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
+	AUTHZCONF_CASES=1000 AUTHZCONF_FAULTY=all go test $(RACE) -timeout 90m -skip '$(FIXES_TESTS)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN))$$" || $$1 == "suites")
 	PATH="$$(ci/prometheus):$$PATH" AUTHZCONF_FAULTY=all go test -timeout 90m $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 != "suites")
+	go test -timeout 90m -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
 	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory subjects example
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
@@ -128,7 +133,7 @@ example: ## test authorizers as their authors would (docs/in-your-tests.md)
 .PHONY: faulty-authorizers
 faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seeds, RBAC and policy engines, at length
 	AUTHZCONF_FAULTY=all go test -count 1 -timeout 40m -v -run 'TestGeneratedAreRejected|TestDevelopersAreRejected|TestDifferentlyRight|TestFaultyAuthorizersAreRejected|TestReferenceIsAccepted|TestRBACIsCertified|TestHiddenFaults|TestReferenceInCluster|AdversariesAreRejected' ./certify
-	go test -count 1 -timeout 20m -v -run TestDecisionMutants ./ci/mutants/decisions
+	go test -count 1 -timeout 20m -v -run TestDecisionMutants ./ci/mutants
 	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
 .PHONY: faulty-conditional-authorizers
@@ -199,7 +204,7 @@ mutants-sample: mutants-tests ## run the suite against some of the broken API se
 # The first time it compiles one kube-apiserver with all fixes in it.
 .PHONY: fixes
 fixes: ## prove the fixes of findings: the whole suite with each, and its patch in _output/fixes (FINDING for one)
-	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 2h -v -run '^(TestFixes|TestPatches)$$$(if $(FINDING),/^$(FINDING)$$)' ./ci/fixes
+	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 2h -v -run '$(FIXES_TESTS)$(if $(FINDING),/^$(FINDING)$$)' ./ci/mutants
 
 .PHONY: kind-node-image
 kind-node-image: ## build the kind node image of KUBERNETES without a container registry (Debian, root)

@@ -13,8 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
-	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -22,7 +20,7 @@ import (
 
 // Campaign is a run of the suite against mutants.
 type Campaign struct {
-	Sources *program.Sources
+	Sources *Sources
 	// Program is the kube-apiserver with all mutants in it.
 	Program string
 	// Plan says which scenarios run in which cell.
@@ -94,7 +92,7 @@ func (c *Campaign) say(format string, args ...any) {
 // Run runs the suite against each mutant and calls done with each result, from one goroutine at a time. An error
 // means that the run is not complete. It goes from cell to cell, so that there are as many servers as workers; a mutant
 // is done with when it is caught, and otherwise after the last cell.
-func (c *Campaign) Run(ctx context.Context, mutants []mutate.Mutant, done func(Result)) error {
+func (c *Campaign) Run(ctx context.Context, mutants []Mutant, done func(Result)) error {
 	results := make([]Result, len(mutants))
 	for i, m := range mutants {
 		results[i] = Result{Mutant: m, Status: NotCovered}
@@ -231,7 +229,7 @@ func (s Status) Caught() bool { return s == Killed || s == Detected || s == Refu
 
 // Result is what became of one mutant.
 type Result struct {
-	mutate.Mutant
+	Mutant
 	Status Status `json:"status"`
 	// Cell and Scenario are where it was caught.
 	Cell     string `json:"cell,omitempty"`
@@ -270,7 +268,7 @@ type killers struct {
 	kill map[[2]string]int // function, or "" for all; scenario
 }
 
-func (k *killers) killed(m mutate.Mutant, scenario string) {
+func (k *killers) killed(m Mutant, scenario string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kill == nil {
@@ -283,7 +281,7 @@ func (k *killers) killed(m mutate.Mutant, scenario string) {
 // order sorts candidates: those that killed mutants of the same function, then one of every kind, then another of
 // every kind; among them those that killed others, then those that take the shortest. Of a kind are scenarios that
 // reach the same places of the function. Those that run kubectl come last, and those that wait apart.
-func (k *killers) order(m mutate.Mutant, base *cellBaseline, candidates []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
+func (k *killers) order(m Mutant, base *cellBaseline, candidates []*scenarios.Scenario) (quick, waiting []*scenarios.Scenario) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	quick, waiting = split(candidates)

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
-	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
@@ -96,9 +94,9 @@ func realCampaign(t *testing.T) *Campaign {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutants := []mutate.Mutant{{Number: 1, Key: "a", File: "cache.go"}, {Number: 2, Key: "b", File: "cache.go"}}
+	mutants := []Mutant{{Number: 1, Key: "a", File: "cache.go"}, {Number: 2, Key: "b", File: "cache.go"}}
 	return &Campaign{
-		Sources: &program.Sources{Mutants: mutants}, Program: path, Plan: plan[:1], Workers: 2,
+		Sources: &Sources{Mutants: mutants}, Program: path, Plan: plan[:1], Workers: 2,
 		Progress: func(line string) { t.Log(line) },
 	}
 }

@@ -8,14 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
-	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
 // TestUsage refuses what cannot be meant, before anything is started.
 func TestUsage(t *testing.T) {
-	for want, o := range map[string]options{
+	for want, o := range map[string]runOptions{
 		"-sample and -only exclude":   {sample: 3, only: "x", workers: 1},
 		"-sample and -resume exclude": {sample: 3, resume: true, workers: 1},
 		"-sample -1: at least 1":      {sample: -1, workers: 1},
@@ -27,7 +25,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	if _, err := (&options{sample: 3, seed: 2, workers: 1}).check(); err != nil {
+	if _, err := (&runOptions{sample: 3, seed: 2, workers: 1}).check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -50,7 +48,7 @@ func TestBuildFails(t *testing.T) {
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(local.CacheVariable, cache)
 	t.Setenv(local.SourceVariable, local.Build)
-	if _, _, err := (&options{workers: 1}).measure(t.Context(), t); err == nil || !strings.Contains(err.Error(), "undefined: y") {
+	if _, _, err := (&runOptions{workers: 1}).measure(t.Context(), t); err == nil || !strings.Contains(err.Error(), "undefined: y") {
 		t.Errorf("error %v, want one that says what does not compile", err)
 	}
 	for _, pattern := range []string{"modules/*-*-*", "bin/kube-apiserver-*[0-9a-f]"} {
@@ -61,8 +59,8 @@ func TestBuildFails(t *testing.T) {
 }
 
 // mutants are three of a function, at lines 10, 20 and 30.
-func mutants() []mutate.Mutant {
-	return []mutate.Mutant{
+func mutants() []Mutant {
+	return []Mutant{
 		{Part: "p", Number: 1, Key: "a.go:f:call-removed:1", File: "a.go", Line: 10, Function: "f", Operator: "call-removed", Snippet: "x()", Change: "left out"},
 		{Part: "p", Number: 2, Key: "a.go:f:call-removed:2", File: "a.go", Line: 20, Function: "f", Operator: "call-removed", Snippet: "y()", Change: "left out"},
 		{Part: "p", Number: 3, Key: "a.go:f:call-removed:3", File: "a.go", Line: 30, Function: "f", Operator: "call-removed", Snippet: "z()", Change: "left out"},
@@ -95,7 +93,7 @@ func TestLoadArguments(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			argued, err := loadArguments(folder, &program.Sources{Mutants: mutants()})
+			argued, err := loadArguments(folder, &Sources{Mutants: mutants()})
 			switch {
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) || test.want == "" && err != nil:
 				t.Errorf("error %v, want %q", err, test.want)
@@ -115,7 +113,7 @@ func TestResults(t *testing.T) {
 		all[2].Key: {Key: all[2].Key, Reason: "No client reaches it. never", standing: unreachable},
 	}
 	fresh := func(version string) *results {
-		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []program.Part{{Name: "p", Wanted: 51}}}
+		return &results{Kubernetes: version, mutants: all, arguments: argued, parts: []Part{{Name: "p", Wanted: 51}}}
 	}
 	first := fresh("1.37.1")
 	first.Results = list{
@@ -198,7 +196,7 @@ func TestLists(t *testing.T) {
 
 // TestCoveragePage shows what was reached, what cannot be, and what could.
 func TestCoveragePage(t *testing.T) {
-	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []program.Part{{Name: "p"}}, arguments: arguments{"a.go:f:call-removed:3": {Reason: "never", standing: unreachable}}}
+	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []Part{{Name: "p"}}, arguments: arguments{"a.go:f:call-removed:3": {Reason: "never", standing: unreachable}}}
 	reached := map[int]bool{1: true, 2: true}
 	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()

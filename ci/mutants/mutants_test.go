@@ -1,5 +1,8 @@
 // Package mutants has no code: its tests measure the suite itself, how much it reaches of the code that an impersonated
 // request goes through (TestServerCoverage), and how many deliberately broken API servers it catches (TestMutants).
+// They measure the questions of certification on mutants of decision code (TestDecisionMutants), and prove the fixes of
+// findings: all are compiled into one kube-apiserver, in which a number chooses one, and the suite is run with each
+// (TestFixes).
 package mutants
 
 import (
@@ -20,8 +23,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
-	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
@@ -30,15 +31,15 @@ import (
 	"github.com/authzconf/authzconf/suites"
 )
 
-// options are the flags of the tests that start servers. Paths are those of the repository's root.
-type options struct {
+// runOptions are the flags of the tests that start servers. Paths are those of the repository's root.
+type runOptions struct {
 	all, list, resume, equivalents bool
 	only, output, coverage         string
 	sample, limit, workers         int
 	seed                           int64
 }
 
-var flags options
+var flags runOptions
 
 func TestMain(m *testing.M) {
 	flag.BoolVar(&flags.all, "all", false, "run every mutant that no other flag leaves out, for hours")
@@ -62,8 +63,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// lists is the folder with equivalent.yaml, unreachable.yaml and open.yaml.
-var lists = filepath.Join("ci", "mutants")
+// ownFolder is the folder of this package, with equivalent.yaml, unreachable.yaml, open.yaml and what else is read from it.
+var ownFolder = filepath.Join("ci", "mutants")
 
 // interruptible ends with the test, and when it is interrupted, so that no server is left.
 func interruptible(t *testing.T) context.Context {
@@ -98,7 +99,7 @@ func TestMutants(t *testing.T) {
 }
 
 // check refuses what cannot be meant.
-func (o *options) check() (*regexp.Regexp, error) {
+func (o *runOptions) check() (*regexp.Regexp, error) {
 	only, err := regexp.Compile(o.only)
 	switch {
 	case err != nil:
@@ -118,27 +119,27 @@ func (o *options) check() (*regexp.Regexp, error) {
 }
 
 // measure builds the program with all mutants, and finds out what the suite reaches with none of them chosen.
-func (o *options) measure(ctx context.Context, t *testing.T) (*Campaign, *results, error) {
+func (o *runOptions) measure(ctx context.Context, t *testing.T) (*Campaign, *results, error) {
 	plan, err := completeSuite()
 	if err != nil {
 		return nil, nil, err
 	}
 	binaries, release := &local.Binaries{Progress: t.Output()}, local.Newest()
-	sources, err := program.Load(ctx, binaries, release)
+	sources, err := loadSources(ctx, binaries, release)
 	if err != nil {
 		return nil, nil, err
 	}
-	argued, err := loadArguments(lists, sources)
+	argued, err := loadArguments(ownFolder, sources)
 	if err != nil {
 		return nil, nil, err
 	}
-	found := &results{Kubernetes: release.Version, Digest: sources.Digest(), mutants: sources.Mutants, parts: sources.Parts, arguments: argued}
+	found := &results{Kubernetes: release.Version, Digest: sources.Texts.digest(), mutants: sources.Mutants, parts: sources.Parts, arguments: argued}
 	if o.resume {
 		if err := found.resume(o.output); err != nil {
 			return nil, nil, err
 		}
 	}
-	path, err := sources.Build(ctx, binaries, release)
+	path, err := sources.Texts.build(ctx, binaries, release, "mutants")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,7 +155,7 @@ func (o *options) measure(ctx context.Context, t *testing.T) (*Campaign, *result
 const saveEvery = 25
 
 // each runs the mutants, one line a mutant.
-func (o *options) each(ctx context.Context, run *Campaign, mutants []mutate.Mutant, found *results) error {
+func (o *runOptions) each(ctx context.Context, run *Campaign, mutants []Mutant, found *results) error {
 	done := 0
 	return run.Run(ctx, mutants, func(r Result) {
 		done++
@@ -174,7 +175,7 @@ func (o *options) each(ctx context.Context, run *Campaign, mutants []mutate.Muta
 }
 
 // finish writes the results, and the table where all were run; an interrupted run keeps what it has.
-func (o *options) finish(t *testing.T, found *results, err error) {
+func (o *runOptions) finish(t *testing.T, found *results, err error) {
 	err = errors.Join(err, found.write(o.output))
 	shown := resultsFile
 	whole := o.sample == 0 && o.only == "" && o.limit == 0
@@ -213,8 +214,8 @@ func completeSuite() ([]session.CellPlan, error) {
 
 // choose takes the mutants to run, in the order of the source, so that a function's mutants learn from each other.
 // Known gaps and open ones are not in a sample: they are run by every scenario, to no end.
-func (o *options) choose(all []mutate.Mutant, only *regexp.Regexp, found *results) []mutate.Mutant {
-	var chosen []mutate.Mutant
+func (o *runOptions) choose(all []Mutant, only *regexp.Regexp, found *results) []Mutant {
+	var chosen []Mutant
 	for _, m := range all {
 		if o.sample > 0 && found.is(m.Key, gap, open) {
 			continue
@@ -227,7 +228,7 @@ func (o *options) choose(all []mutate.Mutant, only *regexp.Regexp, found *result
 		random := rand.New(rand.NewPCG(uint64(o.seed), 0)) //nolint:gosec // a sample that anybody can repeat
 		random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 		chosen = chosen[:o.sample]
-		slices.SortFunc(chosen, func(a, b mutate.Mutant) int { return a.Number - b.Number })
+		slices.SortFunc(chosen, func(a, b Mutant) int { return a.Number - b.Number })
 	}
 	return chosen
 }
@@ -237,7 +238,7 @@ func TestList(t *testing.T) {
 	if !flags.list {
 		t.Skip("-mutants is not given")
 	}
-	sources, err := program.Load(interruptible(t), &local.Binaries{Progress: t.Output()}, local.Newest())
+	sources, err := loadSources(interruptible(t), &local.Binaries{Progress: t.Output()}, local.Newest())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -22,17 +21,17 @@ func scenario(id string, wait time.Duration) *scenarios.Scenario {
 // TestOrder wants killers of the same function first, then one of each kind, any killer before the quick ones; those
 // that wait apart.
 func TestOrder(t *testing.T) {
-	m := mutate.Mutant{File: "cache.go", Function: "buildKey"}
+	m := Mutant{File: "cache.go", Function: "buildKey"}
 	k := &killers{}
 	k.killed(m, "k/neighbour")
-	k.killed(mutate.Mutant{File: "mode.go", Function: "other"}, "k/killer")
+	k.killed(Mutant{File: "mode.go", Function: "other"}, "k/killer")
 	candidates := []*scenarios.Scenario{
 		scenario("k/slow", 0), scenario("k/waits", time.Second), scenario("k/quick", 0),
 		scenario("k/killer", 0), scenario("k/neighbour", 0), scenario("k/other-kind", 0),
 	}
 	base := &cellBaseline{
 		took:    map[string]time.Duration{"k/slow": 2, "k/quick": 1, "k/other-kind": 3},
-		mutants: []mutate.Mutant{m, {Number: 1, File: m.File, Function: m.Function}},
+		mutants: []Mutant{m, {Number: 1, File: m.File, Function: m.Function}},
 		reached: map[int][]*scenarios.Scenario{0: candidates, 1: candidates[5:]},
 	}
 	quick, waiting := k.order(m, base, candidates)
@@ -59,10 +58,10 @@ func TestCandidates(t *testing.T) {
 			t.Errorf("mutant %d has %d candidates, want %d", number, got, want)
 		}
 	}
-	if base.needsStart(mutate.Mutant{Number: 1, File: "mode.go"}) {
+	if base.needsStart(Mutant{Number: 1, File: "mode.go"}) {
 		t.Error("a mutant that scenarios reach needs no server of its own")
 	}
-	if !base.needsStart(mutate.Mutant{Number: 2, File: "mode.go"}) || !base.needsStart(mutate.Mutant{Number: 1, File: "cache.go"}) {
+	if !base.needsStart(Mutant{Number: 2, File: "mode.go"}) || !base.needsStart(Mutant{Number: 1, File: "cache.go"}) {
 		t.Error("a mutant of the start, or of a cache, needs a server of its own")
 	}
 }
@@ -104,7 +103,7 @@ func TestSharedFile(t *testing.T) {
 	if err := s.choose(4); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.file.WriteAt([]byte{1}, mutate.SharedHeader+5); err != nil {
+	if _, err := s.file.WriteAt([]byte{1}, SharedHeader+5); err != nil {
 		t.Fatal(err)
 	}
 	reached, err := s.take()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -148,7 +147,7 @@ type reach struct {
 	*results
 	reached func(number int) bool
 	// argued are places that no client reaches, missing those that nothing is argued about.
-	argued, missing []mutate.Mutant
+	argued, missing []Mutant
 	wrong           []error
 }
 
@@ -175,7 +174,7 @@ func newReach(found *results, reached func(int) bool) *reach {
 func (r *reach) total() string {
 	var lines []string
 	for _, p := range r.parts {
-		count := func(some []mutate.Mutant) (n int) {
+		count := func(some []Mutant) (n int) {
 			for _, m := range some {
 				if m.Part == p.Name {
 					n++
@@ -209,7 +208,7 @@ func (r *reach) markdown() string {
 		}
 		functions.row(first.Part, first.File, code(first.Function), places, reached, percent(reached, places))
 	}
-	list := func(all []mutate.Mutant) string {
+	list := func(all []Mutant) string {
 		if len(all) == 0 {
 			return "Nothing.\n"
 		}

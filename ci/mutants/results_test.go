@@ -12,8 +12,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
-	"github.com/authzconf/authzconf/ci/mutants/program"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -59,7 +57,7 @@ func (a arguments) is(key string, which ...standing) bool {
 func (a arguments) argued(key string) bool { return a.is(key, equivalent, unreachable, gap) }
 
 // add puts entries of a list into the arguments, as far as they fit the mutants.
-func (a arguments) add(path string, mutants map[string]mutate.Mutant, which standing, entries []argument) error {
+func (a arguments) add(path string, mutants map[string]Mutant, which standing, entries []argument) error {
 	var errs []error
 	for _, e := range entries {
 		m, known := mutants[e.Key]
@@ -80,7 +78,7 @@ func (a arguments) add(path string, mutants map[string]mutate.Mutant, which stan
 }
 
 // loadArguments reads all lists in a folder.
-func loadArguments(folder string, s *program.Sources) (arguments, error) {
+func loadArguments(folder string, s *Sources) (arguments, error) {
 	out, mutants := arguments{}, byKey(s.Mutants)
 	var argued struct {
 		Equivalent []argument `json:"equivalent"`
@@ -91,9 +89,9 @@ func loadArguments(folder string, s *program.Sources) (arguments, error) {
 		return nil, err
 	}
 	err := errors.Join(out.add(path, mutants, equivalent, argued.Equivalent), out.add(path, mutants, gap, argued.Gaps))
-	places, wrong := program.LoadArguments(filepath.Join(folder, "unreachable.yaml"), s.FileSet, s.Files)
+	places, wrong := loadUnreachable(filepath.Join(folder, "unreachable.yaml"), s.FileSet, s.Files)
 	for _, m := range s.Mutants {
-		i := slices.IndexFunc(places, func(u program.Argument) bool { return u.Covers(m.File, m.Line) })
+		i := slices.IndexFunc(places, func(u unreachableCode) bool { return u.Covers(m.File, m.Line) })
 		if i >= 0 && !out.argued(m.Key) {
 			reason := "No client reaches it. " + strings.TrimSpace(places[i].Reason)
 			out[m.Key] = argument{Key: m.Key, Snippet: m.Snippet, Reason: reason, standing: unreachable}
@@ -128,8 +126,8 @@ func load(path string, to any) error {
 	return nil
 }
 
-func byKey(mutants []mutate.Mutant) map[string]mutate.Mutant {
-	out := map[string]mutate.Mutant{}
+func byKey(mutants []Mutant) map[string]Mutant {
+	out := map[string]Mutant{}
 	for _, m := range mutants {
 		out[m.Key] = m
 	}
@@ -145,8 +143,8 @@ type results struct {
 	Seconds float64 `json:"seconds"`
 	Results list    `json:"results"`
 
-	mutants []mutate.Mutant
-	parts   []program.Part
+	mutants []Mutant
+	parts   []Part
 	arguments
 }
 
@@ -283,7 +281,7 @@ func (l list) where(is func(Result) bool) (out list) {
 	return out
 }
 
-func (l list) of(p program.Part) list {
+func (l list) of(p Part) list {
 	return l.where(func(one Result) bool { return one.Part == p.Name })
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
@@ -50,7 +49,7 @@ func (c *Campaign) start(ctx context.Context, o target.Options, mutant int) (_ *
 	}()
 	o.KubeAPIServerPath = c.Program
 	// Most of a fresh server's time is its start; with fewer garbage collections it is shorter.
-	o.KubeAPIServerEnv = []string{mutate.SharedVariable + "=" + s.shared.path, "GOGC=400"}
+	o.KubeAPIServerEnv = []string{SharedVariable + "=" + s.shared.path, "GOGC=400"}
 	if s.target, err = target.Start(ctx, o); err != nil {
 		return nil, err
 	}
@@ -118,7 +117,7 @@ func (s *server) replayOnce(ctx context.Context, scenario *scenarios.Scenario) *
 // cellBaseline is what the unmutated program did in one cell: which scenarios reach which mutants.
 type cellBaseline struct {
 	target  target.Options
-	mutants []mutate.Mutant // in the order of the source
+	mutants []Mutant // in the order of the source
 	// all are the cell's scenarios, those that wait last, and took is how long each took.
 	all  []*scenarios.Scenario
 	took map[string]time.Duration
@@ -140,7 +139,7 @@ func (c *cellBaseline) candidates(number int) []*scenarios.Scenario {
 }
 
 // kinds are, by scenario, the places that it reaches of a mutant's function.
-func (c *cellBaseline) kinds(m mutate.Mutant) map[string]string {
+func (c *cellBaseline) kinds(m Mutant) map[string]string {
 	out := map[string]string{}
 	for _, n := range c.mutants {
 		if n.File == m.File && n.Function == m.Function {
@@ -154,7 +153,7 @@ func (c *cellBaseline) kinds(m mutate.Mutant) map[string]string {
 
 // needsStart says whether a mutant has to be the chosen one from the start: the program reaches it only then, or
 // it changes what the server keeps in its caches, where it could meet what another mutant left.
-func (c *cellBaseline) needsStart(m mutate.Mutant) bool {
+func (c *cellBaseline) needsStart(m Mutant) bool {
 	return len(c.reached[m.Number]) == 0 || m.File == "cache.go"
 }
 

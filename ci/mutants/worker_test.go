@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -208,7 +207,7 @@ func newSharedFile(n, chosen int) (_ *sharedFile, err error) {
 			return nil, err
 		}
 	}
-	if err := f.Truncate(int64(mutate.SharedHeader + s.size)); err != nil {
+	if err := f.Truncate(int64(SharedHeader + s.size)); err != nil {
 		return nil, err
 	}
 	return s, s.choose(chosen)
@@ -226,10 +225,10 @@ func (s *sharedFile) choose(mutant int) error {
 // take returns the mutants reached since the last call.
 func (s *sharedFile) take() ([]int, error) {
 	data := make([]byte, s.size)
-	if _, err := s.file.ReadAt(data, mutate.SharedHeader); err != nil {
+	if _, err := s.file.ReadAt(data, SharedHeader); err != nil {
 		return nil, fmt.Errorf("reading which mutants were reached: %w", err)
 	}
-	if _, err := s.file.WriteAt(make([]byte, s.size), mutate.SharedHeader); err != nil {
+	if _, err := s.file.WriteAt(make([]byte, s.size), SharedHeader); err != nil {
 		return nil, fmt.Errorf("clearing which mutants were reached: %w", err)
 	}
 	var reached []int

@@ -36,7 +36,7 @@ type Finding struct {
 	// Path is an upgrade path, a file beside this one, that fails where it happens; then there are no scenarios.
 	Path  string  `json:"path"`
 	Cause []Cause `json:"cause"`
-	// Fix says what the change of code does that ci/fixes proves, and Cost what it costs.
+	// Fix says what the change of code does that ci/mutants proves, and Cost what it costs.
 	Fix  string `json:"fix"`
 	Cost string `json:"cost"`
 	// Sentence is what the documentation should say, until then or for good.
@@ -47,7 +47,7 @@ type Finding struct {
 type State string
 
 const (
-	// FixProved: ci/fixes has a change of code, with which the scenarios turn.
+	// FixProved: ci/mutants has a change of code, with which the scenarios turn.
 	FixProved State = "fix proved"
 	// Documentation: the documentation has to say it; no change of code is proposed.
 	Documentation State = "documentation"

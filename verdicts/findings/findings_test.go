@@ -54,7 +54,7 @@ func TestFindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fixes []struct{ Finding string }
-	text, err := os.ReadFile("../../ci/fixes/fixes.yaml")
+	text, err := os.ReadFile("../../ci/mutants/fixes.yaml")
 	if err == nil {
 		err = yaml.Unmarshal(text, &fixes)
 	}
@@ -82,7 +82,7 @@ func TestFindings(t *testing.T) {
 		proved := f.State == FixProved && f.Fix != "" && f.Cost != "" && len(f.Mends()) == len(f.Scenarios)+len(f.Turns)
 		said := f.State == Documentation && f.Fix == "" && len(f.Mends()) == 0
 		if fixed && !proved || !fixed && !said {
-			t.Errorf("%s: state %q, fix %q and %d mended scenarios do not go with ci/fixes/fixes.yaml", f.ID, f.State, f.Fix, len(f.Mends()))
+			t.Errorf("%s: state %q, fix %q and %d mended scenarios do not go with ci/mutants/fixes.yaml", f.ID, f.State, f.Fix, len(f.Mends()))
 		}
 		since(t, &f, set)
 	}
@@ -214,7 +214,7 @@ func TestPages(t *testing.T) {
 	all, _ := load(t)
 	page := template.Must(template.New("page").Parse(pageText))
 	var index strings.Builder
-	fmt.Fprintf(&index, "# Findings\n\nDefects of API servers and documents that scenarios have shown, each as a report that can be acted on, with the command that reproduces it. Where a change of code is right it is proved: [ci/fixes](../../ci/fixes/fixes.yaml) has it as an edit, and `make fixes` runs the suite with each. All places where documents and servers differ are in [divergences.md](../divergences.md). The pages are made from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
+	fmt.Fprintf(&index, "# Findings\n\nDefects of API servers and documents that scenarios have shown, each as a report that can be acted on, with the command that reproduces it. Where a change of code is right it is proved: [ci/mutants](../../ci/mutants/fixes.yaml) has it as an edit, and `make fixes` runs the suite with each. All places where documents and servers differ are in [divergences.md](../divergences.md). The pages are made from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
 	index.WriteString("| severity | state | since | finding | reproduce |\n|---|---|---|---|---|\n")
 	want := map[string]string{}
 	for _, f := range all {

@@ -1,4 +1,4 @@
-package program
+package mutants
 
 import (
 	"fmt"
@@ -15,13 +15,12 @@ import (
 
 	"golang.org/x/tools/go/packages"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// TestMutantsCompile derives the mutants of the real packages and type-checks what comes out, as if it were in the
+// TestDerivedCodeCompiles derives the mutants of the real packages and type-checks what comes out, as if it were in the
 // place of the originals.
-func TestMutantsCompile(t *testing.T) {
+func TestDerivedCodeCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles packages of Kubernetes")
 	}
@@ -49,7 +48,7 @@ func TestMutantsCompile(t *testing.T) {
 		return loaded
 	}
 	loaded := load(paths...)
-	s, err := derive(parts, loaded)
+	s, err := deriveParts(parts, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +72,7 @@ func TestMutantsCompile(t *testing.T) {
 			t.Errorf("no mutants of %s", p.Name)
 		}
 		for _, f := range p.Functions {
-			if !slices.ContainsFunc(s.Mutants, func(m mutate.Mutant) bool {
+			if !slices.ContainsFunc(s.Mutants, func(m Mutant) bool {
 				return m.Part == p.Name && (m.Function == f || strings.HasSuffix(m.Function, "."+f))
 			}) {
 				t.Errorf("%s: no mutants of a function %s", p.Name, f)
@@ -81,7 +80,7 @@ func TestMutantsCompile(t *testing.T) {
 		}
 	}
 	t.Logf("%d mutants: %v, %v", len(s.Mutants), byPart, operators)
-	helpers := check(t, options.HelperPath, load("encoding/binary", "errors", "os", "syscall"), [][]byte{s.Texts[helperModule]["pkg/"+mutate.HelperName+"/"+mutate.HelperName+".go"]}, nil)
+	helpers := typeCheck(t, leftAlone.HelperPath, load("encoding/binary", "errors", "os", "syscall"), [][]byte{s.Texts[helperModule]["pkg/"+HelperName+"/"+HelperName+".go"]}, nil)
 	for _, p := range loaded {
 		var texts [][]byte
 		for _, file := range p.CompiledGoFiles {
@@ -97,12 +96,12 @@ func TestMutantsCompile(t *testing.T) {
 			}
 			texts = append(texts, text)
 		}
-		check(t, p.PkgPath, slices.Collect(maps.Values(p.Imports)), texts, helpers)
+		typeCheck(t, p.PkgPath, slices.Collect(maps.Values(p.Imports)), texts, helpers)
 	}
 }
 
-// check type-checks files that may import packages and the helpers.
-func check(t *testing.T, path string, imports []*packages.Package, texts [][]byte, helpers *types.Package) *types.Package {
+// typeCheck type-checks files that may import packages and the helpers.
+func typeCheck(t *testing.T, path string, imports []*packages.Package, texts [][]byte, helpers *types.Package) *types.Package {
 	t.Helper()
 	fset := token.NewFileSet()
 	var trees []*ast.File

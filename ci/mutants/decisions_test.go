@@ -1,6 +1,4 @@
-// Package decisions has no code: its test makes mutants of decision code, of the reference authorizer's and of RBAC's in
-// Kubernetes, and asks each the questions of certification.
-package decisions
+package mutants
 
 import (
 	"bufio"
@@ -17,17 +15,16 @@ import (
 
 	"golang.org/x/tools/go/packages"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-const module = "github.com/authzconf/authzconf/"
+const ourModule = "github.com/authzconf/authzconf/"
 
-// here is where the program would be, which is only ever in an overlay.
-const here = "ci/mutants/decisions/zzprogram"
+// decisionProgram is where the program would be, which is only ever in an overlay.
+const decisionProgram = "ci/mutants/zzprogram"
 
-// source reads one file of a package.
-func source(t *testing.T, dir, pkg, file string, functions ...string) (*packages.Package, mutate.Source) {
+// readSource reads one file of a package.
+func readSource(t *testing.T, dir, pkg, file string, functions ...string) (*packages.Package, Source) {
 	t.Helper()
 	loaded, err := packages.Load(&packages.Config{
 		Context: t.Context(), Dir: dir, Env: append(os.Environ(), local.BuildEnv()...), Mode: packages.LoadSyntax,
@@ -44,14 +41,14 @@ func source(t *testing.T, dir, pkg, file string, functions ...string) (*packages
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p, mutate.Source{Name: name, Text: text, Tree: p.Syntax[i], Info: p.TypesInfo, Pkg: p.Types, Functions: functions}
+		return p, Source{Name: name, Text: text, Tree: p.Syntax[i], Info: p.TypesInfo, Pkg: p.Types, Functions: functions}
 	}
 	t.Fatalf("%s has no %s", pkg, file)
-	return nil, mutate.Source{}
+	return nil, Source{}
 }
 
-// equivalent are mutants that decide as the original does, or that no question of a policy of RBAC can tell from it.
-var equivalent = map[string]string{
+// alike are mutants that decide as the original does, or that no question of a policy of RBAC can tell from it.
+var alike = map[string]string{
 	"rbac.go:Grant.Covers:condition-dropped:1":                        ofWhoAsks,
 	"rbac.go:Grant.Covers:return-negated:1":                           ofWhoAsks,
 	"rbac.go:Subject.Is:operand-dropped:1":                            ofWhoAsks,
@@ -83,7 +80,7 @@ func TestDecisionMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := filepath.Abs("../../..")
+	root, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,27 +93,27 @@ func TestDecisionMutants(t *testing.T) {
 		}
 		overlay[filepath.Join(root, place)] = file
 	}
-	o := mutate.Options{HelperPath: module + here + "/" + mutate.HelperName}
-	p, own := source(t, root, module+"scenarios", "rbac.go", "Grant.Covers", "Subject.Is", "matches", "matchesResource", "matchesPath")
-	ours, texts, err := mutate.Derive(p.Fset, []mutate.Source{own}, o)
+	o := Options{HelperPath: ourModule + decisionProgram + "/" + HelperName}
+	p, own := readSource(t, root, ourModule+"scenarios", "rbac.go", "Grant.Covers", "Subject.Is", "matches", "matchesResource", "matchesPath")
+	ours, texts, err := Derive(p.Fset, []Source{own}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put("scenarios/rbac.go", texts[own.Name])
-	p, rbac := source(t, pinned, "k8s.io/kubernetes/pkg/apis/rbac/v1", "evaluation_helpers.go", "VerbMatches", "APIGroupMatches", "ResourceMatches", "ResourceNameMatches", "NonResourceURLMatches")
-	theirs, texts, err := mutate.Derive(p.Fset, []mutate.Source{rbac}, o)
+	p, rbac := readSource(t, pinned, "k8s.io/kubernetes/pkg/apis/rbac/v1", "evaluation_helpers.go", "VerbMatches", "APIGroupMatches", "ResourceMatches", "ResourceNameMatches", "NonResourceURLMatches")
+	theirs, texts, err := Derive(p.Fset, []Source{rbac}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Both begin with 1: theirs are moved behind ours by a package of helpers of their own that adds an offset.
-	put(here+"/rbac/rbac.go", bytes.ReplaceAll(texts[rbac.Name], []byte(o.HelperPath+`"`), []byte(o.HelperPath+`2"`)))
-	put(here+"/"+mutate.HelperName+"/h.go", []byte(mutate.Helpers))
-	put(here+"/"+mutate.HelperName+"2/h.go", []byte(strings.Replace(mutate.Helpers, "func On(n int) bool {", fmt.Sprintf("func On(n int) bool {\n\tn += %d", len(ours)), 1)))
-	program, err := os.ReadFile("testdata/program.txt")
+	put(decisionProgram+"/rbac/rbac.go", bytes.ReplaceAll(texts[rbac.Name], []byte(o.HelperPath+`"`), []byte(o.HelperPath+`2"`)))
+	put(decisionProgram+"/"+HelperName+"/h.go", []byte(Helpers))
+	put(decisionProgram+"/"+HelperName+"2/h.go", []byte(strings.Replace(Helpers, "func On(n int) bool {", fmt.Sprintf("func On(n int) bool {\n\tn += %d", len(ours)), 1)))
+	program, err := os.ReadFile(filepath.Join(ownFolder, "decisions.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(here+"/main.go", program)
+	put(decisionProgram+"/main.go", program)
 	raw, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
 		t.Fatal(err)
@@ -126,24 +123,24 @@ func TestDecisionMutants(t *testing.T) {
 	if err := os.WriteFile(overlayFile, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(shared, make([]byte, mutate.SharedHeader+len(all)+2), 0o600); err != nil {
+	if err := os.WriteFile(shared, make([]byte, SharedHeader+len(all)+2), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", overlayFile, "-o", binary, "./"+here)
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", overlayFile, "-o", binary, "./"+decisionProgram)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	counts := map[string]*count{}
+	counts := map[string]*decisionCount{}
 	for _, seed := range []string{"1", "2", "3"} {
 		run := exec.CommandContext(t.Context(), binary, seed, fmt.Sprint(len(all)), fmt.Sprint(len(ours)+1))
-		run.Env = append(os.Environ(), mutate.SharedVariable+"="+shared)
+		run.Env = append(os.Environ(), SharedVariable+"="+shared)
 		run.Stderr = os.Stderr
 		out, err := run.Output()
 		if err != nil {
 			t.Fatal(err)
 		}
-		judge(t, seed, all, len(ours), out, counts)
+		judgeDecisions(t, seed, all, len(ours), out, counts)
 	}
 	table := "| decision code | change | mutants | rejected | equivalent, argued | share of the others |\n|---|---|--:|--:|--:|--:|\n"
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
@@ -153,11 +150,11 @@ func TestDecisionMutants(t *testing.T) {
 	t.Logf("three seeds\n%s", table)
 }
 
-// count is what became of the mutants of a kind, over all seeds.
-type count struct{ made, rejected, equivalent int }
+// decisionCount is what became of the mutants of a kind, over all seeds.
+type decisionCount struct{ made, rejected, equivalent int }
 
-// judge holds the results to what is argued to be equivalent.
-func judge(t *testing.T, seed string, all []mutate.Mutant, ours int, out []byte, counts map[string]*count) {
+// judgeDecisions holds the results to what is argued to be equivalent.
+func judgeDecisions(t *testing.T, seed string, all []Mutant, ours int, out []byte, counts map[string]*decisionCount) {
 	killed := [2]int{}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
@@ -182,15 +179,15 @@ func judge(t *testing.T, seed string, all []mutate.Mutant, ours int, out []byte,
 			code = "RBAC's"
 		}
 		if code += " | " + m.Operator; counts[code] == nil {
-			counts[code] = &count{}
+			counts[code] = &decisionCount{}
 		}
 		c := counts[code]
-		if c.made++; equivalent[key] != "" {
+		if c.made++; alike[key] != "" {
 			c.equivalent++
 		} else if r.Reason != "" {
 			c.rejected++
 		}
-		switch why := equivalent[key]; {
+		switch why := alike[key]; {
 		case r.Reason != "" && why != "":
 			t.Errorf("seed %s: %s is killed (%s), and argued to be equivalent: %s", seed, key, r.Reason, why)
 		case r.Reason != "":

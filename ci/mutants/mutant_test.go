@@ -1,10 +1,4 @@
-// Package mutate derives small wrong changes, mutants, from the syntax tree of a package, and writes all of them
-// into one program in which a number chooses one (mutant schemata). It is pure: it reads syntax trees and writes
-// source.
-//
-// Every change is made by insertions alone: a piece of source is wrapped in a call, or in a condition, that does
-// nothing unless its mutant is the chosen one. So changes nest, and with number 0 the program is the original.
-package mutate
+package mutants
 
 import (
 	"bytes"
@@ -17,6 +11,12 @@ import (
 	"slices"
 	"strings"
 )
+
+// Small wrong changes, mutants, are derived from the syntax tree of a package, and all of them are written into one
+// program in which a number chooses one (mutant schemata). Deriving is pure: it reads syntax trees and writes source.
+//
+// Every change is made by insertions alone: a piece of source is wrapped in a call, or in a condition, that does
+// nothing unless its mutant is the chosen one. So changes nest, and with number 0 the program is the original.
 
 // HelperName is what the mutated source calls the package of helpers.
 const HelperName = "zzmutants"
@@ -226,6 +226,11 @@ func (d *deriver) render() []byte {
 	}
 	all := []insertion{{d.offset(d.Tree.Name.End()), fmt.Sprintf("\n\nimport %s %q\n", HelperName, d.options.HelperPath)}}
 	all = append(all, d.insertions()...)
+	return splice(text, all)
+}
+
+// splice puts insertions into a text; those at one offset stay in their order.
+func splice(text []byte, all []insertion) []byte {
 	slices.SortStableFunc(all, func(a, b insertion) int { return cmp.Compare(a.at, b.at) })
 	var out bytes.Buffer
 	last := 0

@@ -1,4 +1,4 @@
-package mutate
+package mutants
 
 import (
 	"encoding/binary"
@@ -31,8 +31,8 @@ var standard = sync.OnceValues(func() (*token.FileSet, types.Importer) {
 	return fset, importer.ForCompiler(fset, "source", nil)
 })
 
-// derive derives the mutants of one file that imports the standard library only.
-func derive(t *testing.T, text string, o Options, change ...func(*Source)) ([]Mutant, string) {
+// deriveOne derives the mutants of one file that imports the standard library only.
+func deriveOne(t *testing.T, text string, o Options, change ...func(*Source)) ([]Mutant, string) {
 	t.Helper()
 	fset, imports := standard()
 	tree, err := parser.ParseFile(fset, "a.go", text, parser.ParseComments|parser.SkipObjectResolution)
@@ -81,7 +81,7 @@ func TestOperators(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			mutants, _ := derive(t, frame(test.body), Options{Prose: []string{"text"}})
+			mutants, _ := deriveOne(t, frame(test.body), Options{Prose: []string{"text"}})
 			var got []string
 			for _, m := range mutants {
 				got = append(got, m.Operator+": "+m.Snippet+" "+m.Change)
@@ -108,7 +108,7 @@ func frame(body string) string {
 
 // TestErrors swaps errors and none.
 func TestErrors(t *testing.T) {
-	mutants, _ := derive(t, `package a
+	mutants, _ := deriveOne(t, `package a
 
 import "errors"
 
@@ -149,7 +149,7 @@ func TestChoice(t *testing.T) {
 		"a method":    {[]string{"T.f"}, "", []string{"T.f", "T.f"}},
 		"a statement": {[]string{"f"}, "3", []string{"T.f"}},
 	} {
-		mutants, _ := derive(t, text, Options{Quiet: []string{"println"}}, func(s *Source) { s.Functions, s.Within = test.functions, test.within })
+		mutants, _ := deriveOne(t, text, Options{Quiet: []string{"println"}}, func(s *Source) { s.Functions, s.Within = test.functions, test.within })
 		var got []string
 		for _, m := range mutants {
 			got = append(got, m.Function)
@@ -162,14 +162,14 @@ func TestChoice(t *testing.T) {
 
 // TestQuietCallsAreOnlyRemoved leaves the texts of log lines alone.
 func TestQuietCallsAreOnlyRemoved(t *testing.T) {
-	mutants, _ := derive(t, "package a\n\nimport \"log\"\n\nfunc f() { log.Printf(\"%d\", 7) }\n", Options{Quiet: []string{"log."}})
+	mutants, _ := deriveOne(t, "package a\n\nimport \"log\"\n\nfunc f() { log.Printf(\"%d\", 7) }\n", Options{Quiet: []string{"log."}})
 	if len(mutants) != 1 || mutants[0].Operator != "call-removed" {
 		t.Errorf("mutants %v, want the removed call alone", mutants)
 	}
 }
 
-// program prints one line for each thing that mutants change.
-const program = `package main
+// exampleProgram prints one line for each thing that mutants change.
+const exampleProgram = `package main
 
 import (
 	"errors"
@@ -217,7 +217,7 @@ func TestProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
 	}
-	mutants, text := derive(t, program, Options{HelperPath: "example.com/a/" + HelperName})
+	mutants, text := deriveOne(t, exampleProgram, Options{HelperPath: "example.com/a/" + HelperName})
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"go.mod": "module example.com/a\n\ngo 1.24\n", "a.go": text, filepath.Join(HelperName, "h.go"): Helpers,

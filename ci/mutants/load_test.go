@@ -1,17 +1,13 @@
-// Package program makes the kube-apiserver that has all mutants in it.
-package program
+package mutants
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	_ "embed" // the parts
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/token"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,7 +17,6 @@ import (
 	"golang.org/x/tools/go/packages"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
@@ -45,12 +40,15 @@ func Parts() (all []Part, err error) {
 	return all, err
 }
 
-// helperModule holds the package of helpers: every mutated module imports it.
-const helperModule = "k8s.io/apiserver"
+// helperPath is the package of helpers, and helperModule the module that holds it: every mutated module imports it.
+const (
+	helperModule = "k8s.io/apiserver"
+	helperPath   = helperModule + "/pkg/" + HelperName
+)
 
-// options are what is left alone everywhere.
-var options = mutate.Options{
-	HelperPath: helperModule + "/pkg/" + mutate.HelperName,
+// leftAlone is what is left alone everywhere.
+var leftAlone = Options{
+	HelperPath: helperPath,
 	Quiet:      []string{"klog.", "klogV.", "httplog.", "utilruntime.HandleError"},
 	// What only describes a metric changes no count of it.
 	Prose: []string{"Help", "StabilityLevel", "Buckets"},
@@ -59,17 +57,17 @@ var options = mutate.Options{
 // Sources is the code of all parts with its mutants.
 type Sources struct {
 	Parts   []Part
-	Mutants []mutate.Mutant
-	// Texts are the mutated files, by module and by their path in it.
-	Texts map[string]map[string][]byte
+	Mutants []Mutant
+	// Texts are the mutated files.
+	Texts moduleFiles
 	// FileSet and Files are the original ones.
 	FileSet *token.FileSet
-	Files   []mutate.Source
+	Files   []Source
 }
 
-// Load parses and type-checks the packages as the module that a release is built from has them, and derives their
+// loadSources parses and type-checks the packages as the module that a release is built from has them, and derives their
 // mutants.
-func Load(ctx context.Context, b *local.Binaries, r local.Release) (*Sources, error) {
+func loadSources(ctx context.Context, b *local.Binaries, r local.Release) (*Sources, error) {
 	dir, err := b.PinnedModule(ctx, r)
 	if err != nil {
 		return nil, err
@@ -89,12 +87,12 @@ func Load(ctx context.Context, b *local.Binaries, r local.Release) (*Sources, er
 	if err != nil {
 		return nil, err
 	}
-	return derive(parts, loaded)
+	return deriveParts(parts, loaded)
 }
 
-// derive is Load from packages that are read.
-func derive(parts []Part, loaded []*packages.Package) (_ *Sources, err error) {
-	out := &Sources{Parts: parts, Texts: map[string]map[string][]byte{}, FileSet: loaded[0].Fset}
+// deriveParts is loadSources from packages that are read.
+func deriveParts(parts []Part, loaded []*packages.Package) (_ *Sources, err error) {
+	out := &Sources{Parts: parts, Texts: moduleFiles{}, FileSet: loaded[0].Fset}
 	byPath := map[string]*packages.Package{}
 	for _, p := range loaded {
 		if len(p.Errors) > 0 {
@@ -111,23 +109,16 @@ func derive(parts []Part, loaded []*packages.Package) (_ *Sources, err error) {
 		}
 	}
 	var texts map[string][]byte
-	if out.Mutants, texts, err = mutate.Derive(out.FileSet, out.Files, options); err != nil {
+	if out.Mutants, texts, err = Derive(out.FileSet, out.Files, leftAlone); err != nil {
 		return nil, err
 	}
 	for _, f := range out.Files {
 		if text := texts[f.Name]; !bytes.Equal(text, f.Text) {
-			out.put(places[f.Name], text)
+			out.Texts.put(places[f.Name][0], places[f.Name][1], text)
 		}
 	}
-	out.put([2]string{helperModule, filepath.Join("pkg", mutate.HelperName, mutate.HelperName+".go")}, []byte(mutate.Helpers))
+	out.Texts.putHelpers()
 	return out, nil
-}
-
-func (s *Sources) put(place [2]string, text []byte) {
-	if s.Texts[place[0]] == nil {
-		s.Texts[place[0]] = map[string][]byte{}
-	}
-	s.Texts[place[0]][place[1]] = text
 }
 
 // add takes the files of a package. They are named by the package's last word too, but for those of the first one.
@@ -150,7 +141,7 @@ func (s *Sources) add(part Part, p *packages.Package, prefix bool, places map[st
 			return err
 		}
 		places[name] = [2]string{p.Module.Path, relative}
-		s.Files = append(s.Files, mutate.Source{
+		s.Files = append(s.Files, Source{
 			Name: name, Part: part.Name, Text: text, Tree: tree, Info: p.TypesInfo, Pkg: p.Types,
 			Functions: part.Functions, LeaveOut: part.LeaveOut, Within: part.Within,
 		})
@@ -158,39 +149,8 @@ func (s *Sources) add(part Part, p *packages.Package, prefix bool, places map[st
 	return nil
 }
 
-// Digest stands for the mutated sources: mutants have the same numbers where it is the same.
-func (s *Sources) Digest() string {
-	hash := sha256.New()
-	for _, module := range slices.Sorted(maps.Keys(s.Texts)) {
-		for _, name := range slices.Sorted(maps.Keys(s.Texts[module])) {
-			text := s.Texts[module][name]
-			_, _ = fmt.Fprintf(hash, "%s %s %d\n%s", module, name, len(text), text)
-		}
-	}
-	return hex.EncodeToString(hash.Sum(nil))
-}
-
-// Build builds the kube-apiserver with all mutants in it, or finds it in the cache.
-func (s *Sources) Build(ctx context.Context, b *local.Binaries, r local.Release) (string, error) {
-	return b.KubeAPIServerVariant(ctx, r, local.Variant{
-		Name: "mutants", Modules: slices.Sorted(maps.Keys(s.Texts)), Key: s.Digest(),
-		Change: func(module, dir string) error {
-			for name, text := range s.Texts[module] {
-				path := filepath.Join(dir, name)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					return err
-				}
-				if err := os.WriteFile(path, text, 0o644); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	})
-}
-
-// Argument says why no client reaches some statements.
-type Argument struct {
+// unreachableCode says why no client reaches some statements.
+type unreachableCode struct {
 	// File, Function and Code say which: the line that opens the list of statements, such as "if err != nil {",
 	// and the line of its first statement; the latter alone where the list is the end of a longer one.
 	File     string `json:"file"`
@@ -203,15 +163,15 @@ type Argument struct {
 	To   int `json:"-"`
 }
 
-// LoadArguments reads the reviewed arguments, and finds their statements in the files. One whose statements are
+// loadUnreachable reads the reviewed arguments, and finds their statements in the files. One whose statements are
 // not there any more is an error.
-func LoadArguments(name string, fset *token.FileSet, files []mutate.Source) ([]Argument, error) {
+func loadUnreachable(name string, fset *token.FileSet, files []Source) ([]unreachableCode, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("the arguments for unreachable statements: %w", err)
 	}
 	var file struct {
-		Unreachable []Argument `json:"unreachable"`
+		Unreachable []unreachableCode `json:"unreachable"`
 	}
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -231,13 +191,13 @@ func LoadArguments(name string, fset *token.FileSet, files []mutate.Source) ([]A
 
 // locate finds the list of statements that begins with the code: a block or a case, or the end of one, as what
 // follows a return that is always taken is unreachable too.
-func (a *Argument) locate(fset *token.FileSet, files []mutate.Source) bool {
+func (a *unreachableCode) locate(fset *token.FileSet, files []Source) bool {
 	line := func(p token.Pos) int { return fset.Position(p).Line }
 	for _, f := range files {
 		lines := strings.Split(string(f.Text), "\n")
 		for _, decl := range f.Tree.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Name != a.File || mutate.FunctionName(fn) != a.Function {
+			if !ok || f.Name != a.File || FunctionName(fn) != a.Function {
 				continue
 			}
 			ast.Inspect(fn, func(n ast.Node) bool {
@@ -280,6 +240,6 @@ func statements(n ast.Node) (stmts []ast.Stmt, opened token.Pos) {
 }
 
 // Covers says whether a line of a file is argued to be unreachable.
-func (a Argument) Covers(file string, line int) bool {
+func (a unreachableCode) Covers(file string, line int) bool {
 	return a.File == file && a.From <= line && line <= a.To
 }

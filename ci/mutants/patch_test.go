@@ -1,4 +1,4 @@
-package fixes
+package mutants
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func TestPatches(t *testing.T) {
 	}
 	for _, f := range loadFixes(t) {
 		t.Run(f.Finding, func(t *testing.T) {
-			after, before := edited(t, &local.Binaries{}, local.Newest(), f.always())
+			after, before := editedFiles(t, &local.Binaries{}, local.Newest(), f.always())
 			dir := t.TempDir()
 			for module, files := range after {
 				for name, text := range files {
@@ -32,7 +32,7 @@ func TestPatches(t *testing.T) {
 						t.Errorf("%s: FIXED was not replaced", name)
 					}
 				}
-				for side, files := range map[string]tree{"a": before, "b": after} {
+				for side, files := range map[string]moduleFiles{"a": before, "b": after} {
 					if err := files.write(module, filepath.Join(dir, side, module)); err != nil {
 						t.Fatal(err)
 					}

@@ -1,17 +1,12 @@
-package fixes
+package mutants
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
@@ -23,42 +18,16 @@ import (
 	"github.com/authzconf/authzconf/verdicts/findings"
 )
 
-// build compiles all fixes into one kube-apiserver, or finds it in the cache.
-func build(t *testing.T, b *local.Binaries, r local.Release, fixes []fix) string {
+// buildFixes compiles all fixes into one kube-apiserver, or finds it in the cache.
+func buildFixes(t *testing.T, b *local.Binaries, r local.Release, fixes []fix) string {
 	t.Helper()
-	files, _ := edited(t, b, r, chosen(fixes))
-	files.put(helperModule, filepath.Join("pkg", mutate.HelperName, mutate.HelperName+".go"), []byte(mutate.Helpers))
-	path, err := b.KubeAPIServerVariant(t.Context(), r, local.Variant{
-		Name: "fixes", Modules: slices.Sorted(maps.Keys(files)), Key: files.digest(), Change: files.write,
-	})
+	files, _ := editedFiles(t, b, r, chosenEdits(fixes))
+	files.putHelpers()
+	path, err := files.build(t.Context(), b, r, "fixes")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func (t tree) digest() string {
-	hash := sha256.New()
-	for _, module := range slices.Sorted(maps.Keys(t)) {
-		for _, name := range slices.Sorted(maps.Keys(t[module])) {
-			_, _ = fmt.Fprintf(hash, "%s %s %d\n%s", module, name, len(t[module][name]), t[module][name])
-		}
-	}
-	return hex.EncodeToString(hash.Sum(nil))
-}
-
-// write puts the files of a module into a folder.
-func (t tree) write(module, dir string) error {
-	for name, text := range t[module] {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // TestFixes runs the whole suite of impersonation on an API server with one fix after the other: what the finding says
@@ -68,7 +37,7 @@ func TestFixes(t *testing.T) {
 		t.Skip("builds a kube-apiserver, and runs the suite on it")
 	}
 	fixes, binaries := loadFixes(t), &local.Binaries{Progress: os.Stderr}
-	program := build(t, binaries, local.Newest(), fixes)
+	program := buildFixes(t, binaries, local.Newest(), fixes)
 	all, err := findings.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -84,9 +53,9 @@ func TestFixes(t *testing.T) {
 			if err := os.WriteFile(shared, append(number, make([]byte, len(fixes)+1)...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			turned(t, binaries, program, &all[n], mutate.SharedVariable+"="+shared)
+			turned(t, binaries, program, &all[n], SharedVariable+"="+shared)
 			reached, err := os.ReadFile(shared)
-			if err != nil || reached[mutate.SharedHeader+i+1] == 0 {
+			if err != nil || reached[SharedHeader+i+1] == 0 {
 				t.Errorf("the fix was not reached: %v", err)
 			}
 		})

@@ -1,10 +1,7 @@
-// Package fixes proves the fixes of findings: it compiles them into one kube-apiserver, in which a number chooses one,
-// and runs the suite with each.
-package fixes
+package mutants
 
 import (
 	"bytes"
-	"cmp"
 	_ "embed"
 	"fmt"
 	"go/ast"
@@ -19,7 +16,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/ci/mutants/mutate"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
@@ -52,11 +48,11 @@ func loadFixes(t *testing.T) (all []fix) {
 	return all
 }
 
-// chosen are the edits of the fixes from which a number chooses, from 1, when the program runs.
-func chosen(fixes []fix) (all []edit) {
+// chosenEdits are the edits of the fixes from which a number chooses, from 1, when the program runs.
+func chosenEdits(fixes []fix) (all []edit) {
 	for i, f := range fixes {
 		for _, e := range f.Edits {
-			e.fixed = fmt.Sprintf("%s.On(%d)", mutate.HelperName, i+1)
+			e.fixed = fmt.Sprintf("%s.On(%d)", HelperName, i+1)
 			all = append(all, e)
 		}
 	}
@@ -72,14 +68,8 @@ func (f fix) always() (all []edit) {
 	return all
 }
 
-// insertion is a text at an offset of a file.
-type insertion struct {
-	at   int
-	text string
-}
-
-// apply puts the edits of its package into a file; found counts the places of each.
-func apply(name string, text []byte, edits []edit, found []int) ([]byte, error) {
+// applyEdits puts the edits of its package into a file; found counts the places of each.
+func applyEdits(name string, text []byte, edits []edit, found []int) ([]byte, error) {
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -91,7 +81,7 @@ func apply(name string, text []byte, edits []edit, found []int) ([]byte, error) 
 	for i, e := range edits {
 		for _, decl := range tree.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
-			if !ok || fn.Body == nil || mutate.FunctionName(fn) != e.Function {
+			if !ok || fn.Body == nil || FunctionName(fn) != e.Function {
 				continue
 			}
 			for _, place := range e.places(fn, source) {
@@ -106,19 +96,10 @@ func apply(name string, text []byte, edits []edit, found []int) ([]byte, error) 
 	if len(all) == 0 {
 		return text, nil
 	}
-	if slices.ContainsFunc(all, func(in insertion) bool { return strings.Contains(in.text, mutate.HelperName) }) {
-		all = append(all, insertion{offset(tree.Name.End()), fmt.Sprintf("\n\nimport %s %q\n", mutate.HelperName, helperPath)})
+	if slices.ContainsFunc(all, func(in insertion) bool { return strings.Contains(in.text, HelperName) }) {
+		all = append(all, insertion{offset(tree.Name.End()), fmt.Sprintf("\n\nimport %s %q\n", HelperName, helperPath)})
 	}
-	slices.SortStableFunc(all, func(a, b insertion) int { return cmp.Compare(a.at, b.at) })
-	var out bytes.Buffer
-	last := 0
-	for _, in := range all {
-		out.Write(text[last:in.at])
-		out.WriteString(in.text)
-		last = in.at
-	}
-	out.Write(text[last:])
-	return out.Bytes(), nil
+	return splice(text, all), nil
 }
 
 // places are what an edit is put around, in the function: beginnings and ends.
@@ -151,25 +132,9 @@ func (e edit) places(fn *ast.FuncDecl, source func(ast.Node) string) (all [][2]t
 	return all
 }
 
-// helperPath is the package that chooses, in the module that both others import.
-const (
-	helperModule = "k8s.io/apiserver"
-	helperPath   = helperModule + "/pkg/" + mutate.HelperName
-)
-
-// tree is files of modules: by module, and by path in it.
-type tree map[string]map[string][]byte
-
-func (t tree) put(module, path string, text []byte) {
-	if t[module] == nil {
-		t[module] = map[string][]byte{}
-	}
-	t[module][path] = text
-}
-
-// edited are the files that edits change, and those that they add, of the modules that a release is built from; before
+// editedFiles are the files that edits change, and those that they add, of the modules that a release is built from; before
 // are the changed ones as they were. Each edit has to find its place.
-func edited(t *testing.T, b *local.Binaries, r local.Release, edits []edit) (after, before tree) {
+func editedFiles(t *testing.T, b *local.Binaries, r local.Release, edits []edit) (after, before moduleFiles) {
 	t.Helper()
 	dir, err := b.PinnedModule(t.Context(), r)
 	if err != nil {
@@ -180,7 +145,7 @@ func edited(t *testing.T, b *local.Binaries, r local.Release, edits []edit) (aft
 		packages = append(packages, e.Package)
 	}
 	slices.Sort(packages)
-	after, before = tree{}, tree{}
+	after, before = moduleFiles{}, moduleFiles{}
 	for _, pkg := range slices.Compact(packages) {
 		out, err := b.GoOutput(t.Context(), dir, "list", "-f", "{{.Dir}} {{.Module.Path}} {{.Module.Dir}} {{join .GoFiles \" \"}}", pkg)
 		if err != nil {
@@ -195,7 +160,7 @@ func edited(t *testing.T, b *local.Binaries, r local.Release, edits []edit) (aft
 			if err != nil {
 				t.Fatal(err)
 			}
-			changed, err := apply(name, text, own, found)
+			changed, err := applyEdits(name, text, own, found)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +174,7 @@ func edited(t *testing.T, b *local.Binaries, r local.Release, edits []edit) (aft
 				t.Fatalf("%s: %s has no %s", e.Package, e.Function, e.Anchor)
 			}
 		}
-		if code, err := os.ReadFile(filepath.Join("code", filepath.Base(pkg)+".txt")); err == nil {
+		if code, err := os.ReadFile(filepath.Join(ownFolder, "fixes", filepath.Base(pkg)+".txt")); err == nil {
 			after.put(fields[1], filepath.Join(folder, "zz_fixes.go"), code)
 		}
 	}

@@ -128,10 +128,9 @@ func (q inquiry) String() string {
 }
 
 func inquire(r *rand.Rand) (q inquiry) {
-	switch q.who.Name = pick(r, "u1", "u2", "system:serviceaccount:n1:agent", "system:serviceaccount:n1:agent"); {
-	case q.who.Name[0] == 'u':
+	if q.who.Name = pick(r, "u1", "u2", "system:serviceaccount:n1:agent", "system:serviceaccount:n1:agent"); q.who.Name[0] == 'u' {
 		q.who.Groups = some(r, 2, "team1", "team2", "other")
-	default:
+	} else {
 		q.who.Groups = serviceaccount.MakeGroupNames("n1")
 		if r.IntN(2) == 0 {
 			q.who.Extra = map[string][]string{serviceaccount.NodeNameKey: {pick(r, "n1", "n2")}}

@@ -43,7 +43,8 @@ var (
 // other kinds. An error names file and line.
 func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[string]int, err error) {
 	leftOut = map[string]int{}
-	for at, next := 0, 0; at <= len(raw); at = next {
+	var next int
+	for at := 0; at <= len(raw); at = next {
 		doc, end := raw[at:], separator.FindIndex(raw[at:])
 		if next = len(raw) + 1; end != nil {
 			doc, next = doc[:end[0]], at+end[1]

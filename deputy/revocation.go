@@ -47,10 +47,10 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 	if err != nil {
 		return nil, fmt.Errorf("the watch: %w", err)
 	}
+	defer func() { _ = watch.Body.Close() }()
 	ended := make(chan time.Time, 1)
 	go func() {
 		_, _ = io.Copy(io.Discard, watch.Body)
-		_ = watch.Body.Close()
 		ended <- time.Now()
 	}()
 	e.WatchCode = watch.StatusCode

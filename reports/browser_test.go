@@ -70,16 +70,16 @@ func shown(t *testing.T) string {
 }
 
 // in opens a page and runs an asynchronous function in it.
-func in[T any](t *testing.T, ctx context.Context, file, fragment, function string) T {
+func in[T any](ctx context.Context, t *testing.T, file, fragment, function string) T {
 	t.Helper()
 	at := (&url.URL{Scheme: "file", Path: file, Fragment: fragment}).String()
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(at)); err != nil {
 		t.Fatalf("%s: %v", at, err)
 	}
-	return run[T](t, ctx, function)
+	return run[T](ctx, t, function)
 }
 
-func run[T any](t *testing.T, ctx context.Context, function string) T {
+func run[T any](ctx context.Context, t *testing.T, function string) T {
 	t.Helper()
 	got, err := chromedp.Run(ctx, chromedp.Evaluate[T](`(async () => {
 		const until = async f => { for (let n = 0; n < 500 && !f(); n++) await new Promise(r => setTimeout(r, 20)); return f(); };
@@ -101,7 +101,7 @@ func TestPagesFit(t *testing.T) {
 		for _, page := range []string{"index.html", "versions.html", "findings.html", "load.html", "reports/run/index.html"} {
 			t.Run(fmt.Sprintf("%s at %d", page, width), func(t *testing.T) {
 				file := filepath.Join(dir, page)
-				wide := in[string](t, ctx, file, "", `
+				wide := in[string](ctx, t, file, "", `
 					document.querySelector('.filter button')?.click();
 					if (!await until(() => !document.querySelector('[data-k]'))) return 'something stays packed';
 					document.querySelectorAll('details').forEach(d => { d.open = true; });
@@ -122,7 +122,7 @@ func TestPagesFit(t *testing.T) {
 // From the index what failed, and who is to blame, is two clicks away, and so is what was seen.
 func TestPageLeadsToFailures(t *testing.T) {
 	ctx, dir := browser(t), shown(t)
-	if got := in[string](t, ctx, filepath.Join(dir, "index.html"), "", `
+	if got := in[string](ctx, t, filepath.Join(dir, "index.html"), "", `
 		const li = document.querySelector('.fails li'), a = li.querySelector('a');
 		if (!seen(li) || !li.textContent.includes('blame: ')) return 'the index names nobody who is to blame';
 		const row = [...document.querySelectorAll('tr')].find(r => r.textContent.includes('not verified'));
@@ -136,10 +136,10 @@ func TestPageLeadsToFailures(t *testing.T) {
 	panel := `const panel = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
 		if (!await until(() => location.pathname.includes('/reports/run/') && panel()?.open && seen(panel().querySelector('.df, .reason')))) return 'nothing is open at ' + location.href;
 		return panel().textContent.includes('blame: ') ? '' : panel().textContent;`
-	if got := run[string](t, ctx, panel); got != "" {
+	if got := run[string](ctx, t, panel); got != "" {
 		t.Error(got)
 	}
-	if got := in[string](t, ctx, filepath.Join(dir, "reports/run/index.html"), "", `
+	if got := in[string](ctx, t, filepath.Join(dir, "reports/run/index.html"), "", `
 		document.querySelector('a[href="#failures"]').click();
 		document.querySelector('#failures a').click();`+panel); got != "" {
 		t.Error(got)
@@ -156,7 +156,7 @@ func TestPanelsUnpack(t *testing.T) {
 		{"a mark", "", `row.querySelector('summary .m:not(.na)').click();`},
 		{"a link", "1.37-gate-on:" + name, ``},
 	} {
-		if got := in[string](t, ctx, page, c.fragment, `
+		if got := in[string](ctx, t, page, c.fragment, `
 			const row = document.getElementById('`+name+`');
 			`+c.act+`
 			if (!await until(() => [...document.querySelectorAll('.panel')].some(p => p.open && seen(p.querySelector('.io'))))) return 'no panel is open';
@@ -171,11 +171,11 @@ func TestFilterByKeyboard(t *testing.T) {
 	ctx, dir := browser(t), shown(t)
 	for page, entries := range map[string]string{"index.html": "tr[data-f]", "findings.html": "article", "reports/run/index.html": ".row"} {
 		count := fmt.Sprintf(`return [...document.querySelectorAll(%q)].filter(seen).length;`, entries)
-		before := in[int](t, ctx, filepath.Join(dir, page), "", count)
+		before := in[int](ctx, t, filepath.Join(dir, page), "", count)
 		if err := chromedp.Do(ctx, chromedp.KeyEvent("/"), chromedp.KeyEvent("no-such-thing")); err != nil {
 			t.Fatal(err)
 		}
-		if after := run[int](t, ctx, count); before == 0 || after != 0 {
+		if after := run[int](ctx, t, count); before == 0 || after != 0 {
 			t.Errorf("%s: the filter leaves %d of %d", page, after, before)
 		}
 	}
@@ -191,7 +191,7 @@ func TestDarkAndLight(t *testing.T) {
 			if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
 				t.Fatal(err)
 			}
-			seen[scheme] = in[string](t, ctx, filepath.Join(dir, page), "", `
+			seen[scheme] = in[string](ctx, t, filepath.Join(dir, page), "", `
 				const of = c => c.match(/[0-9]+/g).slice(0, 3).reduce((sum, n) => sum + Number(n), 0);
 				const s = getComputedStyle(document.body);
 				return of(s.color) > of(s.backgroundColor) ? 'dark' : 'light';`)
@@ -210,7 +210,7 @@ func TestFirstPaint(t *testing.T) {
 	}
 	ctx := browser(t)
 	for range 5 {
-		t.Log(in[string](t, ctx, file, "", `
+		t.Log(in[string](ctx, t, file, "", `
 			await until(() => performance.getEntriesByName('first-contentful-paint').length);
 			const ms = n => Math.round(n) + ' ms';
 			const row = document.querySelector('.row[data-k]'), begin = performance.now();

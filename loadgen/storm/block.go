@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,6 +143,7 @@ func (r *runner) predict(ctx context.Context, s *server, p planned, variant prof
 		if len(list) > 0 {
 			text = strings.Join(list, "; ")
 		}
+		r.Said(fmt.Sprintf("  %d of its %d requests: %s", len(fewer), len(sends), cmp.Or(strings.Join(list, "; "), "as predicted")))
 		return len(list) > 0
 	})
 	if text == "" {

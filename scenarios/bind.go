@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Suffix derives the end of unique names from a seed and what it is for (the scenario's ID, the control plane,
@@ -56,11 +58,11 @@ func (s *Scenario) BindOn(suffix string, nodes []string) (*Scenario, map[string]
 	for i, placeholder := range s.Nodes[:min(len(s.Nodes), len(nodes))] {
 		names[placeholder] = nodes[i]
 	}
-	roles := map[string]bool{}
+	roles := sets.New[string]()
 	for _, n := range s.findNames() {
 		names[n.name] = n.name + "-" + suffix
 		if n.kind == roleName {
-			roles[n.name] = true
+			roles.Insert(n.name)
 		}
 	}
 	inText := names

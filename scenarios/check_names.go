@@ -1,13 +1,13 @@
 package scenarios
 
 import (
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -16,10 +16,10 @@ import (
 func (c *checker) names() {
 	found := c.s.findNames()
 	// The names of RBAC objects may look like verbs, see Bind.
-	inText := map[string]bool{}
+	inText := sets.New[string]()
 	for _, n := range found {
 		if n.kind != roleName {
-			inText[n.name] = true
+			inText.Insert(n.name)
 		}
 	}
 	clash := ambiguous(inText, c.s.words())
@@ -99,46 +99,34 @@ const fixedWords = `is forbidden User cannot resource in API group the namespace
 // words lists the texts of a scenario that Bind must not change, although a name may look the same: verbs, API
 // groups, resources and fixed wording.
 func (s *Scenario) words() []string {
-	set := map[string]bool{fixedWords: true}
-	add := func(list ...string) {
-		for _, w := range list {
-			set[w] = true
-		}
-	}
-	grant := func(g Grant) {
-		add(g.Verbs...)
-		add(g.APIGroups...)
-		add(g.Resources...)
-	}
+	set := sets.New(fixedWords)
+	grant := func(g Grant) { set.Insert(slices.Concat(g.Verbs, g.APIGroups, g.Resources)...) }
 	for _, g := range s.Grants {
 		grant(g)
 	}
 	for _, r := range s.Policy {
 		grant(r.For)
 	}
-	for _, list := range [][]map[string]any{s.Manifests, s.Objects} {
-		for _, m := range list {
-			for _, g := range RulesOf(m) {
-				grant(g)
-			}
+	for _, m := range slices.Concat(s.Manifests, s.Objects) {
+		for _, g := range RulesOf(m) {
+			grant(g)
 		}
 	}
 	for _, st := range s.Steps {
 		if r := st.Sent(); r != nil {
-			add(r.Verb, r.APIGroup, r.Resource, r.Subresource)
+			set.Insert(r.Verb, r.APIGroup, r.Resource, r.Subresource)
 		}
 		for _, r := range st.expectedReviews() {
 			for _, u := range append([]Review{r}, r.Unordered...) {
-				add(u.Verb, u.Group, u.Resource, u.Subresource)
+				set.Insert(u.Verb, u.Group, u.Resource, u.Subresource)
 			}
 		}
 	}
-	delete(set, "")
-	return slices.Sorted(maps.Keys(set))
+	return sets.List(set.Delete(""))
 }
 
 // ambiguous tells which of the names occur in the words, with one word each.
-func ambiguous(names map[string]bool, words []string) map[string]string {
+func ambiguous(names sets.Set[string], words []string) map[string]string {
 	all := make(map[string]string, len(names))
 	for n := range names {
 		all[n] = n + "-x" // any text that differs
@@ -173,11 +161,7 @@ func (c *checker) nodes() {
 		}
 		return
 	}
-	inText := map[string]bool{}
-	for _, n := range c.s.Nodes {
-		inText[n] = true
-	}
-	clash := ambiguous(inText, c.s.words())
+	clash := ambiguous(sets.New(c.s.Nodes...), c.s.words())
 	unnamed := *c.s
 	unnamed.Nodes = nil
 	for i, n := range c.s.Nodes {

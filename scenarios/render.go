@@ -153,21 +153,11 @@ func rbacSubject(s Subject) rbacv1.Subject {
 // pickCheck chooses the first review that the grants allow and the others do not. If there is none, it is the
 // first one, and false.
 func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec, bool) {
-	var first *authorizationv1.SubjectAccessReviewSpec
-	for _, g := range grants {
-		for _, spec := range g.Examples() {
-			if !Covered(others, spec) {
-				return spec, true
-			}
-			if first == nil {
-				first = &spec
-			}
-		}
+	all := slices.Concat(Each(grants, Grant.Examples)...)
+	if i := slices.IndexFunc(all, func(spec authorizationv1.SubjectAccessReviewSpec) bool { return !Covered(others, spec) }); i >= 0 {
+		return all[i], true
 	}
-	if first == nil {
-		return authorizationv1.SubjectAccessReviewSpec{}, false
-	}
-	return *first, false
+	return append(all, authorizationv1.SubjectAccessReviewSpec{})[0], false
 }
 
 // Examples lists the reviews that a grant names, wildcards replaced by an example.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -60,27 +61,24 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 // Needs lists the capabilities without which the scenario cannot run: those that it requires, and those that
 // follow from its requestors, grants and manifests. The order is that of AllCapabilities.
 func (s *Scenario) Needs() []Capability {
-	need := map[Capability]bool{}
-	for _, c := range s.Requires.Capabilities {
-		need[c] = true
-	}
+	need := sets.New(s.Requires.Capabilities...)
 	for _, r := range s.Requestors {
 		switch {
 		case r.ServiceAccount != nil:
-			need[Tokens] = true
+			need.Insert(Tokens)
 		case !r.Anonymous:
-			need[RequestHeader] = true
+			need.Insert(RequestHeader)
 		}
 	}
 	if len(s.Nodes) > 0 {
-		need[KubeletNodes] = true
+		need.Insert(KubeletNodes)
 	}
-	if len(s.Grants) > 0 || slices.ContainsFunc(s.Manifests, isRBAC) || slices.ContainsFunc(s.Objects, isRBAC) {
-		need[RBAC] = true
+	if len(s.Grants) > 0 || slices.ContainsFunc(slices.Concat(s.Manifests, s.Objects), isRBAC) {
+		need.Insert(RBAC)
 	}
 	var out []Capability
 	for _, c := range AllCapabilities() {
-		if need[c] {
+		if need.Has(c) {
 			out = append(out, c)
 		}
 	}

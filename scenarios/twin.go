@@ -83,12 +83,7 @@ func generic(r *Request) Request {
 // permissionsAt lists what the requestor of a step, and the impersonated user if asked for, may do before it:
 // single permissions, sorted, without their subject, so that the ways of writing them make no difference.
 func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
-	grants := RulesFromManifests(append(slices.Clone(s.Manifests), s.Objects...))
-	for _, g := range s.Grants {
-		if s.GrantedAt(g.ID, step) {
-			grants = append(grants, g)
-		}
-	}
+	grants := append(RulesFromManifests(slices.Concat(s.Manifests, s.Objects)), s.GrantsAt(step)...)
 	r := s.Steps[step].Sent()
 	requestor := s.Requestors[r.By]
 	set := map[string]bool{}

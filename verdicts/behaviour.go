@@ -25,10 +25,7 @@ func Behaviour(e *Evidence) []string {
 	plain := func(s string) string {
 		return localAddress.ReplaceAllString(serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>"), "<address>")
 	}
-	var lines []string
-	for _, p := range e.Problems {
-		lines = append(lines, "problem: "+plain(p.Text))
-	}
+	lines := scenarios.Each(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
 	for i := range e.Steps {
 		for _, l := range stepBehaviour(&e.Steps[i]) {
 			lines = append(lines, fmt.Sprintf("step %d: %s", e.Steps[i].Step, plain(l)))

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -98,9 +99,11 @@ func (j *judge) conclude() Result {
 
 func (j *judge) has(c scenarios.Capability) bool { return slices.Contains(j.e.Capabilities, c) }
 
-func (j *judge) notJudged(what string) {
-	if !slices.Contains(j.result.NotJudged, what) {
-		j.result.NotJudged = append(j.result.NotJudged, what)
+func (j *judge) notJudged(parts ...string) {
+	for _, what := range parts {
+		if !slices.Contains(j.result.NotJudged, what) {
+			j.result.NotJudged = append(j.result.NotJudged, what)
+		}
 	}
 }
 
@@ -126,10 +129,7 @@ func (j *judge) request(i int, st *scenarios.Step, o *Observation) *stepJudge {
 // step judges one request.
 func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
 	v := j.request(i, st, o)
-	if problem := v.sent(); problem != "" {
-		return problem
-	}
-	if problem := v.noEvent(); problem != "" {
+	if problem := cmp.Or(v.sent(), v.noEvent()); problem != "" {
 		return problem
 	}
 	var stray []Review

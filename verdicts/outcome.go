@@ -73,10 +73,7 @@ func ConstraintOf(ev *auditv1.Event) string {
 // OutcomeOf classifies an answer from its code and text alone. It returns "" where these do not tell (a 400 or a
 // 5xx that does not speak of impersonation): the audit event decides then.
 func OutcomeOf(r Response) scenarios.Outcome {
-	message := ""
-	if st := StatusOf(r); st != nil {
-		message = st.Message
-	}
+	message := ptr.Deref(StatusOf(r), metav1.Status{}).Message
 	switch {
 	case r.Code == codeUnauthorized:
 		return scenarios.Unauthenticated

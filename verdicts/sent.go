@@ -166,20 +166,14 @@ func (j *judge) clientRequest(n, step int, st *scenarios.Step, o *Observation) (
 	one := &judge{s: j.s, e: j.e}
 	problem = one.step(step, st, o)
 	j.result.Judged += one.result.Judged
-	for _, what := range one.result.NotJudged {
-		j.notJudged(what)
-	}
-	j.result.Differences = append(j.result.Differences, inRequest(n, one.result.Differences)...)
-	j.met = append(j.met, inRequest(n, one.met)...)
-	return problem
-}
-
-func inRequest(n int, list []Difference) (out []Difference) {
-	for _, d := range list {
+	j.notJudged(one.result.NotJudged...)
+	inRequest := func(d Difference) Difference {
 		d.Field = ClientField(n) + d.Field
-		out = append(out, d)
+		return d
 	}
-	return out
+	j.result.Differences = append(j.result.Differences, scenarios.Each(one.result.Differences, inRequest)...)
+	j.met = append(j.met, scenarios.Each(one.met, inRequest)...)
+	return problem
 }
 
 // ClientField is what the fields of differences in a client's n-th request begin with.

@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/ptr"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -125,11 +127,7 @@ func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
 
 // message judges the text of the answer.
 func (v *stepJudge) message() {
-	got := v.o.Response.Body
-	if st := StatusOf(v.o.Response); st != nil {
-		got = st.Message
-	}
-	got = strings.TrimSpace(got)
+	got := strings.TrimSpace(ptr.Deref(StatusOf(v.o.Response), metav1.Status{Message: v.o.Response.Body}).Message)
 	if v.expect.Message != "" {
 		v.compare("message", v.expect.Message, got)
 	}
@@ -156,9 +154,7 @@ func (v *stepJudge) oneOf() {
 		trial.message()
 		trial.reviews()
 		trial.metrics()
-		for _, what := range trial.result.NotJudged {
-			v.notJudged(what)
-		}
+		v.notJudged(trial.result.NotJudged...)
 		if len(trial.result.Differences) == 0 {
 			got = want
 			break
@@ -281,12 +277,7 @@ func (v *stepJudge) increases(name string) string {
 	return scenarios.RenderDeltas(deltas)
 }
 
-func quote(s string) string {
-	if s == "" {
-		return "absent"
-	}
-	return strconv.Quote(s)
-}
+func quote(s string) string { return orElse(s == "", "absent", strconv.Quote(s)) }
 
 func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {
 	return scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)

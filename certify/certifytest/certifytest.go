@@ -3,6 +3,7 @@
 package certifytest
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -47,10 +48,6 @@ type Options struct {
 // demands it.
 func Run(t T, h http.Handler, o Options) {
 	t.Helper()
-	if o.Load == nil {
-		t.Fatalf("certifytest: Options.Load is needed: it gives the authorizer the policy that is asked about")
-		return
-	}
 	run, err := ask(t.Context(), h, o)
 	var notLoaded *certify.NotLoadedError
 	switch {
@@ -72,8 +69,8 @@ func Run(t T, h http.Handler, o Options) {
 }
 
 func ask(ctx context.Context, h http.Handler, o Options) (*certify.Run[certify.Answer], error) {
-	if o.Seed == 0 {
-		o.Seed = 1
+	if o.Load == nil {
+		return nil, errors.New("Options.Load is needed: it gives the authorizer the policy that is asked about")
 	}
 	if o.Levels == nil {
 		o.Levels = []certify.CertificationLevel{certify.Core, certify.NoOvergrant}
@@ -82,7 +79,7 @@ func ask(ctx context.Context, h http.Handler, o Options) (*certify.Run[certify.A
 	if err != nil {
 		return nil, err
 	}
-	plan, err := certify.NewPlan(set, o.Seed)
+	plan, err := certify.NewPlan(set, cmp.Or(o.Seed, 1))
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -146,16 +145,8 @@ func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
 	}{all}, "", "  ")
 }
 
-// All are the vectors as they are asked, by their IDs.
-func (b *Plan) All() iter.Seq2[string, *vectors.Webhook] {
-	return func(yield func(string, *vectors.Webhook) bool) {
-		for _, e := range b.entries {
-			if !yield(e.id, e.Webhook) {
-				return
-			}
-		}
-	}
-}
+// Bound is a vector as it is asked.
+func (b *Plan) Bound(id string) *vectors.Webhook { return b.byID[id].Webhook }
 
 // Len is how many vectors a level has.
 func (b *Plan) Len(l certify.CertificationLevel) (n int) {

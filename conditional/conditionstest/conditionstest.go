@@ -13,7 +13,9 @@
 package conditionstest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -43,48 +45,38 @@ type Options struct {
 	Cases int
 }
 
-func (o Options) complete(t T) (Options, []*vectors.Vector, bool) {
+// complete has a test done with the options and the webhook vectors; its error ends the test.
+func (o Options) complete(t T, test func(Options, []*vectors.Vector) error) {
 	t.Helper()
-	if o.Load == nil {
-		t.Fatalf("conditionstest: Options.Load is needed: it gives the authorizer the policies that are asked about")
-		return o, nil, false
-	}
 	all, err := vectors.Builtin()
+	if o.Load == nil {
+		err = errors.New("Options.Load is needed: it gives the authorizer the policies that are asked about")
+	}
+	if err == nil {
+		o.Seed, o.Cases = cmp.Or(o.Seed, 1), cmp.Or(o.Cases, 2000)
+		err = test(o, slices.DeleteFunc(all, func(v *vectors.Vector) bool { return v.Webhook == nil }))
+	}
 	if err != nil {
 		t.Fatalf("conditionstest: %v", err)
-		return o, nil, false
 	}
-	if o.Seed == 0 {
-		o.Seed = 1
-	}
-	if o.Cases == 0 {
-		o.Cases = 2000
-	}
-	return o, slices.DeleteFunc(all, func(v *vectors.Vector) bool { return v.Webhook == nil }), true
 }
 
 // Run asks an authorizer of Go.
 func Run(t T, a authorizer.Authorizer, o Options) {
 	t.Helper()
-	o, all, ok := o.complete(t)
-	if !ok {
-		return
-	}
-	asked := len(all)
-	all = slices.DeleteFunc(all, func(v *vectors.Vector) bool { return !inProcess(v) })
-	t.Logf("conditionstest: %d of %d vectors are not applicable: authorizer.ConditionsData has neither namespaceObject nor impersonatedRequest", asked-len(all), asked)
-	subject := &subject{ctx: t.Context(), authorizer: a}
-	hold(t, all, reference.Handler(wire.Seed, subject), o)
-	chained(t, all, a, o)
-	explore(t, subject, o)
+	o.complete(t, func(o Options, all []*vectors.Vector) error {
+		asked := len(all)
+		all = slices.DeleteFunc(all, func(v *vectors.Vector) bool { return !inProcess(v) })
+		t.Logf("conditionstest: %d of %d vectors are not applicable: authorizer.ConditionsData has neither namespaceObject nor impersonatedRequest", asked-len(all), asked)
+		subject := &subject{ctx: t.Context(), authorizer: a}
+		return errors.Join(hold(t, all, reference.Handler(wire.Seed, subject), o), chained(t, all, a, o), explore(t, subject, o))
+	})
 }
 
 // RunHandler asks a webhook: AuthorizationConditionsReview at /conditions, SubjectAccessReview everywhere else.
 func RunHandler(t T, h http.Handler, o Options) {
 	t.Helper()
-	if o, all, ok := o.complete(t); ok {
-		hold(t, all, h, o)
-	}
+	o.complete(t, func(o Options, all []*vectors.Vector) error { return hold(t, all, h, o) })
 }
 
 // RunURL asks a webhook that is served already, by http or https, at two URLs. Its certificates are not checked: what
@@ -104,25 +96,22 @@ func RunURL(t T, access, conditions string, o Options) {
 }
 
 // hold asks a webhook the vectors, and fails for each that is answered wrongly.
-func hold(t T, all []*vectors.Vector, h http.Handler, o Options) {
+func hold(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 	t.Helper()
 	plan, err := certification.NewPlan(all, o.Seed)
 	if err != nil {
-		t.Fatalf("conditionstest: %v", err)
-		return
+		return err
 	}
 	run, err := certified(t.Context(), plan, h, o)
 	if err != nil {
-		t.Fatalf("conditionstest: %v", err)
-		return
+		return err
 	}
 	failed := 0
 	for _, v := range all {
 		of := slices.DeleteFunc(slices.Clone(run.Answers), func(x certification.Exchange) bool { return x.Vector != v.ID })
 		judged, err := plan.Judge(of)
 		if err != nil {
-			t.Fatalf("conditionstest: %v", err)
-			return
+			return err
 		}
 		for _, f := range judged.Findings {
 			say, means := t.Errorf, "the text demands otherwise"
@@ -138,6 +127,7 @@ func hold(t T, all []*vectors.Vector, h http.Handler, o Options) {
 	if slices.ContainsFunc(run.Results, func(r certify.LevelResult) bool { return r.Reviews != r.Planned }) && failed == 0 {
 		t.Errorf("conditionstest: not every vector was asked: %+v", run.Results)
 	}
+	return nil
 }
 
 // place is where a vector stands, and in which file.
@@ -166,20 +156,20 @@ func certified(ctx context.Context, plan *certification.Plan, h http.Handler, o 
 }
 
 // explore compares two phases with one.
-func explore(t T, s *subject, o Options) {
+func explore(t T, s *subject, o Options) error {
 	t.Helper()
 	if o.Cases < 0 {
-		return
+		return nil
 	}
 	load := func(all []vectors.Policy, _ vectors.FailureMode) (model.Loaded, error) { return s, o.Load(all) }
 	// The authorizer has one set of policies at a time, and the library knows no failure mode but Deny.
 	found, err := model.Explore(t.Context(), load, model.Exploration{Wire: wire.Seed, Cases: o.Cases, Seed: o.Seed, One: true})
 	if err != nil {
-		t.Fatalf("conditionstest: %v", err)
-		return
+		return err
 	}
 	for _, d := range found.Disagreements {
 		t.Errorf("KEP-5681, Technical Requirements: generated case %d of seed %d: %s\n%s", d.Case, o.Seed, d.Reason, d.Vector)
 	}
 	t.Logf("conditionstest: two phases against one: seed %d, %d cases, %d disagreements", o.Seed, found.Cases, len(found.Disagreements))
+	return nil
 }

@@ -29,9 +29,7 @@ func inProcess(v *vectors.Vector) bool {
 type subject struct {
 	ctx        context.Context
 	authorizer authorizer.Authorizer
-
-	mu    sync.Mutex
-	given map[string]authorizer.ConditionsAwareDecision
+	given      sync.Map // of authorizer.ConditionsAwareDecision
 }
 
 // Review is the first phase.
@@ -41,36 +39,34 @@ func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAc
 		return concrete(s.authorizer.Authorize(s.ctx, attributes))
 	}
 	d := s.authorizer.ConditionsAwareAuthorize(s.ctx, attributes)
-	switch {
-	case d.IsAllow():
-		return concrete(authorizer.DecisionAllow, d.Reason(), d.Error())
-	case d.IsUnconditional():
-		return concrete(d.FailureDecision(), d.Reason(), d.Error())
+	if d.IsUnconditional() {
+		return concrete(parts(d))
 	}
 	chain := sets("authorizer", d)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.given == nil {
-		s.given = map[string]authorizer.ConditionsAwareDecision{}
-	}
-	s.given[key(chain)] = d
+	s.given.Store(key(chain), d)
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: chain}
 }
 
 // Evaluate is the second phase.
 func (s *subject) Evaluate(q *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
-	s.mu.Lock()
-	d, ok := s.given[key(q.ConditionSets)]
-	s.mu.Unlock()
+	d, ok := s.given.Load(key(q.ConditionSets))
 	if !ok {
 		return concrete(authorizer.DecisionDeny, "", errors.New("the authorizer did not give these conditions"))
 	}
-	return concrete(s.authorizer.EvaluateConditions(s.ctx, d, late{data: &q.ConditionData}))
+	return concrete(s.authorizer.EvaluateConditions(s.ctx, d.(authorizer.ConditionsAwareDecision), late{data: &q.ConditionData}))
 }
 
 func key(chain []vectors.ConditionSet) string {
 	raw, _ := json.Marshal(chain) // of strings and booleans: it cannot fail
 	return string(raw)
+}
+
+// parts are those of an unconditional decision.
+func parts(d authorizer.ConditionsAwareDecision) (authorizer.Decision, string, error) {
+	if d.IsAllow() {
+		return authorizer.DecisionAllow, d.Reason(), d.Error()
+	}
+	return d.FailureDecision(), d.Reason(), d.Error()
 }
 
 func concrete(d authorizer.Decision, reason string, err error) vectors.SubjectAccessReviewStatus {

@@ -155,13 +155,10 @@ type link struct {
 // Authorize implements authorizer.Authorizer for callers that support no conditions.
 func (l *link) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	d := l.ConditionsAwareAuthorize(ctx, a)
-	switch {
-	case d.IsAllow():
+	if d.IsAllow() {
 		return authorizer.DecisionAllow, d.Reason(), d.Error()
-	case d.IsUnconditional():
-		return d.FailureDecision(), d.Reason(), d.Error()
 	}
-	return d.FailureDecision(), "", nil
+	return d.FailureDecision(), d.Reason(), d.Error()
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer.

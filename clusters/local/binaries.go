@@ -251,10 +251,8 @@ func (b *Binaries) placeVariant(ctx context.Context, base string, pin pin, v Var
 	if err != nil {
 		return "", folderError("cache folder", filepath.Dir(base), CacheVariable, err)
 	}
-	for name, data := range map[string][]byte{"go.mod": pin.mod, "go.sum": pin.sum} {
-		if err := os.WriteFile(filepath.Join(source, name), data, 0o644); err != nil {
-			return source, folderError("cache folder", source, CacheVariable, err)
-		}
+	if err := pin.write(source); err != nil {
+		return source, folderError("cache folder", source, CacheVariable, err)
 	}
 	for _, module := range v.Modules {
 		out, err := b.GoOutput(ctx, base, "list", "-m", "-f", "{{.Dir}}", module)

@@ -50,13 +50,12 @@ func (b *Binaries) once(ctx context.Context, p program, target string, there fun
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return folderError("cache folder", cache, CacheVariable, err)
 	}
-	lock, err := WaitLock(ctx, target+".lock", func() {
-		b.report("waiting for another process that is making %s %s", p.name, p.version)
-	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("waiting for another process that is making %s %s: %w", p.name, p.version, err)
-		}
+	waiting := fmt.Sprintf("waiting for another process that is making %s %s", p.name, p.version)
+	lock, err := WaitLock(ctx, target+".lock", func() { b.report("%s", waiting) })
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", waiting, err)
+	case err != nil:
 		return folderError("cache folder", cache, CacheVariable, err)
 	}
 	defer lock.Unlock()
@@ -78,10 +77,8 @@ func (b *Binaries) place(ctx context.Context, p program) (source, target string,
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return "", "", folderError("cache folder", cache, CacheVariable, err)
 	}
-	for name, data := range map[string][]byte{"go.mod": pin.mod, "go.sum": pin.sum} {
-		if err := writeIfChanged(filepath.Join(source, name), data); err != nil {
-			return "", "", folderError("cache folder", cache, CacheVariable, err)
-		}
+	if err := pin.write(source); err != nil {
+		return "", "", folderError("cache folder", cache, CacheVariable, err)
 	}
 	goVersion, err := b.goVersion(ctx, source)
 	if err != nil {
@@ -91,8 +88,7 @@ func (b *Binaries) place(ctx context.Context, p program) (source, target string,
 	return source, filepath.Join(cache, "bin", name), nil
 }
 
-// writeIfChanged leaves alone a file that is as it should be: others may be building from it. A
-// changed one is replaced in one step.
+// writeIfChanged leaves alone a file that is as it should be. A changed one is replaced in one step.
 func writeIfChanged(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
 		return nil

@@ -19,8 +19,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
 // Sources of programs that neither the environment names nor the cache has.
@@ -58,12 +56,7 @@ type publication struct {
 }
 
 // publications are those of programs, by name.
-var publications = func() (all map[string]publication) {
-	if err := yaml.UnmarshalStrict(officialYAML, &all); err != nil {
-		panic("official.yaml: " + err.Error())
-	}
-	return all
-}()
+var publications = embedded[map[string]publication](officialYAML)
 
 // offer is a program as it is published.
 type offer struct {

@@ -40,8 +40,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
 // DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files,
@@ -153,12 +151,7 @@ const (
 var argumentsYAML []byte
 
 // arguments are those that the programs always have, and those for an audit log.
-var arguments = func() (all struct{ Etcd, KubeAPIServer, Audit []string }) {
-	if err := yaml.UnmarshalStrict(argumentsYAML, &all); err != nil {
-		panic("arguments.yaml: " + err.Error())
-	}
-	return all
-}()
+var arguments = embedded[struct{ Etcd, KubeAPIServer, Audit []string }](argumentsYAML)
 
 // apiServerArgs are kube-apiserver's arguments.
 func apiServerArgs(o Options, port int, dir string) []string {

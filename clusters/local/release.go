@@ -1,14 +1,17 @@
 package local
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
 	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
 )
 
 // pins holds one module file and its checksums for each program that can be built. They are not
@@ -59,6 +62,12 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
+}
+
+// embedded reads a table in YAML.
+func embedded[T any](text []byte) (table T) {
+	must(table, yaml.UnmarshalStrict(text, &table))
+	return table
 }
 
 // ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version
@@ -115,6 +124,11 @@ func (r Release) emulated(s string) (string, error) {
 type pin struct {
 	name     string
 	mod, sum []byte
+}
+
+// write puts the module into a folder. Files that are as they should be are left alone: others may be building from them.
+func (p pin) write(dir string) error {
+	return cmp.Or(writeIfChanged(filepath.Join(dir, "go.mod"), p.mod), writeIfChanged(filepath.Join(dir, "go.sum"), p.sum))
 }
 
 func readPin(name string) pin {

@@ -26,13 +26,14 @@ import (
 )
 
 type certifyFlags struct {
-	kubeconfig, hook, reportDir string
-	conditionsContext, wire     string
-	conditional                 bool
-	versions                    []string
-	seed                        int64
-	product                     certify.Product
-	beyond                      beyondFlags
+	kubeconfig, hook        string
+	conditionsContext, wire string
+	conditional             bool
+	versions                []string
+	seed                    int64
+	product                 certify.Product
+	beyond                  beyondFlags
+	filedFlags
 	bundleFlags
 }
 
@@ -48,7 +49,7 @@ func newCertify() *cobra.Command {
 	fl.StringVar(&flags.product.Name, "product", "", "product")
 	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
 	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
-	fl.StringVar(&flags.reportDir, "report-dir", "", "folder for certification, summary and evidence")
+	flags.filedFlags.register(fl, "certification, summary and evidence")
 	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
 	fl.StringVar(&flags.wire, "wire", spoken, "with --conditional, the revision of KEP-5681's wire: seed, merged, or auto, which asks the webhook")
 	fl.StringVar(&flags.conditionsContext, "conditions-context", reference.ConditionsContext, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")

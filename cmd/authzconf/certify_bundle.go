@@ -18,17 +18,15 @@ import (
 
 // bundleFlags say what becomes of a certification.
 type bundleFlags struct {
-	signKey, results string
+	results string
 	// challenge is what is in challengeFile.
 	challengeFile string
 	challenge     []byte
 	timeout       time.Duration
 	levels        []string
-	key           *certify.Key
 }
 
 func (f *bundleFlags) register(fl *pflag.FlagSet) {
-	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
 	fl.StringVar(&f.challengeFile, "challenge", "", "a file of certify challenge, which gives the seed and is answered by the report")
 	fl.StringVar(&f.results, "sonobuoy-results", "", "folder for the report as a tar and, at the end in any case, a done file")
 	fl.StringSliceVar(&f.levels, "level", nil, "levels to try, of core, no-overgrant and robust (default: all)")
@@ -113,15 +111,10 @@ func (f *certifyFlags) check() error {
 	if f.results != "" && f.reportDir == "" {
 		f.reportDir = filepath.Join(f.results, "bundle")
 	}
-	if f.signKey == "" {
-		return nil
-	}
-	if f.reportDir == "" || f.product == (certify.Product{}) {
+	if f.signKey != "" && (f.reportDir == "" || f.product == (certify.Product{})) {
 		return errors.New("--sign-key needs --report-dir, and --vendor, --product and --product-version: what is signed is somebody's")
 	}
-	var err error
-	f.key, err = privateKey("--sign-key", f.signKey)
-	return err
+	return f.readKey()
 }
 
 // tried are the levels that are asked for.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,14 +17,11 @@ import (
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 func newConditions() *cobra.Command {
-	c := &cobra.Command{
-		Use:  "conditions",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := plainCommand("conditions", (*cobra.Command).Help)
 	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
 	return c
 }
@@ -50,32 +46,18 @@ func revisionOf(name string) (*wire.Revision, error) {
 func newConditionsList() *cobra.Command {
 	var flags selectionFlags
 	var output string
-	c := &cobra.Command{
-		Use:  "list",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			all, err := flags.vectors()
-			if err != nil {
-				return err
-			}
-			switch output {
-			case "":
-			case "json":
-				raw, err := json.MarshalIndent(all, "", "  ")
-				if err == nil {
-					_, err = fmt.Fprintln(c.OutOrStdout(), string(raw))
-				}
-				return err
-			default:
-				return fmt.Errorf("-o %q is not json", output)
-			}
-			rows := make([]listedVector, len(all))
-			for i, v := range all {
-				rows[i] = listedVector{v}
-			}
-			return renderTable(c.OutOrStdout(), "vectors", rows, 0)
-		},
-	}
+	c := plainCommand("list", func(c *cobra.Command) error {
+		all, err := flags.vectors()
+		switch {
+		case err != nil:
+			return err
+		case output == "json":
+			return printAs(c.OutOrStdout(), output, "", all)
+		case output != "":
+			return fmt.Errorf("-o %q is not json", output)
+		}
+		return renderTable(c.OutOrStdout(), "vectors", scenarios.Each(all, func(v *vectors.Vector) listedVector { return listedVector{v} }), 0)
+	})
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")
 	return c
@@ -96,21 +78,17 @@ func (v listedVector) Wire() string {
 }
 
 func newConditionsLibrary(flags *filedFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use:  "library",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := flags.ready(&library.Folder); err != nil {
-				return err
-			}
-			r, err := judgeLibrary(c.Context())
-			if err != nil {
-				return err
-			}
-			err = errors.Join(renderTable(c.OutOrStdout(), "library", r, 0), flags.file(&library.Folder, r, &reports.Pieces{}))
-			return cmp.Or(err, failedIf(!r.Passed()))
-		},
-	}
+	c := plainCommand("library", func(c *cobra.Command) error {
+		if err := flags.ready(&library.Folder); err != nil {
+			return err
+		}
+		r, err := judgeLibrary(c.Context())
+		if err != nil {
+			return err
+		}
+		err = errors.Join(renderTable(c.OutOrStdout(), "library", r, 0), flags.file(&library.Folder, r, &reports.Pieces{}))
+		return cmp.Or(err, failedIf(!r.Passed()))
+	})
 	flags.register(c.Flags(), "library.yaml")
 	return c
 }
@@ -143,11 +121,7 @@ type conditionsExploreFlags struct {
 }
 
 func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use:  "explore",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
-	}
+	c := plainCommand("explore", flags.run)
 	c.Flags().IntVar(&flags.cases, "cases", 100000, "how many cases to try")
 	seedFlag(c, &flags.seed, "the cases (default: random, printed)")
 	wireFlag(c, &flags.wire, "the revision of the wire in which the reference is asked")

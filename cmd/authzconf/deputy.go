@@ -26,11 +26,7 @@ type deputyFlags struct {
 }
 
 func newDeputy(flags *deputyFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use:  "deputy",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return flags.run(c) },
-	}
+	c := plainCommand("deputy", flags.run)
 	fl := c.Flags()
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version to run on, of "+matrix.Known())
 	programFlags(fl)

@@ -80,12 +80,9 @@ func (f *loadFlags) add(c *cobra.Command) {
 
 // newLoadPart is how a run starts its shards and its recorder, which are told on stdin what to do and answer on stdout.
 func newLoadPart(name string, serve func(ctx context.Context, in io.Reader, out io.Writer) error) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Short: "Be the " + name + " of a storm, by stdin and stdout", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return invalid(serve(c.Context(), c.InOrStdin(), c.OutOrStdout()))
-		},
-	}
+	c := plainCommand(name, func(c *cobra.Command) error { return invalid(serve(c.Context(), c.InOrStdin(), c.OutOrStdout())) })
+	c.Short, c.Hidden = "Be the "+name+" of a storm, by stdin and stdout", true
+	return c
 }
 
 // options reads everything that can be wrong before anything is started.

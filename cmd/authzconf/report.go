@@ -20,7 +20,7 @@ import (
 )
 
 func newReport() *cobra.Command {
-	c := plainCommand("report", func(c *cobra.Command) error { return c.Help() })
+	c := plainCommand("report", (*cobra.Command).Help)
 	c.AddCommand(newReportDiff(), newReportPRR(), newReportGA())
 	return c
 }

@@ -112,16 +112,12 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 // reproducedAll is what all tries say together: one that shows the finding is enough, and it takes all to say that it
 // is gone.
 func reproducedAll(tried []reproduced) findings.Seen {
-	out := findings.Gone
-	for _, t := range tried {
-		if t.Seen == findings.Happens {
-			return t.Seen
-		}
-		if t.Seen == findings.Unclear {
-			out = t.Seen
+	for _, seen := range []findings.Seen{findings.Happens, findings.Unclear} {
+		if slices.ContainsFunc(tried, func(t reproduced) bool { return t.Seen == seen }) {
+			return seen
 		}
 	}
-	return out
+	return findings.Gone
 }
 
 // scenarios runs the scenarios of a finding.

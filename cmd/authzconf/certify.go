@@ -105,6 +105,11 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	if f.conditional {
 		return f.runConditional(c)
 	}
+	for _, flag := range []string{"wire", "conditions-context"} {
+		if c.Flags().Changed(flag) {
+			return fmt.Errorf("--%s is for --conditional", flag)
+		}
+	}
 	return runDirect(c, f)
 }
 

@@ -33,10 +33,10 @@ import (
 
 // runOptions are the flags of the tests that start servers. Paths are those of the repository's root.
 type runOptions struct {
-	all, list, resume, equivalents bool
-	only, output, coverage         string
-	sample, limit, workers         int
-	seed                           int64
+	all, open, list, resume, equivalents bool
+	only, output, coverage               string
+	sample, limit, workers               int
+	seed                                 int64
 }
 
 var flags runOptions
@@ -47,6 +47,7 @@ func TestMain(m *testing.M) {
 	flag.IntVar(&flags.sample, "sample", 0, "run only so many mutants, chosen by -seed")
 	flag.Int64Var(&flags.seed, "seed", 1, "seed of the sample")
 	flag.StringVar(&flags.only, "only", "", "run only mutants whose key matches this regular expression, such as ^cache.go:")
+	flag.BoolVar(&flags.open, "open", false, "run only the mutants of open.yaml")
 	flag.IntVar(&flags.limit, "limit", 0, "run only so many of the scenarios that reach a mutant, those first that are the likeliest to catch it")
 	flag.BoolVar(&flags.resume, "resume", false, "keep what results.json says was caught, and run the rest")
 	flag.BoolVar(&flags.equivalents, "equivalents", false, "run the mutants that are argued to be equivalent too")
@@ -79,8 +80,8 @@ func interruptible(t *testing.T) context.Context {
 // to be caught or in one of the lists; those that are argued not to be caught must not be; and of a whole run every part
 // has the score that is wanted, and open.yaml has nothing that is caught.
 func TestMutants(t *testing.T) {
-	if !flags.all && flags.sample == 0 && flags.only == "" {
-		t.Skip("say which mutants to run: -all, -sample N or -only EXPRESSION (make mutants)")
+	if !flags.all && !flags.open && flags.sample == 0 && flags.only == "" {
+		t.Skip("say which mutants to run: -all, -open, -sample N or -only EXPRESSION (make mutants)")
 	}
 	only, err := flags.check()
 	if err != nil {
@@ -178,7 +179,7 @@ func (o *runOptions) each(ctx context.Context, run *Campaign, mutants []Mutant, 
 func (o *runOptions) finish(t *testing.T, found *results, err error) {
 	err = errors.Join(err, found.write(o.output))
 	shown := resultsFile
-	whole := o.sample == 0 && o.only == "" && o.limit == 0
+	whole := o.sample == 0 && o.only == "" && o.limit == 0 && !o.open
 	if err == nil && whole {
 		shown = tableFile
 		err = errors.Join(os.WriteFile(filepath.Join(o.output, tableFile), []byte(found.markdown()), 0o644), found.writeOpen(o.output))
@@ -217,7 +218,7 @@ func completeSuite() ([]session.CellPlan, error) {
 func (o *runOptions) choose(all []Mutant, only *regexp.Regexp, found *results) []Mutant {
 	var chosen []Mutant
 	for _, m := range all {
-		if o.sample > 0 && found.is(m.Key, gap, open) {
+		if o.sample > 0 && found.is(m.Key, gap, open) || o.open && !found.is(m.Key, open) {
 			continue
 		}
 		if only.MatchString(m.Key) && (o.equivalents || !found.is(m.Key, equivalent, unreachable)) && !found.caught(m.Key) {

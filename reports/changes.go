@@ -25,7 +25,7 @@ type behaviourTable struct {
 	Changed, Same []behaviourRow
 	// Limited are the scenarios that are written for some of the versions only: a change that somebody has
 	// described.
-	Limited []limitedRow
+	Limited []*scenarios.Scenario
 }
 
 // behaviourRow is one scenario on the cells of its table.
@@ -41,9 +41,6 @@ type behaviourRow struct {
 	// Steps are the changes between neighbours of the same gate.
 	Steps []behaviourStep
 }
-
-// limitedRow is a scenario that was not for every cell of its gate.
-type limitedRow struct{ Scenario, Requires string }
 
 // behaviourStep is a change from one cell to the next one of the same gate.
 type behaviourStep struct {
@@ -73,7 +70,7 @@ func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *s
 			text, _ := set.Get(s.ID)
 			t.add(s.ID, leavesToChance(text), at)
 			if t.limited(s.ID, at) && text != nil {
-				t.Limited = append(t.Limited, limitedRow{s.ID, requiresText(text.Requires)})
+				t.Limited = append(t.Limited, text)
 			}
 		}
 		slices.SortStableFunc(t.Changed, func(a, b behaviourRow) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -91,12 +88,6 @@ func (r behaviourRow) rank() int {
 	}
 	return 0
 }
-
-// Anchor is where the page has the scenario.
-func (r behaviourRow) Anchor() string { return anchor(r.Scenario) }
-
-// Columns is how many columns the row has in a table.
-func (r behaviourRow) Columns() int { return 1 + len(r.Letters) }
 
 // leavesToChance says whether a scenario expects one of several things.
 func leavesToChance(s *scenarios.Scenario) bool {
@@ -198,9 +189,6 @@ func (t *behaviourTable) limited(scenario string, at map[key]*verdicts.Evidence)
 		return ran[c.Facts.Gate] && slices.ContainsFunc(c.NotRun, func(n NotRun) bool { return n.Scenario == scenario && n.Cause == CauseTarget })
 	})
 }
-
-// Anchor is where the page has the scenario.
-func (r limitedRow) Anchor() string { return anchor(r.Scenario) }
 
 // letter is A for 0, and after Z comes A1.
 func letter(n int) string {

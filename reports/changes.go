@@ -314,17 +314,17 @@ func readSide(s Side) (sideData, error) {
 
 // cell finds the asked for cell.
 func (r *ConformanceReport) cell(s Side) (Cell, error) {
-	var names []string
-	for _, c := range r.Cells {
-		if c.Name == s.Cell || s.Cell == "" && len(r.Cells) == 1 {
-			return c, nil
-		}
-		names = append(names, c.Name)
+	if s.Cell == "" && len(r.Cells) == 1 {
+		return r.Cells[0], nil
 	}
-	if s.Cell == "" {
-		return Cell{}, fmt.Errorf("%s has %d cells: say which as %s:CELL, of %s", s.Dir, len(names), s.Dir, strings.Join(names, ", "))
+	names := strings.Join(cellNames(r.Cells), ", ")
+	switch c := r.cellNamed(s.Cell); {
+	case c != nil:
+		return *c, nil
+	case s.Cell == "":
+		return Cell{}, fmt.Errorf("%s has %d cells: say which as %s:CELL, of %s", s.Dir, len(r.Cells), s.Dir, names)
 	}
-	return Cell{}, fmt.Errorf("%s has no cell %q, only %s", s.Dir, s.Cell, strings.Join(names, ", "))
+	return Cell{}, fmt.Errorf("%s has no cell %q, only %s", s.Dir, s.Cell, names)
 }
 
 // diffLines is the longest common subsequence of two short texts, with what is on one side only.

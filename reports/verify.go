@@ -229,12 +229,8 @@ func (v *verifier) recompute() {
 	for _, e := range at {
 		v.differ("%s: the report has no result for this evidence", evidencePath(e.Cell.Name, e.Scenario))
 	}
-	var known []KnownFailing
-	for _, k := range v.Report.KnownFailing {
-		known = append(known, k.KnownFailing)
-	}
 	v.recomputePath(&again)
-	again.Complete(v.set, v.evidence, known)
+	again.Complete(v.set, v.evidence, statedOnly(v.Report.KnownFailing))
 	v.Recomputed = &again
 }
 

@@ -219,16 +219,25 @@ func valid(s *scenarios.Scenario) bool {
 // Print renders a scenario as a file that loads as the same scenario: what the loader derives is left out.
 // Comments go on top, a line each.
 func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
+	raw, err := YAML(s.Lean(), comments...)
+	if err != nil {
+		return nil, fmt.Errorf("printing scenario %s: %w", s.ID, err)
+	}
+	return raw, nil
+}
+
+// YAML renders a value as a file, by way of JSON: it keeps the order of fields, and tells an empty list from one that is
+// left out.
+func YAML(value any, comments ...string) ([]byte, error) {
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s.Lean()); err != nil {
+	if err := enc.Encode(value); err != nil {
 		return nil, err
 	}
-	// By way of JSON: it keeps the order of fields, and tells an empty list of reviews from one that is left out.
 	var tree yaml.Node
 	if err := yaml.Unmarshal(raw.Bytes(), &tree); err != nil {
-		return nil, fmt.Errorf("printing scenario %s: %w", s.ID, err)
+		return nil, err
 	}
 	plain(&tree)
 	var out bytes.Buffer

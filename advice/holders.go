@@ -90,22 +90,39 @@ const identityPrefix = "impersonate:"
 // counts for the actions of those who may impersonate somebody.
 func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 	rules, unbound := scenarios.BoundRules(objects)
-	has := powerSet{}
+	all := bound{of: map[scenarios.Subject][]*scenarios.Grant{}, may: map[mayKey][]scenarios.Grant{}}
+	for i, r := range rules {
+		all.of[r.Subject] = append(all.of[r.Subject], &rules[i].Grant)
+	}
+	// What a rule gives is the same for whomever it is bound to, and there are far fewer rules than bindings.
+	type ruleKey struct {
+		role, namespace string
+		rule            int
+		paths           bool
+	}
+	known, has := map[ruleKey]Holder{}, powerSet{}
 	for _, r := range rules {
-		h := Holder{Subject: r.Subject, Role: label(r.Role), Binding: label(r.Binding), Rule: r.Rule, Wildcard: slices.Contains(r.Verbs, "*"), Powers: powers(r.Grant)}
+		key := ruleKey{label(r.Role), r.Namespace, r.Rule, len(r.NonResourceURLs) > 0}
+		h, ok := known[key]
+		if !ok {
+			h = Holder{Subject: r.Subject, Role: key.role, Rule: r.Rule, Wildcard: slices.Contains(r.Verbs, "*"), Powers: powers(r.Grant)}
+			h.complete(all)
+			known[key] = h
+		}
+		if len(h.Powers) > 0 {
+			h = h.of(r.Subject, label(r.Binding))
+			holders = append(holders, h)
+		}
 		for _, p := range h.Powers {
 			has[powerKey{r.Subject, p.Mode, p.Action()}] = has[powerKey{r.Subject, p.Mode, p.Action()}] || p.Never == ""
 		}
-		if len(h.Powers) > 0 {
-			holders = append(holders, h)
+	}
+	for _, h := range holders {
+		for i, p := range h.Powers { // an identity is nothing without an action, and the other way round
+			if p.Never == "" && p.Mode != "" && p.Mode != oracle.Legacy {
+				h.Powers[i].GateOn = has.holds(h.Subject, p.Mode, !p.Action())
+			}
 		}
-	}
-	grants := map[scenarios.Subject][]scenarios.Grant{}
-	for _, r := range rules {
-		grants[r.Subject] = append(grants[r.Subject], r.Grant)
-	}
-	for i := range holders {
-		holders[i].complete(has, grants)
 	}
 	slices.SortStableFunc(holders, func(a, b Holder) int {
 		return cmp.Or(strings.Compare(a.Subject.Group, b.Subject.Group), strings.Compare(a.Subject.User, b.Subject.User),
@@ -118,6 +135,19 @@ func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 			BuiltIn: strings.HasPrefix(name, "system:") || name == "extension-apiserver-authentication-reader",
 		}
 	})
+}
+
+// of is the same rule as a binding gives it to a subject.
+func (h Holder) of(subject scenarios.Subject, binding string) Holder {
+	h.Subject, h.Binding = subject, binding
+	h.Powers, h.Least = slices.Clone(h.Powers), slices.Clone(h.Least)
+	for i := range h.Powers {
+		h.Powers[i].Grant.Subject = subject
+	}
+	for i := range h.Least {
+		h.Least[i].Subject = subject
+	}
+	return h
 }
 
 // powerSet says which subjects may impersonate somebody by a mode, and which may do anything so.
@@ -251,24 +281,21 @@ func almost(g scenarios.Grant) string {
 	return "no check of impersonation has such a verb, API group and resource"
 }
 
-// complete says when each power counts, and what would do instead.
-func (h *Holder) complete(has powerSet, all map[scenarios.Subject][]scenarios.Grant) {
+// complete says what would do instead.
+func (h *Holder) complete(all bound) {
 	everybody, tokens, void := false, false, true
 	var blocked []string
-	for i := range h.Powers {
-		p := &h.Powers[i]
+	for _, p := range h.Powers {
 		void = void && p.Never != ""
 		switch {
-		case p.Never != "" || p.Mode == oracle.Legacy:
+		case p.Never != "":
 		case p.Mode == "":
 			tokens = tokens || len(p.Grant.Names) == 0
-		default: // one is nothing without the other
-			p.GateOn = has.holds(h.Subject, p.Mode, !p.Action())
+		case p.Mode != oracle.Legacy:
 			everybody = everybody || !p.Action() && len(p.Grant.Names) == 0 && p.Mode != oracle.AssociatedNode
-		}
-		if p.Mode == oracle.Legacy && p.Never == "" && !h.Wildcard {
+		case !h.Wildcard:
 			everybody = everybody || len(p.Grant.Names) == 0
-			grants, why := instead(h.Subject, *p, all)
+			grants, why := all.instead(h.Subject, p)
 			h.Least, blocked = append(h.Least, grants...), append(blocked, why...)
 		}
 	}
@@ -293,7 +320,7 @@ func (h *Holder) complete(has powerSet, all map[scenarios.Subject][]scenarios.Gr
 
 // instead are the constrained grants for those whom a legacy power names: they themselves, and what they may do, which
 // is the most that impersonating them is good for. blocked are those whom no constrained mode takes.
-func instead(subject scenarios.Subject, p Power, all map[scenarios.Subject][]scenarios.Grant) (grants []scenarios.Grant, blocked []string) {
+func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.Grant, blocked []string) {
 	for _, resource := range p.Whom {
 		for _, name := range p.Grant.Names {
 			mode, as := oracle.UserInfo, scenarios.Subject{User: name}
@@ -315,14 +342,36 @@ func instead(subject scenarios.Subject, p Power, all map[scenarios.Subject][]sce
 				continue
 			}
 			g.Verbs = []string{identityPrefix + string(mode)}
-			grants = append(grants, g)
-			for _, may := range all[as] {
-				may.Subject, may.Verbs = subject, onVerbs(mode, may.Verbs)
-				grants = append(grants, may)
-			}
+			grants = append(append(grants, g), b.actions(as, mode)...)
 		}
 	}
 	return grants, blocked
+}
+
+// bound are the grants of every subject, and what those who were asked for may do, as grants of action checks.
+type bound struct {
+	of  map[scenarios.Subject][]*scenarios.Grant
+	may map[mayKey][]scenarios.Grant
+}
+
+type mayKey struct {
+	scenarios.Subject
+	mode oracle.Mode
+}
+
+func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant {
+	key := mayKey{as, mode}
+	may, known := b.may[key]
+	if !known {
+		for _, g := range b.of[as] {
+			action := *g
+			action.Verbs = onVerbs(mode, g.Verbs)
+			may = append(may, action)
+		}
+		may = mergeAll(as, may)
+		b.may[key] = may
+	}
+	return may
 }
 
 // onVerbs are the verbs of action checks for those of requests; * is every verb that API servers have.

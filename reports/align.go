@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"math"
 	"slices"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -111,16 +112,20 @@ func seenReviews(decided []verdicts.Decided) []review {
 
 // alignReviews puts expected and seen reviews side by side. Lists of the same length are compared in order, as
 // the judge does; otherwise rows are chosen so that as little as possible differs.
-func alignReviews(want, got []review) []reviewRow {
+func alignReviews(want, got []review) (rows []reviewRow) {
+	gap := gapCost
 	if len(want) == len(got) {
-		got = matchUnordered(want, got)
-		rows := make([]reviewRow, len(want))
-		for i := range want {
-			rows[i] = pairReviews(&want[i], &got[i])
-		}
-		return rows
+		got, gap = matchUnordered(want, got), math.MaxInt16
 	}
-	return alignByCost(want, got)
+	at := func(list []review, i int) *review {
+		if i < 0 {
+			return nil
+		}
+		return &list[i]
+	}
+	align(len(want), len(got), gap, func(i, j int) int { return distance(want[i], got[j]) },
+		func(i, j int) { rows = append(rows, pairReviews(at(want, i), at(got, j))) })
+	return rows
 }
 
 // matchUnordered reorders the seen reviews of each unordered group so that they stand beside those they match
@@ -145,20 +150,6 @@ func matchUnordered(want, got []review) []review {
 // gapCost is what a row with one empty side costs: less than two reviews that have nothing in common, more than
 // two that differ in an attribute or two.
 const gapCost = 3
-
-func alignByCost(want, got []review) (rows []reviewRow) {
-	align(len(want), len(got), gapCost, func(i, j int) int { return distance(want[i], got[j]) }, func(i, j int) {
-		switch {
-		case j < 0:
-			rows = append(rows, pairReviews(&want[i], nil))
-		case i < 0:
-			rows = append(rows, pairReviews(nil, &got[j]))
-		default:
-			rows = append(rows, pairReviews(&want[i], &got[j]))
-		}
-	})
-	return rows
-}
 
 // align puts two lists of n and m beside each other at the least cost: that of pairs, and that of a gap for each that
 // has no other, whose index is -1 then.

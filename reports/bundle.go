@@ -157,7 +157,7 @@ func checkTexts(files map[string][]byte) error {
 func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) (map[string][]byte, error) {
 	p, pages := newPage(r, evidence, set), map[string][]byte{}
 	for name, render := range map[string]func() ([]byte, error){
-		junitFile:   func() ([]byte, error) { return renderJUnit(r, evidence) },
+		junitFile:   func() ([]byte, error) { return renderText("junit", p) },
 		htmlFile:    func() ([]byte, error) { return renderHTML(p) },
 		summaryFile: func() ([]byte, error) { return renderText("summary", p) },
 	} {

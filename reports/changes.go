@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type behaviourTable struct {
 	Changed, Same []behaviourRow
 	// Limited are the scenarios that are written for some of the versions only: a change that somebody has
 	// described.
-	Limited []limitedRow
+	Limited []*scenarios.Scenario
 }
 
 // behaviourRow is one scenario on the cells of its table.
@@ -41,9 +42,6 @@ type behaviourRow struct {
 	// Steps are the changes between neighbours of the same gate.
 	Steps []behaviourStep
 }
-
-// limitedRow is a scenario that was not for every cell of its gate.
-type limitedRow struct{ Scenario, Requires string }
 
 // behaviourStep is a change from one cell to the next one of the same gate.
 type behaviourStep struct {
@@ -73,7 +71,7 @@ func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *s
 			text, _ := set.Get(s.ID)
 			t.add(s.ID, leavesToChance(text), at)
 			if t.limited(s.ID, at) && text != nil {
-				t.Limited = append(t.Limited, limitedRow{s.ID, requiresText(text.Requires)})
+				t.Limited = append(t.Limited, text)
 			}
 		}
 		slices.SortStableFunc(t.Changed, func(a, b behaviourRow) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -91,12 +89,6 @@ func (r behaviourRow) rank() int {
 	}
 	return 0
 }
-
-// Anchor is where the page has the scenario.
-func (r behaviourRow) Anchor() string { return anchor(r.Scenario) }
-
-// Columns is how many columns the row has in a table.
-func (r behaviourRow) Columns() int { return 1 + len(r.Letters) }
 
 // leavesToChance says whether a scenario expects one of several things.
 func leavesToChance(s *scenarios.Scenario) bool {
@@ -199,9 +191,6 @@ func (t *behaviourTable) limited(scenario string, at map[key]*verdicts.Evidence)
 	})
 }
 
-// Anchor is where the page has the scenario.
-func (r limitedRow) Anchor() string { return anchor(r.Scenario) }
-
 // letter is A for 0, and after Z comes A1.
 func letter(n int) string {
 	text := string(rune('A' + n%26))
@@ -292,11 +281,15 @@ type sideData struct {
 
 // readSide reads a cell and its evidence. The report is taken as it is: whether it holds is for Verify.
 func readSide(s Side) (sideData, error) {
-	root, r, _, err := openReport(s.Dir)
+	v, done, err := open(s.Dir, reportFile)
 	if err != nil {
 		return sideData{}, err
 	}
-	defer func() { _ = root.Close() }()
+	defer done()
+	r, err := DecodeReport(path.Join(s.Dir, reportFile), v.Marker)
+	if err != nil {
+		return sideData{}, err
+	}
 	cell, err := r.cell(s)
 	if err != nil {
 		return sideData{}, err
@@ -308,7 +301,7 @@ func readSide(s Side) (sideData, error) {
 		if _, listed := r.Files[name]; !listed {
 			continue // it was not run
 		}
-		raw, err := root.ReadFile(name)
+		raw, err := readFile(v.root, name)
 		if err != nil {
 			return sideData{}, err
 		}

@@ -27,25 +27,10 @@ func PRR(v *Verification) (string, error) {
 		return "", fmt.Errorf("the report does not follow from its evidence: %s", v.Differences[0])
 	}
 	text, err := renderText("prr", struct {
-		Report *ConformanceReport
-		Path   *pathView
+		*page
 		Digest string
-	}{r, newPathView(r, v.Evidence, v.Set), v.Digest})
+	}{&page{Report: r, set: v.Set, at: index(v.Evidence)}, v.Digest})
 	return string(text), err
-}
-
-// pathView is an upgrade path as it is shown.
-type pathView struct {
-	*PathReport
-	Rows   []stageRow
-	Setups []setupRow
-}
-
-// stageRow is a row of the table of stages.
-type stageRow struct {
-	PathStage
-	Number, Passed, Results int
-	Server, Emulated, Gate  string
 }
 
 // setupRow is a setup with what became of its request on each stage.
@@ -54,38 +39,12 @@ type setupRow struct {
 	Answers []string
 }
 
-func newPathView(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *pathView {
-	v := &pathView{PathReport: r.Path, Setups: setupRows(r, evidence, set)}
-	for i, stage := range r.Path.Stages {
-		c := r.Cells[i]
-		row := stageRow{
-			PathStage: stage, Number: i + 1, Results: len(c.Results),
-			Server: cmp.Or(c.Witness.GitVersion, "not reached"), Emulated: c.Emulated, Gate: string(c.Facts.Gate),
-		}
-		for _, result := range c.Results {
-			if result.Verdict == verdicts.Passed {
-				row.Passed++
-			}
-		}
-		switch {
-		case c.Witness.GateMetric == "absent":
-			row.Gate = "not there"
-		case c.Gate == "default":
-			row.Gate += " (default)"
-		}
-		v.Rows = append(v.Rows, row)
-	}
-	return v
-}
-
-// setupRows leaves out setups that no stage is for.
-func setupRows(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) []setupRow {
-	at := index(evidence)
-	var rows []setupRow
-	for _, setup := range set.Setups() {
+// Setups are those that some stage of the upgrade path is for.
+func (p *page) Setups() (rows []setupRow) {
+	for _, setup := range p.set.Setups() {
 		row := setupRow{Name: setup}
-		for _, c := range r.Cells {
-			row.Answers = append(row.Answers, setupAnswer(set, at, &c, setup))
+		for _, c := range p.Report.Cells {
+			row.Answers = append(row.Answers, setupAnswer(p.set, p.at, &c, setup))
 		}
 		if slices.ContainsFunc(row.Answers, func(answer string) bool { return answer != notForStage }) {
 			rows = append(rows, row)

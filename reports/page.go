@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"html/template"
 	"io"
 	"slices"
@@ -19,24 +18,22 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// page is what report.html shows, in the order it shows it.
+// page is what report.html, summary.md and junit.xml show.
 type page struct {
-	Report    *ConformanceReport
-	Name      string // of the implementation, with its version
-	Outcome   mark
-	Totals    []tile
-	Facts     []fact
-	Cells     []cellView
-	Levels    []scenarios.Level
-	Failures  []failure
-	Path      *pathView
-	Changes   []behaviourTable
-	Findings  []findingView
-	Folders   []folder
-	Filters   []tile
-	Layout    string // wide, dense or many: how much room each cell has in a row
-	Scenarios int
-	Base      string // where the page is that links lead to, of parts that are shown elsewhere
+	Report   *ConformanceReport
+	Name     string // of the implementation, with its version
+	Outcome  mark
+	Totals   Counts
+	Levels   []scenarios.Level
+	Failures []panel // what failed, alike on the cells of each
+	Changes  []behaviourTable
+	Findings []findingView
+	Folders  []folder
+	Layout   string // wide, dense or many: how much room each cell has in a row
+	Base     string // where the page is that links lead to, of parts that are shown elsewhere
+
+	set *scenarios.Set
+	at  map[key]*verdicts.Evidence
 }
 
 // mark is a verdict as it is shown: by word and symbol, never by colour alone.
@@ -48,59 +45,18 @@ type tile struct {
 	Count int
 }
 
-type fact struct{ Name, Value string }
-
-// cellView is one target: asked beside seen, and its counts.
-type cellView struct {
-	*Cell
-	Trusted bool
-	Asked   []askedRow
-	Levels  []levelCounts
-	Ready   string
-	Wall    string
-	NotRun  []notRunGroup
-}
-
-// askedRow is one property of a target as asked and as read back.
-type askedRow struct{ What, Asked, Seen, Source string }
-
-// levelCounts are the counts of one level as tiles; Share is of what was for the cell.
-type levelCounts struct {
-	Level scenarios.Level
-	Tiles []tile
-	Total int
-}
-
-// failure is an entry of the list at the top: a scenario that failed alike on some cells. Names are those of the
-// scenario, for the unique ones differ.
-type failure struct {
-	Scenario string
-	Level    scenarios.Level
-	Mark     mark
-	Blame    verdicts.Blame
-	Step     int
-	Field    string // of the first difference; empty if there is none
-	Want     string
-	Got      string
-	More     int // further differences
-	Reason   string
-	Cells    []failureCell
-}
-
-type failureCell struct{ Name, Anchor string }
-
 // findingView is one divergence with what was seen, grouped by equal sights.
 type findingView struct {
-	Scenario, Anchor, Source, Documented, Description, Base string
+	Finding
+	Description, Base string
 
-	Seen []seenView
+	Sights []sight
 }
 
-type seenView struct {
-	Cells   []string
-	Verdict verdicts.Verdict
-	Mark    mark
-	Lines   []string
+// sight is what some cells have shown alike.
+type sight struct {
+	Finding
+	Cells []string
 }
 
 var (
@@ -125,7 +81,14 @@ func markOf(r verdicts.Result) mark {
 	if r.KnownFailing != "" {
 		return markKnown
 	}
-	return cmp.Or(verdictMarks[r.Verdict], markInvalid)
+	return verdictMark(r.Verdict)
+}
+
+func verdictMark(v verdicts.Verdict) mark { return cmp.Or(verdictMarks[v], markInvalid) }
+
+// bad says whether a result failed or is invalid, and is not known to fail.
+func bad(r verdicts.Result) bool {
+	return r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid)
 }
 
 // tiles lists the counts of marks, or only those that are not 0.
@@ -138,6 +101,17 @@ func (c Counts) tiles(zero bool) (all []tile) {
 	return all
 }
 
+// Counts are those of all levels.
+func (c *Cell) Counts() (all Counts) {
+	for _, n := range c.Summary {
+		all = all.add(n)
+	}
+	return all
+}
+
+// Trusted says whether the cell is what was asked for.
+func (c *Cell) Trusted() bool { return c.Problem == "" && len(c.Witness.Mismatches) == 0 }
+
 // anchor is the fragment of a scenario, or of one on a cell.
 func anchor(parts ...string) string {
 	return strings.NewReplacer(" ", "_", "\"", "_").Replace(strings.Join(parts, ":"))
@@ -145,23 +119,26 @@ func anchor(parts ...string) string {
 
 // newPage collects what the page shows.
 func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *page {
-	p := &page{Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: markOf(verdicts.Result{Verdict: r.Outcome.Result}), Levels: Levels(), Layout: layout(len(r.Cells)), Scenarios: len(set.All())}
-	var total Counts
+	p := &page{
+		Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: verdictMark(r.Outcome.Result),
+		Levels: Levels(), Layout: layout(len(r.Cells)), Changes: behaviourTables(r, evidence, set), set: set, at: index(evidence),
+	}
 	for i := range r.Cells {
-		p.Cells = append(p.Cells, newCellView(&r.Cells[i]))
-		for _, n := range r.Cells[i].Summary {
-			total = total.add(n)
-		}
+		p.Totals = p.Totals.add(r.Cells[i].Counts())
 	}
-	p.Totals, p.Filters = total.tiles(true), total.tiles(false)
-	p.Facts = facts(r)
-	p.Changes = behaviourTables(r, evidence, set)
-	if r.Path != nil {
-		p.Path = newPathView(r, evidence, set)
+	p.matrix()
+	for _, f := range r.Findings {
+		p.find(f, set, "")
 	}
-	p.matrix(set, index(evidence))
-	p.Findings = groupFindings(r.Findings, set)
 	return p
+}
+
+// Took is how long a scenario took on a cell, 0 if there is no evidence of it.
+func (p *page) Took(cell, scenario string) time.Duration {
+	if e := p.at[key{cell, scenario}]; e != nil {
+		return e.Ended.Sub(e.Started)
+	}
+	return 0
 }
 
 // layout says how rows show cells: as marks with words, as marks, or, where these would not fit, by their
@@ -176,76 +153,17 @@ func layout(cells int) string {
 	return "wide"
 }
 
-func facts(r *ConformanceReport) []fact {
-	all := []fact{
-		{"Implementation", implementationName(r)},
-		{"authzconf", r.SuiteVersion},
-		{"Scenarios", Plural(len(r.Scenarios), "scenario") + ", digest " + short(r.ScenariosDigest)},
-		{"Run", r.Started.UTC().Format("2006-01-02 15:04:05 MST") + ", " + r.Finished.Sub(r.Started).Round(100*time.Millisecond).String() + ", " + r.Load()},
-		{"Seed", fmt.Sprint(r.Seed)},
+// find adds a finding of a report whose page is at base, beside those of its scenario that show the same.
+func (p *page) find(f Finding, set *scenarios.Set, base string) {
+	fresh := findingView{Finding: f, Base: base}
+	if s, ok := set.Get(f.Scenario); ok {
+		fresh.Description = s.Description
 	}
-	for _, p := range r.Programs() {
-		all = append(all, fact{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
-	}
-	if len(r.Command) > 0 {
-		all = append(all, fact{"Command", strings.Join(r.Command, " ")})
-	}
-	return all
-}
-
-func newCellView(c *Cell) cellView {
-	w := c.Witness
-	v := cellView{
-		Cell: c, Trusted: c.Problem == "" && len(w.Mismatches) == 0,
-		Ready: fmt.Sprintf("%.1f s", c.ReadySeconds), Wall: fmt.Sprintf("%.1f s", c.WallSeconds), NotRun: notRunGroups(c),
-	}
-	gate := askedRow{"Gate, by its metric", c.Gate, cmp.Or(w.GateMetric, "nothing"), "kubernetes_feature_enabled"}
-	if w.ExpectedGate != "" && w.ExpectedGate != c.Gate {
-		gate.Asked += ", so " + w.ExpectedGate
-	}
-	v.Asked = []askedRow{
-		{"Version", c.Kubernetes, cmp.Or(w.GitVersion, "nothing"), "/version"},
-		{"Emulated version", cmp.Or(c.Emulated, "none"), cmp.Or(w.EmulatedVersion, "nothing"), "/version"},
-		gate,
-	}
-	if w.GateProbe != nil {
-		v.Asked = append(v.Asked, askedRow{"Gate, by a probe", gate.Asked, w.GateProbe.Gate, fmt.Sprintf("%d %s", w.GateProbe.Code, w.GateProbe.Message)})
-	}
-	for i, a := range w.AskedAuthorizers {
-		row := askedRow{fmt.Sprintf("Authorizer %d", i+1), a.Type + " " + a.Name, "nothing that proves it", ""}
-		for _, seen := range w.SeenAuthorizers {
-			if seen.Authorizer == a {
-				row.Seen, row.Source = "there", seen.Evidence
-			}
-		}
-		v.Asked = append(v.Asked, row)
-	}
-	for _, level := range Levels() {
-		n := c.Summary[level]
-		v.Levels = append(v.Levels, levelCounts{level, n.tiles(false), n.Executed() + n.NotSupported + n.Skipped})
-	}
-	return v
-}
-
-// groupFindings groups findings by scenario, and cells that show the same.
-func groupFindings(all []Finding, set *scenarios.Set) []findingView {
-	var views []findingView
-	for _, f := range all {
-		n := len(views)
-		if n == 0 || views[n-1].Scenario != f.Scenario {
-			v := findingView{Scenario: f.Scenario, Anchor: anchor(f.Scenario), Source: f.Source, Documented: f.Documented}
-			if s, ok := set.Get(f.Scenario); ok {
-				v.Description = s.Description
-			}
-			views = append(views, v)
-			n++
-		}
-		v := &views[n-1]
-		seen := entry(&v.Seen, func(s *seenView) bool { return s.Verdict == f.Verdict && slices.Equal(s.Lines, f.Seen) },
-			seenView{Verdict: f.Verdict, Mark: markOf(verdicts.Result{Verdict: f.Verdict}), Lines: f.Seen})
+	v := entry(&p.Findings, func(v *findingView) bool { return v.Scenario == f.Scenario }, fresh)
+	seen := entry(&v.Sights, func(s *sight) bool { return s.Verdict == f.Verdict && slices.Equal(s.Seen, f.Seen) }, sight{Finding: f})
+	if !slices.Contains(seen.Cells, f.Cell) {
 		seen.Cells = append(seen.Cells, f.Cell)
 	}
-	return views
 }
 
 // requiresText words what a scenario needs of a target.
@@ -275,14 +193,13 @@ var (
 	//go:embed report.js
 	pageScript string
 
-	pageTemplates = template.Must(template.New("report").Funcs(template.FuncMap{
+	pageTemplates = template.Must(template.New("report").Funcs(TextFuncs).Funcs(pageFuncs).Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(pageStyle) },
 		"script": func() template.JS { return template.JS(pageScript) },
-		"plural": Plural,
 		"pre":    preformatted,
 		"lines":  transcriptLines,
 		"link":   func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") },
-		"join":   func(names []string) string { return strings.Join(names, ", ") },
+		"seen":   func(m []verdicts.MetricSample) bool { return m != nil },
 	}).Parse(pageTemplate))
 )
 

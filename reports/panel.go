@@ -2,10 +2,8 @@ package reports
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,6 +24,7 @@ type panel struct {
 	Open     bool
 	Took     string
 	Suffix   string
+	Names    map[string]string // by those of the scenario
 	Problems []verdicts.Problem
 	Steps    []stepView
 	Control  []string
@@ -34,22 +33,15 @@ type panel struct {
 // stepView is one step of a scenario as it was run.
 type stepView struct {
 	Number int
-	Title  string
-	// Request says whether the rest is set: other steps are a line.
-	Request     bool
-	Line        string
-	Headers     []headerView
-	Body        string
-	Code        string
-	Message     string
-	Warnings    []string
+	Title  string // of what the scenario has no step for
+	// Step is of the scenario Bound, Missing what did not happen of it, Seen what was seen if it is a request.
+	Step        *scenarios.Step
+	Bound       *scenarios.Scenario
+	Missing     string
+	Seen        *verdicts.Observation
 	Checks      []checkView
 	Reviews     []reviewRow
 	ReviewsNote string
-	Audit       string
-	Metrics     []verdicts.MetricSample
-	HasMetrics  bool
-	Took        string
 }
 
 // panelCell is one cell of a panel.
@@ -58,8 +50,6 @@ type panelCell struct {
 	Evidence  string // path of the evidence file
 	NotJudged []string
 }
-
-type headerView struct{ Name, Value string }
 
 // checkView is one expectation beside what was seen.
 type checkView struct {
@@ -72,13 +62,13 @@ type checkView struct {
 func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evidence) panel {
 	p := panel{
 		Anchor: anchor(c.Name, r.Scenario), Cells: []panelCell{{Name: c.Name, NotJudged: r.NotJudged}}, Mark: markOf(r), Result: r, Reason: furtherReason(r),
-		Open: r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid),
+		Open: bad(r),
 	}
 	if e == nil {
 		return p
 	}
 	p.Cells[0].Evidence = evidencePath(c.Name, r.Scenario)
-	p.Took, p.Suffix, p.Problems = took(e.Started, e.Ended), e.Suffix, e.Problems
+	p.Took, p.Suffix, p.Names, p.Problems = took(e.Started, e.Ended), e.Suffix, e.Names, e.Problems
 	bound, _ := s.BindOn(e.Suffix, e.Nodes)
 	at := map[int]*verdicts.Observation{}
 	for i := range e.Steps {
@@ -102,44 +92,27 @@ func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evi
 
 // newStep shows a request; prefix begins the fields of what was found in it.
 func newStep(i int, prefix string, st *scenarios.Step, bound *scenarios.Scenario, met []verdicts.Difference, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) stepView {
-	v := stepView{Number: i, Title: stepTitle(st, bound)}
-	if st.Request == nil {
-		return v
+	v := stepView{Number: i, Step: st, Bound: bound, Seen: o}
+	switch {
+	case st.Request == nil:
+	case o == nil:
+		v.Missing = "was not sent"
+	case st.Expect != nil:
+		v.Checks = checks(i, prefix, met, r.Differences)
+		v.reviews(st, bound.Requestors[st.Request.By], prefix, r, e, o)
 	}
-	v.Request = true
-	if o == nil {
-		v.Title += ": was not sent"
-		return v
-	}
-	v.answer(o)
-	if st.Expect == nil {
-		return v
-	}
-	v.Checks = checks(i, prefix, met, r.Differences)
-	v.reviews(st, bound.Requestors[st.Request.By], prefix, r, e, o)
 	return v
 }
 
-// answer sets what was sent and what came back.
-func (v *stepView) answer(o *verdicts.Observation) {
-	v.Line = o.Request.Method + " " + o.Request.URL
-	v.Headers = append(v.Headers, headerView{"requestor", o.Request.Requestor})
-	for _, k := range sortedKeys(o.Request.Headers) {
-		for _, value := range o.Request.Headers[k] {
-			v.Headers = append(v.Headers, headerView{k, value})
-		}
+// said is the message of an answer, or what a client printed.
+func said(o *verdicts.Observation) string {
+	if o.Client != nil {
+		return excerpt(o.Client.Stderr + o.Client.Stdout)
 	}
-	v.Body = indent(o.Request.Body)
-	v.Code = strings.TrimSpace(strconv.Itoa(o.Response.Code) + " " + http.StatusText(o.Response.Code))
 	if st := verdicts.StatusOf(o.Response); st != nil && st.Message != "" {
-		v.Message = st.Message
-	} else {
-		v.Message = excerpt(o.Response.Body)
+		return st.Message
 	}
-	v.Warnings = o.Response.Warnings
-	v.Audit = indent(o.Audit)
-	v.Metrics, v.HasMetrics = o.Metrics, o.Metrics != nil
-	v.Took = took(o.Sent, o.Answered)
+	return excerpt(o.Response.Body)
 }
 
 // reviews sets the transcript of access reviews, expected beside seen.
@@ -164,45 +137,24 @@ func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, pr
 	}
 }
 
-// reviewField is the field of a difference in one review.
-var reviewField = regexp.MustCompile(`^reviews\[(\d+)\]\.(\w+)$`)
+// requestorField is the field of a difference in who a review says that the requestor is.
+var requestorField = regexp.MustCompile(`^reviews\[(\d+)\]\.requestor$`)
 
-// markJudged adds what the judge found in a review beyond the attributes that a row shows, such as the groups of
-// the requestor.
+// markJudged adds what the judge found in a review beyond the attributes that a row shows: groups, UID and extra of the
+// requestor.
 func (v *stepView) markJudged(prefix string, r verdicts.Result) {
 	for _, d := range r.Differences {
-		m := reviewField.FindStringSubmatch(strings.TrimPrefix(d.Field, prefix))
+		m := requestorField.FindStringSubmatch(strings.TrimPrefix(d.Field, prefix))
 		if d.Step != v.Number || m == nil {
 			continue
 		}
-		i, err := strconv.Atoi(m[1])
-		if err != nil || i >= len(v.Reviews) || v.Reviews[i].Want == nil || v.Reviews[i].Got == nil {
-			continue
+		if i, err := strconv.Atoi(m[1]); err == nil && i < len(v.Reviews) && v.Reviews[i].Want != nil && v.Reviews[i].Got != nil {
+			row := &v.Reviews[i]
+			row.State = "differs"
+			row.Want.Attrs = append(row.Want.Attrs, reviewAttr{"requestor", d.Want, true})
+			row.Got.Attrs = append(row.Got.Attrs, reviewAttr{"requestor", d.Got, true})
 		}
-		row := &v.Reviews[i]
-		if row.State == "differs" && slices.ContainsFunc(row.Want.Attrs, func(a reviewAttr) bool { return a.Differs && shows(a.Name, m[2]) }) ||
-			m[2] == "decision" && row.Want.DecisionDiffers {
-			continue
-		}
-		row.State = "differs"
-		row.Want.Attrs = append(row.Want.Attrs, reviewAttr{m[2], d.Want, true})
-		row.Got.Attrs = append(row.Got.Attrs, reviewAttr{m[2], d.Got, true})
 	}
-}
-
-// shows says whether the attribute shown under a name covers a field.
-func shows(name, field string) bool {
-	switch name {
-	case "resource":
-		return field == "resource" || field == "subresource"
-	case "api":
-		return field == "group" || field == "version"
-	case "fields":
-		return field == "fieldSelector"
-	case "labels":
-		return field == "labelSelector"
-	}
-	return name == field
 }
 
 // shownFields are the fields of expectations that are shown where they were met; of what follows from others, and of
@@ -226,38 +178,6 @@ func checks(step int, prefix string, met, differences []verdicts.Difference) (ro
 		}
 	}
 	return rows
-}
-
-// stepTitle words a step.
-func stepTitle(st *scenarios.Step, bound *scenarios.Scenario) string {
-	switch {
-	case st.Name != "":
-		return st.Name
-	case st.Request != nil:
-		r := st.Request
-		what := r.Path
-		if what == "" {
-			what = strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/")
-			if r.Name != "" {
-				what += " " + r.Name
-			}
-		}
-		as := ""
-		if r.Impersonate != nil || len(r.Headers) > 0 {
-			as = ", impersonating " + cmp.Or(r.WantedUser(), "nobody") + ","
-		}
-		return bound.Requestors[r.By].Username() + as + " asks to " + r.Verb + " " + what
-	case st.Kubectl != nil:
-		return bound.Requestors[st.Kubectl.By].Username() + " runs " + st.Kubectl.Line()
-	case st.Wait != 0:
-		return "wait until " + time.Duration(st.Wait).String() + " after the previous answer"
-	case st.Reload != "":
-		return "the authorizer chain becomes " + st.Reload
-	case st.Grant != "":
-		return "the grant " + st.Grant + " comes into force"
-	default:
-		return "the grant " + st.Revoke + " is taken away"
-	}
 }
 
 // indent formats JSON for reading, with as few bytes as reads well.

@@ -1,10 +1,8 @@
 package reports
 
 import (
-	"cmp"
 	"fmt"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -21,23 +19,12 @@ type folder struct {
 // matrixRow is one scenario on all cells.
 type matrixRow struct {
 	*scenarios.Scenario
-	Anchor     string
-	Short      string
-	Open       bool
-	Requires   string
-	TwinAnchor string
-	File       string
-	Marks      []cellMark // in the layout many: a mark for each verdict, with its number
-	Panels     []panel
-	NotRun     []notRunHere
-	Classes    string // of all its marks, for the filter
-	Packed     int    // which pack has its panels; 0: they are in the page as they are
-}
-
-// cellMark is a matrix entry.
-type cellMark struct {
-	mark
-	Count int
+	Open    bool
+	Marks   []tile // without numbers; in the layout many one for each verdict, with its number
+	Panels  []panel
+	NotRun  []notRunHere
+	Classes string // of all its marks, for the filter
+	Packed  int    // which pack has its panels; 0: they are in the page as they are
 }
 
 // notRunHere is on how many cells a scenario was not run for one kind of reason. Those of the selection are in
@@ -48,8 +35,8 @@ type notRunHere struct {
 }
 
 // matrix makes the rows, grouped by folder, and the list of failures.
-func (p *page) matrix(set *scenarios.Set, at map[key]*verdicts.Evidence) {
-	all := slices.Clone(set.All())
+func (p *page) matrix() {
+	all := slices.Clone(p.set.All())
 	slices.SortFunc(all, func(a, b *scenarios.Scenario) int { return strings.Compare(a.ID, b.ID) })
 	results, notRun := map[key]verdicts.Result{}, map[key]NotRun{}
 	for _, c := range p.Report.Cells {
@@ -66,25 +53,19 @@ func (p *page) matrix(set *scenarios.Set, at map[key]*verdicts.Evidence) {
 			p.Folders = append(p.Folders, folder{Name: name})
 		}
 		f := &p.Folders[len(p.Folders)-1]
-		f.Rows = append(f.Rows, p.row(s, at, results, notRun))
+		f.Rows = append(f.Rows, p.row(s, results, notRun))
 	}
 }
 
-func (p *page) row(s *scenarios.Scenario, at map[key]*verdicts.Evidence, results map[key]verdicts.Result, notRun map[key]NotRun) matrixRow {
-	row := matrixRow{
-		Scenario: s, Anchor: anchor(s.ID), Short: path.Base(s.ID), Requires: requiresText(s.Requires),
-		File: path.Join(scenariosDir, s.ID+".yaml"),
-	}
-	if s.Twin != "" {
-		row.TwinAnchor = anchor(s.Twin)
-	}
+func (p *page) row(s *scenarios.Scenario, results map[key]verdicts.Result, notRun map[key]NotRun) matrixRow {
+	row := matrixRow{Scenario: s}
 	var groups []alike
-	for i := range p.Cells {
-		c := p.Cells[i].Cell
+	for i := range p.Report.Cells {
+		c := &p.Report.Cells[i]
 		k := key{c.Name, s.ID}
 		if r, ok := results[k]; ok {
-			groups = group(groups, seenResult(c, r, at[k]))
-			row.Marks = append(row.Marks, cellMark{mark: markOf(r)})
+			groups = group(groups, seenResult(c, r, p.at[k]))
+			row.Marks = append(row.Marks, tile{mark: markOf(r)})
 			continue
 		}
 		row.Marks = append(row.Marks, row.leftOut(notRun[k]))
@@ -93,7 +74,7 @@ func (p *page) row(s *scenarios.Scenario, at map[key]*verdicts.Evidence, results
 		pn := g.panel(s)
 		row.Panels = append(row.Panels, pn)
 		if pn.Open {
-			p.fail(pn, g.shown.plain)
+			p.Failures = append(p.Failures, pn)
 		}
 	}
 	row.Open = len(p.Failures) <= 2 && slices.ContainsFunc(row.Panels, func(pn panel) bool { return pn.Open })
@@ -103,25 +84,19 @@ func (p *page) row(s *scenarios.Scenario, at map[key]*verdicts.Evidence, results
 
 // count notes which verdicts there are, and where marks would not fit puts their number in place of them.
 func (row *matrixRow) count(many bool) {
-	var kinds []cellMark
-	var classes []string
+	var n Counts
 	for _, m := range row.Marks {
-		kind := entry(&kinds, func(k *cellMark) bool { return k.mark == m.mark }, cellMark{mark: m.mark})
-		if kind.Count++; kind.Count == 1 {
-			classes = append(classes, m.Class)
-		}
+		*n.of(m.mark)++
 	}
-	row.Classes = strings.Join(classes, " ")
+	kinds := n.tiles(false)
+	row.Classes = strings.Join(scenarios.Each(kinds, func(t tile) string { return t.Class }), " ")
 	if many {
-		slices.SortStableFunc(kinds, func(a, b cellMark) int {
-			return cmp.Compare(slices.Index(allMarks, a.mark), slices.Index(allMarks, b.mark))
-		})
 		row.Marks = kinds
 	}
 }
 
 // leftOut notes why the scenario was not run on a cell.
-func (row *matrixRow) leftOut(n NotRun) cellMark {
+func (row *matrixRow) leftOut(n NotRun) tile {
 	m, why := markNotRun, "for another version, gate or authorizer chain"
 	switch n.Cause {
 	case CauseTarget:
@@ -131,27 +106,7 @@ func (row *matrixRow) leftOut(n NotRun) cellMark {
 		m, why = markInvalid, "the report says nothing about it"
 	}
 	entry(&row.NotRun, func(h *notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
-	return cellMark{mark: m}
-}
-
-// fail adds a panel to the list of failures.
-func (p *page) fail(pn panel, plain func(string) string) {
-	r := pn.Result
-	f := failure{Scenario: r.Scenario, Level: r.Level, Mark: pn.Mark, Blame: r.Blame}
-	if len(r.Differences) > 0 {
-		d := r.Differences[0]
-		f.Step, f.Field, f.Want, f.Got, f.More = d.Step, d.Field, plain(d.Want), plain(d.Got), len(r.Differences)-1
-	} else {
-		f.Reason = plain(r.Reason)
-	}
-	same := entry(&p.Failures, func(other *failure) bool {
-		bare := *other
-		bare.Cells = nil
-		return reflect.DeepEqual(f, bare)
-	}, f)
-	for _, c := range pn.Cells {
-		same.Cells = append(same.Cells, failureCell{c.Name, pn.Anchor})
-	}
+	return tile{mark: m}
 }
 
 // seen is one scenario on one cell: what came of it, and what was seen.
@@ -228,25 +183,19 @@ func (g alike) panel(s *scenarios.Scenario) panel {
 // step is shown.
 func clientSteps(i int, bound *scenarios.Scenario, met []verdicts.Difference, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) []stepView {
 	st := &bound.Steps[i]
-	v := stepView{Number: i, Title: stepTitle(st, bound), Request: true}
+	v := stepView{Number: i, Step: st, Bound: bound, Seen: o}
 	if o == nil || o.Client == nil {
-		v.Title += ": was not run"
+		v.Missing = "was not run"
 		return []stepView{v}
 	}
-	v.Line, v.Code = o.Client.Command, exitText(o.Client)
-	v.Headers = []headerView{{"requestor", o.Request.Requestor}, {"client", o.Client.UserAgent}}
-	v.Message = excerpt(o.Client.Stderr + o.Client.Stdout)
-	v.Took = took(o.Sent, o.Answered)
 	v.Checks = checks(i, "", met, r.Differences)
 	views := []stepView{v}
 	for n := range o.Requests {
-		one := stepView{Number: i, Request: true}
+		one := stepView{Seen: &o.Requests[n]}
 		if n < len(st.ExpectClient.Requests) {
-			one = newStep(i, verdicts.ClientField(n), st.Kubectl.Step(st.ExpectClient.Requests[n]), bound, met, r, e, &o.Requests[n])
-		} else {
-			one.answer(&o.Requests[n])
+			one = newStep(i, verdicts.ClientField(n), st.Kubectl.Step(st.ExpectClient.Requests[n]), bound, met, r, e, one.Seen)
 		}
-		one.Title = fmt.Sprintf("request %d of the client", n)
+		one.Number, one.Title = i, fmt.Sprintf("request %d of the client", n)
 		views = append(views, one)
 	}
 	return views

@@ -39,29 +39,12 @@ func (p *page) part(name string) (template.HTML, error) {
 // there once.
 func Divergences(all []*Verification, bases []string) (template.HTML, error) {
 	p := page{Base: "."}
-	var seen []Finding
-	from := map[string]int{} // the first report with a scenario
 	for i, v := range all {
 		for _, f := range v.Report.Findings {
-			if _, ok := from[f.Scenario]; !ok {
-				from[f.Scenario] = i
-			}
-			if !slices.ContainsFunc(seen, func(other Finding) bool { return same(f, other) }) {
-				seen = append(seen, f)
-			}
+			p.find(f, v.Set, bases[i])
 		}
 	}
-	slices.SortStableFunc(seen, func(a, b Finding) int { return cmp.Compare(a.Scenario, b.Scenario) })
-	for len(seen) > 0 {
-		i := from[seen[0].Scenario]
-		n := slices.IndexFunc(seen, func(f Finding) bool { return f.Scenario != seen[0].Scenario })
-		if n < 0 {
-			n = len(seen)
-		}
-		view := groupFindings(seen[:n], all[i].Set)[0]
-		view.Base = bases[i]
-		p.Findings, seen = append(p.Findings, view), seen[n:]
-	}
+	slices.SortStableFunc(p.Findings, func(a, b findingView) int { return cmp.Compare(a.Scenario, b.Scenario) })
 	return p.part("divergences")
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"maps"
+	"net/http"
 	"path"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -34,14 +36,29 @@ var (
 	}
 
 	// textTemplates are summary.md, junit.xml and what "report prr" prints.
-	textTemplates = template.Must(template.New("text").Funcs(TextFuncs).Funcs(template.FuncMap{
-		"md": markdown, "short": short, "ellipsis": ellipsis, "someOf": someOf,
+	textTemplates = template.Must(template.New("text").Funcs(TextFuncs).Funcs(pageFuncs).Parse(markdownText + junitText))
+
+	// pageFuncs are functions of all templates that show a report.
+	pageFuncs = template.FuncMap{
+		"md": markdown, "short": short, "ellipsis": ellipsis, "someOf": someOf, "anchor": anchor, "requires": requiresText, "base": path.Base,
 		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
-		"describe": KnownFailing.describe, "seconds": seconds,
-		"add":     func(a, b int) int { return a + b },
-		"words":   func(s string) string { return strings.ReplaceAll(s, "-", " ") },
-		"oneLine": func(s string) string { return strings.Join(strings.Fields(s), " ") },
-	}).Parse(markdownText + junitText))
+		"describe": KnownFailing.describe, "mark": markOf, "verdict": verdictMark, "tiles": Counts.tiles, "notRun": notRunGroups, "bad": bad, "plain": plainNames,
+		"took": took, "indent": indent, "said": said, "status": http.StatusText,
+		"duration": func(d scenarios.Duration) string { return time.Duration(d).String() },
+		"seconds":  func(d time.Duration) string { return fmt.Sprintf("%.3f", max(d, 0).Seconds()) },
+		"words":    func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+		"oneLine":  func(s string) string { return strings.Join(strings.Fields(s), " ") },
+		// class is a JUnit class; dots in it are packages to most readers.
+		"class": func(cell, scenario string) string {
+			return strings.ReplaceAll(cell, ".", "_") + "." + strings.ReplaceAll(path.Dir(scenario), "/", ".")
+		},
+		"add": func(numbers ...int) (sum int) {
+			for _, n := range numbers {
+				sum += n
+			}
+			return sum
+		},
+	}
 )
 
 // renderText renders one of textTemplates.
@@ -71,54 +88,15 @@ type CountRow struct {
 // together.
 func (c *Cell) CountRows(cells int) []CountRow {
 	var rows []CountRow
-	all := CountRow{Level: "all"}
 	for _, level := range Levels() {
-		n, ok := c.Summary[level]
-		if ok {
+		if n, ok := c.Summary[level]; ok {
 			rows = append(rows, CountRow{string(level), n})
-			all.Counts = all.add(n)
 		}
 	}
 	if cells >= foldedFrom && len(rows) > 0 {
-		return []CountRow{all}
+		return []CountRow{{"all", c.Counts()}}
 	}
 	return rows
-}
-
-// failing is a result that failed or is invalid, and is not known to fail, with the name of its cell.
-type failing struct {
-	verdicts.Result
-	On string
-}
-
-// Failing are the results that summary.md lists.
-func (p *page) Failing() (all []failing) {
-	for _, c := range p.Report.Cells {
-		for _, r := range c.Results {
-			if r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid) {
-				all = append(all, failing{r, c.Name})
-			}
-		}
-	}
-	return all
-}
-
-// notRunOn is a group of scenarios that were not run on a cell.
-type notRunOn struct {
-	notRunGroup
-	On string
-}
-
-// NotRun is what was not run, and why; of many cells only where somebody may miss it.
-func (p *page) NotRun() (all []notRunOn) {
-	for _, c := range p.Cells {
-		for _, g := range c.NotRun {
-			if g.Cause != CauseTarget || len(p.Cells) < foldedFrom {
-				all = append(all, notRunOn{g, c.Name})
-			}
-		}
-	}
-	return all
 }
 
 // furtherReason is what a reason says beyond the first difference, with which that of a failure begins: why the
@@ -141,8 +119,7 @@ type notRunGroup struct {
 
 // notRunGroups groups the scenarios that were not run, unsupported ones included, by their reason, in order of
 // appearance.
-func notRunGroups(c *Cell) []notRunGroup {
-	var groups []notRunGroup
+func notRunGroups(c Cell) (groups []notRunGroup) {
 	add := func(why string, cause NotRunCause, id string) {
 		g := entry(&groups, func(g *notRunGroup) bool { return g.Why == why }, notRunGroup{Why: why, Cause: cause})
 		g.Scenarios = append(g.Scenarios, id)
@@ -215,132 +192,12 @@ func someOf(names []string) string {
 }
 
 // junitText is the JUnit format as Jenkins and Prow read it: there is no standard, so only what the common schemas
-// share is used.
+// share is used. There is one testsuite per cell with one testcase per scenario. A further one, for the run, holds the
+// overall outcome: a mismatched witness or an outdated known-failing entry is not the fault of any scenario, and must not
+// come out green.
 //
 //go:embed junit.xml.tmpl
 var junitText string
-
-// junitRun is what junit.xml shows, a suite per cell with a case per scenario.
-type junitRun struct {
-	Took    time.Duration
-	Started string // in the form that the schemas ask for, which has no zone
-	Suites  []junitSuite
-}
-
-type junitSuite struct {
-	Name       string
-	Took       time.Duration
-	Properties []fact
-	Cases      []junitCase
-}
-
-// junitCase is a case; Kind is failure, error, skipped, or empty if it passed.
-type junitCase struct {
-	Name, Class               string
-	Took                      time.Duration
-	Kind, Type, Message, Text string
-}
-
-// Count is how many cases are of a kind; of "" all.
-func (s junitSuite) Count(kind string) (n int) {
-	for _, c := range s.Cases {
-		if kind == "" || c.Kind == kind {
-			n++
-		}
-	}
-	return n
-}
-
-// Count is that of all suites.
-func (r junitRun) Count(kind string) (n int) {
-	for _, s := range r.Suites {
-		n += s.Count(kind)
-	}
-	return n
-}
-
-// renderJUnit makes one testsuite per cell with one testcase per scenario. A further one, for the run, holds the
-// overall outcome: a mismatched witness or an outdated known-failing entry is not the fault of any scenario, and must not
-// come out green.
-func renderJUnit(r *ConformanceReport, evidence []*verdicts.Evidence) ([]byte, error) {
-	at := index(evidence)
-	all := junitRun{Took: r.Finished.Sub(r.Started), Started: r.Started.UTC().Format("2006-01-02T15:04:05")}
-	all.Suites = append(all.Suites, runSuite(r, all.Took))
-	for i := range r.Cells {
-		all.Suites = append(all.Suites, cellSuite(&r.Cells[i], at))
-	}
-	return renderText("junit", all)
-}
-
-// runSuite is the run as a whole.
-func runSuite(r *ConformanceReport, took time.Duration) junitSuite {
-	c := junitCase{Name: "outcome", Class: "authzconf.run"}
-	if r.Outcome.Result != verdicts.Passed {
-		c.Kind, c.Type, c.Text = "error", string(verdicts.Invalid), strings.Join(r.Outcome.Reasons, "\n")
-		c.Message = firstLine(c.Text)
-	}
-	if r.Outcome.Result == verdicts.Failed {
-		c.Kind, c.Type = "failure", string(verdicts.Failed)
-	}
-	return junitSuite{Name: "run", Took: took, Cases: []junitCase{c}, Properties: []fact{
-		{"implementation", strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version)},
-		{"suiteVersion", r.SuiteVersion}, {"scenariosDigest", r.ScenariosDigest}, {"seed", fmt.Sprint(r.Seed)},
-	}}
-}
-
-func cellSuite(cell *Cell, at map[key]*verdicts.Evidence) junitSuite {
-	s := junitSuite{
-		Name: cell.Name, Took: time.Duration(cell.WallSeconds * float64(time.Second)), Properties: []fact{
-			{"provider", cell.Provider}, {"kubernetes", cell.Kubernetes}, {"emulated", cell.Emulated}, {"gate", cell.Gate},
-			{"gitVersion", cell.Witness.GitVersion},
-		},
-	}
-	for _, p := range cell.Witness.Programs {
-		s.Properties = append(s.Properties, fact{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
-	}
-	add := func(scenario string, c junitCase) {
-		// Dots in a class name are packages to most readers.
-		c.Name, c.Class = scenario, strings.ReplaceAll(cell.Name, ".", "_")+"."+strings.ReplaceAll(path.Dir(scenario), "/", ".")
-		s.Cases = append(s.Cases, c)
-	}
-	for _, result := range cell.Results {
-		c := resultCase(result)
-		if e := at[key{cell.Name, result.Scenario}]; e != nil {
-			c.Took = e.Ended.Sub(e.Started)
-		}
-		add(result.Scenario, c)
-	}
-	for _, n := range cell.NotRun {
-		add(n.Scenario, junitCase{Kind: "skipped", Message: n.Why})
-	}
-	return s
-}
-
-func resultCase(r verdicts.Result) junitCase {
-	switch {
-	case r.KnownFailing != "":
-		return junitCase{Kind: "skipped", Message: "known failing: " + r.KnownFailing}
-	case r.Verdict == verdicts.Passed:
-		return junitCase{}
-	case r.Verdict == verdicts.Failed:
-		return junitCase{Kind: "failure", Type: string(r.Blame), Message: firstLine(r.Reason), Text: differenceText(r)}
-	case r.Verdict == verdicts.NotSupported, r.Verdict == verdicts.Skipped:
-		return junitCase{Kind: "skipped", Message: firstLine(r.Reason)}
-	}
-	return junitCase{Kind: "error", Type: string(r.Blame), Message: firstLine(r.Reason), Text: r.Reason}
-}
-
-// differenceText lists all differences of a failure, and whose fault it is.
-func differenceText(r verdicts.Result) string {
-	var b strings.Builder
-	for _, d := range r.Differences {
-		fmt.Fprintf(&b, "step %d: %s\n  want: %s\n  got:  %s\n", d.Step, d.Field, d.Want, d.Got)
-	}
-	fmt.Fprintf(&b, "blame: %s\nreason: %s\n", r.Blame, r.Reason)
-	return b.String()
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", max(d, 0).Seconds()) }
 
 func escapeXML(s string) string {
 	var b strings.Builder

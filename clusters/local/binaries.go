@@ -148,7 +148,7 @@ func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
 			}
 		}
 		if err != errSilent { //nolint:errorlint // the first time, what is wrapped is said
-			b.report("%s %s is built, for it cannot be downloaded, and what does not answer is not asked again in this run: %v", p.name, p.version, err)
+			b.report("%s %s cannot be downloaded and is built instead; a host that does not answer is not asked again in this run: %v", p.name, p.version, err)
 		}
 	}
 	if unbuildable != nil {

@@ -160,7 +160,12 @@ func (f *adviseFlags) advisedProfile(c *cobra.Command) error {
 	}
 	i := slices.IndexFunc(all, func(j judgedProfile) bool { return j.Name == f.profile })
 	if i < 0 {
-		return fmt.Errorf("--profile %q is not known (%s; --profile list has all)", f.profile, nearest(f.profile, all))
+		names := scenarios.Each(all, func(j judgedProfile) string { return j.Name })
+		hint := "expected one of " + strings.Join(names, ", ")
+		if near := nearest(f.profile, names); len(near) > 0 {
+			hint = "nearest: " + strings.Join(near, ", ")
+		}
+		return fmt.Errorf("--profile %q is not known (%s; --profile list has all)", f.profile, hint)
 	}
 	j := all[i]
 	if err := printAs(c.OutOrStdout(), f.output, "profile", j); err != nil {
@@ -180,18 +185,15 @@ func (f *adviseFlags) advisedProfile(c *cobra.Command) error {
 	return failedIf(len(j.Blocked()) > 0)
 }
 
-// nearest are the names that may be meant, as cobra tells them of commands, or all.
-func nearest(name string, all []judgedProfile) string {
-	names := &cobra.Command{SuggestionsMinimumDistance: 3}
-	for _, j := range all {
-		known := &cobra.Command{Use: j.Name, Run: func(*cobra.Command, []string) {}}
-		if strings.Contains(name, j.Name) || strings.Contains(j.Name, name) {
-			known.SuggestFor = []string{name}
+// nearest are the names that may be meant, as cobra tells them of commands.
+func nearest(name string, names []string) []string {
+	root := &cobra.Command{SuggestionsMinimumDistance: 3}
+	for _, known := range names {
+		c := &cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}}
+		if strings.Contains(name, known) || strings.Contains(known, name) {
+			c.SuggestFor = []string{name}
 		}
-		names.AddCommand(known)
+		root.AddCommand(c)
 	}
-	if found := names.SuggestionsFor(name); len(found) > 0 {
-		return "nearest: " + strings.Join(found, ", ")
-	}
-	return "expected one of " + strings.Join(scenarios.Each(all, func(j judgedProfile) string { return j.Name }), ", ")
+	return root.SuggestionsFor(name)
 }

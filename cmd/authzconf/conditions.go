@@ -106,10 +106,7 @@ func judgeLibrary(ctx context.Context) (*library.Report, error) {
 }
 
 // libraryAgain judges the library again: vectors and library are all that its report follows from.
-func libraryAgain(r *library.Report, _ *reports.Pieces, _ *verifyFlags) (*library.Report, error) {
-	if err := reread(newConditionsLibrary(&filedFlags{}), r.Command, "conditions", "library"); err != nil {
-		return nil, err
-	}
+func libraryAgain(_ *filedFlags, _ *cobra.Command, _ *library.Report, _ *reports.Pieces, _ *verifyFlags) (*library.Report, error) {
 	return judgeLibrary(context.Background())
 }
 
@@ -142,13 +139,8 @@ func (f *conditionsExploreFlags) explore(ctx context.Context, progress func(done
 	return r, invalid(err)
 }
 
-// conditionsExploredAgain tries the same cases again: they are all that a report follows from.
-func conditionsExploredAgain(r *model.Explored, _ *reports.Pieces, _ *verifyFlags) (*model.Explored, error) {
-	var f conditionsExploreFlags
-	c := newConditionsExplore(&f)
-	if err := reread(c, r.Command, "conditions", "explore"); err != nil {
-		return nil, err
-	}
+// again tries the same cases again: they are all that a report follows from.
+func (f *conditionsExploreFlags) again(c *cobra.Command, r *model.Explored, _ *reports.Pieces, _ *verifyFlags) (*model.Explored, error) {
 	reseed(c, &f.seed, r.Seed)
 	if r.Stopped {
 		return nil, errors.New("the exploration was stopped before all its cases were tried: which were, its report does not say")

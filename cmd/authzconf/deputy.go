@@ -82,13 +82,8 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 	return failedIf(report.Failed())
 }
 
-// deputyAgain is the report that the evidence of one gives.
-func deputyAgain(r *deputy.Report, p *reports.Pieces, _ *verifyFlags) (*deputy.Report, error) {
-	var f deputyFlags
-	c := newDeputy(&f)
-	if err := reread(c, r.Command, "deputy"); err != nil {
-		return nil, err
-	}
+// again is the report that the evidence of one gives.
+func (f *deputyFlags) again(c *cobra.Command, r *deputy.Report, p *reports.Pieces, _ *verifyFlags) (*deputy.Report, error) {
 	reseed(c, &f.options.Seed, r.Seed)
 	if err := f.check(c, false); err != nil {
 		return nil, err

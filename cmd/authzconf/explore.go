@@ -67,13 +67,8 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 	return concluded(unwritten, report.Disagreed(), report.Broken())
 }
 
-// exploredAgain is the report that the evidence of one gives.
-func exploredAgain(r *explore.Report, p *reports.Pieces, _ *verifyFlags) (*explore.Report, error) {
-	var f exploreFlags
-	c := newExplore(&f)
-	if err := reread(c, r.Command, "explore"); err != nil {
-		return nil, err
-	}
+// again is the report that the evidence of one gives.
+func (f *exploreFlags) again(c *cobra.Command, r *explore.Report, p *reports.Pieces, _ *verifyFlags) (*explore.Report, error) {
 	reseed(c, &f.seed, r.Seed)
 	o, err := f.options(c)
 	if err != nil {

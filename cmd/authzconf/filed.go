@@ -76,7 +76,7 @@ func (f *filedFlags) file(kind *filing.Kind, r reports.Recorded, p *reports.Piec
 }
 
 // reread reads the flags of a recorded command line as the command does that has these words; nothing is started.
-func reread(c *cobra.Command, command []string, words ...string) error {
+func reread(c *cobra.Command, command, words []string) error {
 	if len(command) <= len(words) || !slices.Equal(command[1:len(words)+1], words) {
 		return fmt.Errorf("the command line %q is not one of authzconf %s", command, strings.Join(words, " "))
 	}
@@ -97,15 +97,25 @@ func reseed(c *cobra.Command, seed *int64, of int64) {
 	}
 }
 
-// recheck verifies reports of a kind that follow from their evidence by again.
-func recheck[R reports.Recorded](kind *filing.Kind, empty func() R, again func(r R, p *reports.Pieces, flags *verifyFlags) (R, error)) reportKind {
+// recheck verifies reports of a kind, which the command of some words writes, and which follow from their evidence by again.
+func recheck[F, T any, R interface {
+	*T
+	reports.Recorded
+}](kind *filing.Kind, words string, command func(*F) *cobra.Command, again func(f *F, c *cobra.Command, r R, p *reports.Pieces, flags *verifyFlags) (R, error)) reportKind {
 	return reportKind{kind, func(c *cobra.Command, path string, flags *verifyFlags) error {
 		keys, err := publicKeys(flags.keys)
 		if err != nil {
 			return err
 		}
-		r := empty()
-		v, err := reports.Recheck(path, kind, r, func(r R, p *reports.Pieces) (R, error) { return again(r, p, flags) })
+		r := R(new(T))
+		v, err := reports.Recheck(path, kind, r, func(r R, p *reports.Pieces) (R, error) {
+			f := new(F)
+			read := command(f)
+			if err := reread(read, r.Made().Command, strings.Fields(words)); err != nil {
+				return nil, err
+			}
+			return again(f, read, r, p, flags)
+		})
 		if err != nil {
 			return err
 		}

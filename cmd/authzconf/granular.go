@@ -120,13 +120,8 @@ func (f *granularFlags) judge(c *cobra.Command, all []*granular.Scenario, p *rep
 	return granular.Judge(all, seen, on)
 }
 
-// granularAgain is the report that the evidence of one gives.
-func granularAgain(r *granular.Report, p *reports.Pieces, verify *verifyFlags) (*granular.Report, error) {
-	var f granularFlags
-	c := newGranular(&f)
-	if err := reread(c, r.Command, "granular"); err != nil {
-		return nil, err
-	}
+// again is the report that the evidence of one gives.
+func (f *granularFlags) again(c *cobra.Command, _ *granular.Report, p *reports.Pieces, verify *verifyFlags) (*granular.Report, error) {
 	if f.dir != "" && verify.dir == "" {
 		return nil, fmt.Errorf("the command line takes the scenarios from %s: --scenarios says which to judge by", f.dir)
 	}

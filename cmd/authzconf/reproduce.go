@@ -41,12 +41,13 @@ func newReproduce(flags *reproduceFlags) *cobra.Command {
 			return err
 		}
 		flags.matrix = matrix.Matrix{
-			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: binaries(c),
 		}
 		return flags.run(c, f)
 	})
 	c.Flags().StringVar(&version, "kubernetes", version, "the version to try it on, of "+matrix.Known())
 	seedFlag(c, &flags.seed, "the names that are made unique")
+	programFlags(c.Flags())
 	return c
 }
 
@@ -55,20 +56,9 @@ func findingOf(all []findings.Finding, id string) (*findings.Finding, error) {
 	if i := slices.IndexFunc(all, func(f findings.Finding) bool { return f.ID == id || f.Row == id }); i >= 0 {
 		return &all[i], nil
 	}
-	shared := func(f findings.Finding) (n int) {
-		for _, word := range strings.Split(strings.ToLower(id), "-") {
-			if strings.Contains(f.ID, word) {
-				n++
-			}
-		}
-		return n
-	}
-	near := slices.DeleteFunc(slices.Clone(all), func(f findings.Finding) bool { return shared(f) == 0 })
-	slices.SortStableFunc(near, func(a, b findings.Finding) int { return shared(b) - shared(a) })
 	hint := "authzconf reproduce lists them"
-	if len(near) > 0 {
-		names := scenarios.Each(near[:min(3, len(near))], func(f findings.Finding) string { return f.ID })
-		hint = "the nearest are " + strings.Join(names, ", ") + "; " + hint
+	if near := nearest(id, scenarios.Each(all, func(f findings.Finding) string { return f.ID })); len(near) > 0 {
+		hint = "the nearest are " + strings.Join(near[:min(3, len(near))], ", ") + "; " + hint
 	}
 	return nil, &local.UsageError{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
 }

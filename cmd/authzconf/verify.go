@@ -14,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/library"
-	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/granular"
@@ -56,11 +55,11 @@ func reportKinds() []reportKind {
 		{&load.Folder, unsigned(verifyLoad)},
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
-		recheck(&explore.Folder, func() *explore.Report { return &explore.Report{} }, exploredAgain),
-		recheck(&deputy.Folder, func() *deputy.Report { return &deputy.Report{} }, deputyAgain),
-		recheck(&library.Folder, func() *library.Report { return &library.Report{} }, libraryAgain),
-		recheck(&filedExplore, func() *model.Explored { return &model.Explored{} }, conditionsExploredAgain),
-		recheck(&granular.Folder, func() *granular.Report { return &granular.Report{} }, granularAgain),
+		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),
+		recheck(&deputy.Folder, "deputy", newDeputy, (*deputyFlags).again),
+		recheck(&library.Folder, "conditions library", newConditionsLibrary, libraryAgain),
+		recheck(&filedExplore, "conditions explore", newConditionsExplore, (*conditionsExploreFlags).again),
+		recheck(&granular.Folder, "granular", newGranular, (*granularFlags).again),
 	}
 }
 

@@ -93,7 +93,7 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
 		j.note(e, x, false, "wrong-kind", "it is %.80q of %.80q, want %s of %s", head.Kind, head.APIVersion, kind, version)
 		return false
 	case unread != nil:
-		j.note(e, x, false, "answer-unreadable", "it is no review")
+		j.note(e, x, false, "answer-unreadable", "it is not a review")
 		return false
 	}
 	return true
@@ -120,7 +120,7 @@ func (j *judge) mixed(e *entry, x Exchange) bool {
 func read[T any](j *judge, e *entry, x Exchange, by func([]byte) (T, error), into *T) bool {
 	var err error
 	if *into, err = by(x.Answer); err != nil {
-		j.note(e, x, false, "answer-unreadable", "it is no review")
+		j.note(e, x, false, "answer-unreadable", "it is not a review")
 	}
 	return err == nil
 }

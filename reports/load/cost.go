@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +93,7 @@ func NewCost(runs ...Saved) *Cost {
 		}
 	}
 	for i := range c.Columns { // runs that differ in nothing that is known
-		c.Columns[i].Title = cmp.Or(c.Columns[i].Title, "run "+strconv.Itoa(i+1))
+		c.Columns[i].Title = cmp.Or(c.Columns[i].Title, fmt.Sprintf("%s, run %d", c.Columns[i].Run.Profile, i+1))
 	}
 	return c
 }

@@ -103,7 +103,7 @@ func since(t *testing.T, f *Finding, set *scenarios.Set) {
 		s, ok := set.Get(id)
 		switch {
 		case !ok:
-			t.Errorf("%s: there is no scenario %s", f.ID, id)
+			t.Errorf("%s names the scenario %s, which does not exist", f.ID, id)
 		case s.Requires.Kubernetes != ">="+f.Since && (s.Requires.Kubernetes != "" || f.Since != "1.33"):
 			t.Errorf("%s is since %s, and %s is for %q", f.ID, f.Since, id, s.Requires.Kubernetes)
 		}

@@ -38,7 +38,7 @@ func TestHoldersOnServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rand.New(rand.NewPCG(5284, 1))
+	r := rand.New(rand.NewPCG(45, 2)) // in its RBAC each mode is allowed to somebody
 	objects := world(t, generated(r, 25, 40))
 	holders, _ := advice.Holders(objects)
 	says := answersOf(holders)
@@ -120,7 +120,7 @@ func TestHoldersOnServer(t *testing.T) {
 		modes[got]++
 	}
 	t.Logf("access reviews: %d allowed, %d not; requests by mode: %v", allowed[true], allowed[false], modes)
-	if allowed[true] < 2_000 || allowed[false] < 2_000 || len(modes) < 4 {
+	if allowed[true] < 2_000 || allowed[false] < 2_000 || len(modes) < 1+len(oracle.Modes()) {
 		t.Errorf("too few kinds of answers")
 	}
 }

@@ -308,6 +308,44 @@ func TestHoldersAgree(t *testing.T) {
 	}
 }
 
+// TestDangling names the bindings to roles that are not there, and no other.
+func TestDangling(t *testing.T) {
+	const binding = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: %s
+metadata: {name: b, namespace: %q}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %s}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: r, namespace: n1}
+rules: [{apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: c}
+rules: [{apiGroups: [""], resources: [users], verbs: [impersonate]}]
+`
+	for _, test := range []struct {
+		kind, namespace, refKind, refName string
+		want                              []advice.Dangling
+	}{
+		{kind: "ClusterRoleBinding", refKind: "ClusterRole", refName: "c"},
+		{kind: "RoleBinding", namespace: "n1", refKind: "Role", refName: "r"},
+		{kind: "RoleBinding", namespace: "n1", refKind: "ClusterRole", refName: "c"},
+		{"RoleBinding", "n2", "Role", "r", []advice.Dangling{{Binding: "RoleBinding n2/b", Role: "Role r"}}},
+		{"RoleBinding", "n1", "Role", "c", []advice.Dangling{{Binding: "RoleBinding n1/b", Role: "Role c"}}},
+		{"ClusterRoleBinding", "", "ClusterRole", "r", []advice.Dangling{{Binding: "ClusterRoleBinding b", Role: "ClusterRole r"}}},
+		{"ClusterRoleBinding", "", "ClusterRole", "system:node", []advice.Dangling{{Binding: "ClusterRoleBinding b", Role: "ClusterRole system:node", BuiltIn: true}}},
+	} {
+		_, got := advice.Holders(world(t, fmt.Appendf(nil, binding, test.kind, test.namespace, test.refKind, test.refName)))
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: %+v", test, got)
+		}
+	}
+}
+
 // BenchmarkHolders says who may impersonate in a cluster of 10,000 bindings, from its manifests on. On a machine that
 // others use the processor's time says more than that of the clock.
 func BenchmarkHolders(b *testing.B) {

@@ -143,6 +143,8 @@ func checked(o map[string]any, raw []byte) error {
 		problem = "it has no metadata.name"
 	case strings.HasSuffix(kind, "Binding") && (m.RoleRef.Name == "" || m.RoleRef.Kind != "ClusterRole" && m.RoleRef.Kind != "Role"):
 		problem = "its roleRef names no role (expected kind ClusterRole or Role, and a name)"
+	case kind == "ClusterRoleBinding" && m.RoleRef.Kind != "ClusterRole":
+		problem = fmt.Sprintf("its roleRef is Role %q (expected a ClusterRole: no other can be bound for all namespaces)", m.RoleRef.Name)
 	}
 	if problem != "" {
 		return fmt.Errorf("%s: %s", label(o), problem)

@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -280,11 +281,15 @@ type sideData struct {
 
 // readSide reads a cell and its evidence. The report is taken as it is: whether it holds is for Verify.
 func readSide(s Side) (sideData, error) {
-	root, r, _, err := openReport(s.Dir)
+	v, done, err := open(s.Dir, reportFile)
 	if err != nil {
 		return sideData{}, err
 	}
-	defer func() { _ = root.Close() }()
+	defer done()
+	r, err := DecodeReport(path.Join(s.Dir, reportFile), v.Marker)
+	if err != nil {
+		return sideData{}, err
+	}
 	cell, err := r.cell(s)
 	if err != nil {
 		return sideData{}, err
@@ -296,7 +301,7 @@ func readSide(s Side) (sideData, error) {
 		if _, listed := r.Files[name]; !listed {
 			continue // it was not run
 		}
-		raw, err := root.ReadFile(name)
+		raw, err := readFile(v.root, name)
 		if err != nil {
 			return sideData{}, err
 		}

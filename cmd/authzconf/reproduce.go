@@ -41,12 +41,13 @@ func newReproduce(flags *reproduceFlags) *cobra.Command {
 			return err
 		}
 		flags.matrix = matrix.Matrix{
-			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: &local.Binaries{Progress: c.ErrOrStderr()},
+			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: binaries(c),
 		}
 		return flags.run(c, f)
 	})
 	c.Flags().StringVar(&version, "kubernetes", version, "the version to try it on, of "+matrix.Known())
 	seedFlag(c, &flags.seed, "the names that are made unique")
+	programFlags(c.Flags())
 	return c
 }
 

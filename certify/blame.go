@@ -3,6 +3,7 @@ package certify
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"time"
 
@@ -142,7 +143,7 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	if len(levels) == 0 {
 		return nil
 	}
-	w, stop, err := serveReference(r.Plan.decider())
+	w, stop, err := Serve(reference.Handler(r.Plan.decider()))
 	if err != nil {
 		return err
 	}
@@ -175,9 +176,9 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	return ctx.Err()
 }
 
-// serveReference starts the reference and says how to reach it.
-func serveReference(decide reference.Decider) (w *Webhook, stop func() error, err error) {
-	s, err := reference.Start(reference.Handler(decide), nil)
+// Serve has a handler answer reviews by TLS, and says how to reach it.
+func Serve(h http.Handler) (w *Webhook, stop func() error, err error) {
+	s, err := reference.Start(h, nil)
 	if err != nil {
 		return nil, nil, err
 	}

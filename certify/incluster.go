@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
@@ -76,7 +77,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 		return nil, err
 	}
 	holder := policy.NewHolder(other.Policy)
-	ref, stop, err := serveReference(holder.Decide)
+	ref, stop, err := Serve(reference.Handler(holder.Decide))
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func (b *Plan) cellOf(answers []Answer) error {
 // asks is a review on one line. The wording of findings is part of bundles, which are judged again: it stays.
 func asks(s spec) string {
 	if r := s.ResourceAttributes; r != nil {
-		return fmt.Sprintf("%+q %+q %+q %+q in %+q", word(s.User), word(r.Verb), word(r.Group+"/"+r.Resource+sub(r.Subresource)), word(r.Name), word(r.Namespace))
+		return fmt.Sprintf("%+q %+q %+q %+q in %+q", word(s.User), word(r.Verb), word(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)), word(r.Name), word(r.Namespace))
 	}
 	if n := s.NonResourceAttributes; n != nil {
 		return fmt.Sprintf("%+q %+q %+q", word(s.User), word(n.Verb), word(n.Path))

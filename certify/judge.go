@@ -255,13 +255,6 @@ func levelOf(v Question, a Answer) CertificationLevel {
 	return v.Level
 }
 
-func sub(s string) string {
-	if s != "" {
-		return "/" + s
-	}
-	return ""
-}
-
 // planned is how many answers each check of each level needs. A level of which anything is missing is not granted.
 func (b *Plan) planned(v1Only bool) map[CertificationLevel]map[string]int {
 	out := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}

@@ -274,3 +274,22 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// Every button asks about something that can be asked, and a page without buttons about the rules.
+func TestButtons(t *testing.T) {
+	for _, g := range buttons() {
+		questions, requests := g.asks(&Identity{Name: "a"}, "team")
+		if len(questions) != len(g.Asks) || len(requests) != max(1, len(g.Asks)) {
+			t.Errorf("%s: %d questions, %d requests", g.Page, len(questions), len(requests))
+		}
+		for i, q := range questions {
+			if !slices.Contains(sortedVerbs(), q.verb) || q.kind.resource == "" || strings.ContainsAny(q.kind.full(), " .") || q.namespace != "team" {
+				t.Errorf("%s: %q is %+v", g.Page, g.Asks[i], q)
+			}
+		}
+	}
+	questions, _ := buttons()[1].asks(&Identity{}, "team")
+	if got := question(questions[3].attributes()); got != "patch deployments/scale apps v1 team " {
+		t.Errorf("got %q", got)
+	}
+}

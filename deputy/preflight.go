@@ -40,6 +40,8 @@ type preflightEvidence struct {
 	Pairs []pairEvidence `json:"pairs"`
 	// Rules are the reviews of one user in one namespace, each read once.
 	Rules map[string]*verdicts.Observation `json:"rules"`
+	// Visits are those to the pages of a dashboard, in each way to open them.
+	Visits []visitEvidence `json:"visits"`
 }
 
 // pairEvidence is a question as a review and as the request itself.
@@ -49,8 +51,11 @@ type pairEvidence struct {
 }
 
 // preflight asks every question through whoever acts for people, as a review and as the request itself.
-func (ep *endpoint) preflight(ctx context.Context, s *suite) (*preflightEvidence, error) {
+func (ep *endpoint) preflight(ctx context.Context, s *suite) (_ *preflightEvidence, err error) {
 	e := &preflightEvidence{Run: newRun(), Pairs: make([]pairEvidence, len(s.pairs)), Rules: map[string]*verdicts.Observation{}}
+	if e.Visits, err = ep.visit(ctx, s, e.Run); err != nil { // before anything is remembered of anybody
+		return nil, err
+	}
 	clients := map[*Identity]*http.Client{}
 	for _, who := range s.fixture.people {
 		clients[who] = ep.client(who)
@@ -189,7 +194,7 @@ func (e *preflightEvidence) judge(part *Part, s *suite) error {
 			part.fail("%s: %s", q, why)
 		}
 	}
-	return nil
+	return e.judgeVisits(part, s)
 }
 
 // judge says which answers contradict each other. granted is what the fixture says.

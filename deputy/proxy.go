@@ -279,7 +279,7 @@ func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, err error
 	if plane == nil {
 		ep.trail, err = p.fileTrail()
 	} else {
-		ep.trail = plane.trail()
+		ep.trail, ep.plane = plane.trail(), plane
 		ep.close, err = p.run(ctx, plane)
 	}
 	if err != nil {

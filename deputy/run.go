@@ -99,6 +99,8 @@ type Part struct {
 	// Findings are the attacks among them. By is how many audit events were found by what.
 	Findings []Finding      `json:"findings,omitempty"`
 	By       map[string]int `json:"foundBy,omitempty"`
+	// Pages are what the pages of a dashboard cost.
+	Pages []Cost `json:"pages,omitempty"`
 	// Inconclusive is why this part says nothing.
 	Inconclusive string `json:"inconclusive,omitempty"`
 

@@ -30,6 +30,8 @@ type endpoint struct {
 	// timeout is how long a plain request may take to be answered.
 	timeout time.Duration
 	trail   auditTrail
+	// plane is the control plane behind it, if that is ours.
+	plane *plane
 	// close ends whoever acts.
 	close func() error
 }

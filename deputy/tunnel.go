@@ -30,7 +30,7 @@ func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Ident
 	if err != nil {
 		return nil, err
 	}
-	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, trail: p.trail(), close: l.Close}
+	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, trail: p.trail(), plane: p, close: l.Close}
 	ep.tls.RootCAs.AppendCertsFromPEM(l.CA)
 	if ep.url, err = url.Parse(l.URL); err != nil {
 		return nil, errors.Join(err, l.Close())

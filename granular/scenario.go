@@ -93,31 +93,15 @@ func (s *Scenario) Wanted(a *Attempt) *Request {
 
 // Load reads every scenario below a folder, sorted by ID. All that is wrong is reported.
 func Load(files fs.FS) ([]*Scenario, error) {
-	var out []*Scenario
-	var wrong []error
-	err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(p, ".yaml") {
-			return err
-		}
-		data, err := fs.ReadFile(files, p)
-		if err != nil {
-			return err
-		}
-		s, err := Parse(p, data)
-		if err != nil {
-			wrong = append(wrong, err)
-		}
-		out = append(out, s)
-		return nil
+	out, err := scenarios.LoadAll(files, ".yaml", func(name string, data []byte) ([]*Scenario, error) {
+		s, err := Parse(name, data)
+		return []*Scenario{s}, err
 	})
-	if err := errors.Join(append(wrong, err)...); err != nil {
-		return nil, err
-	}
-	if len(out) == 0 {
-		return nil, errors.New("it contains no scenarios")
+	if err == nil && len(out) == 0 {
+		err = errors.New("it contains no scenarios")
 	}
 	slices.SortFunc(out, func(a, b *Scenario) int { return strings.Compare(a.ID, b.ID) })
-	return out, nil
+	return out, err
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)

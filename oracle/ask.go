@@ -147,9 +147,9 @@ func statusForbidden(group, resource, name, text string) string {
 }
 
 // keyRuns are the questions about extra, a run for each key.
-func keyRuns(extra map[string][]string, ask func(key, value string) question) (runs [][]question) {
+func keyRuns[T any](extra map[string][]string, ask func(key, value string) T) (runs [][]T) {
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
-		runs = append(runs, scenarios.Each(extra[key], func(value string) question { return ask(key, value) }))
+		runs = append(runs, scenarios.Each(extra[key], func(value string) T { return ask(key, value) }))
 	}
 	return runs
 }
@@ -242,18 +242,11 @@ func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
 	if u.UID != "" {
 		after = append(after, "{UID  "+u.UID+"  authentication.k8s.io/v1  }")
 	}
-	runs := keyRuns(u.Extra, func(key, value string) question {
-		return question{Attributes: Attributes{Subresource: key, Name: value}}
+	runs := keyRuns(u.Extra, func(key, value string) string {
+		return "{UserExtra  " + value + "  authentication.k8s.io/v1  " + key + "}"
 	})
-	for order := range orders(len(runs)) {
-		parts := slices.Clone(before)
-		for _, i := range order {
-			for _, q := range runs[i] {
-				parts = append(parts, "{UserExtra  "+q.Name+"  authentication.k8s.io/v1  "+q.Subresource+"}")
-			}
-		}
-		parts = append(parts, after...)
-		p.Messages = append(p.Messages, "requested ["+strings.Join(parts, " ")+"] without impersonating a user")
+	for _, order := range orders(runs, func([]string) bool { return false }) {
+		p.Messages = append(p.Messages, "requested ["+strings.Join(slices.Concat(before, order, after), " ")+"] without impersonating a user")
 	}
 }
 

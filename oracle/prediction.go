@@ -182,9 +182,7 @@ func stated(seq []Review) []scenarios.Review {
 // varies tells whether the number of reviews depends on the order of a map.
 func (p Prediction) varies() bool {
 	return slices.ContainsFunc(p.Segments, func(g Segment) bool {
-		return len(g.Runs) > 1 && slices.ContainsFunc(g.Runs, func(run []Review) bool {
-			return len(run) > 0 && !run[len(run)-1].Allowed()
-		})
+		return len(g.Runs) > 1 && slices.ContainsFunc(g.Runs, denied)
 	})
 }
 

@@ -1,8 +1,6 @@
 package oracle
 
 import (
-	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -14,60 +12,40 @@ const (
 	maxOrders = 120
 )
 
-// orders are the permutations of 0..n-1, at most maxOrders of them.
-func orders(n int) iter.Seq[[]int] {
-	return func(yield func([]int) bool) {
-		order := make([]int, n)
-		for i := range order {
-			order[i] = i
+// orders are the runs in every order, each order once and at most maxOrders of them. A run that ends it has none behind
+// it.
+func orders[T any](runs [][]T, ends func(run []T) bool) (out [][]T) {
+	used := make([]bool, len(runs))
+	var extend func(head []T, left int)
+	extend = func(head []T, left int) {
+		if left == 0 {
+			out = append(out, head)
+			return
 		}
-		for range maxOrders {
-			if !yield(slices.Clone(order)) || !nextOrder(order) {
-				return
+		for i, run := range runs {
+			if used[i] || len(out) == maxOrders {
+				continue
 			}
+			used[i] = true
+			if longer := slices.Concat(head, run); ends(run) {
+				extend(longer, 0)
+			} else {
+				extend(longer, left-1)
+			}
+			used[i] = false
 		}
 	}
-}
-
-// nextOrder steps to the next permutation in lexical order.
-func nextOrder(o []int) bool {
-	i := len(o) - 2
-	for i >= 0 && o[i] >= o[i+1] {
-		i--
-	}
-	if i < 0 {
-		return false
-	}
-	j := len(o) - 1
-	for o[j] <= o[i] {
-		j--
-	}
-	o[i], o[j] = o[j], o[i]
-	slices.Reverse(o[i+1:])
-	return true
+	extend(nil, len(runs))
+	return out
 }
 
 // sequences are the possible orders of the reviews of one segment, each once. complete is false if there are more.
 func (g Segment) sequences() (out [][]Review, complete bool) {
-	seen := map[string]bool{}
-	for order := range orders(len(g.Runs)) {
-		var seq []Review
-		key := ""
-		for _, i := range order {
-			run := g.Runs[i]
-			seq = append(seq, run...)
-			key += fmt.Sprint(i, " ")
-			if len(run) > 0 && !run[len(run)-1].Allowed() {
-				break
-			}
-		}
-		if !seen[key] {
-			seen[key] = true
-			out = append(out, seq)
-		}
-	}
-	return out, len(g.Runs) <= maxRuns
+	return orders(g.Runs, denied), len(g.Runs) <= maxRuns
 }
+
+// denied says whether a run ends with a denial.
+func denied(run []Review) bool { return len(run) > 0 && !run[len(run)-1].Allowed() }
 
 // Sequences are the possible sequences of all reviews, what webhooks do not see included. There is one, unless
 // several keys of extra were asked one by one. complete is false if there are more than are listed; each possible

@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -280,11 +281,15 @@ type sideData struct {
 
 // readSide reads a cell and its evidence. The report is taken as it is: whether it holds is for Verify.
 func readSide(s Side) (sideData, error) {
-	root, r, _, err := openReport(s.Dir)
+	v, done, err := open(s.Dir, reportFile)
 	if err != nil {
 		return sideData{}, err
 	}
-	defer func() { _ = root.Close() }()
+	defer done()
+	r, err := DecodeReport(path.Join(s.Dir, reportFile), v.Marker)
+	if err != nil {
+		return sideData{}, err
+	}
 	cell, err := r.cell(s)
 	if err != nil {
 		return sideData{}, err
@@ -296,7 +301,7 @@ func readSide(s Side) (sideData, error) {
 		if _, listed := r.Files[name]; !listed {
 			continue // it was not run
 		}
-		raw, err := root.ReadFile(name)
+		raw, err := readFile(v.root, name)
 		if err != nil {
 			return sideData{}, err
 		}
@@ -309,17 +314,17 @@ func readSide(s Side) (sideData, error) {
 
 // cell finds the asked for cell.
 func (r *ConformanceReport) cell(s Side) (Cell, error) {
-	var names []string
-	for _, c := range r.Cells {
-		if c.Name == s.Cell || s.Cell == "" && len(r.Cells) == 1 {
-			return c, nil
-		}
-		names = append(names, c.Name)
+	if s.Cell == "" && len(r.Cells) == 1 {
+		return r.Cells[0], nil
 	}
-	if s.Cell == "" {
-		return Cell{}, fmt.Errorf("%s has %d cells: say which as %s:CELL, of %s", s.Dir, len(names), s.Dir, strings.Join(names, ", "))
+	names := strings.Join(cellNames(r.Cells), ", ")
+	switch c := r.cellNamed(s.Cell); {
+	case c != nil:
+		return *c, nil
+	case s.Cell == "":
+		return Cell{}, fmt.Errorf("%s has %d cells: say which as %s:CELL, of %s", s.Dir, len(r.Cells), s.Dir, names)
 	}
-	return Cell{}, fmt.Errorf("%s has no cell %q, only %s", s.Dir, s.Cell, strings.Join(names, ", "))
+	return Cell{}, fmt.Errorf("%s has no cell %q, only %s", s.Dir, s.Cell, names)
 }
 
 // diffLines is the longest common subsequence of two short texts, with what is on one side only.

@@ -180,35 +180,29 @@ func (l *gaLook) figure(c *Cell, set *scenarios.Set, known []findings.Finding) s
 			passed[r.Scenario] = r.Verdict == verdicts.Passed
 		}
 	}
-	all, ok := 0, 0
-	if l.Findings {
-		for _, f := range known {
-			if !slices.ContainsFunc(f.Scenarios, func(id string) bool { _, tried := passed[id]; return tried }) {
-				continue
-			}
-			all++
-			if slices.ContainsFunc(f.Scenarios, func(id string) bool { return passed[id] }) {
-				ok++
-			}
+	var counted [][]string // each by the scenarios of which one has to pass
+	what, pattern := "passed", regexp.MustCompile(l.Scenarios)
+	for id := range passed {
+		if s, _ := set.Get(id); !l.Findings && pattern.MatchString(id) && (!l.Conformance || s.Conformance() == "") {
+			counted = append(counted, []string{id})
 		}
-		return figureOf(all, "%d of %d that were tried still happen", ok)
 	}
-	pattern := regexp.MustCompile(l.Scenarios)
-	for id, pass := range passed {
-		if s, _ := set.Get(id); !pattern.MatchString(id) || l.Conformance && s.Conformance() != "" {
-			continue
+	if l.Findings {
+		what = "that were tried still happen"
+		for _, f := range known {
+			if slices.ContainsFunc(f.Scenarios, func(id string) bool { _, tried := passed[id]; return tried }) {
+				counted = append(counted, f.Scenarios)
+			}
 		}
-		all++
-		if pass {
+	}
+	if len(counted) == 0 {
+		return ""
+	}
+	ok := 0
+	for _, ids := range counted {
+		if slices.ContainsFunc(ids, func(id string) bool { return passed[id] }) {
 			ok++
 		}
 	}
-	return figureOf(all, "%d of %d passed", ok)
-}
-
-func figureOf(all int, format string, ok int) string {
-	if all == 0 {
-		return ""
-	}
-	return fmt.Sprintf(format, ok, all)
+	return fmt.Sprintf("%d of %d %s", ok, len(counted), what)
 }

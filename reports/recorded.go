@@ -3,13 +3,9 @@ package reports
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -119,9 +115,7 @@ func Take[T any](p *Pieces, name string) (*T, error) {
 		err = fmt.Errorf("it is larger than %d bytes", reportLimit)
 	}
 	if err == nil {
-		dec := json.NewDecoder(bytes.NewReader(data))
-		dec.DisallowUnknownFields()
-		err = dec.Decode(out)
+		err = decodeStrictly(data, out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", pieceFile(name), err)
@@ -177,23 +171,16 @@ func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
 // Recheck reads the report of a kind in a folder, makes it again from its evidence, and says where it differs. report
 // is an empty one, and again judges. An error says that there is nothing to be verified.
 func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, *Pieces) (R, error)) (*Verification, error) {
-	root, err := os.OpenRoot(dir)
+	v, done, err := open(dir, kind.Marker)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the report folder: %w", err)
+		return nil, err
 	}
-	defer func() { _ = root.Close() }()
-	v := &verifier{Verification: &Verification{}, root: root.FS(), files: map[string][]byte{}}
-	if v.Marker, err = readFile(v.root, kind.Marker); err != nil {
-		return nil, fmt.Errorf("%s: %w", kind.Marker, err)
-	}
-	if v.Signature, err = readFile(v.root, SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		v.differ("%s: %v", SignatureFile, err)
-	}
+	defer done()
 	if err := yaml.UnmarshalStrict(v.Marker, report); err != nil {
 		v.differ("%s: %s", kind.Marker, firstLine(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")))
 		return v.Verification, nil
 	}
-	v.marker, v.Report = kind.Marker, &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}
+	v.Report = &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}
 	v.readFiles(kind.Owns)
 	if v.OK() {
 		recheck(v, report, again)

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -21,17 +20,11 @@ type folder struct {
 type matrixRow struct {
 	*scenarios.Scenario
 	Open    bool
-	Marks   []cellMark // in the layout many: a mark for each verdict, with its number
+	Marks   []tile // without numbers; in the layout many one for each verdict, with its number
 	Panels  []panel
 	NotRun  []notRunHere
 	Classes string // of all its marks, for the filter
 	Packed  int    // which pack has its panels; 0: they are in the page as they are
-}
-
-// cellMark is a matrix entry.
-type cellMark struct {
-	mark
-	Count int
 }
 
 // notRunHere is on how many cells a scenario was not run for one kind of reason. Those of the selection are in
@@ -72,7 +65,7 @@ func (p *page) row(s *scenarios.Scenario, results map[key]verdicts.Result, notRu
 		k := key{c.Name, s.ID}
 		if r, ok := results[k]; ok {
 			groups = group(groups, seenResult(c, r, p.at[k]))
-			row.Marks = append(row.Marks, cellMark{mark: markOf(r)})
+			row.Marks = append(row.Marks, tile{mark: markOf(r)})
 			continue
 		}
 		row.Marks = append(row.Marks, row.leftOut(notRun[k]))
@@ -91,25 +84,19 @@ func (p *page) row(s *scenarios.Scenario, results map[key]verdicts.Result, notRu
 
 // count notes which verdicts there are, and where marks would not fit puts their number in place of them.
 func (row *matrixRow) count(many bool) {
-	var kinds []cellMark
-	var classes []string
+	var n Counts
 	for _, m := range row.Marks {
-		kind := entry(&kinds, func(k *cellMark) bool { return k.mark == m.mark }, cellMark{mark: m.mark})
-		if kind.Count++; kind.Count == 1 {
-			classes = append(classes, m.Class)
-		}
+		*n.of(m.mark)++
 	}
-	row.Classes = strings.Join(classes, " ")
+	kinds := n.tiles(false)
+	row.Classes = strings.Join(scenarios.Each(kinds, func(t tile) string { return t.Class }), " ")
 	if many {
-		slices.SortStableFunc(kinds, func(a, b cellMark) int {
-			return cmp.Compare(slices.Index(allMarks, a.mark), slices.Index(allMarks, b.mark))
-		})
 		row.Marks = kinds
 	}
 }
 
 // leftOut notes why the scenario was not run on a cell.
-func (row *matrixRow) leftOut(n NotRun) cellMark {
+func (row *matrixRow) leftOut(n NotRun) tile {
 	m, why := markNotRun, "for another version, gate or authorizer chain"
 	switch n.Cause {
 	case CauseTarget:
@@ -119,7 +106,7 @@ func (row *matrixRow) leftOut(n NotRun) cellMark {
 		m, why = markInvalid, "the report says nothing about it"
 	}
 	entry(&row.NotRun, func(h *notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
-	return cellMark{mark: m}
+	return tile{mark: m}
 }
 
 // seen is one scenario on one cell: what came of it, and what was seen.

@@ -57,25 +57,24 @@ func (v *Verification) OK() bool { return len(v.Differences) == 0 }
 // was selected is held to the command line; names, audit IDs and times to each other. An error means that there is no
 // report to be verified.
 func Verify(dir string, o VerifyOptions) (*Verification, error) {
-	root, report, data, err := openReport(dir)
+	v, done, err := open(dir, reportFile)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }()
-	v := &verifier{Verification: &Verification{Report: report}, marker: reportFile, root: root.FS(), files: map[string][]byte{}}
+	defer done()
+	if v.Report, err = DecodeReport(path.Join(dir, reportFile), v.Marker); err != nil {
+		return nil, err
+	}
 	v.readFiles(ofReport)
 	if v.loadScenarios(o.Builtin) {
 		v.recompute()
 		v.holdToCommand(o)
 		v.holdAgents(o)
 		v.holdTogether()
-		v.compare(data)
+		v.compare()
 		v.comparePages(o.SuiteVersion)
 	}
-	v.Set, v.Evidence, v.Digest, v.Marker = v.set, v.evidence, sha256Hex(data), data
-	if v.Signature, err = readFile(v.root, SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		v.differ("%s: %v", SignatureFile, err)
-	}
+	v.Set, v.Evidence, v.Digest = v.set, v.evidence, sha256Hex(v.Marker)
 	return v.Verification, nil
 }
 
@@ -93,22 +92,24 @@ func readFile(from fs.FS, name string) ([]byte, error) {
 	return data, err
 }
 
-// openReport opens a folder and reads its report.yaml.
-func openReport(dir string) (root *os.Root, r *ConformanceReport, data []byte, err error) {
-	if root, err = os.OpenRoot(dir); err != nil {
-		return nil, nil, nil, fmt.Errorf("cannot open the report folder: %w", err)
-	}
-	data, err = readFile(root.FS(), reportFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%s has no %s: no report was finished there", dir, reportFile)
-	}
-	if err == nil {
-		r, err = DecodeReport(path.Join(dir, reportFile), data)
-	}
+// open opens the folder of a report, and reads its marker and signature.
+func open(dir, marker string) (v *verifier, done func(), err error) {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		_ = root.Close()
+		return nil, nil, fmt.Errorf("cannot open the report folder: %w", err)
 	}
-	return root, r, data, err
+	v = &verifier{Verification: &Verification{}, marker: marker, root: root.FS(), files: map[string][]byte{}}
+	if v.Marker, err = readFile(v.root, marker); err != nil {
+		_ = root.Close()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("%s has no %s: no report was finished there", dir, marker)
+		}
+		return nil, nil, fmt.Errorf("%s: %w", marker, err)
+	}
+	if v.Signature, err = readFile(v.root, SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.differ("%s: %v", SignatureFile, err)
+	}
+	return v, func() { _ = root.Close() }, nil
 }
 
 type verifier struct {
@@ -228,12 +229,8 @@ func (v *verifier) recompute() {
 	for _, e := range at {
 		v.differ("%s: the report has no result for this evidence", evidencePath(e.Cell.Name, e.Scenario))
 	}
-	var known []KnownFailing
-	for _, k := range v.Report.KnownFailing {
-		known = append(known, k.KnownFailing)
-	}
 	v.recomputePath(&again)
-	again.Complete(v.set, v.evidence, known)
+	again.Complete(v.set, v.evidence, statedOnly(v.Report.KnownFailing))
 	v.Recomputed = &again
 }
 
@@ -364,14 +361,17 @@ func (v *verifier) readEvidence() map[key]*verdicts.Evidence {
 }
 
 func decodeEvidence(data []byte) (*verdicts.Evidence, error) {
+	e := &verdicts.Evidence{}
+	return e, decodeStrictly(data, e)
+}
+
+// decodeStrictly reads JSON that has nothing unknown in it and nothing behind it.
+func decodeStrictly(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	e := &verdicts.Evidence{}
-	if err := dec.Decode(e); err != nil {
-		return nil, err
+	err := dec.Decode(into)
+	if err == nil && dec.More() {
+		err = errors.New("there is something behind its end")
 	}
-	if dec.More() {
-		return nil, errors.New("there is something after the evidence")
-	}
-	return e, nil
+	return err
 }

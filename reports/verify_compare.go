@@ -7,45 +7,39 @@ import (
 	"maps"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // compare lists where the recomputed report says something else.
-func (v *verifier) compare(data []byte) {
-	before := len(v.Differences)
-	for i, got := range v.Report.Cells {
-		want := v.Recomputed.Cells[i]
-		v.compareResults(got, want)
-		if !slices.Equal(got.Witness.Mismatches, want.Witness.Mismatches) {
-			v.differ("%s: what the witness read makes the mismatches %q, the report has %q", got.Name, want.Witness.Mismatches, got.Witness.Mismatches)
-		}
-		for _, level := range Levels() {
-			if got.Summary[level] != want.Summary[level] {
-				v.differ("%s: the summary of %s does not follow from the results", got.Name, level)
-			}
-		}
-	}
-	if v.Report.ScenariosDigest != v.Recomputed.ScenariosDigest || !slices.Equal(v.Report.Scenarios, v.Recomputed.Scenarios) {
-		v.differ("the list of scenarios is not that of the folder %s", scenariosDir)
-	}
-	for _, part := range []struct {
+func (v *verifier) compare() {
+	before, is, again := len(v.Differences), v.Report, v.Recomputed
+	type part struct {
 		what      string
 		got, want any
-	}{
-		{"the findings do not follow from the evidence", v.Report.Findings, v.Recomputed.Findings},
-		{"the claims about the path do not follow from the evidence", v.Report.Path, v.Recomputed.Path},
-		{"the known-failing states do not follow from the results", v.Report.KnownFailing, v.Recomputed.KnownFailing},
-		{"the outcome does not follow from the results", v.Report.Outcome, v.Recomputed.Outcome},
-	} {
+	}
+	var parts []part
+	for i, got := range is.Cells {
+		want := again.Cells[i]
+		v.compareResults(got, want)
+		parts = append(parts, part{got.Name + ": the mismatches do not follow from what the witness read", got.Witness.Mismatches, want.Witness.Mismatches},
+			part{got.Name + ": the summary does not follow from the results", got.Summary, want.Summary})
+	}
+	for _, part := range append(parts, []part{
+		{"the list of scenarios is not that of the folder " + scenariosDir, is.Scenarios, again.Scenarios},
+		{"the digest of the scenarios is not that of their list", is.ScenariosDigest, again.ScenariosDigest},
+		{"the findings do not follow from the evidence", is.Findings, again.Findings},
+		{"the claims about the path do not follow from the evidence", is.Path, again.Path},
+		{"the known-failing states do not follow from the results", is.KnownFailing, again.KnownFailing},
+		{"the outcome does not follow from the results", is.Outcome, again.Outcome},
+	}...) {
 		if !same(part.got, part.want) {
 			v.differ("%s: %s", part.what, change(part.got, part.want))
 		}
 	}
-	again, err := encodeReport(v.Recomputed)
-	if before == len(v.Differences) && (err != nil || !bytes.Equal(again, data)) {
+	data, err := encodeReport(again)
+	if before == len(v.Differences) && (err != nil || !bytes.Equal(data, v.Marker)) {
 		// It was edited in comments, order or formatting only.
 		v.note("%s says the same, but not as this authzconf writes it", reportFile)
 	}

@@ -76,18 +76,12 @@ func (v *verifier) holdAgents(o VerifyOptions) {
 	}
 }
 
-func statedOnly(list []KnownFailingState) (out []KnownFailing) {
-	for _, k := range list {
-		out = append(out, k.KnownFailing)
-	}
-	return out
+func statedOnly(list []KnownFailingState) []KnownFailing {
+	return scenarios.Each(list, func(k KnownFailingState) KnownFailing { return k.KnownFailing })
 }
 
-func cellNames(cells []Cell) (names []string) {
-	for _, c := range cells {
-		names = append(names, c.Name)
-	}
-	return names
+func cellNames(cells []Cell) []string {
+	return scenarios.Each(cells, func(c Cell) string { return c.Name })
 }
 
 // clockTolerance is how far the clocks of the API server and of this process may be apart.

@@ -68,10 +68,10 @@ func TestVerifyIsNotCheated(t *testing.T) {
 		}, "not as the command line asks"},
 		"the witness saw another version": {func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.GitVersion = "v1.36.0" })
-		}, "what the witness read makes the mismatches"},
+		}, "1.37-gate-on: the mismatches do not follow from what the witness read: "},
 		"the witness probed another gate": {func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.GateProbe.Message = "without impersonating a user" })
-		}, "what the witness read makes the mismatches"},
+		}, "1.37-gate-on: the mismatches do not follow from what the witness read: "},
 		"evidence of another scenario": {func(t *testing.T, dir string) {
 			steps := []verdicts.Observation{}
 			respell(t, dir, "evidence/1.37-gate-on/kep-5284/user-info/list-pods-allowed.json", func(e *verdicts.Evidence) { steps = e.Steps })

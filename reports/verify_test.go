@@ -124,7 +124,7 @@ func TestVerifyFinds(t *testing.T) {
 		}, "the outcome does not follow from the results: exitCode: the report says 0, the evidence 1"},
 		{"summary edited", func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Summary["core"] = Counts{Passed: 9} })
-		}, "1.37-gate-on: the summary of core does not follow"},
+		}, "1.37-gate-on: the summary does not follow from the results: core.failed: the report says 0"},
 		{"finding edited", func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Findings[0].Seen[0] = "as documented" })
 		}, "the findings do not follow"},

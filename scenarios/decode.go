@@ -3,16 +3,14 @@ package scenarios
 import (
 	"cmp"
 	"encoding"
-	"fmt"
 	"math"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v3"
 )
 
 // The decoder fills Go values from a YAML tree. The library's own strict decoder stops at the first error and
@@ -63,16 +61,14 @@ var (
 )
 
 // decode fills v from n. Label names the value in messages.
-func (s *source) decode(n ast.Node, v reflect.Value, label string) {
-	switch n.(type) {
-	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+func (s *source) decode(n *yaml.Node, v reflect.Value, label string) {
+	switch {
+	case indirect(n):
 		s.breakAt(n, "%s uses an anchor, an alias or a tag (expected the value written out)", label)
 		return
-	case *ast.NullNode, nil:
-		if v.Kind() != reflect.Interface {
-			s.breakAt(n, "%s has no value (expected %s, or the field left out)", label, expectation(v.Type()))
-			return
-		}
+	case n.ShortTag() == nullTag && v.Kind() != reflect.Interface:
+		s.breakAt(n, "%s has no value (expected %s, or the field left out)", label, expectation(v.Type()))
+		return
 	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -104,15 +100,15 @@ func (s *source) decode(n ast.Node, v reflect.Value, label string) {
 }
 
 // wrongType records that a node is of another type than v.
-func (s *source) wrongType(n ast.Node, t reflect.Type, label string) {
+func (s *source) wrongType(n *yaml.Node, t reflect.Type, label string) {
 	hint := ""
-	if t.Kind() == reflect.String && isScalar(n) {
+	if t.Kind() == reflect.String && slices.Contains(plainTags, n.ShortTag()) {
 		hint = "; quote it"
 	}
 	s.breakAt(n, "%s is %s (expected %s%s)", label, describe(n), expectation(t), hint)
 }
 
-func (s *source) decodeText(n ast.Node, v reflect.Value, label string) {
+func (s *source) decodeText(n *yaml.Node, v reflect.Value, label string) {
 	text, ok := stringOf(n)
 	if !ok {
 		s.wrongType(n, v.Type(), label)
@@ -125,7 +121,7 @@ func (s *source) decodeText(n ast.Node, v reflect.Value, label string) {
 
 // eachPair calls fn for each pair of a mapping whose key is a string that did not occur before, and records the
 // others.
-func (s *source) eachPair(n ast.Node, t reflect.Type, label string, fn func(key string, kv *ast.MappingValueNode)) {
+func (s *source) eachPair(n *yaml.Node, t reflect.Type, label string, fn func(key string, kv pair)) {
 	kvs, ok := pairs(n)
 	if !ok {
 		s.wrongType(n, t, label)
@@ -133,174 +129,136 @@ func (s *source) eachPair(n ast.Node, t reflect.Type, label string, fn func(key 
 	}
 	seen := make(map[string]position, len(kvs))
 	for _, kv := range kvs {
-		key, ok := keyName(kv.Key)
+		key, ok := stringOf(kv.key)
 		if !ok {
-			s.fail(posOf(kv.Key), "%s has a key that is not a string (expected a plain or quoted string)", label)
+			s.fail(posOf(kv.key), "%s has a key that is not a string (expected a plain or quoted string)", label)
 			continue
 		}
 		if first, dup := seen[key]; dup {
-			s.fail(posOf(kv.Key), "duplicate key %q (expected it once; it is on line %d already)", key, first.line)
+			s.fail(posOf(kv.key), "duplicate key %q (expected it once; it is on line %d already)", key, first.line)
 			continue
 		}
-		seen[key] = posOf(kv.Key)
+		seen[key] = posOf(kv.key)
 		fn(key, kv)
 	}
 }
 
-func (s *source) decodeStruct(n ast.Node, v reflect.Value, label string) {
+func (s *source) decodeStruct(n *yaml.Node, v reflect.Value, label string) {
 	fields := fieldsOf(v.Type())
-	s.eachPair(n, v.Type(), label, func(key string, kv *ast.MappingValueNode) {
+	s.eachPair(n, v.Type(), label, func(key string, kv pair) {
 		index, known := fields.index[key]
 		if !known {
-			s.fail(posOf(kv.Key), "unknown field %q in %s (expected one of %s)", key, label, strings.Join(fields.names, ", "))
+			s.fail(posOf(kv.key), "unknown field %q in %s (expected one of %s)", key, label, strings.Join(fields.names, ", "))
 			return
 		}
-		s.decode(kv.Value, v.FieldByIndex(index), key)
+		s.decode(kv.value, v.FieldByIndex(index), key)
 	})
 }
 
-func (s *source) decodeMap(n ast.Node, v reflect.Value, label string) {
+func (s *source) decodeMap(n *yaml.Node, v reflect.Value, label string) {
 	v.Set(reflect.MakeMap(v.Type()))
-	s.eachPair(n, v.Type(), label, func(key string, kv *ast.MappingValueNode) {
+	s.eachPair(n, v.Type(), label, func(key string, kv pair) {
 		item := reflect.New(v.Type().Elem()).Elem()
-		s.decode(kv.Value, item, key)
+		s.decode(kv.value, item, key)
 		v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), item)
 	})
 }
 
-func (s *source) decodeSlice(n ast.Node, v reflect.Value, label string) {
-	seq, ok := n.(*ast.SequenceNode)
-	if !ok {
+func (s *source) decodeSlice(n *yaml.Node, v reflect.Value, label string) {
+	if n.Kind != yaml.SequenceNode {
 		s.wrongType(n, v.Type(), label)
 		return
 	}
 	// Never nil: an empty list states that there must be none.
-	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
-	for i, item := range seq.Values {
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, item := range n.Content {
 		s.decode(item, v.Index(i), label)
 	}
 }
 
-func (s *source) decodeScalar(n ast.Node, v reflect.Value, label string) {
+func (s *source) decodeScalar(n *yaml.Node, v reflect.Value, label string) {
+	tag, fits := n.ShortTag(), false
 	switch v.Kind() {
 	case reflect.String:
 		text, ok := stringOf(n)
-		switch n.(type) {
-		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-			text, ok = n.GetToken().Value, s.lenient
-		}
-		if ok {
+		if fits = ok || s.lenient && slices.Contains(plainTags, tag); fits {
 			v.SetString(text)
-			return
 		}
 	case reflect.Int, reflect.Int64:
-		if i, ok := intOf(n); ok {
-			v.SetInt(i)
-			return
-		}
+		fits = tag == intTag && n.Decode(v.Addr().Interface()) == nil
 	case reflect.Float64:
-		if scalar, ok := n.(ast.ScalarNode); ok { // the library takes 1e9 for a text
-			if f, err := strconv.ParseFloat(fmt.Sprint(scalar.GetValue()), 64); err == nil {
-				v.SetFloat(f)
-				return
-			}
-		}
+		fits = (tag == intTag || tag == floatTag) && n.Decode(v.Addr().Interface()) == nil
 	case reflect.Bool:
-		if b, ok := n.(*ast.BoolNode); ok {
-			v.SetBool(b.Value)
-			return
-		}
+		fits = tag == boolTag && n.Decode(v.Addr().Interface()) == nil
 	}
-	s.wrongType(n, v.Type(), label)
+	if !fits {
+		s.wrongType(n, v.Type(), label)
+	}
 }
 
 // decodeAny gives the types of decoded JSON, integers as int64, which is what runtime.DeepCopyJSON and
 // unstructured objects take.
-func (s *source) decodeAny(n ast.Node, label string) any {
-	switch t := n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		out := map[string]any{}
-		s.eachPair(n, reflect.TypeFor[map[string]any](), label, func(key string, kv *ast.MappingValueNode) {
-			out[key] = s.decodeAny(kv.Value, key)
-		})
-		return out
-	case *ast.SequenceNode:
-		out := make([]any, len(t.Values))
-		for i, item := range t.Values {
-			out[i] = s.decodeAny(item, label)
-		}
-		return out
-	case *ast.NullNode, nil:
-		return nil
-	case *ast.BoolNode:
-		return t.Value
-	case *ast.FloatNode:
-		return t.Value
-	}
+func (s *source) decodeAny(n *yaml.Node, label string) any {
 	if text, ok := stringOf(n); ok {
 		return text
 	}
-	if i, ok := intOf(n); ok {
+	var i int64
+	var f float64
+	switch tag := n.ShortTag(); {
+	case indirect(n):
+	case n.Kind == yaml.MappingNode:
+		out := map[string]any{}
+		s.eachPair(n, reflect.TypeFor[map[string]any](), label, func(key string, kv pair) {
+			out[key] = s.decodeAny(kv.value, key)
+		})
+		return out
+	case n.Kind == yaml.SequenceNode:
+		out := make([]any, len(n.Content))
+		for i, item := range n.Content {
+			out[i] = s.decodeAny(item, label)
+		}
+		return out
+	case tag == nullTag:
+		return nil
+	case tag == boolTag:
+		return strings.EqualFold(n.Value, "true")
+	case tag == intTag && n.Decode(&i) == nil:
 		return i
+	case tag == floatTag && n.Decode(&f) == nil && !math.IsInf(f, 0) && !math.IsNaN(f):
+		return f
 	}
 	s.breakAt(n, "%s is %s (expected a value that JSON can hold, written out)", label, describe(n))
 	return nil
 }
 
-// stringOf is the text of a plain, quoted or block string.
-func stringOf(n ast.Node) (string, bool) {
-	switch t := n.(type) {
-	case *ast.StringNode:
-		return t.Value, true
-	case *ast.LiteralNode:
-		if t.Value != nil {
-			return t.Value.Value, true
-		}
-		return "", true
-	}
-	return "", false
+// The tags of values that are written plainly, and those of them that are text only where it is said so.
+const nullTag, boolTag, intTag, floatTag = "!!null", "!!bool", "!!int", "!!float"
+
+var plainTags = []string{boolTag, intTag, floatTag}
+
+// indirect says whether a value is named, stands for a named one, or says itself of what type it is.
+func indirect(n *yaml.Node) bool {
+	return n.Anchor != "" || n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0
 }
 
-// intOf is the value of an integer that fits an int64.
-func intOf(n ast.Node) (int64, bool) {
-	i, ok := n.(*ast.IntegerNode)
-	if !ok {
-		return 0, false
-	}
-	switch x := i.Value.(type) {
-	case int64:
-		return x, true
-	case uint64:
-		return int64(x), x <= math.MaxInt64
-	}
-	return 0, false
-}
-
-func isScalar(n ast.Node) bool {
-	switch n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return true
-	}
-	return false
+// stringOf is the text of a plain, quoted or block string. What looks like a date is one, too.
+func stringOf(n *yaml.Node) (string, bool) {
+	tag := n.ShortTag()
+	return n.Value, n.Kind == yaml.ScalarNode && !indirect(n) && (tag == "!!str" || tag == "!!timestamp")
 }
 
 // describe names the type of a node in words.
-func describe(n ast.Node) string {
-	switch n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.StringNode, *ast.LiteralNode:
-		return "a string"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number"
-	case *ast.BoolNode:
-		return "a boolean"
-	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+func describe(n *yaml.Node) string {
+	switch {
+	case indirect(n):
 		return "an anchor, an alias or a tag"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
 	}
-	return "empty"
+	words := map[string]string{boolTag: "a boolean", intTag: "a number", floatTag: "a number", nullTag: "empty"}
+	return cmp.Or(words[n.ShortTag()], "a string")
 }
 
 // expectation names the type of a Go value in words.

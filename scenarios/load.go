@@ -93,11 +93,44 @@ func (l *loader) parallel(n int, fn func(int)) {
 	wg.Wait()
 }
 
+// leftOut says whether a folder is one of those that no file is read from.
+func leftOut(folder string) bool {
+	name := path.Base(folder)
+	return folder != "." && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_"))
+}
+
+// LoadAll reads the files of another format: all that end in suffix, in the order of their paths, with the exceptions
+// of Load. The error has a line for each file that is wrong.
+func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []byte) ([]T, error)) ([]T, error) {
+	var out []T
+	var wrong []error
+	err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: cannot be read (expected a readable folder): %w", p, err)
+		case d.IsDir() && leftOut(p):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(p, suffix):
+			return nil
+		}
+		var all []T
+		raw, err := fs.ReadFile(files, p)
+		if err == nil {
+			all, err = parse(p, raw)
+		}
+		out, wrong = append(out, all...), append(wrong, err)
+		return nil
+	})
+	if err := errors.Join(append(wrong, err)...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // walk lists the scenario files in lexical order and records folders that hold none.
 func (l *loader) walk() []string {
 	var paths, vectors, dirs []string
 	err := fs.WalkDir(l.files, ".", func(p string, d fs.DirEntry, err error) error {
-		name := path.Base(p)
 		switch {
 		case err != nil:
 			l.errs = append(l.errs, &Error{File: p, Msg: "cannot be read: " + plainFSError(err)})
@@ -106,7 +139,7 @@ func (l *loader) walk() []string {
 			}
 			return nil
 		case d.IsDir():
-			if p != "." && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+			if leftOut(p) {
 				return fs.SkipDir
 			}
 			dirs = append(dirs, p)

@@ -49,15 +49,12 @@ func UserOf[V ~[]string](name, uid string, groups []string, extra map[string]V) 
 func UserFrom(u user.Info) User { return UserOf(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra()) }
 
 func fieldSelector(s *authorizationv1.FieldSelectorAttributes) string {
+	ops := map[metav1.FieldSelectorOperator]string{metav1.FieldSelectorOpIn: "=", metav1.FieldSelectorOpNotIn: "!="}
 	var parts []string
 	for _, r := range s.Requirements {
-		op := "="
-		if r.Operator == metav1.FieldSelectorOpNotIn {
-			op = "!="
-		}
-		parts = append(parts, r.Key+op+strings.Join(r.Values, "|"))
+		parts = append(parts, r.Key+cmp.Or(ops[r.Operator], fmt.Sprintf(" %q ", r.Operator))+strings.Join(r.Values, "|"))
 	}
-	return strings.Join(append(parts, rawSelector(s.RawSelector)...), ",")
+	return selector(parts, s.RawSelector)
 }
 
 func labelSelector(s *authorizationv1.LabelSelectorAttributes) string {
@@ -70,18 +67,21 @@ func labelSelector(s *authorizationv1.LabelSelectorAttributes) string {
 			parts = append(parts, "!"+r.Key)
 		case metav1.LabelSelectorOpIn:
 			parts = append(parts, r.Key+" in ("+strings.Join(r.Values, ",")+")")
-		default:
+		case metav1.LabelSelectorOpNotIn:
 			parts = append(parts, r.Key+" notin ("+strings.Join(r.Values, ",")+")")
+		default:
+			parts = append(parts, fmt.Sprintf("%s %q (%s)", r.Key, r.Operator, strings.Join(r.Values, ",")))
 		}
 	}
-	return strings.Join(append(parts, rawSelector(s.RawSelector)...), ",")
+	return selector(parts, s.RawSelector)
 }
 
-func rawSelector(selector string) []string {
-	if selector == "" {
-		return nil
+// selector joins what a selector requires. One that requires nothing is not the same as none.
+func selector(parts []string, raw string) string {
+	if raw != "" {
+		parts = append(parts, "raw:"+raw)
 	}
-	return []string{"raw:" + selector}
+	return cmp.Or(strings.Join(parts, ","), "{}")
 }
 
 // ImpersonationMode is the impersonation mode that a review's verb belongs to (associated-node, arbitrary-node,

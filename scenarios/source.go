@@ -5,21 +5,22 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+	"go.yaml.in/yaml/v3"
 )
 
 // source is one parsed file: the tree, for positions, and what was found wrong.
 type source struct {
 	file string
-	root ast.Node
+	root *yaml.Node
 	errs Errors
 	// lenient is about numbers and true and false where text is expected: they are read as they are written.
 	lenient bool
@@ -27,7 +28,7 @@ type source struct {
 	noted Errors
 	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error in
 	// other words.
-	broken []ast.Node
+	broken []*yaml.Node
 }
 
 // position is a place in a file, counted from 1.
@@ -51,7 +52,7 @@ func (s *source) failAt(path []any, format string, args ...any) {
 }
 
 // breakAt records a violation at a node and that the node was not decoded.
-func (s *source) breakAt(n ast.Node, format string, args ...any) {
+func (s *source) breakAt(n *yaml.Node, format string, args ...any) {
 	s.broken = append(s.broken, n)
 	s.fail(posOf(n), format, args...)
 }
@@ -71,112 +72,86 @@ func (s *source) failedAt(path []any) bool {
 	return found && s.holdsBroken(n)
 }
 
-func (s *source) holdsBroken(n ast.Node) bool {
-	if slices.Contains(s.broken, n) {
-		return true
-	}
-	if kvs, ok := pairs(n); ok {
-		return slices.ContainsFunc(kvs, func(kv *ast.MappingValueNode) bool { return s.holdsBroken(kv.Value) })
-	}
-	if seq, ok := n.(*ast.SequenceNode); ok {
-		return slices.ContainsFunc(seq.Values, s.holdsBroken)
-	}
-	return false
+func (s *source) holdsBroken(n *yaml.Node) bool {
+	return slices.Contains(s.broken, n) || slices.ContainsFunc(n.Content, s.holdsBroken)
 }
-
-// maxLines is how many lines are read: the library takes a time that grows with the square of the empty lines in a
-// block of text (goccy/go-yaml v1.19.2, 20 s for 50,000).
-const maxLines = 10_000
 
 // parseYAML parses a file into its documents' trees. Documents that hold nothing are kept as nil, so that a caller
 // can count them.
-func parseYAML(file string, raw []byte) (docs []ast.Node, wrong *Error) {
-	cannot := func(why string) *Error { return &Error{File: file, Line: 1, Col: 1, Msg: "cannot be read: " + why} }
-	// The library panics at some texts that are not YAML, such as a tag with two values (goccy/go-yaml v1.19.2).
-	defer func() {
-		if recover() != nil {
-			wrong = cannot("it breaks the parser (expected YAML)")
-		}
-	}()
+func parseYAML(file string, raw []byte) (docs []*yaml.Node, wrong *Error) {
 	if len(raw) > maxFileSize {
-		return nil, cannot("it is larger than 1 MiB (expected a few KB)")
+		return nil, &Error{File: file, Line: 1, Col: 1, Msg: "cannot be read: it is larger than 1 MiB (expected a few KB)"}
 	}
-	count := func(end string) int { return bytes.Count(raw, []byte(end)) }
-	if count("\n")+count("\r")-count("\r\n") > maxLines {
-		return nil, cannot(fmt.Sprintf("it has more than %d lines (expected a few hundred)", maxLines))
+	docs, problem := documents(raw)
+	if problem == "" {
+		return docs, nil
 	}
-	// Duplicate keys are reported by the decoder: it finds all of them, the parser would stop at the first.
-	parsed, err := parser.ParseBytes(raw, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		e := &Error{File: file, Line: 1, Col: 1, Msg: err.Error()}
-		var ye yaml.Error
-		if errors.As(err, &ye) {
-			e.Msg = ye.GetMessage()
-			if tk := ye.GetToken(); tk != nil && tk.Position != nil {
-				e.Line, e.Col = max(1, tk.Position.Line), max(1, tk.Position.Column)
-			}
-		}
-		e.Msg = "cannot be parsed: " + e.Msg + " (expected YAML)"
-		return nil, e
+	// The library says where that begins which is wrong, and no column. What is shorter than the error has another one.
+	before := raw[:sort.Search(len(raw)-1, func(i int) bool {
+		_, shorter := documents(raw[:i+1])
+		return shorter == problem
+	})]
+	return nil, &Error{
+		File: file, Line: 1 + bytes.Count(before, []byte("\n")), Col: 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):]),
+		Msg: "cannot be parsed: " + problem + " (expected YAML)",
 	}
-	for _, d := range parsed.Docs {
-		switch d.Body.(type) {
-		case *ast.DirectiveNode: // "%YAML 1.2" is parsed as a document of its own
-		case *ast.NullNode, *ast.CommentGroupNode:
+}
+
+// lineOf is how an error of the library begins.
+var lineOf = regexp.MustCompile(`^yaml: (line \d+: )?`)
+
+// documents are the trees of a text, or what is wrong with it.
+func documents(raw []byte) (docs []*yaml.Node, problem string) {
+	for decoder := yaml.NewDecoder(bytes.NewReader(raw)); ; {
+		var doc yaml.Node
+		switch err := decoder.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return docs, ""
+		case err != nil:
+			return nil, lineOf.ReplaceAllString(err.Error(), "")
+		case doc.Content[0].ShortTag() == nullTag:
 			docs = append(docs, nil)
 		default:
-			docs = append(docs, d.Body)
+			docs = append(docs, doc.Content[0])
 		}
 	}
-	return docs, nil
 }
 
-// posOf is where a node begins. The token of a block mapping is its first colon, so its first key is taken.
-func posOf(n ast.Node) position {
-	switch t := n.(type) {
-	case nil:
-		return position{1, 1}
-	case *ast.MappingNode:
-		if !t.IsFlowStyle && len(t.Values) > 0 {
-			return posOf(t.Values[0])
-		}
-	case *ast.MappingValueNode:
-		return posOf(t.Key)
-	}
-	tk := n.GetToken()
-	if tk == nil || tk.Position == nil {
+// posOf is where a node begins.
+func posOf(n *yaml.Node) position {
+	if n == nil {
 		return position{1, 1}
 	}
-	return position{max(1, tk.Position.Line), max(1, tk.Position.Column)}
+	return position{n.Line, n.Column}
 }
+
+// pair is a key of a mapping with its value.
+type pair struct{ key, value *yaml.Node }
 
 // pairs returns the key-value pairs of a mapping.
-func pairs(n ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch t := n.(type) {
-	case *ast.MappingNode:
-		return t.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{t}, true
+func pairs(n *yaml.Node) (list []pair, ok bool) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil, false
 	}
-	return nil, false
+	for kv := range slices.Chunk(n.Content, 2) {
+		list = append(list, pair{kv[0], kv[1]})
+	}
+	return list, true
 }
 
 // find follows a path and returns the deepest node it reaches, and whether that is the path's end.
-func find(n ast.Node, path []any) (ast.Node, bool) {
+func find(n *yaml.Node, path []any) (*yaml.Node, bool) {
 	for _, step := range path {
-		var next ast.Node
+		var next *yaml.Node
 		switch key := step.(type) {
 		case string:
 			kvs, _ := pairs(n)
-			for _, kv := range kvs {
-				if name, ok := keyName(kv.Key); ok && name == key {
-					next = kv.Value
-					break
-				}
+			if i := slices.IndexFunc(kvs, func(kv pair) bool { name, ok := stringOf(kv.key); return ok && name == key }); i >= 0 {
+				next = kvs[i].value
 			}
 		case int:
-			if seq, ok := n.(*ast.SequenceNode); ok && key < len(seq.Values) {
-				next = seq.Values[key]
+			if n != nil && n.Kind == yaml.SequenceNode && key < len(n.Content) {
+				next = n.Content[key]
 			}
 		}
 		if next == nil {
@@ -185,15 +160,6 @@ func find(n ast.Node, path []any) (ast.Node, bool) {
 		n = next
 	}
 	return n, true
-}
-
-// keyName is the text of a mapping key, if it is a plain or quoted string.
-func keyName(k ast.MapKeyNode) (string, bool) {
-	s, ok := k.(*ast.StringNode)
-	if !ok {
-		return "", false
-	}
-	return s.Value, true
 }
 
 // Error is one violation of the format, with the place it was found at.
@@ -256,7 +222,7 @@ type Document struct{ src *source }
 func Decode(name string, data []byte, what string, v any) (*Document, error) {
 	s := &source{file: name, lenient: true}
 	if s.parseOne(data, what) {
-		s.root = resolve(s.root, map[string]ast.Node{})
+		resolve(s.root, false)
 		s.decode(s.root, reflect.ValueOf(v).Elem(), "the "+noun(what))
 	}
 	return &Document{s}, s.errs.orNil()
@@ -267,8 +233,11 @@ func Decode(name string, data []byte, what string, v any) (*Document, error) {
 func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) (*Document, error) {
 	doc, err := Decode(name, data, what, v)
 	for _, field := range [][2]string{{"apiVersion", apiVersion}, {"kind", kind}} {
+		if err != nil {
+			break
+		}
 		n, _ := find(doc.src.root, []any{field[0]})
-		if got, _ := stringOf(n); err == nil && field[1] != "" && got != field[1] {
+		if got, _ := stringOf(n); field[1] != "" && got != field[1] {
 			err = fmt.Errorf("%s: %s must be %s, not %q", doc.At("$."+field[0]), field[0], field[1], got)
 		}
 	}
@@ -277,25 +246,15 @@ func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) 
 
 // resolve puts what an alias stands for in its place. What is named has no aliases itself, so that a file cannot grow
 // without end.
-func resolve(n ast.Node, named map[string]ast.Node) ast.Node {
-	switch t := n.(type) {
-	case *ast.AnchorNode:
-		named[t.Name.String()] = t.Value
-		return t.Value
-	case *ast.AliasNode:
-		if value, ok := named[t.Value.String()]; ok {
-			return value
+func resolve(n *yaml.Node, named bool) {
+	for i, item := range n.Content {
+		if item.Kind == yaml.AliasNode && !named {
+			n.Content[i] = item.Alias
+			continue
 		}
-	case *ast.SequenceNode:
-		for i, item := range t.Values {
-			t.Values[i] = resolve(item, named)
-		}
+		resolve(item, named || item.Anchor != "")
+		item.Anchor = ""
 	}
-	kvs, _ := pairs(n)
-	for _, kv := range kvs {
-		kv.Value = resolve(kv.Value, named)
-	}
-	return n
 }
 
 var pathStep = regexp.MustCompile(`\.([^.\[]+)|\[(\d+)\]`)
@@ -314,8 +273,8 @@ func (d *Document) At(path string) string {
 	if n == d.src.root {
 		return d.src.file
 	}
-	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
-		n = m.Values[0] // its first key, within braces too
+	if n.Kind == yaml.MappingNode && len(n.Content) > 0 {
+		n = n.Content[0] // its first key, within braces too
 	}
 	return d.src.at(posOf(n), "").Place()
 }

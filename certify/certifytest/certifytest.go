@@ -16,7 +16,6 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -86,19 +85,11 @@ func ask(ctx context.Context, h http.Handler, o Options) (*certify.Run[certify.A
 	if err := o.Load(plan.Policy); err != nil {
 		return nil, err
 	}
-	s, err := reference.Start(h, nil)
+	webhook, stop, err := certify.Serve(h)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }()
-	raw, err := s.Kubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	webhook, err := certify.ParseWebhook(raw, "")
-	if err != nil {
-		return nil, err
-	}
+	defer func() { _ = stop() }()
 	if o.Sample > 1 {
 		plan = plan.Sample(o.Sample)
 	}

@@ -133,7 +133,7 @@ func (p *Policy) Nearest(s authorizationv1.SubjectAccessReviewSpec) (nearest sce
 		add(6, fold(g.Subject.User, s.User))
 		add(3, len(g.Subject.User) > 5 && (strings.Contains(s.User, g.Subject.User) || strings.HasPrefix(g.Subject.User, s.User)))
 		if a := s.ResourceAttributes; a != nil {
-			full := strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
+			full := scenarios.FullResource(a.Resource, a.Subresource)
 			add(2, slices.ContainsFunc(g.Verbs, func(v string) bool { return v == "*" || fold(v, a.Verb) }))
 			add(2, slices.ContainsFunc(g.Resources, func(r string) bool { return r == "*" || fold(r, full) }))
 			add(1, slices.Contains(g.APIGroups, a.Group) || slices.Contains(g.APIGroups, "*"))

@@ -101,18 +101,10 @@ func ask(t testing.TB, plan *certify.Plan, levels []certify.CertificationLevel, 
 
 func certifyWith(t testing.TB, plan *certify.Plan, levels []certify.CertificationLevel, decide reference.Decider) (*certify.Run[certify.Answer], error) {
 	t.Helper()
-	server, err := reference.Start(reference.Handler(decide), nil)
+	webhook, stop, err := certify.Serve(reference.Handler(decide))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.Close() })
-	raw, err := server.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	webhook, err := certify.ParseWebhook(raw, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = stop() })
 	return certify.Certify(t.Context(), certify.Options{Webhook: webhook, Plan: plan, Levels: levels})
 }

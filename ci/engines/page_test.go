@@ -16,8 +16,6 @@ import (
 	fga "github.com/openfga/openfga/cmd"
 	fgarun "github.com/openfga/openfga/cmd/run"
 	"github.com/spf13/cobra"
-
-	"github.com/authzconf/authzconf/ci/engines/openfga"
 )
 
 // programs are what the page starts beside authzconf. The test binary is each of them under its name: the commands
@@ -29,7 +27,7 @@ var programs = map[string]func() int{
 		root.AddCommand(fgarun.NewRunCommand())
 		return run(root)
 	},
-	"fga-webhook": openfga.Main,
+	"fga-webhook": fgaWebhook,
 }
 
 func run(c *cobra.Command) int {

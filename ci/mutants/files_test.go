@@ -41,9 +41,7 @@ func (m moduleFiles) digest() string {
 
 // build builds the kube-apiserver with these files in it, or finds it in the cache.
 func (m moduleFiles) build(ctx context.Context, b *local.Binaries, r local.Release, name string) (string, error) {
-	return b.KubeAPIServerVariant(ctx, r, local.Variant{
-		Name: name, Modules: slices.Sorted(maps.Keys(m)), Key: m.digest(), Change: m.write,
-	})
+	return variant{name, slices.Sorted(maps.Keys(m)), m.digest(), m.write}.build(ctx, b, r)
 }
 
 // write puts the files of a module into a folder.

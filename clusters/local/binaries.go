@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -202,77 +201,6 @@ func (b *Binaries) report(format string, args ...any) {
 	_, _ = io.WriteString(b.Progress, strings.TrimRight(fmt.Sprintf(format, args...), "\n")+"\n")
 }
 
-// Variant is a kube-apiserver built from changed copies of modules. It never takes the place of a release: [Binaries]
-// builds it only when it is asked for by [Binaries.KubeAPIServerVariant].
-type Variant struct {
-	// Name is part of the program's file name: a word for people.
-	Name string
-	// Modules are the paths of the modules to build from changed copies.
-	Modules []string
-	// Key stands for what Change does, in the name of the built program: the same key is the same program.
-	Key string
-	// Change changes the copy of a module in dir, just before the build. Tests are not in the copy.
-	Change func(module, dir string) error
-}
-
-// KubeAPIServerVariant builds a variant of a release, or returns it from the cache. The
-// environment variables that name ready-made programs have no say here.
-func (b *Binaries) KubeAPIServerVariant(ctx context.Context, r Release, v Variant) (string, error) {
-	p := kubeAPIServer(r)
-	base, plain, err := b.place(ctx, p)
-	if err != nil {
-		return "", err
-	}
-	pin := readPin(p.pin)
-	for _, module := range v.Modules {
-		pin.mod = fmt.Appendf(pin.mod, "\nreplace %s => ./%s\n", module, replaced(module))
-	}
-	pin.mod = append(pin.mod, "// "+v.Key+"\n"...)
-	goVersion, err := b.goVersion(ctx, base)
-	if err != nil {
-		return "", err
-	}
-	name := fmt.Sprintf("%s-%s-%s-%s", p.name, p.version, v.Name, cacheKey(p, pin, goVersion))
-	target := filepath.Join(filepath.Dir(plain), name)
-	return target, b.once(ctx, p, target, func() bool { return isFile(target) }, func() error {
-		source, err := b.placeVariant(ctx, base, pin, v)
-		defer func() { _ = os.RemoveAll(source) }()
-		if err != nil {
-			return err
-		}
-		return b.compile(ctx, p, source, target)
-	})
-}
-
-// placeVariant writes the variant's module, and the changed copy, into a folder for one build, which it returns after
-// an error as well.
-func (b *Binaries) placeVariant(ctx context.Context, base string, pin pin, v Variant) (source string, err error) {
-	source, err = os.MkdirTemp(filepath.Dir(base), filepath.Base(base)+"-"+v.Name+"-")
-	if err != nil {
-		return "", folderError("cache folder", filepath.Dir(base), CacheVariable, err)
-	}
-	if err := pin.write(source); err != nil {
-		return source, folderError("cache folder", source, CacheVariable, err)
-	}
-	for _, module := range v.Modules {
-		out, err := b.GoOutput(ctx, base, "list", "-m", "-f", "{{.Dir}}", module)
-		if err != nil {
-			return source, err
-		}
-		to := filepath.Join(source, replaced(module))
-		if err := copyModule(strings.TrimSpace(out), to); err != nil {
-			return source, folderError("cache folder", source, CacheVariable, err)
-		}
-		if err := v.Change(module, to); err != nil {
-			return source, err
-		}
-	}
-	return source, nil
-}
-
-// replaced is the folder of the copy of a module.
-func replaced(module string) string { return "replaced-" + path.Base(module) }
-
 // PinnedModule writes the module a release is built from into the cache and returns its folder,
 // in which go commands see exactly the packages of the built program.
 func (b *Binaries) PinnedModule(ctx context.Context, r Release) (string, error) {
@@ -295,30 +223,4 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
-}
-
-// copyModule copies a module without its tests. Files of the module cache cannot be written to; the copies can.
-func copyModule(from, to string) error {
-	return filepath.WalkDir(from, func(file string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(from, file)
-		if err != nil {
-			return err
-		}
-		switch {
-		case entry.IsDir() && entry.Name() == "testdata":
-			return filepath.SkipDir
-		case entry.IsDir():
-			return os.MkdirAll(filepath.Join(to, relative), 0o755)
-		case strings.HasSuffix(relative, "_test.go") || !entry.Type().IsRegular():
-			return nil
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, relative), data, 0o644)
-	})
 }

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,8 @@ func newLoadCompare() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if output != "text" && output != "markdown" && output != "json" {
+		form := comparisonForms[output]
+		if form == nil {
 			return fmt.Errorf("--output %q: expected text, markdown or json", output)
 		}
 		a, err := load.Load(args[0])
@@ -45,10 +47,11 @@ func newLoadCompare() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%s and %s cannot be compared: %w", args[0], args[1], err)
 		}
-		if err := printComparison(c.OutOrStdout(), &result, output); err != nil {
-			return err
+		text, err := form(&result)
+		if err == nil {
+			_, err = c.OutOrStdout().Write(text)
 		}
-		return exitWith(result.Outcome.ExitCode())
+		return cmp.Or(err, exitWith(result.Outcome.ExitCode()))
 	})
 	c.Flags().Float64Var(&margin, "margin", 0.05, "part within which each p50 has to be the same, such as 0.05")
 	c.Flags().Float64Var(&marginP99, "margin-p99", 0, "the same for the p99; 0: not judged")
@@ -57,21 +60,15 @@ func newLoadCompare() *cobra.Command {
 	return c
 }
 
-func printComparison(w io.Writer, r *load.Result, output string) error {
-	var text []byte
-	var err error
-	switch output {
-	case "json":
-		text, err = filing.EncodeJSON(r)
-	case "markdown":
-		text, err = load.ComparisonMarkdown(r)
-	default:
-		return render(w, "load comparison", r)
-	}
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	return err
+// comparisonForms are what --output of load compare may be.
+var comparisonForms = map[string]func(r *load.Result) ([]byte, error){
+	"json":     func(r *load.Result) ([]byte, error) { return filing.EncodeJSON(r) },
+	"markdown": load.ComparisonMarkdown,
+	"text": func(r *load.Result) ([]byte, error) {
+		var b bytes.Buffer
+		err := render(&b, "load comparison", r)
+		return b.Bytes(), err
+	},
 }
 
 // printable leaves out what would steer a terminal, or end the comment that a name stands in: names come from files.

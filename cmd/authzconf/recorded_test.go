@@ -273,6 +273,18 @@ var cheats = map[string]map[string]struct {
 				p["pairs"] = p["pairs"].([]any)[1:]
 			})
 		}, "there is evidence of 11 questions"},
+		"a question to the authorizer left out": {func(f folder) {
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) {
+				visit := object(e, "preflight", "visits", 0)
+				visit["asked"] = visit["asked"].([]any)[:len(visit["asked"].([]any))-1]
+			})
+		}, "not what the evidence gives"},
+		"a visit left out": {func(f folder) {
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) {
+				p := object(e, "preflight")
+				p["visits"] = p["visits"].([]any)[1:]
+			})
+		}, "there is evidence of 14 visits"},
 		"a header dropped": {func(f folder) {
 			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { drop(e, "Impersonate-User") })
 		}, "were sent, and the scenario wants"},

@@ -124,7 +124,7 @@ func concludeRun(w io.Writer, r *reports.ConformanceReport, dir string, unwritte
 var outputText string
 
 var outputs = template.Must(template.New("output").Funcs(reports.TextFuncs).Funcs(template.FuncMap{
-	"printable": printable, "problems": problems, "passed": passed, "existing": func() string { return existing.Label },
+	"printable": printable, "problems": problems, "existing": func() string { return existing.Label },
 	"megabytes": func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) },
 	"minus":     func(a, b any) int64 { return reflect.ValueOf(a).Int() - reflect.ValueOf(b).Int() },
 }).Parse(outputText))
@@ -175,13 +175,4 @@ func problems(cells []reports.Cell) (all []*problem) {
 		}
 	}
 	return all
-}
-
-func passed(results []verdicts.Result) (n int) {
-	for _, r := range results {
-		if r.Verdict == verdicts.Passed {
-			n++
-		}
-	}
-	return n
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/union"
 
+	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
@@ -148,4 +152,96 @@ func object(o vectors.Object) runtime.Object {
 		return nil
 	}
 	return &unstructured.Unstructured{Object: o}
+}
+
+// chained asks the library's union with the authorizer in it: what is before it has no opinion, at once or when its
+// condition is false, and what is behind it decides what it does not.
+func chained(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) error {
+	t.Helper()
+	plan, err := certification.NewPlan(all, o.Seed)
+	if err == nil {
+		err = o.Load(plan.Policies())
+	}
+	if err != nil {
+		return err
+	}
+	asked := 0
+	for _, v := range all {
+		w := plan.Bound(v.ID)
+		for i, s := range w.Steps {
+			if s.SetPolicies != nil {
+				break // what comes then is about other policies
+			}
+			if s.Evaluate == nil || len(s.Evaluate.Want.OneOf) != 1 || w.Steps[s.Evaluate.Of].Authorize.Spec.Mode() == vectors.None {
+				continue
+			}
+			for _, c := range chains {
+				asked++
+				if err := c.ask(t.Context(), a, w.Steps[s.Evaluate.Of].Authorize.Spec, s.Evaluate); err != nil {
+					t.Errorf("%s: step %d, in a chain %s: %v", place(v), i, c.name, err)
+				}
+			}
+		}
+	}
+	t.Logf("conditionstest: position in the chain: %d requests", asked)
+	return nil
+}
+
+// chain is where the authorizer stands.
+type chain struct {
+	name           string
+	before, behind authorizer.Authorizer
+	// then is what the chain decides where the authorizer does not.
+	then vectors.Decision
+}
+
+var chains = []chain{
+	{"behind nobody, before one that allows", nil, always(authorizer.DecisionAllow), vectors.Allow},
+	{"behind one without an opinion, before one that denies", always(authorizer.DecisionNoOpinion), always(authorizer.DecisionDeny), vectors.Deny},
+	{"behind a condition that is false, before nobody", undecided{}, nil, vectors.NoOpinion},
+}
+
+func (c *chain) ask(ctx context.Context, a authorizer.Authorizer, spec vectors.SubjectAccessReviewSpec, step *vectors.EvaluateStep) error {
+	named := []union.NamedAuthorizer{{AuthorizerName: "before", Authorizer: c.before}, {AuthorizerName: "authorizer", Authorizer: a}, {AuthorizerName: "behind", Authorizer: c.behind}}
+	all, err := union.New(slices.DeleteFunc(named, func(one union.NamedAuthorizer) bool { return one.Authorizer == nil })...)
+	if err != nil {
+		return err
+	}
+	want := step.Want.OneOf[0]
+	if want == vectors.NoOpinion {
+		want = c.then
+	}
+	d := all.ConditionsAwareAuthorize(ctx, attributesOf(spec.SubjectAccessReviewSpec))
+	got, _, _ := parts(d)
+	if !d.IsUnconditional() {
+		got, _, _ = all.EvaluateConditions(ctx, d, late{data: &step.Data})
+	}
+	if got.String() != string(want) {
+		return fmt.Errorf("the chain decides %s, want %s", got, want)
+	}
+	return nil
+}
+
+// always decides one thing.
+func always(d authorizer.Decision) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return d, "", nil
+	})
+}
+
+// undecided denies on a condition that is false, which evaluates itself.
+type undecided struct{ authorizer.AuthorizerFunc }
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (undecided) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionConditionsMap([]authorizer.Condition{authorizer.GenericCondition{
+		ID: "never", EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+			return authorizer.ConditionEvaluationResultBoolean(false)
+		},
+	}}, nil, nil)
+}
+
+// EvaluateConditions implements authorizer.Authorizer.
+func (undecided) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return d.ConditionsMap().Evaluate(ctx, data, nil)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -261,18 +260,19 @@ func (t *triple) smaller() (out []*triple) {
 
 // vector is the case as a vector file, with what is right.
 func (t *triple) vector(reason string) string {
-	v := vectors.Vector{
-		Description: "Two phases amount to what one phase amounts to.",
-		Source:      scenarios.Source{Document: "KEP-5681", Section: "Technical Requirements"},
-		Level:       vectors.Must,
-		Webhook: &vectors.Webhook{Policies: t.words(), FailureMode: t.mode, Steps: []vectors.Step{
+	raw, err := cases.YAML(struct {
+		Description string           `json:"description"`
+		Source      scenarios.Source `json:"source"`
+		Level       vectors.Demand   `json:"level"`
+		Webhook     vectors.Webhook  `json:"webhook"`
+	}{"Two phases amount to what one phase amounts to.", scenarios.Source{Document: "KEP-5681", Section: "Technical Requirements"}, vectors.Must, vectors.Webhook{
+		Policies: t.words(), FailureMode: t.mode, Steps: []vectors.Step{
 			{Authorize: &vectors.AuthorizeStep{Spec: *t.facts.spec(), Want: vectors.AuthorizeWant{OneOf: t.firstPhase()}}},
 			{Evaluate: &vectors.EvaluateStep{Data: *t.facts.data(), Want: vectors.EvaluateWant{OneOf: []vectors.Decision{t.decide(true)}}}},
-		}},
-	}
-	raw, err := yaml.Marshal(v)
+		},
+	}}, strings.Join(strings.Fields(reason), " "))
 	if err != nil {
 		return "# the case cannot be written: " + err.Error() + "\n"
 	}
-	return "# " + strings.Join(strings.Fields(reason), " ") + "\n" + string(raw)
+	return string(raw)
 }

@@ -76,22 +76,21 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 		}
 		set.Conditions = append(set.Conditions, c)
 	}
-	status := vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{set}, EvaluationError: text(d.Err)}
+	status := concrete(vectors.NoOpinion, "", d.Err)
+	status.ConditionsChain = []vectors.ConditionSet{set}
 	if err := a.Wire.Rules.Validate(status, asked); err != nil {
 		return concrete(d.Fold(), "it depends on conditions that cannot be written down", err)
 	}
 	return status
 }
 
+// concrete is the answer of either phase without conditions.
 func concrete(e vectors.Decision, reason string, err error) vectors.SubjectAccessReviewStatus {
-	return vectors.SubjectAccessReviewStatus{Allowed: e == vectors.Allow, Denied: e == vectors.Deny, Reason: reason, EvaluationError: text(err)}
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
+	s := vectors.SubjectAccessReviewStatus{Allowed: e == vectors.Allow, Denied: e == vectors.Deny, Reason: reason}
+	if err != nil {
+		s.EvaluationError = err.Error()
 	}
-	return err.Error()
+	return s
 }
 
 // Evaluate is the second phase. It looks at what it is handed and at no policy.
@@ -102,21 +101,21 @@ func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vecto
 		invalid := a.Wire.Rules.ValidateSet(set)
 		switch {
 		case invalid != nil:
-			return response(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, invalid))
+			return concrete(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, invalid))
 		case set.AuthorizerName != a.Name, set.ConditionsChain != nil: // it never sends sets of sets
-			return response(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.Name))
+			return concrete(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.Name))
 		case set.Allowed:
-			return response(vectors.Allow, "allowed without conditions", ignored)
+			return concrete(vectors.Allow, "allowed without conditions", ignored)
 		case set.Denied:
-			return response(vectors.Deny, "denied without conditions", ignored)
+			return concrete(vectors.Deny, "denied without conditions", ignored)
 		}
 		effect, reason, err := EvaluateSet(set, a.truth(data))
 		ignored = errors.Join(ignored, err)
 		if effect != vectors.NoOpinion || i+1 == len(req.ConditionSets) {
-			return response(effect, reason, ignored)
+			return concrete(effect, reason, ignored)
 		}
 	}
-	return response(vectors.NoOpinion, "there are no conditions", ignored)
+	return concrete(vectors.NoOpinion, "there are no conditions", ignored)
 }
 
 // truth evaluates conditions of the authorizer's own type.
@@ -127,10 +126,6 @@ func (a *Authorizer) truth(data map[string]any) Evaluator {
 		}
 		return Holds(c.Condition, data)
 	}
-}
-
-func response(e vectors.Decision, reason string, err error) vectors.AuthorizationConditionsResponse {
-	return vectors.AuthorizationConditionsResponse{Allowed: e == vectors.Allow, Denied: e == vectors.Deny, Reason: reason, EvaluationError: text(err)}
 }
 
 // sample is any request: expressions are checked by it.

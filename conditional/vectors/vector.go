@@ -13,10 +13,8 @@ package vectors
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -81,36 +79,7 @@ const (
 
 // Load reads every vector file below a folder, in the order of their paths, with tables written out. The error has
 // one line for each file that is wrong, with file, line and column.
-func Load(files fs.FS) ([]*Vector, error) {
-	var out []*Vector
-	var errs []error
-	err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
-		name := path.Base(p)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: cannot be read (expected a readable folder): %w", p, err)
-		case d.IsDir() && p != "." && (name == "testdata" || name[0] == '.' || name[0] == '_'):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(p, Suffix):
-			return nil
-		}
-		raw, err := fs.ReadFile(files, p)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: cannot be read: %w", p, err))
-			return nil
-		}
-		vs, err := Parse(p, raw)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		out = append(out, vs...)
-		return nil
-	})
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
+func Load(files fs.FS) ([]*Vector, error) { return scenarios.LoadAll(files, Suffix, Parse) }
 
 // Builtin are the vectors that come with authzconf.
 func Builtin() ([]*Vector, error) { return Load(scenarios.FS) }

@@ -13,7 +13,7 @@ import (
 // TestObjects checks that no name of the manifest is left: two runs on one
 // cluster must not meet.
 func TestObjects(t *testing.T) {
-	all, err := objects("run-x1")
+	all, _, err := objects("run-x1")
 	if err != nil {
 		t.Fatal(err)
 	}

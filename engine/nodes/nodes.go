@@ -10,14 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -61,7 +60,8 @@ type Agents struct {
 	cluster Cluster
 	client  klient.Client
 	typed   kubernetes.Interface
-	objects []object
+	objects []k8s.Object
+	set     *appsv1.DaemonSet // the last of them
 }
 
 // agentName begins the name of everything that agents need.
@@ -89,19 +89,19 @@ func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error
 	if len(a.Nodes) < 2 {
 		return nil, fmt.Errorf("the cluster has %d nodes (expected at least 2)", len(a.Nodes))
 	}
-	if a.objects, err = objects(name); err != nil {
+	if a.objects, a.set, err = objects(name); err != nil {
 		return nil, err
 	}
+	// Each tries to be the others, too.
+	agent := &a.set.Spec.Template.Spec.Containers[0]
+	agent.Env = append(agent.Env, corev1.EnvVar{Name: "OTHER_NODE_NAMES", Value: strings.Join(a.Nodes, ",")})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Remove(context.WithoutCancel(ctx)))
 		}
 	}()
 	for _, o := range a.objects {
-		if set, ok := o.(*appsv1.DaemonSet); ok {
-			others(set, a.Nodes)
-		}
-		if err := a.client.Resources().Create(ctx, o.(k8s.Object)); err != nil {
+		if err := a.client.Resources().Create(ctx, o); err != nil {
 			return nil, fmt.Errorf("creating %T: %w", o, err)
 		}
 	}
@@ -110,13 +110,12 @@ func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error
 
 // ready waits until the agent runs on every node.
 func (a *Agents) ready(ctx context.Context) error {
-	set := a.objects[len(a.objects)-1].(*appsv1.DaemonSet)
-	all := conditions.New(a.client.Resources()).ResourceMatch(set, func(o k8s.Object) bool {
+	all := conditions.New(a.client.Resources()).ResourceMatch(a.set, func(o k8s.Object) bool {
 		status := o.(*appsv1.DaemonSet).Status
 		return int(status.NumberReady) == len(a.Nodes) && int(status.DesiredNumberScheduled) == len(a.Nodes)
 	})
 	if err := wait.For(all, a.within(ctx)...); err != nil {
-		return fmt.Errorf("%d of %d agents run after %s: %w", set.Status.NumberReady, len(a.Nodes), timeout, err)
+		return fmt.Errorf("%d of %d agents run after %s: %w", a.set.Status.NumberReady, len(a.Nodes), timeout, err)
 	}
 	return nil
 }
@@ -128,8 +127,8 @@ func (a *Agents) within(ctx context.Context) []wait.Option {
 // Remove deletes what Deploy made, and returns when no agent runs any more.
 func (a *Agents) Remove(ctx context.Context) error {
 	var errs []error
-	for i := len(a.objects) - 1; i >= 0; i-- {
-		if o := a.objects[i].(k8s.Object); o.GetUID() != "" {
+	for _, o := range slices.Backward(a.objects) {
+		if o.GetUID() != "" {
 			errs = append(errs, ignoreMissing(a.client.Resources().Delete(ctx, o)))
 		}
 	}
@@ -185,18 +184,10 @@ const (
 	// AgentVariable names an agent that is built already, where there are no sources
 	// or no Go: a static executable for the nodes' architecture.
 	AgentVariable = "AUTHZCONF_NODE_AGENT"
-	// manifest is the fixture with the objects that run the agent.
-	manifest = "nodes/agent.yaml"
+	// manifest is the fixture with the objects that run the agent, and manifestName what they are called there.
+	manifest     = "nodes/agent.yaml"
+	manifestName = "node-agent"
 )
-
-// agentImage builds the agent and wraps it into its image.
-func agentImage(ctx context.Context) (image.Image, error) {
-	set, err := daemonSet()
-	if err != nil {
-		return image.Image{}, err
-	}
-	return image.Of(ctx, set.Spec.Template.Spec, AgentVariable, program, agentPath)
-}
 
 // LoadAgent builds the image and puts it on the nodes.
 func LoadAgent(ctx context.Context, nodes image.Loader) error {
@@ -207,60 +198,36 @@ func LoadAgent(ctx context.Context, nodes image.Loader) error {
 	return agent.Load(ctx, nodes)
 }
 
-// object is what both typed objects and their metadata are.
-type object interface {
-	metav1.Object
-	GetObjectKind() schema.ObjectKind
+// agentImage builds the agent and wraps it into its image.
+func agentImage(ctx context.Context) (image.Image, error) {
+	_, set, err := objects(manifestName)
+	if err != nil {
+		return image.Image{}, err
+	}
+	return image.Of(ctx, set.Spec.Template.Spec, AgentVariable, program, agentPath)
 }
 
-// documents are the parts of the manifest.
-func documents() ([]string, error) {
+// objects are what runs the agent on every node, in the order in which they are created, and the last of them. All names
+// of the manifest, which are one, become name.
+func objects(name string) (all []k8s.Object, set *appsv1.DaemonSet, err error) {
 	raw, err := fixtures.FS.ReadFile(manifest)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return strings.Split(string(raw), "\n---\n"), nil
-}
-
-// objects are what runs the agent on every node, in the order in which they are
-// created. All names of the manifest, which are one, become name.
-func objects(name string) ([]object, error) {
-	parts, err := documents()
-	if err != nil {
-		return nil, err
-	}
-	var all []object
-	for _, text := range parts {
+	named := strings.ReplaceAll(string(raw), ": "+manifestName+"\n", ": "+name+"\n")
+	for text := range strings.SplitSeq(named, "\n---\n") {
 		o, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", manifest, err)
+			return nil, nil, fmt.Errorf("%s: %w", manifest, err)
 		}
-		named, ok := o.(object)
-		if !ok {
-			return nil, fmt.Errorf("%s has a %T", manifest, o)
-		}
-		rename(named, name)
-		all = append(all, named)
+		all = append(all, o.(k8s.Object))
 	}
-	return all, nil
-}
-
-// daemonSet is that of the manifest, under its own name.
-func daemonSet() (*appsv1.DaemonSet, error) {
-	parts, err := documents()
-	if err != nil {
-		return nil, err
-	}
-	var set appsv1.DaemonSet
-	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(parts[len(parts)-1]), nil, &set); err != nil {
-		return nil, fmt.Errorf("%s: %w", manifest, err)
-	}
-	return &set, nil
+	return all, all[len(all)-1].(*appsv1.DaemonSet), nil
 }
 
 // Pod is a single pod with the agent on a node, made like those of the DaemonSet. It does nothing by itself.
 func Pod(name, account, node string) (*corev1.Pod, error) {
-	set, err := daemonSet()
+	_, set, err := objects(manifestName)
 	if err != nil {
 		return nil, err
 	}
@@ -268,27 +235,4 @@ func Pod(name, account, node string) (*corev1.Pod, error) {
 	pod.Spec.NodeName, pod.Spec.ServiceAccountName = node, account
 	pod.Spec.Containers[0].Args = []string{"idle"}
 	return pod, nil
-}
-
-// rename puts name in place of every name that an object of the manifest has or refers to.
-func rename(o object, name string) {
-	o.SetName(name)
-	if o.GetNamespace() != "" {
-		o.SetNamespace(name)
-	}
-	switch o := o.(type) {
-	case *rbacv1.ClusterRoleBinding:
-		o.RoleRef.Name = name
-		for i := range o.Subjects {
-			o.Subjects[i].Name, o.Subjects[i].Namespace = name, name
-		}
-	case *appsv1.DaemonSet:
-		o.Spec.Template.Spec.ServiceAccountName = name
-	}
-}
-
-// others tells the agents of a DaemonSet the names of all nodes, so that each tries to be the others too.
-func others(set *appsv1.DaemonSet, nodes []string) {
-	container := &set.Spec.Template.Spec.Containers[0]
-	container.Env = append(container.Env, corev1.EnvVar{Name: "OTHER_NODE_NAMES", Value: strings.Join(nodes, ",")})
 }

@@ -70,7 +70,7 @@ func newBenchTarget(b *testing.B, p *PKI, url string, reset func()) *benchTarget
 // bareTarget serves canned on the very set-up of a recorder.
 func bareTarget(b *testing.B) *benchTarget {
 	b.Helper()
-	p, err := NewPKI(time.Now().Add(lifetime), time.Now().Add(lifetime))
+	p, err := NewPKI(time.Now().Add(Lifetime), time.Now().Add(Lifetime))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 )
 
-// lifetime is longer than any run. Certificates die with their recorder, so nothing is gained by a shorter one.
-const lifetime = 365 * 24 * time.Hour
+// Lifetime is longer than any run. Certificates die with their recorder, so nothing is gained by a shorter one.
+const Lifetime = 365 * 24 * time.Hour
 
 // PKI is what makes an authorizer and an API server trust each other and nobody else: an authority whose key is
 // thrown away once it has signed one certificate for each side.
@@ -26,16 +26,22 @@ type PKI struct {
 	serving   tls.Certificate
 }
 
-// NewPKI makes a PKI whose serving certificate is valid for the loopback addresses and for some more. The two ends are
-// when the serving and the client certificate expire, which lets a test have expired ones.
-func NewPKI(servingEnd, clientEnd time.Time, addresses ...net.IP) (*PKI, error) {
-	ca, caKey, err := clusters.Sign(template("authzconf-authority", time.Now().Add(lifetime)), nil, nil)
+// NewPKI makes a PKI whose serving certificate is valid for the loopback addresses and for more names and addresses. The
+// two ends are when the serving and the client certificate expire, which lets a test have expired ones.
+func NewPKI(servingEnd, clientEnd time.Time, more ...string) (*PKI, error) {
+	ca, caKey, err := clusters.Sign(template("authzconf-authority", time.Now().Add(Lifetime)), nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	serving := template("authzconf-authorizer", servingEnd)
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	serving.DNSNames, serving.IPAddresses = []string{"localhost"}, append([]net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, addresses...)
+	for _, name := range append([]string{"localhost", "127.0.0.1", "::1"}, more...) {
+		if ip := net.ParseIP(name); ip != nil {
+			serving.IPAddresses = append(serving.IPAddresses, ip)
+		} else {
+			serving.DNSNames = append(serving.DNSNames, name)
+		}
+	}
 	cert, key, err := clusters.Sign(serving, ca, caKey)
 	if err != nil {
 		return nil, err
@@ -74,12 +80,12 @@ func (p *PKI) ServerConfig() *tls.Config {
 	}
 }
 
-// template is what all certificates of a PKI have in common. It starts a day before lifetime because the clocks of an
+// template is what all certificates of a PKI have in common. It starts a day before Lifetime because the clocks of an
 // API server in a virtual machine may be behind.
 func template(name string, end time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             end.Add(-lifetime - 24*time.Hour),
+		NotBefore:             end.Add(-Lifetime - 24*time.Hour),
 		NotAfter:              end,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,

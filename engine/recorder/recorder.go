@@ -98,8 +98,8 @@ func prepare(o Options, addr net.Addr) (*Recorder, error) {
 	if !ok {
 		return nil, fmt.Errorf("recorder: API servers cannot reach %s", addr)
 	}
-	end := time.Now().Add(lifetime)
-	p, err := NewPKI(end, end, tcp.IP)
+	end := time.Now().Add(Lifetime)
+	p, err := NewPKI(end, end, tcp.IP.String())
 	if err != nil {
 		return nil, err
 	}

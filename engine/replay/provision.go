@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 
@@ -169,18 +171,15 @@ func (p *provisioner) places(ctx context.Context, want places) error {
 // namespaces as they are called, default among them. A pod is tried until the admission of a cluster with nodes has heard
 // of its account, which was made just before.
 func (p *provisioner) create(ctx context.Context, at string, object runtime.Object) error {
-	for deadline := time.Now().Add(grantTimeout); ; {
-		err := p.client.CoreV1().RESTClient().Post().AbsPath(path.Dir(at)).Body(object).Do(ctx).Error()
-		if _, shared := object.(*corev1.Namespace); shared {
-			return ignoreExists(err)
-		}
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "error looking up service account") || time.Now().After(deadline) {
-			return err
-		}
-		if err := sleepUntil(ctx, time.Now().Add(grantPoll)); err != nil {
-			return err
-		}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, grantPoll, grantTimeout, true, func(ctx context.Context) (bool, error) {
+		last = p.client.CoreV1().RESTClient().Post().AbsPath(path.Dir(at)).Body(object).Do(ctx).Error()
+		return !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "error looking up service account"), nil
+	})
+	if _, shared := object.(*corev1.Namespace); shared {
+		last = ignoreExists(last)
 	}
+	return cmp.Or(last, err)
 }
 
 // mintTokens asks for a token for every service account requestor.
@@ -243,22 +242,18 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 		// For a webhook whose match conditions read it, and would err.
 		serviceaccount.NodeNameKey: {"probe"},
 	}
-	deadline := time.Now().Add(grantTimeout)
-	for {
-		answer, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		if err != nil {
-			return err
+	answer := &authorizationv1.SubjectAccessReview{}
+	err := wait.PollUntilContextTimeout(ctx, grantPoll, grantTimeout, true, func(ctx context.Context) (bool, error) {
+		said, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err == nil {
+			answer = said
 		}
-		if answer.Status.Allowed == want {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the authorizer still answers allowed=%v after %s to %v (%s)", answer.Status.Allowed, grantTimeout, spec, answer.Status.Reason)
-		}
-		if err := sleepUntil(ctx, time.Now().Add(grantPoll)); err != nil {
-			return err
-		}
+		return err == nil && said.Status.Allowed == want, err
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("the authorizer still answers allowed=%v after %s to %v (%s)", answer.Status.Allowed, grantTimeout, spec, answer.Status.Reason)
 	}
+	return err
 }
 
 // ignoreExists lets two fixtures of one scenario share an object.

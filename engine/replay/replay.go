@@ -3,6 +3,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/engine/target"
@@ -156,13 +158,13 @@ func (run *run) step(ctx context.Context, i int, steps []scenarios.Step, last ti
 	st := &steps[0]
 	switch {
 	case st.Request != nil:
-		seen, err := run.send(ctx, i, steps)
-		for end := time.Now().Add(awaitTimeout); st.Await && err == nil && seen[0].Response.Code != st.Expect.Code && time.Now().Before(end); {
-			if err = sleepUntil(ctx, time.Now().Add(awaitPoll)); err == nil {
-				seen, err = run.send(ctx, i, steps)
-			}
-		}
-		return seen, err
+		var seen []verdicts.Observation
+		var failed error
+		_ = wait.PollUntilContextTimeout(ctx, awaitPoll, awaitTimeout, true, func(context.Context) (bool, error) {
+			seen, failed = run.send(ctx, i, steps)
+			return !st.Await || failed == nil && seen[0].Response.Code == st.Expect.Code, failed
+		})
+		return seen, cmp.Or(failed, ctx.Err())
 	case st.Kubectl != nil:
 		o, err := run.kubectl(ctx, i, st.Kubectl)
 		return []verdicts.Observation{o}, err
@@ -182,30 +184,13 @@ const breakCheck = 200 * time.Millisecond
 
 // wait sleeps, unless the target breaks meanwhile.
 func (run *run) wait(ctx context.Context, until time.Time) error {
-	for time.Now().Before(until) {
-		if err := run.target.Err(); err != nil {
-			return err
-		}
-		next := time.Now().Add(breakCheck)
-		if next.After(until) {
-			next = until
-		}
-		if err := sleepUntil(ctx, next); err != nil {
-			return err
-		}
+	err := wait.PollUntilContextTimeout(ctx, breakCheck, time.Until(until), true, func(context.Context) (bool, error) {
+		return false, run.target.Err()
+	})
+	if wait.Interrupted(err) {
+		return ctx.Err() // else the time has come
 	}
-	return nil
-}
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return err
 }
 
 // client authenticates as the request's requestor.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
@@ -158,16 +159,7 @@ type memoryWatch struct{ peak atomic.Int64 }
 
 // watch looks until ctx ends.
 func (w *memoryWatch) watch(ctx context.Context, held func() int64) {
-	ticker := time.NewTicker(memoryEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			w.peak.Store(max(w.peak.Load(), held()))
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { w.peak.Store(max(w.peak.Load(), held())) }, memoryEvery)
 }
 
 // lessMemory says how much less memory the machine has free than now: for clusters

@@ -134,12 +134,15 @@ func (c chain) point(p recorder.Point) apiserverv1.AuthorizerConfiguration {
 // The times for which kube-apiserver remembers a webhook's answers by default.
 const authorizedTTL, unauthorizedTTL = 5 * time.Minute, 30 * time.Second
 
-// connect points a webhook at the recorder, and unless it is to be cached switches its cache off, so that every
-// question arrives.
+// connect points a webhook at the recorder, and unless it is to be cached, or its chain says for how long, switches its
+// cache off, so that every question arrives.
 func (c chain) connect(w *apiserverv1.WebhookConfiguration, p recorder.Point) {
 	file := local.DirPlaceholder + "/" + kubeconfigName(p)
 	w.ConnectionInfo = apiserverv1.WebhookConnectionInfo{Type: "KubeConfigFile", KubeConfigFile: &file}
 	w.SubjectAccessReviewVersion, w.MatchConditionSubjectAccessReviewVersion = "v1", "v1"
+	if w.AuthorizedTTL.Duration > 0 {
+		return // the chain says so itself
+	}
 	if c.cached {
 		w.AuthorizedTTL, w.UnauthorizedTTL = metav1.Duration{Duration: authorizedTTL}, metav1.Duration{Duration: unauthorizedTTL}
 		return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -116,9 +115,6 @@ func (t *Target) Dir() string {
 	return ""
 }
 
-// loopbackName is the name of the loopback interface.
-const loopbackName = "localhost"
-
 // Loopback is an HTTPS server of the harness on the loopback interface.
 type Loopback struct {
 	// URL is where it listens, and Port the last part of it. CA is the certificate to trust, in PEM.
@@ -148,20 +144,22 @@ func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, n
 
 // serve is ServeLoopback on any listener.
 func serve(listener net.Listener, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
-	cert, ca, err := selfSigned(time.Now(), append(names, loopbackName))
+	end := time.Now().Add(recorder.Lifetime)
+	pki, err := recorder.NewPKI(end, end, names...)
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	config := pki.ServerConfig()
+	config.ClientAuth, config.ClientCAs, config.NextProtos = tls.NoClientCert, x509.NewCertPool(), []string{"http/1.1"}
 	if clientCA != nil {
-		config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
+		config.ClientAuth = tls.VerifyClientCertIfGiven
 		if !config.ClientCAs.AppendCertsFromPEM(clientCA) {
 			return nil, errors.New("the client CA holds no certificate")
 		}
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	l := &Loopback{
-		URL: fmt.Sprintf("https://127.0.0.1:%d", port), Port: port, CA: ca,
+		URL: fmt.Sprintf("https://127.0.0.1:%d", port), Port: port, CA: pki.CA,
 		server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)},
 		done:   make(chan struct{}),
 	}
@@ -177,21 +175,4 @@ func (l *Loopback) Close() error {
 	err := l.server.Close()
 	<-l.done
 	return err
-}
-
-// selfSigned makes a certificate for the loopback interface that is its own authority.
-func selfSigned(now time.Time, names []string) (tls.Certificate, []byte, error) {
-	const lifetime = 30 * 24 * time.Hour
-	cert, key, err := clusters.Sign(&x509.Certificate{
-		Subject:   pkix.Name{CommonName: "authzconf-loopback"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		DNSNames:              names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}, nil, nil)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, clusters.EncodeCertificate(cert), nil
 }

@@ -130,7 +130,7 @@ func TestChains(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close() })
-	for _, name := range []string{"", "abac", "webhook-cel", "webhook-first", "webhook-last"} {
+	for _, name := range []string{"", "abac", "webhook-cached", "webhook-cel", "webhook-first", "webhook-last"} {
 		m, err := loadMiddle(name)
 		if err != nil {
 			t.Fatal(err)

@@ -252,11 +252,8 @@ func (t *Target) LoadImage(ctx context.Context, archive []byte) error {
 
 // EventsBy are the audit events of finished requests by a user that nobody
 // awaited, in no order: those that a program in the cluster sent.
-func (t *Target) EventsBy(user string) ([]auditv1.Event, error) {
-	t.events.mu.Lock()
-	defer t.events.mu.Unlock()
-	var all []auditv1.Event
-	for _, raw := range t.events.events {
+func (t *Target) EventsBy(user string) (all []auditv1.Event, err error) {
+	for _, raw := range t.Events(user) {
 		var event auditv1.Event
 		if err := json.Unmarshal(raw, &event); err != nil {
 			return nil, fmt.Errorf("an audit event cannot be read: %w", err)

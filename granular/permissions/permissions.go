@@ -229,22 +229,17 @@ func (p *Parameter) check(path string) error {
 
 // Load reads every description in a file system.
 func Load(files fs.FS) (*Set, error) {
-	paths, err := fs.Glob(files, "*/*.yaml")
+	resources, err := scenarios.LoadAll(files, ".yaml", func(name string, data []byte) ([]resource, error) {
+		set, err := Parse(name, data)
+		if err != nil {
+			return nil, err
+		}
+		return set.resources, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	all := &Set{}
-	for _, p := range paths {
-		data, err := fs.ReadFile(files, p)
-		if err != nil {
-			return nil, err
-		}
-		set, err := Parse(p, data)
-		if err != nil {
-			return nil, err
-		}
-		all.resources = append(all.resources, set.resources...)
-	}
+	all := &Set{resources}
 	return all, all.check()
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -97,8 +98,8 @@ func alter(o, wanted object) {
 	}
 }
 
-// settleTimeout is how long permissions may take to get around.
-const settleTimeout = 30 * time.Second
+// settleTimeout is how long permissions of a variant may take to get around, settlePoll the pause between two looks.
+const settleTimeout, settlePoll = 30 * time.Second, 50 * time.Millisecond
 
 // Settle waits until a server answers all variants that are used on it as they expect. It asks as an agent that
 // takes no part, so that no part-taker is known afterwards.
@@ -108,7 +109,6 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 		return err
 	}
 	defer client.CloseIdleConnections()
-	deadline := time.Now().Add(settleTimeout)
 	variants, err := p.Variants()
 	if err != nil {
 		return err
@@ -117,36 +117,31 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 		if !p.UsedOn(variant.Name, server) {
 			continue
 		}
-		if err := o.settleVariant(ctx, client, anonymous.Host, p, variant, deadline); err != nil {
+		if err := o.settleVariant(ctx, client, anonymous.Host, p, variant); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *Population) settleVariant(ctx context.Context, client *http.Client, host string, p *profile.Profile, variant profile.Variant, deadline time.Time) error {
+func (o *Population) settleVariant(ctx context.Context, client *http.Client, host string, p *profile.Profile, variant profile.Variant) error {
 	q := asking(p, variant, p.Agents())
 	for kind, weight := range p.Plan(0).Mix {
 		if weight == 0 || profile.Kinds()[kind] == "watch" || profile.Kinds()[kind] == profile.Review {
 			continue
 		}
 		asked := request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} })
-		for {
-			status, text, err := try(ctx, client, host, asked)
-			if err != nil {
-				return err
-			}
-			if status == Expected(variant) {
-				break
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settleTimeout, text)
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(50 * time.Millisecond):
-			}
+		var status int
+		var text string
+		err := wait.PollUntilContextTimeout(ctx, settlePoll, settleTimeout, true, func(ctx context.Context) (_ bool, err error) {
+			status, text, err = try(ctx, client, host, asked)
+			return status == Expected(variant), err
+		})
+		switch {
+		case wait.Interrupted(err) && ctx.Err() == nil:
+			return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settleTimeout, text)
+		case err != nil:
+			return err
 		}
 	}
 	return nil

@@ -1,11 +1,13 @@
 package shard
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"os"
 	"os/exec"
 	"strings"
@@ -29,18 +31,11 @@ type Group struct {
 
 // member is one shard.
 type member struct {
-	name     string
-	link     *Link
-	replies  chan reply   // closed when the shard is silent for good
-	readings chan reading // as replies
-
-	sending sync.Mutex // held while something is written to the link
-	encoder *json.Encoder
-
-	mu     sync.Mutex
-	live   agent.Live
-	ended  bool
-	reason error // why it ended
+	name   string
+	link   *Link
+	client *rpc.Client
+	// end waits until the shard has ended, and says why.
+	end func() error
 }
 
 const (
@@ -48,8 +43,9 @@ const (
 	openTimeout = 5 * time.Minute
 	// blockTimeout is a Group's: a shard that is stopped, or cut off, never hands over anything.
 	blockTimeout = 30 * time.Second
-	// closeTimeout is how long a shard may take to end by itself.
+	// closeTimeout is how long a shard may take to end by itself, and liveTimeout to say how a block is going.
 	closeTimeout = 10 * time.Second
+	liveTimeout  = time.Second
 )
 
 // Start starts a shard for each of jobs, and returns when all have opened their connections. When ctx ends nothing
@@ -69,155 +65,108 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 		}
 		m := &member{
 			name: fmt.Sprintf("shard %d of %d", job.Index, job.Count), link: link,
-			replies: make(chan reply, 1), readings: make(chan reading, moreQuestions), encoder: json.NewEncoder(link.In),
+			client: jsonrpc.NewClient(struct {
+				io.Reader
+				io.WriteCloser
+			}{link.Out, link.In}),
 		}
+		m.end = sync.OnceValue(func() error {
+			kill := time.AfterFunc(closeTimeout, link.Kill)
+			defer kill.Stop()
+			_, _ = io.Copy(io.Discard, link.Out) // what it still says
+			return link.Wait()
+		})
 		g.members = append(g.members, m)
-		go m.read()
-		go func() { _ = m.send(job) }() // one that does not take it is not ready below
 	}
-	timer := time.NewTimer(openTimeout)
-	defer timer.Stop()
-	for _, m := range g.members {
-		select {
-		case r, ok := <-m.replies:
-			if !ok {
-				return nil, m.lost()
-			}
-			if r.Error != "" {
-				return nil, fmt.Errorf("%s: %s", m.name, r.Error)
-			}
-		case <-timer.C:
-			return nil, fmt.Errorf("%s has not opened its connections after %s", m.name, openTimeout)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("has not opened its connections after %s", openTimeout))
+	defer cancel()
+	errs := g.all(func(i int, m *member) error { return m.call(opening, "Open", jobs[i], &none{}) })
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	return g, nil
+	return g, cmp.Or(errs...)
 }
 
-func (m *member) send(v any) error {
-	m.sending.Lock()
-	defer m.sending.Unlock()
-	return m.encoder.Encode(v)
-}
-
-// read takes the replies until the shard is silent, and waits for its end.
-func (m *member) read() {
-	decoder := json.NewDecoder(m.link.Out)
-	for {
-		var r reply
-		if decoder.Decode(&r) != nil {
-			break
-		}
-		switch {
-		case r.Live != nil:
-			m.mu.Lock()
-			m.live = *r.Live
-			m.mu.Unlock()
-		case r.Clock != nil:
-			select {
-			case m.readings <- *r.Clock:
-			default: // nobody asked
-			}
-		default:
-			m.replies <- r
-		}
+// all does something with each of the members at once.
+func (g *Group) all(do func(i int, m *member) error) []error {
+	errs := make([]error, len(g.members))
+	var group sync.WaitGroup
+	for i, m := range g.members {
+		group.Go(func() { errs[i] = do(i, m) })
 	}
-	_, _ = io.Copy(io.Discard, m.link.Out)
-	err := m.link.Wait()
-	m.mu.Lock()
-	m.ended, m.reason = true, err
-	m.mu.Unlock()
-	close(m.replies)
-	close(m.readings)
+	group.Wait()
+	return errs
 }
 
-// lost says that a shard has gone, and why if that is known.
-func (m *member) lost() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.reason != nil {
-		return fmt.Errorf("%s %w: %w", m.name, errLost, m.reason)
+// call has the shard do something, unless it is lost or ctx ends before: then nothing may be read of the answer.
+func (m *member) call(ctx context.Context, method string, args, answer any) error {
+	done := make(chan error, 1)
+	go func() { done <- m.client.Call(serviceName+"."+method, args, answer) }()
+	select {
+	case err := <-done:
+		if said, ok := errors.AsType[rpc.ServerError](err); ok {
+			return fmt.Errorf("%s: %w", m.name, said)
+		}
+		if err == nil {
+			return nil
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("%s %w", m.name, context.Cause(ctx))
+	}
+	if err := m.end(); err != nil {
+		return fmt.Errorf("%s %w: %w", m.name, errLost, err)
 	}
 	return fmt.Errorf("%s %w", m.name, errLost)
 }
 
 // Block implements Generator. If a shard is lost, the block has what the others counted.
-func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
-	for _, m := range g.members {
-		m.mu.Lock()
-		m.live = agent.Live{}
-		m.mu.Unlock()
-		go func() { _ = m.send(o) }() // one that is gone says nothing below
-	}
+func (g *Group) Block(ctx context.Context, o Order) (whole *run.Block, err error) {
 	stop := context.AfterFunc(ctx, func() {
-		for _, m := range g.members {
-			go func() { _ = m.send(Order{Stop: true}) }()
-		}
+		g.all(func(_ int, m *member) error { return m.call(context.Background(), "Stop", none{}, &none{}) })
 	})
 	defer stop()
-	timer := time.NewTimer(time.Until(o.Start) + g.length + g.timeout)
-	defer timer.Stop()
-	var whole *run.Block
-	var errs []error
-	for _, m := range g.members {
-		select {
-		case r, ok := <-m.replies:
-			switch {
-			case !ok:
-				errs = append(errs, m.lost())
-			case r.Error != "":
-				errs = append(errs, fmt.Errorf("%s: %s", m.name, r.Error))
-			case whole == nil:
-				whole = r.Block
-			default:
-				whole.Merge(r.Block)
-			}
-		case <-timer.C:
-			timer.Reset(0) // the others have had the same time
-			errs = append(errs, fmt.Errorf("%s %w: it has not handed over its block %s after the last answer was due", m.name, errLost, g.timeout))
+	waiting, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), time.Until(o.Start)+g.length+g.timeout,
+		fmt.Errorf("%w: it has not handed over its block %s after the last answer was due", errLost, g.timeout))
+	defer cancel()
+	blocks := make([]run.Block, len(g.members))
+	errs := g.all(func(i int, m *member) error { return m.call(waiting, "Block", o, &blocks[i]) })
+	for i := range blocks {
+		switch {
+		case errs[i] != nil:
+		case whole == nil:
+			whole = &blocks[i]
+		default:
+			whole.Merge(&blocks[i])
 		}
 	}
 	return whole, errors.Join(errs...)
 }
 
-// Live implements Generator.
+// Live implements Generator. What a shard does not say is left out.
 func (g *Group) Live() (sum agent.Live) {
-	for _, m := range g.members {
-		m.mu.Lock()
-		sum.Sent += m.live.Sent
-		sum.Done += m.live.Done
-		sum.Errors += m.live.Errors
-		sum.Latency.Merge(&m.live.Latency)
-		m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
+	defer cancel()
+	lives := make([]agent.Live, len(g.members))
+	for i, err := range g.all(func(i int, m *member) error { return m.call(ctx, "Live", none{}, &lives[i]) }) {
+		if live := &lives[i]; err == nil {
+			sum.Sent += live.Sent
+			sum.Done += live.Done
+			sum.Errors += live.Errors
+			sum.Latency.Merge(&live.Latency)
+		}
 	}
 	return sum
 }
 
 // Close ends all shards and waits for them.
 func (g *Group) Close() error {
-	errs := make([]error, len(g.members)+1)
-	var group sync.WaitGroup
-	for i, m := range g.members {
-		group.Go(func() { errs[i] = m.close() })
-	}
-	group.Wait()
-	errs[len(g.members)] = g.launcher.Close()
-	return errors.Join(errs...)
-}
-
-func (m *member) close() error {
-	kill := time.AfterFunc(closeTimeout, m.link.Kill)
-	defer kill.Stop()
-	go func() { _ = m.link.In.Close() }() // which may wait for what is being written
-	for range m.replies {                 // what it still says
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.reason != nil {
-		return fmt.Errorf("%s: %w", m.name, m.reason)
-	}
-	return nil
+	return errors.Join(append(g.all(func(_ int, m *member) error {
+		go func() { _ = m.client.Close() }() // which may wait for what is being written
+		if err := m.end(); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		return nil
+	}), g.launcher.Close())...)
 }
 
 // Link is the way to a running shard: what Serve reads and writes, wherever it runs.

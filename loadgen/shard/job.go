@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -117,38 +118,35 @@ func CreatePods(ctx context.Context, config *rest.Config, shards int, life time.
 
 // await waits until all pods run.
 func (j *Pods) await(ctx context.Context) error {
-	deadline := time.Now().Add(startTimeout)
-	for {
+	running, states := 0, ""
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		pods, err := j.client.CoreV1().Pods(j.object.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + j.object.Name})
 		if err != nil {
-			return err
+			return false, err
 		}
-		running := 0
+		running, states = 0, statesOf(pods.Items)
 		for _, p := range pods.Items {
 			index, err := strconv.Atoi(p.Labels[batchv1.JobCompletionIndexAnnotation])
 			if err != nil || index < 0 || index >= len(j.pods) {
-				return fmt.Errorf("the pod %s has the index %q", p.Name, p.Labels[batchv1.JobCompletionIndexAnnotation])
+				return false, fmt.Errorf("the pod %s has the index %q", p.Name, p.Labels[batchv1.JobCompletionIndexAnnotation])
 			}
 			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
 				j.pods[index] = p.Name
 				running++
 			}
 			if slices.ContainsFunc(p.Status.ContainerStatuses, unpullable) {
-				return &local.UsageError{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", states([]corev1.Pod{p}))}
+				return false, &local.UsageError{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", statesOf([]corev1.Pod{p}))}
 			}
 		}
-		if running == len(j.pods) {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of the %d shards run after %s: %s", running, len(j.pods), startTimeout, states(pods.Items))
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-		}
+		return running == len(j.pods), nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case wait.Interrupted(err):
+		return fmt.Errorf("%d of the %d shards run after %s: %s", running, len(j.pods), startTimeout, states)
 	}
+	return err
 }
 
 // unpullable says whether a container waits for an image that has failed to come, and was tried again.
@@ -156,8 +154,8 @@ func unpullable(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, c.State.Waiting.Reason)
 }
 
-// states say why pods do not run.
-func states(pods []corev1.Pod) string {
+// statesOf says why pods do not run.
+func statesOf(pods []corev1.Pod) string {
 	if len(pods) == 0 {
 		return "there is no pod"
 	}

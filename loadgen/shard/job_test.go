@@ -90,10 +90,10 @@ func TestStates(t *testing.T) {
 	p := pod("b", "1", corev1.PodPending)
 	p.Status.Conditions = []corev1.PodCondition{{Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}}}
-	if got, want := states([]corev1.Pod{*p}), "b is Pending, 0/2 nodes are available, ErrImageNeverPull not there"; got != want {
+	if got, want := statesOf([]corev1.Pod{*p}), "b is Pending, 0/2 nodes are available, ErrImageNeverPull not there"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := states(nil); got != "there is no pod" {
+	if got := statesOf(nil); got != "there is no pod" {
 		t.Errorf("got %q", got)
 	}
 }

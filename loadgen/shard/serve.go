@@ -2,29 +2,20 @@ package shard
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"os"
 	"runtime"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
-
-// reply is a line that a shard writes: ready, how it is going, what time it is, a block's end, or why there is
-// none.
-type reply struct {
-	Ready bool        `json:"ready,omitempty"`
-	Live  *agent.Live `json:"live,omitempty"`
-	Block *run.Block  `json:"block,omitempty"`
-	Clock *reading    `json:"clock,omitempty"`
-	Error string      `json:"error,omitempty"`
-}
 
 // IndexVariable is where an Indexed Job says which of its pods this is (k8s.io/api/batch/v1, CompletionMode).
 const IndexVariable = "JOB_COMPLETION_INDEX"
@@ -37,119 +28,117 @@ func checkIndex(said string, index int) error {
 	return nil
 }
 
-// liveEvery is how often a shard says how it is going.
-const liveEvery = time.Second
-
-// Serve is a shard as a process: a job and then orders come in, replies go out, until in ends. Then what runs is
-// given up.
+// Serve is a shard as a process: its coordinator calls what a service has (net/rpc, in JSON) until in ends. Then what
+// runs is given up.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	decoder := json.NewDecoder(in)
-	var job Job
-	if err := decoder.Decode(&job); err != nil {
-		return fmt.Errorf("reading the job: %w", err)
+	s := &service{life: ctx, stop: make(chan struct{}, 1)}
+	defer func() {
+		if w := s.worker.Load(); w != nil {
+			_ = w.Close()
+		}
+	}()
+	server := rpc.NewServer()
+	if err := server.RegisterName(serviceName, s); err != nil {
+		return err
 	}
+	server.ServeCodec(jsonrpc.NewServerCodec(&stream{in, out, cancel}))
+	return nil
+}
+
+// stream tells of the end of what is read from it: a server would first wait for what runs.
+type stream struct {
+	io.Reader
+	io.Writer
+	end func()
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil {
+		s.end()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() error { s.end(); return nil }
+
+// serviceName is what a service is called by.
+const serviceName = "Shard"
+
+// none is an argument or an answer that says nothing.
+type none = struct{}
+
+// service is what a shard does for its coordinator: first Open.
+type service struct {
+	life   context.Context
+	worker atomic.Pointer[Worker]
+	stop   chan struct{}
+}
+
+// Open takes the job, and opens the connections.
+func (s *service) Open(job Job, _ *none) error {
 	// What sends at its own times wakes for each of them, and waking another processor costs more than the request.
 	// Bursts have work for all processors.
 	if p := job.Profile.Plan(0); os.Getenv("GOMAXPROCS") == "" && !p.Scheduled() && !job.Profile.Reflectors {
 		runtime.GOMAXPROCS(1)
 	}
-	lines := &lineWriter{encoder: json.NewEncoder(out)}
-	worker, err := NewWorker(job)
-	if err == nil {
-		err = checkIndex(os.Getenv(IndexVariable), job.Index)
-	}
-	if err == nil {
-		err = worker.Open(ctx)
-	}
-	if err != nil {
-		return lines.write(reply{Error: err.Error()})
-	}
-	defer func() { _ = worker.Close() }()
-	if err := lines.write(reply{Ready: true}); err != nil {
+	if err := checkIndex(os.Getenv(IndexVariable), job.Index); err != nil {
 		return err
 	}
-	orders := make(chan Order)
-	stop := make(chan struct{}, 1)
+	w, err := NewWorker(job)
+	if err != nil {
+		return err
+	}
+	s.worker.Store(w)
+	return w.Open(s.life)
+}
+
+// Block runs one block.
+func (s *service) Block(o Order, out *run.Block) error {
+	ctx, cancel := context.WithCancel(s.life)
+	defer cancel()
 	go func() {
-		defer close(orders)
-		defer cancel()
-		for {
-			var o Order
-			if decoder.Decode(&o) != nil {
-				return
-			}
-			if o.Ask > 0 {
-				_ = lines.write(reply{Clock: &reading{Question: o.Ask, Now: time.Now()}})
-				continue
-			}
-			if o.Stop {
-				select {
-				case stop <- struct{}{}:
-				default: // it was told already
-				}
-				continue
-			}
-			select {
-			case orders <- o:
-			case <-ctx.Done():
-				return
-			}
+		select {
+		case <-s.stop:
+			cancel()
+		case <-ctx.Done():
 		}
 	}()
-	for o := range orders {
-		if err := lines.write(worker.serve(ctx, o, stop, lines)); err != nil {
-			return err
-		}
+	block, err := s.worker.Load().Block(ctx, o)
+	switch {
+	case err != nil:
+		return err
+	case s.life.Err() != nil:
+		// Not by an order: what is here is not the block that was asked for.
+		return errors.New("it was told to end while the block ran")
+	}
+	*out = *block
+	_, out.GeneratorRSS = Used(os.Getpid())
+	return nil
+}
+
+// Stop ends the block that is running, or is about to.
+func (s *service) Stop(none, *none) error {
+	select {
+	case s.stop <- none{}:
+	default: // it was told already
 	}
 	return nil
 }
 
-// serve runs one block.
-func (w *Worker) serve(life context.Context, o Order, stop <-chan struct{}, lines *lineWriter) reply {
-	ctx, cancel := context.WithCancel(life)
-	defer cancel()
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		ticker := time.NewTicker(liveEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-stop:
-				cancel()
-			case <-ticker.C:
-				live := w.Live()
-				_ = lines.write(reply{Live: &live}) // the block's end says it if nobody reads
-			}
-		}
-	})
-	block, err := w.Block(ctx, o)
-	cancel()
-	watching.Wait()
-	if err != nil {
-		return reply{Error: err.Error()}
-	}
-	if life.Err() != nil {
-		// Not by an order: what is here is not the block that was asked for.
-		return reply{Error: "it was told to end while the block ran"}
-	}
-	_, block.GeneratorRSS = Used(os.Getpid())
-	return reply{Block: block}
+// Live is how the block is going.
+func (s *service) Live(_ none, out *agent.Live) error {
+	*out = s.worker.Load().Live()
+	return nil
 }
 
-// lineWriter writes one reply a line, from several goroutines.
-type lineWriter struct {
-	mu      sync.Mutex
-	encoder *json.Encoder
-}
-
-func (l *lineWriter) write(r reply) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.encoder.Encode(r)
+// Now is what time it is here.
+func (s *service) Now(_ none, out *time.Time) error {
+	*out = time.Now()
+	return nil
 }
 
 // errLost marks a shard that has gone.
@@ -172,12 +161,6 @@ const (
 	moreQuestions = 32
 	answerTimeout = 5 * time.Second
 )
-
-// reading is a shard's answer to the question for its time.
-type reading struct {
-	Question int       `json:"question"`
-	Now      time.Time `json:"now"`
-}
 
 // Clocks compares the clocks of all shards with this process's.
 func (g *Group) Clocks(ctx context.Context) ([]run.Clock, error) {
@@ -212,12 +195,8 @@ func (m *member) clock(ctx context.Context) (run.Clock, error) {
 		if i >= questions && time.Duration(best.Uncertainty) <= MaxUncertainty {
 			break
 		}
-		before := time.Now()
-		if err := m.send(Order{Ask: i + 1}); err != nil {
-			return best, m.lost()
-		}
-		now, err := m.answer(ctx, i+1)
-		if err != nil {
+		before, now := time.Now(), time.Time{}
+		if err := m.now(ctx, &now); err != nil {
 			return best, err
 		}
 		trip := time.Since(before)
@@ -229,21 +208,8 @@ func (m *member) clock(ctx context.Context) (run.Clock, error) {
 	return best, nil
 }
 
-func (m *member) answer(ctx context.Context, question int) (time.Time, error) {
-	timeout := time.After(answerTimeout)
-	for {
-		select {
-		case r, ok := <-m.readings:
-			if !ok {
-				return time.Time{}, m.lost()
-			}
-			if r.Question == question {
-				return r.Now, nil
-			}
-		case <-timeout:
-			return time.Time{}, fmt.Errorf("%s does not say its time within %s", m.name, answerTimeout)
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		}
-	}
+func (m *member) now(ctx context.Context, out *time.Time) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("does not say its time within %s", answerTimeout))
+	defer cancel()
+	return m.call(ctx, "Now", none{}, out)
 }

@@ -10,6 +10,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"os"
 	"os/signal"
 	"strings"
@@ -250,27 +252,25 @@ type off struct{ by, slow time.Duration }
 func (o off) Launch(context.Context, int, int) (*Link, error) {
 	in, orders := io.Pipe()
 	replies, out := io.Pipe()
-	go func() {
-		decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
-		var job Job
-		_ = decoder.Decode(&job)
-		_ = encoder.Encode(reply{Ready: true})
-		for {
-			var order Order
-			if decoder.Decode(&order) != nil {
-				_ = out.Close()
-				return
-			}
-			time.Sleep(o.slow / 2)
-			now := time.Now().Add(o.by).Round(0)
-			time.Sleep(o.slow / 2)
-			_ = encoder.Encode(reply{Clock: &reading{Question: order.Ask, Now: now}})
-		}
-	}()
+	server := rpc.NewServer()
+	_ = server.RegisterName(serviceName, &wrongClock{o})
+	go server.ServeCodec(jsonrpc.NewServerCodec(&stream{in, out, func() { _ = out.Close() }}))
 	return &Link{In: orders, Out: replies, Kill: func() { _ = out.Close() }, Wait: func() error { return nil }}, nil
 }
 
 func (off) Close() error { return nil }
+
+// wrongClock is the service of such a shard.
+type wrongClock struct{ off off }
+
+func (*wrongClock) Open(Job, *none) error { return nil }
+
+func (w *wrongClock) Now(_ none, out *time.Time) error {
+	time.Sleep(w.off.slow / 2)
+	*out = time.Now().Add(w.off.by).Round(0)
+	time.Sleep(w.off.slow / 2)
+	return nil
+}
 
 func TestClockOff(t *testing.T) {
 	for _, c := range []struct {

@@ -47,10 +47,6 @@ type Order struct {
 	WarmUp bool
 	// Sends are sent in place of the block's schedule, if there are any.
 	Sends []pacer.Send
-	// Stop ends the block that is running instead.
-	Stop bool
-	// Ask, a number from 1, asks for the shard's time instead.
-	Ask int
 }
 
 // Generator runs blocks, one at a time.

@@ -7,9 +7,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -220,23 +219,43 @@ func valid(s *scenarios.Scenario) bool {
 // Print renders a scenario as a file that loads as the same scenario: what the loader derives is left out.
 // Comments go on top, a line each.
 func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
-	var raw bytes.Buffer
-	enc := json.NewEncoder(&raw)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s.Lean()); err != nil {
-		return nil, err
-	}
-	// By way of JSON: it keeps the order of fields, and tells an empty list of reviews from one that is left out.
-	text, err := yaml.JSONToYAML(raw.Bytes())
+	raw, err := YAML(s.Lean(), comments...)
 	if err != nil {
 		return nil, fmt.Errorf("printing scenario %s: %w", s.ID, err)
 	}
-	var out strings.Builder
+	return raw, nil
+}
+
+// YAML renders a value as a file, by way of JSON: it keeps the order of fields, and tells an empty list from one that is
+// left out.
+func YAML(value any, comments ...string) ([]byte, error) {
+	var raw bytes.Buffer
+	enc := json.NewEncoder(&raw)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, err
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal(raw.Bytes(), &tree); err != nil {
+		return nil, err
+	}
+	plain(&tree)
+	var out bytes.Buffer
 	for _, c := range comments {
 		out.WriteString("# " + c + "\n")
 	}
-	out.Write(text)
-	return []byte(out.String()), nil
+	lines := yaml.NewEncoder(&out)
+	lines.SetIndent(2)
+	err := lines.Encode(&tree)
+	return out.Bytes(), err
+}
+
+// plain has a tree written in lines, with quotes where they are needed.
+func plain(n *yaml.Node) {
+	n.Style = 0
+	for _, item := range n.Content {
+		plain(item)
+	}
 }
 
 // twinID begins the IDs of the grants that Paired adds.

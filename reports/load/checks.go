@@ -8,6 +8,7 @@ import (
 
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // What the measuring itself has to keep.
@@ -224,11 +225,7 @@ func checkArrivals(groups []comparisonPairs) Check {
 }
 
 func sentBySecond(b *run.Block) []int64 {
-	sent := make([]int64, len(b.Timeline))
-	for i, s := range b.Timeline {
-		sent[i] = s.Sent
-	}
-	return sent
+	return scenarios.Each(b.Timeline, func(s run.Second) int64 { return s.Sent })
 }
 
 // starts holds the starts of the servers to have been some: no process is of two.

@@ -12,6 +12,7 @@ import (
 
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
@@ -132,12 +133,6 @@ func decode(path string, data []byte, v any, kind string) error {
 	return nil
 }
 
-func sameJSON(a, b any) bool {
-	x, err := filing.EncodeJSON(a)
-	y, err2 := filing.EncodeJSON(b)
-	return err == nil && err2 == nil && bytes.Equal(x, y)
-}
-
 // Verify judges the run of a report folder again, by the thresholds in its report, and lists in what the folder
 // differs from what follows. An error means that there is no report to be verified. Tool is the version of this
 // authzconf: pages are only expected to come out the same again if the report is of it. declared, if given, says which
@@ -155,11 +150,10 @@ func Verify(dir, tool string, declared func(*run.Run) (Thresholds, error)) (Resu
 	}
 	var differences []string
 	if declared != nil {
-		switch t, err := declared(&r); {
-		case err != nil:
+		if t, err := declared(&r); err != nil {
 			differences = append(differences, fmt.Sprintf("what the run was to keep cannot be told: %s", err))
-		case !sameJSON(t, stored.Thresholds):
-			differences = append(differences, "the thresholds of the report are not those of the run's profile and command")
+		} else if change := reports.Change(stored.Thresholds, t); change != "" {
+			differences = append(differences, "the thresholds of the report are not those of the run's profile and command: "+change)
 		}
 	}
 	if stored.Outcome != result.Outcome {

@@ -1,6 +1,4 @@
-// Package openfga is a webhook authorizer in front of a running OpenFGA server: it loads the policy as authzconf
-// certify policy -o openfga writes it, and asks for every permission that would cover a review.
-package openfga
+package engines
 
 import (
 	"context"
@@ -28,20 +26,22 @@ import (
 // maxContextual is how many contextual tuples a check may have, and maxWritten how many tuples a write.
 const maxContextual, maxWritten = 100, 100
 
-// Main is the program. It serves until it is interrupted.
-func Main() int {
+// fgaWebhook is the program fga-webhook, a webhook authorizer in front of a running OpenFGA server: it loads the policy
+// as authzconf certify policy -o openfga writes it, and asks for every permission that would cover a review. It serves
+// until it is interrupted.
+func fgaWebhook() int {
 	address := flag.String("openfga", "127.0.0.1:8081", "gRPC address of OpenFGA")
 	store := flag.String("store", "", "file with the policy, of authzconf certify policy -o openfga")
 	kubeconfig := flag.String("kubeconfig", "", "file to write: the kubeconfig for the API server, or for authzconf certify")
 	flag.Parse()
-	if err := run(*address, *store, *kubeconfig); err != nil {
+	if err := serveFGA(*address, *store, *kubeconfig); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		return 1
 	}
 	return 0
 }
 
-func run(address, file, kubeconfig string) error {
+func serveFGA(address, file, kubeconfig string) error {
 	if file == "" || kubeconfig == "" {
 		return errors.New("--store and --kubeconfig are needed")
 	}

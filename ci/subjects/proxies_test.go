@@ -1,9 +1,7 @@
-// Command subjects is a proxy that acts for its users, as such proxies are commonly written: authzconf deputy --proxy is
-// tried on it. It knows people by the header X-Forwarded-User, as behind a proxy that has authenticated them, and the API
-// server by KUBECONFIG.
-//
-// Usage: subjects NAME ADDRESS
-package main
+// Package subjects are proxies that act for their users, as such proxies are commonly written: authzconf deputy --proxy
+// is tried on them. They know people by the header X-Forwarded-User, as behind a proxy that has authenticated them, and
+// the API server by KUBECONFIG.
+package subjects
 
 import (
 	"crypto/tls"
@@ -17,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/client-go/rest"
@@ -27,7 +26,11 @@ import (
 // userHeader says who a request is from.
 const userHeader = "X-Forwarded-User"
 
-func main() {
+// TestMain makes the test binary each of the proxies too: it is started with NAME ADDRESS.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-") {
+		os.Exit(m.Run())
+	}
 	if len(os.Args) != 3 || subjects[os.Args[1]] == nil {
 		fmt.Fprintf(os.Stderr, "usage: subjects NAME ADDRESS, with NAME one of %s\n", strings.Join(slices.Sorted(maps.Keys(subjects)), ", "))
 		os.Exit(2)

@@ -40,6 +40,9 @@ func newReproduce(flags *reproduceFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if minors := matrix.Minors(); slices.Contains(minors, version) && slices.Index(minors, version) < slices.Index(minors, f.Since) {
+			return invalid(fmt.Errorf("%s could not be tried on Kubernetes %s: it is since %s; nothing was started", f.ID, version, f.Since))
+		}
 		flags.matrix = matrix.Matrix{
 			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: binaries(c),
 		}
@@ -123,7 +126,7 @@ func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, 
 	quoted := scenarios.Each(finding.Scenarios, regexp.QuoteMeta)
 	plan, err := session.Plan(common.Texts.Set, cells, session.Selection{Focus: regexp.MustCompile("^(" + strings.Join(quoted, "|") + ")$")})
 	if err != nil {
-		return nil, untried(finding, f.matrix.Kubernetes[0], err)
+		return nil, invalid(err)
 	}
 	plan = slices.DeleteFunc(plan, func(p session.CellPlan) bool { return p.Count(session.Run) == 0 })
 	run, err := session.Execute(c.Context(), session.Options{Common: common, Plan: plan})
@@ -146,11 +149,6 @@ func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, 
 	return tried, nil
 }
 
-// untried is the error of a version that does not have what a finding is about.
-func untried(finding *findings.Finding, version string, err error) error {
-	return invalid(fmt.Errorf("%s could not be tried on Kubernetes %s: it is since %s; %w", finding.ID, version, finding.Since, err))
-}
-
 // path walks the upgrade path of a finding. It depends on time: that it did not happen says nothing.
 func (f *reproduceFlags) path(c *cobra.Command, finding *findings.Finding, common session.Common) ([]reproduced, error) {
 	text, err := findings.Files.ReadFile(finding.Path)
@@ -166,12 +164,9 @@ func (f *reproduceFlags) path(c *cobra.Command, finding *findings.Finding, commo
 		p.Stages[i].Kubernetes = version
 	}
 	o := upgrade.Options{Common: common, Path: p, Base: matrix.Matrix{Provider: "local", Kubernetes: []string{version}, Binaries: f.matrix.Binaries}}
-	walk, runs, err := o.Plan()
-	switch {
-	case err != nil:
+	walk, _, err := o.Plan()
+	if err != nil {
 		return nil, err
-	case runs == 0:
-		return nil, untried(finding, version, session.ErrNothingSelected)
 	}
 	run, err := upgrade.Execute(c.Context(), o, walk)
 	if err != nil {

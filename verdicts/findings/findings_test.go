@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,13 +210,50 @@ var pageText string
 // IsMended says for the page whether a fix makes a scenario different.
 func (f Finding) IsMended(id string) bool { return slices.Contains(f.Mends(), id) }
 
+// notThere is said of a finding on a version that does not have what it is about.
+const notThere = "not there"
+
+// seenOn is what TestReproduced of cmd/authzconf saw: of each server, by minor, the finding.
+type seenOn struct {
+	Servers map[string]string            `json:"servers"`
+	Seen    map[string]map[string]string `json:"seen"`
+}
+
+// readTried wants every finding to have been tried on every version, and to be there since the version that it names.
+func readTried(t *testing.T, all []Finding) (tried seenOn) {
+	t.Helper()
+	text, err := os.ReadFile("tried_test.yaml")
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &tried)
+	}
+	if err != nil || len(tried.Seen) != len(all) {
+		t.Fatalf("tried_test.yaml has %d findings, want %d (%v)", len(tried.Seen), len(all), err)
+	}
+	for _, f := range all {
+		for minor := range tried.Servers {
+			seen := tried.Seen[f.ID][minor]
+			switch {
+			case !slices.Contains([]string{string(Happens), string(Gone), string(Unclear), notThere}, seen):
+				t.Errorf("%s on %s: %q", f.ID, minor, seen)
+			case (minor < f.Since) != (seen == notThere):
+				t.Errorf("%s is since %s, and on %s %q", f.ID, f.Since, minor, seen)
+			}
+		}
+	}
+	return tried
+}
+
 // TestPages wants a page for each finding, and an index.
 func TestPages(t *testing.T) {
 	all, _ := load(t)
 	page := template.Must(template.New("page").Parse(pageText))
 	var index strings.Builder
 	fmt.Fprintf(&index, "# Findings\n\nDefects of API servers and documents that scenarios have shown, each as a report that can be acted on, with the command that reproduces it. Where a change of code is right it is proved: [ci/mutants](../../ci/mutants/fixes.yaml) has it as an edit, and `make fixes` runs the suite with each. All places where documents and servers differ are in [divergences.md](../divergences.md). The pages are made from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
-	index.WriteString("| severity | state | since | finding | reproduce |\n|---|---|---|---|---|\n")
+	tried := readTried(t, all)
+	minors := slices.Sorted(maps.Keys(tried.Servers))
+	fmt.Fprintf(&index, "The columns of versions say what `authzconf reproduce` said of each on kube-apiserver %s: a finding %s there (yes), %s (no), is %s, or the version does not have what it is about (–). A [test](../../cmd/authzconf/reproduce_test.go) tries them again every night.\n\n",
+		strings.Join(slices.Sorted(maps.Values(tried.Servers)), ", "), Happens, Gone, Unclear)
+	fmt.Fprintf(&index, "| severity | state | since | %s | finding | reproduce |\n|---|---|---|%s---|---|\n", strings.Join(minors, " | "), strings.Repeat("---|", len(minors)))
 	want := map[string]string{}
 	for _, f := range all {
 		var b bytes.Buffer
@@ -223,7 +261,10 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"
-		fmt.Fprintf(&index, "| %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, f.Title, f.ID, f.ID)
+		cells := scenarios.Each(minors, func(minor string) string {
+			return map[string]string{string(Happens): "yes", string(Gone): "no", string(Unclear): "unclear", notThere: "–"}[tried.Seen[f.ID][minor]]
+		})
+		fmt.Fprintf(&index, "| %s | %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.Title, f.ID, f.ID)
 	}
 	want["README.md"] = index.String()
 	for name, text := range want {

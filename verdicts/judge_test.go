@@ -148,6 +148,7 @@ func TestJudgeNotices(t *testing.T) {
 		"reason names another kind": {inAudit(`to User`, `to Group`), "audit.reason"},
 		"no reason":                 {inAudit(`authorization.k8s.io/reason`, `authorization.k8s.io/why`), "audit.reason"},
 		"empty reason":              {inAudit(`"authorization.k8s.io/reason":"`, `"authorization.k8s.io/reason":"","x":"`), "audit.reason"},
+		"token called stale":        {inAudit(`"authorization.k8s.io/reason":`, `"authentication.k8s.io/stale-token":"x","authorization.k8s.io/reason":`), "audit.annotations"},
 		"built-in of somebody else": {inAudit(`RBAC: allowed by ClusterRoleBinding \"authzconf-`, `RBAC: allowed by ClusterRoleBinding \"system:`), "audit.reason"},
 		"label of a metric":         {func(e *Evidence) { first(e).Metrics[0].Labels = []string{"user=bob"} }, "metrics.labels of apiserver_impersonation_attempts_total"},
 		"type of a metric":          {func(e *Evidence) { first(e).Metrics[1].Type = "gauge" }, "metrics.type of apiserver_impersonation_attempts_duration_seconds_count"},

@@ -51,6 +51,12 @@ func (v *stepJudge) reason() {
 		}
 	}
 	v.compare("audit.reason", want, orElse(want == anyReason, want, got))
+	// The API server would say so of a token that is stale or of an old kind; those of requestors are neither.
+	for key, text := range v.event.Annotations {
+		if strings.HasPrefix(key, "authentication.k8s.io/") {
+			v.compare("audit.annotations", noReason, key+": "+text)
+		}
+	}
 }
 
 // allowedBy is the reason for which the scenario's grants allow the request. It is got itself if that can be one.

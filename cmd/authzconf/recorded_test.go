@@ -211,6 +211,9 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+// shorten leaves out the first of a list.
+func shorten(o map[string]any, list string) { o[list] = o[list].([]any)[1:] }
+
 // cheats are ways to make a report say what was not seen, whose digests fit, with a part of what verify has to say.
 var cheats = map[string]map[string]struct {
 	do   func(folder)
@@ -268,31 +271,19 @@ var cheats = map[string]map[string]struct {
 			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { swap(at(e, "preflight", "pairs"), 0, 1) })
 		}, ", and the scenario wants "},
 		"a question left out": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) {
-				p := object(e, "preflight")
-				p["pairs"] = p["pairs"].([]any)[1:]
-			})
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { shorten(object(e, "preflight"), "pairs") })
 		}, "there is evidence of 11 questions"},
 		"a question to the authorizer left out": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) {
-				visit := object(e, "preflight", "visits", 0)
-				visit["asked"] = visit["asked"].([]any)[:len(visit["asked"].([]any))-1]
-			})
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { shorten(object(e, "preflight", "visits", 0), "asked") })
 		}, "not what the evidence gives"},
 		"a visit left out": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) {
-				p := object(e, "preflight")
-				p["visits"] = p["visits"].([]any)[1:]
-			})
+			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { shorten(object(e, "preflight"), "visits") })
 		}, "there is evidence of 14 visits"},
 		"a header dropped": {func(f folder) {
 			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { drop(e, "Impersonate-User") })
 		}, "were sent, and the scenario wants"},
 		"a way left out": {func(f folder) {
-			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
-				ways := object(e, "auditLogs")
-				ways["ways"] = ways["ways"].([]any)[1:]
-			})
+			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) { shorten(object(e, "auditLogs"), "ways") })
 		}, "there is evidence of 1 ways"},
 		"a client's header dropped": {func(f folder) {
 			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {

@@ -90,7 +90,7 @@ const identityPrefix = "impersonate:"
 // counts for the actions of those who may impersonate somebody.
 func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 	rules, unbound := scenarios.BoundRules(objects)
-	all := bound{of: map[scenarios.Subject][]*scenarios.Grant{}, may: map[mayKey][]scenarios.Grant{}}
+	all := bound{of: map[scenarios.Subject][]*scenarios.Grant{}, may: map[powerKey][]scenarios.Grant{}}
 	for i, r := range rules {
 		all.of[r.Subject] = append(all.of[r.Subject], &rules[i].Grant)
 	}
@@ -351,35 +351,25 @@ func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.G
 // bound are the grants of every subject, and what those who were asked for may do, as grants of action checks.
 type bound struct {
 	of  map[scenarios.Subject][]*scenarios.Grant
-	may map[mayKey][]scenarios.Grant
-}
-
-type mayKey struct {
-	scenarios.Subject
-	mode oracle.Mode
+	may map[powerKey][]scenarios.Grant
 }
 
 func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant {
-	key := mayKey{as, mode}
+	key := powerKey{as, mode, true}
 	may, known := b.may[key]
 	if !known {
 		for _, g := range b.of[as] {
-			action := *g
-			action.Verbs = onVerbs(mode, g.Verbs)
+			action, verbs := *g, g.Verbs
+			if slices.Contains(verbs, "*") { // every verb that API servers have
+				verbs = slices.Concat(named, unnamed)
+			}
+			action.Verbs = scenarios.Each(verbs, func(v string) string { return onPrefix + string(mode) + ":" + v })
 			may = append(may, action)
 		}
 		may = mergeAll(as, may)
 		b.may[key] = may
 	}
 	return may
-}
-
-// onVerbs are the verbs of action checks for those of requests; * is every verb that API servers have.
-func onVerbs(mode oracle.Mode, verbs []string) []string {
-	if slices.Contains(verbs, "*") {
-		verbs = slices.Concat(named, unnamed)
-	}
-	return scenarios.Each(verbs, func(v string) string { return onPrefix + string(mode) + ":" + v })
 }
 
 // mergeAll puts grants of one subject together whose lists have several parts.

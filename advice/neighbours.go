@@ -30,7 +30,9 @@ func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 		if s.Mode == "" {
 			continue
 		}
-		tried := []Neighbour{{otherUser(s), "user"}}
+		stranger := s // somebody of the same kind whom nobody was seen as
+		stranger.As = scenarios.Impersonate{User: s.As.User + other}
+		tried := []Neighbour{{stranger, "user"}}
 		for differs, candidates := range s.others() {
 			n := slices.IndexFunc(candidates, func(a Action) bool { return !wide.holds(s, a) })
 			if n < 0 {
@@ -45,16 +47,6 @@ func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 		out = append(out, tried...)
 	}
 	return out, without
-}
-
-// otherUser impersonates somebody of the same kind whom nobody was seen as.
-func otherUser(s Seen) Seen {
-	s.As = scenarios.Impersonate{User: s.As.User + other}
-	if s.Mode == oracle.AssociatedNode {
-		// The requestor's token still says where it is.
-		s.As.UID, s.As.Groups = "", nil
-	}
-	return s
 }
 
 var (

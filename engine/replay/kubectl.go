@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -65,7 +66,13 @@ func (run *run) shell(ctx context.Context, by string) (_ *shell, err error) {
 	if s.home, err = run.target.TempDir("kubectl-"); err != nil {
 		return nil, err
 	}
-	return s, s.writeKubeconfig(run.tokens[by])
+	raw, err := clusters.Kubeconfig("authzconf", &rest.Config{
+		Host: s.tap.URL, BearerToken: run.tokens[by], TLSClientConfig: rest.TLSClientConfig{CAData: s.tap.CA},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, os.WriteFile(s.kubeconfig(), raw, 0o600) // only this user can read the token
 }
 
 func (run *run) closeShells() {
@@ -76,17 +83,6 @@ func (run *run) closeShells() {
 }
 
 func (s *shell) kubeconfig() string { return filepath.Join(s.home, "kubeconfig") }
-
-// writeKubeconfig writes the token into a file that only this user can read.
-func (s *shell) writeKubeconfig(token string) error {
-	raw, err := clusters.Kubeconfig("authzconf", &rest.Config{
-		Host: s.tap.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: s.tap.CA},
-	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(s.kubeconfig(), raw, 0o600)
-}
 
 // kubectl runs one command and observes each of its requests.
 func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (verdicts.Observation, error) {
@@ -142,7 +138,7 @@ func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error
 
 // ServeHTTP implements the tap.
 func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	o, a, err := s.pass(r)
+	o, resp, body, err := s.pass(r)
 	s.mu.Lock()
 	if err != nil {
 		s.err = errors.Join(s.err, fmt.Errorf("%s %s: %w", r.Method, r.URL.RequestURI(), err))
@@ -154,26 +150,17 @@ func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the request could not be passed on", http.StatusBadGateway)
 		return
 	}
-	for name, values := range a.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), resp.Header)
 	w.Header().Del("Content-Length")
-	w.WriteHeader(a.code)
-	_, _ = w.Write(a.body)
+	w.WriteHeader(resp.StatusCode)
+	_, _ = w.Write(body)
 }
 
-// answer is one of the API server's, read whole.
-type answer struct {
-	code   int
-	header http.Header
-	body   []byte
-}
-
-// pass sends a client's request to the API server and observes it.
-func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err error) {
+// pass sends a client's request to the API server and observes it. The answer's body is read whole.
+func (s *shell) pass(r *http.Request) (o verdicts.Observation, resp *http.Response, body []byte, err error) {
 	sent, err := io.ReadAll(r.Body)
 	if err != nil {
-		return o, a, err
+		return o, nil, nil, err
 	}
 	o.Request.Requestor = s.run.bound.Requestors[s.by].Username()
 	Record(&o.Request, r)
@@ -182,38 +169,31 @@ func (s *shell) pass(r *http.Request) (o verdicts.Observation, a answer, err err
 	}
 	req, err := http.NewRequestWithContext(r.Context(), r.Method, s.run.target.Host()+r.URL.RequestURI(), bytes.NewReader(sent))
 	if err != nil {
-		return o, a, err
+		return o, nil, nil, err
 	}
 	req.Header = r.Header.Clone()
 	req.Header.Del("Accept-Encoding") // so that the answer comes as it is
 	err = s.run.target.Observe(r.Context(), &o, func() error {
 		o.Sent = time.Now()
-		a, err = s.roundTrip(req)
+		if resp, err = s.next.RoundTrip(req); err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			return errors.New("the connection was upgraded, and what is said on it cannot be observed")
+		}
+		body, err = io.ReadAll(resp.Body)
 		o.Answered = time.Now()
 		o.Response = verdicts.Response{
-			Code: a.code, AuditID: a.header.Get(auditIDHeader),
-			Body: shownBody(a.code, a.body), Warnings: a.header.Values("Warning"),
+			Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader),
+			Body: shownBody(resp.StatusCode, body), Warnings: resp.Header.Values("Warning"),
 		}
 		return err
 	})
 	if err == nil && o.Response.Broken != "" { // the client may ask again, and nobody knows what it makes of this
 		err = errors.New(o.Response.Broken)
 	}
-	return o, a, err
-}
-
-// roundTrip sends a request on.
-func (s *shell) roundTrip(req *http.Request) (answer, error) {
-	resp, err := s.next.RoundTrip(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return answer{}, errors.New("the connection was upgraded, and what is said on it cannot be observed")
-	}
-	body, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, body}, err
+	return o, resp, body, err
 }
 
 // shownBody is an answer as evidence: a refusal whole, and as JSON where the client asked for protobuf.

@@ -171,9 +171,7 @@ func (r LevelResult) Lines() (out []string) {
 	for _, a := range r.Rates {
 		line("%d reviews/s: %.1f achieved, p50 %.2f ms, p99 %.2f ms (limit %.2f ms), max %.2f ms, %d wrong, %d late, %d dropped",
 			a.Asked, a.Achieved, a.P50, a.P99, a.Limit, a.Max, a.Wrong, a.Late, a.Dropped)
-	}
-	for _, a := range r.Rates {
-		if a.Soak > 0 {
+		if a.Soak > 0 { // the only one of its level
 			line("%.0f s, p99 of each tenth in ms %v, memory in bytes %v (0 is not known)", a.Soak, a.P99s, a.Memory)
 		}
 	}
@@ -181,12 +179,4 @@ func (r LevelResult) Lines() (out []string) {
 		line("%s: noticed after %d ms (limit %d ms)", w.Name, w.Millis, w.Limit)
 	}
 	return out
-}
-
-// Blamed says in words whose fault a finding is, as far as that was found out.
-func (f Finding) Blamed() string {
-	if f.Blame == "" {
-		return ""
-	}
-	return ", blame: " + string(f.Blame)
 }

@@ -84,15 +84,9 @@ func Register(verify Verifier, version, folder string, paths []string, keys []*K
 // relative is the link from a folder to a path.
 func relative(folder, path string) (string, error) {
 	from, err := filepath.Abs(folder)
-	if err != nil {
-		return "", err
-	}
-	to, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	link, err := filepath.Rel(from, to)
-	return filepath.ToSlash(link), err
+	to, err2 := filepath.Abs(path)
+	link, err3 := filepath.Rel(from, to)
+	return filepath.ToSlash(link), errors.Join(err, err2, err3)
 }
 
 // rowOf judges one bundle.

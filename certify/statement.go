@@ -218,11 +218,8 @@ func NewKey(path string) (*Key, error) {
 		return nil, err
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, err
-	}
-	open, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
+	open, err2 := x509.MarshalPKIXPublicKey(public)
+	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
 	raw := pem.EncodeToMemory(&pem.Block{Type: signerverifier.PrivateKeyPEM, Bytes: secret})

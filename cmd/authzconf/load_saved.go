@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
@@ -31,44 +29,25 @@ func newLoadCompare() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		form := comparisonForms[output]
-		if form == nil {
-			return fmt.Errorf("--output %q: expected text, markdown or json", output)
+		if output != "text" && output != "json" {
+			return fmt.Errorf("--output %q: expected text or json", output)
 		}
 		a, err := load.Load(args[0])
-		if err != nil {
-			return err
-		}
-		b, err := load.Load(args[1])
-		if err != nil {
+		b, err2 := load.Load(args[1])
+		if err := cmp.Or(err, err2); err != nil {
 			return err
 		}
 		result, err := load.Compare(a, b, t)
 		if err != nil {
 			return fmt.Errorf("%s and %s cannot be compared: %w", args[0], args[1], err)
 		}
-		text, err := form(&result)
-		if err == nil {
-			_, err = c.OutOrStdout().Write(text)
-		}
-		return cmp.Or(err, exitWith(result.Outcome.ExitCode()))
+		return cmp.Or(printAs(c.OutOrStdout(), output, "load comparison", &result), exitWith(result.Outcome.ExitCode()))
 	})
 	c.Flags().Float64Var(&margin, "margin", 0.05, "part within which each p50 has to be the same, such as 0.05")
 	c.Flags().Float64Var(&marginP99, "margin-p99", 0, "the same for the p99; 0: not judged")
 	c.Flags().IntVar(&minPairs, "min-pairs", load.DefaultMinPairs, "pairs of blocks that a statement needs, at least 6")
-	c.Flags().StringVarP(&output, "output", "o", "text", "text, markdown or json")
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
-}
-
-// comparisonForms are what --output of load compare may be.
-var comparisonForms = map[string]func(r *load.Result) ([]byte, error){
-	"json":     func(r *load.Result) ([]byte, error) { return filing.EncodeJSON(r) },
-	"markdown": load.ComparisonMarkdown,
-	"text": func(r *load.Result) ([]byte, error) {
-		var b bytes.Buffer
-		err := render(&b, "load comparison", r)
-		return b.Bytes(), err
-	},
 }
 
 // printable leaves out what would steer a terminal, or end the comment that a name stands in: names come from files.

@@ -106,9 +106,6 @@ func TestLoadCompare(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Kind != load.Kind || r.Outcome != load.Failed {
 		t.Errorf("%v, %s", err, text)
 	}
-	if _, text, _ := runLoadCommand("compare", a, slower, "-o", "markdown"); !strings.HasPrefix(text, "# Two load runs: failed\n") {
-		t.Error(text)
-	}
 }
 
 // profiled makes a saved run one of a profile.

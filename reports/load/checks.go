@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -169,16 +170,12 @@ func (c *checker) counters(r *run.Run) {
 }
 
 func negative(b *run.Block) bool {
-	least := min(b.Planned, b.Sent, b.Late, b.Dropped, int64(b.Agents))
-	for _, counts := range []map[string]int64{b.Answers, b.Wrong} {
-		for _, n := range counts {
-			least = min(least, n)
-		}
-	}
+	counts := []int64{b.Planned, b.Sent, b.Late, b.Dropped, int64(b.Agents)}
+	counts = slices.AppendSeq(slices.AppendSeq(counts, maps.Values(b.Answers)), maps.Values(b.Wrong))
 	for _, n := range b.Reviews {
-		least = min(least, n.Count)
+		counts = append(counts, n.Count)
 	}
-	return least < 0
+	return slices.Min(counts) < 0
 }
 
 func (c *checker) generator(r *run.Run) {

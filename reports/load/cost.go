@@ -2,6 +2,7 @@ package load
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Cost is several runs side by side: what each variant costs at each number of agents and with each authorizer.
@@ -37,25 +37,6 @@ func (c column) Measured(of variantKey) *Variant {
 		return nil
 	}
 	return &c.Result.Variants[i]
-}
-
-// Asked says who took part.
-func (c column) Asked() string { return asked(&c.Run) }
-
-// Version is that of the first server.
-func (c column) Version() string {
-	if len(c.Run.Servers) == 0 {
-		return ""
-	}
-	return c.Run.Servers[0].GitVersion
-}
-
-// Length is that of the first block.
-func (c column) Length() time.Duration {
-	if len(c.Run.Blocks) == 0 {
-		return 0
-	}
-	return time.Duration(c.Run.Blocks[0].Length)
 }
 
 // titles are what tells runs from each other.
@@ -98,57 +79,41 @@ func NewCost(runs ...Saved) *Cost {
 	return c
 }
 
-// curves draw what the variants cost against the number of agents: reviews per request, and CPU of the API server. There
-// are none unless some variant ran with several numbers.
-func (c *Cost) curves() (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for name, plot := range map[string]struct {
-		label string
-		of    func(*Variant) (float64, *statistics.Interval)
-	}{
-		"reviews.svg": {"access reviews per request", func(v *Variant) (float64, *statistics.Interval) {
-			return v.Reviews.PerRequest.Estimate, v.Reviews.interval()
-		}},
-		"cpu.svg": {"CPU of the API server above idle per request in ms", func(v *Variant) (float64, *statistics.Interval) {
-			return v.Usage[run.APIServer].PerRequest, nil
-		}},
-	} {
-		chart := statistics.Chart{
-			Label: plot.label + " by number of agents", Height: 340, Legend: true,
-			X: statistics.Axis{Label: "agents", Log: true, Room: true}, Y: statistics.Axis{Label: plot.label, Zero: true, Room: true},
-		}
-		for _, row := range c.Variants {
-			curve, agents := statistics.Curve{Name: row.String()}, map[int]bool{}
-			for _, col := range c.Columns {
-				if v := col.Measured(row); v != nil && !agents[v.Agents] { // of several runs with as many the first
-					agents[v.Agents] = true
-					y, interval := plot.of(v)
-					curve.Points = append(curve.Points, statistics.Point{X: float64(v.Agents), Y: y, Interval: interval})
-				}
-			}
-			if len(agents) > 1 {
-				chart.Curves = append(chart.Curves, curve)
+// curve draws what the variants cost against the number of agents. It is empty unless some variant ran with several.
+func (c *Cost) curve(label string, of func(*Variant) (float64, *statistics.Interval)) (string, error) {
+	chart := statistics.Chart{
+		Label: label + " by number of agents", Height: 340, Legend: true,
+		X: statistics.Axis{Label: "agents", Log: true, Room: true}, Y: statistics.Axis{Label: label, Zero: true, Room: true},
+	}
+	for _, row := range c.Variants {
+		curve, agents := statistics.Curve{Name: row.String()}, map[int]bool{}
+		for _, col := range c.Columns {
+			if v := col.Measured(row); v != nil && !agents[v.Agents] { // of several runs with as many the first
+				agents[v.Agents] = true
+				y, interval := of(v)
+				curve.Points = append(curve.Points, statistics.Point{X: float64(v.Agents), Y: y, Interval: interval})
 			}
 		}
-		svg, err := chart.SVG()
-		if err != nil {
-			return nil, err
-		}
-		if svg != "" {
-			files[name] = []byte(svg)
+		if len(agents) > 1 {
+			chart.Curves = append(chart.Curves, curve)
 		}
 	}
-	return files, nil
+	return chart.SVG()
 }
 
 // Files are README.md and, where the numbers of agents differ, the curves as SVG files.
 func (c *Cost) Files() (map[string][]byte, error) {
-	files, err := c.curves()
-	if err != nil {
-		return nil, err
-	}
-	files["README.md"], err = c.Markdown(slices.Sorted(maps.Keys(files))...)
-	return files, err
+	reviews, err := c.curve("access reviews per request", func(v *Variant) (float64, *statistics.Interval) {
+		return v.Reviews.PerRequest.Estimate, v.Reviews.interval()
+	})
+	cpu, err2 := c.curve("CPU of the API server above idle per request in ms", func(v *Variant) (float64, *statistics.Interval) {
+		return v.Usage[run.APIServer].PerRequest, nil
+	})
+	files := map[string][]byte{"reviews.svg": []byte(reviews), "cpu.svg": []byte(cpu)}
+	maps.DeleteFunc(files, func(_ string, svg []byte) bool { return len(svg) == 0 })
+	readme, err3 := c.Markdown(slices.Sorted(maps.Keys(files))...)
+	files["README.md"] = readme
+	return files, errors.Join(err, err2, err3)
 }
 
 // Write writes Files to a folder.
@@ -163,70 +128,25 @@ func (c *Cost) Write(dir string) error {
 	return err
 }
 
-// costTable is about one thing that was measured.
-type costTable struct {
-	Title, Note string
-	Cell        func(*Variant) string
-}
-
-// rateCell is "2.050 (2.050)", or "–" if there was no such block.
-func rateCell(r *ReviewRate) string {
-	switch {
-	case r == nil:
-		return "–"
-	case r.Predicted == nil:
-		return fmt.Sprintf("%.3f", r.PerRequest.Estimate)
-	}
-	return fmt.Sprintf("%.3f (%s)", r.PerRequest.Estimate, r.Predicted)
-}
-
-var costTables = []costTable{
-	{"Access reviews per request", "Mean of the blocks in which every agent had asked before, or of all if there is none; in brackets the prediction for their schedules.", func(v *Variant) string {
-		return rateCell(&v.Reviews)
-	}},
-	{"Access reviews per request at first contact", "Of the blocks of which every request was the first of its agent.", func(v *Variant) string {
-		return rateCell(v.FirstContact)
-	}},
-	{"Reviews per second at the authorizer", "", func(v *Variant) string { return fmt.Sprintf("%.1f", v.ReviewsPerSecond) }},
-	{"Latency", "p50 / p99 in ms, from the intended send, all blocks together. Variants ran one after the other: the comparisons below are what tells them apart.",
-		func(v *Variant) string { return fmt.Sprintf("%.2f / %.1f", v.P50.Milliseconds, v.P99.Milliseconds) }},
-	{"CPU above idle per request", "What each program used beyond what it uses without requests.", func(v *Variant) string { return cpuText(v.Usage) }},
-	{"Memory of the API server", "Most at a block's end, in MiB. Blocks of all variants run in the same process.", func(v *Variant) string {
-		return fmt.Sprint(v.Usage[run.APIServer].RSS >> 20)
-	}},
-	{"Priority and fairness", "Mean time in the API server's queues in ms per request dispatched, and requests rejected.", func(v *Variant) string {
-		waited, dispatched, rejected := flowControlOf(v)
-		return fmt.Sprintf("%.2f, %g", 1000*waited/max(dispatched, 1), rejected)
-	}},
-	{"Requests", "Answered per second, and errors of all answers.", func(v *Variant) string {
-		return fmt.Sprintf("%.1f/s, %d of %d", v.Rate, v.Errors, v.Done)
-	}},
-}
-
 // Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then
 // the comparisons, and whether the runs were sound. plots are the names of SVG files to show, if any.
 func (c *Cost) Markdown(plots ...string) ([]byte, error) {
 	return markdown("cost", struct {
 		*Cost
-		Plots  []string
-		Tables []costTable
-	}{c, plots, costTables})
+		Plots []string
+	}{c, plots})
 }
 
-// flowControlOf sums over priority levels: seconds waited, requests dispatched and rejected.
-func flowControlOf(v *Variant) (waited, dispatched, rejected float64) {
+// queuesText is the mean wait of a request dispatched, in ms, and how many were rejected, over all priority levels.
+func queuesText(v *Variant) string {
+	sums := map[string]float64{}
 	for name, n := range v.FlowControl {
-		switch {
-		case strings.Contains(name, " exempt"): // what measures, not what is measured
-		case strings.HasPrefix(name, "waited "):
-			waited += n
-		case strings.HasPrefix(name, "dispatched "):
-			dispatched += n
-		case strings.HasPrefix(name, "rejected "):
-			rejected += n
+		if !strings.Contains(name, " exempt") { // what measures, not what is measured
+			what, _, _ := strings.Cut(name, " ")
+			sums[what] += n
 		}
 	}
-	return waited, dispatched, rejected
+	return fmt.Sprintf("%.2f, %g", 1000*sums["waited"]/max(sums["dispatched"], 1), sums["rejected"])
 }
 
 // Usage is what one program used for a variant.
@@ -264,10 +184,4 @@ func usageOf(blocks []*run.Block) (used map[string]Usage) {
 		used[name] = u
 	}
 	return used
-}
-
-// cpuText is "API server 2.10 ms, authorizer 0.20 ms".
-func cpuText(used map[string]Usage) string {
-	parts := scenarios.Each(slices.Sorted(maps.Keys(used)), func(name string) string { return fmt.Sprintf("%s %.2f ms", name, used[name].PerRequest) })
-	return cmp.Or(strings.Join(parts, ", "), "not known")
 }

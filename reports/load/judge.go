@@ -97,13 +97,18 @@ func withinLimit(q QuantileBound, limit time.Duration) (State, string) {
 	if !q.Bounded {
 		return Unknown, fmt.Sprintf("%d answers; a p99 needs %d", q.Samples, statistics.SamplesNeeded(0.99, level))
 	}
-	state, most := Unknown, milliseconds(limit)
-	if q.High <= most {
-		state = Held
-	} else if q.Low > most {
-		state = Broken
+	return against(q.Low, q.High, milliseconds(limit)), fmt.Sprintf("%s, at most %s", boundText(q), limit)
+}
+
+// against is the state of a limit for something of which the bounds are known.
+func against(low, high, limit float64) State {
+	switch {
+	case high <= limit:
+		return Held
+	case low > limit:
+		return Broken
 	}
-	return state, fmt.Sprintf("%s, at most %s", boundText(q), limit)
+	return Unknown
 }
 
 func judgeErrors(r *Result, a Variant, limit float64) {
@@ -111,11 +116,8 @@ func judgeErrors(r *Result, a Variant, limit float64) {
 		r.limit(a.Name, "errorRate", Unknown, "nothing was answered")
 		return
 	}
-	rate, state := float64(a.Errors)/float64(a.Done), Held
-	if rate > limit {
-		state = Broken
-	}
-	r.limit(a.Name, "errorRate", state, "%d of %d answers are errors (%.3g %%), at most %.3g %%", a.Errors, a.Done, 100*rate, 100*limit)
+	rate := float64(a.Errors) / float64(a.Done)
+	r.limit(a.Name, "errorRate", against(rate, rate, limit), "%d of %d answers are errors (%.3g %%), at most %.3g %%", a.Errors, a.Done, 100*rate, 100*limit)
 }
 
 // objectives are those of Kubernetes for the p99 of a request kind, from

@@ -23,6 +23,8 @@ import (
 var (
 	//go:embed load.html.tmpl
 	pageTemplate string
+	//go:embed figures.tmpl
+	figureTemplates string // of both
 	//go:embed load.css
 	pageStyle string
 
@@ -32,24 +34,21 @@ var (
 		"dashed":    statistics.Dashed,
 		"bracket":   bracket,
 		"percentOf": func(part float64) string { return fmt.Sprintf("%g %%", 100*part) },
-	}).Parse(pageTemplate))
+	}).Parse(figureTemplates + pageTemplate))
 )
 
 // functions are those of the page and of Markdown.
 var functions = map[string]any{
 	"bound":    boundText,
 	"reviews":  func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
-	"predict":  predictedText,
-	"first":    rateCell,
 	"asked":    asked,
+	"queues":   queuesText,
 	"named":    func(name string, r ReviewRate) named { return named{name, r} },
-	"again":    againText,
 	"change":   changeText,
 	"ms":       millisecondsText,
 	"p":        pText,
 	"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"duration": text,
-	"cpu":      cpuText,
 	"mib":      func(n int64) int64 { return n >> 20 },
 	"kib":      func(n float64) string { return fmt.Sprintf("%.1f", n/1024) },
 	"percent":  func(part float64) string { return fmt.Sprintf("%.1f", 100*part) },
@@ -110,7 +109,7 @@ var (
 	markdownSource string
 	textTemplates  = texttemplate.Must(texttemplate.New("markdown").Funcs(functions).Funcs(texttemplate.FuncMap{
 		"md": md, "counted": reports.Plural, "margin": marginText, "short": shortEffect, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
-	}).Parse(markdownSource))
+	}).Parse(figureTemplates + markdownSource))
 )
 
 func markdown(name string, data any) ([]byte, error) {
@@ -123,9 +122,6 @@ func markdown(name string, data any) ([]byte, error) {
 func Markdown(r *run.Run, result *Result) ([]byte, error) {
 	return markdown("summary", page{Run: r, Result: result})
 }
-
-// ComparisonMarkdown is the result of Compare as Markdown.
-func ComparisonMarkdown(result *Result) ([]byte, error) { return markdown("comparison", result) }
 
 // interval is that of the mean, if there is one.
 func (r ReviewRate) interval() *statistics.Interval {

@@ -185,14 +185,7 @@ func judgeReviews(r *Result, name string, reviews ReviewRate, limit float64) {
 		r.limit(name, "reviewsPerRequest", Unknown, "the recorder received no review at all")
 		return
 	}
-	state := Unknown
-	switch {
-	case rate.High <= limit:
-		state = Held
-	case rate.Low > limit:
-		state = Broken
-	}
-	r.limit(name, "reviewsPerRequest", state, "%s, at most %g", reviewsText(reviews), limit)
+	r.limit(name, "reviewsPerRequest", against(rate.Low, rate.High, limit), "%s, at most %g", reviewsText(reviews), limit)
 }
 
 // checkCounts are the reviews of blocks by mode, verb and decision.

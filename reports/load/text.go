@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 func text(d run.Duration) string { return time.Duration(d).String() }
@@ -61,12 +58,6 @@ func reviewsText(r ReviewRate) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f] reviews per request", r.PerRequest.Estimate, r.PerRequest.Low, r.PerRequest.High)
 }
 
-// againText is "12 × 429, 20 × refused", or a dash.
-func againText(again map[string]int64) string {
-	parts := scenarios.Each(slices.Sorted(maps.Keys(again)), func(status string) string { return fmt.Sprintf("%d × %s", again[status], status) })
-	return cmp.Or(strings.Join(parts, ", "), "-")
-}
-
 // pText is "0.004 (adjusted 0.028)": the interval beside it goes with the first.
 func pText(e Effect) string {
 	if !e.Measured {
@@ -80,13 +71,6 @@ func pValue(p float64) string {
 		return "< 0.001"
 	}
 	return fmt.Sprintf("%.3f", p)
-}
-
-func predictedText(r ReviewRate) string {
-	if r.Predicted == nil {
-		return r.Verdict
-	}
-	return r.Predicted.String() + ": " + r.Verdict
 }
 
 // marginText is "equivalent: [-0.5, +1.2 %] against 5 %".

@@ -189,12 +189,7 @@ func Trend(x []float64) (p, change float64) {
 		index[i] = float64(i)
 		ties[x[i]]++
 		for j := range i {
-			switch {
-			case x[i] > x[j]:
-				s++
-			case x[i] < x[j]:
-				s--
-			}
+			s += cmp.Compare(x[i], x[j])
 		}
 	}
 	_, slope := stat.LinearRegression(index, x, nil, false)

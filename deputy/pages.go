@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	htmltemplate "html/template"
+	"slices"
 	"text/template"
 
 	"github.com/authzconf/authzconf/reports"
@@ -40,28 +41,15 @@ func (r *Report) Pages() (map[string][]byte, error) {
 	return out, nil
 }
 
-// Bad is how many errors a part is in JUnit.
-func (p *Part) Bad() int {
-	if p.Failed == 0 && p.Inconclusive != "" {
-		return 1
-	}
-	return 0
-}
+// Bad says that a part is an error in JUnit.
+func (p *Part) Bad() bool { return p.Failed == 0 && p.Inconclusive != "" }
 
 // Failing is in how many parts something failed.
-func (r *Report) Failing() (n int) {
-	for _, p := range r.Parts {
-		if p.Failed > 0 {
-			n++
-		}
-	}
-	return n
-}
+func (r *Report) Failing() int { return r.count(func(p *Part) bool { return p.Failed > 0 }) }
 
 // Unsaid is how many parts say nothing.
-func (r *Report) Unsaid() (n int) {
-	for _, p := range r.Parts {
-		n += p.Bad()
-	}
-	return n
+func (r *Report) Unsaid() int { return r.count((*Part).Bad) }
+
+func (r *Report) count(is func(*Part) bool) int {
+	return len(slices.DeleteFunc(slices.Clone(r.Parts), func(p *Part) bool { return !is(p) }))
 }

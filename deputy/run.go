@@ -138,9 +138,7 @@ func (p *Part) Line() string {
 }
 
 // Failed tells whether anything did.
-func (r *Report) Failed() bool {
-	return slices.ContainsFunc(r.Parts, func(p *Part) bool { return p.Failed > 0 })
-}
+func (r *Report) Failed() bool { return r.Failing() > 0 }
 
 // Folder is a report in a folder.
 var Folder = filing.Kind{

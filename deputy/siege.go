@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -213,18 +214,14 @@ func (t *auditTrail) settle(ctx context.Context, marker string) error {
 	if err := t.send(ctx, marker); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(t.timeout); ; {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, t.timeout, true, func(context.Context) (bool, error) {
 		events, err := t.look(marker)
-		if err != nil || len(events) > 0 {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("a request to the cluster of the kubeconfig did not get into the audit log within %s: the log is of another cluster, or its policy leaves out lists of pods; nothing is judged", t.timeout)
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
+		return len(events) > 0, err
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("a request to the cluster of the kubeconfig did not get into the audit log within %s: the log is of another cluster, or its policy leaves out lists of pods; nothing is judged", t.timeout)
 	}
+	return err
 }
 
 // since are the events of a run, and those that name a path.

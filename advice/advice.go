@@ -237,9 +237,8 @@ const (
 	accountHead = serviceaccount.ServiceAccountUsernamePrefix
 )
 
-// actionOf is what an event's request was to authorization. It is read from the
-// URI: objectRef has the name of an object that is created, which authorization
-// did not know (k8s.io/apiserver/pkg/audit/request.go, LogRequestObject).
+// actionOf is what an event's request was to authorization. It is read from the URI: objectRef has the name of an
+// object that is created, which authorization did not know (k8s.io/apiserver/pkg/audit/request.go, LogRequestObject).
 func actionOf(verb, uri string) (Action, error) {
 	u, err := url.ParseRequestURI(uri)
 	if err != nil {

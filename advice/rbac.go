@@ -57,8 +57,7 @@ func label(object map[string]any) string {
 	return u.GetKind() + " " + strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/")
 }
 
-// RBAC are the grants as roles with their bindings: of each requestor one for the
-// cluster and one for each namespace.
+// RBAC are the grants as roles with their bindings: of each requestor one for the cluster and one for each namespace.
 func RBAC(grants []scenarios.Grant) []scenarios.RBACObject {
 	objects := scenarios.RenderRBAC(&scenarios.Scenario{Grants: grants})
 	taken := map[string]int{}

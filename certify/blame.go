@@ -197,8 +197,7 @@ func (b *Plan) decider() reference.Decider {
 	return func(s spec) scenarios.Decision { return b.Policy.Decide(s) }
 }
 
-// keepControls adds the answers of the reference where those of the authorizer are wrong, and all of those at a
-// rate.
+// keepControls adds the answers of the reference where those of the authorizer are wrong, and all of those at a rate.
 func (r *runner) keepControls(answers []Answer) {
 	wrong := map[about]bool{}
 	for _, a := range r.Answers {

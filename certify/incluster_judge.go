@@ -18,8 +18,7 @@ type Seen struct {
 	Got string `json:"got,omitempty"`
 	// Error is why there is none.
 	Error string `json:"error,omitempty"`
-	// Window is how long it took until a change of policy was noticed, Limit how long it may take, in
-	// milliseconds.
+	// Window is how long it took until a change of policy was noticed, Limit how long it may take, in milliseconds.
 	Window int64 `json:"windowMs,omitempty"`
 	Limit  int64 `json:"limitMs,omitempty"`
 	// Cell is the API server that was asked for, in the first line about it.

@@ -42,8 +42,7 @@ type Options struct {
 	Plan    *Plan
 	// Levels are those to try; none is all.
 	Levels []CertificationLevel
-	// LoadOptions and Cluster ask for levels beyond those; without rates, and without a cluster, they are not
-	// tried.
+	// LoadOptions and Cluster ask for levels beyond those; without rates, and without a cluster, they are not tried.
 	LoadOptions LoadOptions
 	Cluster     *ClusterOptions
 	// V1Only leaves out reviews of v1beta1, for who serves only v1.

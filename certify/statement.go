@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// payloadType is the media type of in-toto statements, statementType the version of them that is written and
-	// read.
+	// payloadType is the media type of in-toto statements, statementType the version of them that is written and read.
 	payloadType   = "application/vnd.in-toto+json"
 	statementType = "https://in-toto.io/Statement/v1"
 
@@ -178,8 +177,7 @@ func ParseKey(raw []byte) (*Key, error) {
 	return &Key{sv: sv, private: loaded.KeyVal.Private != ""}, nil
 }
 
-// LoadKey reads the file of a key. A private one that others can read is refused: it may be somebody else's by
-// now.
+// LoadKey reads the file of a key. A private one that others can read is refused: it may be somebody else's by now.
 func LoadKey(path string) (*Key, error) {
 	f, err := os.Open(path)
 	if err != nil {

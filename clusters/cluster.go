@@ -21,8 +21,7 @@ type Cluster interface {
 	// Admin authenticates as a member of system:masters (of an existing cluster: as whom its kubeconfig is for),
 	// without a client-side request limit.
 	Admin() *rest.Config
-	// FrontProxy authenticates as a proxy that may name any user in X-Remote- headers; nil where the cluster has
-	// none.
+	// FrontProxy authenticates as a proxy that may name any user in X-Remote- headers; nil where the cluster has none.
 	FrontProxy() *rest.Config
 	// Anonymous carries no credentials, only the trust in the server.
 	Anonymous() *rest.Config

@@ -105,8 +105,7 @@ func distinct(list []string) []string {
 // unknownText stands for the text of a denial that the model does not know.
 const unknownText = "\x00"
 
-// denial is the text of a 403: the error's text first, as checkAuthorization of the filter with the gate on has
-// it.
+// denial is the text of a 403: the error's text first, as checkAuthorization of the filter with the gate on has it.
 func (k asker) denial(r Review) string {
 	why := r.Answer.Reason
 	switch {

@@ -21,8 +21,7 @@ import (
 type Attributes struct {
 	// Verb is the request verb, or the lower-case HTTP method of a request for a path.
 	Verb string
-	// APIGroup, Version, Resource, Subresource, Namespace and Name are empty for a request that is for no
-	// resource.
+	// APIGroup, Version, Resource, Subresource, Namespace and Name are empty for a request that is for no resource.
 	APIGroup, Version, Resource, Subresource, Namespace, Name string
 	// Path is the whole path of the URL.
 	Path string
@@ -31,8 +30,7 @@ type Attributes struct {
 	// Fields and Labels are the selectors of list, watch and deletecollection.
 	Fields []fields.Requirement
 	Labels []labels.Requirement
-	// BadSelector says that a selector cannot be parsed: the server then authorizes without it, and caches
-	// nothing.
+	// BadSelector says that a selector cannot be parsed: the server then authorizes without it, and caches nothing.
 	BadSelector bool
 }
 

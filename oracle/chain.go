@@ -184,9 +184,8 @@ type Answer struct {
 	vague bool
 }
 
-// authorize asks the chain, as unionAuthzHandler.Authorize does
-// (k8s.io/apiserver/pkg/authorization/union/union.go): the first to allow or deny ends it, otherwise reasons and
-// errors add up.
+// authorize asks the chain, as unionAuthzHandler.Authorize does (k8s.io/apiserver/pkg/authorization/union/union.go):
+// the first to allow or deny ends it, otherwise reasons and errors add up.
 func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answer, hidden bool) {
 	var reasons, errs []string
 	vague := false

@@ -183,8 +183,7 @@ const (
 	associatedNodeKeysKey = "authentication.kubernetes.io/associated-node-keys"
 )
 
-// nodeOf is the node that a user name stands for: what follows system:node: has to be a DNS subdomain
-// (isNodeUsername).
+// nodeOf is the node that a user name stands for: what follows system:node: has to be a DNS subdomain (isNodeUsername).
 func nodeOf(name string) (node string, ok bool) {
 	node, ok = strings.CutPrefix(name, nodeUserPrefix)
 	return node, ok && len(apivalidation.NameIsDNSSubdomain(node, false)) == 0

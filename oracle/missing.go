@@ -86,8 +86,7 @@ func (n *Need) add(g scenarios.Grant) {
 	n.Grants = append(n.Grants, g)
 }
 
-// grantFor is the narrowest grant that allows a review. The name * of the mode associated-node stands for every
-// node.
+// grantFor is the narrowest grant that allows a review. The name * of the mode associated-node stands for every node.
 func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 	g := scenarios.Grant{Subject: scenarios.Subject{User: spec.User}}
 	if n := spec.NonResourceAttributes; n != nil {

@@ -32,8 +32,7 @@ func nodeGrant(group, resources, verbs string) scenarios.Grant {
 	}
 }
 
-// nodeAuthorizer is NodeAuthorizer.Authorize
-// (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
+// nodeAuthorizer is NodeAuthorizer.Authorize (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
 func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
 	node, named := strings.CutPrefix(spec.User, nodeUserPrefix)
 	if !named || !slices.Contains(spec.Groups, nodesGroup) {

@@ -56,15 +56,13 @@ func podReads(o map[string]any) (out []string) {
 	return out
 }
 
-// defaultsYAML are the roles and bindings that every cluster has and that can decide about a user who has been
-// granted nothing, from the bootstrap policy of k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy
-// (1.37).
+// defaultsYAML are the roles and bindings that every cluster has and that can decide about a user who has been granted
+// nothing, from the bootstrap policy of k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy (1.37).
 //
 //go:embed defaults.yaml
 var defaultsYAML []byte
 
-// builtIn are the objects of defaultsYAML. The user-facing roles are aggregated: their rules are put together
-// here.
+// builtIn are the objects of defaultsYAML. The user-facing roles are aggregated: their rules are put together here.
 var builtIn = sync.OnceValue(func() []map[string]any {
 	var objects []map[string]any
 	if err := yaml.UnmarshalStrict(defaultsYAML, &objects); err != nil {

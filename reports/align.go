@@ -128,8 +128,7 @@ func alignReviews(want, got []review) (rows []reviewRow) {
 	return rows
 }
 
-// matchUnordered reorders the seen reviews of each unordered group so that they stand beside those they match
-// best.
+// matchUnordered reorders the seen reviews of each unordered group so that they stand beside those they match best.
 func matchUnordered(want, got []review) []review {
 	got = slices.Clone(got)
 	for i := range want {

@@ -109,8 +109,7 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) error {
 	return nil
 }
 
-// addTexts copies the scenarios and the fixtures they name, byte by byte: their digests are what evidence refers
-// to.
+// addTexts copies the scenarios and the fixtures they name, byte by byte: their digests are what evidence refers to.
 func addTexts(files map[string][]byte, texts Texts) error {
 	add := func(from fs.FS, folder, name string) error {
 		data, err := fs.ReadFile(from, name)
@@ -254,9 +253,8 @@ func Sign(dir, marker string, sign func(name string, report []byte) ([]byte, err
 }
 
 // Write writes the report folder dir: report.yaml, junit.xml, report.html, summary.md, evidence/, scenarios/ and
-// fixtures/. Complete has to have been called. No credential is written: the report passes
-// through Redact, evidence has to have passed (RedactEvidence) before it was judged, and what still looks like one is
-// an error.
+// fixtures/. Complete has to have been called. No credential is written: the report passes through Redact, evidence has
+// to have passed (RedactEvidence) before it was judged, and what still looks like one is an error.
 //
 // dir has to be missing, empty, or hold an earlier report, which is replaced; files of others in it are left
 // alone. report.yaml comes last, so that a folder with a report.yaml is whole. r.Files is set.
@@ -275,8 +273,7 @@ func Write(dir string, r *ConformanceReport, evidence []*verdicts.Evidence, text
 	return Folder.Write(dir, files)
 }
 
-// ofReport says whether a path is one that a report has. Its list of files is only text that somebody may have
-// edited.
+// ofReport says whether a path is one that a report has. Its list of files is only text that somebody may have edited.
 func ofReport(name string) bool {
 	top, _, nested := strings.Cut(name, "/")
 	if nested {

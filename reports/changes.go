@@ -24,8 +24,7 @@ type behaviourTable struct {
 	// Changed are the scenarios that behaved in more than one way, those that changed between versions first.
 	// Same are the others that ran on more than one cell.
 	Changed, Same []behaviourRow
-	// Limited are the scenarios that are written for some of the versions only: a change that somebody has
-	// described.
+	// Limited are the scenarios that are written for some of the versions only: a change that somebody has described.
 	Limited []*scenarios.Scenario
 }
 

@@ -48,8 +48,7 @@ type Outcome struct {
 //  3. invalid if an extended or divergence scenario is invalid.
 //  4. passed (exit 0) otherwise.
 //
-// A scenario that the user left out does not stand in the way of passed, but is
-// noted.
+// A scenario that the user left out does not stand in the way of passed, but is noted.
 func (r *ConformanceReport) Conclude() Outcome {
 	c := &conclusion{}
 	if len(r.Cells) == 0 {

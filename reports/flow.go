@@ -15,8 +15,7 @@ import (
 
 // FlowEvidence is what became of requests that were sent all the time, while API servers were replaced.
 type FlowEvidence struct {
-	// Sent is how many were sent, Unanswered how many of them got no answer: the connection was refused or
-	// broke.
+	// Sent is how many were sent, Unanswered how many of them got no answer: the connection was refused or broke.
 	Sent       int `json:"sent"`
 	Unanswered int `json:"unanswered"`
 	// Errors counts the unanswered ones by what the client saw.
@@ -83,8 +82,7 @@ type Window struct {
 	Requests int `json:"requests"`
 }
 
-// judgeAnswer judges one answer by the scenario that is for the API server that gave it, which was that of a
-// cell.
+// judgeAnswer judges one answer by the scenario that is for the API server that gave it, which was that of a cell.
 func judgeAnswer(s *scenarios.Scenario, cell verdicts.Cell, suffix string, seen *verdicts.Observation) verdicts.Result {
 	_, names := s.Bind(suffix)
 	return verdicts.Judge(s, &verdicts.Evidence{

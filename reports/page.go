@@ -141,8 +141,7 @@ func (p *page) Took(cell, scenario string) time.Duration {
 	return 0
 }
 
-// layout says how rows show cells: as marks with words, as marks, or, where these would not fit, by their
-// number.
+// layout says how rows show cells: as marks with words, as marks, or, where these would not fit, by their number.
 func layout(cells int) string {
 	switch {
 	case cells > 12:

@@ -80,8 +80,7 @@ const (
 type StageEvidence struct {
 	// Cell is the stage's.
 	Cell string `json:"cell"`
-	// Objects are those of all setups that were made by then, as the API server wrote them at the end of the
-	// stage.
+	// Objects are those of all setups that were made by then, as the API server wrote them at the end of the stage.
 	Objects []ObjectState `json:"objects"`
 	// Verbs counts the access reviews that arrived at the front of the chain during the stage, by verb.
 	Verbs map[string]int `json:"verbs"`
@@ -206,9 +205,8 @@ func jsonChange(before, after string) string {
 	return fmt.Sprintf("%s was %s, is %s", cmp.Or(at, "the order of fields"), brief(x), brief(y))
 }
 
-// tokens compares the IDs of the tokens that requestors had with those they had on the stage they were first
-// seen on. A token that does not authenticate has failed its scenario already: here is told that it was not
-// another one.
+// tokens compares the IDs of the tokens that requestors had with those they had on the stage they were first seen on. A
+// token that does not authenticate has failed its scenario already: here is told that it was not another one.
 func (l *PathStage) tokens(first map[string]string, evidence []*verdicts.Evidence, set *scenarios.Set) {
 	same := 0
 	var others []string

@@ -5,8 +5,7 @@
 // without the server, without the network and without trust in who ran it. report.html, summary.md and junit.xml
 // show the same to people and to CI systems.
 //
-// What a report says follows from results alone (Complete, Conclude): there is no field that a run can set to
-// "passed".
+// What a report says follows from results alone (Complete, Conclude): there is no field that a run can set to "passed".
 package reports
 
 import (
@@ -104,16 +103,14 @@ type Cell struct {
 	// Problem says why the target could not be used at all, for example that it did not start, with the last
 	// lines of its log. Any makes the run invalid.
 	Problem string `json:"problem,omitempty"`
-	// ReadySeconds is how long the target took to start, WallSeconds how long the scenarios took on it, waits
-	// included.
+	// ReadySeconds is how long the target took to start, WallSeconds how long the scenarios took on it, waits included.
 	ReadySeconds float64 `json:"readySeconds"`
 	WallSeconds  float64 `json:"wallSeconds"`
 	// Results are the verdicts of the scenarios that were to be run here, notSupported ones included.
 	Results []verdicts.Result `json:"results"`
 	// NotRun are the scenarios that were not to be run here, and why.
 	NotRun []NotRun `json:"notRun,omitempty"`
-	// Agents is what the node agent was allowed as a program in pods of real nodes; nil where that was not
-	// looked at.
+	// Agents is what the node agent was allowed as a program in pods of real nodes; nil where that was not looked at.
 	Agents *Agents `json:"agents,omitempty"`
 	// Summary counts verdicts by level; a level without scenarios is absent.
 	Summary map[scenarios.Level]Counts `json:"summary"`

@@ -84,8 +84,7 @@ type CountRow struct {
 	Counts
 }
 
-// CountRows are the cell's counts as they are shown beside those of so many cells: by level, or of all levels
-// together.
+// CountRows are the cell's counts as they are shown beside those of so many cells: by level, or of all levels together.
 func (c *Cell) CountRows(cells int) []CountRow {
 	var rows []CountRow
 	for _, level := range Levels() {

@@ -73,8 +73,7 @@ func because(r verdicts.Result) string {
 // same compares what two values say: an empty list is as good as none.
 func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 
-// change words the first place at which two values differ, for example "reason: the report says x, the evidence
-// y".
+// change words the first place at which two values differ, for example "reason: the report says x, the evidence y".
 func change(report, evidence any) string {
 	return changeTo("the evidence", report, evidence)
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Witness is what a target said of itself after it had started, beside what was asked of it. A flag that was
-// passed proves nothing: a gate may be locked, an old binary may lie about, a chain may have been loaded from
-// another file. So each property is read back from the server, by more than one way where there is one, and
-// Mismatches lists where the answers are not what was asked. Any mismatch makes the run invalid: whatever passed
-// was not the thing to be judged.
+// Witness is what a target said of itself after it had started, beside what was asked of it. A flag that was passed
+// proves nothing: a gate may be locked, an old binary may lie about, a chain may have been loaded from another file. So
+// each property is read back from the server, by more than one way where there is one, and Mismatches lists where the
+// answers are not what was asked. Any mismatch makes the run invalid: whatever passed was not the thing to be judged.
 //
 // What was asked of the version, the emulation and the gate is in Cell, beside the witness.
 type Witness struct {
@@ -29,20 +28,17 @@ type Witness struct {
 	// ExpectedGate is the state, on or off, that the gate must have: as asked, or as the effective version has
 	// it by default.
 	ExpectedGate string `json:"expectedGate,omitempty"`
-	// GateMetric is the sample kubernetes_feature_enabled{name="ConstrainedImpersonation"} of GET /metrics: on
-	// (1), off (0), or absent (the version has no such gate, which counts as off). Empty where metrics cannot be
-	// read.
+	// GateMetric is the sample kubernetes_feature_enabled{name="ConstrainedImpersonation"} of GET /metrics: on (1), off
+	// (0), or absent (the version has no such gate, which counts as off). Empty where metrics cannot be read.
 	GateMetric string `json:"gateMetric,omitempty"`
-	// GateProbe is the answer to a request with Impersonate-Group and no Impersonate-User. It needs no
-	// permission, so it works on every cluster: the text of the refusal differs between the constrained handler
-	// and the old one.
+	// GateProbe is the answer to a request with Impersonate-Group and no Impersonate-User. It needs no permission, so
+	// it works on every cluster: the text of the refusal differs between the constrained handler and the old one.
 	GateProbe *GateProbe `json:"gateProbe,omitempty"`
 
 	// AskedAuthorizers is the authorizer chain that was asked for, in order.
 	AskedAuthorizers []Authorizer `json:"askedAuthorizers,omitempty"`
 	// SeenAuthorizers is what proves each of them: for a webhook the review that reached it, for the others what
-	// apiserver_authorization_* metrics of GET /metrics or a probe request say. One that nothing proved is not
-	// listed.
+	// apiserver_authorization_* metrics of GET /metrics or a probe request say. One that nothing proved is not listed.
 	SeenAuthorizers []AuthorizerEvidence `json:"seenAuthorizers,omitempty"`
 
 	// Probes counts the requests of the witness and their reviews at both ends of the chain; nil without a recorder.

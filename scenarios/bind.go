@@ -216,8 +216,7 @@ const (
 	userHeader = "Impersonate-User"
 	// headerPrefix begins every header that a scenario may write itself.
 	headerPrefix = "impersonate-"
-	// maxHeader keeps a mistyped repetition from filling the memory. It is twice what an API server reads of a
-	// request.
+	// maxHeader keeps a mistyped repetition from filling the memory. It is twice what an API server reads of a request.
 	maxHeader = 2 << 20
 )
 

@@ -119,8 +119,7 @@ func (s *source) decodeText(n *yaml.Node, v reflect.Value, label string) {
 	}
 }
 
-// eachPair calls fn for each pair of a mapping whose key is a string that did not occur before, and records the
-// others.
+// eachPair calls fn for each pair of a mapping whose key is a string that did not occur before, and records the others.
 func (s *source) eachPair(n *yaml.Node, t reflect.Type, label string, fn func(key string, kv pair)) {
 	kvs, ok := pairs(n)
 	if !ok {

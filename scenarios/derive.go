@@ -22,8 +22,7 @@ import (
 // that Load returns are full.
 func (s *Scenario) Full() *Scenario { return s.mapExpect(deriver.fill) }
 
-// Lean returns a copy of the scenario without the expectations that Full derives: the form in which a file states
-// it.
+// Lean returns a copy of the scenario without the expectations that Full derives: the form in which a file states it.
 func (s *Scenario) Lean() *Scenario { return s.mapExpect(deriver.strip) }
 
 // mapExpect copies a scenario with each expectation replaced.

@@ -5,8 +5,7 @@ import (
 	"regexp"
 )
 
-// Outcome is how the API server answered a request. The classes are kept apart so that one cannot pass for
-// another.
+// Outcome is how the API server answered a request. The classes are kept apart so that one cannot pass for another.
 type Outcome string
 
 const (
@@ -59,9 +58,8 @@ type Expect struct {
 	Admission []User `json:"admission,omitzero" yaml:"admission,omitempty"`
 	// Flow is by what priority and fairness let the request through; {} means that it did not get so far.
 	Flow *Flow `json:"flow,omitempty" yaml:"flow,omitempty"`
-	// Counters are the increases of the authorization metrics by series, written name{label=value,...} with the
-	// labels sorted, and for a histogram the name with _count. A series of the same name that is not listed must not
-	// move.
+	// Counters are the increases of the authorization metrics by series, written name{label=value,...} with the labels
+	// sorted, and for a histogram the name with _count. A series of the same name that is not listed must not move.
 	Counters map[string]int `json:"counters,omitempty" yaml:"counters,omitempty"`
 	// Log are regular expressions, each for a line that the API server logs about the request.
 	Log []string `json:"log,omitempty" yaml:"log,omitempty"`

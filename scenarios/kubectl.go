@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Kubectl is one run of the real kubectl, as a child process with a kubeconfig of the requestor's. Within a
-// scenario the runs of one requestor share a home folder, and so what kubectl has cached of the API server's
-// discovery.
+// Kubectl is one run of the real kubectl, as a child process with a kubeconfig of the requestor's. Within a scenario
+// the runs of one requestor share a home folder, and so what kubectl has cached of the API server's discovery.
 type Kubectl struct {
 	// By is the alias of the requestor, a service account: kubectl authenticates with its token.
 	By string `json:"by" yaml:"by" bind:"keep"`
@@ -16,8 +15,7 @@ type Kubectl struct {
 	Args []string `json:"args" yaml:"args"`
 }
 
-// ClientExpect states what must be seen of a run of a client: how it ended, what it printed, and every request it
-// made.
+// ClientExpect states what must be seen of a run of a client: how it ended, what it printed, and every request it made.
 type ClientExpect struct {
 	// ExitCode is that of the process. It must be given.
 	ExitCode *int `json:"exitCode" yaml:"exitCode"`
@@ -25,8 +23,7 @@ type ClientExpect struct {
 	// the output is not judged.
 	Stdout []string `json:"stdout,omitzero" yaml:"stdout,omitempty"`
 	Stderr []string `json:"stderr,omitzero" yaml:"stderr,omitempty"`
-	// Requests are all the requests that the client sent, in order. They must be given; [] means that there were
-	// none.
+	// Requests are all the requests that the client sent, in order. They must be given; [] means that there were none.
 	Requests []ClientRequest `json:"requests" yaml:"requests"`
 }
 

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// Covers tells whether the grant allows what a SubjectAccessReview asks. The rules are those of RBAC in
-// kube-apiserver (RuleAllows and its helpers), because grants are given as RBAC there and must mean the same
-// elsewhere.
+// Covers tells whether the grant allows what a SubjectAccessReview asks. The rules are those of RBAC in kube-apiserver
+// (RuleAllows and its helpers), because grants are given as RBAC there and must mean the same elsewhere.
 func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if !g.Subject.Is(spec.User, spec.Groups) {
 		return false
@@ -133,8 +132,7 @@ type BoundRule struct {
 }
 
 // RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and
-// subject. Bindings to roles that are not among them, such as cluster-admin, give none; other objects are passed
-// over.
+// subject. Bindings to roles that are not among them, such as cluster-admin, give none; other objects are passed over.
 func RulesFromManifests(manifests []map[string]any) []Grant {
 	rules, _ := BoundRules(manifests)
 	return Each(rules, func(r BoundRule) Grant { return r.Grant })
@@ -189,8 +187,7 @@ func BoundRules(manifests []map[string]any) (out []BoundRule, dangling []map[str
 	return out, dangling
 }
 
-// RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives
-// two.
+// RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives two.
 func RulesOf(m map[string]any) []Grant {
 	if !isRBAC(m) {
 		return nil

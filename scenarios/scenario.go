@@ -20,8 +20,7 @@ type Level string
 const (
 	// Core is what the documents promise about the decision itself.
 	Core Level = "core"
-	// Extended is the transcript around a decision: the ordered access reviews, audit fields, metrics, error
-	// texts.
+	// Extended is the transcript around a decision: the ordered access reviews, audit fields, metrics, error texts.
 	Extended Level = "extended"
 	// Divergence marks a behaviour in which a document and the servers differ. It is judged against the servers;
 	// Documented holds what the text says.
@@ -72,8 +71,7 @@ type Scenario struct {
 	// Objects are further Kubernetes objects that are created before the first step. Namespaces, and the service
 	// accounts, pods and nodes of requestors, are created without being listed.
 	Objects []map[string]any `json:"objects,omitempty" yaml:"objects,omitempty"`
-	// Grants are neutral permissions: rendered as RBAC on a cluster, exported as policy for an authorizer's
-	// vendor.
+	// Grants are neutral permissions: rendered as RBAC on a cluster, exported as policy for an authorizer's vendor.
 	Grants []Grant `json:"grants,omitempty" yaml:"grants,omitempty"`
 	// Policy is what the scripted webhook of Requires.Chain answers.
 	Policy []PolicyRule `json:"policy,omitempty" yaml:"policy,omitempty"`
@@ -301,8 +299,7 @@ type Impersonate struct {
 	UID string `json:"uid,omitempty" yaml:"uid,omitempty"`
 	// Groups are sent as one Impersonate-Group header each, in order.
 	Groups []string `json:"groups,omitempty" yaml:"groups,omitempty"`
-	// Extra are Impersonate-Extra-<key> headers; keys are percent-encoded as client-go does, values are sent in
-	// order.
+	// Extra are Impersonate-Extra-<key> headers; keys are percent-encoded as client-go does, values are sent in order.
 	Extra map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 }
 

@@ -232,8 +232,7 @@ func (s substitutes) left(sc *Scenario) string {
 	return ""
 }
 
-// Outside says what a bound scenario would make or change beyond namespaces of its own and roles; empty if
-// nothing.
+// Outside says what a bound scenario would make or change beyond namespaces of its own and roles; empty if nothing.
 func (s *Scenario) Outside() string {
 	for alias, r := range s.Requestors {
 		if sa := r.ServiceAccount; sa != nil && (sa.Pod != "" || sa.Node != "") {

@@ -200,8 +200,7 @@ func (e Errors) Unwrap() []error {
 	return Each(e, func(err *Error) error { return err })
 }
 
-// orNil sorts the errors and returns a nil error if there are none; a nil Errors in an error variable would not be
-// nil.
+// orNil sorts the errors and returns a nil error if there are none; a nil Errors in an error variable would not be nil.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil

@@ -226,8 +226,7 @@ type Result struct {
 	Differences []Difference `json:"differences,omitempty"`
 	// NotJudged names expectations that the target cannot show, for example "metrics".
 	NotJudged []string `json:"notJudged,omitempty"`
-	// Judged is the number of expectations that were compared. A scenario in which nothing was compared is not
-	// passed.
+	// Judged is the number of expectations that were compared. A scenario in which nothing was compared is not passed.
 	Judged int `json:"judged"`
 	// KnownFailing is the stated reason of the known-failing entry that this result matches.
 	KnownFailing string `json:"knownFailing,omitempty"`

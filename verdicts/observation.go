@@ -58,8 +58,7 @@ type Evidence struct {
 	Steps []Observation `json:"steps"`
 	// Problems are what broke in the harness or the environment. Any makes the verdict invalid.
 	Problems []Problem `json:"problems,omitempty"`
-	// Control is the evidence of the control run, made only after a failure: the same scenario again under fresh
-	// names.
+	// Control is the evidence of the control run, made only after a failure: the same scenario again under fresh names.
 	Control *Evidence `json:"control,omitempty"`
 }
 
@@ -97,9 +96,8 @@ type Observation struct {
 	// logged about its URL meanwhile; both only where the scenario asks for them.
 	Counters []MetricSample `json:"counters,omitzero"`
 	Log      []string       `json:"log,omitzero"`
-	// Client is set where a client program was run in place of one request: what became of it. Requests are those
-	// it sent, in order, each observed as a request step is; the fields above but Request.Requestor are empty
-	// then.
+	// Client is set where a client program was run in place of one request: what became of it. Requests are those it
+	// sent, in order, each observed as a request step is; the fields above but Request.Requestor are empty then.
 	Client   *ClientRun    `json:"client,omitempty"`
 	Requests []Observation `json:"requests,omitempty"`
 	// Sent and Answered are the times of the request.
@@ -174,8 +172,7 @@ type Response struct {
 
 // Review is one access review as it arrived at one point of the chain.
 type Review struct {
-	// Point is front (before every other authorizer), back (after them), or policy: the scripted webhook among
-	// them.
+	// Point is front (before every other authorizer), back (after them), or policy: the scripted webhook among them.
 	Point string `json:"point"`
 	// Decision is what the scripted webhook's answer amounts to in its chain, its failure policy included; empty
 	// at the other points.

@@ -21,8 +21,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// forbidden matches the texts of forbiddenMessage in
-// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+// forbidden matches the texts of forbiddenMessage in k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path) `)
 
 // The HTTP status codes that tell outcomes apart (RFC 9110, RFC 6585).

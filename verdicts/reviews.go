@@ -199,9 +199,8 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 }
 
 // blame says whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
-// scenario's grants say. Then the control run, the same scenario under fresh names: if it did not fail in the same
-// way, something outside the scenario had a part in it; if it did, the API server does not do what the scenario
-// says.
+// scenario's grants say. Then the control run, the same scenario under fresh names: if it did not fail in the same way,
+// something outside the scenario had a part in it; if it did, the API server does not do what the scenario says.
 func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 	// Where the API server contradicts itself, a decision cannot be told to be the authorizer's.
 	contradicted := slices.ContainsFunc(r.Differences, func(d Difference) bool { return d.Field == countedField || d.Field == aboutField })

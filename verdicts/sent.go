@@ -134,8 +134,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	return err == nil && err2 == nil && string(first) == string(second)
 }
 
-// client judges a run of a client: how it ended, what it printed, and each of its requests as a request step is
-// judged.
+// client judges a run of a client: how it ended, what it printed, and each of its requests as a request step is judged.
 func (j *judge) client(i int, st *scenarios.Step, o *Observation) (problem string) {
 	if o.Client == nil {
 		return "there is no observation of the client"

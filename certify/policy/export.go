@@ -115,8 +115,7 @@ func (p *Policy) RBAC() ([]byte, error) {
 var plainWord = regexp.MustCompile(`^[!-&(-~]+$`)
 
 // Table has one line for each thing that is granted, all combinations written out; "-" stands for what is empty, and
-// what has blanks or other than ASCII characters is in quotes, as Go writes them.
-// What is on no line gets no opinion.
+// what has blanks or other than ASCII characters is in quotes, as Go writes them. What is on no line gets no opinion.
 func (p *Policy) Table() ([]byte, error) {
 	var out bytes.Buffer
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -194,8 +194,7 @@ func Answer(version string, d scenarios.Decision) []byte {
 		version, Kind, d == scenarios.Allow, d == scenarios.Deny)
 }
 
-// Decode reads a review of either version as v1. Fields that it does not know pass: a newer API server may send
-// them.
+// Decode reads a review of either version as v1. Fields that it does not know pass: a newer API server may send them.
 func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessReviewSpec, err error) {
 	var head struct {
 		APIVersion string          `json:"apiVersion"`

@@ -1,9 +1,8 @@
 // Package kind provides clusters with real nodes, through kind's own library.
 // Every cluster has one control-plane node and as many workers as are asked for.
 //
-// The API server's files are in a folder of this machine that the control-plane
-// node and the static pod mount, so that they can be changed while it runs, and
-// its audit log is read from another one. Both need an engine on this machine.
+// The API server's files are in a folder of this machine that the control-plane node and the static pod mount, so that
+// they can be changed while it runs, and its audit log is read from another one. Both need an engine on this machine.
 package kind
 
 import (
@@ -95,8 +94,7 @@ type arg struct{ name, value string }
 
 func (a arg) String() string { return "--" + a.name + "=" + a.value }
 
-// args are what kube-apiserver has besides kubeadm's own arguments. Those that
-// are set here twice have the later value.
+// args are what kube-apiserver has besides kubeadm's own arguments. Those that are set here twice have the later value.
 func (o Options) args() []arg {
 	// As on the local control plane; kubeadm leaves it out.
 	args := []arg{{"requestheader-uid-headers", "X-Remote-Uid"}}

@@ -17,11 +17,10 @@ import (
 // CacheVariable names the environment variable that moves the cache of built programs.
 const CacheVariable = "AUTHZCONF_CACHE"
 
-// Binaries finds etcd and kube-apiserver. In order: the program named by TEST_ASSET_KUBE_APISERVER or
-// TEST_ASSET_ETCD; the one in the folder KUBEBUILDER_ASSETS; one downloaded or built before, in the cache; the one
-// that the project has published, whose digest is checked; a build from the pinned module, with the Go toolchain.
-// A variable that is set but names no program is a [*UsageError]: silently running another one would make every
-// result wrong.
+// Binaries finds etcd and kube-apiserver. In order: the program named by TEST_ASSET_KUBE_APISERVER or TEST_ASSET_ETCD;
+// the one in the folder KUBEBUILDER_ASSETS; one downloaded or built before, in the cache; the one that the project has
+// published, whose digest is checked; a build from the pinned module, with the Go toolchain. A variable that is set but
+// names no program is a [*UsageError]: silently running another one would make every result wrong.
 //
 // Programs named by variables may be of any version, whatever release was asked for: whoever
 // needs to know has to ask the running server.

@@ -65,8 +65,7 @@ func (b *Binaries) once(ctx context.Context, p program, target string, there fun
 	return produce()
 }
 
-// place writes the program's module into the cache, and tells its folder and where the program
-// belongs, built or not.
+// place writes the program's module into the cache, and tells its folder and where the program belongs, built or not.
 func (b *Binaries) place(ctx context.Context, p program) (source, target string, err error) {
 	pin := readPin(p.pin)
 	cache, err := b.cacheDir()

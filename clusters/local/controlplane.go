@@ -199,10 +199,9 @@ func (c *ControlPlane) auditFailure() error {
 }
 
 // Stop ends kube-apiserver, then etcd if it is its own, and removes the run's folder unless Options.Keep. They are
-// killed, for nothing of theirs is needed again, unless the folder is kept: then they end in
-// order, which takes about 2 s. Further calls wait for the first and return the same.
-// An error names what could not be cleaned up, or that audit events were lost; that a process ended by itself is
-// told by Err alone.
+// killed, for nothing of theirs is needed again, unless the folder is kept: then they end in order, which takes about 2
+// s. Further calls wait for the first and return the same. An error names what could not be cleaned up, or that audit
+// events were lost; that a process ended by itself is told by Err alone.
 func (c *ControlPlane) Stop() error {
 	c.stopOnce.Do(func() {
 		c.cancel(ErrStopped)

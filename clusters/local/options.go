@@ -69,11 +69,10 @@ type Options struct {
 	AuthorizationConfig []byte
 	// AuditPolicy is an audit Policy in YAML. If nil, nothing is audited.
 	AuditPolicy []byte
-	// AuditSink receives the audit events: one JSON document and a newline in each Write, never
-	// two at a time. An event is written before its request is answered (blocking mode), so it
-	// arrives within moments of the response; a slow sink slows the API server down. Events
-	// include this package's own requests, made by the admin. If nil, audited events go to
-	// audit.jsonl in the run's folder. An error from it is reported by Err and Stop.
+	// AuditSink receives the audit events: one JSON document and a newline in each Write, never two at a time. An event
+	// is written before its request is answered (blocking mode), so it arrives within moments of the response; a slow
+	// sink slows the API server down. Events include this package's own requests, made by the admin. If nil, audited
+	// events go to audit.jsonl in the run's folder. An error from it is reported by Err and Stop.
 	AuditSink io.Writer
 	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a [*UsageError].
 	Port int
@@ -89,8 +88,7 @@ type Options struct {
 	// KubeAPIServerPath and EtcdPath name programs to run as they are, in place of what Binaries
 	// would find: a modified kube-apiserver, for example.
 	KubeAPIServerPath, EtcdPath string
-	// KubeAPIServerEnv are further environment variables of kube-apiserver, NAME=value, beside
-	// those of this process.
+	// KubeAPIServerEnv are further environment variables of kube-apiserver, NAME=value, beside those of this process.
 	KubeAPIServerEnv []string
 	// Join is a control plane whose etcd and keys are used: several API servers on one etcd, as
 	// high availability has them. Everything else is this one's own. Join has to be stopped after

@@ -120,9 +120,8 @@ func newCertifyExplain() *cobra.Command {
 	return c
 }
 
-// outcomeOf is the exit code: a level that cannot be tried with what the vendor
-// gives is not granted, and no failure either; nor is one of direct mode that was
-// not to be tried.
+// outcomeOf is the exit code: a level that cannot be tried with what the vendor gives is not granted, and no failure
+// either; nor is one of direct mode that was not to be tried.
 func outcomeOf(results []certify.LevelResult, tried []certify.CertificationLevel) error {
 	inconclusive := false
 	for _, r := range results {

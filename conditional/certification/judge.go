@@ -222,8 +222,7 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 	}
 }
 
-// form judges the form of a status by the rules of the KEP, whatever it says. wrong is true if it contradicts
-// itself.
+// form judges the form of a status by the rules of the KEP, whatever it says. wrong is true if it contradicts itself.
 func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, mode vectors.Mode) (wrong bool) {
 	for _, b := range j.wire.Rules.Breaches(*s, mode) {
 		if b.Reason != "" {

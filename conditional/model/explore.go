@@ -90,8 +90,7 @@ const (
 	maxDisagreements = 10
 )
 
-// Explore tries cases until there are too many disagreements or the context ends. The same seed gives the same
-// cases.
+// Explore tries cases until there are too many disagreements or the context ends. The same seed gives the same cases.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
 	r := &runner{subject: subject, options: o, result: Explored{Seed: o.Seed, Wire: o.Wire.Name, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
 	group, ctx := errgroup.WithContext(ctx)

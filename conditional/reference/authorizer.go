@@ -1,7 +1,6 @@
 // Package reference is a reference authorizer for KEP-5681 (Conditional Authorization). Its policies are CEL
 // expressions over the request, as the KEP writes them, and over objects that are unknown when authorization is
-// decided: what is left of an expression then is returned as a condition, and evaluated when the objects are
-// there.
+// decided: what is left of an expression then is returned as a condition, and evaluated when the objects are there.
 //
 // The decision record about it is docs/adr/*-conditional-reference.md.
 package reference

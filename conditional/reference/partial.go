@@ -40,9 +40,8 @@ var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
 	return set.StoredExpressionsEnv(), plain
 })
 
-// specialize writes the known request into an expression: every request.x becomes a literal, so that nothing of
-// the request is left for the second phase, not even in the body of a macro, which partial evaluation never
-// reaches.
+// specialize writes the known request into an expression: every request.x becomes a literal, so that nothing of the
+// request is left for the second phase, not even in the body of a macro, which partial evaluation never reaches.
 func specialize(expression string, request map[string]any) (*cel.Ast, error) {
 	conditions, plain := environments()
 	parsed, issues := plain.Parse(expression)

@@ -246,8 +246,7 @@ type AuthorizeStep struct {
 	Want AuthorizeWant           `json:"want" yaml:"want"`
 }
 
-// AuthorizeWant is what the answer to a SubjectAccessReview is. Whatever it is, it must keep the rules of its
-// fields.
+// AuthorizeWant is what the answer to a SubjectAccessReview is. Whatever it is, it must keep the rules of its fields.
 type AuthorizeWant struct {
 	// OneOf are the decisions that are right: Allow, Deny, NoOpinion, Conditional. Most vectors have one. The
 	// first is what the text recommends.

@@ -51,8 +51,7 @@ type SubjectAccessReviewStatus struct {
 	Denied          bool   `json:"denied,omitempty"`
 	Reason          string `json:"reason,omitempty"`
 	EvaluationError string `json:"evaluationError,omitempty"`
-	// ConditionsChain has a set for each authorizer, in their order. If it is not nil, Allowed and Denied are
-	// false.
+	// ConditionsChain has a set for each authorizer, in their order. If it is not nil, Allowed and Denied are false.
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
@@ -158,8 +157,7 @@ type ImpersonatedRequest struct {
 	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
 }
 
-// Object is a JSON object, nil if there is none. Whole numbers in it are read as int64, as an API server reads
-// them.
+// Object is a JSON object, nil if there is none. Whole numbers in it are read as int64, as an API server reads them.
 type Object map[string]any
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -153,9 +153,8 @@ func dropIdentity(h http.Header) {
 	})
 }
 
-// plainConnection tells whether the header Connection names nothing but what a
-// connection is: every header that it names is dropped by a proxy (RFC 9110, 7.6.1),
-// which would turn an impersonated request into one of the deputy's own.
+// plainConnection tells whether the header Connection names nothing but what a connection is: every header that it
+// names is dropped by a proxy (RFC 9110, 7.6.1), which would turn an impersonated request into one of the deputy's own.
 func plainConnection(h http.Header) bool {
 	for _, line := range h["Connection"] {
 		for _, option := range strings.Split(line, ",") {

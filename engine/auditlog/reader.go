@@ -36,8 +36,7 @@ type Stats struct {
 // Bad is a line that is not an audit event.
 type Bad struct {
 	File string `json:"file"`
-	// Line counts from 1. Item is the number of an event within an EventList, from 1;
-	// 0 where the line is the event.
+	// Line counts from 1. Item is the number of an event within an EventList, from 1; 0 where the line is the event.
 	Line int64  `json:"line"`
 	Item int64  `json:"item,omitempty"`
 	Why  string `json:"why"`
@@ -236,9 +235,8 @@ func (r *Reader) bad(item int64, why string) {
 	}
 }
 
-// refused tells whether the event is of a request that the impersonation filter
-// refused: there is nobody impersonated in it, and its 403 says so
-// (k8s.io/apiserver/pkg/endpoints/filters/impersonation, checkAuthorization).
+// refused tells whether the event is of a request that the impersonation filter refused: there is nobody impersonated
+// in it, and its 403 says so (k8s.io/apiserver/pkg/endpoints/filters/impersonation, checkAuthorization).
 func refused(e *auditv1.Event) bool {
 	return e.ImpersonatedUser == nil && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden &&
 		strings.Contains(e.ResponseStatus.Message, "cannot impersonate")

@@ -165,8 +165,7 @@ type Attempt struct {
 	Message string `json:"message,omitempty"`
 }
 
-// judgeLines compares what an agent wrote with what it must be allowed: everything
-// as its own node, nothing as another.
+// judgeLines compares what an agent wrote with what it must be allowed: everything as its own node, nothing as another.
 func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentCheck {
 	var checks []reports.AgentCheck
 	tried := map[string]bool{}
@@ -195,9 +194,8 @@ func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentChe
 	return append(checks, reports.AgentCheck{What: "what the agent on " + node + " did not try", Want: scenarios.List(nil), Got: scenarios.List(left)})
 }
 
-// judgeEvents compares the audit events of the agents' account with the lines:
-// each line has an event, which says who it was from and by which constraint, and no other event says that somebody was
-// impersonated who must not be.
+// judgeEvents compares the audit events of the agents' account with the lines: each line has an event, which says who
+// it was from and by which constraint, and no other event says that somebody was impersonated who must not be.
 func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
 	counts := map[reports.AgentCheck]bool{}
 	var checks []reports.AgentCheck

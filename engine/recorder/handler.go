@@ -214,8 +214,7 @@ func checkSpec(s *authorizationv1.SubjectAccessReviewSpec) error {
 
 // Record is one review as it arrived.
 type Record struct {
-	// Seq is the place in the order of arrival over all points, from 1. Probes
-	// and malformed reviews take a place too.
+	// Seq is the place in the order of arrival over all points, from 1. Probes and malformed reviews take a place too.
 	Seq uint64
 	// Point is where it arrived.
 	Point Point

@@ -45,9 +45,8 @@ const handshakeTimeout = 10 * time.Second
 // Options say where a recorder listens. The zero value is a recorder on a free
 // port of the loopback interface, with the points Front and Back.
 type Options struct {
-	// Listener is served if it is set; the recorder closes it,
-	// also when Start fails. Whoever closes it first makes the recorder fail,
-	// which is how a test shows what becomes of a run whose recorder dies.
+	// Listener is served if it is set; the recorder closes it, also when Start fails. Whoever closes it first makes the
+	// recorder fail, which is how a test shows what becomes of a run whose recorder dies.
 	Listener net.Listener
 	// Scripts are points beside Front and Back that answer as they are told, for chains with a webhook that
 	// decides. A point is a DNS label; a nil script has no opinion.
@@ -230,8 +229,7 @@ func (r *Recorder) Kubeconfig(p Point) []byte {
 // Counting is for storms: what would fill the memory as a record is counted, and
 // forgotten. Its functions are called from several goroutines.
 type Counting struct {
-	// Arrived is called for each review before it is answered, so that what an API
-	// server has an answer to is counted.
+	// Arrived is called for each review before it is answered, so that what an API server has an answer to is counted.
 	Arrived func(p Point, verb string)
 	// Answered is called when the answer is written; took is the time since the request was read.
 	Answered func(p Point, took time.Duration)

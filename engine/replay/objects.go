@@ -199,8 +199,7 @@ func podState(pod *corev1.Pod) string {
 	return text + ")"
 }
 
-// removePods ends the pods that the scenario ran: unlike other objects they cost
-// something as long as they are there.
+// removePods ends the pods that the scenario ran: unlike other objects they cost something as long as they are there.
 func (p *provisioner) removePods(ctx context.Context, bound *scenarios.Scenario) {
 	now := int64(0)
 	for _, key := range bound.Pods() {

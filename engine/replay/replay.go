@@ -56,9 +56,8 @@ func New(t *target.Target) (*Replayer, error) {
 	return &Replayer{target: t, admin: &provisioner{client: client, objects: objects}}, nil
 }
 
-// Replay provisions what scenario s needs under names made unique by suffix, sends its requests, and returns
-// everything that was seen. It does not fail: what goes wrong outside the API server's answers is a Problem in the
-// evidence.
+// Replay provisions what scenario s needs under names made unique by suffix, sends its requests, and returns everything
+// that was seen. It does not fail: what goes wrong outside the API server's answers is a Problem in the evidence.
 func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
 	return r.replay(ctx, s, suffix, nil, false)
 }

@@ -137,8 +137,7 @@ func Fitting(provider string) int {
 	return max(1, n)
 }
 
-// availableMemory is what the kernel thinks new processes can have without
-// swapping, in bytes; 0 where it does not say.
+// availableMemory is what the kernel thinks new processes can have without swapping, in bytes; 0 where it does not say.
 func availableMemory() int64 {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -26,8 +26,7 @@ type Event struct {
 	Took time.Duration
 }
 
-// Session runs a plan: some cells at once, on each cell one scenario after the
-// other, with those that wait beside them.
+// Session runs a plan: some cells at once, on each cell one scenario after the other, with those that wait beside them.
 type Session struct {
 	// Cells are in the order of the plan.
 	Cells []*Cell

@@ -91,8 +91,7 @@ func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, err
 	return server, nil
 }
 
-// frontProxyCA reads whose certificates the API server identifies itself with,
-// as every aggregated API server does.
+// frontProxyCA reads whose certificates the API server identifies itself with, as every aggregated API server does.
 func frontProxyCA(ctx context.Context, client kubernetes.Interface) ([]byte, error) {
 	const name, key = "extension-apiserver-authentication", "requestheader-client-ca-file"
 	config, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})

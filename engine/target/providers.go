@@ -62,8 +62,7 @@ func kindOptions(o Options, lo local.Options) kind.Options {
 	}
 }
 
-// inDir names files by their place: the local API server runs in the folder with
-// its files, the other one does not.
+// inDir names files by their place: the local API server runs in the folder with its files, the other one does not.
 func inDir(args []string) []string {
 	args = slices.Clone(args)
 	for i, a := range args {

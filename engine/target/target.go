@@ -40,8 +40,7 @@ type Options struct {
 	// program than the release, with variables of its own.
 	KubeAPIServerPath string
 	KubeAPIServerEnv  []string
-	// Chain names a file of fixtures/chains: what stands between the recorder's
-	// two points. Empty is Node and RBAC.
+	// Chain names a file of fixtures/chains: what stands between the recorder's two points. Empty is Node and RBAC.
 	Chain string
 	// Existing is the cluster of a cell of the provider existing.
 	Existing *existing.Cluster

@@ -153,9 +153,8 @@ type probe struct {
 	Path   string   `json:"path"`
 }
 
-// witnessChain proves each authorizer by a request that it has a part in: the
-// node's own Node object by Node, /version by RBAC, a request that nobody allows
-// by reaching both ends of the chain, and what the chain itself adds.
+// witnessChain proves each authorizer by a request that it has a part in: the node's own Node object by Node, /version
+// by RBAC, a request that nobody allows by reaching both ends of the chain, and what the chain itself adds.
 func (t *Target) witnessChain(ctx context.Context) error {
 	w := &t.Witness
 	w.AskedAuthorizers = t.between.all()

@@ -18,9 +18,8 @@ import (
 	"github.com/authzconf/authzconf/granular/permissions"
 )
 
-// maxAttempts is how often a request is judged anew because somebody else has changed
-// the object meanwhile: as often as kube-apiserver retries a patch
-// (k8s.io/apiserver/pkg/endpoints/handlers/patch.go, maxRetryWhenPatchConflicts).
+// maxAttempts is how often a request is judged anew because somebody else has changed the object meanwhile: as often as
+// kube-apiserver retries a patch (k8s.io/apiserver/pkg/endpoints/handlers/patch.go, maxRetryWhenPatchConflicts).
 const maxAttempts = 5
 
 // judge does the steps of KEP-3617, "API Server Additional Plumbing and Checks".

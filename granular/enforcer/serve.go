@@ -219,9 +219,8 @@ func checked(info *apirequest.RequestInfo) bool {
 
 // secondary are the groups whose resources the API server guards by further checks on the actor's own permissions:
 // escalation and binding of roles (pkg/registry/rbac/escalation_check.go), approval and signing of certificates
-// (plugin/pkg/admission/certificates), what admission policies may read (pkg/registry/admissionregistration). A
-// request that is carried out with other rights than the actor's would pass them, so granular permissions are no
-// use there.
+// (plugin/pkg/admission/certificates), what admission policies may read (pkg/registry/admissionregistration). A request
+// that is carried out with other rights than the actor's would pass them, so granular permissions are no use there.
 var secondary = sets.New("rbac.authorization.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io",
 	"authentication.k8s.io", "authorization.k8s.io", "resource.k8s.io")
 

@@ -102,8 +102,7 @@ type file struct {
 	Resources   []resource `yaml:"resources"`
 }
 
-// resource describes the fields of a resource in some of its versions. "*" stands for
-// every group, version or resource.
+// resource describes the fields of a resource in some of its versions. "*" stands for every group, version or resource.
 type resource struct {
 	Group    string   `yaml:"group"`
 	Versions []string `yaml:"versions"`

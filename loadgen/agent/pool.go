@@ -182,15 +182,13 @@ func classify(err error) string {
 // renewals is how often a request is sent again, as in net/http's HTTP/2.
 const renewals = 6
 
-// unprocessed tells whether a request did not reach the server because the connection was being closed in order:
-// it is sent again by http.Transport too (shouldRetryRequest in net/http's HTTP/2). net/http has no value for
-// these errors.
+// unprocessed tells whether a request did not reach the server because the connection was being closed in order: it is
+// sent again by http.Transport too (shouldRetryRequest in net/http's HTTP/2). net/http has no value for these errors.
 func unprocessed(err error) bool {
 	return strings.Contains(err.Error(), "client conn not usable") || strings.Contains(err.Error(), "graceful shutdown GOAWAY")
 }
 
-// eof tells whether a connection ended in order under a request. net/http has no value for what its HTTP/2 says
-// then.
+// eof tells whether a connection ended in order under a request. net/http has no value for what its HTTP/2 says then.
 func eof(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return true

@@ -1,6 +1,5 @@
-// Package population is who takes part in a storm: nodes with pods, and for every variant its agents with their
-// tokens and permissions. It creates them, says what each of them asks, and predicts what that costs the
-// authorizer.
+// Package population is who takes part in a storm: nodes with pods, and for every variant its agents with their tokens
+// and permissions. It creates them, says what each of them asks, and predicts what that costs the authorizer.
 package population
 
 import (

@@ -38,8 +38,7 @@ type Options struct {
 	// Image is that of the Pods of an existing cluster. Kwok says that its nodes have kwok.
 	Image string
 	Kwok  bool
-	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job in the cluster that is under
-	// load.
+	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job in the cluster that is under load.
 	Engine string
 	// Shards is how many shards send. A single one is this process, unless it is a pod. Command is how another
 	// process is started that calls shard.Serve.

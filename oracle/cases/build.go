@@ -13,8 +13,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The names in cases. Each becomes unique when a scenario is bound; none is part of a word that Kubernetes itself
-// uses.
+// The names in cases. Each becomes unique when a scenario is bound; none is part of a word that Kubernetes itself uses.
 const (
 	callerPlace = "shop"  // namespace of the requestor's account
 	place       = "depot" // namespace of requests, here and in parts.yaml

@@ -21,8 +21,7 @@ import (
 type Kind struct {
 	// Name is what an error calls it, such as "load report".
 	Name string
-	// Marker is the file by which a report is known. It is written last, so that a folder with a marker is
-	// whole.
+	// Marker is the file by which a report is known. It is written last, so that a folder with a marker is whole.
 	Marker string
 	// Head are fields at the top of the marker: path.Match patterns of what they say, or "" for any value.
 	// Another version of authzconf may have written the rest.
@@ -63,8 +62,7 @@ func (k *Kind) CheckWritable(dir string) error {
 	return root.Remove(probeFile)
 }
 
-// Write writes the files of a report, by their slash-separated names, in the place of an earlier one of the same
-// kind.
+// Write writes the files of a report, by their slash-separated names, in the place of an earlier one of the same kind.
 func (k *Kind) Write(dir string, files map[string][]byte) error {
 	if files[k.Marker] == nil {
 		return fmt.Errorf("a %s without %s", k.Name, k.Marker)
@@ -267,8 +265,7 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 	}
 	previous := path.Join(stagingDir, previousFile)
 	if exists(root, previous) {
-		// A replacement was cut short: what it was to install is not wanted any more, but its lists say what to
-		// remove.
+		// A replacement was cut short: what it was to install is not wanted any more, but its lists say what to remove.
 		if err := remove(root, old); err != nil {
 			return err
 		}

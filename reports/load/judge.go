@@ -121,9 +121,8 @@ func judgeErrors(r *Result, a Variant, limit float64) {
 }
 
 // objectives are those of Kubernetes for the p99 of a request kind, from
-// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md. A watch has none
-// there. The server's own indicator leaves the network out, so that one measured by a client holds the more
-// surely.
+// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md. A watch has none there.
+// The server's own indicator leaves the network out, so that one measured by a client holds the more surely.
 var objectives = map[string]time.Duration{
 	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
 	"list": 30 * time.Second, "review": time.Second, // which is created

@@ -172,8 +172,7 @@ func histogramOf(h *histogram.Histogram) *dto.Histogram {
 	return d
 }
 
-// PerfData is the form that the performance dashboards of Kubernetes read, from
-// k8s.io/kubernetes/test/e2e/perftype.
+// PerfData is the form that the performance dashboards of Kubernetes read, from k8s.io/kubernetes/test/e2e/perftype.
 type PerfData struct {
 	Version   string            `json:"version"`
 	DataItems []PerfDataItem    `json:"dataItems"`

@@ -244,8 +244,7 @@ func newPlot() *plot.Plot {
 	return p
 }
 
-// logTicks are at 1, 2 and 5 times the powers of ten, or at all their multiples where the range is less than a
-// power.
+// logTicks are at 1, 2 and 5 times the powers of ten, or at all their multiples where the range is less than a power.
 type logTicks struct{}
 
 // Ticks implements plot.Ticker.

@@ -1,7 +1,6 @@
-// Package explore sends generated cases to real API servers and judges what they do by the model: a disagreement
-// means that one of the two is wrong. Most cases have their grants answered by the recorder's first point, which
-// takes no time; one in rbacShare has them as RBAC objects, so that the rules of RBAC stay part of what is looked
-// at.
+// Package explore sends generated cases to real API servers and judges what they do by the model: a disagreement means
+// that one of the two is wrong. Most cases have their grants answered by the recorder's first point, which takes no
+// time; one in rbacShare has them as RBAC objects, so that the rules of RBAC stay part of what is looked at.
 package explore
 
 import (
@@ -170,8 +169,7 @@ type CellReport struct {
 	Gate       string `json:"gate"`
 	// Lanes is how many control planes it was explored on.
 	Lanes int `json:"lanes"`
-	// Cases, Requests and Reviews are how many were judged; OverRBAC of the cases
-	// had their grants as RBAC objects.
+	// Cases, Requests and Reviews are how many were judged; OverRBAC of the cases had their grants as RBAC objects.
 	Cases    int     `json:"cases"`
 	Requests int     `json:"requests"`
 	Reviews  int     `json:"reviews"`

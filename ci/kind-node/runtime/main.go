@@ -131,8 +131,7 @@ func boundingSet(status string) (uint64, error) {
 	return 0, errors.New("/proc/self/status has no line CapBnd")
 }
 
-// available says whether a process may have the capability. A name that is not known here is left for runc to
-// judge.
+// available says whether a process may have the capability. A name that is not known here is left for runc to judge.
 func available(name string, bounding uint64) bool {
 	number := slices.Index(capabilities, name)
 	return number < 0 || bounding&(1<<number) != 0

@@ -150,8 +150,7 @@ func distinct(own string, others []string) []string {
 	return nodes
 }
 
-// clientAs is the recipe: the pod's own configuration, and the name of the node
-// as the only thing that is impersonated.
+// clientAs is the recipe: the pod's own configuration, and the name of the node as the only thing that is impersonated.
 func clientAs(node string) (kubernetes.Interface, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package histogram counts durations in buckets of one fixed log-linear layout. All histograms have the same
-// buckets and hold integers only, so histograms of shards merge to exactly what one process would have counted, in
-// any order.
+// Package histogram counts durations in buckets of one fixed log-linear layout. All histograms have the same buckets
+// and hold integers only, so histograms of shards merge to exactly what one process would have counted, in any order.
 package histogram
 
 import (
@@ -19,8 +18,7 @@ const (
 	// 0.4 % of each.
 	subBits = 7
 	sub     = 1 << subBits
-	// topBits is where the layout ends: values of 2^topBits ns (some 73 min) and more are counted in the last
-	// bucket.
+	// topBits is where the layout ends: values of 2^topBits ns (some 73 min) and more are counted in the last bucket.
 	topBits = 42
 	// Buckets is the number of buckets.
 	Buckets = (topBits - subBits + 1) * sub

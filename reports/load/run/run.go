@@ -50,8 +50,7 @@ type Run struct {
 	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics
 	// differ. Empty if nothing did.
 	Problems []Problem `json:"problems"`
-	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest
-	// offset.
+	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest offset.
 	Clocks []Clock `json:"clocks,omitempty"`
 	// Notes are circumstances that a reader should know: whose cluster it was, what was subtracted.
 	Notes []string `json:"notes,omitempty"`
@@ -132,9 +131,8 @@ type Block struct {
 	// Length is the planned length.
 	Length Duration `json:"length"`
 
-	// Planned are the intended requests; each was Sent or Dropped (never sent: the generator had no room). Late
-	// ones were sent more than the profile's tolerance after their time. Done were answered or failed within the
-	// block.
+	// Planned are the intended requests; each was Sent or Dropped (never sent: the generator had no room). Late ones
+	// were sent more than the profile's tolerance after their time. Done were answered or failed within the block.
 	Planned int64 `json:"planned"`
 	Sent    int64 `json:"sent"`
 	Late    int64 `json:"late"`

@@ -43,8 +43,9 @@ func Kubeconfig(name string, c *rest.Config) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// Sign makes, for the short-lived certificates by which what a run starts trusts each other and nobody else, a key and a certificate for it, signed by parent, or an authority signed by itself if
-// there is no parent. The serial number is random, the rest is as in c.
+// Sign makes, for the short-lived certificates by which what a run starts trusts each other and nobody else, a key and
+// a certificate for it, signed by parent, or an authority signed by itself if there is no parent. The serial number is
+// random, the rest is as in c.
 func Sign(c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -138,7 +138,7 @@ func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error
 
 // ServeHTTP implements the tap.
 func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	o, resp, body, err := s.pass(r)
+	o, resp, body, err := s.pass(r) //nolint:bodyclose // pass has read and closed it
 	s.mu.Lock()
 	if err != nil {
 		s.err = errors.Join(s.err, fmt.Errorf("%s %s: %w", r.Method, r.URL.RequestURI(), err))

@@ -195,8 +195,8 @@ func (b *Plan) complete(s *scenarios.Scenario) bool {
 }
 
 // asWebhooksSee says whether a webhook can decide about a request as RBAC does. It cannot where RBAC looks at its
-// own roles, behind all authorizers, or lists the rules of somebody, nor where a name has bytes that are not UTF-8: JSON has none, and another name
-// arrives.
+// own roles, behind all authorizers, or lists the rules of somebody, nor where a name has bytes that are not UTF-8: JSON
+// has none, and another name arrives.
 func asWebhooksSee(r *scenarios.Request) bool {
 	return r.APIGroup != "rbac.authorization.k8s.io" && r.Resource != "selfsubjectrulesreviews" &&
 		!slices.ContainsFunc(r.Headers, func(h scenarios.Header) bool { return !utf8.ValidString(h.Bytes()) })

@@ -2,6 +2,7 @@ package verdicts
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -52,9 +53,9 @@ func (v *stepJudge) reason() {
 	}
 	v.compare("audit.reason", want, orElse(want == anyReason, want, got))
 	// The API server would say so of a token that is stale or of an old kind; those of requestors are neither.
-	for key, text := range v.event.Annotations {
+	for _, key := range slices.Sorted(maps.Keys(v.event.Annotations)) {
 		if strings.HasPrefix(key, "authentication.k8s.io/") {
-			v.compare("audit.annotations", noReason, key+": "+text)
+			v.compare("audit.annotations", noReason, key+": "+v.event.Annotations[key])
 		}
 	}
 }

@@ -62,16 +62,29 @@ func TestMessageMatches(t *testing.T) {
 // request was never authorized.
 func TestForbiddenInOtherWords(t *testing.T) {
 	words := func(o *Observation) {
-		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","message":"ask the owner"}`}
+		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","reason":"Forbidden","message":"ask the owner"}`}
 		event, _, _ := strings.Cut(string(o.Audit), `"impersonatedUser"`)
-		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403},"userAgent":"authzconf","sourceIPs":["127.0.0.1"]}`, 1))
+		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403,"reason":"Forbidden","message":"ask the owner"},"userAgent":"authzconf","sourceIPs":["127.0.0.1"]}`, 1))
 		o.Reviews, o.Metrics = nil, nil
 	}
-	r := judged(func(e *scenarios.Expect) {
-		*e = scenarios.Expect{Outcome: scenarios.ImpersonationForbidden, Message: "ask the owner"}
-	}, words)
-	if r.Verdict != Passed {
-		t.Errorf("verdict %s: %s", r.Verdict, r.Reason)
+	for name, test := range map[string]struct {
+		change func(*Observation)
+		field  string
+	}{
+		"sound":             {func(*Observation) {}, ""},
+		"another reason":    {func(o *Observation) { o.Response.Body = strings.Replace(o.Response.Body, "Forbidden", "Conflict", 1) }, "reason"},
+		"reason logged":     {func(o *Observation) { o.Audit = []byte(strings.Replace(string(o.Audit), "Forbidden", "Conflict", 1)) }, "audit.responseStatus"},
+		"no message logged": {func(o *Observation) { o.Audit = []byte(strings.Replace(string(o.Audit), "ask the owner", "", 1)) }, "audit.responseStatus"},
+	} {
+		r := judged(func(e *scenarios.Expect) {
+			*e = scenarios.Expect{Outcome: scenarios.ImpersonationForbidden, Message: "ask the owner"}
+		}, func(o *Observation) { words(o); test.change(o) })
+		switch {
+		case test.field == "" && r.Verdict != Passed:
+			t.Errorf("%s: verdict %s: %s", name, r.Verdict, r.Reason)
+		case test.field != "" && (r.Verdict != Failed || r.Differences[0].Field != test.field):
+			t.Errorf("%s: verdict %s: %s", name, r.Verdict, r.Reason)
+		}
 	}
 }
 

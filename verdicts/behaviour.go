@@ -26,6 +26,9 @@ func Behaviour(e *Evidence) []string {
 		return localAddress.ReplaceAllString(serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>"), "<address>")
 	}
 	lines := scenarios.Each(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
+	if u := e.Unheeded; u != nil {
+		lines = append(lines, plain(fmt.Sprintf("step %d: allowed=%v, not %v as its roles and bindings say: %s", u.Step, u.Answer.Allowed, u.Want, describe(u.Review))))
+	}
 	for i := range e.Steps {
 		for _, l := range stepBehaviour(&e.Steps[i]) {
 			lines = append(lines, fmt.Sprintf("step %d: %s", e.Steps[i].Step, plain(l)))

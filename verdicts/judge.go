@@ -34,7 +34,11 @@ func (j *judge) once(s *scenarios.Scenario) Result {
 	if s.Digest != e.Digest {
 		return j.invalid(BlameHarness, "the evidence was made with another text of this scenario (digest "+short(e.Digest)+", not "+short(s.Digest)+")")
 	}
-	for _, p := range e.Problems {
+	if len(e.Problems) > 0 {
+		p := e.Problems[0]
+		if e.Cell.Provider != Existing && p.refused() {
+			return j.broken(Difference{Step: len(e.Steps), Field: setupField, Want: "what system:masters may do", Got: p.Text})
+		}
 		return j.invalid(p.Blame, p.Text)
 	}
 	bound, _ := s.BindOn(e.Suffix, e.Nodes)
@@ -46,6 +50,9 @@ func (j *judge) once(s *scenarios.Scenario) Result {
 		bound = accounts
 	}
 	j.s = bound
+	if e.Unheeded != nil {
+		return j.unheeded(e.Unheeded)
+	}
 	seen := 0
 	for i := 0; i < len(bound.Steps); {
 		group := bound.Together(i)

@@ -63,6 +63,20 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestSlow wants a slow request to be called so, by versions that can.
+func TestSlow(t *testing.T) {
+	for version, want := range map[string]Verdict{"1.33.13": Passed, "1.34": Passed, "1.35.4": Failed, "1.37.1": Failed} {
+		e := timed(0.02, "")
+		e.Cell.Kubernetes = version
+		event := AuditOf(&e.Steps[0])
+		event.StageTimestamp.Time = event.RequestReceivedTimestamp.Add(5 * time.Second)
+		e.Steps[0].Audit, _ = json.Marshal(event)
+		if r := Judge(listAsBob(), e); r.Verdict != want {
+			t.Errorf("%s: %s: %s", version, r.Verdict, r.Reason)
+		}
+	}
+}
+
 // TestLatencyNeedsMetrics: older servers annotate no latency of impersonation.
 func TestLatencyNeedsMetrics(t *testing.T) {
 	e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms"`)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -56,18 +57,22 @@ type Evidence struct {
 	Ended   time.Time `json:"ended"`
 	// Steps are the observations of request steps; Step is the index in the scenario's steps.
 	Steps []Observation `json:"steps"`
+	// Unheeded is a grant or its end that the API server accepted, and that its access reviews did not show in time.
+	Unheeded *Unheeded `json:"unheeded,omitempty"`
 	// Problems are what broke in the harness or the environment. Any makes the verdict invalid.
 	Problems []Problem `json:"problems,omitempty"`
 	// Control is the evidence of the control run, made only after a failure: the same scenario again under fresh names.
 	Control *Evidence `json:"control,omitempty"`
 }
 
-// Problem is something that broke outside the API server's answers.
+// Problem is something that broke outside of the scenario's requests.
 type Problem struct {
 	// Blame is harness or environment.
 	Blame Blame `json:"blame"`
 	// Text says what happened and, where known, what to do.
 	Text string `json:"text"`
+	// Answer is what the API server told an administrator who set the scenario up, where that is what broke.
+	Answer *metav1.Status `json:"answer,omitempty"`
 }
 
 // Observation is what was seen of one request step.

@@ -26,11 +26,13 @@ var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path
 
 // The HTTP status codes that tell outcomes apart (RFC 9110, RFC 6585).
 const (
-	codeBadRequest      = 400
-	codeUnauthorized    = 401
-	codeForbidden       = 403
-	codeHeadersTooLarge = 431
-	codeServerError     = 500
+	codeBadRequest       = 400
+	codeUnauthorized     = 401
+	codeForbidden        = 403
+	codeNotFound         = 404
+	codeMethodNotAllowed = 405
+	codeHeadersTooLarge  = 431
+	codeServerError      = 500
 )
 
 const (
@@ -143,6 +145,11 @@ func (v *stepJudge) told() {
 	user, stage := v.asker().Render(), auditv1.StageResponseComplete
 	if v.o.Response.Code == codeUnauthorized {
 		user, stage = scenarios.User{}.Render(), auditv1.StageResponseStarted
+	}
+	if st := StatusOf(v.o.Response); st != nil && v.o.Response.Code == codeForbidden {
+		logged := ptr.Deref(ev.ResponseStatus, metav1.Status{})
+		v.compare("reason", string(metav1.StatusReasonForbidden), string(st.Reason))
+		v.compare("audit.responseStatus", string(st.Reason)+": "+st.Message, string(logged.Reason)+": "+logged.Message)
 	}
 	for _, c := range []struct{ field, want, got string }{
 		{"audit.auditID", v.o.Response.AuditID, string(ev.AuditID)},

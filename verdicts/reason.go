@@ -2,11 +2,14 @@ package verdicts
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -52,12 +55,35 @@ func (v *stepJudge) reason() {
 		}
 	}
 	v.compare("audit.reason", want, orElse(want == anyReason, want, got))
-	// The API server would say so of a token that is stale or of an old kind; those of requestors are neither.
+	// The API server says so of a token that is stale or of an old kind; those of requestors are neither, unless a
+	// scenario has made one stale.
+	if want, got := v.stale(); want != got {
+		v.compare("audit.annotations", want, orElse(got != "", got, noReason))
+	}
 	for _, key := range slices.Sorted(maps.Keys(v.event.Annotations)) {
-		if strings.HasPrefix(key, "authentication.k8s.io/") {
+		if strings.HasPrefix(key, "authentication.k8s.io/") && key != staleAnnotation {
 			v.compare("audit.annotations", noReason, key+": "+v.event.Annotations[key])
 		}
 	}
+}
+
+// staleAnnotation is there for a token that was to be replaced before now (validator.Validate of claims.go).
+const staleAnnotation = "authentication.k8s.io/stale-token"
+
+// stale is what the API server should say of the age of the requestor's token, and what it says.
+func (v *stepJudge) stale() (want, got string) {
+	got = v.event.Annotations[staleAnnotation]
+	sa := v.requestor.ServiceAccount
+	if sa == nil || sa.At("warnafter") >= 0 {
+		return orElse(got == "", "", noReason), got
+	}
+	since, text := -sa.At("warnafter"), "subject: "+v.requestor.Username()+", seconds after warning threshold: "
+	want = fmt.Sprintf("%s%.0f or a little more", text, since.Seconds())
+	seconds, err := strconv.Atoi(strings.TrimPrefix(got, text))
+	if said := time.Duration(seconds) * time.Second; err == nil && said >= since && said < since+time.Hour {
+		return want, want
+	}
+	return want, got
 }
 
 // allowedBy is the reason for which the scenario's grants allow the request. It is got itself if that can be one.

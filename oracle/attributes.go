@@ -177,7 +177,7 @@ func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios
 		}
 		lines[name] = append(lines[name], h.Bytes())
 	}
-	u = scenarios.User{Name: first(lines[userHeader]), UID: first(lines[uidHeader])}
+	u = scenarios.User{Name: append(lines[userHeader], "")[0], UID: append(lines[uidHeader], "")[0]} // the first counts
 	if len(lines[groupHeader]) > 0 {
 		u.Groups = lines[groupHeader]
 	}
@@ -185,13 +185,6 @@ func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios
 		u.Extra = extra
 	}
 	return u, u.Name != "" || u.UID != "" || len(u.Groups) > 0 || len(extra) > 0
-}
-
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
 }
 
 // headerBytes is about what the headers take on the wire.

@@ -242,9 +242,10 @@ func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 		}
 	}
 	var errs []string
-	for _, b := range s.policy.dangling {
-		if b.applies(spec) {
-			errs = append(errs, b.text())
+	for _, r := range s.policy.dangling { // cluster-wide bindings first, then those of the namespace
+		if r.Covers(spec) {
+			kind, name := strings.ToLower(scenarios.Text(r.Binding, "roleRef", "kind")), scenarios.Text(r.Binding, "roleRef", "name")
+			errs = append(errs, fmt.Sprintf("%s.rbac.authorization.k8s.io %q not found", kind, name))
 		}
 	}
 	if len(errs) == 0 {

@@ -276,6 +276,9 @@ func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool 
 	if sa == nil {
 		return true
 	}
+	if !sa.InTime() {
+		return false
+	}
 	if since, ok := s.tokens.valid[alias]; ok && s.memory.now < since+tokenTTL {
 		return true
 	}

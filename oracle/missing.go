@@ -158,7 +158,7 @@ func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 
 // Dangling are the bindings among the objects to roles that are not among them and not built in.
 func (s *Server) Dangling() []string {
-	return distinct(scenarios.Each(s.policy.dangling, func(b binding) string {
-		return fmt.Sprintf("%s is bound to %s %q, which is not there", who(b.subject), b.refKind, b.refNam)
+	return distinct(scenarios.Each(s.policy.dangling, func(r scenarios.BoundRule) string {
+		return fmt.Sprintf("%s is bound to %s %q, which is not there", who(r.Subject), scenarios.Text(r.Binding, "roleRef", "kind"), scenarios.Text(r.Binding, "roleRef", "name"))
 	}))
 }

@@ -1,15 +1,14 @@
 package oracle
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	_ "embed"
@@ -22,15 +21,8 @@ type policy struct {
 	objects  []map[string]any
 	grants   []scenarios.Grant
 	defaults []scenarios.Grant
-	dangling []binding
+	dangling []scenarios.BoundRule // by bindings whose roles are not there
 	pods     []pod
-}
-
-// binding is one subject of a binding whose role is not there.
-type binding struct {
-	subject         scenarios.Subject
-	namespace       string
-	refKind, refNam string
 }
 
 // pod is what the Node authorizer knows of a pod.
@@ -95,16 +87,14 @@ func newPolicy(objects []map[string]any) policy {
 	if len(objects) == 0 {
 		return p
 	}
-	p.grants = scenarios.RulesFromManifests(WithBuiltInRoles(objects))
+	rules, dangling := scenarios.BoundRules(WithBuiltInRoles(objects))
+	p.grants, p.dangling = scenarios.Each(rules, func(r scenarios.BoundRule) scenarios.Grant { return r.Grant }), scenarios.Unknown(dangling)
 	for _, o := range objects {
-		switch scenarios.Text(o, "kind") {
-		case "Pod":
+		if scenarios.Text(o, "kind") == "Pod" {
 			p.pods = append(p.pods, pod{
 				scenarios.Text(o, "metadata", "namespace"), scenarios.Text(o, "metadata", "name"),
 				scenarios.Text(o, "spec", "nodeName"), scenarios.Text(o, "spec", "serviceAccountName"), podReads(o),
 			})
-		case "RoleBinding", "ClusterRoleBinding":
-			p.dangling = append(p.dangling, p.danglingSubjects(o)...)
 		}
 	}
 	return p
@@ -116,26 +106,6 @@ func WithBuiltInRoles(objects []map[string]any) []map[string]any {
 	return slices.Concat(slices.DeleteFunc(slices.Clone(builtIn()), func(o map[string]any) bool {
 		return scenarios.Text(o, "kind") != "ClusterRole"
 	}), objects)
-}
-
-// danglingSubjects are the subjects of a binding to a role that is not there. It asks what the binding would give
-// if the role gave anything.
-func (p policy) danglingSubjects(o map[string]any) []binding {
-	kind, name, namespace := scenarios.Text(o, "roleRef", "kind"), scenarios.Text(o, "roleRef", "name"), scenarios.Text(o, "metadata", "namespace")
-	if scenarios.Text(o, "kind") == "ClusterRoleBinding" {
-		namespace = ""
-	}
-	if p.role(kind, namespace, name) != nil {
-		return nil
-	}
-	stand := map[string]any{
-		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-		"metadata": map[string]any{"name": name, "namespace": namespace},
-		"rules":    []any{map[string]any{"verbs": []any{"*"}, "apiGroups": []any{"*"}, "resources": []any{"*"}}},
-	}
-	return scenarios.Each(scenarios.RulesFromManifests([]map[string]any{stand, o}), func(g scenarios.Grant) binding {
-		return binding{g.Subject, g.Namespace, kind, name}
-	})
 }
 
 // role finds a role among the objects and the built-in ones.
@@ -154,32 +124,9 @@ func (p policy) role(kind, namespace, name string) map[string]any {
 // find is the index of an object among those that are known, -1 if there is none.
 func (p policy) find(group, resource, namespace, name string) int {
 	return slices.IndexFunc(p.objects, func(o map[string]any) bool {
-		apiGroup, _, grouped := strings.Cut(scenarios.Text(o, "apiVersion"), "/")
-		if !grouped {
-			apiGroup = ""
-		}
-		kind := strings.ToLower(scenarios.Text(o, "kind"))
-		switch {
-		case strings.HasSuffix(kind, "class"):
-			kind += "es"
-		case !strings.HasSuffix(kind, "s"):
-			kind += "s"
-		}
-		return apiGroup == group && kind == resource && scenarios.Text(o, "metadata", "namespace") == namespace && nameOf(o) == name
+		is, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(scenarios.Text(o, "apiVersion"), scenarios.Text(o, "kind")))
+		return is.Group == group && is.Resource == resource && scenarios.Text(o, "metadata", "namespace") == namespace && nameOf(o) == name
 	})
-}
-
-// applies tells whether RBAC meets the binding when it looks for the rules of a review: cluster-wide bindings
-// first, then those of the namespace.
-func (b binding) applies(spec authorizationv1.SubjectAccessReviewSpec) bool {
-	if b.namespace != "" && (spec.ResourceAttributes == nil || spec.ResourceAttributes.Namespace != b.namespace) {
-		return false
-	}
-	return b.subject.Is(spec.User, spec.Groups)
-}
-
-func (b binding) text() string {
-	return fmt.Sprintf("%s.rbac.authorization.k8s.io %q not found", strings.ToLower(b.refKind), b.refNam)
 }
 
 // withNamespace is an object that is created in a namespace.
@@ -187,9 +134,7 @@ func withNamespace(o map[string]any, namespace string) map[string]any {
 	if namespace == "" {
 		return o
 	}
-	out, meta := maps.Clone(o), map[string]any{}
-	old, _ := o["metadata"].(map[string]any)
-	maps.Copy(meta, old)
-	meta["namespace"], out["metadata"] = namespace, meta
-	return out
+	out := unstructured.Unstructured{Object: runtime.DeepCopyJSON(o)}
+	out.SetNamespace(namespace)
+	return out.Object
 }

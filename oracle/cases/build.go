@@ -34,6 +34,7 @@ var parts = read[struct {
 	Users               map[string][2]string
 	Groups              map[string][][]string
 	Extra               map[string][]map[string][]string
+	Sequences           map[string][]string
 }]("parts.yaml", partsYAML)
 
 // builder makes one scenario.
@@ -140,14 +141,30 @@ func (b *builder) changed(requests []scenarios.Request) []scenarios.Step {
 		requests = append(requests, requests[0])
 	}
 	var steps []scenarios.Step
-	for i := range requests {
-		if i == len(requests)-1 {
+	for i, r := range requests {
+		switch {
+		case i == len(requests)-1:
 			steps = append(steps, what...)
+		case i > 0 && b.is(sequence, "walk") && b.rng.IntN(3) == 0:
+			steps = append(steps, b.toggle(steps)...)
 		}
-		r := requests[i]
 		steps = append(steps, scenarios.Step{Request: &r})
 	}
 	return steps
+}
+
+// toggle takes one of the grants that have an ID, or gives it back; that of the change is left to it.
+func (b *builder) toggle(before []scenarios.Step) []scenarios.Step {
+	_, last, _ := strings.Cut(b.level(change), "-")
+	ids := slices.DeleteFunc(scenarios.Each(b.s.Grants, func(g scenarios.Grant) string { return g.ID }), func(id string) bool { return id == "" || id == last })
+	if len(ids) == 0 {
+		return nil
+	}
+	id := pick(b.rng, ids...)
+	if (&scenarios.Scenario{Steps: before}).GrantedAt(id, len(before)) {
+		return []scenarios.Step{{Revoke: id}}
+	}
+	return []scenarios.Step{{Grant: id}}
 }
 
 // changeSteps are none if what would be revoked is not granted.
@@ -188,29 +205,20 @@ func (b *builder) first() scenarios.Request {
 func (b *builder) steps() []scenarios.Request {
 	base := b.first()
 	base.By, base.Impersonate = "requestor", b.headers()
-	switch b.level(sequence) {
-	case "repeat":
-		return []scenarios.Request{base, base}
-	case "other-request":
-		return []scenarios.Request{base, b.otherRequest(base), base}
-	case "other-wanted":
-		return []scenarios.Request{base, b.otherWanted(base), base}
-	case "legacy-first":
-		return []scenarios.Request{asMaster(base), base, base}
-	case "other-pod":
-		return []scenarios.Request{base, b.otherPod(base), base}
-	case "same-name-other-extra":
-		return []scenarios.Request{base, b.otherExtra(base), base}
-	case "four":
-		out := []scenarios.Request{base}
-		for len(out) < 4 {
-			out = append(out, pick(b.rng, func() scenarios.Request { return base }, func() scenarios.Request { return b.otherRequest(base) },
-				func() scenarios.Request { return b.otherWanted(base) }, func() scenarios.Request { return asMaster(base) },
-				func() scenarios.Request { return b.otherPod(base) }, func() scenarios.Request { return onlyName(base) })())
-		}
-		return out
+	kinds := map[string]func(scenarios.Request) scenarios.Request{
+		"same": func(r scenarios.Request) scenarios.Request { return r }, "other-request": b.otherRequest, "other-wanted": b.otherWanted,
+		"as-master": asMaster, "other-pod": b.otherPod, "other-extra": b.otherExtra, "only-name": onlyName,
 	}
-	return []scenarios.Request{base}
+	list := parts.Sequences[b.level(sequence)]
+	if b.is(sequence, "walk") {
+		list = list[:6+b.rng.IntN(len(list)-5)]
+	}
+	return scenarios.Each(list, func(kind string) scenarios.Request {
+		if kind == "any" {
+			kind = pick(b.rng, slices.Sorted(maps.Keys(kinds))...)
+		}
+		return kinds[kind](base)
+	})
 }
 
 // otherRequest has the same headers.
@@ -271,11 +279,11 @@ func (b *builder) otherPod(base scenarios.Request) scenarios.Request {
 
 // otherExtra is sent by the same user with one key of extra more.
 func (b *builder) otherExtra(base scenarios.Request) scenarios.Request {
-	r := b.requestor("other", "worker")
+	r := b.requestor("namesake", "worker")
 	extra := map[string][]string{"example.com/more": {"1"}}
 	maps.Copy(extra, r.Extra)
 	r.Extra = extra
-	b.s.Requestors["other"] = r
-	base.By = "other"
+	b.s.Requestors["namesake"] = r
+	base.By = "namesake"
 	return base
 }

@@ -8,6 +8,7 @@
 package cases
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"math/rand/v2"
@@ -109,14 +110,6 @@ func newCover(rng *rand.Rand) *cover {
 	return c
 }
 
-// pairOf orders two levels as in a pair.
-func pairOf(f, l, f2, l2 int) pair {
-	if f < f2 {
-		return pair{f, l, f2, l2}
-	}
-	return pair{f2, l2, f, l}
-}
-
 // next starts from a pair that did not come up yet, and gives each other factor, in a random order, the level that
 // brings the most new pairs. It is false when all came up.
 func (c *cover) next(rng *rand.Rand) (choice Choice, ok bool) {
@@ -137,7 +130,11 @@ func (c *cover) next(rng *rand.Rand) (choice Choice, ok bool) {
 		for _, l := range rng.Perm(len(factors[f].Levels)) {
 			fresh := 0
 			for _, other := range set {
-				if c.open[pairOf(f, l, other, choice[other])] {
+				p := pair{f, l, other, choice[other]}
+				if other < f {
+					p = pair{other, choice[other], f, l}
+				}
+				if c.open[p] {
 					fresh++
 				}
 			}
@@ -215,8 +212,5 @@ func (c Choice) String() string {
 			parts = append(parts, factors[f].Name+"="+c.level(f))
 		}
 	}
-	if len(parts) == 0 {
-		return "everything at its first level"
-	}
-	return strings.Join(parts, " ")
+	return cmp.Or(strings.Join(parts, " "), "everything at its first level")
 }

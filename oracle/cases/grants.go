@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -185,13 +183,8 @@ func (b *builder) person(steps []scenarios.Request, p person) {
 // identities are the resources that identity checks are about, each with its names, and the one that stands for
 // the first user's name.
 func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (resources map[string][]string, first string) {
-	named := map[string]sets.Set[string]{}
-	put := func(resource, name string) {
-		if named[resource] == nil {
-			named[resource] = sets.New[string]()
-		}
-		named[resource].Insert(name)
-	}
+	resources = map[string][]string{}
+	put := func(resource, name string) { resources[resource] = append(resources[resource], name) }
 	for _, r := range steps {
 		imp := r.Impersonate
 		if imp == nil {
@@ -220,9 +213,9 @@ func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (re
 			}
 		}
 	}
-	resources = map[string][]string{}
-	for resource, names := range named {
-		resources[resource] = slices.Sorted(maps.Keys(names.Delete("")))
+	for resource, names := range resources {
+		slices.Sort(names)
+		resources[resource] = append([]string(nil), slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })...)
 	}
 	return resources, first
 }

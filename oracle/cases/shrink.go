@@ -50,125 +50,73 @@ func Bare(s *scenarios.Scenario) *scenarios.Scenario {
 	return out
 }
 
-func lists(g *scenarios.Grant) []*[]string {
-	return []*[]string{&g.Verbs, &g.APIGroups, &g.Resources, &g.Names, &g.NonResourceURLs}
-}
-
-// reducer collects copies of a scenario with something left out.
-type reducer struct {
-	from *scenarios.Scenario
-	out  []*scenarios.Scenario
-}
-
-// but adds a copy that edit has changed, if it has and the rules still hold.
-func (r *reducer) but(edit func(*scenarios.Scenario)) {
-	c := Bare(r.from)
-	edit(c)
-	if prune(c); valid(c) && !reflect.DeepEqual(c, r.from) {
-		r.out = append(r.out, c)
+// reductions are the scenarios with one thing less in them for which the rules still hold.
+func reductions(s *scenarios.Scenario) (out []*scenarios.Scenario) {
+	raw, err := json.Marshal(s)
+	var tree map[string]any
+	if err != nil || json.Unmarshal(raw, &tree) != nil {
+		return nil // of a scenario it cannot be
 	}
-}
-
-func reductions(s *scenarios.Scenario) []*scenarios.Scenario {
-	r := &reducer{from: s}
-	for i := range s.Steps {
-		r.but(func(c *scenarios.Scenario) { c.Steps = slices.Delete(c.Steps, i, i+1) })
-	}
-	for i, g := range s.Grants {
-		r.but(func(c *scenarios.Scenario) {
-			c.Grants = slices.Delete(c.Grants, i, i+1)
-			c.Steps = slices.DeleteFunc(c.Steps, func(st scenarios.Step) bool {
-				return g.ID != "" && (st.Grant == g.ID || st.Revoke == g.ID)
-			})
+	for _, fewer := range less(tree, false) {
+		c := &scenarios.Scenario{ID: s.ID, Suffix: s.Suffix}
+		if raw, err = json.Marshal(fewer); err != nil || json.Unmarshal(raw, c) != nil {
+			continue
+		}
+		c.Steps = slices.DeleteFunc(c.Steps, func(st scenarios.Step) bool {
+			id := st.Grant + st.Revoke // one of them
+			return id != "" && !slices.ContainsFunc(c.Grants, func(g scenarios.Grant) bool { return g.ID == id })
 		})
+		if prune(c); valid(c) {
+			out = append(out, c)
+		}
 	}
 	for i, st := range s.Steps {
-		if st.Request != nil {
-			r.request(i, st.Request)
+		if q := st.Request; q != nil && (q.Path != "/version" || q.Verb != "get") {
+			c := Bare(s)
+			c.Steps[i].Request = &scenarios.Request{By: q.By, Impersonate: q.Impersonate, Verb: "get", Path: "/version"} // the plainest
+			out = append(out, c)
 		}
 	}
-	for i := range s.Grants {
-		r.grant(i)
-	}
-	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
-		r.requestor(alias, s.Requestors[alias])
-	}
-	return r.out
+	return out
 }
 
-func (r *reducer) request(i int, q *scenarios.Request) {
-	edit := func(set func(*scenarios.Request)) {
-		r.but(func(c *scenarios.Scenario) { set(c.Steps[i].Request) })
-	}
-	if imp := q.Impersonate; imp != nil {
-		edit(func(q *scenarios.Request) { q.Impersonate = nil })
-		edit(func(q *scenarios.Request) { q.Impersonate.UID = "" })
-		for j := range imp.Groups {
-			edit(func(q *scenarios.Request) { q.Impersonate.Groups = without(q.Impersonate.Groups, j) })
+// optional are the fields that can be left out as a whole, and those whose entries can.
+var optional = []string{"grants", "impersonate", "uid", "groups", "extra", "fieldSelector", "labelSelector", "subresource", "namespace", "resourceNames"}
+
+// less are the values with one thing less in them, what holds most of them first: an entry of a list that has others, a
+// field that is optional, or any field of a mapping whose fields all are.
+func less(value any, all bool) (out []any) {
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			if len(v) > 1 {
+				out = append(out, slices.Delete(slices.Clone(v), i, i+1))
+			}
 		}
-		for _, key := range slices.Sorted(maps.Keys(imp.Extra)) {
-			edit(func(q *scenarios.Request) { q.Impersonate.Extra = withoutKey(q.Impersonate.Extra, key) })
-			for j := range imp.Extra[key] {
-				edit(func(q *scenarios.Request) { q.Impersonate.Extra[key] = without(q.Impersonate.Extra[key], j) })
+		for i, item := range v {
+			for _, smaller := range less(item, false) {
+				c := slices.Clone(v)
+				c[i] = smaller
+				out = append(out, c)
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if all || slices.Contains(optional, key) {
+				c := maps.Clone(v)
+				delete(c, key)
+				out = append(out, c)
+			}
+		}
+		for _, key := range slices.Backward(slices.Sorted(maps.Keys(v))) { // steps before grants
+			for _, smaller := range less(v[key], key == "extra") {
+				c := maps.Clone(v)
+				c[key] = smaller
+				out = append(out, c)
 			}
 		}
 	}
-	edit(func(q *scenarios.Request) { q.FieldSelector = "" })
-	edit(func(q *scenarios.Request) { q.LabelSelector = "" })
-	edit(func(q *scenarios.Request) { q.Subresource = "" })
-	edit(func(q *scenarios.Request) { q.Namespace = "" })
-	edit(func(q *scenarios.Request) { // the plainest request
-		*q = scenarios.Request{By: q.By, Impersonate: q.Impersonate, Verb: "get", Path: "/version"}
-	})
-}
-
-func (r *reducer) grant(i int) {
-	edit := func(set func(*scenarios.Grant)) {
-		r.but(func(c *scenarios.Scenario) { set(&c.Grants[i]) })
-	}
-	for n, l := range lists(&r.from.Grants[i]) {
-		if len(*l) < 2 {
-			continue
-		}
-		for j := range *l {
-			edit(func(g *scenarios.Grant) { *lists(g)[n] = slices.Delete(*lists(g)[n], j, j+1) })
-		}
-	}
-	edit(func(g *scenarios.Grant) { g.Names = nil })
-	edit(func(g *scenarios.Grant) { g.Namespace = "" })
-}
-
-func (r *reducer) requestor(alias string, q scenarios.Requestor) {
-	edit := func(set func(*scenarios.Requestor)) {
-		r.but(func(c *scenarios.Scenario) {
-			q := c.Requestors[alias]
-			set(&q)
-			c.Requestors[alias] = q
-		})
-	}
-	edit(func(q *scenarios.Requestor) { q.UID = "" })
-	for j := range q.Groups {
-		edit(func(q *scenarios.Requestor) { q.Groups = without(q.Groups, j) })
-	}
-	for _, key := range slices.Sorted(maps.Keys(q.Extra)) {
-		edit(func(q *scenarios.Requestor) { q.Extra = withoutKey(q.Extra, key) })
-	}
-}
-
-// without is a list without one element; nil if none is left.
-func without(list []string, i int) []string {
-	if len(list) < 2 {
-		return nil
-	}
-	return slices.Delete(list, i, i+1)
-}
-
-func withoutKey(m map[string][]string, key string) map[string][]string {
-	delete(m, key)
-	if len(m) == 0 {
-		return nil
-	}
-	return m
+	return out
 }
 
 // prune leaves out what nothing refers to any more.
@@ -201,6 +149,7 @@ func valid(s *scenarios.Scenario) bool {
 	requests := 0
 	for i, st := range s.Steps {
 		switch r := st.Request; {
+		case st.Wait > 0:
 		case r == nil:
 			id := st.Grant + st.Revoke // one of them
 			there := slices.ContainsFunc(s.Grants, func(g scenarios.Grant) bool { return g.ID == id })

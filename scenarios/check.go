@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // checker applies the rules of the format to one decoded scenario.
@@ -152,6 +153,11 @@ func (c *checker) requestor(r Requestor, path []any) {
 	}
 	if sa.Secret != "" && sa.Pod+sa.Node != "" {
 		c.fail(extend(path, "secret"), "secret is given with pod or node (expected one that the token is bound to)")
+	}
+	for claim, at := range sa.Times {
+		if _, err := time.ParseDuration(at); err != nil || !slices.Contains([]string{"exp", "iat", "nbf", "warnafter"}, claim) || sa.Running {
+			c.fail(extend(path, "times"), "times has %s: %q (expected exp, iat, nbf or warnafter with a duration from now, such as \"-2m\", of an account that does not run)", claim, at)
+		}
 	}
 	c.running(sa, path)
 }

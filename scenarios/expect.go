@@ -3,6 +3,7 @@ package scenarios
 import (
 	"reflect"
 	"regexp"
+	"slices"
 )
 
 // Outcome is how the API server answered a request. The classes are kept apart so that one cannot pass for another.
@@ -175,12 +176,7 @@ type MetricDelta struct {
 
 // allReviews are the reviews of an expectation, those of alternatives included.
 func (e *Expect) allReviews() []Review {
-	var out []Review
-	out = append(out, e.Reviews...)
-	for _, a := range e.OneOf {
-		out = append(out, a.Reviews...)
-	}
-	return out
+	return slices.Concat(e.Reviews, slices.Concat(Each(e.OneOf, func(a Alternative) []Review { return a.Reviews })...))
 }
 
 func (c *checker) metrics(m *MetricsExpect, path []any) {

@@ -49,10 +49,8 @@ func (k *Kubectl) flags(name string) []string {
 }
 
 func (k *Kubectl) flag(name string) string {
-	if values := k.flags(name); len(values) > 0 {
-		return values[len(values)-1]
-	}
-	return ""
+	values := append([]string{""}, k.flags(name)...)
+	return values[len(values)-1] // the last counts
 }
 
 // Impersonate is what the flags --as, --as-group, --as-uid and --as-user-extra make kubectl send; nil if there are

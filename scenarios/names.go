@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
@@ -164,15 +166,13 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 	if !isRBAC(m) {
 		return
 	}
-	subjects, _ := m["subjects"].([]any)
-	for _, x := range subjects {
-		subject, _ := x.(map[string]any)
-		if Text(subject, "kind") == "ServiceAccount" {
-			f.add(objectName, Text(subject, "name"), path...)
-			f.add(namespaceName, Text(subject, "namespace"), path...)
+	for _, subject := range subjectsOf(m) {
+		if subject.Kind == rbacv1.ServiceAccountKind {
+			f.add(objectName, subject.Name, path...)
+			f.add(namespaceName, subject.Namespace, path...)
 			continue
 		}
-		f.user(Text(subject, "name"), path...)
+		f.user(subject.Name, path...)
 	}
 }
 
@@ -231,13 +231,8 @@ func (s *Set) Only(keep func(*Scenario) bool) *Set {
 
 // Setups lists the names of all setups, sorted.
 func (s *Set) Setups() []string {
-	names := map[string]bool{}
-	for _, sc := range s.all {
-		if sc.Setup != "" {
-			names[sc.Setup] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
+	names := sets.New(Each(s.all, func(sc *Scenario) string { return sc.Setup })...)
+	return sets.List(names.Delete(""))
 }
 
 // checkSetup applies the rules about setups, once all scenarios are known: a scenario is compared with the first

@@ -3,11 +3,11 @@ package scenarios
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
@@ -86,35 +86,20 @@ func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) (reas
 			}
 		}
 	}
-	roles := slices.DeleteFunc(slices.Clone(objects), func(m map[string]any) bool { return !strings.HasSuffix(Text(m, "kind"), "Role") })
-	of := map[string][]string{}
-	for _, m := range objects {
-		kind, name, namespace := Text(m, "kind"), Text(m, "metadata", "name"), Text(m, "metadata", "namespace")
-		if !isRBAC(m) || !strings.HasSuffix(kind, "RoleBinding") || kind == "RoleBinding" && spec.ResourceAttributes != nil && namespace != spec.ResourceAttributes.Namespace {
-			continue
-		}
+	rules, dangling := BoundRules(objects)
+	of, named := map[string][]string{}, map[string]bool{}
+	for _, r := range append(rules, Unknown(dangling)...) {
+		kind, name := Text(r.Binding, "kind"), Text(r.Binding, "metadata", "name")
 		if kind == "RoleBinding" {
-			name += "/" + namespace
+			name += "/" + r.Namespace
 		}
-		refKind, refName := Text(m, "roleRef", "kind"), Text(m, "roleRef", "name")
-		unknown := !slices.ContainsFunc(roles, func(o map[string]any) bool {
-			return Text(o, "kind") == refKind && Text(o, "metadata", "name") == refName
-		})
-		subjects, _ := m["subjects"].([]any)
-		for _, subject := range subjects {
-			one := maps.Clone(m)
-			one["subjects"] = []any{subject}
-			is := slices.ContainsFunc(subjectsOf(one, namespace), func(s Subject) bool { return s.Is(spec.User, spec.Groups) })
-			if !is || !unknown && !Covered(RulesFromManifests(append(slices.Clone(roles), one)), spec) {
-				continue
+		if key := kind + " " + name; r.Covers(spec) && !named[key] { // the first subject that is the user
+			named[key] = true
+			who := r.Bound.Name
+			if r.Bound.Kind == rbacv1.ServiceAccountKind {
+				who += "/" + cmp.Or(r.Bound.Namespace, r.Namespace)
 			}
-			text, _ := subject.(map[string]any)
-			who := Text(text, "name")
-			if Text(text, "kind") == "ServiceAccount" {
-				who += "/" + cmp.Or(Text(text, "namespace"), namespace)
-			}
-			of[kind] = append(of[kind], fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s %q", kind, name, refKind, refName, Text(text, "kind"), who))
-			break // the first subject that is the user
+			of[kind] = append(of[kind], fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s %q", kind, name, Text(r.Binding, "roleRef", "kind"), Text(r.Binding, "roleRef", "name"), r.Bound.Kind, who))
 		}
 	}
 	if cluster := of["ClusterRoleBinding"]; len(cluster) > 0 {
@@ -129,6 +114,8 @@ type BoundRule struct {
 	// Role and Binding are where it comes from, Rule the number of the rule in the role, from 1.
 	Role, Binding map[string]any
 	Rule          int
+	// Bound is the subject as the binding names it.
+	Bound rbacv1.Subject
 }
 
 // RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and
@@ -157,34 +144,48 @@ func BoundRules(manifests []map[string]any) (out []BoundRule, dangling []map[str
 		if !isRBAC(m) || kind != "RoleBinding" && kind != "ClusterRoleBinding" {
 			continue
 		}
-		namespace := ""
-		if kind == "RoleBinding" {
-			namespace = Text(m, "metadata", "namespace")
-		}
 		refKind := Text(m, "roleRef", "kind")
 		if kind == "ClusterRoleBinding" && refKind != "ClusterRole" {
 			continue // refused by the API server
 		}
 		key := roleKey{refKind, "", Text(m, "roleRef", "name")}
 		if refKind == "Role" {
-			key.namespace = namespace
+			key.namespace = Text(m, "metadata", "namespace")
 		}
 		rules, known := roles[key]
 		if !known {
 			dangling = append(dangling, m)
 		}
-		for _, rule := range rules {
-			for _, subject := range subjectsOf(m, namespace) {
-				if len(rule.NonResourceURLs) > 0 && namespace != "" {
-					continue // a RoleBinding gives no access to paths
-				}
-				r := rule
-				r.Subject, r.Namespace, r.Binding = subject, namespace, m
-				out = append(out, r)
-			}
-		}
+		out = append(out, boundTo(m, rules)...)
 	}
 	return out, dangling
+}
+
+// Unknown are rules that give their subjects everything, in place of those of roles that are not there.
+func Unknown(dangling []map[string]any) (out []BoundRule) {
+	all := []string{"*"}
+	for _, m := range dangling {
+		out = append(out, boundTo(m, []BoundRule{{Grant: Grant{Verbs: all, APIGroups: all, Resources: all, NonResourceURLs: all}}})...)
+	}
+	return out
+}
+
+// boundTo are rules as a binding gives them to its subjects. A RoleBinding gives no access to paths.
+func boundTo(m map[string]any, rules []BoundRule) (out []BoundRule) {
+	namespace := ""
+	if Text(m, "kind") == "RoleBinding" {
+		namespace = Text(m, "metadata", "namespace")
+	}
+	for _, r := range rules {
+		for _, bound := range subjectsOf(m) {
+			if r.Subject = subjectOf(bound, namespace); r.Subject == (Subject{}) || namespace != "" && len(r.NonResourceURLs) > 0 && len(r.Resources) == 0 {
+				continue
+			}
+			r.Namespace, r.Binding, r.Bound = namespace, m, bound
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives two.
@@ -196,50 +197,36 @@ func RulesOf(m map[string]any) []Grant {
 }
 
 func numberedRules(m map[string]any) (out []BoundRule) {
-	rules, _ := m["rules"].([]any)
-	for i, x := range rules {
-		rule, _ := x.(map[string]any)
-		g := Grant{Verbs: strs(rule["verbs"]), APIGroups: strs(rule["apiGroups"]), Resources: strs(rule["resources"]), Names: strs(rule["resourceNames"])}
-		paths := strs(rule["nonResourceURLs"])
-		if len(paths) > 0 {
-			out = append(out, BoundRule{Grant: Grant{Verbs: g.Verbs, NonResourceURLs: paths}, Role: m, Rule: i + 1})
+	var role rbacv1.ClusterRole
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"rules": m["rules"]}, &role) // what cannot be read gives nothing
+	for i, r := range role.Rules {
+		if len(r.NonResourceURLs) > 0 {
+			out = append(out, BoundRule{Grant: Grant{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs}, Role: m, Rule: i + 1})
 		}
-		if len(g.Resources) > 0 || len(paths) == 0 {
-			out = append(out, BoundRule{Grant: g, Role: m, Rule: i + 1})
+		if len(r.Resources) > 0 || len(r.NonResourceURLs) == 0 {
+			out = append(out, BoundRule{Grant: Grant{Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, Names: r.ResourceNames}, Role: m, Rule: i + 1})
 		}
 	}
 	return out
 }
 
-// subjectsOf are the subjects of a binding. A service account without a namespace is in that of the binding.
-func subjectsOf(m map[string]any, namespace string) []Subject {
-	subjects, _ := m["subjects"].([]any)
-	var out []Subject
-	for _, x := range subjects {
-		subject, _ := x.(map[string]any)
-		name := Text(subject, "name")
-		switch Text(subject, "kind") {
-		case "User":
-			out = append(out, Subject{User: name})
-		case "Group":
-			out = append(out, Subject{Group: name})
-		case "ServiceAccount":
-			if ns := cmp.Or(Text(subject, "namespace"), namespace); ns != "" {
-				out = append(out, Subject{User: serviceaccount.MakeUsername(ns, name)})
-			}
-		}
-	}
-	return out
+// subjectsOf are the subjects of a binding.
+func subjectsOf(m map[string]any) []rbacv1.Subject {
+	var binding rbacv1.ClusterRoleBinding
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"subjects": m["subjects"]}, &binding) // what cannot be read gives nothing
+	return binding.Subjects
 }
 
-// strs is the list of strings that a decoded value holds.
-func strs(v any) []string {
-	list, _ := v.([]any)
-	var out []string
-	for _, x := range list {
-		if s, ok := x.(string); ok {
-			out = append(out, s)
-		}
+// subjectOf is the subject of a binding; none if it is of no kind. A service account without a namespace is in that of
+// the binding.
+func subjectOf(bound rbacv1.Subject, namespace string) Subject {
+	switch ns := cmp.Or(bound.Namespace, namespace); {
+	case bound.Kind == rbacv1.UserKind:
+		return Subject{User: bound.Name}
+	case bound.Kind == rbacv1.GroupKind:
+		return Subject{Group: bound.Name}
+	case bound.Kind == rbacv1.ServiceAccountKind && ns != "":
+		return Subject{User: serviceaccount.MakeUsername(ns, bound.Name)}
 	}
-	return out
+	return Subject{}
 }

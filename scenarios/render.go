@@ -121,18 +121,8 @@ func (s *Scenario) GrantsAt(step int) []Grant {
 // InForceAtStart tells whether the grant of that ID holds before the first step: unless the first step that names
 // it is a grant step.
 func (s *Scenario) InForceAtStart(grantID string) bool {
-	if grantID == "" {
-		return true
-	}
-	for _, st := range s.Steps {
-		switch grantID {
-		case st.Grant:
-			return false
-		case st.Revoke:
-			return true
-		}
-	}
-	return true
+	first := slices.IndexFunc(s.Steps, func(st Step) bool { return st.Grant == grantID || st.Revoke == grantID })
+	return grantID == "" || first < 0 || s.Steps[first].Grant != grantID
 }
 
 func rbacType(kind string) metav1.TypeMeta {

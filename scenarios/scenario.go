@@ -127,11 +127,13 @@ const (
 	Aggregation Capability = "aggregation"
 	// KubeletNodes: at least two nodes whose kubelets run pods, and the image of the node agent on them.
 	KubeletNodes Capability = "nodes"
+	// Signing: the key that signs the API server's ServiceAccount tokens is at hand.
+	Signing Capability = "signing"
 )
 
 // AllCapabilities lists every capability, in the order they are documented.
 func AllCapabilities() []Capability {
-	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC, Aggregation, KubeletNodes}
+	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC, Aggregation, KubeletNodes, Signing}
 }
 
 // Requires selects targets.
@@ -184,6 +186,26 @@ type ServiceAccount struct {
 	// Running says that the pod really runs, on one of the scenario's Nodes, and that its token is the one which
 	// the kubelet asked for and projected into it.
 	Running bool `json:"running,omitempty" yaml:"running,omitempty"`
+	// Times are from when the token is good (nbf), until when (exp), when it was issued (iat) and from when it is stale
+	// (warnafter), as durations from now such as "-2m". The API server's key signs the token again for that.
+	Times map[string]string `json:"times,omitempty" yaml:"times,omitempty" bind:"keep"`
+}
+
+// tokenLeeway is how far clocks may differ (DefaultLeeway of go-jose, by which claims.go judges times).
+const tokenLeeway = time.Minute
+
+// At is a time of the token from now; zero if the scenario leaves it to the API server.
+func (sa *ServiceAccount) At(claim string) time.Duration {
+	at, err := time.ParseDuration(sa.Times[claim])
+	if err != nil { // Load has refused the scenario
+		return 0
+	}
+	return at
+}
+
+// InTime tells whether the token is good now, as far as its times go.
+func (sa *ServiceAccount) InTime() bool {
+	return sa.At("exp") >= -tokenLeeway && sa.At("nbf") <= tokenLeeway && sa.At("iat") <= tokenLeeway
 }
 
 // Username is the name that the API server gives the requestor.

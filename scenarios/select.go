@@ -47,12 +47,7 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 	if s.Requires.Chain != f.Chain {
 		return false, nil, fmt.Sprintf("needs the authorizer chain %q, the target has %q", s.Requires.Chain, f.Chain)
 	}
-	for _, c := range s.Needs() {
-		if !slices.Contains(f.Capabilities, c) {
-			missing = append(missing, c)
-		}
-	}
-	if len(missing) > 0 {
+	if missing = slices.DeleteFunc(s.Needs(), func(c Capability) bool { return slices.Contains(f.Capabilities, c) }); len(missing) > 0 {
 		return false, missing, fmt.Sprintf("needs %s, which the target does not offer", joinStrings(missing, ", "))
 	}
 	return true, nil, ""
@@ -66,6 +61,9 @@ func (s *Scenario) Needs() []Capability {
 		switch {
 		case r.ServiceAccount != nil:
 			need.Insert(Tokens)
+			if len(r.ServiceAccount.Times) > 0 {
+				need.Insert(Signing)
+			}
 		case !r.Anonymous:
 			need.Insert(RequestHeader)
 		}
@@ -161,7 +159,7 @@ func (s *Scenario) Substitute() (out *Scenario, why string) {
 	}
 	for _, list := range [][]map[string]any{copied.Manifests, copied.Objects} {
 		for i, o := range list {
-			list[i] = swap.value(o).(map[string]any)
+			list[i] = rewritten("", o, func(_, text string) string { return swap.whole(text) }).(map[string]any)
 		}
 	}
 	for i := range copied.Steps {
@@ -189,18 +187,6 @@ func (s substitutes) text(t string) string {
 		t = strings.ReplaceAll(t, `User "`+user+`"`, `User "`+account+`"`)
 	}
 	return t
-}
-
-func (s substitutes) value(v any) any {
-	switch t := v.(type) {
-	case string:
-		return s.whole(t)
-	case []any:
-		return Each(t, s.value)
-	case map[string]any:
-		return copyMap(t, s.value)
-	}
-	return v
 }
 
 // left says where a user is still named: what is impersonated, or granted by name, is not the requestor as such.

@@ -122,12 +122,8 @@ func addPermissions(set map[string]bool, who string, grants []Grant, name string
 func (s *Scenario) GrantedAt(id string, step int) bool {
 	on := s.InForceAtStart(id)
 	for _, st := range s.Steps[:step] {
-		switch {
-		case id == "":
-		case st.Grant == id:
-			on = true
-		case st.Revoke == id:
-			on = false
+		if id != "" && (st.Grant == id || st.Revoke == id) {
+			on = st.Grant == id
 		}
 	}
 	return on

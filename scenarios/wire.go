@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -70,13 +71,10 @@ func (u Upgrade) Headers() map[string]string {
 
 // ContentType is the media type of the request's body.
 func (r *Request) ContentType() string {
-	switch {
-	case r.Verb != "patch":
+	if r.Verb != "patch" {
 		return "application/json"
-	case r.Patch == "":
-		return contentTypes[MergePatch]
 	}
-	return contentTypes[r.Patch]
+	return contentTypes[cmp.Or(r.Patch, MergePatch)]
 }
 
 // Content is the body as it is sent, nil for none. JSON is YAML too.
@@ -145,12 +143,7 @@ func (r *Request) path() string {
 }
 
 // APIVersion is the version of a resource request.
-func (r *Request) APIVersion() string {
-	if r.Version == "" {
-		return "v1"
-	}
-	return r.Version
-}
+func (r *Request) APIVersion() string { return cmp.Or(r.Version, "v1") }
 
 func (r *Request) query() url.Values {
 	q := url.Values{}

@@ -2,12 +2,16 @@ package replay
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,10 +90,18 @@ func (p *provisioner) apply(ctx context.Context, manifests []map[string]any) err
 			return err
 		}
 	}
+	var kept []string
+	for _, m := range manifests {
+		at, err := p.objects.path(m)
+		if err != nil {
+			return err
+		}
+		kept = append(kept, at)
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, g := range scenarios.RulesFromManifests(manifests) {
 		for _, example := range g.Examples() {
-			group.Go(func() error { return p.inForce(groupCtx, example, true) })
+			group.Go(func() error { return p.shown(groupCtx, example, true, kept) })
 		}
 	}
 	return group.Wait()
@@ -106,7 +118,7 @@ func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject)
 					return err
 				}
 			}
-			return p.inForce(groupCtx, o.Check, true)
+			return p.shown(groupCtx, o.Check, true, o.Paths())
 		})
 	}
 	return group.Wait()
@@ -123,11 +135,36 @@ func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject
 		if !o.Exclusive {
 			return fmt.Errorf("that grant %q is revoked cannot be seen: another grant allows the same", o.Grant)
 		}
-		if err := p.inForce(ctx, o.Check, false); err != nil {
+		if err := p.shown(ctx, o.Check, false, o.Paths()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// shown waits until reviews show that a grant is in force, or is not any more. If they never do, the error has what the
+// server shows of its role and binding, which are read at kept.
+func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool, kept []string) error {
+	err := p.inForce(ctx, spec, want)
+	u, ok := errors.AsType[*unheeded](err)
+	if !ok {
+		return err
+	}
+	for _, at := range kept {
+		raw, err := p.client.CoreV1().RESTClient().Get().AbsPath(at).Do(ctx).Raw()
+		object := map[string]any{}
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err == nil:
+			err = json.Unmarshal(raw, &object)
+		}
+		if err != nil {
+			return fmt.Errorf("%s; and reading %s: %w", u, at, err)
+		}
+		u.Stored = append(u.Stored, object)
+	}
+	return u
 }
 
 const (

@@ -24,16 +24,18 @@ import (
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 const (
 	// grantTimeout is how long a role and its binding may take to reach the RBAC authorizer's informers.
 	grantTimeout = 15 * time.Second
-	// grantPoll is the pause between two questions whether they have.
-	grantPoll = 2 * time.Millisecond
 	// tokenSeconds is longer than any upgrade path: its tokens are used on all stages.
 	tokenSeconds = 3600
 )
+
+// grantPoll are the pauses between two questions whether they have: short ones first.
+var grantPoll = wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.05, Steps: 1000, Cap: 50 * time.Millisecond}
 
 // provisioner creates what scenarios need, as a member of system:masters.
 type provisioner struct {
@@ -172,7 +174,7 @@ func (p *provisioner) places(ctx context.Context, want places) error {
 // of its account, which was made just before.
 func (p *provisioner) create(ctx context.Context, at string, object runtime.Object) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, grantPoll, grantTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, grantPoll.Duration, grantTimeout, true, func(ctx context.Context) (bool, error) {
 		last = p.client.CoreV1().RESTClient().Post().AbsPath(path.Dir(at)).Body(object).Do(ctx).Error()
 		return !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "error looking up service account"), nil
 	})
@@ -195,6 +197,9 @@ func (run *run) mintTokens(ctx context.Context) error {
 			run.tokens[alias], err = nodes.Token(ctx, run.target.Admin(), sa.Namespace, sa.Pod)
 		} else {
 			run.tokens[alias], err = run.admin.token(ctx, sa)
+		}
+		if len(sa.Times) > 0 && err == nil {
+			run.tokens[alias], err = signAgain(run.tokens[alias], sa, run.target.ServiceAccountKey())
 		}
 		if err != nil {
 			return fmt.Errorf("a token for %s/%s: %w", sa.Namespace, sa.Name, err)
@@ -234,24 +239,35 @@ func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (
 	return answer.Status.Token, nil
 }
 
+// unheeded is the error of a change that was accepted and that reviews do not show.
+type unheeded struct{ verdicts.Unheeded }
+
+func (u *unheeded) Error() string {
+	return fmt.Sprintf("the authorizer still answers allowed=%v after %s to %v (%s)", u.Answer.Allowed, grantTimeout, u.Review, u.Answer.Reason)
+}
+
 // inForce asks the authorizer, until the answer is the wanted one. The question carries the probe mark, so that
 // the recorder keeps it apart; no grant looks at extra.
 func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool) error {
-	spec.Extra = map[string]authorizationv1.ExtraValue{
+	asked := spec
+	asked.Extra = map[string]authorizationv1.ExtraValue{
 		recorder.ProbeExtraKey: {"true"},
 		// For a webhook whose match conditions read it, and would err.
 		serviceaccount.NodeNameKey: {"probe"},
 	}
-	answer := &authorizationv1.SubjectAccessReview{}
-	err := wait.PollUntilContextTimeout(ctx, grantPoll, grantTimeout, true, func(ctx context.Context) (bool, error) {
-		said, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	u := &unheeded{verdicts.Unheeded{Review: spec, Want: want}}
+	begin := time.Now()
+	within, cancel := context.WithTimeout(ctx, grantTimeout)
+	defer cancel()
+	err := grantPoll.DelayFunc().Until(within, true, false, func(ctx context.Context) (bool, error) {
+		said, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: asked}, metav1.CreateOptions{})
 		if err == nil {
-			answer = said
+			u.Answer, u.Asked, u.Millis = said.Status, u.Asked+1, time.Since(begin).Milliseconds()
 		}
 		return err == nil && said.Status.Allowed == want, err
 	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("the authorizer still answers allowed=%v after %s to %v (%s)", answer.Status.Allowed, grantTimeout, spec, answer.Status.Reason)
+	if within.Err() != nil && ctx.Err() == nil && err != nil {
+		return u
 	}
 	return err
 }

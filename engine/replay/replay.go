@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -99,7 +100,7 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	if kept != nil {
 		run.tokens = kept.tokens
 	} else if err := run.provision(ctx); err != nil {
-		e.Problems = append(e.Problems, problem(r.target, fmt.Errorf("provisioning: %w", err)))
+		run.broke(e, 0, fmt.Errorf("provisioning: %w", err))
 		return e
 	}
 	run.steps(ctx, e)
@@ -113,7 +114,7 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 		steps := run.bound.Together(i)
 		seen, err := run.step(ctx, i, steps, last)
 		if err != nil {
-			e.Problems = append(e.Problems, problem(run.target, err))
+			run.broke(e, i, err)
 			return
 		}
 		for _, o := range seen {
@@ -122,6 +123,16 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 		}
 		i += len(steps)
 	}
+}
+
+// broke notes why a step could not be carried out. That an API server which answers does not heed its own roles is evidence
+// about it.
+func (run *run) broke(e *verdicts.Evidence, step int, err error) {
+	if u, ok := errors.AsType[*unheeded](err); ok && run.target.Err() == nil {
+		e.Unheeded, u.Step = &u.Unheeded, step
+		return
+	}
+	e.Problems = append(e.Problems, problem(run.target, err))
 }
 
 // How long, and how often, a request is sent that an API server has to become ready for.
@@ -149,7 +160,11 @@ func problem(t *target.Target, err error) verdicts.Problem {
 	if errors.Is(err, context.Canceled) {
 		return verdicts.Problem{Blame: verdicts.BlameEnvironment, Text: "interrupted: " + err.Error()}
 	}
-	return verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()}
+	p := verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()}
+	if answer, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		p.Answer = &answer.ErrStatus
+	}
+	return p
 }
 
 // step carries out a step with those beside it. last is when the previous request was answered.

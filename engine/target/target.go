@@ -248,6 +248,14 @@ func (t *Target) connect(c clusters.Cluster) (err error) {
 // and audit events of its requests are not recorded.
 func (t *Target) Admin() *rest.Config { return rest.CopyConfig(t.cluster.Admin()) }
 
+// ServiceAccountKey is the key, in PEM, with which the API server signs tokens; nil where it is not at hand.
+func (t *Target) ServiceAccountKey() []byte {
+	if c, ok := t.cluster.(*local.ControlPlane); ok {
+		return c.ServiceAccountKey()
+	}
+	return nil
+}
+
 // Err says what of the target has broken by itself; nil while all is well.
 func (t *Target) Err() error {
 	if t.cluster != nil && t.cluster.Err() != nil {

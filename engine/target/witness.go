@@ -345,6 +345,8 @@ func ExpectedFacts(o Options) scenarios.Facts {
 	}
 	if o.Cell.Provider == Kind {
 		f.Capabilities = append(f.Capabilities, scenarios.KubeletNodes)
+	} else {
+		f.Capabilities = append(f.Capabilities, scenarios.Signing)
 	}
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -103,4 +104,30 @@ func markdown(r *Report) string {
 		}
 	}
 	return b.String()
+}
+
+// TestTexts holds what the library says in words to testdata/texts.golden. With -update it is written.
+func TestTexts(t *testing.T) {
+	all, err := vectors.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/texts.golden"
+	got := texts(t.Context(), all)
+	if *update {
+		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	for i := range max(len(got), len(want)) {
+		line := func(of []string) string { return strings.Join(of[min(i, len(of)):min(i+1, len(of))], "") }
+		if g, w := line(got), line(want); g != w {
+			t.Errorf("line %d:\n got %s\nwant %s", i+1, g, w)
+		}
+	}
 }

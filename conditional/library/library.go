@@ -86,7 +86,7 @@ func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, 
 		defer func(first []string) { r.want.EvaluatedBy = first }(slices.Clip(r.want.EvaluatedBy))
 	}
 	concrete, reason, err := chain.EvaluateConditions(ctx, d, data)
-	return word(concrete), reason, err
+	return vectors.Decision(concrete.String()), reason, err
 }
 
 // builtin is the server's own evaluator. What it fails at is left to the authorizer.
@@ -233,8 +233,6 @@ func kind(d authorizer.ConditionsAwareDecision) vectors.Decision {
 	}
 	return vectors.ConditionalDeny
 }
-
-func word(d authorizer.Decision) vectors.Decision { return vectors.Decision(d.String()) }
 
 // sets is what a SubjectAccessReview would show of a decision.
 func sets(d authorizer.ConditionsAwareDecision, name string) (out []string) {

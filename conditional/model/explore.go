@@ -254,17 +254,15 @@ func Evaluate(mode vectors.FailureMode, effects []vectors.Decision, truths []vec
 		}
 		return false
 	}
-	switch {
-	case has(vectors.Deny, vectors.True):
-		return vectors.Deny, false
-	case has(vectors.Deny, vectors.Error):
-		return failed(mode), true
-	case has(vectors.NoOpinion, vectors.True):
-		return vectors.NoOpinion, false
-	case has(vectors.NoOpinion, vectors.Error):
-		return vectors.NoOpinion, true
-	case has(vectors.Allow, vectors.True):
-		return vectors.Allow, false
+	for _, effect := range vectors.Effects() { // the strongest first
+		switch {
+		case has(effect, vectors.True):
+			return effect, false
+		case effect == vectors.Deny && has(effect, vectors.Error):
+			return failed(mode), true
+		case effect == vectors.NoOpinion && has(effect, vectors.Error):
+			return vectors.NoOpinion, true
+		}
 	}
 	return vectors.NoOpinion, false
 }

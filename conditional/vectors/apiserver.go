@@ -145,8 +145,9 @@ type Want struct {
 
 // Table is many API-server vectors: chains, written as words.
 type Table struct {
-	// Server is that of all rows.
-	Server Server `json:"server,omitzero" yaml:"server,omitempty"`
+	// Server and Request are those of all rows.
+	Server  Server  `json:"server,omitzero" yaml:"server,omitempty"`
+	Request Request `json:"request,omitzero" yaml:"request,omitempty"`
 	// Authorizers are the words.
 	Authorizers map[string]Authorizer `json:"authorizers" yaml:"authorizers"`
 	// Rows are the chains.

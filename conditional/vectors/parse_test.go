@@ -15,6 +15,7 @@ func TestParse(t *testing.T) {
 		{"two kinds", head + "apiServer: {chain: [], want: {decision: NoOpinion}}\nwebhook: {policies: [], steps: []}\n", "has 2 of apiServer"},
 		{"no level", strings.Replace(head, "must", "maybe", 1) + "apiServer: {chain: [], want: {decision: Allow}}\n", `x.vector.yaml:3:8: "maybe" is unknown (expected one of must, should)`},
 		{"unknown field", head + "apiServer: {links: []}\n", `x.vector.yaml:4:13: unknown field "links"`},
+		{"a status of another revision", head + "apiServer: {chain: [{status: {conditionSetChain: []}}], want: {decision: Allow}}\n", `x.vector.yaml:4:31: unknown field "conditionSetChain"`},
 		{"unknown decision", head + "apiServer:\n  chain:\n    - decision: Perhaps\n  want: {decision: Allow}\n", `x.vector.yaml:6:17: "Perhaps" is unknown`},
 		{"nothing wanted", head + "apiServer: {chain: [{decision: Allow}], want: {}}\n", "nothing is wanted"},
 		{"conditions of Allow", head + "apiServer: {chain: [{decision: Allow, conditions: [{id: a, effect: Allow, is: true}]}], want: {decision: Allow}}\n", "there are conditions for Allow"},

@@ -113,7 +113,7 @@ func Parse(name string, raw []byte) ([]*Vector, error) {
 func (t *Table) expand(v *Vector) []*Vector {
 	out := make([]*Vector, 0, len(t.Rows))
 	for _, row := range t.Rows {
-		m := &APIServer{Server: t.Server, Want: row.Want, Eager: row.Eager}
+		m := &APIServer{Server: t.Server, Request: t.Request, Want: row.Want, Eager: row.Eager}
 		words := strings.Fields(row.Chain)
 		for _, word := range words {
 			a := t.Authorizers[word]

@@ -7,27 +7,23 @@ import (
 	"context"
 	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
-	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -36,12 +32,10 @@ const executors = "authzconf:granular-executors"
 
 // Bench is a target with the custom resource of the scenarios and what enforcers need.
 type Bench struct {
-	target       *target.Target
-	replayer     *replay.Replayer
-	descriptions *permissions.Set
-	webhook      *target.Loopback
-	admin        *dynamic.DynamicClient
-	client       *kubernetes.Clientset
+	target   *target.Target
+	replayer *replay.Replayer
+	admin    *dynamic.DynamicClient
+	client   *kubernetes.Clientset
 
 	mu     sync.Mutex
 	actors map[string]actor // by what they are for: another enforcer needs no new ones
@@ -56,25 +50,21 @@ func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.descriptions, err = permissions.Load(permissions.Descriptions); err != nil {
-		return nil, err
-	}
 	if b.target, err = target.Start(ctx, o); err != nil {
 		return nil, err
 	}
 	if m := b.target.Witness.Mismatches; len(m) > 0 {
 		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
 	}
-	if b.admin, err = dynamic.NewForConfig(b.target.Admin()); err != nil {
+	admin := b.target.Admin()
+	admin.WarningHandler = rest.NoWarnings{}
+	if b.admin, err = dynamic.NewForConfig(admin); err != nil {
 		return nil, err
 	}
 	if b.client, err = kubernetes.NewForConfig(b.target.Admin()); err != nil {
 		return nil, err
 	}
 	if b.replayer, err = replay.New(b.target); err != nil {
-		return nil, err
-	}
-	if b.webhook, err = target.ServeLoopback(ctx, converter(), nil); err != nil {
 		return nil, err
 	}
 	all := []string{"*"}
@@ -86,16 +76,12 @@ func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
 	return b, b.installWidgets(ctx)
 }
 
-// Close ends everything. The API server goes first: what it asks has to be answered until then.
+// Close ends everything.
 func (b *Bench) Close() error {
-	var errs []error
-	if b.target != nil {
-		errs = append(errs, b.target.Stop())
+	if b.target == nil {
+		return nil
 	}
-	if b.webhook != nil {
-		errs = append(errs, b.webhook.Close())
-	}
-	return errors.Join(errs...)
+	return b.target.Stop()
 }
 
 // actor is a ServiceAccount in a namespace of its own, which holds some permissions on one resource there.
@@ -158,25 +144,16 @@ func poll(ctx context.Context, what string, is func(context.Context) (bool, erro
 	return nil
 }
 
-var (
-	crds    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	widgets = schema.GroupVersion{Group: "granular.authzconf.dev", Version: "v1"}
-)
+var widgets = schema.GroupVersion{Group: "granular.authzconf.dev", Version: "v1"}
 
-// installWidgets makes the custom resource, whose versions the webhook converts.
+// installWidgets makes the custom resource.
 func (b *Bench) installWidgets(ctx context.Context) error {
-	crd := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict(widgetYAML, &crd.Object); err != nil {
-		return err
+	var crd map[string]any
+	err := yaml.UnmarshalStrict(widgetYAML, &crd)
+	if err == nil {
+		_, err = b.replayer.Provision(ctx, &scenarios.Scenario{ID: "widgets", Objects: []map[string]any{crd}})
 	}
-	conversion := map[string]any{"strategy": "Webhook", "webhook": map[string]any{
-		"conversionReviewVersions": []any{"v1"},
-		"clientConfig":             map[string]any{"url": b.webhook.URL + "/convert", "caBundle": base64.StdEncoding.EncodeToString(b.webhook.CA)},
-	}}
-	if err := unstructured.SetNestedMap(crd.Object, conversion, "spec", "conversion"); err != nil {
-		return err
-	}
-	if _, err := b.admin.Resource(crds).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+	if err != nil {
 		return err
 	}
 	for _, version := range []string{"v1", "v1beta1"} {
@@ -202,40 +179,4 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
-}
-
-// converter converts widgets between their versions: what v1 calls nodeName is host in v1beta1.
-func converter() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review struct { // the part of a ConversionReview (apiextensions.k8s.io/v1) that matters
-			APIVersion string `json:"apiVersion"`
-			Kind       string `json:"kind"`
-			Request    *struct {
-				UID     string           `json:"uid"`
-				Desired string           `json:"desiredAPIVersion"`
-				Objects []map[string]any `json:"objects"`
-			} `json:"request"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-			http.Error(w, "not a ConversionReview", http.StatusBadRequest)
-			return
-		}
-		from, to := "host", "nodeName"
-		if review.Request.Desired == "granular.authzconf.dev/v1beta1" {
-			from, to = to, from
-		}
-		for _, o := range review.Request.Objects {
-			o["apiVersion"] = review.Request.Desired
-			if spec, ok := o["spec"].(map[string]any); ok {
-				if v, ok := spec[from]; ok {
-					spec[to] = v
-					delete(spec, from)
-				}
-			}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review.APIVersion, "kind": review.Kind, "response": map[string]any{
-			"uid": review.Request.UID, "convertedObjects": review.Request.Objects, "result": map[string]any{"status": "Success"},
-		}})
-	})
 }

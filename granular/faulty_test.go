@@ -236,7 +236,7 @@ func questions() []faultyEnforcer {
 		}},
 		{"one-version", "the permissions of one version only are known", func(s *enforcer.Steps) {
 			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
-				if c.New["apiVersion"] == "granular.authzconf.dev/v1beta1" {
+				if c.New["apiVersion"] == "granular.authzconf.dev/v1beta1" || c.New["apiVersion"] == "autoscaling/v1" {
 					root = &permissions.Node{Children: map[string]*permissions.Node{"spec": {Field: root.Children["spec"].Field}}}
 				}
 				return enforcer.ChangedFields(root, c)

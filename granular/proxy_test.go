@@ -23,11 +23,13 @@ import (
 // someone is an actor with an object of its own, and a client through a gate.
 func someone(t *testing.T, b *Bench, id string, steps enforcer.Steps, grants ...string) (actor, *rest.Config, *kubernetes.Clientset) {
 	t.Helper()
-	g, err := b.open(t.Context(), steps)
+	faulty := by(t, Reference)
+	faulty.Steps = steps
+	g, err := b.open(t.Context(), faulty)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = g.Close() })
+	t.Cleanup(g.Close)
 	a, err := b.actor(t.Context(), id, configmaps, grants, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -151,11 +153,11 @@ func keepsToTheActor(t *testing.T, b *Bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := b.open(t.Context(), enforcer.Reference())
+	g, err := b.open(t.Context(), by(t, Reference))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = g.Close() })
+	t.Cleanup(g.Close)
 	client := kubernetes.NewForConfigOrDie(g.config(a.token))
 	_, err = client.RbacV1().Roles(a.namespace).Patch(t.Context(), account, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no use in this API group") {
@@ -166,9 +168,12 @@ func keepsToTheActor(t *testing.T, b *Bench) {
 // describesWhatThereIs compares the descriptions with the schemas that the API server
 // publishes: only what the KEP itself calls nonexistent is not there.
 func describesWhatThereIs(t *testing.T, b *Bench) {
+	set := by(t, Reference).Descriptions
 	var missing []string
 	for gv, kinds := range map[schema.GroupVersion]map[string]string{
-		{Version: "v1"}:                            {"Pod": "pods", "ReplicationController": "replicationcontrollers", "ConfigMap": "configmaps"},
+		{Version: "v1"}:                            {"Namespace": "namespaces", "Pod": "pods", "ReplicationController": "replicationcontrollers", "ConfigMap": "configmaps"},
+		{Group: "autoscaling", Version: "v1"}:      {"HorizontalPodAutoscaler": "horizontalpodautoscalers"},
+		{Group: "autoscaling", Version: "v2"}:      {"HorizontalPodAutoscaler": "horizontalpodautoscalers"},
 		{Group: "apps", Version: "v1"}:             {"Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets"},
 		{Group: widgets.Group, Version: "v1"}:      {"Widget": "widgets"},
 		{Group: widgets.Group, Version: "v1beta1"}: {"Widget": "widgets"},
@@ -181,7 +186,7 @@ func describesWhatThereIs(t *testing.T, b *Bench) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := undescribable(raw, gv, b.descriptions, kinds)
+		found, err := undescribable(raw, gv, set, kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,13 +196,15 @@ func describesWhatThereIs(t *testing.T, b *Bench) {
 	missing = slices.Compact(missing)
 	want := []string{
 		"configmaps metadata.liens", "configmaps spec", "configmaps status", "configmaps status.conditions", "configmaps status.conditions.*",
-		"deployments metadata.liens", "pods metadata.liens", "pods spec.schedulePaused", "replicasets metadata.liens",
+		"deployments metadata.liens", "horizontalpodautoscalers metadata.liens", "horizontalpodautoscalers status.conditions", "horizontalpodautoscalers status.conditions.*", "namespaces metadata.liens", "pods metadata.liens", "pods spec.schedulePaused", "replicasets metadata.liens",
 		"replicationcontrollers metadata.liens", "statefulsets metadata.liens", "widgets metadata.liens",
 	}
 	if !slices.Equal(missing, want) {
 		t.Errorf("not in the schemas: %q, expected %q", missing, want)
 	}
 }
+
+var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // dropsTheExtension shows why descriptions are files: an API server of today does not
 // keep the extension that the KEP would have in the schema of a custom resource.

@@ -30,7 +30,9 @@ func TestFaultyEnforcersAreRejected(t *testing.T) {
 	for _, r := range all {
 		steps := enforcer.Reference()
 		r.steps(&steps)
-		results, err := b.Run(t.Context(), steps, builtIn(t))
+		faulty := by(t, Reference)
+		faulty.Steps = steps
+		results, err := b.Run(t.Context(), faulty, builtIn(t))
 		if err != nil {
 			t.Fatalf("%s: %v", r.name, err)
 		}

@@ -3,10 +3,15 @@ package granular
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/model"
@@ -16,13 +21,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Notice says what the results are not.
-const Notice = "No API server implements KEP-3617. This judges a reference enforcer before a real API server; it says nothing about any API server's conformance."
+// noImplementation and what follows by kind of enforcer say what the results are not.
+const noImplementation = "No API server implements KEP-3617. This judges "
+
+var notices = map[string]string{
+	Reference: "a reference enforcer before a real API server; it says nothing about any API server's conformance.",
+	Policies:  "what ValidatingAdmissionPolicies of a real API server make of its excluded fields; what grants more than the ordinary permission no policy can do.",
+	Webhook:   "somebody's enforcer of excluded fields, an admission webhook of a real API server.",
+}
 
 // Report is what a run has found.
 type Report struct {
 	reports.Record `json:",inline"`
 
+	// Enforcer is Reference, Policies or the URL of a webhook.
+	Enforcer   string    `json:"enforcer"`
 	Notice     string    `json:"notice"`
 	Kubernetes string    `json:"kubernetes"`
 	Took       string    `json:"took"`
@@ -31,46 +44,43 @@ type Report struct {
 
 // Section is the results of one section of the KEP, or all.
 type Section struct {
-	Name                              string
-	Scenarios, Attempts, Failed, Lost int
+	Name                                             string
+	Scenarios, Attempts, Failed, Lost, NotApplicable int
 }
 
 // Sections counts the results by section, in alphabetical order; the last is all of them.
-func (r *Report) Sections() (out []*Section) {
-	all, seen := &Section{Name: "all"}, map[string]bool{}
+func (r *Report) Sections() []*Section {
+	sections, seen := map[string]*Section{}, map[string]bool{}
 	for _, result := range r.Results {
-		i := slices.IndexFunc(out, func(s *Section) bool { return s.Name == result.Section })
-		if i < 0 {
-			i, out = len(out), append(out, &Section{Name: result.Section})
-		}
-		for _, s := range []*Section{out[i], all} {
+		for _, name := range []string{result.Section, "all"} {
+			s := sections[name]
+			if s == nil {
+				s = &Section{Name: name}
+				sections[name] = s
+			}
 			s.Attempts++
-			if !seen[s.Name+" "+result.Scenario] {
-				seen[s.Name+" "+result.Scenario] = true
-				s.Scenarios++
+			for counted, is := range map[*int]bool{&s.Scenarios: !seen[name+" "+result.Scenario], &s.Failed: len(result.Problems) > 0, &s.Lost: result.Invalid != "", &s.NotApplicable: result.NotApplicable != ""} {
+				if is {
+					*counted++
+				}
 			}
-			if len(result.Problems) > 0 {
-				s.Failed++
-			}
-			if result.Invalid != "" {
-				s.Lost++
-			}
+			seen[name+" "+result.Scenario] = true
 		}
 	}
-	slices.SortFunc(out, func(a, b *Section) int { return strings.Compare(a.Name, b.Name) })
-	return append(out, all)
+	// Capital letters, by which sections begin, are before "all".
+	return slices.SortedFunc(maps.Values(sections), func(a, b *Section) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Folder is a report in a folder.
 var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
 
 // judge compares what was seen with what the scenario and the model expect.
-func judge(a *Attempt, wanted *Request, o *observation) (problems []string) {
+func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch code := map[Outcome]int{Allowed: 200, Denied: 403, Rejected: 422}[a.Outcome]; {
 	case o.Code != code:
 		say("code %d, expected %d: %s", o.Code, code, cmp.Or(o.Message, "carried out"))
-	case a.Outcome == Denied:
+	case a.Outcome == Denied && kind == Reference:
 		if want := denial(a, wanted, o); o.Message != want {
 			say("message %q, expected %q", o.Message, want)
 		}
@@ -84,36 +94,31 @@ func judge(a *Attempt, wanted *Request, o *observation) (problems []string) {
 		return problems
 	}
 	asked := scenarios.Each(o.decision.Checks, func(c enforcer.Check) string { return map[bool]string{true: "yes ", false: "no "}[c.Allowed] + c.Verb })
-	if !slices.Equal(asked, a.Checks) {
+	if kind != Webhook && !slices.Equal(asked, a.Checks) { // of other descriptions, the model has to do
 		say("checks %q, expected %q", asked, a.Checks)
+	}
+	refused := func(c enforcer.Check) bool { return !c.Allowed && strings.Contains(o.Message, c.Verb) }
+	if o.Code == http.StatusForbidden && !slices.ContainsFunc(o.decision.Checks, refused) && a.Reason == "" {
+		say("message %q, expected a permission in it that the authorizer has refused", o.Message)
 	}
 	problems = append(problems, compareRecords(wanted, o)...)
 	return append(problems, compareModel(a, o)...)
 }
 
 // objectName is the name in the request's path.
-func objectName(r *Request) string {
+func (p place) objectName(r *Request) string {
 	if r.Verb == "create" {
 		return ""
 	}
-	return subject
+	return p.name
 }
 
 // denial is the message of an API server for a missing permission.
 func denial(a *Attempt, wanted *Request, o *observation) string {
-	resource, what := o.resource.GroupResource().String(), o.resource.Resource
-	if wanted.Subresource != "" {
-		what += "/" + wanted.Subresource
-	}
-	if name := objectName(wanted); name != "" {
-		resource += fmt.Sprintf(" %q", name)
-	}
-	out := fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q in the namespace %q",
-		resource, o.actor.user, a.Missing, what, o.resource.Group, o.actor.namespace)
-	if a.Reason != "" {
-		out += ": " + a.Reason
-	}
-	return out
+	return responsewriters.ForbiddenStatusError(authorizer.AttributesRecord{
+		User: &user.DefaultInfo{Name: o.actor.user}, Verb: a.Missing, ResourceRequest: true, APIGroup: o.resource.Group,
+		Resource: o.resource.Resource, Subresource: wanted.Subresource, Namespace: o.actor.namespace, Name: o.objectName(wanted),
+	}, a.Reason).ErrStatus.Message
 }
 
 // compareRecords compares what the API server's own authorizer was asked with what is
@@ -123,7 +128,7 @@ func compareRecords(wanted *Request, o *observation) (problems []string) {
 	var claimed, seen []question
 	for _, c := range o.decision.Checks {
 		if strings.HasPrefix(c.Verb, permissions.GeneralVerb) {
-			claimed = append(claimed, question{c.Verb, o.resource.Group, o.resource.Resource, wanted.Subresource, o.actor.namespace, objectName(wanted)})
+			claimed = append(claimed, question{c.Verb, o.resource.Group, o.resource.Resource, wanted.Subresource, o.actor.namespace, o.objectName(wanted)})
 		}
 	}
 	for _, a := range o.asked {
@@ -154,8 +159,7 @@ func compareModel(a *Attempt, o *observation) (problems []string) {
 	for _, wrong := range model.Check(chains, asked, o.Code != http.StatusForbidden) {
 		problems = append(problems, "model: "+wrong)
 	}
-	granted := func(verb string) bool { return slices.Contains(a.Grants, verb) }
-	if allowed := model.Allowed(chains, granted); allowed != (a.Outcome == Allowed) {
+	if allowed := model.Allowed(chains, a.holds); allowed != (a.Outcome == Allowed) {
 		problems = append(problems, fmt.Sprintf("model: allowed %t, and the scenario says %s", allowed, a.Outcome))
 	}
 	return problems

@@ -1,6 +1,7 @@
 package granular
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -8,14 +9,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -39,11 +38,12 @@ type Result struct {
 	Attempt  string `json:"attempt"`
 	// Problems are the differences between what was expected and what was seen; none is a pass.
 	Problems []string `json:"problems,omitempty"`
-	// Invalid says that it could not be judged.
-	Invalid string           `json:"invalid,omitempty"`
-	Checks  []enforcer.Check `json:"checks"`
-	Fields  int              `json:"fields"`
-	Took    time.Duration    `json:"took"`
+	// Invalid says that it could not be judged, NotApplicable that what enforces can make nothing of it.
+	Invalid       string           `json:"invalid,omitempty"`
+	NotApplicable string           `json:"notApplicable,omitempty"`
+	Checks        []enforcer.Check `json:"checks"`
+	Fields        int              `json:"fields"`
+	Took          time.Duration    `json:"took"`
 }
 
 // Piece is the name of the evidence in a report.
@@ -52,6 +52,8 @@ const Piece = "attempts"
 // Evidence is what was seen of attempts.
 type Evidence struct {
 	Target reports.Found `json:"target"`
+	// Descriptions are those that the attempts were made by.
+	Descriptions *permissions.Set `json:"descriptions"`
 	// Took is how long all of them took.
 	Took time.Duration `json:"took"`
 	// Attempts are in the order of the scenarios.
@@ -68,7 +70,7 @@ type Attempted struct {
 	Request verdicts.SentRequest `json:"request"`
 	Code    int                  `json:"code"`
 	Message string               `json:"message,omitempty"`
-	// Decisions are what the enforcer says that it has decided meanwhile.
+	// Decisions are what the reference says that it has decided meanwhile.
 	Decisions []enforcer.Decision `json:"decisions"`
 	// Before and After are the stored object, Result is what a dry run by the admin, who needs no permission, has made
 	// of it; nil where the API server refused it.
@@ -80,22 +82,25 @@ type Attempted struct {
 	Took    time.Duration `json:"took"`
 }
 
-// Observe makes every attempt of scenarios through an enforcer with the given steps.
-func (b *Bench) Observe(ctx context.Context, steps enforcer.Steps, scenarios []*Scenario) (*Evidence, error) {
-	g, err := b.open(ctx, steps)
+// Observe makes every attempt of scenarios that is applicable to what enforces.
+func (b *Bench) Observe(ctx context.Context, by By, scenarios []*Scenario) (*Evidence, error) {
+	g, err := b.open(ctx, by)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = g.Close() }()
+	defer g.Close()
 	batch, err := b.target.OpenBatch()
 	if err != nil {
 		return nil, err
 	}
-	e, begun := &Evidence{Target: b.target.Found()}, time.Now()
+	e, begun := &Evidence{Target: b.target.Found(), Descriptions: by.Descriptions}, time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, s := range scenarios {
 		for _, a := range s.Attempts {
+			if !a.applies(by.Kind) {
+				continue
+			}
 			one := &Attempted{Scenario: s.ID, Attempt: a.Name}
 			e.Attempts = append(e.Attempts, one)
 			group.Go(func() error {
@@ -104,6 +109,9 @@ func (b *Bench) Observe(ctx context.Context, steps enforcer.Steps, scenarios []*
 					one.Invalid = err.Error()
 				}
 				one.Took = time.Since(start)
+				if strings.Contains(one.Message, "failed to call webhook") { // a verdict would be one on what did not answer
+					return fmt.Errorf("%s does not answer as an admission webhook does: %s", by.URL, one.Message)
+				}
 				return groupCtx.Err()
 			})
 		}
@@ -124,19 +132,15 @@ func granular(r verdicts.Review) bool {
 }
 
 // Judge makes the report of scenarios on a target from what was seen.
-func Judge(scenarios []*Scenario, e *Evidence, on target.Options) (*Report, error) {
+func Judge(scenarios []*Scenario, e *Evidence, on target.Options, by By) (*Report, error) {
 	if err := e.Target.Hold(on.Wanted()); err != nil {
 		return nil, err
 	}
-	set, err := permissions.Load(permissions.Descriptions)
+	results, err := judgeAll(by.Kind, scenarios, e)
 	if err != nil {
 		return nil, err
 	}
-	results, err := judgeAll(set, scenarios, e)
-	if err != nil {
-		return nil, err
-	}
-	r := &Report{Notice: Notice, Kubernetes: strings.TrimPrefix(e.Target.Witness.GitVersion, "v"), Took: fmt.Sprintf("%.1f s", e.Took.Seconds()), Results: results}
+	r := &Report{Enforcer: cmp.Or(by.URL, by.Kind), Notice: noImplementation + notices[by.Kind], Kubernetes: strings.TrimPrefix(e.Target.Witness.GitVersion, "v"), Took: fmt.Sprintf("%.1f s", e.Took.Seconds()), Results: results}
 	r.Conclude(slices.ContainsFunc(results, func(r *Result) bool { return len(r.Problems) > 0 }),
 		slices.ContainsFunc(results, func(r *Result) bool { return r.Invalid != "" }))
 	return r, nil
@@ -144,7 +148,7 @@ func Judge(scenarios []*Scenario, e *Evidence, on target.Options) (*Report, erro
 
 // judgeAll judges every attempt that could be made by itself and by what the recorder has seen of granular verbs. An
 // error says that the evidence is not of these scenarios.
-func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results []*Result, err error) {
+func judgeAll(kind string, scenarios []*Scenario, e *Evidence) (results []*Result, err error) {
 	asked := map[string][]*authorizationv1.ResourceAttributes{} // by user: each attempt has one of its own
 	for _, r := range e.Reviews {
 		if granular(r) {
@@ -154,6 +158,12 @@ func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results
 	left := e.Attempts
 	for _, s := range scenarios {
 		for _, a := range s.Attempts {
+			r := &Result{Scenario: s.ID, Section: s.Section, Attempt: a.Name, Fields: -1}
+			results = append(results, r)
+			if !a.applies(kind) {
+				r.NotApplicable = "without the ordinary permission the API server refuses before admission"
+				continue
+			}
 			if len(left) == 0 || left[0].Scenario != s.ID || left[0].Attempt != a.Name {
 				return nil, fmt.Errorf("there is no evidence of %s %s where it has to be", s.ID, a.Name)
 			}
@@ -162,19 +172,19 @@ func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results
 			user := actorOf(s.ID + "/" + a.Name).user
 			questions := asked[user]
 			delete(asked, user)
-			r := &Result{Scenario: s.ID, Section: s.Section, Attempt: a.Name, Fields: -1, Took: one.Took, Invalid: one.Invalid}
-			results = append(results, r)
-			if r.Invalid != "" {
+			if r.Took, r.Invalid = one.Took, one.Invalid; r.Invalid != "" {
 				continue
 			}
-			o, err := one.observation(set, s, a)
+			o, err := one.observation(e.Descriptions, s, a)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", s.ID, a.Name, err)
 			}
-			if o.asked = questions; o.decision != nil {
+			o.asked = questions
+			wanted := o.decided(kind, a)
+			if o.decision != nil {
 				r.Checks, r.Fields = o.decision.Checks, o.decision.Fields
 			}
-			r.Problems = judge(a, s.Wanted(a), o)
+			r.Problems = judge(kind, wanted, s.Wanted(a), o)
 		}
 	}
 	for user := range asked {
@@ -186,49 +196,11 @@ func judgeAll(set *permissions.Set, scenarios []*Scenario, e *Evidence) (results
 	return results, nil
 }
 
-// gate is an enforcer that is being served, and what it has decided, by user.
-type gate struct {
-	*target.Loopback
-
-	mu        sync.Mutex
-	decisions map[string][]enforcer.Decision
-}
-
-func (b *Bench) open(ctx context.Context, steps enforcer.Steps) (*gate, error) {
-	g := &gate{decisions: map[string][]enforcer.Decision{}}
-	e, err := enforcer.New(enforcer.Options{Backend: b.target.Admin(), Group: executors, Descriptions: b.descriptions, Steps: steps, Record: g.record})
-	if err != nil {
-		return nil, err
-	}
-	g.Loopback, err = target.ServeLoopback(ctx, e, nil)
-	return g, err
-}
-
-// config is a client configuration with a token.
-func (g *gate) config(token string) *rest.Config {
-	return &rest.Config{Host: g.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: g.CA}, QPS: -1}
-}
-
-func (g *gate) record(d enforcer.Decision) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.decisions[d.User] = append(g.decisions[d.User], d)
-}
-
-// take is what was decided for a user, which is forgotten.
-func (g *gate) take(user string) []enforcer.Decision {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	out := g.decisions[user]
-	delete(g.decisions, user)
-	return out
-}
-
 // observation is everything that an attempt has shown.
 type observation struct {
 	*Attempted
-	actor    actor
-	resource schema.GroupVersionResource
+	actor actor
+	place
 	decision *enforcer.Decision
 	// asked is what the recorder has seen of granular verbs.
 	asked []*authorizationv1.ResourceAttributes
@@ -237,41 +209,36 @@ type observation struct {
 	predicted bool
 }
 
-// about is whose attempt it is, and at which resource.
-func (s *Scenario) about(a *Attempt) (object map[string]any, o *observation, err error) {
-	if object = s.Object; object == nil {
+// about is whose attempt it is, and at which object.
+func (s *Scenario) about(a *Attempt) *observation {
+	object, who := s.Object, actorOf(s.ID+"/"+a.Name)
+	if object == nil {
 		object, _ = s.Wanted(a).Change.(map[string]any)
 	}
-	o = &observation{actor: actorOf(s.ID + "/" + a.Name)}
-	o.resource, err = resourceOf(object, s.Wanted(a).Version)
-	return object, o, err
+	return &observation{actor: who, place: placeOf(object, s.Wanted(a).Version, who.namespace)}
 }
 
-func (b *Bench) attempt(ctx context.Context, g *gate, s *Scenario, a *Attempt, one *Attempted) error {
-	object, o, err := s.about(a)
-	if err != nil {
-		return err
-	}
+func (b *Bench) attempt(ctx context.Context, g *gate, s *Scenario, a *Attempt, one *Attempted) (err error) {
+	o := s.about(a)
 	if o.actor, err = b.actor(ctx, s.ID+"/"+a.Name, o.resource, a.Grants, a.Names); err != nil {
 		return err
 	}
-	first, err := resourceOf(object, "")
-	if err == nil {
-		err = b.restore(ctx, first, s.Object, o.actor.namespace)
+	first := o.place
+	if s.Object != nil {
+		first = placeOf(s.Object, "", o.actor.namespace)
 	}
-	if err != nil {
+	if err := b.restore(ctx, first, s.Object); err != nil {
 		return fmt.Errorf("restoring the object: %w", err)
 	}
 	return b.observe(ctx, g, s.Wanted(a), o, one)
 }
 
 func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observation, one *Attempted) (err error) {
-	admin := b.admin.Resource(o.resource).Namespace(o.actor.namespace)
-	if one.Before, err = stored(ctx, admin); err != nil {
+	if one.Before, err = o.stored(ctx, b.admin); err != nil {
 		return err
 	}
-	s := &sending{Request: wanted, live: one.Before, namespace: o.actor.namespace}
-	if result, err := s.send(ctx, admin, true); err == nil { // what the server refuses changes nothing
+	s := &sending{wanted, o.place, one.Before}
+	if result, err := s.send(ctx, b.admin, true); err == nil { // what the server refuses changes nothing
 		one.Result = result.Object
 	}
 	config := g.config(o.actor.token)
@@ -281,7 +248,7 @@ func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observ
 		return err
 	}
 	g.take(o.actor.user)
-	_, failure := s.send(ctx, client.Resource(o.resource).Namespace(o.actor.namespace), wanted.DryRun)
+	_, failure := s.send(ctx, client, wanted.DryRun)
 	one.Code = http.StatusOK
 	if failure != nil {
 		var status apierrors.APIStatus
@@ -291,7 +258,7 @@ func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observ
 		one.Code, one.Message = int(status.Status().Code), status.Status().Message
 	}
 	one.Decisions = g.take(o.actor.user)
-	one.After, err = stored(ctx, admin)
+	one.After, err = o.stored(ctx, b.admin)
 	return err
 }
 
@@ -307,16 +274,13 @@ func recording(shown *verdicts.SentRequest) transport.WrapperFunc {
 
 // observation is what was seen, with what follows from it. An error says that another request was sent.
 func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt) (*observation, error) {
-	_, o, err := s.about(a)
-	if err != nil {
-		return nil, err
-	}
+	o := s.about(a)
 	o.Attempted = one
 	if d := one.Decisions; len(d) == 1 && d[0].User == o.actor.user {
 		o.decision = &d[0]
 	}
-	sending := &sending{Request: s.Wanted(a), live: one.Before, namespace: o.actor.namespace}
-	want, err := sending.rendered(o.resource)
+	sending := &sending{s.Wanted(a), o.place, one.Before}
+	want, err := sending.rendered()
 	if err != nil {
 		return nil, err
 	}
@@ -337,11 +301,11 @@ func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt)
 }
 
 // rendered is the request as it has to leave.
-func (s *sending) rendered(resource schema.GroupVersionResource) (shown verdicts.SentRequest, err error) {
+func (s *sending) rendered() (shown verdicts.SentRequest, err error) {
 	nowhere := recording(&shown)(http.NewFileTransport(http.FS(embed.FS{})))
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://localhost"}, &http.Client{Transport: nowhere})
 	if err == nil {
-		_, _ = s.send(context.Background(), client.Resource(resource).Namespace(s.namespace), s.DryRun)
+		_, _ = s.send(context.Background(), client, s.DryRun)
 	}
 	return shown, err
 }

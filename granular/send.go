@@ -1,12 +1,14 @@
 package granular
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,25 +17,29 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// resources are the plural names of the kinds that scenarios use.
-var resources = map[string]string{"ConfigMap": "configmaps", "Deployment": "deployments", "Pod": "pods", "Widget": "widgets"}
+// place is where the object of an attempt is: in the namespace of its actor, or that namespace itself.
+type place struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
 
-// resourceOf is the resource of an object, in the version of a request.
-func resourceOf(object map[string]any, version string) (schema.GroupVersionResource, error) {
-	kind := (&unstructured.Unstructured{Object: object}).GroupVersionKind()
-	name, ok := resources[kind.Kind]
-	if !ok {
-		return schema.GroupVersionResource{}, fmt.Errorf("the suite knows no kind %q", kind.Kind)
+// placeOf is that of an object, in the version of a request.
+func placeOf(object map[string]any, version, namespace string) place {
+	resource, _ := meta.UnsafeGuessKindToResource((&unstructured.Unstructured{Object: object}).GroupVersionKind())
+	resource.Version = cmp.Or(version, resource.Version)
+	if resource.GroupResource() == (schema.GroupResource{Resource: "namespaces"}) {
+		return place{resource, "", namespace}
 	}
-	gvr := kind.GroupVersion().WithResource(name)
-	if version != "" {
-		gvr.Version = version
-	}
-	return gvr, nil
+	return place{resource, namespace, subject}
+}
+
+// of is a client for the objects of the place.
+func (p place) of(client dynamic.Interface) dynamic.ResourceInterface {
+	return client.Resource(p.resource).Namespace(p.namespace)
 }
 
 // named is an object of a scenario with its name and namespace.
-func named(object any, namespace string) (*unstructured.Unstructured, error) {
+func (p place) named(object any) (*unstructured.Unstructured, error) {
 	// Through JSON: numbers get the types that client-go wants.
 	raw, err := json.Marshal(object)
 	if err != nil {
@@ -43,24 +49,31 @@ func named(object any, namespace string) (*unstructured.Unstructured, error) {
 	if err := utiljson.Unmarshal(raw, &out.Object); err != nil {
 		return nil, err
 	}
-	out.SetName(subject)
-	out.SetNamespace(namespace)
+	out.SetName(p.name)
+	out.SetNamespace(p.namespace)
 	return out, nil
 }
 
-// restore puts the object of a scenario into its first state, or removes it.
-func (b *Bench) restore(ctx context.Context, gvr schema.GroupVersionResource, object map[string]any, namespace string) error {
-	client := b.admin.Resource(gvr).Namespace(namespace)
-	_, err := client.Patch(ctx, subject, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	if err == nil {
-		now := int64(0)
-		err = client.Delete(ctx, subject, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	}
-	if err := ignoreNotFound(err); err != nil || object == nil {
+// restore puts the object of a scenario into its first state, or removes it. A namespace stays, with the first labels.
+func (b *Bench) restore(ctx context.Context, p place, object map[string]any) error {
+	client := p.of(b.admin)
+	first, err := p.named(object)
+	if err != nil {
 		return err
 	}
-	first, err := named(object, namespace)
-	if err != nil {
+	if p.namespace == "" {
+		labels, err := json.Marshal([]any{map[string]any{"op": "add", "path": "/metadata/labels", "value": first.GetLabels()}})
+		if err == nil {
+			_, err = client.Patch(ctx, p.name, types.JSONPatchType, labels, metav1.PatchOptions{})
+		}
+		return err
+	}
+	_, err = client.Patch(ctx, p.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err == nil {
+		now := int64(0)
+		err = client.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	}
+	if err := ignoreNotFound(err); err != nil || object == nil {
 		return err
 	}
 	created, err := client.Create(ctx, first, metav1.CreateOptions{})
@@ -73,8 +86,8 @@ func (b *Bench) restore(ctx context.Context, gvr schema.GroupVersionResource, ob
 }
 
 // stored is the object as it is now; nil if there is none.
-func stored(ctx context.Context, client dynamic.ResourceInterface) (map[string]any, error) {
-	o, err := client.Get(ctx, subject, metav1.GetOptions{})
+func (p place) stored(ctx context.Context, client dynamic.Interface) (map[string]any, error) {
+	o, err := p.of(client).Get(ctx, p.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -87,8 +100,8 @@ func stored(ctx context.Context, client dynamic.ResourceInterface) (map[string]a
 // sending is a request, ready to be sent.
 type sending struct {
 	*Request
-	live      map[string]any
-	namespace string
+	place
+	live map[string]any
 }
 
 var patchTypes = map[string]types.PatchType{
@@ -100,7 +113,7 @@ var patchTypes = map[string]types.PatchType{
 func (s *sending) body() (*unstructured.Unstructured, error) {
 	switch s.Verb {
 	case "create", "apply":
-		return named(s.Change, s.namespace)
+		return s.named(s.Change)
 	case "update":
 		live, err := json.Marshal(s.live)
 		if err != nil {
@@ -114,13 +127,14 @@ func (s *sending) body() (*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("merging the change: %w", err)
 		}
-		return named(json.RawMessage(merged), s.namespace)
+		return s.named(json.RawMessage(merged))
 	}
 	return nil, nil
 }
 
 // send sends a request with a client, as a dry run or not. The error is the API server's.
-func (s *sending) send(ctx context.Context, client dynamic.ResourceInterface, dryRun bool) (*unstructured.Unstructured, error) {
+func (s *sending) send(ctx context.Context, from dynamic.Interface, dryRun bool) (*unstructured.Unstructured, error) {
+	client := s.of(from)
 	var dry, sub []string
 	if dryRun {
 		dry = []string{metav1.DryRunAll}
@@ -148,5 +162,5 @@ func (s *sending) send(ctx context.Context, client dynamic.ResourceInterface, dr
 	if err != nil {
 		return nil, err
 	}
-	return client.Patch(ctx, subject, patchTypes[s.Verb], raw, o, sub...)
+	return client.Patch(ctx, s.name, patchTypes[s.Verb], raw, o, sub...)
 }

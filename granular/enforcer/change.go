@@ -7,8 +7,9 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/openapi3"
+	"k8s.io/client-go/openapi"
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -206,24 +207,11 @@ func (w *orderWalk) element(list *smdschema.List, item any) fieldpath.PathElemen
 		return fieldpath.ValueElement(value.NewValueInterface(item))
 	}
 	var key value.FieldList
-	for _, name := range list.Keys {
-		v, ok := object[name]
-		if !ok {
-			v = w.defaultOf(list, name)
-		}
-		key = append(key, value.Field{Name: name, Value: value.NewValueInterface(v)})
+	for _, name := range list.Keys { // the server has filled in their defaults
+		key = append(key, value.Field{Name: name, Value: value.NewValueInterface(object[name])})
 	}
 	key.Sort()
 	return fieldpath.PathElement{Key: &key}
-}
-
-func (w *orderWalk) defaultOf(list *smdschema.List, name string) any {
-	atom, ok := w.schema.Resolve(list.ElementType)
-	if !ok || atom.Map == nil {
-		return nil
-	}
-	f, _ := atom.Map.FindField(name)
-	return f.Default
 }
 
 // with is a path with one more element, which shares no memory with others.
@@ -233,32 +221,47 @@ func with(path fieldpath.Path, e fieldpath.PathElement) fieldpath.Path {
 
 // schemas are the types of objects, as the API server publishes them.
 type schemas struct {
-	openapi3.Root
+	openapi.Client
 
 	mu   sync.Mutex
-	kept map[schema.GroupVersion]map[string]typed.ParseableType
+	kept map[schema.GroupVersion]published
 }
 
-// of is the type of a kind. fresh asks the API server again: a custom resource may have got another schema.
-func (t *schemas) of(kind schema.GroupVersionKind, fresh bool) (typed.ParseableType, error) {
+// published are the types of a group and version, by kind, and where they are from: that is elsewhere once they change.
+type published struct {
+	url   string
+	kinds map[string]typed.ParseableType
+}
+
+// of is the type of a kind as it is now: a custom resource may have got another schema since it was last asked for.
+func (t *schemas) of(kind schema.GroupVersionKind) (typed.ParseableType, error) {
+	all, err := t.Paths()
+	if err != nil {
+		return typed.ParseableType{}, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if found, ok := t.kept[kind.GroupVersion()][kind.Kind]; ok && !fresh {
-		return found, nil
+	gv := kind.GroupVersion()
+	now, path := t.kept[gv], "apis/"+gv.String()
+	if gv.Group == "" {
+		path = "api/" + gv.Version
 	}
-	document, err := t.GVSpec(kind.GroupVersion())
-	if err != nil {
-		return typed.ParseableType{}, err
+	if at, ok := all[path]; ok && at.ServerRelativeURL() != now.url {
+		var document spec3.OpenAPI
+		raw, err := at.Schema(runtime.ContentTypeJSON)
+		if err == nil {
+			err = json.Unmarshal(raw, &document)
+		}
+		if err == nil {
+			now.kinds, err = Types(&document, gv)
+		}
+		if err != nil {
+			return typed.ParseableType{}, err
+		}
+		now.url = at.ServerRelativeURL()
+		t.kept[gv] = now
 	}
-	kinds, err := Types(document, kind.GroupVersion())
-	if err != nil {
-		return typed.ParseableType{}, err
-	}
-	if t.kept == nil {
-		t.kept = map[schema.GroupVersion]map[string]typed.ParseableType{}
-	}
-	t.kept[kind.GroupVersion()] = kinds
-	found, ok := kinds[kind.Kind]
+	found, ok := now.kinds[kind.Kind]
 	if !ok {
 		return typed.ParseableType{}, fmt.Errorf("the API server publishes no schema of %s", kind)
 	}
@@ -278,10 +281,7 @@ func Types(document *spec3.OpenAPI, gv schema.GroupVersion) (map[string]typed.Pa
 	parser := typed.Parser{Schema: smdschema.Schema{Types: all.Types}}
 	for name, s := range document.Components.Schemas {
 		var kinds []schema.GroupVersionKind
-		raw, err := json.Marshal(s.Extensions["x-kubernetes-group-version-kind"])
-		if err != nil || json.Unmarshal(raw, &kinds) != nil {
-			continue
-		}
+		_ = s.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds) // most have none
 		for _, kind := range kinds {
 			if kind.GroupVersion() == gv {
 				out[kind.Kind] = parser.Type(name)

@@ -17,11 +17,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -97,6 +98,7 @@ func ExcludedFields(fields []Changed) []Changed {
 type Enforcer struct {
 	o       Options
 	client  kubernetes.Interface
+	objects dynamic.Interface
 	url     *url.URL
 	forward http.RoundTripper
 	schemas schemas
@@ -108,6 +110,10 @@ func New(o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, err
 	}
+	objects, err := dynamic.NewForConfig(o.Backend)
+	if err != nil {
+		return nil, err
+	}
 	transport, err := rest.TransportFor(o.Backend)
 	if err != nil {
 		return nil, err
@@ -116,7 +122,7 @@ func New(o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Enforcer{o: o, client: client, url: u, forward: transport, schemas: schemas{Root: openapi3.NewRoot(client.Discovery().OpenAPIV3())}}, nil
+	return &Enforcer{o: o, client: client, objects: objects, url: u, forward: transport, schemas: schemas{Client: client.Discovery().OpenAPIV3(), kept: map[schema.GroupVersion]published{}}}, nil
 }
 
 // authenticate asks the API server who sent a request.
@@ -256,8 +262,6 @@ type Decision struct {
 	Fields int `json:"fields"`
 	// Missing is why the request was denied for its fields.
 	Missing *Missing `json:"missing,omitempty"`
-	// Attempts is how often the stored object was read: more than once if it changed in between.
-	Attempts int `json:"attempts,omitempty"`
 }
 
 // message is what a client is told who lacks a permission of a field: one, for finding

@@ -2,14 +2,12 @@ package enforcer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -17,10 +15,6 @@ import (
 
 	"github.com/authzconf/authzconf/granular/permissions"
 )
-
-// maxAttempts is how often a request is judged anew because somebody else has changed the object meanwhile: as often as
-// kube-apiserver retries a patch (k8s.io/apiserver/pkg/endpoints/handlers/patch.go, maxRetryWhenPatchConflicts).
-const maxAttempts = 5
 
 // judge does the steps of KEP-3617, "API Server Additional Plumbing and Checks".
 func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (*outcome, error) {
@@ -52,18 +46,8 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (*outcome
 	if !e.o.Steps.Checked(r) {
 		return &outcome{as: as}, nil
 	}
-	for d.Attempts = 1; ; d.Attempts++ {
-		out, err := e.check(ctx, r, root, as, ordinary, ask, d)
-		switch {
-		case !errors.Is(err, errConflict):
-			return out, err
-		case d.Attempts == maxAttempts:
-			return nil, apierrors.NewConflict(schema.GroupResource{Group: r.Info.APIGroup, Resource: r.Info.Resource}, r.Info.Name, err)
-		}
-	}
+	return e.check(ctx, r, root, as, ordinary, ask, d)
 }
-
-var errConflict = errors.New("the object was changed meanwhile")
 
 // executor is the actor with every right, for what granular permissions allow.
 func (e *Enforcer) executor(u user.Info) user.Info {
@@ -80,20 +64,23 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	change, out, err := e.dryRun(ctx, r, as, old, body)
-	if out != nil || err != nil {
-		return out, err
-	}
-	fields, err := e.changed(root, change)
+	change, err := e.dryRun(ctx, r, as, old, body)
 	if err != nil {
 		return nil, err
+	}
+	var fields []Changed
+	if change.Type, err = e.schemas.of((&unstructured.Unstructured{Object: change.New}).GroupVersionKind()); err == nil {
+		fields, err = e.o.Steps.Changed(root, change)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("comparing the object with its schema: %w", err)
 	}
 	d.Fields = len(fields)
 	if ordinary {
 		fields = e.o.Steps.Excluded(fields)
 	}
 	if e.o.Steps.Early {
-		if _, err := e.send(ctx, r.http.Method, r.http.URL.Path, r.http.URL.RawQuery, headers(r), body, as); err != nil {
+		if _, err := e.send(ctx, r, r.http.URL.RawQuery, body, as); err != nil {
 			return nil, err
 		}
 	}
@@ -108,88 +95,44 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	return &outcome{as: as, body: body}, nil
 }
 
-// changed computes the fields; a schema that is out of date is asked for again.
-func (e *Enforcer) changed(root *permissions.Node, c Change) ([]Changed, error) {
-	kind := (&unstructured.Unstructured{Object: c.New}).GroupVersionKind()
-	var failure error
-	for _, fresh := range []bool{false, true} {
-		t, err := e.schemas.of(kind, fresh)
-		if err != nil {
-			return nil, err
-		}
-		c.Type = t
-		fields, err := e.o.Steps.Changed(root, c)
-		if err == nil {
-			return fields, nil
-		}
-		failure = err
-	}
-	return nil, fmt.Errorf("comparing the object with its schema: %w", failure)
-}
-
 // stored is the object that a request is about, nil if there is none.
 func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, error) {
 	if r.Info.Verb == "create" {
 		return nil, nil
 	}
-	path := strings.TrimSuffix(r.http.URL.Path, "/")
-	if r.Info.Subresource != "" {
-		path = strings.TrimSuffix(path, "/"+r.Info.Subresource)
+	resource := schema.GroupVersionResource{Group: r.Info.APIGroup, Version: r.Info.APIVersion, Resource: r.Info.Resource}
+	namespace := r.Info.Namespace
+	if r.Info.APIGroup == "" && r.Info.Resource == "namespaces" { // which is in itself to who authorizes
+		namespace = ""
 	}
-	a, err := e.send(ctx, http.MethodGet, path, "", nil, nil, nil)
+	old, err := e.objects.Resource(resource).Namespace(namespace).Get(ctx, r.Info.Name, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && r.Apply() && r.Info.Subresource == "":
+		return nil, nil
 	case err != nil:
 		return nil, err
-	case a.code == http.StatusNotFound && r.Apply() && r.Info.Subresource == "":
-		return nil, nil
-	case a.code != http.StatusOK:
-		return nil, apierrors.NewGenericServerResponse(a.code, r.Info.Verb, schema.GroupResource{Group: r.Info.APIGroup, Resource: r.Info.Resource}, r.Info.Name, "", 0, false)
 	}
-	var out map[string]any
-	return out, utiljson.Unmarshal(a.body, &out)
+	return old.Object, nil
 }
 
-// dryRun lets the API server compute what a request makes of the object. If it refuses, its answer is the outcome.
-func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any, body []byte) (Change, *outcome, error) {
+// dryRun lets the API server compute what a request makes of the object. If it refuses, that is the error.
+func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any, body []byte) (Change, error) {
 	c := Change{Old: old}
-	var err error
-	if c.Sent, err = r.object(); err != nil {
-		return c, nil, apierrors.NewBadRequest(err.Error())
-	}
 	query, err := url.ParseQuery(r.http.URL.RawQuery)
+	if err == nil {
+		c.Sent, err = r.object()
+	}
 	if err != nil {
-		return c, nil, apierrors.NewBadRequest(err.Error())
+		return c, apierrors.NewBadRequest(err.Error())
 	}
 	query.Set("dryRun", "All")
-	a, err := e.send(ctx, r.http.Method, r.http.URL.Path, query.Encode(), headers(r), body, as)
-	switch {
-	case err != nil:
-		return c, nil, err
-	case a.code == http.StatusConflict && old != nil && e.moved(ctx, r, old):
-		return c, nil, errConflict
-	case a.code >= http.StatusMultipleChoices:
-		return c, &outcome{refusal: a}, nil
+	updated, err := e.send(ctx, r, query.Encode(), body, as)
+	if err != nil {
+		return c, err
 	}
-	return c, nil, utiljson.Unmarshal(a.body, &c.New)
-}
-
-// moved says whether the stored object is not what it was.
-func (e *Enforcer) moved(ctx context.Context, r *Request, old map[string]any) bool {
-	now, err := e.stored(ctx, r)
-	return err == nil && versionOf(now) != versionOf(old)
+	return c, utiljson.Unmarshal(updated, &c.New)
 }
 
 func versionOf(object map[string]any) string {
 	return (&unstructured.Unstructured{Object: object}).GetResourceVersion()
-}
-
-// headers are those of a client's request that say how its body is to be read.
-func headers(r *Request) http.Header {
-	out := http.Header{}
-	for _, name := range []string{"Content-Type", "User-Agent"} {
-		if v := r.http.Header.Values(name); len(v) > 0 {
-			out[name] = v
-		}
-	}
-	return out
 }

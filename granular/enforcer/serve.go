@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/yaml"
 )
@@ -31,18 +32,18 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name := range r.Header {
 		// The enforcer impersonates; nobody else may through it.
 		if strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
-			respond(w, apierrors.NewBadRequest("the enforcer does not pass "+name+" on"))
+			respond(w, r, apierrors.NewBadRequest("the enforcer does not pass "+name+" on"))
 			return
 		}
 	}
 	u, err := e.authenticate(r.Context(), r)
 	if err != nil {
-		respond(w, err)
+		respond(w, r, err)
 		return
 	}
 	info, err := requestInfo.NewRequestInfo(r)
 	if err != nil {
-		respond(w, apierrors.NewBadRequest(err.Error()))
+		respond(w, r, apierrors.NewBadRequest(err.Error()))
 		return
 	}
 	if !checked(info) {
@@ -51,7 +52,7 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	request, err := readRequest(w, r, u, info)
 	if err != nil {
-		respond(w, apierrors.NewBadRequest(err.Error()))
+		respond(w, r, apierrors.NewBadRequest(err.Error()))
 		return
 	}
 	d := Decision{User: u.GetName(), Verb: info.Verb, Fields: -1}
@@ -59,46 +60,22 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e.o.Record != nil {
 		e.o.Record(d)
 	}
-	switch {
-	case err != nil:
-		respond(w, err)
-	case outcome.refusal != nil:
-		outcome.refusal.send(w)
-	default:
-		e.pass(w, r, outcome.as, outcome.body)
+	if err != nil {
+		respond(w, r, err)
+		return
 	}
+	e.pass(w, r, outcome.as, outcome.body)
 }
 
-// outcome is what becomes of a request: refusal is an answer of the API server to the
-// dry run that is passed on, as is who carries it out, with body.
+// outcome is what becomes of a request that is not refused: as is who carries it out, with body.
 type outcome struct {
-	refusal *answer
-	as      user.Info
-	body    []byte
-}
-
-// answer is one of the API server.
-type answer struct {
-	code   int
-	header http.Header
-	body   []byte
-}
-
-func (a *answer) send(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", a.header.Get("Content-Type"))
-	w.WriteHeader(a.code)
-	_, _ = w.Write(a.body)
+	as   user.Info
+	body []byte
 }
 
 // respond answers with an error as a Status object.
-func respond(w http.ResponseWriter, err error) {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		status = apierrors.NewInternalError(err)
-	}
-	s := status.Status()
-	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	responsewriters.WriteRawJSON(int(s.Code), s, w)
+func respond(w http.ResponseWriter, r *http.Request, err error) {
+	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 }
 
 // pass carries a request out as somebody. body, unless nil, is sent in place of what the client sent.
@@ -115,8 +92,8 @@ func (e *Enforcer) pass(w http.ResponseWriter, r *http.Request, as user.Info, bo
 				setBody(p.Out, body)
 			}
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			respond(w, apierrors.NewServiceUnavailable(fmt.Sprintf("the API server cannot be reached: %v", err)))
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			respond(w, r, apierrors.NewServiceUnavailable(fmt.Sprintf("the API server cannot be reached: %v", err)))
 		},
 	}
 	proxy.ServeHTTP(w, r)
@@ -137,36 +114,27 @@ func (e *Enforcer) as(u user.Info) http.RoundTripper {
 	}, e.forward)
 }
 
-// send sends a request, as somebody, or with the enforcer's own rights if as is nil.
-func (e *Enforcer) send(ctx context.Context, method, path, query string, header http.Header, body []byte, as user.Info) (*answer, error) {
-	u := e.url.JoinPath(path)
-	u.RawQuery = query
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	for name, values := range header {
-		r.Header[name] = values
-	}
-	r.Header.Del("Accept-Encoding")
-	r.Header.Set("Accept", "application/json")
-	if body != nil {
-		setBody(r, body)
-	}
-	way := e.forward
-	if as != nil {
-		way = e.as(as)
-	}
-	response, err := way.RoundTrip(r)
+// send sends a client's request with another query and body, as somebody. What the API server refuses is an error.
+func (e *Enforcer) send(ctx context.Context, r *Request, query string, body []byte, as user.Info) ([]byte, error) {
+	out := r.http.Clone(ctx)
+	out.URL.Scheme, out.URL.Host, out.URL.RawQuery, out.Host, out.RequestURI = e.url.Scheme, e.url.Host, query, "", ""
+	out.Header.Del("Authorization")
+	out.Header.Del("Accept-Encoding")
+	out.Header.Set("Accept", "application/json")
+	setBody(out, body)
+	response, err := e.as(as).RoundTrip(out)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
+	if err == nil && response.StatusCode >= http.StatusMultipleChoices {
+		refusal := &apierrors.StatusError{}
+		if err = json.Unmarshal(raw, &refusal.ErrStatus); err == nil {
+			err = refusal
+		}
 	}
-	return &answer{code: response.StatusCode, header: response.Header, body: raw}, nil
+	return raw, err
 }
 
 // forbidden is the error of an API server for somebody without a permission.

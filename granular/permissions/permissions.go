@@ -82,7 +82,7 @@ func (c Chain) Excluded() bool {
 
 // Permission is that of a field whose parameter, if it has one, is p.
 func (f *Field) Permission(p string) Permission {
-	out := Permission{Verb: GeneralVerb + ":" + f.Verb, Depth: len(f.Segments()), Excluded: f.Excluded}
+	out := Permission{Verb: GeneralVerb + ":" + f.Verb, Depth: len(f.Segments()), Excluded: f.Excluded || slices.Contains(f.ExcludedItems, p)}
 	if f.Parameter != nil {
 		out.Verb += "(" + f.Parameter.Treatment.Apply(p) + ")"
 	}
@@ -94,13 +94,6 @@ func (f *Field) Segments() []string { return strings.Split(f.Path, ".") }
 
 // Kind is the kind of a file of descriptions.
 const Kind = "FieldPermissions"
-
-// file is one file of descriptions.
-type file struct {
-	Kind        string     `yaml:"kind"`
-	Description string     `yaml:"description"`
-	Resources   []resource `yaml:"resources"`
-}
 
 // resource describes the fields of a resource in some of its versions. "*" stands for every group, version or resource.
 type resource struct {
@@ -118,6 +111,9 @@ type Field struct {
 	Verb string `yaml:"verb"`
 	// Excluded takes the field out of the ordinary permission.
 	Excluded bool `yaml:"excluded"`
+	// ExcludedItems are keys of a map that the ordinary permission does not contain, where it contains the others (KEP-3617,
+	// "Levels of schema control", case 3). A resource may say so of a field that is described of every resource.
+	ExcludedItems []string `yaml:"excludedItems"`
 	// Parameter makes one permission of each key or item.
 	Parameter *Parameter `yaml:"parameter"`
 }
@@ -140,16 +136,15 @@ var (
 
 // Parse reads one file of descriptions. name is for messages.
 func Parse(name string, data []byte) (*Set, error) {
-	var f file
-	y, err := scenarios.DecodeKind(name, data, "a file of field permissions", "", Kind, &f)
+	set := &Set{}
+	y, err := scenarios.DecodeKind(name, data, "a file of field permissions", "", Kind, set)
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{}
-	if len(f.Resources) == 0 {
+	if len(set.Resources) == 0 {
 		return nil, fmt.Errorf("%s: resources: expected at least one", y.At("$"))
 	}
-	for i, r := range f.Resources {
+	for i, r := range set.Resources {
 		at := fmt.Sprintf("$.resources[%d]", i)
 		if err := checkResource(r); err != nil {
 			return nil, fmt.Errorf("%s: %w", y.At(at), err)
@@ -165,7 +160,6 @@ func Parse(name string, data []byte) (*Set, error) {
 			}
 			seen[field.Path] = true
 		}
-		set.resources = append(set.resources, r)
 	}
 	if err := set.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -204,6 +198,8 @@ func checkField(f *Field, seen map[string]bool) error {
 		return fmt.Errorf("path %q: verb is %q, expected lowerCamelCase", f.Path, f.Verb)
 	}
 	switch items := strings.HasSuffix(f.Path, ".*"); {
+	case f.ExcludedItems != nil && (f.Excluded || !items || f.Parameter == nil || f.Parameter.Source != MapKey):
+		return fmt.Errorf("path %q: excludedItems are keys of a map, expected a path that ends with * and a parameter of the source mapKey", f.Path)
 	case items && f.Parameter == nil:
 		return fmt.Errorf("path %q: expected a parameter, for each item has a permission of its own", f.Path)
 	case f.Parameter == nil:
@@ -233,17 +229,24 @@ func Load(files fs.FS) (*Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		return set.resources, nil
+		return set.Resources, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	all := &Set{resources}
+	if len(resources) == 0 {
+		return nil, fmt.Errorf("it contains no descriptions (expected .yaml files of the kind %s)", Kind)
+	}
+	all := &Set{Resources: resources}
 	return all, all.check()
 }
 
-// Set is descriptions of resources.
-type Set struct{ resources []resource }
+// Set is descriptions of resources, as a file has them.
+type Set struct {
+	Kind        string     `yaml:"kind" json:"-"`
+	Description string     `yaml:"description" json:"-"`
+	Resources   []resource `yaml:"resources" json:"resources"`
+}
 
 // Node is a place in an object: a field, or every item of a map or list.
 type Node struct {
@@ -271,7 +274,7 @@ func (n *Node) Items() *Node {
 
 // Excluded says whether something in the tree is not contained in the ordinary permission.
 func (n *Node) Excluded() bool {
-	return n.Field != nil && n.Field.Excluded || slices.ContainsFunc(slices.Collect(maps.Values(n.Children)), (*Node).Excluded)
+	return n.Field != nil && (n.Field.Excluded || n.Field.ExcludedItems != nil) || slices.ContainsFunc(slices.Collect(maps.Values(n.Children)), (*Node).Excluded)
 }
 
 // Tree is what is described of a resource in one version: that of every resource, and its own.
@@ -292,7 +295,7 @@ func (s *Set) tree(group, version, resource string) (*Node, error) {
 
 // Fields are the descriptions that apply to a resource in one version.
 func (s *Set) Fields(group, version, name string) (out []*Field) {
-	for _, r := range s.resources {
+	for _, r := range s.Resources {
 		if (r.Group == "*" || r.Group == group && r.Resource == name) &&
 			(slices.Contains(r.Versions, version) || slices.Contains(r.Versions, "*")) {
 			out = append(out, r.Fields...)
@@ -303,7 +306,7 @@ func (s *Set) Fields(group, version, name string) (out []*Field) {
 
 // check finds contradictions in every tree that can be asked for.
 func (s *Set) check() error {
-	for _, r := range s.resources {
+	for _, r := range s.Resources {
 		for _, version := range r.Versions {
 			if _, err := s.tree(r.Group, version, r.Resource); err != nil {
 				return err
@@ -326,7 +329,7 @@ func (n *Node) add(f *Field) error {
 		}
 		n = n.Children[s]
 	}
-	if n.Field != nil {
+	if n.Field != nil && (n.Field.Verb != f.Verb || f.ExcludedItems == nil) {
 		return fmt.Errorf("path %q: described twice", f.Path)
 	}
 	n.Field = f

@@ -40,6 +40,8 @@ func TestParse(t *testing.T) {
 		{"names beside items", "path: labels.*", "path: spec.*", `f.yaml:11:10: path "spec.*": names and * in one place`},
 		{"items begin the path", "path: labels.*", `path: "*"`, `f.yaml:11:10: path "*": expected names of fields`},
 		{"items not described", "path: spec.parts.*,", "path: spec.pieces.*,", `f.yaml:9:10: path "spec.parts.*.image": expected "spec.parts.*" to be described before it`},
+		{"keys without a map", "excluded: true", "excludedItems: [a]", `f.yaml:10:10: path "spec.secret": excludedItems are keys of a map`},
+		{"keys of a list", "key: name}}", "key: name}, excludedItems: [a]}", `f.yaml:8:10: path "spec.parts.*": excludedItems are keys of a map`},
 		{"nothing for a field", "- {path: spec, verb: specification}", "-", "f.yaml:7:"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,6 +119,23 @@ func TestPermission(t *testing.T) {
 	}
 }
 
+// TestExcludedItems excludes one key of a map that is described of every resource.
+func TestExcludedItems(t *testing.T) {
+	set, err := Load(Descriptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := set.Tree("", "v1", "namespaces").Child("metadata").Child("labels").Items()
+	for key, excluded := range map[string]bool{"pod-security.kubernetes.io/enforce": true, "pod-security.kubernetes.io/warn": false, "team": false} {
+		if p := labels.Field.Permission(key); p.Excluded != excluded {
+			t.Errorf("%s: excluded %t", key, p.Excluded)
+		}
+	}
+	if !set.Tree("", "v1", "namespaces").Excluded() || set.Tree("", "v1", "configmaps").Excluded() {
+		t.Error("the labels of another resource are excluded")
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte("kind: FieldPermissions\nresources: [null]\n"))
@@ -129,7 +148,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		for _, r := range set.resources {
+		for _, r := range set.Resources {
 			for _, version := range r.Versions {
 				if root := set.Tree(r.Group, version, r.Resource); len(root.Children) == 0 {
 					t.Error("a described resource has no tree")

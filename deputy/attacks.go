@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 //go:embed attacks.yaml
@@ -24,6 +26,7 @@ type attack struct {
 	Requests  []rawAttack `json:"requests,omitempty"`
 	Pipelined bool        `json:"pipelined,omitempty"`
 	Protocol  string      `json:"protocol,omitempty"`
+	Spelt     string      `json:"spelt,omitempty"`
 	Arrives   string      `json:"arrives,omitempty"`
 	rawAttack `json:",inline"`
 
@@ -109,8 +112,7 @@ type place struct {
 	Namespace string `json:"namespace"`
 }
 
-// scene is a place, and whose credentials stand in attacks. Shown writes whose they are in place of credentials: so they
-// are in evidence.
+// scene is a place, and whose credentials stand in attacks. Shown writes whose they are in their place, for evidence.
 type scene struct {
 	place
 	People map[string]*Identity
@@ -130,28 +132,25 @@ func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace 
 // requests are those of the attack with a number, as they are written.
 func (s scene) requests(n int, a attack) (out []rawAttack) {
 	for i, r := range a.Requests {
-		out = append(out, s.write(r, a.names(), markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
+		out = append(out, s.write(a, r, markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
 	}
 	return out
 }
 
 // sent is the attack as evidence shows it.
-func (s scene) sent(n int, a attack) (out []string) {
+func (s scene) sent(n int, a attack) []string {
 	s.Shown = true
-	for _, r := range s.requests(n, a) {
-		out = append(out, reports.Redact(r.text()))
-	}
-	return out
+	return scenarios.Each(s.requests(n, a), func(r rawAttack) string { return reports.Redact(r.text()) })
 }
 
 // write fills in a request.
-func (s scene) write(r rawAttack, names func(string) string, marker, smuggled string) rawAttack {
-	pods := podsIn(s.Namespace)
+func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
+	pods, names, mine := podsIn(s.Namespace), a.names(), s.People[me].spelt(a.Spelt)
 	fill := strings.NewReplacer(
 		"{query}", "fieldSelector=metadata.name%3D"+marker, "{same}", "fieldSelector=metadata.name%3D"+strings.TrimRight(marker, "0123456789")+sameMark, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
-		"{many}", padding(), "{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
-		"{me.name}", s.name(me), "{other.name}", s.name(other), "{other.basic}", base64.StdEncoding.EncodeToString([]byte(s.name(other)+":x")), "{other.jwt}", forged(s.name(other)), "{me:names}", strings.Join(s.People[me].names(), ", "),
-		"{me}", s.People[me].lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
+		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
+		"{me.name}", s.name(me), "{other.name}", s.name(other), "{other.basic}", base64.StdEncoding.EncodeToString([]byte(s.name(other)+":x")), "{other.jwt}", forged(s.name(other)), "{other.protocol}", base64.RawURLEncoding.EncodeToString([]byte(forged(s.name(other)))), "{me:names}", strings.Join(s.People[me].names(), ", "),
+		"{me}", mine.lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
 		"{who}", s.People[r.Who].lines(s.Shown, names))
 	w := r
 	known := append(s.People[me].trusted(), s.People[other].trusted()...)
@@ -166,25 +165,13 @@ func (s scene) write(r rawAttack, names func(string) string, marker, smuggled st
 		known = append(known, "impersonate-user")
 	}
 	body := strings.Join(without(strings.Split(r.Body, "\r\n"), known), "\r\n")
-	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, nil
+	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, scenarios.Each(r.Trailers, fill.Replace)
 	for _, line := range append([]string{names("Host") + ": " + s.Host, names("User-Agent") + ": " + marker, names("Audit-Id") + ": " + marker}, lines...) {
-		if line = fill.Replace(line); line != "" { // whose certificate is the credential sends no line
+		if line = strings.ReplaceAll(fill.Replace(line), "{length}", strconv.Itoa(len(w.Body))); line != "" { // whose certificate is the credential sends no line
 			w.Lines = append(w.Lines, line)
 		}
 	}
-	for _, line := range r.Trailers {
-		w.Trailers = append(w.Trailers, fill.Replace(line))
-	}
 	return w
-}
-
-// padding are more headers than somebody may look at.
-func padding() string {
-	lines := make([]string, 99)
-	for i := range lines {
-		lines[i] = fmt.Sprintf("X-Padding-%d: a", i)
-	}
-	return strings.Join(lines, "\r\n")
 }
 
 // forged is a token that nobody signed, for whoever reads tokens without verifying them.

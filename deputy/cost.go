@@ -42,8 +42,7 @@ var opened = []string{"opened", "opened again", "opened all at once"}
 // atOnce is the last of them.
 const atOnce = 2
 
-// visitEvidence is a page as somebody opened it, and what the authorizer was asked meanwhile: nothing can be said of that on a
-// cluster of somebody else's.
+// visitEvidence is a page as somebody opened it, and what the authorizer was asked meanwhile, where that can be seen.
 type visitEvidence struct {
 	Reviews []*verdicts.Observation `json:"reviews"`
 	Asked   []verdicts.Review       `json:"asked,omitempty"`
@@ -139,8 +138,7 @@ func (ep *endpoint) openPage(ctx context.Context, client *http.Client, who *Iden
 	return one, err
 }
 
-// judgeVisits holds the reviews of pages to the grants, and what the authorizer was asked to what they ask. An error says that the
-// evidence is not of these pages.
+// judgeVisits holds the reviews of pages to the grants, and what the authorizer was asked to what they ask.
 func (e *preflightEvidence) judgeVisits(part *Part, s *suite) error {
 	if want := len(buttons()) * len(opened); len(e.Visits) != want {
 		return fmt.Errorf("there is evidence of %d visits to pages, not of %d", len(e.Visits), want)
@@ -217,19 +215,7 @@ func (v visitEvidence) judge(part *Part, s *suite, g page, who *Identity, way st
 }
 
 // String is a cost on one line.
-func (c Cost) String() string {
-	text := fmt.Sprintf("%s: %d SelfSubjectAccessReviews in %.1f ms (median %.1f, slowest %.1f), %.1f ms all at once", c.Page, c.Reviews, c.Took[0], c.Median, c.Slowest, c.Took[atOnce])
-	if c.Rules {
-		text = fmt.Sprintf("%s: a SelfSubjectRulesReview in %.1f ms", c.Page, c.Took[0])
-	}
-	if c.Asked != nil {
-		text += fmt.Sprintf("; the authorizer was asked %d times, %d when it was opened again", c.Asked[0], c.Asked[1])
-	}
-	if c.Incomplete {
-		text += "; incomplete: an authorizer of the chain lists no rules"
-	}
-	return text
-}
+func (c Cost) String() string { return said("cost", c) }
 
 // question is what a review is about, on one line.
 func question(a *authorizationv1.ResourceAttributes) string {

@@ -31,10 +31,10 @@ func users(n int) (out []*Identity) {
 // tierOf is the group of somebody's tier.
 func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
-// userGrants let every one of so many list and watch pods.
+// userGrants let every one of so many read pods.
 func userGrants(people []*Identity, step int) (out []scenarios.Grant) {
 	for i := 0; i < len(people); i += step {
-		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].Name}, Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace})
+		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].Name}, Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace})
 	}
 	return out
 }
@@ -42,16 +42,14 @@ func userGrants(people []*Identity, step int) (out []scenarios.Grant) {
 // everyOther is the step of the grants where the reference deputy is used: half of the people are refused.
 const everyOther = 2
 
-// sessionHeader stands for a session's cookie: it says who is in front of the
-// browser, and the identity provider's group of that person.
+// sessionHeader stands for a session's cookie: it says who is in front of the browser.
 const sessionHeader = "X-Session"
 
 // inSession are people as the deputy knows them.
-func inSession(people []*Identity) (out []*Identity) {
-	for _, p := range people {
-		out = append(out, &Identity{Name: p.Name, Groups: p.Groups, headers: []header{{sessionHeader, p.Name}}})
-	}
-	return out
+func inSession(people []*Identity) []*Identity {
+	return scenarios.Each(people, func(p *Identity) *Identity {
+		return &Identity{Name: p.Name, Groups: p.Groups, headers: []header{{sessionHeader, p.Name}}}
+	})
 }
 
 // front is a running deputy with its audit log.
@@ -126,8 +124,7 @@ func (p *plane) deputies(ctx context.Context, agent *endpoint, requests int) (*c
 	return p.logs(ctx, now(), requests, direct, tunnelled)
 }
 
-// logs uses deputies, and reads their logs and the API server's. An event is written after its answer was sent: those
-// of requests before began may still come in.
+// logs uses deputies, and reads their logs and the API server's, in which events from before began may still come in.
 func (p *plane) logs(ctx context.Context, began time.Time, requests int, fronts ...*front) (*crowdEvidence, error) {
 	e, ids := &crowdEvidence{}, map[string]bool{}
 	for _, f := range fronts {
@@ -186,10 +183,8 @@ func (e *crowdEvidence) judge(part *Part, s *suite) error {
 func (w *wayEvidence) judgeRows(part *Part) error {
 	events := map[string]*auditv1.Event{}
 	for _, one := range w.Attacks.Attacks {
-		for _, raw := range one.Events {
-			if e := decode(raw); e != nil {
-				events[string(e.AuditID)] = e
-			}
+		for _, e := range one.distinct() {
+			events[string(e.AuditID)] = e
 		}
 	}
 	for _, row := range w.Rows {

@@ -17,8 +17,7 @@ import (
 
 // Identity is a person who uses a proxy: who should arrive at the API server, and the credentials that the proxy knows.
 type Identity struct {
-	// Name is the user name at the API server, Groups those that the proxy has to give; what else arrives with the
-	// person's own request is taken from that.
+	// Name is the user name at the API server, Groups those that the proxy has to give; the rest is what the control shows.
 	Name   string
 	Groups []string
 
@@ -152,11 +151,20 @@ func (id *Identity) lines(shown bool, names func(string) string) string {
 	return strings.Join(out, "\r\n")
 }
 
-func (id *Identity) names() (out []string) {
-	for _, h := range id.headers {
-		out = append(out, h.name)
+// spelt is somebody whose name, in the first header, is spelt otherwise.
+func (id *Identity) spelt(how string) *Identity {
+	if how == "" || len(id.headers) == 0 {
+		return id
 	}
-	return out
+	out := *id
+	out.Name = strings.NewReplacer("{}", id.Name, "{UPPER}", strings.ToUpper(id.Name)).Replace(how)
+	out.headers = slices.Clone(id.headers)
+	out.headers[0].value = out.Name
+	return &out
+}
+
+func (id *Identity) names() []string {
+	return scenarios.Each(id.headers, func(h header) string { return h.name })
 }
 
 // trusted are the headers, in lower case, that a proxy believes: they hold a name and no secret that could be foreign.

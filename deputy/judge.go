@@ -1,6 +1,7 @@
 package deputy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // judging is what attacks are judged by.
@@ -22,6 +25,10 @@ type judging struct {
 	reference bool
 	// seen is who arrives with a person's credentials and no tricks.
 	seen map[string]authenticationv1.UserInfo
+	// groups are those that anybody has to have.
+	groups []string
+	// events are those of impersonated requests, by their audit IDs.
+	events map[string]*auditv1.Event
 }
 
 // judge holds every attack to who arrived. An error says that this is not evidence of the table.
@@ -29,7 +36,17 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 	if len(e.Attacks) != len(table) {
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
 	}
-	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}}
+	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}, events: map[string]*auditv1.Event{}}
+	for i := range e.Attacks {
+		for _, ev := range e.Attacks[i].distinct() {
+			if ev.ImpersonatedUser != nil {
+				j.events[string(ev.AuditID)] = ev
+			}
+		}
+	}
+	for _, p := range people {
+		j.groups = append(j.groups, p.Groups...)
+	}
 	s := scene{place: e.place, People: j.people}
 	for n, a := range table {
 		one := &e.Attacks[n]
@@ -84,7 +101,7 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 		}
 		arrived[i] = arrived[i] || who == asPerson
 	}
-	if why := fromElsewhere(a, one.Answers, arrived); why != "" && !guessed {
+	if why := j.fromElsewhere(a, one.Answers, arrived); why != "" && !guessed && len(wrong) == 0 {
 		wrong[why]++
 		outcome = ""
 	}
@@ -112,16 +129,21 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 	return nil
 }
 
-// fromElsewhere says which request was answered without having arrived: the API server was not asked, so that it is the answer
-// to somebody else. One to an earlier request of the same person may be given again.
-func fromElsewhere(a attack, answers []reply, arrived map[int]bool) string {
+// fromElsewhere says which request was answered as somebody else's: it did not arrive, or the answer has another's audit ID.
+// What a person was told may be told to that person again.
+func (j *judging) fromElsewhere(a attack, answers []reply, arrived map[int]bool) string {
 	known := map[string]bool{}
 	for i := range arrived {
 		known[a.Requests[i-1].Who] = true
 	}
 	for i, got := range answers {
-		if got.Code/100 == 2 && strings.HasSuffix(got.Kind, "List") && len(arrived) > 0 && !known[a.Requests[i].Who] {
+		whose, ev := a.Requests[i].Who, j.events[got.AuditID]
+		told := got.Code/100 == 2 && strings.HasSuffix(got.Kind, "List") || got.Code == http.StatusNotFound && got.Kind == "Status"
+		switch {
+		case told && len(arrived) > 0 && !known[whose]:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
+		case ev != nil && ev.ImpersonatedUser.Username != j.people[whose].spelt(a.Spelt).Name:
+			return fmt.Sprintf("request %d was answered with what %q was told", i+1, ev.ImpersonatedUser.Username)
 		}
 	}
 	return ""
@@ -157,7 +179,7 @@ const (
 
 // arrival is the outcome of an event, or what is wrong with it.
 func (j *judging) arrival(a attack, whose string, e *auditv1.Event) (outcome, wrong string) {
-	got, person := arriving(e), j.people[whose]
+	got, person := arriving(e), j.people[whose].spelt(a.Spelt)
 	control := a.Arrives == arrivesAlways
 	if control && j.account == "" && e.ImpersonatedUser != nil {
 		j.account = e.User.Username
@@ -187,28 +209,41 @@ func (j *judging) arrival(a attack, whose string, e *auditv1.Event) (outcome, wr
 				return "", fmt.Sprintf("it was made as %q without the group %q", got.Username, group)
 			}
 		}
+		for _, group := range got.Groups {
+			if len(person.Groups) > 0 && !slices.Contains(person.Groups, group) && slices.Contains(j.groups, group) {
+				return "", fmt.Sprintf("it was made as %q with the group %q, which is somebody else's", got.Username, group)
+			}
+		}
 		return asPerson, ""
 	}
-	if more := beyond(got, seen); ok && more != "" {
-		return "", fmt.Sprintf("it was made as %q with %s", got.Username, more)
+	if why := unlike(got, seen); ok && a.Spelt == "" && why != "" {
+		return "", fmt.Sprintf("it was made as %q %s", got.Username, why)
 	}
 	return asPerson, ""
 }
 
-// beyond is what a user has that the one of the control does not. What says of the credential which it is may differ.
-func beyond(got, seen authenticationv1.UserInfo) string {
-	for _, g := range got.Groups {
-		if !slices.Contains(seen.Groups, g) && g != user.AllAuthenticated {
-			return fmt.Sprintf("the group %q", g)
+// unlike is what a user has that the one of the control does not, or the other way round, but for what names the credential.
+func unlike(got, seen authenticationv1.UserInfo) string {
+	lacks := func(here, there []string) string {
+		for _, s := range here {
+			if !slices.Contains(there, s) && s != user.AllAuthenticated && s != user.CredentialIDKey && s != serviceaccount.PodNameKey {
+				return s
+			}
+		}
+		return ""
+	}
+	keys := func(u authenticationv1.UserInfo) []string { return slices.Sorted(maps.Keys(u.Extra)) }
+	smuggled := slices.DeleteFunc(keys(got), func(key string) bool { return !slices.Contains(got.Extra[key], "smuggled") })
+	for _, one := range []struct{ has, what string }{
+		{"with the group", lacks(got.Groups, seen.Groups)}, {"without the group", lacks(seen.Groups, got.Groups)},
+		{"with the extra key", cmp.Or(lacks(keys(got), keys(seen)), strings.Join(smuggled, ", "))}, {"without the extra key", lacks(keys(seen), keys(got))},
+	} {
+		if one.what != "" {
+			return fmt.Sprintf("%s %q", one.has, one.what)
 		}
 	}
 	if got.UID != seen.UID {
-		return fmt.Sprintf("the UID %q", got.UID)
-	}
-	for key, values := range got.Extra {
-		if _, ok := seen.Extra[key]; key != user.CredentialIDKey && key != serviceaccount.PodNameKey && (!ok || slices.Contains(values, "smuggled")) {
-			return fmt.Sprintf("the extra key %q", key)
-		}
+		return fmt.Sprintf("with the UID %q", got.UID)
 	}
 	return ""
 }
@@ -224,10 +259,7 @@ type Finding struct {
 
 // find adds a finding.
 func (p *Part) find(name string, e *attackEvidence, why string) {
-	f := Finding{Attack: name, Sent: e.Sent, Arrived: why}
-	for _, a := range e.Answers {
-		f.Answers = append(f.Answers, a.Code)
-	}
-	p.Findings = append(p.Findings, f)
+	codes := scenarios.Each(e.Answers, func(r reply) int { return r.Code })
+	p.Findings = append(p.Findings, Finding{Attack: name, Sent: e.Sent, Answers: codes, Arrived: why})
 	p.fail("%s: %s", name, why)
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	htmltemplate "html/template"
 	"slices"
+	"strings"
 	"text/template"
 
 	"github.com/authzconf/authzconf/reports"
@@ -39,6 +40,15 @@ func (r *Report) Pages() (map[string][]byte, error) {
 		out[name] = b.Bytes()
 	}
 	return out, nil
+}
+
+// said is a text of report.txt.tmpl.
+func said(name string, data any) string {
+	var b strings.Builder
+	if err := plainPages.ExecuteTemplate(&b, name, data); err != nil {
+		panic(err) // it is compiled in
+	}
+	return b.String()
 }
 
 // Bad says that a part is an error in JUnit.

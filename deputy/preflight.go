@@ -135,8 +135,7 @@ func (ep *endpoint) ask(ctx context.Context, client *http.Client, who *Identity,
 	return o, err
 }
 
-// sent holds what was recorded of a request to the one that was to be sent, while the part ran. An audit ID is there
-// once.
+// sent holds what was recorded of a request to the one that was to be sent, while the part ran, with its own audit ID.
 func (p *Part) sent(who *Identity, r *scenarios.Request, o *verdicts.Observation) error {
 	if o == nil {
 		return errors.New("there is no evidence of it")
@@ -158,8 +157,7 @@ func (p *Part) once(auditID string) error {
 	return nil
 }
 
-// judge holds what was shown to what was done, and both, on a control plane of ours, to the grants. An error says that
-// the evidence is not that of the questions.
+// judge holds what was shown to what was done, and both to the grants where they are ours.
 func (e *preflightEvidence) judge(part *Part, s *suite) error {
 	rules := s.fixture.ruled(s.pairs)
 	if len(e.Pairs) != len(s.pairs) || len(e.Rules) != len(rules) {

@@ -16,10 +16,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/clusters/existing"
@@ -28,8 +30,7 @@ import (
 
 // Proxy is a proxy of somebody's that is tried in place of the reference deputy and agent.
 type Proxy struct {
-	// URL is where it listens, APIPrefix where the Kubernetes API is below that. CA is a file with the authority of its
-	// certificate; unset, those of the system count.
+	// URL is where it listens, APIPrefix where the API is below that, CA its authority's file; unset, the system's count.
 	URL, APIPrefix, CA string
 	// Identities are the values of --identity, People what they say.
 	Identities []string
@@ -151,8 +152,7 @@ func (p *Proxy) fileTrail() (auditTrail, error) {
 	}, err
 }
 
-// linesWith are the whole lines of a file, from an offset on, in which one of the texts stands. A file that has become
-// shorter was begun anew.
+// linesWith are the whole lines of a file with one of the texts, from an offset on, or all if it has become shorter.
 func linesWith(path string, from int64, texts []string) (out []json.RawMessage, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -167,11 +167,8 @@ func linesWith(path string, from int64, texts []string) (out []json.RawMessage, 
 	}
 	data, err := io.ReadAll(f)
 	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) {
-		for _, text := range texts {
-			if bytes.Contains(line, []byte(text)) {
-				out = append(out, bytes.TrimSpace(line))
-				break
-			}
+		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
+			out = append(out, bytes.TrimSpace(line))
 		}
 	}
 	return out, err
@@ -222,21 +219,19 @@ func (p *Proxy) run(ctx context.Context, plane *plane) (stop func() error, err e
 		data, _ := os.ReadFile(output.Name())
 		return string(data[max(0, len(data)-500):])
 	}
-	for deadline := time.Now().Add(p.Timeout); !p.answers(ctx); {
-		var problem string
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, p.Timeout, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-ended:
-			problem = fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, said())
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), stop())
-		case <-time.After(50 * time.Millisecond):
-			if time.Now().After(deadline) {
-				problem = fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, said())
-			}
+			return false, &local.UsageError{Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, said())}
+		default:
+			return p.answers(ctx), nil
 		}
-		if problem != "" {
-			return nil, errors.Join(&local.UsageError{Problem: problem}, stop())
-		}
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = &local.UsageError{Problem: fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, said())}
+	}
+	if err != nil {
+		return nil, errors.Join(err, stop())
 	}
 	return stop, nil
 }

@@ -1,23 +1,22 @@
 package deputy
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/deputy/reference"
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // session is the header by which the proxies of these tests know people.
@@ -69,140 +68,6 @@ func TestProxies(t *testing.T) {
 				t.Errorf("%q, and it should be %q; %s", part.Failures, c.finds, part.Inconclusive)
 			}
 		})
-	}
-}
-
-// proxies are faulty, but for the first: each as somebody may write it.
-func proxies(t *testing.T, p *plane) map[string]faultyAgent {
-	good, err := reference.New(reference.Options{
-		Target: p.url, Transport: p.transport, Token: p.token, GroupTiers: map[string]string{"all": "read"},
-		Session: func(r *http.Request) (reference.User, bool) {
-			name := r.Header.Get(sessionHeader)
-			return reference.User{Subject: name, Groups: []string{"all"}}, name != ""
-		},
-		Audit: func(reference.Row) error { return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward := func(h http.Header, who string) {
-		h.Set("Authorization", "Bearer "+p.token)
-		h.Set("Impersonate-User", who)
-	}
-	signedIn := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get(sessionHeader) == "" {
-				http.Error(w, "who are you?", http.StatusUnauthorized)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-	rewrite := func(change func(in *http.Request, out http.Header)) http.Handler {
-		return &httputil.ReverseProxy{Transport: p.transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(p.url)
-			change(r.In, r.Out.Header)
-		}}
-	}
-	clean := func(h http.Header) {
-		for name := range h {
-			if strings.HasPrefix(name, "Impersonate-") {
-				delete(h, name)
-			}
-		}
-	}
-	last, connections := "", sync.Map{}
-	var mu sync.Mutex
-	return map[string]faultyAgent{
-		"reference": {good, ""},
-		"Director": {signedIn(&httputil.ReverseProxy{Transport: p.transport, Director: func(r *http.Request) { //nolint:staticcheck // many still use it
-			r.URL.Scheme, r.URL.Host = p.url.Scheme, p.url.Host
-			clean(r.Header)
-			forward(r.Header, r.Header.Get(sessionHeader))
-		}}), "Connection names the user: it was made as the proxy itself"},
-		"leaves groups": {signedIn(rewrite(func(in *http.Request, out http.Header) { forward(out, in.Header.Get(sessionHeader)) })), `system:masters: it was made as "alice@corp" with the group "system:masters"`},
-		"adds the user": {signedIn(rewrite(func(in *http.Request, out http.Header) {
-			out.Set("Authorization", "Bearer "+p.token)
-			out.Add("Impersonate-User", in.Header.Get(sessionHeader))
-		})), `another user behind one's own: it was made as "bob@corp", not as "alice@corp"`},
-		"lets everybody in": {rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			out.Set("Authorization", "Bearer "+p.token)
-			if who := in.Header.Get(sessionHeader); who != "" {
-				out.Set("Impersonate-User", who)
-			}
-		}), "no identity at all: it was made as the proxy itself"},
-		"impersonates nobody": {signedIn(rewrite(func(_ *http.Request, out http.Header) {
-			clean(out)
-			out.Set("Authorization", "Bearer "+p.token)
-		})), "control: it was made as the proxy itself"},
-		"believes another header": {rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			who := in.Header.Get(sessionHeader)
-			if by := in.Header.Get("X-Forwarded-User"); by != "" {
-				who = by
-			}
-			if who == "" {
-				who = "system:anonymous"
-			}
-			forward(out, who)
-		}), `headers of other proxies: it was made as "bob@corp", not as "alice@corp"`},
-		"remembers connections": {rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			who := in.Header.Get(sessionHeader)
-			if kept, ok := connections.Load(in.RemoteAddr); ok && who == "" {
-				who = kept.(string)
-			}
-			connections.Store(in.RemoteAddr, who)
-			forward(out, who)
-			if who == "" {
-				out.Del("Authorization")
-			}
-		}), "nobody behind somebody: it has no identity, and was made as"},
-		"mixes people up": {signedIn(rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			mu.Lock()
-			defer mu.Unlock()
-			who := in.Header.Get(sessionHeader)
-			if last != "" {
-				who, last = last, ""
-			} else {
-				last = who
-			}
-			forward(out, who)
-		})), `it was made as "alice@corp", not as "bob@corp"`},
-		"makes everybody a master": {signedIn(rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			forward(out, in.Header.Get(sessionHeader))
-			out.Set("Impersonate-Group", "system:masters")
-		})), `control: it was made as "alice@corp" with the group "system:masters"`},
-		"cares about reads": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			signedIn(rewrite(func(in *http.Request, out http.Header) {
-				if in.Method == http.MethodGet {
-					clean(out)
-				}
-				forward(out, cmp.Or(out.Get("Impersonate-User"), in.Header.Get(sessionHeader)))
-			})).ServeHTTP(w, r)
-		}), `patch: another user: it was made as "bob@corp", not as "alice@corp"`},
-		"cares about namespaces": {signedIn(rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			out.Set("Authorization", "Bearer "+p.token)
-			if strings.Contains(in.URL.Path, "/namespaces/") {
-				out.Set("Impersonate-User", in.Header.Get(sessionHeader))
-			}
-		})), "nodes: it was made as the proxy itself"},
-		"public paths": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next := rewrite(func(in *http.Request, out http.Header) {
-				clean(out)
-				forward(out, in.Header.Get(sessionHeader))
-			})
-			if !strings.HasPrefix(r.URL.Path, "/api") {
-				next = rewrite(func(_ *http.Request, out http.Header) { out.Set("Authorization", "Bearer "+p.token) })
-			} else {
-				next = signedIn(next)
-			}
-			next.ServeHTTP(w, r)
-		}), "a double slash and no identity: it was made as the proxy itself"},
 	}
 }
 
@@ -345,6 +210,66 @@ func TestAttacksAreShownWithoutCredentials(t *testing.T) {
 			if !strings.Contains(w.text(), markerOf(s.Run, n, i+1)) {
 				t.Errorf("%s: %q has no marker", a.Name, w.text())
 			}
+		}
+	}
+}
+
+// Somebody with other groups, another UID or other extra is not the person.
+func TestUnlike(t *testing.T) {
+	with := func(uid string, groups []string, extra map[string]authenticationv1.ExtraValue) authenticationv1.UserInfo {
+		return authenticationv1.UserInfo{UID: uid, Groups: groups, Extra: extra}
+	}
+	seen := with("1", []string{"dev", "ops", "system:authenticated"}, map[string]authenticationv1.ExtraValue{"team": {"red"}})
+	for want, got := range map[string]authenticationv1.UserInfo{
+		"":                             with("1", []string{"ops", "dev"}, map[string]authenticationv1.ExtraValue{"team": {"blue"}, "authentication.kubernetes.io/credential-id": {"x"}}),
+		`with the group "root"`:        with("1", []string{"dev", "ops", "root"}, seen.Extra),
+		`without the group "ops"`:      with("1", []string{"dev"}, seen.Extra),
+		`with the UID ""`:              with("", seen.Groups, seen.Extra),
+		`without the extra key "team"`: with("1", seen.Groups, nil),
+		`with the extra key "a"`:       with("1", seen.Groups, map[string]authenticationv1.ExtraValue{"team": {"red"}, "a": {"b"}}),
+		`with the extra key "team"`:    with("1", seen.Groups, map[string]authenticationv1.ExtraValue{"team": {"red", "smuggled"}}),
+		`with the extra key "authentication.kubernetes.io/credential-id"`: with("1", seen.Groups, map[string]authenticationv1.ExtraValue{"team": {"red"}, "authentication.kubernetes.io/credential-id": {"smuggled"}}),
+	} {
+		if why := unlike(got, seen); why != want {
+			t.Errorf("%+v: %q, not %q", got, why, want)
+		}
+	}
+}
+
+// Two people who are confused are found by the groups that each has to have, and by whose answers they get.
+func TestConfused(t *testing.T) {
+	people := sessions("alice", "bob")
+	people[0].Groups, people[1].Groups = []string{"dev"}, []string{"ops"}
+	table := []attack{
+		{Name: "alice", Arrives: arrivesAlways, Requests: []rawAttack{{Who: "alice"}}},
+		{Name: "bob", Arrives: arrivesAlways, Requests: []rawAttack{{Who: "bob"}}},
+	}
+	for want, change := range map[string]func(e *attacksEvidence){
+		"": func(*attacksEvidence) {},
+		`alice: it was made as "alice" with the group "ops", which is somebody else's`: func(e *attacksEvidence) {
+			e.Attacks[0].Events[0] = bytes.Replace(e.Attacks[0].Events[0], []byte(`"dev"`), []byte(`"dev","ops"`), 1)
+		},
+		`bob: it was made as "bob" without the group "ops"`: func(e *attacksEvidence) {
+			e.Attacks[1].Events[0] = bytes.Replace(e.Attacks[1].Events[0], []byte(`"ops"`), nil, 1)
+		},
+		`bob: request 1 was answered with what "alice" was told`: func(e *attacksEvidence) { e.Attacks[1].Answers[0].AuditID = e.Attacks[0].Answers[0].AuditID },
+	} {
+		e, part := &attacksEvidence{place: place{Run: "azrun", Namespace: "n"}}, newPart()
+		s := scene{place: e.place, People: cast(people)}
+		for n, p := range people {
+			marker := markerOf(e.Run, n, 1)
+			e.Attacks = append(e.Attacks, attackEvidence{
+				Began: now(), Ended: time.Now(), Sent: s.sent(n, table[n]), Answers: []reply{{Code: http.StatusOK, Kind: "PodList", AuditID: marker}},
+				Events: []json.RawMessage{fmt.Appendf(nil, `{"auditID":%q,"stage":"ResponseComplete","requestURI":"/?%[1]s","user":{"username":"proxy"},"impersonatedUser":{"username":%q,"groups":[%q]}}`, marker, p.Name, p.Groups[0])},
+			})
+		}
+		change(e)
+		part.ended = time.Now().Add(time.Second)
+		if err := e.judge(part, table, people, "proxy", false); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(part.Failures, "\n"); got != want {
+			t.Errorf("%q, not %q", got, want)
 		}
 	}
 }

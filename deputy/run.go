@@ -22,8 +22,7 @@ import (
 type Options struct {
 	// Target is the control plane to start; its gate ConstrainedImpersonation is on.
 	Target target.Options
-	// Impersonation are the ways in which the proxy identity may impersonate: legacy, constrained, or both, with one
-	// control plane each.
+	// Impersonation are the ways in which the proxy identity may impersonate, with a control plane each.
 	Impersonation []string
 	// Parts are some of Parts; all that there are of the proxy or the references if empty.
 	Parts []string
@@ -44,8 +43,7 @@ func Impersonations() []string { return []string{"legacy", constrained} }
 // Parts are the parts of the suite.
 func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel", "revocation"} }
 
-// Check says what is wrong with the options. With read the files that they name are read: a report can be judged
-// again without.
+// Check says what is wrong with the options. Without read, as for a report, no file that they name is.
 func (o Options) Check(read bool) error {
 	for _, list := range []struct {
 		what         string
@@ -119,23 +117,7 @@ func (p *Part) fail(format string, args ...any) {
 }
 
 // Line says on one line what came out.
-func (p *Part) Line() string {
-	text := fmt.Sprintf("%s, %s: %d checks in %.1f s (%.0f/s), %d failed", p.Name, p.Impersonation, p.Checks, p.Seconds, float64(p.Checks)/max(p.Seconds, 1e-9), p.Failed)
-	for _, counts := range []struct {
-		head string
-		of   map[string]int
-	}{{": ", p.Outcomes}, {"; events found by ", p.By}} {
-		var parts []string
-		for name, n := range counts.of {
-			parts = append(parts, fmt.Sprintf("%d %s", n, name))
-		}
-		slices.Sort(parts)
-		if len(parts) > 0 {
-			text += counts.head + strings.Join(parts, ", ")
-		}
-	}
-	return text
-}
+func (p *Part) Line() string { return said("line", p) }
 
 // Failed tells whether anything did.
 func (r *Report) Failed() bool { return r.Failing() > 0 }
@@ -192,8 +174,7 @@ type suite struct {
 	kind    string
 	fixture *fixture
 	pairs   []pair
-	// people use the deputy at once, and send so many requests each. They are those of the fixture where a proxy knows
-	// no others.
+	// people use the deputy at once, and send so many requests each; a proxy knows no others.
 	people   []*Identity
 	requests int
 	// account is the proxy's own, where it is known.
@@ -241,8 +222,7 @@ func (o Options) parts() []string {
 	})
 }
 
-// observe runs the parts with one kind of impersonation, on a control plane of its own or the cluster that runs, and
-// keeps what was seen.
+// observe runs the parts with one kind of impersonation, on a control plane of its own or the cluster that runs.
 func (o Options) observe(ctx context.Context, kind string, pieces *reports.Pieces) (err error) {
 	s := o.suite(kind)
 	var p *plane

@@ -75,8 +75,7 @@ type attacksEvidence struct {
 	Attacks []attackEvidence `json:"attacks"`
 }
 
-// attackEvidence is an attack as it was written, with whose credentials they are in their place, and what came back
-// and what arrived.
+// attackEvidence is an attack as evidence shows it, what came back and what arrived.
 type attackEvidence struct {
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
@@ -123,6 +122,10 @@ func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *atta
 		one.NotTried = "people with certificates have connections of their own"
 		return
 	}
+	if p := s.People[me]; a.Spelt != "" && (len(p.headers) == 0 || p.headers[0].value != p.Name || p.spelt(a.Spelt).Name == p.Name) {
+		one.NotTried = "people are not known by a header with their name"
+		return
+	}
 	requests := s.requests(n, a)
 	if a.Protocol != protocol2 {
 		one.Answers = overHTTP1(func() (net.Conn, error) { return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait()) }, requests, a)
@@ -140,8 +143,7 @@ func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *atta
 	}
 }
 
-// share gives each attack its events: by its marker, or, where an answer says that something arrived and no marker did,
-// those without any from the time in which it was tried.
+// share gives each attack the events with its marker, or, where it was answered and no marker arrived, those of its time.
 func (e *attacksEvidence) share(events []json.RawMessage) {
 	var unmarked []json.RawMessage
 	for _, raw := range events {

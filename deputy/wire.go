@@ -163,10 +163,14 @@ func writeStream(framer *http2.Framer, encoder *hpack.Encoder, block *bytes.Buff
 	for _, p := range [][2]string{{":method", r.Method}, {":scheme", scheme}, {":authority", host}, {":path", r.Target}} {
 		field(p[0], p[1])
 	}
-	if err := header(r.Lines, len(r.Trailers) == 0); err != nil || len(r.Trailers) == 0 {
+	last := len(r.Trailers) == 0
+	if err := header(r.Lines, last && r.Body == ""); err != nil || last && r.Body == "" {
 		return err
 	}
-	return errors.Join(framer.WriteData(id, false, nil), header(r.Trailers, true))
+	if err := framer.WriteData(id, last, []byte(r.Body)); err != nil || last {
+		return err
+	}
+	return header(r.Trailers, true)
 }
 
 // nextAnswer reads a frame, and says how many streams it ended.

@@ -44,8 +44,7 @@ func Tiers() []string { return []string{"read", "triage", "write", "maintain", "
 // TierPrefix is in front of a tier's name in its group.
 const TierPrefix = "periscope-tier:"
 
-// Row is a line of the deputy's own audit log. It is written before the request
-// is sent: what is not written is not done.
+// Row is a line of the deputy's own audit log, written before the request is sent: what is not written is not done.
 type Row struct {
 	// AuditID is that of the API server's event as well.
 	AuditID string `json:"auditID"`
@@ -63,8 +62,7 @@ type Options struct {
 	Transport http.RoundTripper
 	// Token authenticates the deputy. Empty sends none: an agent adds its own.
 	Token string
-	// GroupTiers are the tiers of the identity provider's groups. A user is impersonated with the one group of the highest
-	// of them; who is in none is refused.
+	// GroupTiers are the tiers of the identity provider's groups. A user gets the group of the highest; who has none is refused.
 	GroupTiers map[string]string
 	// Session says who a request is from; false refuses it.
 	Session func(*http.Request) (User, bool)
@@ -72,8 +70,7 @@ type Options struct {
 	Audit func(Row) error
 }
 
-// New is the deputy. Whatever impersonation and credentials a client sends are its
-// own business: none of it is passed on.
+// New is the deputy. Nothing of the impersonation and credentials that a client sends is passed on.
 func New(o Options) (http.Handler, error) {
 	for group, tier := range o.GroupTiers {
 		if !slices.Contains(Tiers(), tier) {
@@ -129,8 +126,7 @@ func (o Options) impersonate(u User) (http.Header, error) {
 	return http.Header{userHeader: {u.Subject}, groupHeader: {TierPrefix + Tiers()[best]}}, nil
 }
 
-// proxy sends a request on with the headers as rewrite leaves them. What streams is
-// passed on at once, and connections may be upgraded.
+// proxy sends a request on with the headers as rewrite leaves them. Streams are passed on at once, upgrades too.
 func proxy(target *url.URL, transport http.RoundTripper, rewrite func(http.Header)) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

@@ -28,8 +28,7 @@ type Advice struct {
 	Requestors []Requestor
 	// Kept are the impersonations that no constrained mode can serve.
 	Kept []Kept
-	// Masters are requestors in system:masters, whom no authorizer sees, with their
-	// requests: no grant gives them anything or takes it away.
+	// Masters are requestors in system:masters with their requests: no authorizer sees them, and no grant is about them.
 	Masters map[string]int64
 }
 
@@ -105,9 +104,7 @@ func (s *Summary) Advice() *Advice {
 
 func (r *requestor) kept(counts map[*identity]int64) (out []Kept) {
 	for as, n := range counts {
-		out = append(out, Kept{
-			Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n,
-		})
+		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n})
 	}
 	slices.SortFunc(out, func(a, b Kept) int {
 		return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests))
@@ -132,9 +129,8 @@ func (p pair) actionGrant(requestor string) scenarios.Grant {
 // atom is a grant of one verb on one resource or path, without names.
 type atom struct{ namespace, verb, group, resource, path string }
 
-// merge puts grants of one requestor together without allowing anything more: first names, then verbs, then
-// resources that have all else in common. A grant that is for all names makes those with names superfluous, and
-// one for all namespaces those in a namespace.
+// merge puts grants of one requestor together without allowing anything more: names, then verbs, then resources that have
+// all else in common. One for all names makes those with names superfluous, one for all namespaces those in a namespace.
 func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
 	names := map[atom]sets.Set[string]{} // nil: all names
 	for _, g := range grants {
@@ -254,17 +250,11 @@ func actionOf(verb, uri string) (Action, error) {
 	return Action{Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name}, nil
 }
 
-// requestorUser is a requestor with its node, which is the only extra that impersonation looks at.
-type requestorUser struct {
-	scenarios.User
-	// node is set if it is the one that is impersonated.
-	node string
-}
-
-func requestorOf(e *auditv1.Event) requestorUser {
-	who := requestorUser{User: scenarios.User{Name: e.User.Username, Groups: e.User.Groups}}
+// requestorOf is a requestor with the only extra that impersonation looks at: its node, if that is impersonated.
+func requestorOf(e *auditv1.Event) scenarios.User {
+	who := scenarios.User{Name: e.User.Username, Groups: e.User.Groups}
 	if nodes := e.User.Extra[serviceaccount.NodeNameKey]; len(nodes) == 1 && e.ImpersonatedUser.Username == nodePrefix+nodes[0] {
-		who.node, who.Extra = nodes[0], map[string][]string{serviceaccount.NodeNameKey: nodes}
+		who.Extra = map[string][]string{serviceaccount.NodeNameKey: nodes}
 	}
 	return who
 }

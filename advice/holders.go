@@ -19,8 +19,7 @@ import (
 // Holder is a rule of a role that lets a subject impersonate, or get tokens of service accounts, by one binding.
 type Holder struct {
 	Subject scenarios.Subject `json:"subject"`
-	// Role and Binding are "ClusterRole name", "RoleBinding namespace/name"; Rule is the number of the rule in the
-	// role, from 1.
+	// Role and Binding are "ClusterRole name", "RoleBinding namespace/name"; Rule is the rule's number in it, from 1.
 	Role    string `json:"role"`
 	Binding string `json:"binding"`
 	Rule    int    `json:"rule"`
@@ -40,8 +39,7 @@ type Power struct {
 	Grant scenarios.Grant `json:"grant"`
 	// Whom are the resources that identity checks are about, keys of extra behind a slash; empty for actions.
 	Whom []string `json:"whom,omitempty"`
-	// GateOff and GateOn say whether it can let anybody impersonate with the gate off, and on. Never says why it
-	// never can.
+	// GateOff and GateOn say whether it lets anybody impersonate with the gate off, and on; Never why it never can.
 	GateOff bool   `json:"gateOff"`
 	GateOn  bool   `json:"gateOn"`
 	Never   string `json:"never,omitempty"`

@@ -2,31 +2,38 @@ package advice
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// kinds are those of RBAC, manifest is what an object of any of them fits.
+// kinds are those of RBAC, manifest is what an object of any of them fits, as far as permissions depend on it.
 var kinds = []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 type manifest struct {
-	metav1.TypeMeta
-	Metadata        metav1.ObjectMeta       `json:"metadata"`
+	Metadata struct {
+		Name      string            `json:"name"`
+		Namespace string            `json:"namespace"`
+		Labels    map[string]string `json:"labels"`
+	} `json:"metadata"`
 	Rules           []rbacv1.PolicyRule     `json:"rules"`
 	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
 	Subjects        []rbacv1.Subject        `json:"subjects"`
@@ -34,82 +41,98 @@ type manifest struct {
 }
 
 var (
-	separator = regexp.MustCompile(`(?m)^---[ \t]*(#.*)?$\r?\n?`)
+	separator = regexp.MustCompile(`^---[ \t]*(#.*)?\r?\n?$`)
 	// yamlError is what the parser says, who counts lines from the beginning of the document.
 	yamlError = regexp.MustCompile(`^(error converting YAML to JSON: )?yaml: (line (\d+): )?`)
 )
 
-// ReadRBAC reads the roles and bindings of a file of manifests, YAML or JSON, Lists too. leftOut counts objects of
-// other kinds. An error names file and line.
+// document is one of a file.
+type document struct {
+	line    int // its first
+	text    []byte
+	objects []map[string]any
+	err     error
+}
+
+// ReadRBAC reads the roles and bindings of a file of manifests, YAML or JSON, Lists too. leftOut counts other objects.
 func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[string]int, err error) {
+	documents, from, at, line := []document{{line: 1}}, 0, 0, 1
+	for text := range bytes.Lines(raw) {
+		at, line = at+len(text), line+1
+		if bytes.HasPrefix(text, []byte("---")) && separator.Match(text) {
+			documents, from = append(documents, document{line: line}), at
+		}
+		documents[len(documents)-1].text = raw[from:at]
+	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range documents {
+		group.Go(func() error {
+			documents[i].err = documents[i].read()
+			return nil
+		})
+	}
+	_ = group.Wait() // what is wrong first in the file is told
 	leftOut = map[string]int{}
-	var next int
-	for at := 0; at <= len(raw); at = next {
-		doc, end := raw[at:], separator.FindIndex(raw[at:])
-		if next = len(raw) + 1; end != nil {
-			doc, next = doc[:end[0]], at+end[1]
-		}
-		found, err := readDocument(doc, leftOut)
-		if err != nil {
-			blank := len(doc) - len(bytes.TrimLeft(doc, " \t\r\n"))
-			within := 1 + bytes.Count(doc[:blank], []byte{'\n'})
-			if said := yamlError.FindStringSubmatch(err.Error()); len(said) > 0 && said[3] != "" {
+	for _, d := range documents {
+		if d.err != nil {
+			within := bytes.Count(d.text[:len(d.text)-len(bytes.TrimLeft(d.text, " \t\r\n"))], []byte{'\n'})
+			if said := yamlError.FindStringSubmatch(d.err.Error()); len(said) > 0 && said[3] != "" {
 				within, _ = strconv.Atoi(said[3])
+				within--
 			}
-			return nil, nil, fmt.Errorf("%s:%d: %s", file, bytes.Count(raw[:at], []byte{'\n'})+within, yamlError.ReplaceAllString(err.Error(), ""))
+			return nil, nil, fmt.Errorf("%s:%d: %s", file, d.line+within, yamlError.ReplaceAllString(d.err.Error(), ""))
 		}
-		objects = append(objects, found...)
+		for _, o := range d.objects {
+			if kind := scenarios.Text(o, "kind"); !slices.Contains(kinds, kind) {
+				leftOut[kind]++
+			} else {
+				objects = append(objects, o)
+			}
+		}
 	}
 	return objects, leftOut, nil
 }
 
 var errNoObject = errors.New("not a Kubernetes object (expected one with apiVersion and kind)")
 
-// readDocument reads one document: an object, or a list of them.
-func readDocument(doc []byte, leftOut map[string]int) (objects []map[string]any, err error) {
-	if !json.Valid(doc) {
-		if doc, err = yaml.YAMLToJSON(doc); err != nil {
-			return nil, err
+// read reads an object, or a list of them.
+func (d *document) read() (err error) {
+	text := d.text
+	if !json.Valid(text) {
+		if text, err = yaml.YAMLToJSON(text); err != nil {
+			return err
 		}
 	}
-	if string(bytes.TrimSpace(doc)) == "null" {
-		return nil, nil
+	var whole any
+	if err := json.Unmarshal(text, &whole); err != nil || whole == nil {
+		return err
 	}
-	var list struct {
-		metav1.TypeMeta
-		Items []json.RawMessage
-	}
-	if err := json.Unmarshal(doc, &list); err != nil || list.Kind == "" {
-		return nil, errNoObject
-	}
-	of, isList := strings.CutSuffix(list.Kind, "List")
+	object, _ := whole.(map[string]any)
+	of, isList := strings.CutSuffix(scenarios.Text(object, "kind"), "List")
 	if !isList {
-		list.Items = []json.RawMessage{doc}
+		d.objects = []map[string]any{object}
+		return checked(object)
 	}
-	for i, raw := range list.Items {
-		o := map[string]any{}
-		if err = json.Unmarshal(raw, &o); err == nil && isList && of != "" && o["kind"] == nil { // as the API answers
-			o["kind"], o["apiVersion"] = of, list.APIVersion
-		}
-		if err == nil {
-			err = checked(o, raw)
-		}
-		switch kind := scenarios.Text(o, "kind"); {
-		case err != nil && isList:
-			return nil, fmt.Errorf("item %d: %w", i+1, err)
-		case err != nil:
-			return nil, err
-		case !slices.Contains(kinds, kind):
-			leftOut[kind]++
-		default:
-			objects = append(objects, o)
-		}
+	items, ok := object["items"].([]any)
+	if !ok && object["items"] != nil {
+		return errNoObject
 	}
-	return objects, nil
+	for i, item := range items {
+		o, _ := item.(map[string]any)
+		if of != "" && o != nil && o["kind"] == nil { // as the API answers
+			o["kind"], o["apiVersion"] = of, object["apiVersion"]
+		}
+		if err := checked(o); err != nil {
+			return fmt.Errorf("item %d: %w", i+1, err)
+		}
+		d.objects = append(d.objects, o)
+	}
+	return nil
 }
 
 // checked tells what an API server would not take, as far as permissions depend on it.
-func checked(o map[string]any, raw []byte) error {
+func checked(o map[string]any) error {
 	kind, version := scenarios.Text(o, "kind"), scenarios.Text(o, "apiVersion")
 	known := slices.Contains(kinds, kind)
 	switch {
@@ -123,33 +146,41 @@ func checked(o map[string]any, raw []byte) error {
 		return fmt.Errorf("a %s of apiVersion %q (expected %s)", kind, version, rbacv1.SchemeGroupVersion)
 	}
 	var m manifest
-	var wrong *json.UnmarshalTypeError
-	problem := ""
-	if err := json.Unmarshal(raw, &m); errors.As(err, &wrong) {
-		return fmt.Errorf("%s: %s is a %s (expected %s)", label(o), wrong.Field, wrong.Value, strings.NewReplacer("[]", "a list of ").Replace(wrong.Type.String()))
-	} else if err != nil {
-		return fmt.Errorf("%s: %w", label(o), err)
+	if apiruntime.DefaultUnstructuredConverter.FromUnstructured(o, &m) != nil { // what the decoder of JSON says is for people
+		raw, err := json.Marshal(o)
+		err = cmp.Or(err, json.Unmarshal(raw, &m))
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			err = fmt.Errorf("%s is a %s (expected %s)", wrong.Field, wrong.Value, strings.NewReplacer("[]", "a list of ").Replace(wrong.Type.String()))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", label(o), err)
+		}
 	}
+	if problem := m.problem(kind); problem != "" {
+		return fmt.Errorf("%s: %s", label(o), problem)
+	}
+	return nil
+}
+
+// problem is what an API server would not take.
+func (m *manifest) problem(kind string) string {
 	for i, s := range m.Subjects {
 		switch known := s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind || s.Kind == rbacv1.ServiceAccountKind; {
 		case !known || s.Name == "":
-			problem = fmt.Sprintf("subject %d is %s %q (expected a User, Group or ServiceAccount with a name)", i+1, s.Kind, s.Name)
+			return fmt.Sprintf("subject %d is %s %q (expected a User, Group or ServiceAccount with a name)", i+1, s.Kind, s.Name)
 		case s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" && m.Metadata.Namespace == "": // kustomize adds it
-			problem = fmt.Sprintf("subject %d, ServiceAccount %s, has no namespace", i+1, s.Name)
+			return fmt.Sprintf("subject %d, ServiceAccount %s, has no namespace", i+1, s.Name)
 		}
 	}
 	switch {
 	case m.Metadata.Name == "":
-		problem = "it has no metadata.name"
+		return "it has no metadata.name"
 	case strings.HasSuffix(kind, "Binding") && (m.RoleRef.Name == "" || m.RoleRef.Kind != "ClusterRole" && m.RoleRef.Kind != "Role"):
-		problem = "its roleRef names no role (expected kind ClusterRole or Role, and a name)"
+		return "its roleRef names no role (expected kind ClusterRole or Role, and a name)"
 	case kind == "ClusterRoleBinding" && m.RoleRef.Kind != "ClusterRole":
-		problem = fmt.Sprintf("its roleRef is Role %q (expected a ClusterRole: no other can be bound for all namespaces)", m.RoleRef.Name)
+		return fmt.Sprintf("its roleRef is Role %q (expected a ClusterRole: no other can be bound for all namespaces)", m.RoleRef.Name)
 	}
-	if problem != "" {
-		return fmt.Errorf("%s: %s", label(o), problem)
-	}
-	return nil
+	return ""
 }
 
 // mostRounds is how deep roles may aggregate one another; those of Kubernetes are three deep (admin, edit, view).

@@ -8,8 +8,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Neighbour is an impersonation that differs from one that was seen in one respect,
-// and that nothing which was seen asks for.
+// Neighbour is an impersonation that nothing seen asks for, and that differs from one that was seen in one respect.
 type Neighbour struct {
 	Seen
 	// Differs is user, verb, resource, namespace, name or path.
@@ -19,12 +18,14 @@ type Neighbour struct {
 // other ends names that nothing was seen of.
 const other = "-neighbour"
 
-// Neighbours makes up, for each impersonation that was seen, those that must be denied: another user, and another
-// verb, resource, namespace and name, as far as the requestor was not seen to do just that as somebody in that
-// mode, too. without counts respects in which no neighbour is left to try, such as another namespace where all of
-// them are allowed.
+// Neighbours makes up, for each impersonation that was seen, those that must be denied: another user, and another verb,
+// resource, namespace and name, as far as the requestor was not seen to do just that in that mode, too. without counts
+// respects in which no neighbour is left to try, such as another namespace where all of them are allowed.
 func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
-	wide := newFootprint(seen)
+	wide := footprint{}
+	for _, s := range seen {
+		wide[s.foot()] = true
+	}
 	without = map[string]int{}
 	for _, s := range seen {
 		if s.Mode == "" {
@@ -115,25 +116,19 @@ type footKey struct {
 	action    Action
 }
 
-func newFootprint(seen []Seen) footprint {
-	f := footprint{}
-	for _, s := range seen {
-		a := s.Action
-		a.Version, a.AnyName = "", false
-		f[footKey{s.Requestor.Name, s.Mode, a}] = true
-	}
-	return f
+func (s Seen) foot() footKey {
+	s.Action.Version, s.Action.AnyName = "", false
+	return footKey{s.Requestor.Name, s.Mode, s.Action}
 }
 
 // holds tells whether an action was seen of the requestor, or a wider one: of no
 // name, which RBAC cannot tell from all names, or of all namespaces.
 func (f footprint) holds(s Seen, a Action) bool {
-	a.Version, a.AnyName = "", false
-	for _, name := range []string{a.Name, ""} {
-		for _, namespace := range []string{a.Namespace, ""} {
-			try := a
-			try.Name, try.Namespace = name, namespace
-			if f[footKey{s.Requestor.Name, s.Mode, try}] {
+	s.Action = a
+	key := s.foot()
+	for _, key.action.Name = range []string{a.Name, ""} {
+		for _, key.action.Namespace = range []string{a.Namespace, ""} {
+			if f[key] {
 				return true
 			}
 		}

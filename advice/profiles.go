@@ -14,8 +14,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Profile is what a product is known to send, and to ask for, from its public manifests and code. Names of people,
-// groups, namespaces and objects are examples.
+// Profile is what a product sends and asks for, by its public manifests and code. Names of people and objects are examples.
 type Profile struct {
 	// Name is the file's, without its ending.
 	Name string `json:"name,omitempty"`
@@ -95,7 +94,7 @@ func (p Profile) Summary() (*Summary, []Judged, error) {
 	}
 	var all []Judged
 	for _, sent := range p.Sends {
-		who := requestorUser{User: oracle.Authenticated(scenarios.User{Name: p.Requestor})}
+		who := oracle.Authenticated(scenarios.User{Name: p.Requestor})
 		var id *identity
 		for does := range strings.SplitSeq(cmp.Or(strings.Join(sent.Does, "\n"), anyRequest), "\n") {
 			verb, uri, _ := strings.Cut(does, " ")

@@ -1,7 +1,6 @@
 // Package advice says which permissions the impersonations need that an audit log tells of, once they are to be
 // constrained (KEP-5284): of each requestor the least RBAC, what has to stay with legacy impersonation, which of
-// the present legacy grants nobody needs, and what must not be allowed beside. It is pure: logs are read in
-// package auditlog.
+// the present legacy grants nobody needs, and what must not be allowed beside. Logs are read in package auditlog.
 package advice
 
 import (
@@ -13,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/oracle"
@@ -22,8 +20,7 @@ import (
 
 // Options say how the advice is made.
 type Options struct {
-	// MaxNames is how many objects a rule names at most: where more were seen it is
-	// for all objects of the resource. 0 names every one.
+	// MaxNames is how many objects a rule names at most, beyond which it is for all of the resource. 0 names every one.
 	MaxNames int
 	// MaxSeen is how many different impersonations are kept at most; 0 is a million.
 	MaxSeen int
@@ -97,7 +94,7 @@ type requestor struct {
 // identity is one whom a requestor impersonates, in one mode.
 type identity struct {
 	key  string
-	node string // of the requestor, where the mode looks at it
+	node map[string][]string // the requestor's extra, where the mode looks at it
 	as   scenarios.Impersonate
 	mode oracle.Mode
 	// why no constrained mode can serve it, if mode is empty.
@@ -140,7 +137,7 @@ func (s *Summary) Add(e *auditv1.Event, again bool) error {
 }
 
 // note takes in that somebody did something as somebody.
-func (s *Summary) note(who requestorUser, as scenarios.Impersonate, action Action, again bool) (*identity, error) {
+func (s *Summary) note(who scenarios.User, as scenarios.Impersonate, action Action, again bool) (*identity, error) {
 	r := s.requestors[who.Name]
 	if r == nil {
 		r = &requestor{name: who.Name, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
@@ -186,13 +183,13 @@ func (r *requestor) limited(a Action, most int) Action {
 }
 
 // identity finds which mode and grants an impersonation needs.
-func (s *Summary) identity(r *requestor, who requestorUser, as scenarios.Impersonate) *identity {
-	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.node, as.UID, as.Groups, as.Extra) // maps are printed in order
+func (s *Summary) identity(r *requestor, who scenarios.User, as scenarios.Impersonate) *identity {
+	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.Extra, as.UID, as.Groups, as.Extra) // maps are printed in order
 	if known := r.as[key]; known != nil {
 		return known
 	}
 	found := &identity{key: key, as: as}
-	for _, need := range s.server.Missing(who.User, &as, oracle.Request{}) {
+	for _, need := range s.server.Missing(who, &as, oracle.Request{}) {
 		switch {
 		case need.Mode == oracle.Legacy:
 			found.legacy = need.Grants
@@ -206,7 +203,7 @@ func (s *Summary) identity(r *requestor, who requestorUser, as scenarios.Imperso
 		}
 	}
 	if found.mode == oracle.AssociatedNode {
-		found.node = who.node
+		found.node = who.Extra
 	}
 	if found.mode == "" && found.why == "" {
 		found.why = "nodes and service accounts are impersonated by name alone: with a UID, groups or extra no constrained mode applies"
@@ -234,10 +231,7 @@ func (s *Summary) Seen() (out []Seen) {
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
 		r := s.requestors[name]
 		for _, p := range r.sorted() {
-			who := scenarios.User{Name: name, Groups: sets.List(r.groups)}
-			if p.as.node != "" {
-				who.Extra = map[string][]string{serviceaccount.NodeNameKey: {p.as.node}}
-			}
+			who := scenarios.User{Name: name, Groups: sets.List(r.groups), Extra: p.as.node}
 			out = append(out, Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: r.seen[p]})
 		}
 	}

@@ -1,14 +1,18 @@
 // Package verification tries advised permissions on a real API server before anybody relies on them: on a control
 // plane that has nothing but them, everything that an audit log tells of is sent again, and beside it what must
-// not be allowed. It is judged by the audit events: who was impersonated, and under which constraint.
+// not be allowed. It is judged by the audit events: who was impersonated, and under which constraint. A cluster that runs
+// is asked by access reviews alone: what somebody has deleted is not deleted again.
 package verification
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +23,7 @@ import (
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -47,6 +52,8 @@ type Findings struct {
 	Allowed, Denied int
 	// Wrong says what was answered otherwise.
 	Wrong []string
+	// Otherwise counts, for a cluster that runs, what was seen and is allowed there by another mode, or not at all.
+	Otherwise map[string]int
 }
 
 // Run verifies. An error is one of the environment, or the user's to mend.
@@ -81,8 +88,18 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 	return run.found, t.Err()
 }
 
+// Review holds a cluster to what was seen and its neighbours, by what its authorizers answer to the reviews of every mode:
+// nothing is sent or made. server is the model of it, with the cluster for its authorizer.
+func Review(ctx context.Context, server *oracle.Server, seen []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
+	run := &run{server: server, found: &Findings{Otherwise: map[string]int{}}}
+	err := run.all(ctx, Options{Seen: seen, Neighbours: neighbours})
+	return run.found, err
+}
+
 type run struct {
+	// target is sent requests; server asks reviews in its place.
 	target *target.Target
+	server *oracle.Server
 
 	mu    sync.Mutex
 	found *Findings
@@ -100,11 +117,46 @@ func (r *run) all(ctx context.Context, o Options) error {
 	for _, n := range o.Neighbours {
 		group.Go(func() error { return r.one(ctx, n.Seen, n.Differs) })
 	}
-	return group.Wait()
+	err := group.Wait()
+	slices.Sort(r.found.Wrong)
+	return err
+}
+
+// review says by which modes the requestor may do it now, and judges that.
+func (r *run) review(s advice.Seen, differs string) {
+	var by, lacking []string
+	for _, need := range r.server.Missing(oracle.Authenticated(s.Requestor), &s.As, oracle.RequestOf(httpForm(s.Sendable()))) {
+		if need.Refused == "" && len(need.Grants) == 0 {
+			by = append(by, string(need.Mode))
+		}
+		for _, g := range need.Grants {
+			if need.Mode == s.Mode {
+				lacking = append(lacking, strings.Join(slices.Concat(g.Verbs, g.Resources, g.NonResourceURLs, g.Names), " "))
+			}
+		}
+	}
+	instead := cmp.Or(strings.Join(by, ", "), "nothing")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case differs == "" && slices.Contains(by, string(s.Mode)):
+		r.found.Allowed++
+	case differs == "":
+		r.found.Otherwise[instead]++
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is allowed by %s, not by %s, which lacks %s", s, instead, s.Mode, cmp.Or(strings.Join(lacking, "; "), "the gate")))
+	case len(by) == 0:
+		r.found.Denied++
+	default:
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is allowed by %s", s, differs, instead))
+	}
 }
 
 // one sends a request, and judges it: differs is empty if it must be allowed.
 func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
+	if r.server != nil {
+		r.review(s, differs)
+		return ctx.Err()
+	}
 	e, code, err := r.send(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s, err)

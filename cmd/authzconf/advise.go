@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ import (
 type adviseFlags struct {
 	rbac        []string
 	kubeconfig  string
+	context     string
+	live        *liveCluster // that of kubeconfig
 	profile     string
 	output      string
 	options     advice.Options
@@ -38,12 +41,13 @@ func newAdvise() *cobra.Command {
 	c := commandWith("advise [AUDIT-LOG...]", cobra.ArbitraryArgs, flags.run)
 	fl := c.Flags()
 	fl.StringSliceVar(&flags.rbac, "rbac", nil, "the present roles and bindings: files of manifests or folders of them, also as kubectl get -o yaml writes them; without a log, who may impersonate whom by them")
-	fl.StringVar(&flags.kubeconfig, "kubeconfig", "", "the present roles and bindings are those of this cluster, which are only listed")
+	fl.StringVar(&flags.kubeconfig, "kubeconfig", "", "the present roles and bindings are those of this cluster, which are only listed; --verify asks it")
+	fl.StringVar(&flags.context, "context", "", "the context of --kubeconfig (default: its current one)")
 	fl.StringVar(&flags.profile, "profile", "", "instead of a log, what this product is known to do; list names all")
 	fl.StringVarP(&flags.output, "output", "o", "text", "without a log: text, json or yaml")
 	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most this many objects in a rule; beyond it, the rule is for all objects of the resource (0: name every one)")
 	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most this many different impersonations in memory (default 1000000)")
-	fl.BoolVar(&flags.verify, "verify", false, "try the RBAC on a local control plane")
+	fl.BoolVar(&flags.verify, "verify", false, "try the RBAC on a local control plane; with --kubeconfig, ask that cluster by access reviews alone whether it has it")
 	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most this many of the impersonations that were seen, chosen by the seed (0: all)")
 	fl.Uint64Var(&flags.seed, "seed", 1, "seed of that choice")
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "with --verify, the version to try on, of "+matrix.Known())
@@ -51,15 +55,26 @@ func newAdvise() *cobra.Command {
 	return c
 }
 
-func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
-	if f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0 {
+// check finds flags that contradict each other.
+func (f *adviseFlags) check(c *cobra.Command, paths []string) error {
+	switch {
+	case f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0:
 		return errors.New("--max-names, --max-seen and --verify-limit are not negative")
-	}
-	if !slices.Contains([]string{"text", "json", "yaml"}, f.output) {
+	case !slices.Contains([]string{"text", "json", "yaml"}, f.output):
 		return fmt.Errorf("--output %q is not one of text, json, yaml", f.output)
-	}
-	if f.profile != "" && (len(paths) > 0 || len(f.rbac) > 0 || f.kubeconfig != "") {
+	case f.context != "" && f.kubeconfig == "":
+		return errors.New("--context is for --kubeconfig")
+	case f.kubeconfig != "" && c.Flags().Changed("kubernetes"):
+		return errors.New("--kubernetes cannot be chosen for a cluster that is already running")
+	case f.profile != "" && (len(paths) > 0 || len(f.rbac) > 0 || f.kubeconfig != ""):
 		return errors.New("--profile stands alone: it takes the place of a log, and of --rbac and --kubeconfig")
+	}
+	return nil
+}
+
+func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
+	if err := f.check(c, paths); err != nil {
+		return err
 	}
 	present, err := f.present(c)
 	switch {
@@ -106,11 +121,9 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 		return invalid(err)
 	}
 	if f.verify {
-		if err := f.try(c, summary.Seen(), nil, manifests); err != nil {
-			return err
-		}
+		err = f.try(c, summary.Seen(), nil, manifests)
 	}
-	return failedIf(len(a.Kept) > 0)
+	return cmp.Or(err, failedIf(len(a.Kept) > 0))
 }
 
 // logFiles are the files of all paths.
@@ -161,10 +174,6 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 
 // try tries the manifests on a control plane: what was seen, its neighbours, and what must be refused besides.
 func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
-	cell, err := localCell(c, f.kubernetes, target.AskOn)
-	if err != nil {
-		return err
-	}
 	neighbours, without := advice.Neighbours(seen)
 	neighbours = append(neighbours, refused...)
 	seen = slices.DeleteFunc(seen, func(s advice.Seen) bool { return s.Mode == "" })
@@ -176,10 +185,17 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice
 		random.Shuffle(len(neighbours), func(i, j int) { neighbours[i], neighbours[j] = neighbours[j], neighbours[i] })
 		neighbours = neighbours[:min(len(neighbours), 4*f.verifyLimit)]
 	}
-	result, err := verification.Run(c.Context(), verification.Options{
-		Target: cell, Manifests: manifests, Seen: seen, Neighbours: neighbours,
-		Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) },
-	})
+	var result *verification.Findings
+	var err error
+	if f.live != nil {
+		result, err = f.live.review(seen, neighbours)
+	} else {
+		o := verification.Options{Manifests: manifests, Seen: seen, Neighbours: neighbours, Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }}
+		if o.Target, err = localCell(c, f.kubernetes, target.AskOn); err != nil {
+			return err
+		}
+		result, err = verification.Run(c.Context(), o)
+	}
 	if err != nil {
 		return invalid(err)
 	}
@@ -187,7 +203,8 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice
 		*verification.Findings
 		Sent, All, Neighbours int
 		Without               map[string]int
-	}{result, len(seen), all, len(neighbours), without}); err != nil {
+		Reviewed              bool
+	}{result, len(seen), all, len(neighbours), without, f.live != nil}); err != nil {
 		return invalid(err)
 	}
 	return failedIf(len(result.Wrong) > 0)

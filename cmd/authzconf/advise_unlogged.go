@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,25 +14,33 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/advice/verification"
+	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// present are the roles and bindings of --rbac or --kubeconfig; nil if neither is given. Those that every cluster has
-// are added to files.
+// present are the roles and bindings of --rbac, with those that every cluster has, or of --kubeconfig; nil without either.
 func (f *adviseFlags) present(c *cobra.Command) (objects []map[string]any, err error) {
 	switch {
 	case f.kubeconfig != "" && len(f.rbac) > 0:
 		return nil, errors.New("--rbac and --kubeconfig exclude each other")
 	case f.kubeconfig != "":
-		cluster, err := newLiveCluster(c.Context(), f.kubeconfig)
-		if err != nil {
+		if f.live, err = newLiveCluster(c.Context(), f.kubeconfig, f.context); err != nil {
 			return nil, err
 		}
-		return cluster.rbac()
+		needs := existing.Needs("list", rbacv1.GroupName, rbacResources...)
+		if f.verify {
+			needs = append(needs, existing.Needs("create", "authorization.k8s.io", "subjectaccessreviews")...)
+		}
+		if err := f.live.Require(c.Context(), needs); err != nil {
+			return nil, invalid(err)
+		}
+		return f.live.rbac()
 	case len(f.rbac) == 0:
 		return nil, nil
 	}
@@ -97,9 +106,29 @@ func printAs(w io.Writer, form, text string, data any) error {
 	return err
 }
 
+// review asks the cluster what it makes of what was seen and its neighbours.
+func (l *liveCluster) review(seen []advice.Seen, neighbours []advice.Neighbour) (*verification.Findings, error) {
+	facts, err := l.Facts(l.ctx)
+	if err != nil {
+		return nil, err
+	}
+	gate := map[bool]scenarios.Gate{true: scenarios.GateOn, false: scenarios.GateOff}[facts.GateOn]
+	server, err := oracle.New(oracle.Config{
+		Kubernetes: cmp.Or(facts.Emulated, facts.GitVersion), Binary: facts.GitVersion, Gate: gate, Chain: []oracle.Authorizer{{Authorize: l.authorize}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	found, err := verification.Review(l.ctx, server, seen, neighbours)
+	found.Version = fmt.Sprintf("%s, gate %s", facts.GitVersion, gate)
+	return found, cmp.Or(l.err, err)
+}
+
+var rbacResources = []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"}
+
 // rbac are the roles and bindings of the cluster.
 func (l *liveCluster) rbac() (objects []map[string]any, err error) {
-	for _, resource := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
+	for _, resource := range rbacResources {
 		raw, err := l.client.RbacV1().RESTClient().Get().Resource(resource).DoRaw(l.ctx)
 		if err != nil {
 			return nil, invalid(fmt.Errorf("listing %s of the cluster: %w", resource, err))
@@ -178,11 +207,9 @@ func (f *adviseFlags) advisedProfile(c *cobra.Command) error {
 				refused = append(refused, advice.Neighbour{Seen: s, Differs: "kind, which needs legacy grants"})
 			}
 		}
-		if err := f.try(c, j.summary.Seen(), refused, []byte(j.Manifests)); err != nil {
-			return err
-		}
+		err = f.try(c, j.summary.Seen(), refused, []byte(j.Manifests))
 	}
-	return failedIf(len(j.Blocked()) > 0)
+	return cmp.Or(err, failedIf(len(j.Blocked()) > 0))
 }
 
 // nearest are the names that may be meant, as cobra tells them of commands.

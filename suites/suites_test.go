@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 	// Scenarios are loaded before the spec tree is built: each is a spec.
 	run := session.New(plan, seed, func(session.Event) {})
 	run.Parallel = session.Fitting(cells[0].Cell.Provider)
-	suites.Describe(context.Background(), "conformance", run)
-	suites.Choose("conformance", run)
+	describe(context.Background(), "conformance", run)
+	choose("conformance", run)
 	ginkgo.RunSpecs(t, "conformance")
 }

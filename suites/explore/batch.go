@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/transport"
 
 	"github.com/authzconf/authzconf/engine/replay"
@@ -34,13 +35,27 @@ type prepared struct {
 	objects bool
 	granted *replay.Granted
 
+	next   int // step
 	sent   []sent
 	result verdicts.Result
 }
 
+// What is special about a batch, whose grants are no RBAC objects then: of expired and reloaded each case has its last
+// request once more, when what was remembered has expired, or the authorizer chain was changed and changed back; restarted
+// is before once more, under the same names, for a new process.
+const (
+	expired, reloaded, before, restarted = "-expired", "-reloaded", "-before", "-restarted"
+	specialEvery                         = 40 // batches, for they take seconds
+	expiry                               = 10500 * time.Millisecond
+	fresh                                = 2 * time.Second // of requests before a reload: those after it find them remembered
+)
+
+// specials are what the first batches are made of, and the last of them is what all others are.
+var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {""}}
+
 // batch is what is sent in one go.
 type batch struct {
-	name            string
+	name, special   string
 	cases           []*prepared
 	pairs, allPairs int
 	seen            *target.Batched
@@ -64,14 +79,23 @@ func (l *lane) expect(s *scenarios.Scenario) (*scenarios.Scenario, []oracle.Play
 	return out, played, nil
 }
 
-func (l *lane) prepare(c cases.Case) (p *prepared, err error) {
-	p = &prepared{number: c.Number, choice: c.Choice}
-	if p.scenario, p.played, err = l.expect(c.Scenario); err != nil {
-		return nil, err
+func (l *lane) prepareBatch(b *batch, own []cases.Case) (err error) {
+	for _, c := range own {
+		p, s := &prepared{number: c.Number, choice: c.Choice}, c.Scenario
+		switch last := s.Steps[len(s.Steps)-1]; b.special {
+		case expired:
+			s.Steps = append(s.Steps, scenarios.Step{Wait: scenarios.Duration(expiry)}, last)
+		case reloaded:
+			s.Steps = append(s.Steps, last)
+		}
+		if p.scenario, p.played, err = l.expect(s); err != nil {
+			return err
+		}
+		p.bind(scenarios.Suffix(l.o.Seed, l.found.Name, strconv.Itoa(c.Number)))
+		p.objects = c.Number%rbacShare == 0 && b.special == "" && canBeObjects(p.bound)
+		b.cases = append(b.cases, p)
 	}
-	p.bind(scenarios.Suffix(l.o.Seed, l.found.Name, strconv.Itoa(c.Number)))
-	p.objects = c.Number%rbacShare == 0 && canBeObjects(p.bound)
-	return p, nil
+	return nil
 }
 
 func (p *prepared) bind(suffix string) {
@@ -105,14 +129,28 @@ func (l *lane) provision(ctx context.Context, b *batch) error {
 
 // send sends all requests of a batch, one at a time.
 func (l *lane) send(ctx context.Context, b *batch) error {
+	if b.special == restarted {
+		utilnet.CloseIdleConnectionsFor(l.front)
+		if err := errors.Join(l.target.Renew(ctx), l.target.Rebase(ctx)); err != nil {
+			return err
+		}
+	}
 	open, err := l.target.OpenBatch()
 	if err != nil {
 		return err
 	}
-	for _, p := range b.cases {
-		if err = l.sendCase(ctx, open, p); err != nil {
-			err = fmt.Errorf("case %d: %w", p.number, err)
-			break
+	left := map[string]int{expired: 1, reloaded: 1}[b.special]
+	for rest, n := b.cases, 0; len(rest) > 0 && err == nil; rest, n = rest[n:], 0 {
+		for begun := time.Now(); err == nil && n < len(rest) && (b.special != reloaded || time.Since(begun) < fresh); n++ {
+			err = l.sendCase(ctx, open, rest[n], left)
+		}
+		if left > 0 && err == nil {
+			err = l.pass(ctx, b.special)
+		}
+		for _, p := range rest[:n] {
+			if err == nil {
+				err = l.sendCase(ctx, open, p, 0)
+			}
 		}
 	}
 	seen, closed := open.Close(ctx)
@@ -120,11 +158,22 @@ func (l *lane) send(ctx context.Context, b *batch) error {
 	return errors.Join(err, closed)
 }
 
-// sendCase plays a case from its first step to its last.
-func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared) error {
+// pass is what comes before the last request.
+func (l *lane) pass(ctx context.Context, special string) error {
+	if special == reloaded {
+		return errors.Join(l.target.Reload(ctx, "webhook-last"), l.target.Reload(ctx, l.cell.Chain))
+	}
+	until, cancel := context.WithTimeout(ctx, expiry)
+	defer cancel()
+	<-until.Done()
+	return ctx.Err()
+}
+
+// sendCase plays a case on, until so many steps are left.
+func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared, left int) error {
 	defer l.grants.Store(nil)
-	for i := range p.bound.Steps {
-		st := &p.bound.Steps[i]
+	for ; p.next < len(p.bound.Steps)-left; p.next++ {
+		i, st := p.next, &p.bound.Steps[p.next]
 		switch {
 		case st.Request != nil:
 			if !p.objects {

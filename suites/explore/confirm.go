@@ -123,6 +123,9 @@ func (l *lane) sendAlone(ctx context.Context, p *prepared) (*verdicts.Evidence, 
 	ev := l.emptyEvidence(p)
 	defer l.grants.Store(nil)
 	for i, st := range p.bound.Steps {
+		if st.Wait > 0 {
+			_ = l.pass(ctx, expired) // who interrupts it interrupts the next request
+		}
 		if st.Request == nil {
 			continue
 		}

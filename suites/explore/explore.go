@@ -84,13 +84,10 @@ type explorer struct {
 	cell   target.Options
 	lanes  []*lane
 	pieces *reports.Pieces // nil where evidence is read
-
-	mu   sync.Mutex // over what lanes tell of their progress
-	done map[*lane]CellReport
+	mu     sync.Mutex      // over what lanes tell of their progress
 }
 
 func (x *explorer) run(ctx context.Context) error {
-	x.done = map[*lane]CellReport{}
 	count := max(1, min(runtime.GOMAXPROCS(0), maxLanes, x.o.Cases/batchSize))
 	for i := range count {
 		x.lanes = append(x.lanes, x.newLane(i, count))
@@ -112,34 +109,30 @@ func (x *explorer) run(ctx context.Context) error {
 		})
 	}
 	ended.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	x.say("%s", x.report().Line())
 	return nil
 }
 
 // report puts what the lanes found together.
-func (x *explorer) report() CellReport {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	sum := x.lanes[0].found
+func (x *explorer) report() (sum CellReport) {
+	sum = x.lanes[0].found
 	for _, l := range x.lanes[1:] {
 		sum = sum.and(l.found)
 	}
 	return sum
 }
 
-// progress tells how far the cell is; c is what a lane found so far.
+// progress tells how far the cell is; l has just found more.
 func (x *explorer) progress(l *lane) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.done[l] = l.found
+	l.told = l.found
 	sum := CellReport{}
-	for _, c := range x.done {
-		sum = sum.and(c)
+	for _, l := range x.lanes {
+		sum = sum.and(l.told)
 	}
 	x.o.Events(Event{
 		Cell: x.cell.Cell.Name, Done: sum.Cases, Cases: x.o.Cases,
@@ -174,6 +167,7 @@ type CellReport struct {
 	Requests int     `json:"requests"`
 	Reviews  int     `json:"reviews"`
 	OverRBAC int     `json:"overRBAC"`
+	Special  int     `json:"special"` // cases that went past an expiry or reloads, or were sent before and after a restart
 	Seconds  float64 `json:"seconds"`
 	// Pairs of the AllPairs pairs of levels came up.
 	Pairs    int `json:"pairs"`
@@ -206,6 +200,7 @@ func (c CellReport) and(d CellReport) CellReport {
 	c.Requests += d.Requests
 	c.Reviews += d.Reviews
 	c.OverRBAC += d.OverRBAC
+	c.Special += d.Special
 	c.Seconds = max(c.Seconds, d.Seconds)
 	c.Pairs, c.AllPairs = max(c.Pairs, d.Pairs), max(c.AllPairs, d.AllPairs)
 	c.NotConfirmed += d.NotConfirmed
@@ -218,8 +213,8 @@ func (c CellReport) and(d CellReport) CellReport {
 
 // Line says on one line what came out.
 func (c CellReport) Line() string {
-	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC; %d of %d pairs; %d disagreements",
-		c.Cases, c.Requests, c.Reviews, c.Seconds, float64(c.Cases)/max(c.Seconds, 1e-9), c.OverRBAC, c.Pairs, c.AllPairs, len(c.Disagreements))
+	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry, a reload or a restart; %d of %d pairs; %d disagreements",
+		c.Cases, c.Requests, c.Reviews, c.Seconds, float64(c.Cases)/max(c.Seconds, 1e-9), c.OverRBAC, c.Special, c.Pairs, c.AllPairs, len(c.Disagreements))
 	if c.NotConfirmed > 0 {
 		text += fmt.Sprintf("; %d differed once and not again", c.NotConfirmed)
 	}

@@ -37,8 +37,8 @@ type lane struct {
 	seen     *seen  // and what was seen of it, to which single cases are added
 	suspects []*prepared
 	found    CellReport
-	first    time.Time // when its first request was sent
-	broken   []string  // what broke, which no evidence of a case shows
+	told     CellReport // what was found when progress was told last
+	first    time.Time  // when its first request was sent
 }
 
 // newLane is one in of lanes of the cell.
@@ -101,8 +101,7 @@ func (l *lane) broke(err error) {
 		return
 	}
 	l.mu.Lock()
-	l.broken = append(l.broken, err.Error())
-	l.found.Problems = l.broken
+	l.found.Problems = append(l.found.Problems, err.Error())
 	l.mu.Unlock()
 	l.say("broke: %v", err)
 }
@@ -122,11 +121,8 @@ func (l *lane) batches(ctx context.Context) error {
 	defer judging.Wait()
 	for b := range ready {
 		err := l.send(ctx, b)
-		judging.Wait() // of the batch before
-		if err == nil {
-			err = l.confirmAll(ctx)
-		}
-		if err != nil {
+		judging.Wait() // of the batch before, which is kept whatever became of this one
+		if err = errors.Join(err, l.confirmAll(ctx)); err != nil {
 			return err
 		}
 		if l.full() {
@@ -179,22 +175,18 @@ func (l *lane) all() iter.Seq2[*batch, error] {
 	return func(yield func(*batch, error) bool) {
 		g := cases.New(l.o.Seed)
 		for made, n := 0, 0; made < l.o.Cases; n++ {
-			b := &batch{name: fmt.Sprintf("%s-%04d", l.name(), n)}
-			for ; made < l.o.Cases && len(b.cases) < batchSize; made++ {
-				c := g.Next()
-				if made%l.of != l.index {
-					continue
+			var own []cases.Case
+			for ; made < l.o.Cases && len(own) < batchSize; made++ {
+				if c := g.Next(); made%l.of == l.index {
+					own = append(own, c)
 				}
-				p, err := l.prepare(c)
-				if err != nil {
-					yield(nil, err)
+			}
+			for _, special := range specials[min(n%specialEvery, len(specials)-1)] {
+				b := &batch{name: fmt.Sprintf("%s-%04d%s", l.name(), n, special), special: special}
+				b.pairs, b.allPairs = g.Pairs()
+				if !yield(b, l.prepareBatch(b, own)) {
 					return
 				}
-				b.cases = append(b.cases, p)
-			}
-			b.pairs, b.allPairs = g.Pairs()
-			if !yield(b, nil) {
-				return
 			}
 		}
 	}

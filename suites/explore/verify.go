@@ -28,7 +28,7 @@ type seen struct {
 type laneEvidence struct {
 	Target *reports.Found `json:"target,omitempty"` // nil where it did not start
 	Of     int            `json:"of"`
-	Broken []string       `json:"broken,omitempty"`
+	Broken []string       `json:"broken,omitempty"` // what no evidence of a case shows
 }
 
 // ended is how the exploration ended.
@@ -46,7 +46,7 @@ func (l *lane) name() string { return fmt.Sprintf("%s/lane-%d", l.asked.Name, l.
 
 // keep keeps what the lane was.
 func (l *lane) keep() error {
-	e := &laneEvidence{Of: l.of, Broken: l.broken}
+	e := &laneEvidence{Of: l.of, Broken: l.found.Problems}
 	if l.target != nil {
 		found := l.target.Found()
 		e.Target = &found
@@ -64,7 +64,7 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 	o.Events = func(Event) {}
 	r := &Report{Seed: o.Seed, Cases: o.Cases, Interrupted: end.Interrupted}
 	for _, c := range o.Cells {
-		x := &explorer{o: o, cell: c, done: map[*lane]CellReport{}}
+		x := &explorer{o: o, cell: c}
 		if end.Interrupted && !pieces.Has(x.newLane(0, 1).name()) {
 			break // it did not get there
 		}
@@ -226,7 +226,12 @@ func (l *lane) judge(b *batch, s *seen) {
 		suspects = b.cases
 		l.found.Recounts++
 	}
-	l.found.Cases += len(b.cases)
+	if b.special != "" {
+		l.found.Special += len(b.cases)
+	}
+	if b.special != restarted {
+		l.found.Cases += len(b.cases)
+	}
 	l.found.Reviews += reviews
 	l.found.Pairs, l.found.AllPairs = b.pairs, b.allPairs
 	l.suspects = append(l.suspects, suspects...)

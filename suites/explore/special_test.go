@@ -1,0 +1,55 @@
+package explore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// TestSpecials wants the batches that go past an expiry, reloads and a restart to be among the first ones.
+func TestSpecials(t *testing.T) {
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on"}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &explorer{o: Options{Cases: 4*batchSize + 20, Seed: 2}, cell: cells[0]}
+	var names []string
+	var before *batch
+	cases := 0
+	for b, err := range x.newLane(0, 1).all() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, strings.TrimPrefix(b.name, cells[0].Cell.Name+"/lane-0-"))
+		objects := slices.ContainsFunc(b.cases, func(p *prepared) bool { return p.objects })
+		if objects != (b.special == "") {
+			t.Errorf("%s: grants are RBAC objects: %t", b.name, objects)
+		}
+		if b.special != restarted {
+			cases += len(b.cases)
+		}
+		for i, p := range b.cases {
+			steps := p.bound.Steps
+			last := steps[len(steps)-1].Request
+			switch {
+			case b.special == expired && (steps[len(steps)-2].Wait != scenarios.Duration(expiry) || !cmp.Equal(steps[len(steps)-3].Request, last)),
+				b.special == reloaded && !cmp.Equal(steps[len(steps)-2].Request, last):
+				t.Errorf("%s: case %d does not end with its last request once more", b.name, p.number)
+			case b.special == restarted && !cmp.Equal(p.bound, before.cases[i].bound):
+				t.Errorf("%s: case %d is another one than before", b.name, p.number)
+			}
+		}
+		before = b
+	}
+	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004"}; !slices.Equal(names, want) {
+		t.Errorf("batches %v, want %v", names, want)
+	}
+	if cases != x.o.Cases {
+		t.Errorf("%d cases, want %d", cases, x.o.Cases)
+	}
+}

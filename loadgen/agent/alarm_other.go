@@ -16,7 +16,7 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	return &alarm{over: ctx.Err, wake: func(d time.Duration) bool { return pause(ctx, d) }, stop: stop}, nil
+	return &alarm{over: ctx.Err, wake: func(d time.Duration) bool { return Pause(ctx, d) }, stop: stop}, nil
 }
 
 // wait returns true when the moment has come, false once the alarm is stopped.

@@ -244,11 +244,8 @@ func (t *tally) retry(status int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.block.Retried++
-	if t.block.Again == nil {
-		t.block.Again = map[string]int64{}
-	}
 	t.block.Again[name]++
-	t.answer(name)
+	t.block.Answers[name]++
 }
 
 // nameOf is what an answer is counted as: a status, or a class of error.
@@ -283,7 +280,7 @@ func (t *tally) finish(kind int32, expect int, intended, actual, end time.Time, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.done++
-	t.answer(name)
+	t.block.Answers[name]++
 	second := t.second(end)
 	second.Done++
 	if name == other {
@@ -292,21 +289,11 @@ func (t *tally) finish(kind int32, expect int, intended, actual, end time.Time, 
 	if err != nil || status != expect {
 		t.errs++
 		second.Errors++
-		if t.block.Wrong == nil {
-			t.block.Wrong = map[string]int64{}
-		}
 		t.block.Wrong[fmt.Sprintf("%s: expected %d", name, expect)]++
 	}
 	t.block.Latency.Record(end.Sub(intended))
 	t.block.Service.Record(end.Sub(actual))
 	t.kinds[kind].Record(end.Sub(intended))
-}
-
-func (t *tally) answer(name string) {
-	if t.block.Answers == nil {
-		t.block.Answers = map[string]int64{}
-	}
-	t.block.Answers[name]++
 }
 
 // Live is how a block is going.

@@ -75,10 +75,9 @@ const settle = 200 * time.Millisecond
 
 // Prepare makes the schedule, so that Run can begin on time.
 func (s *Storm) Prepare() ([]pacer.Send, error) {
-	if err := s.Plan.Check(); err != nil {
-		return nil, err
-	}
-	s.tally = &tally{start: s.Start, tolerance: s.Tolerance, kinds: make([]histogram.Histogram, len(s.Kinds))}
+	s.tally = &tally{start: s.Start, tolerance: s.Tolerance, kinds: make([]histogram.Histogram, len(s.Kinds)), block: run.Block{
+		Answers: map[string]int64{}, Again: map[string]int64{}, Wrong: map[string]int64{},
+	}}
 	if s.Room == 0 {
 		s.Room = max(4096, 4*s.Plan.Agents)
 	}
@@ -181,7 +180,7 @@ const listKind, watchKind = 0, 2
 // reflect is an agent that comes back. client-go watches from where it was and is told that this is too long ago,
 // for the cache of a server that has just started holds nothing older; here it lists at once.
 func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned int64) {
-	if !pause(ctx, time.Until(s.Start.Add(first.At))) {
+	if !Pause(ctx, time.Until(s.Start.Add(first.At))) {
 		return 0
 	}
 	at, backoff, end := first.At, s.Plan.Backoff(int(first.Agent)), s.Start.Add(s.Plan.Length)
@@ -196,7 +195,7 @@ func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned i
 		}
 		// A watch that ends at once is a failure, too (VeryShortWatchError).
 		if !ok || time.Since(watched) < time.Second {
-			pause(ctx, min(backoff.Next(), time.Until(end)))
+			Pause(ctx, min(backoff.Next(), time.Until(end)))
 			at = time.Since(s.Start)
 		}
 	}
@@ -247,11 +246,11 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 
 // wait waits before a request is sent again, unless the block and the time for its last answers are over by then.
 func (s *Storm) wait(ctx context.Context, d time.Duration) bool {
-	return time.Since(s.Start)+d <= s.Plan.Length+s.Timeout && pause(ctx, d)
+	return time.Since(s.Start)+d <= s.Plan.Length+s.Timeout && Pause(ctx, d)
 }
 
-// pause returns false if the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause returns false if the context ends first.
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -267,7 +267,7 @@ func TestReturnDenied(t *testing.T) {
 		s.Plan.Arrivals, s.Plan.Length, s.Return, s.Expect = pacer.Burst, 2*time.Second, true, http.StatusForbidden
 	}))
 	balanced(t, b)
-	if b.Planned < 20 || b.Planned > 60 || len(b.Wrong) > 0 || b.Again != nil {
+	if b.Planned < 20 || b.Planned > 60 || len(b.Wrong)+len(b.Again) > 0 {
 		t.Errorf("planned %d, wrong %v", b.Planned, b.Wrong)
 	}
 }

@@ -5,7 +5,6 @@ package pacer
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -60,27 +59,6 @@ type Send struct {
 	Agent int32
 	// Kind is an index of Plan.Mix.
 	Kind int32
-}
-
-// Check says what is wrong with a plan.
-func (p Plan) Check() error {
-	switch {
-	case !slices.Contains(Known(), p.Arrivals):
-		return fmt.Errorf("arrivals %q: expected one of %v", p.Arrivals, Known())
-	case p.Agents < 1 || p.Agents > math.MaxInt32:
-		return fmt.Errorf("%d agents: expected at least 1", p.Agents)
-	case p.Length <= 0:
-		return fmt.Errorf("length %s: expected more than 0", p.Length)
-	case p.Jitter < 0 || p.Jitter >= 0.5:
-		return fmt.Errorf("jitter %v: expected 0 to less than 0.5", p.Jitter)
-	case p.Every < 0:
-		return fmt.Errorf("a pause is negative")
-	case p.Arrivals == Waves && p.AtOnce < 1:
-		return fmt.Errorf("%d agents in a wave: expected at least 1", p.AtOnce)
-	case !p.Scheduled() && (!(p.Rate > 0) || math.IsInf(p.Rate, 0)):
-		return fmt.Errorf("a rate of %v: expected more than 0", p.Rate)
-	}
-	return nil
 }
 
 // Stripe is the part of the schedule of the agents a with a ≡ shard mod shards, in order of time, then of agents.

@@ -32,9 +32,6 @@ func plans() map[string]Plan {
 func TestStripes(t *testing.T) {
 	for name, p := range plans() {
 		t.Run(name, func(t *testing.T) {
-			if err := p.Check(); err != nil {
-				t.Fatal(err)
-			}
 			whole := p.Stripe(0, 1)
 			if len(whole) == 0 {
 				t.Fatal("no requests")
@@ -144,23 +141,6 @@ func TestMix(t *testing.T) {
 	for kind, want := range []int{8000, 1000, 1000} {
 		if d := count[kind] - want; d < -200 || d > 200 {
 			t.Errorf("kind %d: %d requests, expected about %d", kind, count[kind], want)
-		}
-	}
-}
-
-func TestCheck(t *testing.T) {
-	for name, change := range map[string]func(*Plan){
-		"no arrivals":      func(p *Plan) { p.Arrivals = "" },
-		"no agents":        func(p *Plan) { p.Agents = 0 },
-		"no rate":          func(p *Plan) { p.Rate = 0 },
-		"a rate below 0":   func(p *Plan) { p.Rate = -1 },
-		"no number":        func(p *Plan) { p.Rate = math.NaN() },
-		"no length":        func(p *Plan) { p.Length = 0 },
-		"much jitter":      func(p *Plan) { p.Jitter = 0.5 },
-		"a negative pause": func(p *Plan) { p.Every = -1 },
-	} {
-		if err := plan(Constant, change).Check(); err == nil {
-			t.Errorf("%s: accepted", name)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
 const good = `apiVersion: authzconf.dev/v1alpha1
@@ -124,34 +126,38 @@ func TestAdjusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	zero, five, ten, long := time.Duration(0), 5*time.Second, 10*time.Second, time.Minute
-	hundred, sets, own := 100, 20, PerAgent
-	if _, err := p.Adjusted(Adjust{Every: &zero}); err == nil || !strings.HasPrefix(err.Error(), "--every: every 0s: expected") {
+	const ten = 10 * time.Second
+	given := func(flags ...string) func(string) bool {
+		return func(flag string) bool { return slices.Contains(flags, flag) }
+	}
+	if _, err := p.Adjusted(Adjust{}, given("every")); err == nil || !strings.HasPrefix(err.Error(), "--every: every 0s: expected") {
 		t.Errorf("every 0 s: %v", err)
 	}
-	if _, err := p.Adjusted(Adjust{Every: &five}); err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
+	if _, err := p.Adjusted(Adjust{Every: 5 * time.Second}, given("every")); err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
 		t.Errorf("every 5 s: %v", err)
 	}
-	q, err := p.Adjusted(Adjust{Nodes: &hundred, DaemonSets: &sets, ServiceAccounts: &own, Every: &long, Block: &ten, Variants: []string{"legacy-gate-off", "associated-node-cold"}})
+	q, err := p.Adjusted(Adjust{
+		Nodes: 100, DaemonSets: 20, ServiceAccounts: string(PerAgent), Every: time.Minute, Block: ten, Pairs: 7, Variants: []string{"legacy-gate-off", "associated-node-cold"},
+	}, given("nodes", "daemonsets", "service-accounts", "every", "duration"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Agents() != 2000 || q.Accounts() != 2000 || q.Plan(0).Rate != 2000.0/60 || q.Block != ten || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Variant != "legacy-gate-off" {
+	if q.Agents() != 2000 || q.Accounts() != 2000 || q.Plan(0).Rate != 2000.0/60 || q.Block != ten || q.Pairs != p.Pairs || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Variant != "legacy-gate-off" {
 		t.Errorf("adjusted to %+v", q)
 	}
 	if p.Agents() != 240 || len(p.Comparisons) != 3 {
 		t.Error("the profile itself changed")
 	}
-	if fewer, err := p.Adjusted(Adjust{Pairs: new(1)}); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 || fewer.Declared != p.Declared {
+	if fewer, err := p.Adjusted(Adjust{Pairs: 1}, given("pairs")); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 || fewer.Declared != p.Declared {
 		t.Errorf("one pair: %v, %+v", err, fewer)
 	}
 	if aa := q.Comparisons[0]; aa.A.Server != GateOff || aa.B.Server != "gate-off-2" {
 		t.Errorf("the A/A pair is of %+v", aa)
 	}
-	if _, err := p.Adjusted(Adjust{Variants: []string{"denied"}}); err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
+	if _, err := p.Adjusted(Adjust{Variants: []string{"denied"}}, given("variants")); err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
 		t.Errorf("a variant that is not there: %v", err)
 	}
-	if _, err := p.Adjusted(Adjust{Variants: []string{"none", "associated-node"}}); err == nil {
+	if _, err := p.Adjusted(Adjust{Variants: []string{"none", "associated-node"}}, given("variants")); err == nil {
 		t.Error("variants that are not compared were accepted")
 	}
 }
@@ -162,7 +168,7 @@ func TestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.Adjusted(Adjust{Counts: true, Pairs: new(2)})
+	got, err := p.Adjusted(Adjust{Counts: true, Pairs: 2}, func(flag string) bool { return flag == "pairs" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +199,9 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		// What is accepted can be run.
-		if err := p.Plan(1).Check(); err != nil {
-			t.Errorf("accepted, and %v", err)
+		if plan := p.Plan(1); plan.Agents < 1 || plan.Length <= 0 || plan.Jitter < 0 || plan.Jitter >= 0.5 || plan.Every < 0 ||
+			plan.Arrivals == pacer.Waves && plan.AtOnce < 1 || !plan.Scheduled() && (!(plan.Rate > 0) || math.IsInf(plan.Rate, 0)) {
+			t.Errorf("accepted, and the plan is %+v", plan)
 		}
 		for _, name := range p.Used() {
 			if _, err := VariantNamed(name); err != nil {

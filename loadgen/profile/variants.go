@@ -204,61 +204,52 @@ func Load(name string) (p *Profile, text []byte, err error) {
 	return p, text, err
 }
 
-// Adjust are changes of a profile for one run. Zero values change nothing.
+// Adjust are changes of a profile for one run. A value counts if its flag was given.
 type Adjust struct {
-	Variants        []string
-	Pairs           *int
-	Starts          *int
-	Nodes           *int
-	DaemonSets      *int
-	ServiceAccounts *ServiceAccounts
-	Every           *time.Duration
-	Block           *time.Duration
-	WebhookDelay    *time.Duration
-	Authorizer      *string
-	Bindings        *int
+	Variants                         []string
+	Pairs, Starts, Nodes, DaemonSets int
+	ServiceAccounts, Authorizer      string
+	Every, Block, WebhookDelay       time.Duration
+	Bindings                         int
 	// Counts leaves out all that is about latency: margins, A/A, and more than one start.
 	Counts bool
 }
 
-// change sets a field that is to be changed, and remembers the flag that does.
-func change[T any](flags map[string]string, flag, path string, field, to *T) {
-	if to != nil {
-		*field, flags[path] = *to, flag
+// change sets a field whose flag was given, and remembers the flag at the field's path.
+func change[T any](given func(flag string) bool, flags map[string]string, flag, path string, field *T, to T) {
+	if given(flag) {
+		*field, flags[path] = to, "--"+flag
 	}
 }
 
-// Adjusted is the profile with the changes, checked again: agents that ask so often that a cold variant is not cold
-// are an error here too.
-func (p *Profile) Adjusted(a Adjust) (*Profile, error) {
+// Adjusted is the profile with the changes whose flags were given, checked again: agents that ask so often that a cold
+// variant is not cold are an error here too.
+func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, error) {
 	out, flags := *p, map[string]string{}
-	change(flags, "--pairs", "$.pairs", &out.Pairs, a.Pairs)
-	change(flags, "--starts", "$.starts", &out.Starts, a.Starts)
-	if a.Pairs != nil && a.Starts == nil {
+	change(given, flags, "pairs", "$.pairs", &out.Pairs, a.Pairs)
+	change(given, flags, "starts", "$.starts", &out.Starts, a.Starts)
+	if given("pairs") && !given("starts") {
 		out.Starts = min(out.Starts, max(out.Pairs, 1))
 	}
-	change(flags, "--nodes", "$.nodes", &out.Nodes, a.Nodes)
-	change(flags, "--daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
-	change(flags, "--service-accounts", "$.serviceAccounts", &out.ServiceAccounts, a.ServiceAccounts)
-	change(flags, "--duration", "$.block", &out.Block, a.Block)
-	change(flags, "--webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	change(flags, "--every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
-	if a.Nodes != nil {
+	change(given, flags, "nodes", "$.nodes", &out.Nodes, a.Nodes)
+	change(given, flags, "daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
+	change(given, flags, "service-accounts", "$.serviceAccounts", &out.ServiceAccounts, ServiceAccounts(a.ServiceAccounts))
+	change(given, flags, "duration", "$.block", &out.Block, a.Block)
+	change(given, flags, "webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
+	change(given, flags, "every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
+	if given("nodes") {
 		out.Requestors = min(out.Requestors, out.Agents())
 	}
-	change(flags, "--rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
-	if a.Authorizer != nil {
-		kind := strings.TrimSuffix(*a.Authorizer, "-cached")
-		change(flags, "--authorizer", "$.authorizer.kind", &out.Authorizer.Kind, &kind)
-		out.Authorizer.Cache = kind != *a.Authorizer
-		flags["$.authorizer"] = "--authorizer"
-	}
+	change(given, flags, "rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
+	kind, cached := strings.CutSuffix(a.Authorizer, "-cached")
+	change(given, flags, "authorizer", "$.authorizer.kind", &out.Authorizer.Kind, kind)
+	change(given, flags, "authorizer", "$.authorizer", &out.Authorizer.Cache, cached)
 	if a.Counts {
 		out.Comparisons = slices.DeleteFunc(slices.Clone(out.Comparisons), Comparison.AA)
 		for i := range out.Comparisons {
 			out.Comparisons[i].Margins = Margins{}
 		}
-		if a.Starts == nil {
+		if !given("starts") {
 			out.Starts = 1
 		}
 		out.Declared = Declared{out.Pairs, out.Starts}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -208,16 +209,11 @@ func unaccepted(b *run.Block) (list []string) {
 // forget waits until a server has forgotten what it learned in the last block of a side.
 func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	last, before := r.last[side]
-	if !before {
-		return true
-	}
-	select {
-	case <-ctx.Done():
+	forgotten := !before || agent.Pause(ctx, time.Until(last.Add(profile.CacheLife)))
+	if !forgotten {
 		r.problem(-1, "ended by the user between blocks")
-		return false
-	case <-time.After(time.Until(last.Add(profile.CacheLife))):
-		return true
 	}
+	return forgotten
 }
 
 // report tells how a block is going until the function that it returns is called.

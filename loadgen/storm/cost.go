@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -74,10 +75,8 @@ func (r *runner) idleOnce(ctx context.Context) map[profile.Server]int64 {
 			r.problem(-1, "before anybody asks: %v", err)
 		}
 	}
-	select {
-	case <-ctx.Done():
+	if !agent.Pause(ctx, took) {
 		return nil
-	case <-time.After(took):
 	}
 	for _, name := range r.Profile.Servers() {
 		s := r.servers[name]
@@ -91,7 +90,7 @@ func (r *runner) idleOnce(ctx context.Context) map[profile.Server]int64 {
 			r.problem(-1, "while nobody asks: %v", err)
 			continue
 		}
-		if r.alone() && !after.has(decisions) {
+		if _, counts := after.of(decisions); r.alone() && !counts {
 			r.problem(-1, "%s has answered, and does not count it: there is no %s among its metrics", name, decisions)
 		}
 		checks[name] = r.others(name, after.since(counted[name]))

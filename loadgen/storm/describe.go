@@ -7,6 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load"
@@ -82,18 +84,8 @@ func who(p *profile.Profile) run.Population {
 func Thresholds(p *profile.Profile) load.Thresholds {
 	// The objectives of Kubernetes are judged in every profile.
 	t := load.Thresholds{Limits: load.Limits{SLOHeld: true}, Variants: map[string]load.Limits{}, Comparisons: map[string]load.Margins{}, MinPairs: p.Declared.Pairs, MinStarts: p.Declared.Starts}
-	value := func(v *float64) float64 {
-		if v == nil {
-			return 0
-		}
-		return *v
-	}
 	for _, limit := range p.Thresholds {
-		l := load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: value(limit.ReviewsPerRequest), SLOHeld: true}
-		if limit.P99 != nil {
-			l.P99 = run.Duration(*limit.P99)
-		}
-		t.Variants[limit.Variant] = l
+		t.Variants[limit.Variant] = load.Limits{ErrorRate: limit.ErrorRate, ReviewsPerRequest: ptr.Deref(limit.ReviewsPerRequest, 0), P99: run.Duration(ptr.Deref(limit.P99, 0)), SLOHeld: true}
 	}
 	for _, c := range p.Comparisons {
 		t.Comparisons[c.Name] = load.Margins(c.Margins)

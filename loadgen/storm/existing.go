@@ -59,7 +59,7 @@ func (r *runner) claim(ctx context.Context, s *server) error {
 	if err != nil {
 		return refused("without a recorder the API server's metrics are what counts, and they cannot be read: %v", err)
 	}
-	if !counted.has(processStart) {
+	if _, there := counted.of(processStart); !there {
 		return refused("without a recorder the API server's metrics are what counts, and /metrics has no %s", processStart)
 	}
 	servers, err := apiServers(ctx, admin)

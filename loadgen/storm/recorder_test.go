@@ -113,7 +113,7 @@ apiserver_flowcontrol_request_wait_duration_seconds_count{priority_level="a"} 4
 		t.Fatal(err)
 	}
 	c, err := readCounters(families)
-	if err != nil || !c.began().Equal(time.Unix(100, 0)) || !c.has(decisions) {
+	if _, there := c.of(decisions); err != nil || !c.began().Equal(time.Unix(100, 0)) || !there {
 		t.Fatalf("%v, %v", c, err)
 	}
 	c.add(c)

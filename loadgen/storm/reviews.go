@@ -170,22 +170,20 @@ const processStart = "process_start_time_seconds"
 // heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
 const heapSys = "go_memstats_heap_sys_bytes"
 
-// has says whether there is a series of a family.
-func (c counters) has(family string) bool {
+// of is a series of a family, if there is one.
+func (c counters) of(family string) (one sample, there bool) {
 	for _, s := range c {
 		if s.family == family {
-			return true
+			return s, true
 		}
 	}
-	return false
+	return one, false
 }
 
 // began is when the server's process began, zero if it does not say so.
 func (c counters) began() time.Time {
-	for _, s := range c {
-		if s.family == processStart {
-			return time.UnixMilli(int64(1000 * s.value)).UTC()
-		}
+	if s, there := c.of(processStart); there {
+		return time.UnixMilli(int64(1000 * s.value)).UTC()
 	}
 	return time.Time{}
 }

@@ -1,0 +1,94 @@
+package storm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// startKwok builds kwok's controller from its sources, and has it keep the nodes of a cluster with the stages that come
+// with it.
+func startKwok(t *testing.T, source, kubeconfig string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "kwok")
+	build := exec.CommandContext(t.Context(), "go", "build", "-mod=readonly", "-o", program, "./cmd/kwok")
+	build.Dir = source
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building kwok: %v: %s", err, out)
+	}
+	args := []string{"--kubeconfig", kubeconfig, "--manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake"}
+	for _, stage := range []string{"node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease", "pod/fast/pod-ready", "pod/fast/pod-delete"} {
+		args = append(args, "--config", filepath.Join(source, "kustomize", "stage", stage+".yaml"))
+	}
+	kwok := exec.Command(program, args...)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kwok.Stdout, kwok.Stderr = log, log
+	if err := kwok.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = kwok.Process.Signal(syscall.SIGTERM)
+		_ = kwok.Wait()
+		_ = log.Close()
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("kwok: %s", text[max(0, len(text)-4000):])
+		}
+	})
+}
+
+// TestKwok has a real kwok keep the nodes of a storm: they are Ready, and requests cost what they do without it.
+func TestKwok(t *testing.T) {
+	source := os.Getenv("AUTHZCONF_KWOK")
+	if source == "" {
+		t.Skip("AUTHZCONF_KWOK names no folder with kwok's sources: docs/load.md says where to get them")
+	}
+	plane, client := foreign(t)
+	startKwok(t, source, plane.KubeconfigPath())
+	o := inExisting(t, plane.KubeconfigPath(), "kwok")
+	o.Kwok, o.Profile.Block = true, 2*time.Second
+	ready := 0
+	o.Progress = func(at Progress) {
+		nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || at.Block != 1 {
+			return
+		}
+		for _, n := range nodes.Items {
+			if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}) {
+				ready++
+			}
+		}
+	}
+	out, err := Execute(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ready < o.Profile.Nodes {
+		t.Errorf("%d of %d nodes are Ready", ready, o.Profile.Nodes)
+	}
+	for _, b := range out.Blocks {
+		denied := 0.0
+		for _, a := range b.Attempts {
+			if a.Decision != "allowed" {
+				denied += a.Count
+			}
+		}
+		if b.Sent != b.Planned || len(b.Wrong) > 0 || b.Variant == "denied" && denied != 3*float64(b.Sent) {
+			t.Errorf("%s: planned %d, sent %d, wrong %v, attempts %+v", b.Variant, b.Planned, b.Sent, b.Wrong, b.Attempts)
+		}
+	}
+	t.Logf("problems %v, notes %v", out.Problems, out.Notes)
+	nothingLeft(t, client)
+}

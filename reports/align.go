@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // reviewRow is one expected access review beside the seen one; either side may be missing.
@@ -104,10 +103,6 @@ func wantedReviews(st *scenarios.Step, requestor scenarios.Requestor) []review {
 		}
 	}
 	return want
-}
-
-func seenReviews(decided []verdicts.Decided) []review {
-	return scenarios.Each(decided, func(d verdicts.Decided) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
 }
 
 // alignReviews puts expected and seen reviews side by side. Lists of the same length are compared in order, as

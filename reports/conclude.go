@@ -172,6 +172,9 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	for _, m := range cell.Witness.Mismatches {
 		say(&c.unknown, "the target is not what was asked for: %s", m)
 	}
+	if m := cell.Witness.contradiction(cell.Cell); m != "" {
+		say(&c.failed, "the API server contradicts itself: %s", m)
+	}
 	if !slices.ContainsFunc(cell.Results, func(r verdicts.Result) bool { return executed(r.Verdict) }) {
 		say(&c.unknown, "nothing was executed (leave this cell out, or select a scenario that is for it)")
 	}

@@ -77,6 +77,9 @@ func TestConclude(t *testing.T) {
 		{"witness mismatch", with(oneCell(ok), func(r *ConformanceReport) {
 			r.Cells[0].Witness.Mismatches = []string{"gate"}
 		}), verdicts.Invalid, 3, "c: the target is not what was asked for: gate", ""},
+		{"a gate that does nothing", with(oneCell(ok), func(r *ConformanceReport) {
+			r.Cells[0].Witness = Witness{ExpectedGate: "on", GateMetric: "on", GateProbe: &GateProbe{Message: "requested [{Group}] without impersonating a user"}}
+		}), verdicts.Failed, 1, "c: the API server contradicts itself: its metric says that the gate ConstrainedImpersonation is on", ""},
 		{"target problem", with(oneCell(ok), func(r *ConformanceReport) { r.Cells[0].Problem = "died\nlog" }), verdicts.Invalid, 3, "c: the target could not be used: died", ""},
 		{"known-failing entry unmatched", with(oneCell(ok), func(r *ConformanceReport) {
 			r.KnownFailing = []KnownFailingState{{KnownFailing: KnownFailing{Scenario: "q"}, State: KnownUnmatched, Detail: "nothing"}}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,9 +14,6 @@ import (
 
 	"github.com/authzconf/authzconf/verdicts"
 )
-
-// packed is a pack of panels in a page.
-var packed = regexp.MustCompile(`<script type="application/gzip">([^<]*)</script>`)
 
 // unpacked is a page as it is when its script has unpacked everything.
 func unpacked(t *testing.T, page []byte) []byte {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"html/template"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -222,6 +223,9 @@ const (
 	// packSize is how much HTML is packed together: to open a row is to unpack all of its pack.
 	packSize = 256 << 10
 )
+
+// packed is a pack of panels in a page.
+var packed = regexp.MustCompile(`<script type="application/gzip">([^<]*)</script>`)
 
 // renderHTML is report.html: what was judged and what failed, and behind it, packed, the panels of all other scenarios. The
 // script unpacks them when a row is opened.

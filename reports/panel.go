@@ -122,7 +122,7 @@ func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, pr
 		return
 	}
 	decided, _ := verdicts.Fold(o.Reviews)
-	got := seenReviews(decided)
+	got := scenarios.Each(decided, func(d verdicts.Decided) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
 	if st.Expect.Reviews == nil {
 		v.ReviewsNote = "The scenario does not judge the access reviews of this request."
 		for i := range got {

@@ -142,6 +142,13 @@ func TestWriteHoldsNoSecret(t *testing.T) {
 }
 
 func TestCheckTexts(t *testing.T) {
+	const chance = "/eyJhbGciOiJIUzI1NiJ9"
+	if err := checkTexts(map[string][]byte{htmlFile: []byte(`<script type="application/gzip">H4s` + chance + `</script>`)}); err != nil {
+		t.Errorf("what is packed looks like a token: %v", err)
+	}
+	if err := checkTexts(map[string][]byte{htmlFile: []byte("<p>" + chance + "</p>")}); err == nil {
+		t.Error("a token in a page was not found")
+	}
 	texts := testTexts(t)
 	if err := CheckTexts(texts); err != nil {
 		t.Error(err)

@@ -201,14 +201,12 @@ func clientSteps(i int, bound *scenarios.Scenario, met []verdicts.Difference, r 
 	return views
 }
 
-func exitText(c *verdicts.ClientRun) string { return fmt.Sprintf("exit code %d", c.ExitCode) }
-
 // observedLines tell a step in a line, and each request of a client in one more.
 func observedLines(o *verdicts.Observation) []string {
 	if o.Client == nil {
 		return []string{requestLine(o) + ": " + answerLine(o)}
 	}
-	lines := []string{o.Request.Requestor + ": " + o.Client.Command + ": " + exitText(o.Client)}
+	lines := []string{fmt.Sprintf("%s: %s: exit code %d", o.Request.Requestor, o.Client.Command, o.Client.ExitCode)}
 	for i := range o.Requests {
 		lines = append(lines, requestLine(&o.Requests[i])+": "+answerLine(&o.Requests[i]))
 	}

@@ -71,6 +71,9 @@ func TestVerifyIsNotCheated(t *testing.T) {
 		}, "1.37-gate-on: the mismatches do not follow from what the witness read: "},
 		"the witness probed another gate": {func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.GateProbe.Message = "without impersonating a user" })
+		}, "the API server contradicts itself: its metric says that the gate ConstrainedImpersonation is on"},
+		"the witness probed something": {func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.GateProbe.Message = "no" })
 		}, "1.37-gate-on: the mismatches do not follow from what the witness read: "},
 		"evidence of another scenario": {func(t *testing.T, dir string) {
 			steps := []verdicts.Observation{}

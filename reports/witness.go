@@ -32,7 +32,8 @@ type Witness struct {
 	// (0), or absent (the version has no such gate, which counts as off). Empty where metrics cannot be read.
 	GateMetric string `json:"gateMetric,omitempty"`
 	// GateProbe is the answer to a request with Impersonate-Group and no Impersonate-User. It needs no permission, so
-	// it works on every cluster: the text of the refusal differs between the constrained handler and the old one.
+	// it works on every cluster: the text of the refusal differs between the constrained handler and the old one. It
+	// decides where no metric does.
 	GateProbe *GateProbe `json:"gateProbe,omitempty"`
 
 	// AskedAuthorizers is the authorizer chain that was asked for, in order.
@@ -134,10 +135,13 @@ func (w *Witness) Judge(cell verdicts.Cell) []string {
 		return []string{"the witness was not read to its end"}
 	}
 	mismatches, probed := w.judgeVersion(cell), ProbedGate(w.GateProbe.Message)
-	if cell.Provider == verdicts.Existing { // of which only answers are seen
+	switch {
+	case cell.Provider == verdicts.Existing: // of which only answers are seen
 		probed = w.GateProbe.Gate
-	} else if w.GateMetric != "absent" || w.ExpectedGate == "on" {
+	case w.GateMetric != w.ExpectedGate && (w.GateMetric != "absent" || w.ExpectedGate == "on"):
 		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (metric)", w.ExpectedGate, w.GateMetric)
+	case w.contradiction(cell) != "": // what was asked for, as it says itself: it is judged
+		probed = w.ExpectedGate
 	}
 	mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (probe)", w.ExpectedGate, probed)
 	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
@@ -149,6 +153,17 @@ func (w *Witness) Judge(cell verdicts.Cell) []string {
 		}
 	}
 	return mismatches
+}
+
+// contradiction says that a server has the gate as it was asked to, by its own metric, and behaves otherwise; or nothing.
+func (w *Witness) contradiction(cell verdicts.Cell) string {
+	if w.GateProbe == nil || cell.Provider == verdicts.Existing || w.GateMetric != w.ExpectedGate {
+		return ""
+	}
+	if probed := ProbedGate(w.GateProbe.Message); probed != w.GateMetric && probed != "unknown" {
+		return fmt.Sprintf("its metric says that the gate ConstrainedImpersonation is %s, and it answers as if it were %s", w.GateMetric, probed)
+	}
+	return ""
 }
 
 // ProbedGate tells the two handlers apart by their texts: processImpersonationHeaders and

@@ -103,8 +103,8 @@ func (t Thresholds) aboutLatency() bool {
 	return t.declareMargins() || limited(t.Limits) || slices.ContainsFunc(slices.Collect(maps.Values(t.Variants)), limited)
 }
 
-// DefaultMinPairs is how many pairs a claim needs if nothing else was declared.
-const DefaultMinPairs = 20
+// defaultMinPairs is how many pairs a claim needs if nothing else was declared.
+const defaultMinPairs = 20
 
 // Validate says which threshold makes no sense, by the path that it has in a file. One that is below 0 would not
 // be judged, and nobody would notice.
@@ -157,7 +157,7 @@ func (d design) covers(least design) bool { return d.pairs >= least.pairs && d.s
 
 // declared is what the comparisons were declared to have.
 func (t Thresholds) declared() design {
-	return design{cmp.Or(t.MinPairs, DefaultMinPairs), cmp.Or(t.MinStarts, statistics.MinStarts)}
+	return design{cmp.Or(t.MinPairs, defaultMinPairs), cmp.Or(t.MinStarts, statistics.MinStarts)}
 }
 
 // forClaim is what a statement needs that is one of so many tests: what was declared, and no less than what the

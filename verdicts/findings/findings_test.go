@@ -243,6 +243,57 @@ func readTried(t *testing.T, all []Finding) (tried seenOn) {
 	return tried
 }
 
+// errata are the edits that a text needs.
+type errata struct {
+	Document string `json:"document"`
+	Text     string `json:"text"` // its address, at the commit that was read
+	Edits    []struct {
+		Section   string   `json:"section"`
+		Says      string   `json:"says"`
+		Should    string   `json:"should"`
+		Scenarios []string `json:"scenarios"`
+		Path      string   `json:"path"` // of an upgrade path, where no scenario shows it
+	} `json:"edits"`
+}
+
+// errataPage wants each edit to be complete, and to be shown by a scenario or an upgrade path.
+func errataPage(t *testing.T) string {
+	t.Helper()
+	var all []errata
+	text, err := os.ReadFile("errata_test.yaml")
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("# Edits that the texts need\n\nWhat KEP-5284 and the reference page say, what they should say, and what shows it on a server (`authzconf run --focus`). Quotes are of the commits that are linked; … is what stands there already, or where something is left out. Rows 11 and e of [divergences.md](../divergences.md) are about earlier texts: these have been mended. The page is made from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
+	for _, e := range all {
+		fmt.Fprintf(&b, "\n## %s\n\n[As it was read](%s); %d edits.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n", e.Document, e.Text, len(e.Edits))
+		for _, edit := range e.Edits {
+			shown := scenarios.Each(edit.Scenarios, func(id string) string {
+				if _, ok := set.Get(id); !ok {
+					t.Errorf("%s: %q names the scenario %s, which does not exist", e.Document, edit.Says, id)
+				}
+				return "[" + id + "](../../scenarios/" + id + ".yaml)"
+			})
+			if edit.Path != "" {
+				shown = append(shown, "["+edit.Path+"](../../"+edit.Path+")")
+			}
+			if edit.Section == "" || edit.Says == "" || edit.Should == "" || len(shown) == 0 {
+				t.Errorf("%s: the edit %+v is not complete", e.Document, edit)
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", edit.Section, edit.Says, edit.Should, strings.Join(shown, "<br>"))
+		}
+	}
+	return b.String()
+}
+
 // TestPages wants a page for each finding, and an index.
 func TestPages(t *testing.T) {
 	all, _ := load(t)
@@ -266,7 +317,8 @@ func TestPages(t *testing.T) {
 		})
 		fmt.Fprintf(&index, "| %s | %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.Title, f.ID, f.ID)
 	}
-	want["README.md"] = index.String()
+	index.WriteString("\nErrors of the texts themselves are a [list of edits](errata.md).\n")
+	want["README.md"], want["errata.md"] = index.String(), errataPage(t)
 	for name, text := range want {
 		path := filepath.Join(pages, name)
 		if *update {

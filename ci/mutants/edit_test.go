@@ -40,7 +40,7 @@ type edit struct {
 var fixesFile []byte
 
 // loadFixes are those of fixes.yaml.
-func loadFixes(t *testing.T) (all []fix) {
+func loadFixes(t testing.TB) (all []fix) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict(fixesFile, &all); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func (e edit) places(fn *ast.FuncDecl, source func(ast.Node) string) (all [][2]t
 
 // editedFiles are the files that edits change, and those that they add, of the modules that a release is built from; before
 // are the changed ones as they were. Each edit has to find its place.
-func editedFiles(t *testing.T, b *local.Binaries, r local.Release, edits []edit) (after, before moduleFiles) {
+func editedFiles(t testing.TB, b *local.Binaries, r local.Release, edits []edit) (after, before moduleFiles) {
 	t.Helper()
 	dir, err := b.PinnedModule(t.Context(), r)
 	if err != nil {

@@ -114,6 +114,7 @@ type deriver struct {
 	function string
 	results  []*types.Tuple // of the functions around the node, innermost last
 	parents  []ast.Node
+	at       token.Pos // of the visited node
 	wraps    []wrap
 	vars     []token.Pos // const declarations that have to become var
 }
@@ -170,15 +171,28 @@ func (d *deriver) typeName(t types.Type) (name string, ok bool) {
 			if strings.Trim(imp.Path.Value, `"`) != p.Path() {
 				continue
 			}
+			name := p.Name()
 			if imp.Name != nil {
-				return imp.Name.Name
+				name = imp.Name.Name
 			}
-			return p.Name()
+			ok = ok && !d.shadowed(name)
+			return name
 		}
 		ok = false
 		return p.Name()
 	})
 	return name, ok && !strings.Contains(name, "untyped")
+}
+
+// shadowed says whether the name of an import means something else here.
+func (d *deriver) shadowed(name string) bool {
+	scope := d.Pkg.Scope().Innermost(d.at)
+	if scope == nil {
+		return false
+	}
+	_, object := scope.LookupParent(name, d.at)
+	_, imported := object.(*types.PkgName)
+	return object != nil && !imported
 }
 
 // wrap puts open before and close behind a piece of source. Pieces are nodes of the syntax tree or bodies of them,

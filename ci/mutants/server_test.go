@@ -97,7 +97,8 @@ const repeats = 2
 func (s *server) try(ctx context.Context, scenario *scenarios.Scenario) outcome {
 	begin := time.Now()
 	evidence := s.replayOnce(ctx, scenario)
-	o := outcome{Result: verdicts.Judge(scenario, evidence), took: time.Since(begin), setup: len(evidence.Problems) > 0 && len(evidence.Steps) == 0}
+	o := outcome{Result: verdicts.Judge(scenario, evidence), took: time.Since(begin)}
+	o.setup = o.Verdict == verdicts.Invalid && len(evidence.Problems) > 0 && len(evidence.Steps) == 0
 	for i := 0; i < repeats && o.Verdict != verdicts.Passed && !o.unsteady && !o.setup && ctx.Err() == nil; i++ {
 		again := s.replayOnce(ctx, scenario)
 		o.unsteady = verdicts.Judge(scenario, again).Verdict == verdicts.Passed

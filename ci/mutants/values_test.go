@@ -94,7 +94,24 @@ func (d *deriver) bypass(c *ast.CallExpr) {
 		helper = "Same2"
 	}
 	n := d.add("call-bypassed", c, "its first argument")
+	if d.generic(c.Fun) { // a helper cannot infer what it would be handed
+		d.wrapExpr(c, fmt.Sprintf("%s.Pick(%d, ", HelperName, n), ", "+d.source(c.Args[0])+")")
+		return
+	}
 	d.wrapExpr(c.Fun, fmt.Sprintf("%s.%s(%d, ", HelperName, helper, n), ")")
+}
+
+// generic says whether an expression names a function with type parameters.
+func (d *deriver) generic(e ast.Expr) bool {
+	id, ok := ast.Unparen(e).(*ast.Ident)
+	if s, is := ast.Unparen(e).(*ast.SelectorExpr); is {
+		id, ok = s.Sel, true
+	}
+	if !ok {
+		return false
+	}
+	fn, ok := d.Info.Uses[id].(*types.Func)
+	return ok && fn.Signature().TypeParams().Len() > 0
 }
 
 // keyValue zeroes a field of a composite literal, and says whether to go on inside.

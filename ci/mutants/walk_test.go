@@ -118,6 +118,7 @@ func (d *deriver) parent(n int) ast.Node {
 
 // visit derives the mutants of one node, and says whether to go on inside.
 func (d *deriver) visit(n ast.Node) bool {
+	d.at = n.Pos()
 	switch n := n.(type) {
 	case *ast.ExprStmt:
 		if call, ok := n.X.(*ast.CallExpr); ok {

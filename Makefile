@@ -33,6 +33,12 @@ kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNET
 	$(AUTHZCONF) verify _output/kind && \
 	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./clusters/kind ./engine/target
 
+.PHONY: kind-candidates
+kind-candidates: ## the scenarios that could be conformance tests, on a cluster of kind taken as one that exists
+	@ci/kind-node/install
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -v -run TestKindCandidates ./cmd/authzconf
+
 .PHONY: kind-load
 kind-load: ## a storm by pods of an Indexed Job on a cluster of kind; one of them is deleted
 	@ci/kind-node/install
@@ -66,7 +72,7 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loa
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants|engine/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer|TestReproduced)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer|TestReproduced|TestCandidates)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
 # The fixes of findings: the gate looks for the places of their edits, without the race detector as at night.
 FIXES_TESTS := ^(TestFixes|TestPatches)$$
@@ -100,8 +106,8 @@ image: ## write the container image of authzconf for jobs of ci/certify (_output
 
 RELEASE_DIR ?= _output/release
 .PHONY: release
-release: ## write static programs for linux and darwin, their modules as SPDX, and SHA256SUMS (VERSION, RELEASE_DIR)
-	ci/release $(VERSION) $(RELEASE_DIR)
+release: ## write static programs for linux and darwin, an image, their modules as SPDX, and SHA256SUMS (VERSION, RELEASE_DIR, SIGN_KEY)
+	SIGN_KEY='$(SIGN_KEY)' ci/release $(VERSION) $(RELEASE_DIR)
 
 # Another folder, and nothing that is compiled already: what a stranger would do.
 .PHONY: release-again
@@ -137,8 +143,9 @@ faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seed
 	cd ci/engines && AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m ./...
 
 .PHONY: faulty-conditional-authorizers
-faulty-conditional-authorizers: ## certify every faulty conditional authorizer, and the reference on 20 seeds
+faulty-conditional-authorizers: ## certify every faulty conditional authorizer, the reference on 20 seeds; mutants of the library
 	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./conditional/certification
+	go test -count 1 -timeout 20m -v -run TestLibraryMutants ./ci/mutants
 
 # Each round starts the servers anew and draws the order. benchstat says what differs by more than chance.
 ROUNDS ?= 12

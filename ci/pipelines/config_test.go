@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 )
 
@@ -25,14 +26,16 @@ type (
 		Periodics   []job            `json:"periodics"`
 	}
 	job struct {
-		Name             string         `json:"name"`
-		Decorate         bool           `json:"decorate"`
-		DecorationConfig decoration     `json:"decoration_config"`
-		Spec             corev1.PodSpec `json:"spec"`
-		AlwaysRun        bool           `json:"always_run"` // presubmits
-		Branches         []string       `json:"branches"`   // postsubmits
-		Cron             string         `json:"cron"`       // periodics
-		ExtraRefs        []ref          `json:"extra_refs"`
+		Name             string            `json:"name"`
+		Cluster          string            `json:"cluster"`
+		Annotations      map[string]string `json:"annotations"`
+		Decorate         bool              `json:"decorate"`
+		DecorationConfig decoration        `json:"decoration_config"`
+		Spec             corev1.PodSpec    `json:"spec"`
+		AlwaysRun        bool              `json:"always_run"` // presubmits
+		Branches         []string          `json:"branches"`   // postsubmits
+		Cron             string            `json:"cron"`       // periodics
+		ExtraRefs        []ref             `json:"extra_refs"`
 	}
 	decoration struct {
 		Timeout     string `json:"timeout"`
@@ -120,8 +123,8 @@ func TestStrictDecodingSees(t *testing.T) {
 		{"always_run:", "always_runs:"},
 		{"grace_period:", "graceperiod:"},
 		{"base_ref:", "ref:"},
-		{"volumeMounts:", "mounts:"},
-		{"claimName:", "claim:"},
+		{"testgrid-tab-name: nightly", "testgrid-tab-name: [nightly]"},
+		{"cluster:", "clusters:"},
 		{"periodics:", "presubmits:"},
 	} {
 		bad := strings.Replace(string(good), edit[0], edit[1], 1)
@@ -162,31 +165,33 @@ func checkJob(t *testing.T, j job) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "golang:" + regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(string(gomod))[1]; c.Image != want {
+	if want := "public.ecr.aws/docker/library/golang:" + regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(string(gomod))[1]; c.Image != want {
 		t.Errorf("%s: image %s, want %s", j.Name, c.Image, want)
 	}
-	checkCache(t, j.Name, c, j.Spec.Volumes)
+	checkShared(t, j)
 }
 
-// checkCache holds a job to a cache that is the claim of cache.yaml.
-func checkCache(t *testing.T, name string, c corev1.Container, volumes []corev1.Volume) {
+// checkShared holds a job to what kubernetes/test-infra wants of those that share its clusters and its TestGrid (its
+// config/tests/jobs).
+func checkShared(t *testing.T, j job) {
 	t.Helper()
-	var claim corev1.PersistentVolumeClaim
-	read(t, "prow/cache.yaml", &claim)
-	for _, m := range c.VolumeMounts {
-		if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool {
-			return v.Name == m.Name && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
-		}) {
-			t.Errorf("%s: no volume %s with the claim of cache.yaml", name, m.Name)
-		}
-		for _, e := range c.Env {
-			if !strings.HasPrefix(e.Value, m.MountPath+"/") {
-				t.Errorf("%s: %s is not kept", name, e.Name)
-			}
+	if j.Cluster == "" || j.Cluster == "default" {
+		t.Errorf("%s: cluster %q is none for builds", j.Name, j.Cluster)
+	}
+	for _, resources := range []corev1.ResourceList{j.Spec.Containers[0].Resources.Requests, j.Spec.Containers[0].Resources.Limits} {
+		if resources.Cpu().IsZero() || resources.Memory().IsZero() || !equality.Semantic.DeepEqual(resources, j.Spec.Containers[0].Resources.Requests) {
+			t.Errorf("%s: resources %+v: expected processors and memory, requests equal to limits", j.Name, j.Spec.Containers[0].Resources)
 		}
 	}
-	if want := []string{"AUTHZCONF_CACHE", "GOCACHE", "GOMODCACHE"}; !slices.EqualFunc(c.Env, want, func(e corev1.EnvVar, n string) bool { return e.Name == n }) {
-		t.Errorf("%s: environment %v, want %v", name, c.Env, want)
+	for _, v := range j.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			t.Errorf("%s: the volume %s claims one of the cluster's", j.Name, v.Name)
+		}
+	}
+	for _, name := range []string{"testgrid-dashboards", "testgrid-tab-name", "description"} {
+		if j.Annotations[name] == "" {
+			t.Errorf("%s: no annotation %s", j.Name, name)
+		}
 	}
 }
 
@@ -233,7 +238,9 @@ func TestWorkflows(t *testing.T) {
 				if err := executable(command); err != nil {
 					t.Errorf("%s: %v", file, err)
 				}
-				pipelines++
+				if strings.HasPrefix(command, "ci/pipelines/") {
+					pipelines++
+				}
 			}
 		}
 		if pipelines != 1 {

@@ -174,7 +174,7 @@ func TestLayout(t *testing.T) {
 	}
 	always := []string{"artifacts/metadata.json", "build-log.txt", "finished.json", "started.json"}
 	paths, _ := filepath.Glob("../paths/*.yaml")
-	release, steps := slices.Concat(always, report("matrix")), []string{"matrix", "matrix-verify", "kind"}
+	release, steps := slices.Concat(always, report("matrix")), []string{"matrix", "matrix-verify", "kind", "candidates"}
 	for _, p := range paths {
 		if strings.HasSuffix(p, "-as-printed.yaml") {
 			continue

@@ -2,6 +2,7 @@ package certify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -180,7 +182,7 @@ func (a *Answer) read(raw []byte, v Question) {
 	if version != v.apiVersion() {
 		a.APIVersion = word(version) + "?"
 	}
-	if kind != reviewKind {
+	if kind != reference.Kind {
 		a.Kind = word(kind) + "?"
 	}
 	a.foreign(review["spec"], v)
@@ -290,10 +292,7 @@ func (c *client) curl(ctx context.Context, v Question) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	method := http.MethodPost
-	if v.Method != "" {
-		method = v.Method
-	}
+	method := cmp.Or(v.Method, http.MethodPost)
 	req, err := c.request(ctx, method, body)
 	if err != nil {
 		return "", err

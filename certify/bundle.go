@@ -151,10 +151,8 @@ func (b Bundle) root() (Bundle, error) {
 // Tar writes the bundle as a compressed tar, below a folder, with further files beside it. Equal bundles make
 // equal bytes.
 func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error {
-	all := maps.Clone(beside)
-	if all == nil {
-		all = map[string][]byte{}
-	}
+	all := map[string][]byte{}
+	maps.Copy(all, beside)
 	for name, content := range b {
 		all[path.Join(folder, name)] = content
 	}

@@ -103,16 +103,10 @@ func (b *Plan) special() []Question {
 // understood. The others are about what only looks granted.
 var coreReasons = []string{"limits-a-list", "wildcard-granted", "scope-confused", "grants-merged"}
 
-// broadKey is what the first question that ignores an attribute is found by.
-type broadKey struct {
-	attribute string
-	expect    scenarios.Decision
-}
-
 // relations are the questions of the policy's cases.
 func (b *Plan) relations() (out []Question) {
 	core, over := b.prober(Core, "relation"), b.prober(NoOvergrant, "relation")
-	broad := map[broadKey]string{}
+	broad := map[[2]string]string{} // the first question that ignores an attribute, by that and what is expected
 	for _, c := range policy.Cases(b.Policy.Seed) {
 		p := over
 		if c.Broad || slices.Contains(coreReasons, c.Reason) {
@@ -120,9 +114,9 @@ func (b *Plan) relations() (out []Question) {
 		}
 		for _, s := range c.Asked {
 			q := p.add(c.Reason, b.Policy.Decide(s), s)
-			key := broadKey{strings.TrimPrefix(c.Reason, "ignores-"), q.Expect}
+			key := [2]string{strings.TrimPrefix(c.Reason, "ignores-"), string(q.Expect)}
 			if !c.Broad {
-				key.attribute = strings.TrimSuffix(c.Reason, "-"+c.Class)
+				key[0] = strings.TrimSuffix(c.Reason, "-"+c.Class)
 			}
 			if q.Base = broad[key]; q.Base == "" && c.Broad {
 				broad[key] = q.ID

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
@@ -210,18 +211,12 @@ func (b *Plan) seal() error {
 	return nil
 }
 
-const (
-	apiV1      = "authorization.k8s.io/v1"
-	apiV1beta1 = "authorization.k8s.io/v1beta1"
-	reviewKind = "SubjectAccessReview"
-)
-
 // apiVersion is that of the vector's review.
 func (v Question) apiVersion() string {
 	if v.Form == v1beta1 {
-		return apiV1beta1
+		return reference.V1beta1
 	}
-	return apiV1
+	return reference.V1
 }
 
 // body is what is posted.
@@ -229,7 +224,7 @@ func (v Question) body() ([]byte, error) {
 	if v.Form == literal {
 		return v.Body, nil
 	}
-	types := metav1.TypeMeta{APIVersion: v.apiVersion(), Kind: reviewKind}
+	types := metav1.TypeMeta{APIVersion: v.apiVersion(), Kind: reference.Kind}
 	raw, err := json.Marshal(authorizationv1.SubjectAccessReview{TypeMeta: types, Spec: v.Spec})
 	switch {
 	case err != nil:

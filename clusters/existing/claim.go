@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,22 @@ func Cleaning() (list []Need) {
 		list = append(list, Needs("deletecollection", k.group, k.name)...)
 	}
 	return append(list, Needs("list delete", spaces.group, spaces.name)...)
+}
+
+// Running is what run needs: objects of its own, and grants of anything that scenarios grant.
+func Running() []Need {
+	return slices.Concat(Cleaning(), Needs("create", "", "namespaces", "serviceaccounts", "serviceaccounts/token", "configmaps", "secrets", "pods"),
+		Needs("create", rbac, "clusterroles", "clusterrolebindings", "roles", "rolebindings"), Needs("escalate bind", rbac, "clusterroles", "roles"),
+		Needs("create", "authorization.k8s.io", "subjectaccessreviews"))
+}
+
+// Require says what of the needs the user of the kubeconfig lacks, which is that user's to mend.
+func (c *Cluster) Require(ctx context.Context, needs []Need) error {
+	lacking, err := c.Lacking(ctx, needs)
+	if err == nil && len(lacking) > 0 {
+		err = &local.UsageError{Problem: fmt.Sprintf("the user of the kubeconfig lacks permissions: %s; nothing was created", strings.Join(lacking, ", "))}
+	}
+	return err
 }
 
 // Lacking are those of the needs that the user of the kubeconfig may not do, as the API server says, in words.
@@ -119,8 +136,7 @@ func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 	}
 }
 
-// earlier is the name of a namespace of another storm that is being removed, if there is one. One that is there is an
-// error.
+// earlier is the name of another storm's namespace that is being removed, if there is one. One that stays is an error.
 func (c *Cluster) earlier(ctx context.Context, name, own string) (going string, err error) {
 	list, err := c.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {

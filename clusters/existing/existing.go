@@ -89,8 +89,16 @@ var (
 	ownSpaces  = regexp.MustCompile(`^(kube-.*|default|local-path-storage|authzconf-.*)$`)
 )
 
-// Inspect reads what the cluster is. It changes nothing.
+// Inspect reads what the cluster is, and what it may be there for. It changes nothing.
 func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
+	if f, err = c.Facts(ctx); err == nil {
+		f.Risks, err = c.risks(ctx)
+	}
+	return f, err
+}
+
+// Facts are what everybody may know of the cluster.
+func (c *Cluster) Facts(ctx context.Context) (f Facts, err error) {
 	v, err := c.client.ServerVersionWithContext(ctx)
 	if err != nil {
 		return f, fmt.Errorf("the API server: %w", err)
@@ -103,8 +111,7 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	if f.GateOn = gate == "on"; gate == "unknown" {
 		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %s", answer)
 	}
-	f.Risks, err = c.risks(ctx)
-	return f, err
+	return f, nil
 }
 
 // risks looks for signs of production: names, many nodes, somebody's workload.
@@ -151,8 +158,7 @@ const (
 	// Label is on everything that is made; its value names the run. managedBy is there, too, and says authzconf.
 	Label     = "authzconf.dev/run"
 	managedBy = "app.kubernetes.io/managed-by"
-	// cleaning is how long removing may take (155,000 pods take long), and tries how often it is tried again, a second
-	// later: a server may be away meanwhile.
+	// cleaning is how long removing may take (155,000 pods take long), tries how often it is tried while a server is away.
 	cleaning = time.Hour
 	tries    = 20
 )

@@ -292,6 +292,9 @@ func (c *ControlPlane) FrontProxy() *rest.Config {
 	return c.config(c.pki.frontProxy)
 }
 
+// ServiceAccountKey is the key, in PEM, with which the API server signs tokens.
+func (c *ControlPlane) ServiceAccountKey() []byte { return c.pki.serviceAccountKey }
+
 // Anonymous returns a client configuration without credentials, to which a token can be added.
 func (c *ControlPlane) Anonymous() *rest.Config {
 	return c.config(keyPair{})

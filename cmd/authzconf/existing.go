@@ -37,8 +37,8 @@ func (f *existingFlags) unused() error {
 	return nil
 }
 
-// cells is the only one, which is what the cluster says it is.
-func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
+// cells is the only one, which is what the cluster says it is, if its user may do what is needed.
+func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]target.Options, error) {
 	if f.kubeconfig == "" {
 		return nil, fmt.Errorf("--provider %s needs --kubeconfig", target.Existing)
 	}
@@ -50,6 +50,9 @@ func (f *existingFlags) cells(c *cobra.Command) ([]target.Options, error) {
 	cluster, err := existing.Open(f.kubeconfig, f.context, fmt.Sprintf("%012x", rand.Uint64()>>16))
 	if err != nil {
 		return nil, err
+	}
+	if err := cluster.Require(c.Context(), append(needs, existing.Needs("list", "", "pods")...)); err != nil {
+		return nil, invalid(err)
 	}
 	facts, err := cluster.Inspect(c.Context())
 	if err != nil {

@@ -3,16 +3,28 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // TestExisting runs scenarios on a control plane as if it were somebody else's,
@@ -26,18 +38,13 @@ func TestExisting(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = plane.Stop() })
-	command := func(args ...string) (code int, out string) {
-		var b bytes.Buffer
-		code = run(args, &b, &b)
-		return code, b.String()
-	}
 	on := []string{"run", "--provider", "existing", "--kubeconfig", plane.KubeconfigPath()}
 	folder := filepath.Join(t.TempDir(), "report")
-	code, out := command(append(on, "--focus", "^kep-5284/user-info/|/manifests/", "--report-dir", folder)...)
+	code, out := authzconf(append(on, "--focus", "^kep-5284/user-info/|/manifests/", "--report-dir", folder)...)
 	if code != exitPassed || !strings.Contains(out, "service accounts") {
 		t.Errorf("code %d: %s", code, out)
 	}
-	if code, out := command("verify", folder); code != exitPassed {
+	if code, out := authzconf("verify", folder); code != exitPassed {
 		t.Errorf("verify: code %d: %s", code, out)
 	}
 	left(t, plane)
@@ -53,16 +60,179 @@ func TestExisting(t *testing.T) {
 	if _, err := client.CoreV1().Namespaces().Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(on...); code != exitUsage || !strings.Contains(out, "shop-production") {
+	if code, out := authzconf(on...); code != exitUsage || !strings.Contains(out, "shop-production") {
 		t.Errorf("a cluster that looks like production: code %d: %s", code, out)
 	}
 	for _, args := range [][]string{
 		{"run", "--provider", "existing"}, append(on, "--gate", "on"), {"run", "--kubeconfig", "x"},
 		{"run", "--provider", "existing", "--kubeconfig", os.DevNull},
 	} {
-		if code, out := command(args...); code != exitUsage {
+		if code, out := authzconf(args...); code != exitUsage {
 			t.Errorf("%v: code %d: %s", args, code, out)
 		}
+	}
+}
+
+// authzconf runs authzconf.
+func authzconf(args ...string) (code int, out string) {
+	var b bytes.Buffer
+	code = run(args, &b, &b)
+	return code, b.String()
+}
+
+// adviseLog has a requestor who lists pods as alice and deletes a config map as an account: it must not be deleted again.
+const adviseLog = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a1","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/pods","verb":"list","user":{"username":"bot"},"impersonatedUser":{"username":"alice","groups":["dev","system:authenticated"]},"responseStatus":{"code":200}}
+{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a2","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/configmaps/kube-root-ca.crt","verb":"delete","user":{"username":"bot"},"impersonatedUser":{"username":"system:serviceaccount:default:default","groups":["system:serviceaccounts","system:serviceaccounts:default","system:authenticated"]},"responseStatus":{"code":200}}
+`
+
+// TestExistingAdvise holds a cluster that somebody else made to advice: before its RBAC is there, with it, and beside a legacy
+// grant. Nothing that was logged is done again.
+func TestExistingAdvise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+	plane, client, log := foreign(t)
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt", Namespace: "default"}}
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	// What is granted takes a moment to be in force.
+	eventually := func(want int, texts ...string) {
+		t.Helper()
+		var out string
+		for begun := time.Now(); time.Since(begun) < 20*time.Second; time.Sleep(200 * time.Millisecond) {
+			var code int
+			code, out = authzconf("advise", "--verify", "--kubeconfig", plane.KubeconfigPath(), log)
+			if code == want && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(out, text) }) {
+				return
+			}
+		}
+		t.Errorf("without %q:\n%s", texts, out)
+	}
+	eventually(exitFailed, "nothing was sent, nothing was created): 2 of 2 that were seen, 0 allowed, 2 by nothing instead; ",
+		`bot as alice: list pods in default was seen, and is allowed by nothing, not by user-info, which lacks impersonate-on:user-info:list pods; impersonate:user-info users alice; impersonate:user-info groups dev`)
+	var printed, errs bytes.Buffer
+	code := run([]string{"advise", log}, &printed, &errs)
+	objects, err := scenarios.Manifests("printed.yaml", printed.Bytes())
+	if code != exitPassed || err != nil {
+		t.Fatalf("code %d, %v: %s", code, err, errs.String())
+	}
+	for _, o := range objects {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		post := client.RbacV1().RESTClient().Post().Resource(strings.ToLower(scenarios.Text(o, "kind")) + "s").Body(raw)
+		if namespace := scenarios.Text(o, "metadata", "namespace"); namespace != "" {
+			post = post.Namespace(namespace)
+		}
+		if err := post.Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(exitPassed, "2 of 2 that were seen, 2 allowed; 9 neighbours, 9 denied")
+	grant(t, client, "legacy", "bot", existing.Needs("impersonate", "", "users", "groups"))
+	eventually(exitFailed, "WRONG: bot as alice-neighbour: list pods in default was not seen (another user), and is allowed by legacy")
+	if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), kept.Name, metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	left(t, plane)
+}
+
+// TestExistingLacking shows that every permission is named that a command needs and its user lacks.
+func TestExistingLacking(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+	plane, client, log := foreign(t)
+	for name, c := range map[string]struct {
+		needs []existing.Need
+		args  []string
+		code  int
+	}{
+		"advise": {append(existing.Needs("list", "rbac.authorization.k8s.io", rbacResources...), existing.Needs("create", "authorization.k8s.io", "subjectaccessreviews")...), []string{"advise", "--verify", log}, exitFailed},
+		"run":    {append(existing.Running(), existing.Needs("list", "", "pods")...), []string{"run", "--provider", "existing", "--focus", "^kep-5284/user-info/"}, exitPassed},
+	} {
+		lacking(t, plane, client, name, c.needs, c.args, c.code)
+	}
+	left(t, plane)
+}
+
+// foreign is a control plane that somebody else made, and a log of it.
+func foreign(t *testing.T) (*local.ControlPlane, kubernetes.Interface, string) {
+	t.Helper()
+	plane, err := local.Start(t.Context(), local.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plane.Stop() })
+	client, err := kubernetes.NewForConfig(plane.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(log, []byte(adviseLog), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return plane, client, log
+}
+
+// lacking runs a command as users who have all permissions but one: that one is named, and nothing is created. For who has all of
+// them it ends with a code.
+func lacking(t *testing.T, plane *local.ControlPlane, client kubernetes.Interface, name string, needs []existing.Need, args []string, complete int) {
+	t.Helper()
+	admin, err := clientcmd.LoadFromFile(plane.KubeconfigPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range len(needs) + 1 {
+		who, has, want := fmt.Sprintf("%s-%d", name, i), slices.Clone(needs), ""
+		if i < len(needs) {
+			has, want = slices.Delete(has, i, i+1), "the user of the kubeconfig lacks permissions: "+needs[i].String()+"; nothing was created"
+		}
+		grant(t, client, who, "system:serviceaccount:default:"+who, has)
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: who}}
+		_, err1 := client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{})
+		token, err2 := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), who, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		for name := range admin.AuthInfos {
+			admin.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+		}
+		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := clientcmd.WriteToFile(*admin, kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		var out string
+		for begun := time.Now(); time.Since(begun) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
+			var code int
+			code, out = authzconf(append(args, "--kubeconfig", kubeconfig)...)
+			if want != "" && code == exitUsage && strings.Contains(out, want) || want == "" && code == complete {
+				out = ""
+				break
+			}
+		}
+		if out != "" {
+			t.Errorf("%s without %v: %s", name, want, out)
+		}
+	}
+}
+
+// grant lets a user do things everywhere.
+func grant(t *testing.T, client kubernetes.Interface, name, user string, needs []existing.Need) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, n := range needs {
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{n.Verb}, APIGroups: []string{n.Group}, Resources: []string{n.Resource}})
+	}
+	_, err1 := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	_, err2 := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
 	}
 }
 

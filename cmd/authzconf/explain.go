@@ -39,7 +39,7 @@ func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 	}
 	var live *liveCluster
 	if f.kubeconfig != "" {
-		if live, err = newLiveCluster(ctx, f.kubeconfig); err != nil {
+		if live, err = newLiveCluster(ctx, f.kubeconfig, ""); err != nil {
 			return err
 		}
 		config.Chain = []oracle.Authorizer{{Authorize: live.authorize}}
@@ -89,7 +89,7 @@ func (f *explainFlags) config() (config oracle.Config, notes []string, err error
 	config.Kubernetes = release.Minor
 	switch {
 	case f.grants != "":
-		config.Grants, config.Objects, err = readGrants(f.grants)
+		config.Objects, err = readGrants(f.grants)
 	case f.kubeconfig == "":
 		notes = []string{"Only what every cluster grants to everybody is granted: give --grants or --kubeconfig for more."}
 	}
@@ -114,16 +114,13 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 		return err
 	}
 	facts := scenarios.Facts{Kubernetes: config.Kubernetes, Binary: config.Kubernetes, Gate: config.Gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
-	if f.kubernetes == "" {
-		facts = newestFor(s, facts)
-	}
 	if facts.Gate == "" {
 		if facts.Gate = s.Requires.Gate; facts.Gate == scenarios.GateAny {
 			facts.Gate = scenarios.GateOn
 		}
 	}
 	if ok, _, why := s.Selected(facts); !ok {
-		return fmt.Errorf("%s %s", s.ID, why)
+		return fmt.Errorf("%s %s (--kubernetes and --gate choose another)", s.ID, why)
 	}
 	server, err := oracle.ServerFor(s, facts, fixtures.FS)
 	if err != nil {
@@ -135,19 +132,4 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	}
 	config.Kubernetes = facts.Kubernetes
 	return writeExplained(c.OutOrStdout(), config, server, []string{s.ID + ": " + s.Description, "", text})
-}
-
-// newestFor is the newest known version that the scenario is for.
-func newestFor(s *scenarios.Scenario, facts scenarios.Facts) scenarios.Facts {
-	for _, r := range local.Releases() {
-		try := facts
-		try.Kubernetes, try.Binary = r.Minor, r.Minor
-		if try.Gate == "" {
-			try.Gate = s.Requires.Gate
-		}
-		if ok, _, _ := s.Selected(try); ok || s.Requires.Gate == scenarios.GateAny {
-			facts.Kubernetes, facts.Binary = r.Minor, r.Minor
-		}
-	}
-	return facts
 }

@@ -1,26 +1,24 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -58,7 +56,7 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.asked.FieldSelector, "field-selector", "", "for list, watch and deletecollection")
 	fl.StringVar(&f.asked.LabelSelector, "label-selector", "", "for list, watch and deletecollection")
 	fl.StringVar(&f.asked.Path, "path", "", "a path that is not a resource, such as /apis, instead of --resource")
-	fl.StringVar(&f.grants, "grants", "", "file of RBAC objects, or of grants as scenarios have them")
+	fl.StringVar(&f.grants, "grants", "", "file of roles and bindings")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "ask the authorizer of this cluster instead")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default the newest known; with --kubeconfig the cluster's)")
 	fl.StringVar(&f.selection.dir, "scenarios", "", "folder to find SCENARIO in instead of the built-in ones")
@@ -179,107 +177,40 @@ func (f *explainFlags) request() oracle.Request {
 	return oracle.RequestOf(&r)
 }
 
-// readGrants reads a file of RBAC objects and of grants: documents that are Kubernetes objects (a List of them
-// too), and documents that are a list of grants or have one under "grants".
-func readGrants(path string) (grants []scenarios.Grant, objects []map[string]any, err error) {
+// readGrants reads the roles and bindings of a file.
+func readGrants(path string) ([]map[string]any, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--grants: %w", err)
+		return nil, fmt.Errorf("--grants: %w", err)
 	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
-	for n := 1; ; n++ {
-		doc, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = readDocument(doc, &grants, &objects)
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("--grants %s, document %d: %w", path, n, err)
-		}
+	objects, _, err := advice.ReadRBAC(path, raw)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--grants: %w", err)
+	case len(objects) == 0:
+		return nil, fmt.Errorf("--grants %s has neither roles nor bindings", path)
 	}
-	if len(grants) == 0 && len(objects) == 0 {
-		return nil, nil, fmt.Errorf("--grants %s has neither roles and bindings nor grants", path)
-	}
-	return grants, objects, nil
-}
-
-func readDocument(doc []byte, grants *[]scenarios.Grant, objects *[]map[string]any) error {
-	var document any
-	if err := yaml.Unmarshal(doc, &document); err != nil {
-		return err
-	}
-	switch v := document.(type) {
-	case nil:
-		return nil
-	case []any:
-		return addGrants(doc, grants)
-	case map[string]any:
-		items, isList := v["items"].([]any)
-		switch {
-		case v["grants"] != nil:
-			var file struct {
-				Grants json.RawMessage `json:"grants"`
-			}
-			if err := yaml.UnmarshalStrict(doc, &file); err != nil {
-				return err
-			}
-			return addGrants(file.Grants, grants)
-		case isList:
-			for _, item := range items {
-				if o, ok := item.(map[string]any); ok {
-					*objects = append(*objects, o)
-				}
-			}
-			return nil
-		case v["kind"] != nil:
-			*objects = append(*objects, v)
-			return nil
-		}
-	}
-	return errors.New("it is neither a Kubernetes object nor a list of grants")
-}
-
-func addGrants(raw []byte, grants *[]scenarios.Grant) error {
-	var list []scenarios.Grant
-	if err := yaml.UnmarshalStrict(raw, &list); err != nil {
-		return err
-	}
-	for _, g := range list {
-		switch {
-		case (g.Subject.User == "") == (g.Subject.Group == ""):
-			return errors.New("a grant has a subject: {user: …} or {group: …}")
-		case len(g.Verbs) == 0 || (len(g.Resources) == 0) == (len(g.NonResourceURLs) == 0):
-			return errors.New("a grant has verbs, and either resources or nonResourceURLs")
-		}
-	}
-	*grants = append(*grants, list...)
-	return nil
+	return objects, nil
 }
 
 // liveCluster answers reviews by those of a cluster. The first failure ends the questions.
 type liveCluster struct {
+	*existing.Cluster
 	ctx    context.Context
 	client kubernetes.Interface
-	known  map[string]oracle.Answer
-	err    error
+
+	mu    sync.Mutex
+	known map[string]oracle.Answer
+	err   error
 }
 
-func newLiveCluster(ctx context.Context, kubeconfig string) (*liveCluster, error) {
-	if _, err := os.Stat(kubeconfig); err != nil {
+func newLiveCluster(ctx context.Context, kubeconfig, context string) (*liveCluster, error) {
+	cluster, err := existing.Open(kubeconfig, context, "")
+	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
-	}
-	config.ContentType, config.AcceptContentTypes = "application/json", "application/json" // of anything in between, the least demanding
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
-	}
-	return &liveCluster{ctx: ctx, client: client, known: map[string]oracle.Answer{}}, nil
+	client, err := kubernetes.NewForConfig(cluster.Admin())
+	return &liveCluster{Cluster: cluster, ctx: ctx, client: client, known: map[string]oracle.Answer{}}, err
 }
 
 // version is the cluster's, as "1.37".
@@ -296,18 +227,21 @@ func (l *liveCluster) version() (string, error) {
 func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
 	none := oracle.Answer{Decision: scenarios.NoOpinion}
 	raw, err := json.Marshal(spec)
-	if err != nil || l.err != nil {
-		return none
-	}
-	if a, ok := l.known[string(raw)]; ok {
-		return a
+	l.mu.Lock()
+	a, ok := l.known[string(raw)]
+	failed := err != nil || l.err != nil
+	l.mu.Unlock()
+	if ok || failed {
+		return cmp.Or(a, none)
 	}
 	r, err := l.client.AuthorizationV1().SubjectAccessReviews().Create(l.ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err != nil {
-		l.err = fmt.Errorf("asking the cluster: %w", err)
+		l.err = cmp.Or(l.err, fmt.Errorf("asking the cluster: %w", err))
 		return none
 	}
-	a := oracle.Answer{Decision: scenarios.NoOpinion, Reason: r.Status.Reason, Err: r.Status.EvaluationError}
+	a = oracle.Answer{Decision: scenarios.NoOpinion, Reason: r.Status.Reason, Err: r.Status.EvaluationError}
 	switch {
 	case r.Status.Allowed:
 		a.Decision, a.Source, a.Reason = scenarios.Allow, r.Status.Reason, ""

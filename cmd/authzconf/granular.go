@@ -3,6 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -11,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
+	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -19,25 +24,65 @@ import (
 type granularFlags struct {
 	filedFlags
 	dir, focus, kubernetes string
+	// by is what enforces, for which policies chooses, and ca and descriptions are files.
+	by               granular.By
+	policies         bool
+	ca, descriptions string
 }
 
 func newGranular(flags *granularFlags) *cobra.Command {
 	c := plainCommand("granular", flags.run)
 	flags.choice(c)
-	flags.version(c)
-	flags.register(c.Flags(), "granular.json and its evidence")
-	c.AddCommand(newGranularList(), newGranularLint())
+	fl := c.Flags()
+	flags.register(fl, "granular.json and its evidence")
+	fl.StringVar(&flags.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
+	programFlags(fl)
+	fl.BoolVar(&flags.policies, "policies", false, "have the API server enforce what is excluded, by ValidatingAdmissionPolicies")
+	fl.StringVar(&flags.by.URL, "enforcer-url", "", "https URL of an admission webhook that enforces what is excluded")
+	fl.StringVar(&flags.ca, "enforcer-ca", "", "authority of its certificate, in PEM (default: those of the system)")
+	fl.StringVar(&flags.by.Kubeconfig, "enforcer-kubeconfig", "", "file to write a kubeconfig to, by which it may ask the API server")
+	c.MarkFlagsMutuallyExclusive("policies", "enforcer-url")
+	flags.described(c)
+	c.AddCommand(newGranularList(), newGranularLint(), newGranularPolicies())
 	return c
+}
+
+func (f *granularFlags) described(c *cobra.Command) {
+	c.Flags().StringVar(&f.descriptions, "descriptions", "", "folder of descriptions of fields to use instead of the built-in ones")
+}
+
+// check reads the flags about what enforces, and if it is to be played also the files that they name.
+func (f *granularFlags) check(played bool) (err error) {
+	f.by.Kind, f.by.Steps = granular.Reference, enforcer.Reference()
+	if f.policies {
+		f.by.Kind = granular.Policies
+	}
+	if f.by.URL != "" {
+		f.by.Kind = granular.Webhook
+		if at, err := url.Parse(f.by.URL); err != nil || at.Scheme != "https" || at.Host == "" || at.RawQuery+at.Fragment != "" {
+			return fmt.Errorf("--enforcer-url %q: expected https://HOST:PORT/PATH: API servers ask no other admission webhooks", f.by.URL)
+		}
+	} else if f.ca+f.by.Kubeconfig != "" {
+		return errors.New("--enforcer-ca and --enforcer-kubeconfig are for --enforcer-url")
+	}
+	var files fs.FS = permissions.Descriptions
+	if f.descriptions != "" && played {
+		files = os.DirFS(f.descriptions)
+	}
+	if f.by.Descriptions, err = permissions.Load(files); err != nil {
+		return fmt.Errorf("--descriptions %s: %w", f.descriptions, err)
+	}
+	if f.ca != "" && played {
+		if f.by.CA, err = os.ReadFile(f.ca); err != nil {
+			return fmt.Errorf("--enforcer-ca: %w", err)
+		}
+	}
+	return nil
 }
 
 func (f *granularFlags) choice(c *cobra.Command) {
 	c.Flags().StringVar(&f.dir, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
 	c.Flags().StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
-}
-
-func (f *granularFlags) version(c *cobra.Command) {
-	c.Flags().StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
-	programFlags(c.Flags())
 }
 
 // load reads the scenarios that are asked for.
@@ -63,30 +108,27 @@ func (f *granularFlags) load() ([]*granular.Scenario, error) {
 	return all, nil
 }
 
-// start starts what the scenarios run before, if a report can be written afterwards.
-func (f *granularFlags) start(c *cobra.Command) (*granular.Bench, error) {
-	on, err := localCell(c, f.kubernetes, target.AskDefault)
+func (f *granularFlags) run(c *cobra.Command) error {
+	all, err := f.load()
+	if err == nil {
+		err = f.check(true)
+	}
 	if err == nil {
 		err = f.ready(&granular.Folder)
 	}
 	if err != nil {
-		return nil, err
+		return err
+	}
+	on, err := localCell(c, f.kubernetes, target.AskDefault)
+	if err != nil {
+		return err
 	}
 	bench, err := granular.Start(c.Context(), on)
-	return bench, invalid(err)
-}
-
-func (f *granularFlags) run(c *cobra.Command) error {
-	all, err := f.load()
 	if err != nil {
-		return err
-	}
-	bench, err := f.start(c)
-	if err != nil {
-		return err
+		return invalid(err)
 	}
 	pieces := &reports.Pieces{}
-	seen, err := bench.Observe(c.Context(), enforcer.Reference(), all)
+	seen, err := bench.Observe(c.Context(), f.by, all)
 	if err = errors.Join(err, bench.Close()); err == nil {
 		_, err = reports.Keep(pieces, granular.Piece, seen)
 	}
@@ -117,7 +159,10 @@ func (f *granularFlags) judge(c *cobra.Command, all []*granular.Scenario, p *rep
 	if err != nil {
 		return nil, err
 	}
-	return granular.Judge(all, seen, on)
+	if f.descriptions == "" && !reflect.DeepEqual(seen.Descriptions, f.by.Descriptions) {
+		return nil, errors.New("the evidence is of other descriptions than the built-in ones, and the command line names none")
+	}
+	return granular.Judge(all, seen, on, f.by)
 }
 
 // again is the report that the evidence of one gives.
@@ -127,6 +172,9 @@ func (f *granularFlags) again(c *cobra.Command, _ *granular.Report, p *reports.P
 	}
 	f.dir = verify.dir
 	all, err := f.load()
+	if err == nil {
+		err = f.check(false)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +191,22 @@ func newGranularList() *cobra.Command {
 		return renderTable(c.OutOrStdout(), "granular scenarios", all, 0)
 	})
 	flags.choice(c)
+	return c
+}
+
+func newGranularPolicies() *cobra.Command {
+	var flags granularFlags
+	c := plainCommand("policies", func(c *cobra.Command) error {
+		if err := flags.check(true); err != nil {
+			return err
+		}
+		text, err := flags.by.Descriptions.Policies()
+		if err == nil {
+			_, err = c.OutOrStdout().Write(text)
+		}
+		return err
+	})
+	flags.described(c)
 	return c
 }
 

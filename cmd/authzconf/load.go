@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
@@ -28,22 +28,17 @@ type loadFlags struct {
 	provider, nodeImage, engine    string
 	image, nodeObjects             string
 	existing                       existingFlags
-	authorizer                     string
-	variants                       []string
-	accounts                       string
-	bindings                       int
-	pairs, starts, nodes           int
-	sets, shards                   int
-	duration, delay, every         time.Duration
+	adjust                         profile.Adjust
+	shards                         int
 	seed                           int64
-	dryRun, list, counts           bool
+	dryRun, list                   bool
 }
 
 func newLoad() *cobra.Command {
 	var f loadFlags
 	c := plainCommand("load", f.run)
 	f.add(c)
-	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadCompare(), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
+	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
 	return c
 }
 
@@ -51,18 +46,18 @@ func newLoad() *cobra.Command {
 func (f *loadFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.profile, "profile", "", "a file, or a built-in profile (--list-profiles says what they are): "+strings.Join(profile.Names(), ", "))
-	fl.StringSliceVar(&f.variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
-	fl.IntVar(&f.pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
-	fl.IntVar(&f.starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
-	fl.BoolVar(&f.counts, "counts", false, "only count: no claim about latency, so no A/A pair, no margins, and one start")
-	fl.IntVar(&f.nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
-	fl.IntVar(&f.sets, "daemonsets", 0, "DaemonSets (default: the profile's)")
-	fl.StringVar(&f.accounts, "service-accounts", "", "who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)")
-	fl.DurationVar(&f.every, "every", 0, "how often each agent asks (default: the profile's)")
-	fl.DurationVar(&f.duration, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
-	fl.DurationVar(&f.delay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
-	fl.StringVar(&f.authorizer, "authorizer", profile.Webhook, "who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)")
-	fl.IntVar(&f.bindings, "rbac-bindings", 0, "how many more ClusterRoleBindings there are")
+	fl.StringSliceVar(&f.adjust.Variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
+	fl.IntVar(&f.adjust.Pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
+	fl.IntVar(&f.adjust.Starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
+	fl.BoolVar(&f.adjust.Counts, "counts", false, "only count: no claim about latency, so no A/A pair, no margins, and one start")
+	fl.IntVar(&f.adjust.Nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
+	fl.IntVar(&f.adjust.DaemonSets, "daemonsets", 0, "DaemonSets (default: the profile's)")
+	fl.StringVar(&f.adjust.ServiceAccounts, "service-accounts", "", "who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)")
+	fl.DurationVar(&f.adjust.Every, "every", 0, "how often each agent asks (default: the profile's)")
+	fl.DurationVar(&f.adjust.Block, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
+	fl.DurationVar(&f.adjust.WebhookDelay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
+	fl.StringVar(&f.adjust.Authorizer, "authorizer", profile.Webhook, "who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)")
+	fl.IntVar(&f.adjust.Bindings, "rbac-bindings", 0, "how many more ClusterRoleBindings there are")
 	fl.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
 	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind or existing)")
 	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd), kind (a cluster each) or existing (the cluster of --kubeconfig, which alone counts: --authorizer rbac and --counts)")
@@ -119,7 +114,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		}
 		return o, cmp.Or(err, o.Check())
 	}
-	cells, err := f.existing.cells(c)
+	cells, err := f.existing.cells(c, existing.Needs("list", "", "namespaces", "nodes")...)
 	if err != nil {
 		return o, err
 	}
@@ -132,27 +127,15 @@ const bareNodes, kwokNodes = "bare", "kwok"
 
 // adjusted is a profile with the flags that were given.
 func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {
-	authorizer, counts := given(c, "authorizer", &f.authorizer), f.counts
+	a, given := f.adjust, c.Flags().Changed
 	if f.provider == target.Existing {
-		counts = true // there is no second server
-		if authorizer == nil {
-			authorizer = new(profile.RBAC)
+		a.Counts = true // there is no second server
+		if !given("authorizer") {
+			a.Authorizer = profile.RBAC
+			given = func(flag string) bool { return flag == "authorizer" || c.Flags().Changed(flag) }
 		}
 	}
-	return p.Adjusted(profile.Adjust{
-		Variants: f.variants, Pairs: given(c, "pairs", &f.pairs), Starts: given(c, "starts", &f.starts), Nodes: given(c, "nodes", &f.nodes), DaemonSets: given(c, "daemonsets", &f.sets),
-		ServiceAccounts: given(c, "service-accounts", (*profile.ServiceAccounts)(&f.accounts)), Every: given(c, "every", &f.every),
-		Block: given(c, "duration", &f.duration), WebhookDelay: given(c, "webhook-delay", &f.delay),
-		Authorizer: authorizer, Bindings: given(c, "rbac-bindings", &f.bindings), Counts: counts,
-	})
-}
-
-// given is the value of a flag that was given, nil otherwise.
-func given[T any](c *cobra.Command, flag string, value *T) *T {
-	if c.Flags().Changed(flag) {
-		return value
-	}
-	return nil
+	return p.Adjusted(a, given)
 }
 
 func (f *loadFlags) run(c *cobra.Command) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,37 +17,6 @@ import (
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
-
-// newLoadCompare is "load compare".
-func newLoadCompare() *cobra.Command {
-	var margin, marginP99 float64
-	var minPairs int
-	var output string
-	c := commandWith("compare A B", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
-		t, err := load.ComparisonThresholds(margin, marginP99, minPairs)
-		if err != nil {
-			return err
-		}
-		if output != "text" && output != "json" {
-			return fmt.Errorf("--output %q: expected text or json", output)
-		}
-		a, err := load.Load(args[0])
-		b, err2 := load.Load(args[1])
-		if err := cmp.Or(err, err2); err != nil {
-			return err
-		}
-		result, err := load.Compare(a, b, t)
-		if err != nil {
-			return fmt.Errorf("%s and %s cannot be compared: %w", args[0], args[1], err)
-		}
-		return cmp.Or(printAs(c.OutOrStdout(), output, "load comparison", &result), exitWith(result.Outcome.ExitCode()))
-	})
-	c.Flags().Float64Var(&margin, "margin", 0.05, "part within which each p50 has to be the same, such as 0.05")
-	c.Flags().Float64Var(&marginP99, "margin-p99", 0, "the same for the p99; 0: not judged")
-	c.Flags().IntVar(&minPairs, "min-pairs", load.DefaultMinPairs, "pairs of blocks that a statement needs, at least 6")
-	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	return c
-}
 
 // printable leaves out what would steer a terminal, or end the comment that a name stands in: names come from files.
 func printable(s string) string {

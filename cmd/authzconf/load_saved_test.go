@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -55,57 +54,12 @@ func savedRun(t *testing.T, latency time.Duration) string {
 func runLoadCommand(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	root := &cobra.Command{Use: "authzconf", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(newLoadCompare(), newLoadVerify(), newLoadExport())
+	root.AddCommand(newLoadVerify(), newLoadExport())
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	code = exitCode(root.Execute(), &errs)
 	return code, out.String(), errs.String()
-}
-
-func TestLoadCompare(t *testing.T) {
-	a, same, slower := savedRun(t, 10*time.Millisecond), savedRun(t, 10*time.Millisecond), savedRun(t, 12*time.Millisecond)
-	bad := filepath.Join(t.TempDir(), "run.json")
-	if err := os.WriteFile(bad, []byte(`{"apiVersion":"authzconf.dev/v1alpha2","kind":"LoadRun","speed":7}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name   string
-		args   []string
-		code   int
-		stdout string
-		stderr string
-	}{
-		{"same", []string{a, same}, exitPassed, "outcome: passed", ""},
-		{"slower", []string{a, slower}, exitFailed, "above: 90 % interval", ""},
-		{"slower within a wide margin", []string{a, slower, "--margin", "0.5"}, exitPassed, "equivalent", ""},
-		{"faster", []string{slower, a}, exitPassed, "below", ""},
-		{"margin that cannot be told", []string{a, savedRun(t, 10500*time.Microsecond), "--margin", "0.0494"}, exitInvalid, "outcome: inconclusive", ""},
-		{"more pairs than there are", []string{a, same, "--min-pairs", "21"}, exitInvalid, "it needs 21 pairs in 5 starts", ""},
-		{"no second run", []string{a}, exitUsage, "", "accepts 2 arg(s)"},
-		{"no such folder", []string{a, filepath.Join(a, "none")}, exitUsage, "", "there is no load run"},
-		{"an unknown field", []string{bad, a}, exitUsage, "", `unknown field "speed"`},
-		{"a wrong margin", []string{a, same, "--margin", "5"}, exitUsage, "", "--margin 5: expected a part from 0 to below 1"},
-		{"a negative margin", []string{a, same, "--margin=-0.1"}, exitUsage, "", "expected a part"},
-		{"no margin", []string{a, same, "--margin", "0"}, exitUsage, "", "nothing to judge by"},
-		{"too few pairs asked for", []string{a, same, "--min-pairs", "5"}, exitUsage, "", "--min-pairs 5"},
-		{"another output", []string{a, same, "-o", "xml"}, exitUsage, "", `--output "xml"`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			code, stdout, stderr := runLoadCommand(append([]string{"compare"}, c.args...)...)
-			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
-				t.Errorf("want exit code %d, %q and %q; got %d\n%s\n%s", c.code, c.stdout, c.stderr, code, stdout, stderr)
-			}
-			if c.code == exitUsage && (strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "error: ")) {
-				t.Errorf("bad input is not one clear error: %q", stderr)
-			}
-		})
-	}
-	_, text, _ := runLoadCommand("compare", a, slower, "-o", "json")
-	var r load.Result
-	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Kind != load.Kind || r.Outcome != load.Failed {
-		t.Errorf("%v, %s", err, text)
-	}
 }
 
 // profiled makes a saved run one of a profile.

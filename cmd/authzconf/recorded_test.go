@@ -30,6 +30,7 @@ var recordedRuns = map[string]struct {
 	"explore":    {"explore.yaml", "explore --cases 14 --seed 4 --kubernetes 1.37"},
 	"deputy":     {"deputy.yaml", "deputy --pairs 12 --users 3 --requests 3 --seed 7 --kubernetes 1.37"},
 	"granular":   {"granular.json", "granular --focus story-1/labels --kubernetes 1.37"},
+	"policies":   {"granular.json", "granular --policies --focus story-2/update --kubernetes 1.37"},
 	"library":    {"library.yaml", "conditions library"},
 	"conditions": {"explore.yaml", "conditions explore --cases 640 --seed 1"},
 }
@@ -345,6 +346,10 @@ var cheats = map[string]map[string]struct {
 		"the server edited": {func(f folder) {
 			f.edit(attemptsFile, func(e map[string]any) { object(e, "target")["kubernetes"] = "1.36.0" })
 		}, "is not the one of the command line"},
+	},
+	"policies": {
+		"a review removed": {func(f folder) { f.edit(attemptsFile, func(e map[string]any) { shorten(e, "reviews") }) }, "not what the evidence gives"},
+		"another enforcer": {command("--policies", "--policies=false"), "not what the evidence gives"},
 	},
 	"library": {
 		"a count edited": {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "sections", 0)["agree"] = 999 }) }, "sections[0].agree: the report says 999"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
@@ -85,7 +86,7 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 			case m.Provider == target.Existing && flags.held != nil:
 				return flags.held.existing(), nil
 			case m.Provider == target.Existing:
-				return foreign.cells(c)
+				return foreign.cells(c, existing.Running()...)
 			}
 			if err := foreign.unused(); err != nil {
 				return nil, err

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/kind"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// candidatesPass runs every scenario that could be a conformance test of Kubernetes on a cluster as if it were somebody
+// else's: by their rule they run on any.
+func candidatesPass(t *testing.T, kubeconfig string) {
+	t.Helper()
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates := 0
+	for _, s := range set.All() {
+		if s.Conformance() == "" {
+			candidates++
+		}
+	}
+	folder := filepath.Join(t.TempDir(), "candidates")
+	var out bytes.Buffer
+	args := []string{"run", "--provider", "existing", "--kubeconfig", kubeconfig, "--label-filter", "conformance-candidate", "--report-dir", folder}
+	if code := run(args, &out, &out); code != exitPassed {
+		t.Fatalf("code %d: %s", code, &out)
+	}
+	verified, err := reports.Verify(folder, reports.VerifyOptions{})
+	if err != nil || !verified.OK() {
+		t.Fatalf("%v: %+v", err, verified)
+	}
+	passed := 0
+	for _, r := range verified.Report.Cells[0].Results {
+		if r.Verdict == verdicts.Passed {
+			passed++
+		}
+	}
+	if candidates == 0 || passed != candidates {
+		t.Errorf("%d passed of %d candidates", passed, candidates)
+	}
+	t.Logf("%d candidates passed\n%s", passed, &out)
+}
+
+// TestCandidates takes a control plane of this machine for a cluster that exists.
+func TestCandidates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+	plane, err := local.Start(t.Context(), local.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plane.Stop() })
+	candidatesPass(t, plane.KubeconfigPath())
+	left(t, plane)
+}
+
+// TestKindCandidates takes a cluster of kind.
+func TestKindCandidates(t *testing.T) {
+	image := os.Getenv("AUTHZCONF_KIND_NODE_IMAGE")
+	if image == "" {
+		t.Skip("AUTHZCONF_KIND_NODE_IMAGE is not set: make kind-candidates builds an image and runs this")
+	}
+	version, err := kind.ImageVersion(t.Context(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kind.Start(t.Context(), kind.Options{Name: "candidates", Image: image, Version: version, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Stop() })
+	data, err := clusters.Kubeconfig("kind", cluster.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	candidatesPass(t, kubeconfig)
+}

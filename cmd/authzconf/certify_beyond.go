@@ -155,6 +155,28 @@ func conditionalKind() (certify.Kind[certification.Exchange], error) {
 	return certification.Kind(all), err
 }
 
+// webhooks are the two endpoints of a conditional authorizer.
+func webhooks(kubeconfig, conditionsContext string) (authorize, conditions *certify.Webhook, err error) {
+	if authorize, err = certify.LoadWebhook(kubeconfig, ""); err == nil {
+		conditions, err = certify.LoadWebhook(kubeconfig, conditionsContext)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	}
+	return authorize, conditions, nil
+}
+
+// hookLoader has the vendor's program load policies.
+func hookLoader(c *cobra.Command, hook string) certification.Loader {
+	return func(ctx context.Context, all []vectors.Policy) error {
+		raw, err := certification.PoliciesJSON(all)
+		if err != nil {
+			return err
+		}
+		return runHook(ctx, hook, raw, c.ErrOrStderr())
+	}
+}
+
 // runConditional is certify --conditional.
 func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	for _, flag := range []string{"level", "review-versions", "load", "soak", "in-cluster", "kubernetes", "authorizer-cache"} {
@@ -170,11 +192,8 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		return err
 	}
 	var o certification.Options
-	if o.Authorize, err = certify.LoadWebhook(f.kubeconfig, ""); err == nil {
-		o.Conditions, err = certify.LoadWebhook(f.kubeconfig, f.conditionsContext)
-	}
-	if err != nil {
-		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	if o.Authorize, o.Conditions, err = webhooks(f.kubeconfig, f.conditionsContext); err != nil {
+		return err
 	}
 	if f.wire != spoken {
 		if o.Wire, err = revisionOf(f.wire); err != nil {
@@ -186,13 +205,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		return err
 	}
 	if f.hook != "" {
-		o.Load = func(ctx context.Context, all []vectors.Policy) error {
-			raw, err := certification.PoliciesJSON(all)
-			if err != nil {
-				return err
-			}
-			return runHook(ctx, f.hook, raw, c.ErrOrStderr())
-		}
+		o.Load = hookLoader(c, f.hook)
 	}
 	run, err := certification.Certify(c.Context(), o)
 	if err != nil {

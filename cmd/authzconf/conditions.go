@@ -22,7 +22,7 @@ import (
 
 func newConditions() *cobra.Command {
 	c := plainCommand("conditions", (*cobra.Command).Help)
-	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
+	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsRun(&conditionsRunFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
 	return c
 }
 

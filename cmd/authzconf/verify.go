@@ -58,6 +58,7 @@ func reportKinds() []reportKind {
 		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),
 		recheck(&deputy.Folder, "deputy", newDeputy, (*deputyFlags).again),
 		recheck(&library.Folder, "conditions library", newConditionsLibrary, libraryAgain),
+		recheck(&certification.PlayedFolder, "conditions run", newConditionsRun, (*conditionsRunFlags).again),
 		recheck(&filedExplore, "conditions explore", newConditionsExplore, (*conditionsExploreFlags).again),
 		recheck(&granular.Folder, "granular", newGranular, (*granularFlags).again),
 	}

@@ -24,7 +24,6 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/certify/certifytest"
-	webhook "github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
@@ -102,14 +101,14 @@ func hold(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 	if err != nil {
 		return err
 	}
-	run, err := certified(t.Context(), plan, h, o)
+	load := func(_ context.Context, all []vectors.Policy) error { return o.Load(all) }
+	run, err := certification.CertifyHandler(t.Context(), h, certification.Options{Plan: plan, Load: load})
 	if err != nil {
 		return err
 	}
 	failed := 0
 	for _, v := range all {
-		of := slices.DeleteFunc(slices.Clone(run.Answers), func(x certification.Exchange) bool { return x.Vector != v.ID })
-		judged, err := plan.Judge(of)
+		judged, err := plan.JudgeVector(v.ID, run.Answers)
 		if err != nil {
 			return err
 		}
@@ -133,26 +132,6 @@ func hold(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 // place is where a vector stands, and in which file.
 func place(v *vectors.Vector) string {
 	return v.Source.Document + ", " + v.Source.Section + ": " + v.ID
-}
-
-func certified(ctx context.Context, plan *certification.Plan, h http.Handler, o Options) (*certify.Run[certification.Exchange], error) {
-	s, err := webhook.Start(h, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = s.Close() }()
-	raw, err := reference.Kubeconfig(s)
-	if err != nil {
-		return nil, err
-	}
-	c := certification.Options{Plan: plan, Load: func(_ context.Context, all []vectors.Policy) error { return o.Load(all) }}
-	if c.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
-		return nil, err
-	}
-	if c.Conditions, err = certify.ParseWebhook(raw, reference.ConditionsContext); err != nil {
-		return nil, err
-	}
-	return certification.Certify(ctx, c)
 }
 
 // explore compares two phases with one.

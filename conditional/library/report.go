@@ -94,6 +94,32 @@ func Judge(ctx context.Context, all []*vectors.Vector, list *List, library strin
 	return r, nil
 }
 
+// Play holds the library to one vector, whatever its section: what is known of it, and what it has no part for, says
+// nothing about anybody's vector.
+func Play(ctx context.Context, v *vectors.Vector) (verdicts.Verdict, []string, error) {
+	list, err := Known()
+	if err != nil {
+		return "", nil, err
+	}
+	list.Sections = []string{v.Source.Section}
+	r, err := Judge(ctx, []*vectors.Vector{v}, list, "")
+	if err != nil {
+		return "", nil, err
+	}
+	switch s := r.Sections[0]; {
+	case s.Failed > 0:
+		return verdicts.Failed, r.Failed[0].Differences, nil
+	case s.Webhook > 0:
+		return verdicts.NotSupported, []string{"it judges an authorizer, and this is none"}, nil
+	case s.Absent > 0:
+		return verdicts.NotSupported, []string{"the library has no part for what it states"}, nil
+	case s.Divergent > 0:
+		i := slices.IndexFunc(r.Divergences, func(d Divergence) bool { return d.Seen > 0 })
+		return verdicts.NotSupported, []string{"a known divergence, " + r.Divergences[i].Name + ": " + r.Divergences[i].Instead}, nil
+	}
+	return verdicts.Passed, nil, nil
+}
+
 // judge counts one vector.
 func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Section, differing map[string]bool) error {
 	if v.Webhook != nil {
@@ -114,7 +140,7 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 	lazy, eager := v.APIServer.Wanted(vectors.Lazy), v.APIServer.Wanted(vectors.Eager)
 	differences, server := lazy.Differences(got), v.APIServer.Server
 	switch {
-	case absent >= 0 && (!list.Absent[absent].Part || lazy.Stated(got) == 0 || server.Version == "old" || server.Gate == "off"):
+	case lazy.Stated(got) == 0, server.Version == "old", server.Gate == "off", absent >= 0 && !list.Absent[absent].Part:
 		s.Absent++
 		return nil
 	case absent >= 0 && len(differences) == 0:

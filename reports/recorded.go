@@ -39,11 +39,10 @@ func (r *Record) Pages() (map[string][]byte, error) { return nil, nil }
 
 // Brief is a report as people and CI systems read it: what it is about, and a case for each thing that it says.
 type Brief struct {
-	// Suite is what JUnit calls it, Facts stand below the title.
-	Suite, Title string
-	Facts        []string
-	Outcome      verdicts.Verdict
-	Cases        []Case
+	Suite  string // in JUnit
+	Report any    // what it is made of
+	Facts  []string
+	Cases  []Case
 }
 
 // Case is one thing that a report says. Lines are what was found, or why nothing was.
@@ -53,21 +52,50 @@ type Case struct {
 	Lines   []string
 }
 
-// Add adds a case. Empty lines are left out.
-func (b *Brief) Add(name string, v verdicts.Verdict, lines ...string) {
+// Fact adds one, for brief.tmpl, to which it is nothing.
+func (b *Brief) Fact(text string) string {
+	b.Facts = append(b.Facts, text)
+	return ""
+}
+
+// Add adds a case likewise. Empty lines are left out.
+func (b *Brief) Add(name string, v verdicts.Verdict, lines ...string) string {
 	b.Cases = append(b.Cases, Case{name, v, slices.DeleteFunc(lines, func(line string) bool { return line == "" })})
+	return ""
 }
 
 // BriefFiles are the names of the pages of a Brief, and of the signature beside them.
 var BriefFiles = []string{htmlFile, junitFile, summaryFile, SignatureFile}
 
-// Pages are report.html, junit.xml and summary.md.
-func (b *Brief) Pages() (map[string][]byte, error) {
+// casesOf begins the names of the templates that make the cases of a kind of report.
+const casesOf = "cases of "
+
+// BriefPages are report.html, junit.xml and summary.md of a kind of report, with the cases that brief.tmpl finds in it.
+func BriefPages(kind string, report any) (map[string][]byte, error) {
+	b := &Brief{Suite: strings.TrimPrefix(kind, "report of "), Report: report}
+	if _, err := renderText(casesOf+kind, b); err != nil {
+		return nil, err
+	}
 	var page bytes.Buffer
 	failed := pageTemplates.ExecuteTemplate(&page, "brief", b)
 	junit, unwritten := renderText("brief junit", b)
 	summary, err := renderText("brief", b)
 	return map[string][]byte{htmlFile: []byte(Redact(page.String())), junitFile: junit, summaryFile: summary}, errors.Join(failed, unwritten, err)
+}
+
+// pagesOf are all pages of a report.
+func pagesOf(kind *filing.Kind, r Recorded) (map[string][]byte, error) {
+	all := map[string][]byte{}
+	if textTemplates.Lookup(casesOf+kind.Name) != nil {
+		brief, err := BriefPages(kind.Name, r)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, brief)
+	}
+	own, err := r.Pages()
+	maps.Copy(all, own)
+	return all, err
 }
 
 // Conclude sets the outcome.
@@ -189,12 +217,9 @@ func (f Found) Hold(asked Found) error {
 
 // WriteRecorded writes a report with its pages and its evidence, whose digests it then has.
 func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
-	all, err := r.Pages()
+	all, err := pagesOf(kind, r)
 	if err != nil {
 		return err
-	}
-	if all == nil {
-		all = map[string][]byte{}
 	}
 	maps.Copy(all, p.files)
 	r.Made().Files = map[string]string{}
@@ -219,12 +244,12 @@ func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, 
 	v.Report = &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}
 	v.readFiles(kind.Owns)
 	if v.OK() {
-		recheck(v, report, again)
+		recheck(v, kind, report, again)
 	}
 	return v.Verification, nil
 }
 
-func recheck[R Recorded](v *verifier, report R, again func(R, *Pieces) (R, error)) {
+func recheck[R Recorded](v *verifier, kind *filing.Kind, report R, again func(R, *Pieces) (R, error)) {
 	pieces := &Pieces{files: maps.Clone(v.files), taken: map[string]bool{}}
 	r, err := again(report, pieces)
 	if err != nil {
@@ -237,7 +262,7 @@ func recheck[R Recorded](v *verifier, report R, again func(R, *Pieces) (R, error
 	if !same(report, r) {
 		v.differ("%s: not what the evidence gives: %s", v.marker, change(report, r))
 	}
-	pages, err := r.Pages()
+	pages, err := pagesOf(kind, r)
 	if err != nil {
 		v.differ("the pages cannot be made again: %v", err)
 	}

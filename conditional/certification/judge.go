@@ -71,11 +71,6 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 	return c.Grant(), nil
 }
 
-// JudgeVector says what the exchanges show that are about one vector.
-func (b *Plan) JudgeVector(id string, all []Exchange) (*certify.Certification, error) {
-	return b.Judge(slices.DeleteFunc(slices.Clone(all), func(x Exchange) bool { return x.Vector != id }))
-}
-
 // note writes a finding down. Its wording is part of bundles, which are judged again: it stays.
 func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, args ...any) {
 	j.found.Add(certify.Finding{Reason: reason, Level: e.level, Advice: advice},

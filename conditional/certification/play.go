@@ -16,19 +16,20 @@ import (
 type Played struct {
 	reports.Record `json:",inline"`
 
-	// Subject is what was judged.
-	Subject string   `json:"subject"`
-	Seed    int64    `json:"seed"`
-	Results []VectorResult `json:"results"`
+	Subject string                   `json:"subject"`
+	Seed    int64                    `json:"seed"`
+	Results []VectorResult           `json:"results"`
+	Totals  map[verdicts.Verdict]int `json:"totals"`
 }
 
-// VectorResult is what came of a vector in a revision of the wire. One that is not supported says nothing about the subject.
+// VectorResult is what came of a vector, in a revision of the wire if it was asked in one. One that is not supported
+// says nothing about the subject.
 type VectorResult struct {
-	Vector  string           `json:"vector"`
-	Section string           `json:"section"`
-	Wire    string           `json:"wire"`
-	Verdict verdicts.Verdict `json:"verdict"`
-	Why     []string         `json:"why,omitempty"`
+	*vectors.Vector `json:"-"`
+	ID              string           `json:"vector"`
+	Wire            string           `json:"wire,omitempty"`
+	Verdict         verdicts.Verdict `json:"verdict"`
+	Why             []string         `json:"why,omitempty"`
 }
 
 // PlayedFolder is a report in a folder.
@@ -37,72 +38,51 @@ var PlayedFolder = filing.Kind{
 	Files: append([]string{"evidence/*.json.gz"}, reports.BriefFiles...),
 }
 
-// Play judges vectors in revisions of the wire: by the exchanges with an authorizer, under a seed, or by asking library,
-// if that is what is judged.
-func Play(all []*vectors.Vector, seed int64, wires []*wire.Revision, exchanges []Exchange, library func(*vectors.Vector) (verdicts.Verdict, []string, error)) (*Played, error) {
-	plan, err := NewPlan(all, seed)
-	if err != nil {
-		return nil, err
+// Add adds what came of a vector.
+func (p *Played) Add(r VectorResult) {
+	if p.Totals == nil {
+		p.Totals = map[verdicts.Verdict]int{}
 	}
-	p := &Played{Seed: seed}
-	for _, w := range wires {
-		of := slices.DeleteFunc(slices.Clone(exchanges), func(x Exchange) bool { return x.Wire != w.Name })
-		for _, v := range all {
-			r := VectorResult{Vector: v.ID, Section: v.Source.Section, Wire: w.Name, Verdict: verdicts.NotSupported}
-			switch cannot := w.Cannot(v); {
-			case cannot != "":
-				r.Why = []string{"this wire cannot say it: " + cannot}
-			case library != nil:
-				r.Verdict, r.Why, err = library(v)
-			case v.Webhook == nil:
-				r.Why = []string{"it judges an API server, and this is an authorizer"}
-			default:
-				r.Verdict, r.Why, err = plan.verdict(v.ID, of)
-			}
-			if err != nil {
-				return nil, err
-			}
-			p.Results = append(p.Results, r)
-		}
-	}
-	p.Conclude(p.Count(verdicts.Failed) > 0, p.Count(verdicts.Invalid) > 0 || p.Count(verdicts.Passed) == 0)
-	return p, nil
+	r.ID = r.Vector.ID
+	p.Results, p.Totals[r.Verdict] = append(p.Results, r), p.Totals[r.Verdict]+1
+	p.Conclude(p.Totals[verdicts.Failed] > 0, p.Totals[verdicts.Invalid] > 0 || p.Totals[verdicts.Passed] == 0)
 }
 
-// Count is how many results have a verdict.
-func (p *Played) Count(v verdicts.Verdict) (n int) {
-	for _, r := range p.Results {
-		if r.Verdict == v {
-			n++
+// Play judges an authorizer by exchanges about vectors.
+func Play(all []*vectors.Vector, seed int64, exchanges []Exchange) (*Played, error) {
+	plan, err := NewPlan(all, seed)
+	p := &Played{Seed: seed}
+	for _, w := range wire.Revisions() {
+		of := slices.DeleteFunc(slices.Clone(exchanges), func(x Exchange) bool { return x.Wire != w.Name })
+		for _, v := range all {
+			if len(of) == 0 || err != nil {
+				break
+			}
+			r := VectorResult{Vector: v, Wire: w.Name, Verdict: verdicts.NotSupported, Why: []string{"it judges an API server, and this is an authorizer"}}
+			if v.Webhook != nil {
+				err = plan.verdict(&r, of)
+			}
+			p.Add(r)
 		}
 	}
-	return n
+	return p, err
 }
 
 // verdict is what exchanges show of one vector. What the text only advises costs nothing, and is said.
-func (b *Plan) verdict(id string, all []Exchange) (v verdicts.Verdict, why []string, err error) {
-	judged, err := b.JudgeVector(id, all)
+func (b *Plan) verdict(r *VectorResult, all []Exchange) error {
+	judged, err := b.Judge(slices.DeleteFunc(slices.Clone(all), func(x Exchange) bool { return x.Vector != r.Vector.ID }))
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	if !slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews > 0 }) {
-		return verdicts.Invalid, []string{"it was not asked: the authorizer had ended the run before"}, nil
+	if r.Verdict, r.Why = verdicts.Passed, nil; !slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews > 0 }) {
+		r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked: the authorizer had ended the run before"}
 	}
-	v = verdicts.Passed
 	for _, f := range judged.Findings {
+		means := "the text advises against it"
 		if !f.Advice {
-			v = verdicts.Failed
+			r.Verdict, means = verdicts.Failed, "the text demands otherwise"
 		}
-		why = append(why, f.Reason+": "+strings.Join(f.Examples, "; "))
+		r.Why = append(r.Why, f.Reason+": "+means+"\n  "+strings.Join(f.Examples, "\n  "))
 	}
-	return v, why, nil
-}
-
-// Pages are the vectors.
-func (p *Played) Pages() (map[string][]byte, error) {
-	b := reports.Brief{Suite: "conditions.run", Title: "Vectors of KEP-5681 against " + p.Subject, Outcome: p.Outcome}
-	for _, r := range p.Results {
-		b.Add(r.Vector+", wire "+r.Wire, r.Verdict, slices.Clone(r.Why)...)
-	}
-	return b.Pages()
+	return nil
 }

@@ -94,8 +94,8 @@ func Judge(ctx context.Context, all []*vectors.Vector, list *List, library strin
 	return r, nil
 }
 
-// Play holds the library to one vector, whatever its section: what is known of it, and what it has no part for, says
-// nothing about anybody's vector.
+// Play holds the library to one vector of somebody's own. What is known of the library, and what it has no part for,
+// says nothing about it.
 func Play(ctx context.Context, v *vectors.Vector) (verdicts.Verdict, []string, error) {
 	list, err := Known()
 	if err != nil {
@@ -109,13 +109,11 @@ func Play(ctx context.Context, v *vectors.Vector) (verdicts.Verdict, []string, e
 	switch s := r.Sections[0]; {
 	case s.Failed > 0:
 		return verdicts.Failed, r.Failed[0].Differences, nil
-	case s.Webhook > 0:
-		return verdicts.NotSupported, []string{"it judges an authorizer, and this is none"}, nil
-	case s.Absent > 0:
-		return verdicts.NotSupported, []string{"the library has no part for what it states"}, nil
 	case s.Divergent > 0:
 		i := slices.IndexFunc(r.Divergences, func(d Divergence) bool { return d.Seen > 0 })
 		return verdicts.NotSupported, []string{"a known divergence, " + r.Divergences[i].Name + ": " + r.Divergences[i].Instead}, nil
+	case s.Agree+s.Part == 0:
+		return verdicts.NotSupported, []string{"the library has no part for it"}, nil
 	}
 	return verdicts.Passed, nil, nil
 }
@@ -182,25 +180,6 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 
 // Passed tells whether everything is as it is known to be.
 func (r *Report) Passed() bool { return len(r.Failed) == 0 && len(r.Stale) == 0 }
-
-// Pages are the sections, and what is not as it is known to be.
-func (r *Report) Pages() (map[string][]byte, error) {
-	b := reports.Brief{Suite: "conditions.library", Title: "KEP-5681 in " + r.Library, Outcome: r.Outcome}
-	for _, s := range r.Sections {
-		v := reports.OutcomeOf(s.Failed > 0, false)
-		if s.Agree+s.Divergent+s.Part+s.Failed == 0 { // nothing of the library was looked at
-			v = verdicts.Skipped
-		}
-		b.Add(s.Name, v, fmt.Sprintf("%d agree, %d divergent, %d in part, %d by our model only, %d failed, %d for webhooks", s.Agree, s.Divergent, s.Part, s.Absent, s.Failed, s.Webhook))
-	}
-	for _, f := range r.Failed {
-		b.Add(f.ID, verdicts.Failed, f.Differences...)
-	}
-	for _, s := range r.Stale {
-		b.Add("what is known of the library", verdicts.Failed, s)
-	}
-	return b.Pages()
-}
 
 // Sum is what came of the vectors of all sections.
 func (r *Report) Sum() *Section {

@@ -184,5 +184,5 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 // filedExplore is a report of conditions explore in a folder.
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
-	Files: []string{"case-*" + vectors.Suffix, reports.SignatureFile},
+	Files: append([]string{"case-*" + vectors.Suffix}, reports.BriefFiles...),
 }

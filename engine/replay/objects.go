@@ -222,7 +222,6 @@ func (p *provisioner) awaitPod(ctx context.Context, namespace, name string) erro
 	return nil
 }
 
-// podState says what a pod waits for.
 func podState(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""

@@ -81,7 +81,6 @@ type Summary struct {
 	size       int
 }
 
-// requestor is what was seen of one user who impersonates.
 type requestor struct {
 	name   string
 	groups sets.Set[string]

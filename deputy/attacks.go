@@ -103,7 +103,6 @@ func markerOf(run string, attack int, request any) string {
 	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }
 
-// place is where attacks are tried.
 type place struct {
 	// Run begins every marker.
 	Run       string `json:"run"`
@@ -143,7 +142,6 @@ func (s scene) sent(n int, a attack) []string {
 	return scenarios.Each(s.requests(n, a), func(r rawAttack) string { return reports.Redact(r.text()) })
 }
 
-// write fills in a request.
 func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
 	pods, names, mine := podsIn(s.Namespace), a.names(), s.People[me].spelt(a.Spelt)
 	fill := strings.NewReplacer(

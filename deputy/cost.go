@@ -84,7 +84,6 @@ func (f *fixture) visitor(n int) *Identity {
 	return people[n%len(people)]
 }
 
-// visit opens every page in each way.
 func (ep *endpoint) visit(ctx context.Context, s *suite, run string) (out []visitEvidence, err error) {
 	for n, g := range buttons() {
 		who := s.fixture.visitor(n)
@@ -101,7 +100,6 @@ func (ep *endpoint) visit(ctx context.Context, s *suite, run string) (out []visi
 	return out, nil
 }
 
-// openPage opens a page in one way.
 func (ep *endpoint) openPage(ctx context.Context, client *http.Client, who *Identity, g page, namespace string, together bool, marker string) (*visitEvidence, error) {
 	_, requests := g.asks(who, namespace)
 	one := &visitEvidence{Reviews: make([]*verdicts.Observation, len(requests))}

@@ -107,7 +107,6 @@ type Part struct {
 	logged       bool            // whether the log has shown something in an earlier part
 }
 
-// listedFailures is how many failures are told in words.
 const listedFailures = 20
 
 func (p *Part) fail(format string, args ...any) {
@@ -128,7 +127,6 @@ var Folder = filing.Kind{
 	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile, htmlFile, junitFile, summaryFile},
 }
 
-// ended is how a run ended.
 type ended struct {
 	Started time.Time `json:"started"`
 	Problem string    `json:"problem,omitempty"`

@@ -202,7 +202,6 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 	}
 }
 
-// add appends a review of its own.
 func (p *Prediction) add(r Review) Review {
 	p.Segments = append(p.Segments, Segment{Runs: [][]Review{{r}}})
 	return r
@@ -275,7 +274,6 @@ func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
 	return a, about, true
 }
 
-// decode reads a body as a type.
 func decode(body map[string]any, into any) bool {
 	raw, err := json.Marshal(body)
 	return err == nil && body != nil && json.Unmarshal(raw, into) == nil

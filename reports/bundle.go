@@ -43,7 +43,6 @@ type Texts struct {
 	Fixtures fs.FS
 }
 
-// evidencePath is where the evidence of a scenario on a cell is stored.
 func evidencePath(cell, scenario string) string {
 	return path.Join(evidenceDir, cell, scenario+".json")
 }
@@ -170,7 +169,6 @@ func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scena
 	return pages, nil
 }
 
-// encodeReport is report.yaml.
 func encodeReport(r *ConformanceReport) ([]byte, error) {
 	data, err := yaml.Marshal(r)
 	if err != nil {
@@ -179,7 +177,6 @@ func encodeReport(r *ConformanceReport) ([]byte, error) {
 	return append([]byte("# What authzconf found. Check it with: authzconf verify <this folder>\n"), data...), nil
 }
 
-// reportLimit is the size up to which report.yaml is read.
 const reportLimit = 64 << 20
 
 // DecodeReport reads report.yaml. It is strict: a field that this version of authzconf does not know may be what

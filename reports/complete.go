@@ -48,7 +48,6 @@ func digestOf(refs []ScenarioRef) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// summarize counts by level.
 func (c *Cell) summarize(set *scenarios.Set) {
 	c.Summary = map[scenarios.Level]Counts{}
 	for _, r := range c.Results {
@@ -70,10 +69,8 @@ func (c *Cell) summarize(set *scenarios.Set) {
 	}
 }
 
-// key names a scenario on a cell.
 type key struct{ cell, scenario string }
 
-// index finds evidence by cell and scenario.
 func index(evidence []*verdicts.Evidence) map[key]*verdicts.Evidence {
 	m := map[key]*verdicts.Evidence{}
 	for _, e := range evidence {

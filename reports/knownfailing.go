@@ -130,7 +130,6 @@ func (r *ConformanceReport) state(e KnownFailing) KnownFailingState {
 // KnownFailingKind is the kind of a known-failing file, of FileVersion.
 const KnownFailingKind = "KnownFailingList"
 
-// knownFailingList is a known-failing file.
 type knownFailingList struct {
 	APIVersion string         `yaml:"apiVersion"`
 	Kind       string         `yaml:"kind"`

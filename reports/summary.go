@@ -64,7 +64,6 @@ var (
 	}
 )
 
-// renderText renders one of textTemplates.
 func renderText(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	err := textTemplates.ExecuteTemplate(&b, name, data)
@@ -142,7 +141,6 @@ func markdown(s string) string {
 	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace(s)
 }
 
-// code is a text in backquotes.
 func code(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "\n", " "), "`", "'")
 	return "`" + s + "`"

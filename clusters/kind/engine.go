@@ -145,7 +145,6 @@ func removeContainers(ctx context.Context, name string) error {
 	return err
 }
 
-// networkName is the network that kind puts its nodes on.
 const networkName = "kind"
 
 // Network is the engine's network of kind's nodes.
@@ -208,7 +207,6 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 // networkLock is the file whose lock is held while the network is made.
 const networkLock = "network.lock"
 
-// dockerNetwork is what docker says of a network.
 type dockerNetwork struct {
 	ID   string `json:"Id"`
 	IPAM struct {
@@ -269,7 +267,6 @@ func (n Network) Listen(ctx context.Context) (net.Listener, error) {
 	return &memberListener{Listener: l, subnet: n.Subnet}, nil
 }
 
-// memberListener accepts members of a network only.
 type memberListener struct {
 	net.Listener
 	subnet netip.Prefix

@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// progressInterval is how often a build tells how far it is.
 const progressInterval = 5 * time.Second
 
 // BuildEnv is what builds depend on beside the arguments, fixed so that a user's settings for

@@ -55,7 +55,6 @@ type publication struct {
 	Member string `json:"member"`
 }
 
-// publications are those of programs, by name.
 var publications = embedded[map[string]publication](officialYAML)
 
 // offer is a program as it is published.

@@ -151,7 +151,6 @@ var argumentsYAML []byte
 // arguments are those that the programs always have, and those for an audit log.
 var arguments = embedded[struct{ Etcd, KubeAPIServer, Audit []string }](argumentsYAML)
 
-// apiServerArgs are kube-apiserver's arguments.
 func apiServerArgs(o Options, port int, dir string) []string {
 	args := append(slices.Clone(arguments.KubeAPIServer), fmt.Sprintf("--secure-port=%d", port))
 	if o.EmulatedVersion != "" {

@@ -37,9 +37,7 @@ type Release struct {
 func (r Release) String() string { return r.Version }
 
 // Releases returns the pinned releases, newest last.
-func Releases() []Release {
-	return slices.Clone(releases)
-}
+func Releases() []Release { return slices.Clone(releases) }
 
 // Newest is the last of the pinned releases.
 func Newest() Release { return releases[len(releases)-1] }

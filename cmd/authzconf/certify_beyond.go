@@ -48,7 +48,6 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
 }
 
-// check says what is wrong with the flags.
 func (f *beyondFlags) check() (err error) {
 	if !f.loadToo {
 		f.load.Rates = nil
@@ -73,7 +72,6 @@ func (f *beyondFlags) check() (err error) {
 	return err
 }
 
-// apply adds what the flags ask for.
 func (f *beyondFlags) apply(c *cobra.Command, o *certify.Options, hook string) {
 	o.LoadOptions = f.load
 	if f.inCluster == "" {
@@ -140,7 +138,6 @@ func outcomeOf(results []certify.LevelResult, tried []certify.CertificationLevel
 	return nil
 }
 
-// conditionalPlan is what is asked of a conditional authorizer under a seed.
 func conditionalPlan(seed int64) (*certification.Plan, error) {
 	all, err := vectors.Builtin()
 	if err != nil {
@@ -149,7 +146,6 @@ func conditionalPlan(seed int64) (*certification.Plan, error) {
 	return certification.NewPlan(all, seed)
 }
 
-// conditionalKind is certification of conditional authorizers.
 func conditionalKind() (certify.Kind[certification.Exchange], error) {
 	all, err := vectors.Builtin()
 	return certification.Kind(all), err
@@ -177,7 +173,6 @@ func hookLoader(c *cobra.Command, hook string) certification.Loader {
 	}
 }
 
-// runConditional is certify --conditional.
 func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	for _, flag := range []string{"level", "review-versions", "load", "soak", "in-cluster", "kubernetes", "authorizer-cache"} {
 		if c.Flags().Changed(flag) {
@@ -224,7 +219,6 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	return result
 }
 
-// printConditionalPolicy is certify policy --conditional.
 func printConditionalPolicy(out io.Writer, seed int64) error {
 	plan, err := conditionalPlan(seed)
 	if err != nil {

@@ -34,7 +34,6 @@ func wireFlag(c *cobra.Command, into *string, usage string) {
 	c.Flags().StringVar(into, "wire", wire.Seed.Name, usage+": seed or merged")
 }
 
-// revisionOf is the revision that --wire names.
 func revisionOf(name string) (*wire.Revision, error) {
 	w, err := wire.Named(name)
 	if err != nil {
@@ -126,7 +125,6 @@ func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
 	return c
 }
 
-// explore tries the cases.
 func (f *conditionsExploreFlags) explore(ctx context.Context, progress func(done int)) (*model.Explored, error) {
 	if f.cases < 1 {
 		return nil, fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
@@ -181,7 +179,6 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 	return concluded(f.file(&filedExplore, r, &reports.Pieces{}), len(r.Disagreements) > 0, broken)
 }
 
-// filedExplore is a report of conditions explore in a folder.
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
 	Files: append([]string{"case-*" + vectors.Suffix}, reports.BriefFiles...),

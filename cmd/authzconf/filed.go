@@ -33,7 +33,6 @@ func (f *filedFlags) register(fl *pflag.FlagSet, what string) {
 	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
 }
 
-// readKey reads the key of --sign-key, if there is one.
 func (f *filedFlags) readKey() (err error) {
 	switch {
 	case f.signKey == "":
@@ -63,7 +62,6 @@ func (f *filedFlags) sign(marker string, outcome any) error {
 	})
 }
 
-// file writes a report with its evidence, if there is a folder for it.
 func (f *filedFlags) file(kind *filing.Kind, r reports.Recorded, p *reports.Pieces) error {
 	return written(f.reportDir, func(dir string) error {
 		made := r.Made()
@@ -232,7 +230,6 @@ func (h *heldRun) walk(o upgrade.Options) error {
 	return nil
 }
 
-// add adds what a plan asks of a cell.
 func (h *heldRun) add(p session.CellPlan) {
 	found := p.Target.Wanted()
 	cell := reports.Cell{Cell: found.Cell, Facts: found.Facts, Witness: found.Witness}

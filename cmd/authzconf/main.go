@@ -169,7 +169,6 @@ func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
 //go:embed help.yaml
 var helpTexts []byte
 
-// teach gives the commands their help texts.
 func teach(root *cobra.Command) {
 	var texts map[string]struct{ Short, Long, Example string }
 	if err := yaml.UnmarshalStrict(helpTexts, &texts); err != nil {
@@ -190,7 +189,6 @@ func teach(root *cobra.Command) {
 // housekeeping is the ID of the group that cobra's own commands are in too.
 const housekeeping = "housekeeping"
 
-// commandGroup is a part of the help text.
 type commandGroup struct {
 	id, title string
 	commands  []*cobra.Command

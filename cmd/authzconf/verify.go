@@ -41,7 +41,6 @@ type verifyFlags struct {
 	certified *certify.Certification
 }
 
-// reportKind is a kind of report that a product writes.
 type reportKind struct {
 	*filing.Kind
 	// verify judges a report again. It is nil where the report keeps no evidence.
@@ -64,7 +63,6 @@ func reportKinds() []reportKind {
 	}
 }
 
-// verify judges every report in a folder again.
 func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return verifyCertification(c, path, flags)
@@ -81,7 +79,6 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	return nil
 }
 
-// kindsIn are the kinds of the reports in a folder.
 func kindsIn(path string) ([]reportKind, error) {
 	root, err := os.OpenRoot(path) // which also says that it is none
 	if err != nil {
@@ -165,7 +162,6 @@ func newSite() *cobra.Command {
 	return c
 }
 
-// writeSite judges reports again, and makes pages of them.
 func writeSite(c *cobra.Command, dirs []string, out string, flags *verifyFlags) error {
 	kinds := make([][]reportKind, len(dirs))
 	for i, dir := range dirs {
@@ -203,7 +199,6 @@ func writeSite(c *cobra.Command, dirs []string, out string, flags *verifyFlags) 
 	return failedIf(s.Verified() < len(s.Reports))
 }
 
-// shownDifferences is how many of those of a report that does not hold are listed.
 const shownDifferences = 20
 
 // addReport judges a report again. Of one that does not hold nothing is shown but why.
@@ -239,7 +234,6 @@ func addReport(c *cobra.Command, r *site.Report, kind reportKind, dir string, fl
 	return err
 }
 
-// addRegister adds the page of the certified authorizers, if there are any.
 func addRegister(s *site.Site, bundles []*site.Report, paths []string) error {
 	if len(bundles) == 0 {
 		return nil

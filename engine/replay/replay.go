@@ -207,7 +207,6 @@ func (run *run) wait(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// client authenticates as the request's requestor.
 func (run *run) client(r *scenarios.Request, tap target.Tap) (*http.Client, error) {
 	return run.target.RequestClient(r, run.bound.Requestors[r.By], run.tokens[r.By], tap)
 }

@@ -232,7 +232,6 @@ func (s *Session) startCell(c *Cell) {
 	s.events(Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, c.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)})
 }
 
-// stopTarget ends a target with everything that it recorded.
 func (s *Session) stopTarget(c *Cell) {
 	if err := c.Target.Stop(); err != nil {
 		s.events(Event{Text: fmt.Sprintf("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)})

@@ -118,7 +118,6 @@ func (t *Target) CountAuthorization(ctx context.Context) (increases func() ([]ve
 	}, err
 }
 
-// impersonationCounters reads the impersonation counters.
 func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 	return t.countersOf(ctx, known.Impersonation)
 }

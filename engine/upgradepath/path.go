@@ -281,6 +281,4 @@ func same(a, b target.Options) bool {
 }
 
 // plain is an error without its hint on a line of its own.
-func plain(err error) error {
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
-}
+func plain(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) }

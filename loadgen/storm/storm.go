@@ -80,7 +80,6 @@ const (
 	Pods      = "kubernetes"
 )
 
-// runner is a run under way.
 type runner struct {
 	Options
 	out        *run.Run
@@ -174,7 +173,6 @@ func (r *runner) stop() error {
 	return errors.Join(errs...)
 }
 
-// prepare starts everything and creates everybody.
 func (r *runner) prepare(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
@@ -207,7 +205,6 @@ func (r *runner) prepare(ctx context.Context) error {
 	return r.connect(ctx)
 }
 
-// populate creates everybody on a server.
 func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	begin := time.Now()
 	place := population.Place{Admin: s.targets[0].Admin(), Shared: r.Provider == target.Existing, Kwok: r.Kwok, Progress: r.Created}
@@ -231,7 +228,6 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 // sharedStorage says whether the servers have one etcd.
 func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
 
-// machine says where this process runs.
 func machine() run.Machine {
 	m := run.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
 	if proc, err := procfs.NewDefaultFS(); err == nil {

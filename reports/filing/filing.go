@@ -125,7 +125,6 @@ func (k *Kind) Read(dir string) (map[string][]byte, error) {
 	return files, err
 }
 
-// markerLimit is the size up to which a marker is read.
 const markerLimit = 64 << 20
 
 // In says whether the folder dir holds a report of this kind.

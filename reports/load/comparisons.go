@@ -17,13 +17,11 @@ type pair struct {
 	a, b   *run.Block
 }
 
-// comparisonKey is what pairs of one comparison have in common.
 type comparisonKey struct {
 	name string
 	aa   bool
 }
 
-// comparisonPairs are the pairs of a comparison, and what is wrong with them.
 type comparisonPairs struct {
 	key      comparisonKey
 	pairs    []pair
@@ -138,9 +136,7 @@ func (g comparisonPairs) design() design {
 	return design{len(g.pairs), len(starts)}
 }
 
-func meanReviews(blocks []*run.Block) float64 {
-	return reviewRate("", blocks).PerRequest.Estimate
-}
+func meanReviews(blocks []*run.Block) float64 { return reviewRate("", blocks).PerRequest.Estimate }
 
 // errorsCompared is the part of a block's answers that may be errors for its latencies to be compared: an error is
 // often faster than an answer.
@@ -299,6 +295,4 @@ func profileDifference(program string, a, b run.CPUProfile) ProfileDifference {
 }
 
 // String is "12.3 %, then 14.0 %".
-func (s FunctionShare) String() string {
-	return fmt.Sprintf("%.1f %%, then %.1f %%", 100*s.A, 100*s.B)
-}
+func (s FunctionShare) String() string { return fmt.Sprintf("%.1f %%, then %.1f %%", 100*s.A, 100*s.B) }

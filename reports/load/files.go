@@ -27,7 +27,6 @@ const (
 	htmlFile     = "report.html"
 )
 
-// fileNames are all of them.
 var fileNames = []string{runFile, reportFile, perfDataFile, metricsFile, summaryFile, htmlFile}
 
 // Folder is a load report in a folder.
@@ -37,7 +36,6 @@ var Folder = filing.Kind{
 	Files: fileNames,
 }
 
-// render makes every file of a report folder.
 func render(r run.Run, result Result) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, content := range map[string]func() ([]byte, error){
@@ -111,7 +109,6 @@ func LoadSaved(dir string) (s Saved, err error) {
 	return s, err
 }
 
-// decode reads a file of a kind.
 func decode(path string, data []byte, v any, kind string) error {
 	var head struct {
 		APIVersion string `json:"apiVersion"`

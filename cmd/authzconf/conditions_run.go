@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -41,8 +45,14 @@ func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
 }
 
 func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
-	all, err := (&selectionFlags{dir: args[0]}).vectors()
-	if err == nil && len(all) == 0 {
+	texts := map[string]string{} // by the names of the files
+	all, err := scenarios.LoadAll(os.DirFS(args[0]), vectors.Suffix, func(name string, raw []byte) ([]*vectors.Vector, error) {
+		texts[name] = string(raw)
+		return vectors.Parse(name, raw)
+	})
+	if err != nil {
+		err = fmt.Errorf("vectors in %s:\n%w", args[0], err)
+	} else if len(all) == 0 {
 		err = fmt.Errorf("%s: there are no vectors in it (expected files whose names end in %s)", args[0], vectors.Suffix)
 	}
 	if err == nil {
@@ -52,7 +62,7 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	pieces := &reports.Pieces{}
-	if _, err := reports.Keep(pieces, "vectors", &all); err != nil {
+	if _, err := reports.Keep(pieces, "vectors", &texts); err != nil {
 		return invalid(err)
 	}
 	if err := f.ask(c, args[0], all, pieces); err != nil {
@@ -77,7 +87,7 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 // ask keeps what an authorizer answers to the vectors of a folder.
 func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Vector, into *reports.Pieces) error {
 	plan, err := certification.NewPlan(all, f.seed)
-	if err != nil || f.library || len(plan.Policies()) == 0 {
+	if err != nil || f.library || plan.Len(certification.Phases)+plan.Len(certification.Atomic) == 0 {
 		return err
 	}
 	o, ask, wires := certification.Options{Plan: plan}, certifyReference, wire.Revisions()
@@ -130,18 +140,26 @@ func certifyReference(ctx context.Context, o certification.Options) (*certify.Ru
 // again judges what was seen.
 func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, p *reports.Pieces, _ *verifyFlags) (*certification.Played, error) {
 	reseed(c, &f.seed, was.Seed)
-	all, err := reports.Take[[]*vectors.Vector](p, "vectors")
+	texts, err := reports.Take[map[string]string](p, "vectors")
 	if err != nil {
 		return nil, err
+	}
+	var all []*vectors.Vector
+	for _, name := range slices.Sorted(maps.Keys(*texts)) {
+		parsed, err := vectors.Parse(name, []byte((*texts)[name]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, parsed...)
 	}
 	r, exchanges := &certification.Played{Seed: f.seed}, &[]certification.Exchange{}
 	if p.Has("exchanges") {
 		exchanges, err = reports.Take[[]certification.Exchange](p, "exchanges")
 	}
 	if err == nil && !f.library {
-		r, err = certification.Play(*all, f.seed, *exchanges)
+		r, err = certification.Play(all, f.seed, *exchanges)
 	}
-	for _, v := range *all {
+	for _, v := range all {
 		if one := (certification.VectorResult{Vector: v}); f.library && err == nil {
 			one.Verdict, one.Why, err = library.Play(context.Background(), v)
 			r.Add(one)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
@@ -48,41 +47,40 @@ func (p *Played) Add(r VectorResult) {
 	p.Conclude(p.Totals[verdicts.Failed] > 0, p.Totals[verdicts.Invalid] > 0 || p.Totals[verdicts.Passed] == 0)
 }
 
-// Play judges an authorizer by exchanges about vectors.
+// Play judges an authorizer by exchanges about vectors, in each revision of the wire that some are in.
 func Play(all []*vectors.Vector, seed int64, exchanges []Exchange) (*Played, error) {
 	plan, err := NewPlan(all, seed)
+	if err != nil {
+		return nil, err
+	}
 	p := &Played{Seed: seed}
-	for _, w := range wire.Revisions() {
-		of := slices.DeleteFunc(slices.Clone(exchanges), func(x Exchange) bool { return x.Wire != w.Name })
-		for _, v := range all {
-			if len(of) == 0 || err != nil {
-				break
+	for _, v := range all {
+		if v.Webhook == nil {
+			p.Add(VectorResult{Vector: v, Verdict: verdicts.NotSupported, Why: []string{"it judges an API server, and this is an authorizer"}})
+			continue
+		}
+		for _, w := range wire.Revisions() {
+			if !slices.ContainsFunc(exchanges, func(x Exchange) bool { return x.Wire == w.Name }) {
+				continue
 			}
-			r := VectorResult{Vector: v, Wire: w.Name, Verdict: verdicts.NotSupported, Why: []string{"it judges an API server, and this is an authorizer"}}
-			if v.Webhook != nil {
-				err = plan.verdict(&r, of)
+			r := VectorResult{Vector: v, Wire: w.Name, Verdict: verdicts.Passed}
+			of := slices.DeleteFunc(slices.Clone(exchanges), func(x Exchange) bool { return x.Wire != w.Name || x.Vector != v.ID })
+			judged, err := plan.Judge(of)
+			if err != nil {
+				return nil, err
+			}
+			if len(of) == 0 {
+				r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked: the authorizer had ended the run before"}
+			}
+			for _, f := range judged.Findings {
+				means := "the text advises against it" // which costs nothing
+				if !f.Advice {
+					r.Verdict, means = verdicts.Failed, "the text demands otherwise"
+				}
+				r.Why = append(r.Why, f.Reason+": "+means+"\n  "+strings.Join(f.Examples, "\n  "))
 			}
 			p.Add(r)
 		}
 	}
-	return p, err
-}
-
-// verdict is what exchanges show of one vector. What the text only advises costs nothing, and is said.
-func (b *Plan) verdict(r *VectorResult, all []Exchange) error {
-	judged, err := b.Judge(slices.DeleteFunc(slices.Clone(all), func(x Exchange) bool { return x.Vector != r.Vector.ID }))
-	if err != nil {
-		return err
-	}
-	if r.Verdict, r.Why = verdicts.Passed, nil; !slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews > 0 }) {
-		r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked: the authorizer had ended the run before"}
-	}
-	for _, f := range judged.Findings {
-		means := "the text advises against it"
-		if !f.Advice {
-			r.Verdict, means = verdicts.Failed, "the text demands otherwise"
-		}
-		r.Why = append(r.Why, f.Reason+": "+means+"\n  "+strings.Join(f.Examples, "\n  "))
-	}
-	return nil
+	return p, nil
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 const (
@@ -178,7 +179,10 @@ func (c *Certification) shown() (Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	brief, err := reports.BriefPages("certification", c)
+	brief, err := reports.BriefPages("certification", struct { // a certification has levels, and no outcome
+		*Certification
+		Outcome verdicts.Verdict
+	}{c, ""})
 	if err != nil {
 		return nil, err
 	}

@@ -119,12 +119,14 @@ func (p *Part) fail(format string, args ...any) {
 func (p *Part) Line() string { return said("line", p) }
 
 // Failed tells whether anything did.
-func (r *Report) Failed() bool { return r.Failing() > 0 }
+func (r *Report) Failed() bool {
+	return slices.ContainsFunc(r.Parts, func(p *Part) bool { return p.Failed > 0 })
+}
 
 // Folder is a report in a folder.
 var Folder = filing.Kind{
 	Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""},
-	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile, htmlFile, junitFile, summaryFile},
+	Files: append([]string{"evidence/*.json.gz", "evidence/*/*.json.gz"}, reports.BriefFiles...),
 }
 
 type ended struct {

@@ -52,13 +52,7 @@ type Case struct {
 	Lines   []string
 }
 
-// Fact adds one, for brief.tmpl, to which it is nothing.
-func (b *Brief) Fact(text string) string {
-	b.Facts = append(b.Facts, text)
-	return ""
-}
-
-// Add adds a case likewise. Empty lines are left out.
+// Add adds a case, for brief.tmpl, to which it is nothing. Empty lines are left out.
 func (b *Brief) Add(name string, v verdicts.Verdict, lines ...string) string {
 	b.Cases = append(b.Cases, Case{name, v, slices.DeleteFunc(lines, func(line string) bool { return line == "" })})
 	return ""
@@ -73,9 +67,11 @@ const casesOf = "cases of "
 // BriefPages are report.html, junit.xml and summary.md of a kind of report, with the cases that brief.tmpl finds in it.
 func BriefPages(kind string, report any) (map[string][]byte, error) {
 	b := &Brief{Suite: strings.TrimPrefix(kind, "report of "), Report: report}
-	if _, err := renderText(casesOf+kind, b); err != nil {
+	facts, err := renderText(casesOf+kind, b)
+	if err != nil {
 		return nil, err
 	}
+	b.Facts = slices.DeleteFunc(strings.Split(string(facts), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
 	var page bytes.Buffer
 	failed := pageTemplates.ExecuteTemplate(&page, "brief", b)
 	junit, unwritten := renderText("brief junit", b)

@@ -34,7 +34,7 @@ type Record struct {
 // Made is the record of a report.
 func (r *Record) Made() *Record { return r }
 
-// Pages are the files besides the evidence, which are made from it: most reports have none.
+// Pages are files that are made from the evidence besides those that every report has: most have none.
 func (r *Record) Pages() (map[string][]byte, error) { return nil, nil }
 
 // Brief is a report as people and CI systems read it: what it is about, and a case for each thing that it says.
@@ -61,13 +61,11 @@ func (b *Brief) Add(name string, v verdicts.Verdict, lines ...string) string {
 // BriefFiles are the names of the pages of a Brief, and of the signature beside them.
 var BriefFiles = []string{htmlFile, junitFile, summaryFile, SignatureFile}
 
-// casesOf begins the names of the templates that make the cases of a kind of report.
-const casesOf = "cases of "
-
-// BriefPages are report.html, junit.xml and summary.md of a kind of report, with the cases that brief.tmpl finds in it.
+// BriefPages are report.html, junit.xml and summary.md of a kind of report, with the cases that brief.tmpl finds
+// in it, and the pages of its own.
 func BriefPages(kind string, report any) (map[string][]byte, error) {
 	b := &Brief{Suite: strings.TrimPrefix(kind, "report of "), Report: report}
-	facts, err := renderText(casesOf+kind, b)
+	facts, err := renderText("cases of "+kind, b)
 	if err != nil {
 		return nil, err
 	}
@@ -76,22 +74,13 @@ func BriefPages(kind string, report any) (map[string][]byte, error) {
 	failed := pageTemplates.ExecuteTemplate(&page, "brief", b)
 	junit, unwritten := renderText("brief junit", b)
 	summary, err := renderText("brief", b)
-	return map[string][]byte{htmlFile: []byte(Redact(page.String())), junitFile: junit, summaryFile: summary}, errors.Join(failed, unwritten, err)
-}
-
-// pagesOf are all pages of a report.
-func pagesOf(kind *filing.Kind, r Recorded) (map[string][]byte, error) {
-	all := map[string][]byte{}
-	if textTemplates.Lookup(casesOf+kind.Name) != nil {
-		brief, err := BriefPages(kind.Name, r)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(all, brief)
+	all := map[string][]byte{htmlFile: []byte(Redact(page.String())), junitFile: junit, summaryFile: summary}
+	if r, ok := report.(Recorded); ok {
+		own, unmade := r.Pages()
+		maps.Copy(all, own)
+		err = errors.Join(err, unmade)
 	}
-	own, err := r.Pages()
-	maps.Copy(all, own)
-	return all, err
+	return all, errors.Join(failed, unwritten, err)
 }
 
 // Conclude sets the outcome.
@@ -213,7 +202,7 @@ func (f Found) Hold(asked Found) error {
 
 // WriteRecorded writes a report with its pages and its evidence, whose digests it then has.
 func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
-	all, err := pagesOf(kind, r)
+	all, err := BriefPages(kind.Name, r)
 	if err != nil {
 		return err
 	}
@@ -258,7 +247,7 @@ func recheck[R Recorded](v *verifier, kind *filing.Kind, report R, again func(R,
 	if !same(report, r) {
 		v.differ("%s: not what the evidence gives: %s", v.marker, change(report, r))
 	}
-	pages, err := pagesOf(kind, r)
+	pages, err := BriefPages(kind.Name, r)
 	if err != nil {
 		v.differ("the pages cannot be made again: %v", err)
 	}

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/authzconf/authzconf/fixtures"
 )
 
 // Sources of programs that neither the environment names nor the cache has.
@@ -55,7 +57,7 @@ type publication struct {
 	Member string `json:"member"`
 }
 
-var publications = embedded[map[string]publication](officialYAML)
+var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
 
 // offer is a program as it is published.
 type offer struct {

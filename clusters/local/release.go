@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"k8s.io/apimachinery/pkg/util/version"
-	"sigs.k8s.io/yaml"
 )
 
 // pins holds one module file and its checksums for each program that can be built. They are not
@@ -60,12 +59,6 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
-}
-
-// embedded reads a table in YAML.
-func embedded[T any](text []byte) (table T) {
-	must(table, yaml.UnmarshalStrict(text, &table))
-	return table
 }
 
 // ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version

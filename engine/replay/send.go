@@ -3,6 +3,7 @@ package replay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -192,9 +193,7 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 		Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader), Warnings: resp.Header.Values("Warning"),
 		FlowSchemaUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), PriorityLevelUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID),
 	}
-	if r.AuditID == "" {
-		r.AuditID = req.Header.Get(auditIDHeader)
-	}
+	r.AuditID = cmp.Or(r.AuditID, req.Header.Get(auditIDHeader))
 	switch {
 	case watch && resp.StatusCode == http.StatusOK:
 		return r, nil

@@ -147,9 +147,7 @@ func (r *runner) predict(ctx context.Context, s *server, p planned, variant prof
 		r.Said(fmt.Sprintf("  %d of its %d requests: %s", len(fewer), len(sends), cmp.Or(strings.Join(list, "; "), "as predicted")))
 		return len(list) > 0
 	})
-	if text == "" {
-		text = "with fewer requests it did not show again: " + strings.Join(list, "; ")
-	}
+	text = cmp.Or(text, "with fewer requests it did not show again: "+strings.Join(list, "; "))
 	b.Smallest = &run.Smallest{Count: len(smallest), Text: text}
 	for _, send := range smallest[:min(len(smallest), shownRequests)] {
 		b.Smallest.Requests = append(b.Smallest.Requests, population.Describe(r.Profile, variant, send))

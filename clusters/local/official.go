@@ -115,7 +115,7 @@ func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 	return b.once(ctx, p, o.target, o.cached, func() error {
 		d := &download{asked: cmp.Or(b.asked, thisRun), url: o.url, path: o.target + ".partial"}
 		begin := time.Now()
-		stop := b.reportEvery(progressInterval, func() {
+		stop := reportEvery(progressInterval, func() {
 			b.report("downloading %s %s: %s", p.name, p.version, progress(d.have.Load(), d.total.Load(), time.Since(begin)))
 		})
 		digest, err := o.digest, error(nil)

@@ -42,6 +42,8 @@ import (
 	"strings"
 	"time"
 
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"github.com/authzconf/authzconf/fixtures"
 )
 
@@ -174,10 +176,5 @@ func apiServerArgs(o Options, port int, dir string) []string {
 
 // GatesValue is the value of --feature-gates, in a fixed order.
 func GatesValue(gates map[string]bool) string {
-	out := make([]string, 0, len(gates))
-	for gate, on := range gates {
-		out = append(out, fmt.Sprintf("%s=%t", gate, on))
-	}
-	slices.Sort(out)
-	return strings.Join(out, ",")
+	return cliflag.NewMapStringBool(&gates).String()
 }

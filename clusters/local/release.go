@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // pins holds one module file and its checksums for each program that can be built. They are not
@@ -80,10 +82,7 @@ func ParseRelease(s string) (Release, error) {
 }
 
 func knownReleases() string {
-	names := make([]string, 0, len(releases))
-	for _, r := range releases {
-		names = append(names, fmt.Sprintf("%s (%s)", r.Minor, r.Version))
-	}
+	names := scenarios.Each(releases, func(r Release) string { return fmt.Sprintf("%s (%s)", r.Minor, r.Version) })
 	return strings.Join(names, ", ")
 }
 

@@ -195,8 +195,7 @@ func (r *runner) prepare(ctx context.Context) error {
 			}
 		}
 		for _, t := range s.targets {
-			anonymous := t.Anonymous()
-			if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+			if err := s.population.Settle(ctx, t.Anonymous(), r.Profile, name); err != nil {
 				return fmt.Errorf("on %s: %w", name, err)
 			}
 		}
@@ -289,8 +288,7 @@ func (r *runner) renew(ctx context.Context, s *server) error {
 	}
 	for _, t := range s.targets {
 		r.mismatches(-1, s.name, t.Witness.Mismatches)
-		anonymous := t.Anonymous()
-		if err := s.population.Settle(ctx, anonymous, r.Profile, s.name); err != nil {
+		if err := s.population.Settle(ctx, t.Anonymous(), r.Profile, s.name); err != nil {
 			return err
 		}
 	}

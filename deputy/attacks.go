@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -78,10 +77,8 @@ func crowd(people []*Identity, requests int) (all []attack) {
 }
 
 // attacks are the table. The first two are the controls of the two people.
-var attacks = sync.OnceValue(func() (all []attack) {
-	if err := yaml.UnmarshalStrict(attacksFile, &all); err != nil {
-		panic(fmt.Sprintf("attacks.yaml: %v", err)) // it is compiled in
-	}
+var attacks = sync.OnceValue(func() []attack {
+	all := fixtures.Table[[]attack]("attacks.yaml", attacksFile)
 	for i := range all {
 		a := &all[i]
 		if a.Requests == nil {

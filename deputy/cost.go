@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -23,12 +23,7 @@ import (
 var buttonsFile []byte
 
 // buttons are the pages of a dashboard, by what each asks before it is shown.
-var buttons = sync.OnceValue(func() (out []page) {
-	if err := yaml.UnmarshalStrict(buttonsFile, &out); err != nil {
-		panic(err)
-	}
-	return out
-})
+var buttons = sync.OnceValue(func() []page { return fixtures.Table[[]page]("buttons.yaml", buttonsFile) })
 
 // page is an entry of buttons.yaml.
 type page struct {

@@ -154,19 +154,12 @@ func checkTexts(files map[string][]byte) error {
 // renderPages makes the files that show the report to people and CI systems. It depends on nothing but its
 // arguments, so that Verify can make them again.
 func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) (map[string][]byte, error) {
-	p, pages := newPage(r, evidence, set), map[string][]byte{}
-	for name, render := range map[string]func() ([]byte, error){
+	p := newPage(r, evidence, set)
+	return filing.Render(map[string]func() ([]byte, error){
 		junitFile:   func() ([]byte, error) { return renderText("junit", p) },
 		htmlFile:    func() ([]byte, error) { return renderHTML(p) },
 		summaryFile: func() ([]byte, error) { return renderText("summary", p) },
-	} {
-		data, err := render()
-		if err != nil {
-			return nil, fmt.Errorf("rendering %s: %w", name, err)
-		}
-		pages[name] = data
-	}
-	return pages, nil
+	})
 }
 
 func encodeReport(r *ConformanceReport) ([]byte, error) {

@@ -17,10 +17,9 @@ import (
 func (r *ConformanceReport) Complete(set *scenarios.Set, evidence []*verdicts.Evidence, known []KnownFailing) Outcome {
 	r.APIVersion, r.Kind = APIVersion, Kind
 	r.Started, r.Finished = r.Started.UTC(), r.Finished.UTC()
-	r.Scenarios = nil
-	for _, s := range set.All() {
-		r.Scenarios = append(r.Scenarios, ScenarioRef{ID: s.ID, Level: s.Level, Digest: s.Digest})
-	}
+	r.Scenarios = scenarios.Each(set.All(), func(s *scenarios.Scenario) ScenarioRef {
+		return ScenarioRef{ID: s.ID, Level: s.Level, Digest: s.Digest}
+	})
 	slices.SortFunc(r.Scenarios, func(a, b ScenarioRef) int { return strings.Compare(a.ID, b.ID) })
 	r.ScenariosDigest = digestOf(r.Scenarios)
 	for i := range r.Cells {

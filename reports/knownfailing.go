@@ -86,10 +86,7 @@ func (r *ConformanceReport) applyKnownFailing(entries []KnownFailing) {
 			r.Cells[i].Results[j].KnownFailing = ""
 		}
 	}
-	r.KnownFailing = nil
-	for _, e := range entries {
-		r.KnownFailing = append(r.KnownFailing, r.state(e))
-	}
+	r.KnownFailing = scenarios.Each(entries, r.state)
 }
 
 // state judges one entry by all that it matches; the first thing that is wrong is its state.

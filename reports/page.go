@@ -176,9 +176,7 @@ func requiresText(r scenarios.Requires) string {
 			parts = append(parts, p[0]+p[1])
 		}
 	}
-	for _, c := range r.Capabilities {
-		parts = append(parts, string(c))
-	}
+	parts = append(parts, scenarios.Each(r.Capabilities, func(c scenarios.Capability) string { return string(c) })...)
 	return cmp.Or(strings.Join(parts, ", "), "any target")
 }
 

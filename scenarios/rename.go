@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -35,9 +36,7 @@ func newRenamer(names map[string]string) *renamer {
 		}
 	}
 	// A name as written wins over another one's encoded form.
-	for from, to := range names {
-		all[from] = to
-	}
+	maps.Copy(all, names)
 	delete(all, "")
 	r := &renamer{byFirst: make(map[byte][]renaming, len(all))}
 	for from, to := range all {

@@ -113,14 +113,8 @@ func Leftovers(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, name := range strings.Fields(out) {
-		if strings.HasPrefix(name, NamePrefix) && !slices.Contains(names, name) && !inUse(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
+	names := slices.Compact(slices.Sorted(strings.FieldsSeq(out)))
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, NamePrefix) || inUse(name) }), nil
 }
 
 // Remove deletes a cluster with all that belongs to it.

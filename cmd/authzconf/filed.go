@@ -207,9 +207,9 @@ func (h *heldRun) existing() (cells []target.Options) {
 
 func (h *heldRun) plan(o session.Options) {
 	h.asked.Require = o.Require
-	for _, k := range o.KnownFailing {
-		h.asked.KnownFailing = append(h.asked.KnownFailing, reports.KnownFailingState{KnownFailing: k})
-	}
+	h.asked.KnownFailing = scenarios.Each(o.KnownFailing, func(k reports.KnownFailing) reports.KnownFailingState {
+		return reports.KnownFailingState{KnownFailing: k}
+	})
 	for _, p := range o.Plan {
 		h.add(p)
 		if p.NeedsAgents() {

@@ -145,10 +145,6 @@ func (p *places) account(sa *scenarios.ServiceAccount) {
 	}
 }
 
-func (p *places) paths() []string {
-	return slices.Concat(slices.Sorted(maps.Keys(p.outside)), slices.Sorted(maps.Keys(p.within)))
-}
-
 // places creates what is outside of namespaces, then what is within, each at once.
 func (p *provisioner) places(ctx context.Context, want places) error {
 	for _, objects := range []map[string]runtime.Object{want.outside, want.within} {

@@ -172,9 +172,7 @@ func (s *Session) findPrograms() error {
 }
 
 func findPrograms(ctx context.Context, o *target.Options) error {
-	if o.Binaries == nil {
-		o.Binaries = &local.Binaries{}
-	}
+	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})
 	if o.Cell.Provider != target.Local {
 		return nil
 	}
@@ -253,9 +251,7 @@ func isUsage(err error) bool {
 func (s *Session) failUsage(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.usage == nil {
-		s.usage = err
-	}
+	s.usage = cmp.Or(s.usage, err)
 	s.end(err)
 }
 

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,9 +69,7 @@ func (x *auditIndex) line(line []byte) {
 	}
 	var head auditv1.Event
 	if err := json.Unmarshal(line, &head); err != nil || head.AuditID == "" {
-		if x.garbage == "" {
-			x.garbage = string(line)
-		}
+		x.garbage = cmp.Or(x.garbage, string(line))
 		return
 	}
 	// Of a request that is not authenticated there is no other event than this one, which names no user.

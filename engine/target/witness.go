@@ -127,9 +127,7 @@ func (t *Target) ask(ctx context.Context, client *http.Client, path string, h ht
 	if err != nil {
 		return a, err
 	}
-	for name, values := range h {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, h)
 	resp, err := client.Do(req)
 	if err != nil {
 		return a, err

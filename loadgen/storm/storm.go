@@ -4,6 +4,7 @@
 package storm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,9 +109,7 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 
 func newRunner(o Options) *runner {
 	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}}
-	if r.Provider == "" {
-		r.Provider = target.Local
-	}
+	r.Provider = cmp.Or(r.Provider, target.Local)
 	if r.Said == nil {
 		r.Said = func(string) {}
 	}
@@ -196,8 +195,7 @@ func (r *runner) prepare(ctx context.Context) error {
 			}
 		}
 		for _, t := range s.targets {
-			anonymous := t.Anonymous()
-			if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+			if err := s.population.Settle(ctx, t.Anonymous(), r.Profile, name); err != nil {
 				return fmt.Errorf("on %s: %w", name, err)
 			}
 		}
@@ -290,8 +288,7 @@ func (r *runner) renew(ctx context.Context, s *server) error {
 	}
 	for _, t := range s.targets {
 		r.mismatches(-1, s.name, t.Witness.Mismatches)
-		anonymous := t.Anonymous()
-		if err := s.population.Settle(ctx, anonymous, r.Profile, s.name); err != nil {
+		if err := s.population.Settle(ctx, t.Anonymous(), r.Profile, s.name); err != nil {
 			return err
 		}
 	}
@@ -305,9 +302,6 @@ func (r *runner) warmUp(ctx context.Context, s *server, start int) error {
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
 	r.count(s, time.Now(), true)
 	_, err := s.generator.Block(ctx, shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), Start: time.Now().Add(shard.Lead(r.Profile)), WarmUp: true})
-	if err == nil {
-		err = ctx.Err()
-	}
 	r.out.WarmUps++
-	return err
+	return cmp.Or(err, ctx.Err())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // pair is two blocks that are compared.
@@ -197,9 +198,7 @@ func effect(pairs []pair, of func(*run.Block) (float64, string), has, need desig
 	change, _ := statistics.MeanInterval(means, level)
 	ninety, _ := statistics.MeanInterval(means, 0.9)
 	e := Effect{Measured: true, Change: change.Map(math.Expm1), Ninety: ninety.Map(math.Expm1), P: statistics.TTest(means)}
-	for _, m := range means {
-		e.Starts = append(e.Starts, math.Expm1(m))
-	}
+	e.Starts = scenarios.Each(means, math.Expm1)
 	e.Milliseconds, _ = statistics.MeanInterval(statistics.StartMeans(starts, difference), level)
 	e.PHolm = e.P
 	return e, logs

@@ -37,22 +37,14 @@ var Folder = filing.Kind{
 }
 
 func render(r run.Run, result Result) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for name, content := range map[string]func() ([]byte, error){
+	return filing.Render(map[string]func() ([]byte, error){
 		runFile:      func() ([]byte, error) { return filing.EncodeJSON(r) },
 		reportFile:   func() ([]byte, error) { return filing.EncodeJSON(result) },
 		perfDataFile: func() ([]byte, error) { return filing.EncodeJSON(perfData(&r)) },
 		metricsFile:  func() ([]byte, error) { return openMetrics(&r) },
 		summaryFile:  func() ([]byte, error) { return Markdown(&r, &result) },
 		htmlFile:     func() ([]byte, error) { return HTML(&r, &result) },
-	} {
-		data, err := content()
-		if err != nil {
-			return nil, fmt.Errorf("rendering %s: %w", name, err)
-		}
-		files[name] = data
-	}
-	return files, nil
+	})
 }
 
 // Write writes run.json, report.json, perfdata.json, metrics.txt, summary.md and report.html to folder dir, which

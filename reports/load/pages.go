@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // The page is one file without anything to fetch: style and plots are put into it.
@@ -139,10 +140,7 @@ func plotEffects(comparisons []Comparison) (string, error) {
 			if !e.Measured {
 				continue
 			}
-			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents)}
-			for _, start := range e.Starts {
-				row.Values = append(row.Values, 100*start)
-			}
+			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents), Values: scenarios.Each(e.Starts, percents)}
 			if e.Margin > 0 {
 				// By logarithms: to be slower by a factor is as much as to be faster by it.
 				row.Band = &statistics.Interval{Low: 100 * (1/(1+e.Margin) - 1), High: 100 * e.Margin}

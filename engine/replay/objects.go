@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -151,7 +152,7 @@ func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAcc
 		return err
 	}
 	for _, at := range kept {
-		raw, err := p.client.CoreV1().RESTClient().Get().AbsPath(at).Do(ctx).Raw()
+		raw, err := p.client.CoreV1().RESTClient().Get().SetHeader("Accept", runtime.ContentTypeJSON).AbsPath(at).Do(ctx).Raw()
 		object := map[string]any{}
 		switch {
 		case apierrors.IsNotFound(err):

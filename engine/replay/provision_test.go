@@ -15,12 +15,14 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// heedless is an API server that keeps what it is given and allows nothing.
+// heedless is an API server that keeps what it is given and allows nothing. It is asked for protobuf, as real ones are.
 type heedless struct{ stored map[string]string }
 
 func (h heedless) RoundTrip(r *http.Request) (*http.Response, error) {
 	code, body := http.StatusCreated, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false,"reason":"no"}}`
 	switch {
+	case r.Method == http.MethodGet && r.Header.Get("Accept") != "application/json":
+		code, body = http.StatusOK, "k8s\x00"
 	case r.Method == http.MethodGet:
 		code, body = http.StatusOK, h.stored[r.URL.Path]
 	case strings.Contains(r.URL.Path, "/rbac.authorization.k8s.io/"):
@@ -40,7 +42,7 @@ func (h heedless) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestUnheededGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := &rest.Config{Host: "http://server", Transport: heedless{map[string]string{}}, QPS: -1}
-		config.ContentType = "application/json"
+		config.ContentType, config.AcceptContentTypes = "application/json", "application/vnd.kubernetes.protobuf"
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)

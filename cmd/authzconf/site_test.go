@@ -25,7 +25,7 @@ func TestSite(t *testing.T) {
 	if !strings.Contains(printed, "2 of 3 reports verified") {
 		t.Errorf("printed %q, and the index says %s", printed, index[strings.Index(index, "<main>"):])
 	}
-	for _, want := range []string{"not verified", "explore.yaml: not what the evidence gives", `href="reports/out/library.yaml"`, `href="reports/out-3/report.html"`, `href="load.html"`} {
+	for _, want := range []string{"not verified", "explore.yaml: not what the evidence gives", `href="reports/out/report.html"`, `href="reports/out-3/report.html"`, `href="load.html"`} {
 		if !strings.Contains(index, want) {
 			t.Errorf("the index has no %s", want)
 		}

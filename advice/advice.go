@@ -217,7 +217,6 @@ func grantKey(g scenarios.Grant) string {
 	}, "\x00")
 }
 
-// legacyChecks are the access reviews of a legacy impersonation.
 func (k Kept) legacyChecks() (out []authorizationv1.SubjectAccessReviewSpec) {
 	for _, g := range k.Legacy {
 		for _, spec := range g.Examples() {

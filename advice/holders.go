@@ -176,7 +176,6 @@ func (h Holder) Idle() bool {
 	return !slices.ContainsFunc(h.Powers, func(p Power) bool { return !p.Action() || p.GateOn || !h.Wildcard })
 }
 
-// powers takes a rule apart.
 func powers(g scenarios.Grant) (out []Power) {
 	out = identities(g)
 	token := g

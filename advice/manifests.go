@@ -46,7 +46,6 @@ var (
 	yamlError = regexp.MustCompile(`^(error converting YAML to JSON: )?yaml: (line (\d+): )?`)
 )
 
-// document is one of a file.
 type document struct {
 	line    int // its first
 	text    []byte

@@ -4,6 +4,7 @@
 package advice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,7 +82,6 @@ type Summary struct {
 	size       int
 }
 
-// requestor is what was seen of one user who impersonates.
 type requestor struct {
 	name   string
 	groups sets.Set[string]
@@ -111,9 +111,7 @@ type pair struct {
 
 // NewSummary is an empty summary.
 func NewSummary(o Options) (*Summary, error) {
-	if o.MaxSeen == 0 {
-		o.MaxSeen = defaultMaxSeen
-	}
+	o.MaxSeen = cmp.Or(o.MaxSeen, defaultMaxSeen)
 	modelled := oracle.Versions()
 	server, err := oracle.New(oracle.Config{Kubernetes: modelled[len(modelled)-1], Gate: scenarios.GateOn})
 	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err

@@ -19,6 +19,9 @@ import (
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 const (
@@ -176,8 +179,15 @@ func (c *Certification) shown() (Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	brief, err := reports.BriefPages("certification", struct { // a certification has levels, and no outcome
+		*Certification
+		Outcome verdicts.Verdict
+	}{c, ""})
+	if err != nil {
+		return nil, err
+	}
 	summary, err := c.Summary()
-	out := Bundle{summaryFile: summary, pageFile: page}
+	out := Bundle{summaryFile: summary, pageFile: page, junitFile: brief[junitFile]}
 	for _, r := range c.Results {
 		if slices.Contains(c.Levels, r.Level) {
 			level := string(r.Level) + r.Terms()

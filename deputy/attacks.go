@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -78,10 +77,8 @@ func crowd(people []*Identity, requests int) (all []attack) {
 }
 
 // attacks are the table. The first two are the controls of the two people.
-var attacks = sync.OnceValue(func() (all []attack) {
-	if err := yaml.UnmarshalStrict(attacksFile, &all); err != nil {
-		panic(fmt.Sprintf("attacks.yaml: %v", err)) // it is compiled in
-	}
+var attacks = sync.OnceValue(func() []attack {
+	all := fixtures.Table[[]attack]("attacks.yaml", attacksFile)
 	for i := range all {
 		a := &all[i]
 		if a.Requests == nil {
@@ -103,7 +100,6 @@ func markerOf(run string, attack int, request any) string {
 	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }
 
-// place is where attacks are tried.
 type place struct {
 	// Run begins every marker.
 	Run       string `json:"run"`
@@ -143,7 +139,6 @@ func (s scene) sent(n int, a attack) []string {
 	return scenarios.Each(s.requests(n, a), func(r rawAttack) string { return reports.Redact(r.text()) })
 }
 
-// write fills in a request.
 func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
 	pods, names, mine := podsIn(s.Namespace), a.names(), s.People[me].spelt(a.Spelt)
 	fill := strings.NewReplacer(

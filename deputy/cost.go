@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -23,12 +23,7 @@ import (
 var buttonsFile []byte
 
 // buttons are the pages of a dashboard, by what each asks before it is shown.
-var buttons = sync.OnceValue(func() (out []page) {
-	if err := yaml.UnmarshalStrict(buttonsFile, &out); err != nil {
-		panic(err)
-	}
-	return out
-})
+var buttons = sync.OnceValue(func() []page { return fixtures.Table[[]page]("buttons.yaml", buttonsFile) })
 
 // page is an entry of buttons.yaml.
 type page struct {
@@ -84,7 +79,6 @@ func (f *fixture) visitor(n int) *Identity {
 	return people[n%len(people)]
 }
 
-// visit opens every page in each way.
 func (ep *endpoint) visit(ctx context.Context, s *suite, run string) (out []visitEvidence, err error) {
 	for n, g := range buttons() {
 		who := s.fixture.visitor(n)
@@ -101,7 +95,6 @@ func (ep *endpoint) visit(ctx context.Context, s *suite, run string) (out []visi
 	return out, nil
 }
 
-// openPage opens a page in one way.
 func (ep *endpoint) openPage(ctx context.Context, client *http.Client, who *Identity, g page, namespace string, together bool, marker string) (*visitEvidence, error) {
 	_, requests := g.asks(who, namespace)
 	one := &visitEvidence{Reviews: make([]*verdicts.Observation, len(requests))}

@@ -20,7 +20,6 @@ import (
 // Namespace is where the users may list pods, on a control plane of ours.
 const Namespace = "users"
 
-// users are people who use the deputy at once.
 func users(n int) (out []*Identity) {
 	for i := range n {
 		out = append(out, asserted(fmt.Sprintf("client-%d@corp", i), tierOf(i)))

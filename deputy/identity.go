@@ -63,7 +63,6 @@ func ParseIdentities(values []string, read bool) (all []*Identity, err error) {
 	return all, nil
 }
 
-// add adds a credential.
 func (id *Identity) add(kind, value string, read bool) (err error) {
 	switch kind {
 	case "header":

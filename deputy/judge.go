@@ -67,7 +67,6 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 	return nil
 }
 
-// attack judges one.
 func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker string) error {
 	part.Checks++
 	code := 0
@@ -257,7 +256,6 @@ type Finding struct {
 	Arrived string   `json:"arrived"`
 }
 
-// find adds a finding.
 func (p *Part) find(name string, e *attackEvidence, why string) {
 	codes := scenarios.Each(e.Answers, func(r reply) int { return r.Code })
 	p.Findings = append(p.Findings, Finding{Attack: name, Sent: e.Sent, Answers: codes, Arrived: why})

@@ -107,7 +107,6 @@ func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*en
 	return p.serve(ctx, reference.NewAgent(to, p.transport, func() string { return p.token }), people)
 }
 
-// trail is the audit log of the control plane.
 func (p *plane) trail() auditTrail {
 	return auditTrail{
 		send:    func(ctx context.Context, marker string) error { return mark(ctx, p.admin, Namespace, marker) },
@@ -116,7 +115,6 @@ func (p *plane) trail() auditTrail {
 	}
 }
 
-// writeKubeconfig writes the proxy identity's way to the control plane.
 func (p *plane) writeKubeconfig(dir string) (string, error) {
 	config := p.Anonymous()
 	config.BearerToken = p.token

@@ -20,7 +20,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// workers is how many requests are under way at once.
 const workers = 16
 
 // answer is what became of one way to ask.
@@ -222,7 +221,6 @@ func judge(p pair, granted bool, said, did, listed answer, status authorizationv
 	return wrong
 }
 
-// review is the request of the pre-flight.
 func (p pair) review() *scenarios.Request {
 	return selfReview("SelfSubjectAccessReview", map[string]any{"resourceAttributes": p.attributes()})
 }
@@ -302,9 +300,7 @@ func (s *suite) decided(part *Part, q pair, o *verdicts.Observation, marker stri
 }
 
 // key names whose rules in which namespace a question is about: cluster-wide rules are in each.
-func (f *fixture) key(p pair) string {
-	return p.who.Name + "/" + cmp.Or(p.namespace, f.namespaces[0])
-}
+func (f *fixture) key(p pair) string { return p.who.Name + "/" + cmp.Or(p.namespace, f.namespaces[0]) }
 
 // ruled are questions by whose rules they are about, one for each.
 func (f *fixture) ruled(pairs []pair) map[string]pair {

@@ -258,7 +258,6 @@ func launch(command string, output *os.File, env ...string) (cmd *exec.Cmd, ende
 	return cmd, ended, nil
 }
 
-// answers says whether something listens at the URL.
 func (p *Proxy) answers(ctx context.Context) bool {
 	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.at.url.Host}, nil, nil, "", attack{}.wait())
 	if err == nil {

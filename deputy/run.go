@@ -107,7 +107,6 @@ type Part struct {
 	logged       bool            // whether the log has shown something in an earlier part
 }
 
-// listedFailures is how many failures are told in words.
 const listedFailures = 20
 
 func (p *Part) fail(format string, args ...any) {
@@ -120,15 +119,16 @@ func (p *Part) fail(format string, args ...any) {
 func (p *Part) Line() string { return said("line", p) }
 
 // Failed tells whether anything did.
-func (r *Report) Failed() bool { return r.Failing() > 0 }
+func (r *Report) Failed() bool {
+	return slices.ContainsFunc(r.Parts, func(p *Part) bool { return p.Failed > 0 })
+}
 
 // Folder is a report in a folder.
 var Folder = filing.Kind{
 	Name: "report of deputy", Marker: "deputy.yaml", Head: map[string]string{"seed": "", "version": "", "parts": ""},
-	Files: []string{"evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile, htmlFile, junitFile, summaryFile},
+	Files: append([]string{"evidence/*.json.gz", "evidence/*/*.json.gz"}, reports.BriefFiles...),
 }
 
-// ended is how a run ended.
 type ended struct {
 	Started time.Time `json:"started"`
 	Problem string    `json:"problem,omitempty"`

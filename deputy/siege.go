@@ -49,7 +49,6 @@ func (ep *endpoint) client(who *Identity) *http.Client {
 	}
 }
 
-// get sends a plain request of a person.
 func (ep *endpoint) get(ctx context.Context, path string, who *Identity) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ep.url.String()+path, nil)
 	if err != nil {
@@ -115,7 +114,6 @@ func (ep *endpoint) attack(ctx context.Context, table []attack, atOnce int) (*at
 	return e, nil
 }
 
-// try sends an attack.
 func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *attackEvidence) {
 	cert := s.People[a.Requests[0].Who].cert
 	if slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return s.People[r.Who].cert != cert }) {

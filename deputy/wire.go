@@ -19,7 +19,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// reply is what came back of a request.
 type reply struct {
 	Code int `json:"code,omitempty"`
 	// AuditID is the one that the API server gave its answer, empty if it is not one of its own.
@@ -29,7 +28,6 @@ type reply struct {
 	Kind string `json:"kind,omitempty"`
 }
 
-// errNotOffered says that a server does not speak HTTP/2.
 var errNotOffered = errors.New("HTTP/2 is not offered")
 
 // dial connects, with a client certificate if there is one.
@@ -147,7 +145,6 @@ func overHTTP2(conn net.Conn, scheme string, requests []rawAttack, a attack) ([]
 	return out, nil
 }
 
-// writeStream writes a request as a stream of its own.
 func writeStream(framer *http2.Framer, encoder *hpack.Encoder, block *bytes.Buffer, id uint32, scheme string, r rawAttack) error {
 	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
 	header := func(lines []string, end bool) error {

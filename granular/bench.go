@@ -37,14 +37,13 @@ type Bench struct {
 	admin    *dynamic.DynamicClient
 	client   *kubernetes.Clientset
 
-	mu     sync.Mutex
-	actors map[string]actor // by what they are for: another enforcer needs no new ones
+	actors sync.Map // by what they are for: another enforcer needs no new ones
 }
 
 // Start starts a target. Its requests are not audited: the recorder sees what the enforcer asks for.
 func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
 	o.NoAudit = true
-	b := &Bench{actors: map[string]actor{}}
+	b := &Bench{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -103,13 +102,10 @@ func actorOf(id string) actor {
 
 // actor provides the actor of an attempt; no two attempts have the same id.
 func (b *Bench) actor(ctx context.Context, id string, gvr schema.GroupVersionResource, grants, names []string) (actor, error) {
-	b.mu.Lock()
-	a, ok := b.actors[id]
-	b.mu.Unlock()
-	if ok {
-		return a, nil
+	if known, ok := b.actors.Load(id); ok {
+		return known.(actor), nil
 	}
-	a = actorOf(id)
+	a := actorOf(id)
 	needs := &scenarios.Scenario{ID: id, Requestors: map[string]scenarios.Requestor{
 		account: {ServiceAccount: &scenarios.ServiceAccount{Namespace: a.namespace, Name: account}},
 	}}
@@ -124,9 +120,7 @@ func (b *Bench) actor(ctx context.Context, id string, gvr schema.GroupVersionRes
 		return a, fmt.Errorf("preparing %s: %w", id, err)
 	}
 	a.token = granted.Token(account)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.actors[id] = a
+	b.actors.Store(id, a)
 	return a, nil
 }
 

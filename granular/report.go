@@ -72,7 +72,7 @@ func (r *Report) Sections() []*Section {
 }
 
 // Folder is a report in a folder.
-var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
+var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: append([]string{"evidence/*.json.gz"}, reports.BriefFiles...)}
 
 // judge compares what was seen with what the scenario and the model expect.
 func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems []string) {

@@ -31,7 +31,6 @@ type question struct {
 	Attributes
 }
 
-// asker puts questions to a server.
 type asker struct {
 	*Server
 	// by says whose permission is asked.
@@ -41,7 +40,6 @@ type asker struct {
 	plain bool
 }
 
-// ask asks one question.
 func (k asker) ask(q question) Review {
 	spec := q.review(q.user)
 	r := Review{By: k.by, Mode: q.mode, Spec: spec}

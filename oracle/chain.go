@@ -254,7 +254,6 @@ func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 	return Answer{Decision: scenarios.NoOpinion, Reason: "RBAC: " + aggregate(errs)}
 }
 
-// describeGrant is a grant on one line: who may do what.
 func describeGrant(g scenarios.Grant) string {
 	text := who(g.Subject) + " may " + strings.Join(g.Verbs, ", ") + " "
 	if len(g.NonResourceURLs) > 0 {

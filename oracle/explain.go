@@ -84,7 +84,6 @@ func rest(p Prediction) []Segment {
 	})
 }
 
-// subject is who makes the request.
 func subject(p Prediction) scenarios.User {
 	if p.User != nil {
 		return *p.User

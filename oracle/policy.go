@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	_ "embed"
 
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -56,10 +56,7 @@ var defaultsYAML []byte
 
 // builtIn are the objects of defaultsYAML. The user-facing roles are aggregated: their rules are put together here.
 var builtIn = sync.OnceValue(func() []map[string]any {
-	var objects []map[string]any
-	if err := yaml.UnmarshalStrict(defaultsYAML, &objects); err != nil {
-		panic("defaults.yaml: " + err.Error())
-	}
+	objects := fixtures.Table[[]map[string]any]("defaults.yaml", defaultsYAML)
 	rules := map[string][]any{}
 	for _, o := range objects {
 		if r, ok := o["rules"].([]any); ok {

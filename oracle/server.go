@@ -15,6 +15,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -60,9 +61,7 @@ type Server struct {
 
 // New returns a server that has just started.
 func New(c Config) (*Server, error) {
-	if c.Binary == "" {
-		c.Binary = c.Kubernetes
-	}
+	c.Binary = cmp.Or(c.Binary, c.Kubernetes)
 	s := &Server{
 		grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory(),
 		tokens: tokens{gone: map[string]bool{}, valid: map[string]time.Duration{}},
@@ -202,7 +201,6 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 	}
 }
 
-// add appends a review of its own.
 func (p *Prediction) add(r Review) Review {
 	p.Segments = append(p.Segments, Segment{Runs: [][]Review{{r}}})
 	return r
@@ -266,16 +264,12 @@ func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
 		return a, about, false
 	}
 	a = Attributes{
-		Verb: in.Verb, APIGroup: in.Group, Version: in.Version, Resource: in.Resource, Subresource: in.Subresource,
+		Verb: in.Verb, APIGroup: in.Group, Version: cmp.Or(in.Version, "*"), Resource: in.Resource, Subresource: in.Subresource,
 		Namespace: in.Namespace, Name: in.Name, ResourceRequest: true,
-	}
-	if a.Version == "" {
-		a.Version = "*"
 	}
 	return a, about, true
 }
 
-// decode reads a body as a type.
 func decode(body map[string]any, into any) bool {
 	raw, err := json.Marshal(body)
 	return err == nil && body != nil && json.Unmarshal(raw, into) == nil

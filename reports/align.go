@@ -16,7 +16,6 @@ type reviewRow struct {
 	AnyOrder bool
 }
 
-// reviewSide is a review as it is shown.
 type reviewSide struct {
 	Decision scenarios.Decision
 	// DecisionDiffers and Attr.Differs mark what the other side has otherwise.
@@ -24,7 +23,6 @@ type reviewSide struct {
 	Attrs           []reviewAttr
 }
 
-// reviewAttr is one attribute of a review.
 type reviewAttr struct {
 	Name, Value string
 	Differs     bool
@@ -37,7 +35,6 @@ type review struct {
 	anyOrder bool
 }
 
-// attrs lists the attributes in the order they are shown.
 func (r review) attrs() []reviewAttr {
 	api := r.Version
 	if r.Group != "" {

@@ -43,7 +43,6 @@ type Texts struct {
 	Fixtures fs.FS
 }
 
-// evidencePath is where the evidence of a scenario on a cell is stored.
 func evidencePath(cell, scenario string) string {
 	return path.Join(evidenceDir, cell, scenario+".json")
 }
@@ -155,22 +154,14 @@ func checkTexts(files map[string][]byte) error {
 // renderPages makes the files that show the report to people and CI systems. It depends on nothing but its
 // arguments, so that Verify can make them again.
 func renderPages(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) (map[string][]byte, error) {
-	p, pages := newPage(r, evidence, set), map[string][]byte{}
-	for name, render := range map[string]func() ([]byte, error){
+	p := newPage(r, evidence, set)
+	return filing.Render(map[string]func() ([]byte, error){
 		junitFile:   func() ([]byte, error) { return renderText("junit", p) },
 		htmlFile:    func() ([]byte, error) { return renderHTML(p) },
 		summaryFile: func() ([]byte, error) { return renderText("summary", p) },
-	} {
-		data, err := render()
-		if err != nil {
-			return nil, fmt.Errorf("rendering %s: %w", name, err)
-		}
-		pages[name] = data
-	}
-	return pages, nil
+	})
 }
 
-// encodeReport is report.yaml.
 func encodeReport(r *ConformanceReport) ([]byte, error) {
 	data, err := yaml.Marshal(r)
 	if err != nil {
@@ -179,7 +170,6 @@ func encodeReport(r *ConformanceReport) ([]byte, error) {
 	return append([]byte("# What authzconf found. Check it with: authzconf verify <this folder>\n"), data...), nil
 }
 
-// reportLimit is the size up to which report.yaml is read.
 const reportLimit = 64 << 20
 
 // DecodeReport reads report.yaml. It is strict: a field that this version of authzconf does not know may be what

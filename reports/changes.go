@@ -114,7 +114,6 @@ func compareMinors(a, b string) int {
 	return cmp.Or(cmp.Compare(x.Major(), y.Major()), cmp.Compare(x.Minor(), y.Minor()))
 }
 
-// seenBehaviour is what was seen on one cell.
 type seenBehaviour struct {
 	lines   []string
 	metrics bool // whether they can be seen there

@@ -17,10 +17,9 @@ import (
 func (r *ConformanceReport) Complete(set *scenarios.Set, evidence []*verdicts.Evidence, known []KnownFailing) Outcome {
 	r.APIVersion, r.Kind = APIVersion, Kind
 	r.Started, r.Finished = r.Started.UTC(), r.Finished.UTC()
-	r.Scenarios = nil
-	for _, s := range set.All() {
-		r.Scenarios = append(r.Scenarios, ScenarioRef{ID: s.ID, Level: s.Level, Digest: s.Digest})
-	}
+	r.Scenarios = scenarios.Each(set.All(), func(s *scenarios.Scenario) ScenarioRef {
+		return ScenarioRef{ID: s.ID, Level: s.Level, Digest: s.Digest}
+	})
 	slices.SortFunc(r.Scenarios, func(a, b ScenarioRef) int { return strings.Compare(a.ID, b.ID) })
 	r.ScenariosDigest = digestOf(r.Scenarios)
 	for i := range r.Cells {
@@ -48,7 +47,6 @@ func digestOf(refs []ScenarioRef) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// summarize counts by level.
 func (c *Cell) summarize(set *scenarios.Set) {
 	c.Summary = map[scenarios.Level]Counts{}
 	for _, r := range c.Results {
@@ -70,10 +68,8 @@ func (c *Cell) summarize(set *scenarios.Set) {
 	}
 }
 
-// key names a scenario on a cell.
 type key struct{ cell, scenario string }
 
-// index finds evidence by cell and scenario.
 func index(evidence []*verdicts.Evidence) map[key]*verdicts.Evidence {
 	m := map[key]*verdicts.Evidence{}
 	for _, e := range evidence {

@@ -239,7 +239,6 @@ func (f *FlowEvidence) verdict() verdicts.Verdict {
 	return verdicts.Passed
 }
 
-// describe says it in one line.
 func (f *FlowEvidence) describe() string {
 	n, first := f.of(verdicts.Failed)
 	unknown, why := f.of(verdicts.Invalid)

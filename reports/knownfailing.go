@@ -86,10 +86,7 @@ func (r *ConformanceReport) applyKnownFailing(entries []KnownFailing) {
 			r.Cells[i].Results[j].KnownFailing = ""
 		}
 	}
-	r.KnownFailing = nil
-	for _, e := range entries {
-		r.KnownFailing = append(r.KnownFailing, r.state(e))
-	}
+	r.KnownFailing = scenarios.Each(entries, r.state)
 }
 
 // state judges one entry by all that it matches; the first thing that is wrong is its state.
@@ -130,7 +127,6 @@ func (r *ConformanceReport) state(e KnownFailing) KnownFailingState {
 // KnownFailingKind is the kind of a known-failing file, of FileVersion.
 const KnownFailingKind = "KnownFailingList"
 
-// knownFailingList is a known-failing file.
 type knownFailingList struct {
 	APIVersion string         `yaml:"apiVersion"`
 	Kind       string         `yaml:"kind"`

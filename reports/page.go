@@ -40,7 +40,6 @@ type page struct {
 // mark is a verdict as it is shown: by word and symbol, never by colour alone.
 type mark struct{ Class, Symbol, Word string }
 
-// tile is a number with what it counts.
 type tile struct {
 	mark
 	Count int
@@ -118,7 +117,6 @@ func anchor(parts ...string) string {
 	return strings.NewReplacer(" ", "_", "\"", "_").Replace(strings.Join(parts, ":"))
 }
 
-// newPage collects what the page shows.
 func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *page {
 	p := &page{
 		Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: verdictMark(r.Outcome.Result),
@@ -178,9 +176,7 @@ func requiresText(r scenarios.Requires) string {
 			parts = append(parts, p[0]+p[1])
 		}
 	}
-	for _, c := range r.Capabilities {
-		parts = append(parts, string(c))
-	}
+	parts = append(parts, scenarios.Each(r.Capabilities, func(c scenarios.Capability) string { return string(c) })...)
 	return cmp.Or(strings.Join(parts, ", "), "any target")
 }
 

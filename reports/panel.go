@@ -30,7 +30,6 @@ type panel struct {
 	Control  []string
 }
 
-// stepView is one step of a scenario as it was run.
 type stepView struct {
 	Number int
 	Title  string // of what the scenario has no step for
@@ -44,7 +43,6 @@ type stepView struct {
 	ReviewsNote string
 }
 
-// panelCell is one cell of a panel.
 type panelCell struct {
 	Name      string
 	Evidence  string // path of the evidence file

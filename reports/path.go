@@ -13,7 +13,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// pathDir holds the evidence of the stages.
 const pathDir = "path"
 
 // PathReport is what the report of an upgrade path has besides that of a run: its cells are the stages, in

@@ -3,6 +3,7 @@ package reports
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -33,19 +34,67 @@ type Record struct {
 // Made is the record of a report.
 func (r *Record) Made() *Record { return r }
 
-// Pages are the files besides the evidence, which are made from it: most reports have none.
+// Pages are files that are made from the evidence besides those that every report has: most have none.
 func (r *Record) Pages() (map[string][]byte, error) { return nil, nil }
 
-// Conclude sets the outcome: nothing that is invalid hides a failure.
-func (r *Record) Conclude(failed, invalid bool) {
+// Brief is a report as people and CI systems read it: what it is about, and a case for each thing that it says.
+type Brief struct {
+	Suite  string // in JUnit
+	Report any    // what it is made of
+	Facts  []string
+	Cases  []Case
+}
+
+// Case is one thing that a report says. Lines are what was found, or why nothing was.
+type Case struct {
+	Name    string
+	Verdict verdicts.Verdict
+	Lines   []string
+}
+
+// Add adds a case, for brief.tmpl, to which it is nothing. Empty lines are left out.
+func (b *Brief) Add(name string, v verdicts.Verdict, lines ...string) string {
+	b.Cases = append(b.Cases, Case{name, v, slices.DeleteFunc(lines, func(line string) bool { return line == "" })})
+	return ""
+}
+
+// BriefFiles are the names of the pages of a Brief, and of the signature beside them.
+var BriefFiles = []string{htmlFile, junitFile, summaryFile, SignatureFile}
+
+// BriefPages are report.html, junit.xml and summary.md of a kind of report, with the cases that brief.tmpl finds
+// in it, and the pages of its own.
+func BriefPages(kind string, report any) (map[string][]byte, error) {
+	b := &Brief{Suite: strings.TrimPrefix(kind, "report of "), Report: report}
+	facts, err := renderText("cases of "+kind, b)
+	if err != nil {
+		return nil, err
+	}
+	b.Facts = slices.DeleteFunc(strings.Split(string(facts), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+	var page bytes.Buffer
+	failed := pageTemplates.ExecuteTemplate(&page, "brief", b)
+	junit, unwritten := renderText("brief junit", b)
+	summary, err := renderText("brief", b)
+	all := map[string][]byte{htmlFile: []byte(Redact(page.String())), junitFile: junit, summaryFile: summary}
+	if r, ok := report.(Recorded); ok {
+		own, unmade := r.Pages()
+		maps.Copy(all, own)
+		err = errors.Join(err, unmade)
+	}
+	return all, errors.Join(failed, unwritten, err)
+}
+
+// Conclude sets the outcome.
+func (r *Record) Conclude(failed, invalid bool) { r.Outcome = OutcomeOf(failed, invalid) }
+
+// OutcomeOf is what something amounts to: nothing that is invalid hides a failure.
+func OutcomeOf(failed, invalid bool) verdicts.Verdict {
 	switch {
 	case failed:
-		r.Outcome = verdicts.Failed
+		return verdicts.Failed
 	case invalid:
-		r.Outcome = verdicts.Invalid
-	default:
-		r.Outcome = verdicts.Passed
+		return verdicts.Invalid
 	}
+	return verdicts.Passed
 }
 
 // Recorded is a report with a record.
@@ -153,12 +202,9 @@ func (f Found) Hold(asked Found) error {
 
 // WriteRecorded writes a report with its pages and its evidence, whose digests it then has.
 func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
-	all, err := r.Pages()
+	all, err := BriefPages(kind.Name, r)
 	if err != nil {
 		return err
-	}
-	if all == nil {
-		all = map[string][]byte{}
 	}
 	maps.Copy(all, p.files)
 	r.Made().Files = map[string]string{}
@@ -183,12 +229,12 @@ func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, 
 	v.Report = &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}
 	v.readFiles(kind.Owns)
 	if v.OK() {
-		recheck(v, report, again)
+		recheck(v, kind, report, again)
 	}
 	return v.Verification, nil
 }
 
-func recheck[R Recorded](v *verifier, report R, again func(R, *Pieces) (R, error)) {
+func recheck[R Recorded](v *verifier, kind *filing.Kind, report R, again func(R, *Pieces) (R, error)) {
 	pieces := &Pieces{files: maps.Clone(v.files), taken: map[string]bool{}}
 	r, err := again(report, pieces)
 	if err != nil {
@@ -201,7 +247,7 @@ func recheck[R Recorded](v *verifier, report R, again func(R, *Pieces) (R, error
 	if !same(report, r) {
 		v.differ("%s: not what the evidence gives: %s", v.marker, change(report, r))
 	}
-	pages, err := r.Pages()
+	pages, err := BriefPages(kind.Name, r)
 	if err != nil {
 		v.differ("the pages cannot be made again: %v", err)
 	}

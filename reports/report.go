@@ -163,7 +163,6 @@ func (c *Counts) of(m mark) *int {
 	}[m]
 }
 
-// add sums two counts.
 func (c Counts) add(o Counts) Counts {
 	for _, m := range allMarks {
 		*c.of(m) += *o.of(m)

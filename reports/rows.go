@@ -10,13 +10,11 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// folder groups the matrix rows by the folder of their scenarios.
 type folder struct {
 	Name string
 	Rows []matrixRow
 }
 
-// matrixRow is one scenario on all cells.
 type matrixRow struct {
 	*scenarios.Scenario
 	Open    bool

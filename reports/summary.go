@@ -23,10 +23,14 @@ var (
 	//go:embed markdown.tmpl
 	markdownText string
 
+	//go:embed brief.tmpl
+	briefText string
+
 	// TextFuncs are functions of templates that make text, here and in commands.
 	TextFuncs = template.FuncMap{
 		"join": strings.Join, "code": code, "xml": escapeXML,
-		"plural": func(n any, noun string) string { return Plural(int(reflect.ValueOf(n).Int()), noun) },
+		"oneLine": func(s string) string { return strings.Join(strings.Fields(s), " ") },
+		"plural":  func(n any, noun string) string { return Plural(int(reflect.ValueOf(n).Int()), noun) },
 		// first are the first n of a list, more how many further ones it has.
 		"first": func(n int, list any) any {
 			v := reflect.ValueOf(list)
@@ -35,19 +39,18 @@ var (
 		"more": func(n int, list any) int { return max(0, reflect.ValueOf(list).Len()-n) },
 	}
 
-	// textTemplates are summary.md, junit.xml and what "report prr" prints.
-	textTemplates = template.Must(template.New("text").Funcs(TextFuncs).Funcs(pageFuncs).Parse(markdownText + junitText))
+	// textTemplates are summary.md and junit.xml, of a Brief too, and what "report prr" prints.
+	textTemplates = template.Must(template.New("text").Funcs(TextFuncs).Funcs(pageFuncs).Parse(markdownText + junitText + briefText))
 
 	// pageFuncs are functions of all templates that show a report.
 	pageFuncs = template.FuncMap{
 		"md": markdown, "short": short, "ellipsis": ellipsis, "someOf": someOf, "anchor": anchor, "requires": requiresText, "base": path.Base,
 		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
 		"describe": KnownFailing.describe, "mark": markOf, "verdict": verdictMark, "tiles": Counts.tiles, "notRun": notRunGroups, "bad": bad, "plain": plainNames,
-		"took": took, "indent": indent, "said": said, "status": http.StatusText,
+		"took": took, "outcomeOf": OutcomeOf, "indent": indent, "said": said, "status": http.StatusText,
 		"duration": func(d scenarios.Duration) string { return time.Duration(d).String() },
 		"seconds":  func(d time.Duration) string { return fmt.Sprintf("%.3f", max(d, 0).Seconds()) },
 		"words":    func(s string) string { return strings.ReplaceAll(s, "-", " ") },
-		"oneLine":  func(s string) string { return strings.Join(strings.Fields(s), " ") },
 		// class is a JUnit class; dots in it are packages to most readers.
 		"class": func(cell, scenario string) string {
 			return strings.ReplaceAll(cell, ".", "_") + "." + strings.ReplaceAll(path.Dir(scenario), "/", ".")
@@ -61,7 +64,6 @@ var (
 	}
 )
 
-// renderText renders one of textTemplates.
 func renderText(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	err := textTemplates.ExecuteTemplate(&b, name, data)
@@ -139,7 +141,6 @@ func markdown(s string) string {
 	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace(s)
 }
 
-// code is a text in backquotes.
 func code(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "\n", " "), "`", "'")
 	return "`" + s + "`"

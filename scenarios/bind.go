@@ -47,9 +47,7 @@ func Suffix(seed int64, parts ...string) string {
 //
 // An RBAC object whose name is also a verb, as in the examples of KEP-5284, is renamed only where the name stands
 // for the object: in metadata.name and in roleRef.
-func (s *Scenario) Bind(suffix string) (*Scenario, map[string]string) {
-	return s.BindOn(suffix, nil)
-}
+func (s *Scenario) Bind(suffix string) (*Scenario, map[string]string) { return s.BindOn(suffix, nil) }
 
 // BindOn is Bind for a cluster with these nodes: the first of the scenario's Nodes becomes the first of them, and
 // so on. Placeholders without a node stay as they are.

@@ -35,9 +35,7 @@ func check(f *loadedFile) {
 // at builds a path into the file.
 func at(path ...any) []any { return path }
 
-func (c *checker) fail(path []any, format string, args ...any) {
-	c.src.failAt(path, format, args...)
-}
+func (c *checker) fail(path []any, format string, args ...any) { c.src.failAt(path, format, args...) }
 
 // missing records that a required field is missing or empty. A field that is there and did not decode has been
 // reported already.
@@ -249,7 +247,6 @@ const (
 	AnswerSilence PolicyAnswer = "silence"
 )
 
-// policy checks the rules of the scripted webhook.
 func (c *checker) policy() {
 	if len(c.s.Policy) > 0 && c.s.Requires.Chain == "" {
 		c.fail(at("policy"), "policy is given without requires.chain (expected a chain with a webhook)")

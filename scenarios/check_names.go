@@ -46,7 +46,6 @@ func (c *checker) names() {
 	}
 }
 
-// nameProblem says why a name cannot be made unique.
 func nameProblem(n foundName) string {
 	first, _ := utf8.DecodeRuneInString(n.name)
 	last, _ := utf8.DecodeLastRuneInString(n.name)

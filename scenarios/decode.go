@@ -20,13 +20,11 @@ import (
 // fieldCache holds fieldsOf results: decoding is parallel and types are few.
 var fieldCache sync.Map
 
-// structFields are the YAML fields of a struct type.
 type structFields struct {
 	index map[string][]int
 	names []string // in the order of the declaration, for messages
 }
 
-// fieldsOf lists the YAML fields of a struct type by their tags.
 func fieldsOf(t reflect.Type) *structFields {
 	if f, ok := fieldCache.Load(t); ok {
 		return f.(*structFields)

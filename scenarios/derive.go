@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,9 +55,7 @@ type deriver struct {
 
 // fill derives what is left out.
 func (d deriver) fill(e Expect) Expect {
-	if e.Code == 0 {
-		e.Code = refusalCodes[e.Outcome]
-	}
+	e.Code = cmp.Or(e.Code, refusalCodes[e.Outcome])
 	if e.Audit == nil {
 		e.Audit = d.audit(e)
 	}

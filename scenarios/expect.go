@@ -223,7 +223,6 @@ func (c *checker) alternatives(e *Expect, path []any) {
 	}
 }
 
-// states says which fields are given.
 func (a Alternative) states() [3]bool {
 	return [3]bool{a.Message != "", a.Reviews != nil, a.Metrics != nil}
 }

@@ -13,7 +13,6 @@ type fixtureStore struct {
 	cache sync.Map // by name, of functions that return a fixture
 }
 
-// fixture is a file of manifests.
 type fixture struct {
 	raw       []byte
 	manifests []map[string]any

@@ -37,7 +37,6 @@ type ClientRequest struct {
 	Expect Expect `json:"expect" yaml:"expect"`
 }
 
-// flags are the values of a flag, in order.
 func (k *Kubectl) flags(name string) []string {
 	var values []string
 	for _, a := range k.Args {
@@ -120,7 +119,6 @@ func (st Step) outcome() Outcome {
 	return ""
 }
 
-// expectedReviews are all reviews that a step expects.
 func (st Step) expectedReviews() []Review {
 	var all []Review
 	if st.Expect != nil {

@@ -63,7 +63,6 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	return set, nil
 }
 
-// loader is one call of Load.
 type loader struct {
 	files    fs.FS
 	fixtures *fixtureStore
@@ -237,7 +236,6 @@ func noun(what string) string {
 	return n
 }
 
-// loadFixtures decodes the scenario's fixtures into its manifests.
 func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
 	for _, chain := range f.scenario.chains() {
 		raw, err := readFile(l.fixtures.fs, chainFile(chain))

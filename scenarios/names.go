@@ -26,14 +26,12 @@ const (
 	listedName    nameKind = "listed"
 )
 
-// foundName is a name to make unique and where it was found.
 type foundName struct {
 	name string
 	kind nameKind
 	path []any
 }
 
-// nameFinder collects names.
 type nameFinder struct{ found []foundName }
 
 func (f *nameFinder) add(kind nameKind, name string, path ...any) {
@@ -177,11 +175,8 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 }
 
 // extend appends to a path without sharing memory with it.
-func extend(path []any, more ...any) []any {
-	return append(slices.Clone(path), more...)
-}
+func extend(path []any, more ...any) []any { return append(slices.Clone(path), more...) }
 
-// isRBAC tells whether an object is a role or binding.
 func isRBAC(m map[string]any) bool {
 	return strings.HasPrefix(Text(m, "apiVersion"), "rbac.authorization.k8s.io/")
 }

@@ -210,7 +210,6 @@ func numberedRules(m map[string]any) (out []BoundRule) {
 	return out
 }
 
-// subjectsOf are the subjects of a binding.
 func subjectsOf(m map[string]any) []rbacv1.Subject {
 	var binding rbacv1.ClusterRoleBinding
 	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"subjects": m["subjects"]}, &binding) // what cannot be read gives nothing

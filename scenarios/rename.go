@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,9 +16,7 @@ import (
 // replaced in system:node:node1, spec.nodeName=node1 and "node1", and not in node10 or node1.example. A dot that
 // ends a sentence is not part of a token, and percent-encoded characters are judged as what they encode. Where
 // several names fit, the longest is taken. Names that URL-encoding changes are found in their encoded forms too.
-func Rename(s string, names map[string]string) string {
-	return newRenamer(names).rename(s)
-}
+func Rename(s string, names map[string]string) string { return newRenamer(names).rename(s) }
 
 // renamer is a prepared set of names.
 type renamer struct {
@@ -37,9 +36,7 @@ func newRenamer(names map[string]string) *renamer {
 		}
 	}
 	// A name as written wins over another one's encoded form.
-	for from, to := range names {
-		all[from] = to
-	}
+	maps.Copy(all, names)
 	delete(all, "")
 	r := &renamer{byFirst: make(map[byte][]renaming, len(all))}
 	for from, to := range all {
@@ -138,7 +135,6 @@ func unescape(s string, i int) (rune, bool) {
 	return rune(c), true
 }
 
-// isToken tells whether a character belongs to names.
 func isToken(r rune) bool {
 	return strings.ContainsRune("_.@-", r) || unicode.IsLetter(r) || unicode.IsDigit(r)
 }

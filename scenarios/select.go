@@ -114,7 +114,6 @@ func minorVersion(v string) (*semver.Version, error) {
 // patchVersion finds a third number in a version range.
 var patchVersion = regexp.MustCompile(`\d+\.\d+\.[0-9xX*]`)
 
-// versionRange parses a range of minor versions.
 func versionRange(text string) (*semver.Constraints, error) {
 	if patchVersion.MatchString(text) {
 		return nil, fmt.Errorf("it names a patch version")
@@ -125,7 +124,6 @@ func versionRange(text string) (*semver.Constraints, error) {
 // Lacks says which capabilities a target does not have.
 func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing, ", ") }
 
-// joinStrings joins values whose type is a string.
 func joinStrings[T ~string](list []T, sep string) string {
 	return strings.Join(Each(list, func(v T) string { return string(v) }), sep)
 }

@@ -154,10 +154,9 @@ func SumDeltas(in []MetricDelta) (out []MetricDelta) {
 
 // RenderDeltas is a canonical text of increases by mode and decision.
 func RenderDeltas(deltas []MetricDelta) string {
-	var parts []string
-	for _, d := range SumDeltas(deltas) {
-		parts = append(parts, fmt.Sprintf("%s %s ×%d", cmp.Or(d.Mode, `""`), d.Decision, d.Count))
-	}
+	parts := Each(SumDeltas(deltas), func(d MetricDelta) string {
+		return fmt.Sprintf("%s %s ×%d", cmp.Or(d.Mode, `""`), d.Decision, d.Count)
+	})
 	if len(parts) == 0 {
 		return "none"
 	}

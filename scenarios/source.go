@@ -34,12 +34,10 @@ type source struct {
 // position is a place in a file, counted from 1.
 type position struct{ line, col int }
 
-// fail records a violation at a position.
 func (s *source) fail(at position, format string, args ...any) {
 	s.errs = append(s.errs, s.at(at, format, args...))
 }
 
-// at is an error at a position.
 func (s *source) at(at position, format string, args ...any) *Error {
 	return &Error{File: s.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)}
 }
@@ -57,7 +55,6 @@ func (s *source) breakAt(n *yaml.Node, format string, args ...any) {
 	s.fail(posOf(n), format, args...)
 }
 
-// has tells whether the file has a node at the path.
 func (s *source) has(path []any) bool {
 	_, found := find(s.root, path)
 	return found
@@ -117,7 +114,6 @@ func documents(raw []byte) (docs []*yaml.Node, problem string) {
 	}
 }
 
-// posOf is where a node begins.
 func posOf(n *yaml.Node) position {
 	if n == nil {
 		return position{1, 1}
@@ -128,7 +124,6 @@ func posOf(n *yaml.Node) position {
 // pair is a key of a mapping with its value.
 type pair struct{ key, value *yaml.Node }
 
-// pairs returns the key-value pairs of a mapping.
 func pairs(n *yaml.Node) (list []pair, ok bool) {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil, false
@@ -174,9 +169,7 @@ type Error struct {
 
 // Error implements error, in the form that editors and terminals link: "path/to/file.yaml:LINE:COL: what is wrong
 // (what was expected)".
-func (e *Error) Error() string {
-	return e.Place() + ": " + e.Msg
-}
+func (e *Error) Error() string { return e.Place() + ": " + e.Msg }
 
 // Place is "path/to/file.yaml:LINE:COL", or the path alone.
 func (e *Error) Place() string {
@@ -191,14 +184,10 @@ func (e *Error) Place() string {
 type Errors []*Error
 
 // Error implements error, one violation a line.
-func (e Errors) Error() string {
-	return strings.Join(Each(e, (*Error).Error), "\n")
-}
+func (e Errors) Error() string { return strings.Join(Each(e, (*Error).Error), "\n") }
 
 // Unwrap gives errors.Is and errors.As access to the single violations.
-func (e Errors) Unwrap() []error {
-	return Each(e, func(err *Error) error { return err })
-}
+func (e Errors) Unwrap() []error { return Each(e, func(err *Error) error { return err }) }
 
 // orNil sorts the errors and returns a nil error if there are none; a nil Errors in an error variable would not be nil.
 func (e Errors) orNil() error {

@@ -129,7 +129,6 @@ func (s *Scenario) GrantedAt(id string, step int) bool {
 	return on
 }
 
-// requestSteps lists the steps whose request has one of the outcomes.
 func (s *Scenario) requestSteps(outcomes ...Outcome) []int {
 	var out []int
 	for i, st := range s.Steps {

@@ -230,7 +230,6 @@ func (i *Impersonate) headers() textproto.MIMEHeader {
 	return h
 }
 
-// shownLimit is how much of a header's value is kept as evidence.
 const shownLimit = 4 << 10
 
 // ShownValues are a header's values as evidence can hold them: not too long, and quoted if they are no UTF-8.

@@ -24,9 +24,7 @@ var subjects = []subject{
 }
 
 // Names are the names of all suites.
-func Names() []string {
-	return scenarios.Each(subjects, func(s subject) string { return s.name })
-}
+func Names() []string { return scenarios.Each(subjects, func(s subject) string { return s.name }) }
 
 // Folders are the scenario folders of the named suites; without names of all.
 func Folders(names ...string) ([]string, error) {

@@ -163,7 +163,6 @@ const (
 	tries    = 20
 )
 
-// labeller labels what is created.
 type labeller struct {
 	of   *Cluster
 	next http.RoundTripper
@@ -297,7 +296,6 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 	return found, errors.Join(errs...)
 }
 
-// removeSpace removes a namespace with what is in it.
 func (c *Cluster) removeSpace(ctx context.Context, name string) error {
 	for _, k := range inside {
 		if err := c.empty(ctx, k.path(name), ""); err != nil {

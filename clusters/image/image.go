@@ -70,7 +70,6 @@ func (i Image) Archive() ([]byte, error) {
 	return all, nil
 }
 
-// entry is one file of an archive.
 type entry struct {
 	path    string
 	mode    int64

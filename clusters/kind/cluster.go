@@ -160,7 +160,6 @@ func (c *Cluster) connect(ctx context.Context) error {
 	return c.waitReady(ctx)
 }
 
-// waitReady returns when the API server says that it is ready.
 func (c *Cluster) waitReady(ctx context.Context) error {
 	return c.await(ctx, "is not ready", func(ctx context.Context) error {
 		_, err := c.get(ctx, "/readyz")

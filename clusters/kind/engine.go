@@ -113,14 +113,8 @@ func Leftovers(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, name := range strings.Fields(out) {
-		if strings.HasPrefix(name, NamePrefix) && !slices.Contains(names, name) && !inUse(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
+	names := slices.Compact(slices.Sorted(strings.FieldsSeq(out)))
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, NamePrefix) || inUse(name) }), nil
 }
 
 // Remove deletes a cluster with all that belongs to it.
@@ -145,7 +139,6 @@ func removeContainers(ctx context.Context, name string) error {
 	return err
 }
 
-// networkName is the network that kind puts its nodes on.
 const networkName = "kind"
 
 // Network is the engine's network of kind's nodes.
@@ -208,7 +201,6 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 // networkLock is the file whose lock is held while the network is made.
 const networkLock = "network.lock"
 
-// dockerNetwork is what docker says of a network.
 type dockerNetwork struct {
 	ID   string `json:"Id"`
 	IPAM struct {
@@ -269,7 +261,6 @@ func (n Network) Listen(ctx context.Context) (net.Listener, error) {
 	return &memberListener{Listener: l, subnet: n.Subnet}, nil
 }
 
-// memberListener accepts members of a network only.
 type memberListener struct {
 	net.Listener
 	subnet netip.Prefix

@@ -33,7 +33,6 @@ func (c *Cluster) Nodes() []string {
 	return names
 }
 
-// execNode runs a command on a node, with input if there is any.
 func execNode(ctx context.Context, node string, input io.Reader, args ...string) ([]byte, error) {
 	command := []string{"exec", "--privileged"}
 	if input != nil {
@@ -46,7 +45,6 @@ func execNode(ctx context.Context, node string, input io.Reader, args ...string)
 	return out, nil
 }
 
-// readNode reads a file of the control-plane node.
 func (c *Cluster) readNode(ctx context.Context, path string) ([]byte, error) {
 	return execNode(ctx, c.controlPlane(), nil, "cat", path)
 }
@@ -63,7 +61,6 @@ func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
 	return group.Wait()
 }
 
-// logTimeout is how long a node may take to show its log.
 const logTimeout = 10 * time.Second
 
 // failureLog shows why a cluster did not start, as far as it can be seen: the end of the API server's log, or of the

@@ -89,7 +89,6 @@ const (
 	auditFile         = "audit.jsonl"
 )
 
-// arg is an argument of kube-apiserver.
 type arg struct{ name, value string }
 
 func (a arg) String() string { return "--" + a.name + "=" + a.value }
@@ -136,9 +135,7 @@ func (o Options) files() map[string][]byte {
 	return files
 }
 
-func expand(text string) string {
-	return strings.ReplaceAll(text, local.DirPlaceholder, nodeConfigDir)
-}
+func expand(text string) string { return strings.ReplaceAll(text, local.DirPlaceholder, nodeConfigDir) }
 
 //go:embed config.yaml.tmpl
 var configTemplate string
@@ -226,7 +223,6 @@ func inUse(name string) bool {
 	return false
 }
 
-// removeState removes the folder of a cluster that is gone.
 func removeState(name string) error {
 	path, err := statePath(name)
 	if err != nil {

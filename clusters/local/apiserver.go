@@ -21,7 +21,6 @@ import (
 // portAttempts is how often another port is tried when a free one was lost to another program.
 const portAttempts = 5
 
-// writeKeys writes the keys that the programs read.
 func (c *ControlPlane) writeKeys(keys *pki) error {
 	c.pki = keys
 	for name, data := range keys.files() {
@@ -180,7 +179,6 @@ func (c *ControlPlane) await(ctx context.Context, p *process, lost <-chan struct
 	return nil
 }
 
-// answersOK tells whether a GET is answered with 200.
 func answersOK(ctx context.Context, client *http.Client, url string) bool {
 	const timeout = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -181,7 +181,6 @@ func namedProgram(p program, getenv func(string) string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// cacheDir is the folder of built programs.
 func (b *Binaries) cacheDir() (string, error) {
 	if b.CacheDir != "" {
 		return filepath.Abs(b.CacheDir)
@@ -189,7 +188,6 @@ func (b *Binaries) cacheDir() (string, error) {
 	return folderFor("no folder to cache programs in", CacheVariable, "")
 }
 
-// report writes a line of progress.
 func (b *Binaries) report(format string, args ...any) {
 	if b.Progress == nil {
 		return

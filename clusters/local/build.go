@@ -15,9 +15,10 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// progressInterval is how often a build tells how far it is.
 const progressInterval = 5 * time.Second
 
 // BuildEnv is what builds depend on beside the arguments, fixed so that a user's settings for
@@ -148,7 +149,7 @@ func (b *Binaries) compile(ctx context.Context, p program, source, target string
 	b.report("building %s %s into %s: some minutes the first time, at once from then on", p.name, p.version, filepath.Dir(target))
 	counting, enough := context.WithCancel(ctx)
 	count := sync.OnceFunc(func() { b.count(counting, p, source, output) })
-	stop := b.reportEvery(progressInterval, func() {
+	stop := reportEvery(progressInterval, func() {
 		count()
 		b.report("building %s %s: %s, %s", p.name, p.version, output.progress(time.Since(begin)), time.Since(begin).Round(time.Second))
 	})
@@ -178,22 +179,13 @@ func (b *Binaries) count(ctx context.Context, p program, source string, output *
 }
 
 // reportEvery calls report at intervals until the returned function has been called.
-func (b *Binaries) reportEvery(interval time.Duration, report func()) (stop func()) {
-	quit := make(chan struct{})
+func reportEvery(interval time.Duration, report func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-quit:
-				return
-			case <-ticker.C:
-				report()
-			}
-		}
+		_ = wait.PollUntilContextCancel(ctx, interval, false, func(context.Context) (bool, error) { report(); return false, nil })
 	})
-	return func() { close(quit); wg.Wait() }
+	return func() { cancel(); wg.Wait() }
 }
 
 // buildError says why a build failed: what the user can put right, or the compiler's last words.

@@ -281,24 +281,18 @@ func guarded[T any](mu *sync.Mutex, value *T) T {
 // Admin returns a client configuration for a member of system:masters, whom no authorizer ever
 // sees: for preparing things, never a test's requestor. Like all of them it has no client-side
 // rate limit, and names the port of the moment: after RestartAPIServer ask again.
-func (c *ControlPlane) Admin() *rest.Config {
-	return c.config(c.pki.admin)
-}
+func (c *ControlPlane) Admin() *rest.Config { return c.config(c.pki.admin) }
 
 // FrontProxy returns a client configuration for an authenticating proxy: the API server believes its headers
 // X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so it can act as any requestor. A request
 // without X-Remote-User is unauthorized.
-func (c *ControlPlane) FrontProxy() *rest.Config {
-	return c.config(c.pki.frontProxy)
-}
+func (c *ControlPlane) FrontProxy() *rest.Config { return c.config(c.pki.frontProxy) }
 
 // ServiceAccountKey is the key, in PEM, with which the API server signs tokens.
 func (c *ControlPlane) ServiceAccountKey() []byte { return c.pki.serviceAccountKey }
 
 // Anonymous returns a client configuration without credentials, to which a token can be added.
-func (c *ControlPlane) Anonymous() *rest.Config {
-	return c.config(keyPair{})
-}
+func (c *ControlPlane) Anonymous() *rest.Config { return c.config(keyPair{}) }
 
 func (c *ControlPlane) config(client keyPair) *rest.Config {
 	return &rest.Config{
@@ -314,9 +308,7 @@ func (c *ControlPlane) config(client keyPair) *rest.Config {
 }
 
 // KubeconfigPath is a kubeconfig for the admin, readable by this user only.
-func (c *ControlPlane) KubeconfigPath() string {
-	return filepath.Join(c.run.path, kubeconfigFile)
-}
+func (c *ControlPlane) KubeconfigPath() string { return filepath.Join(c.run.path, kubeconfigFile) }
 
 func (c *ControlPlane) writeKubeconfig() error {
 	data, err := clusters.Kubeconfig("authzconf", c.Admin())

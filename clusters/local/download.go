@@ -50,7 +50,6 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// download is a file that is being fetched.
 type download struct {
 	*asked
 	url, path   string

@@ -162,7 +162,6 @@ type Storage struct {
 	client *clientv3.Client
 }
 
-// storageTimeout is how long etcd may take to answer.
 const storageTimeout = 30 * time.Second
 
 // transaction is how many keys are written at once: etcd takes 128 (--max-txn-ops).

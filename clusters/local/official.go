@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/authzconf/authzconf/fixtures"
 )
 
 // Sources of programs that neither the environment names nor the cache has.
@@ -55,8 +57,7 @@ type publication struct {
 	Member string `json:"member"`
 }
 
-// publications are those of programs, by name.
-var publications = embedded[map[string]publication](officialYAML)
+var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
 
 // offer is a program as it is published.
 type offer struct {
@@ -114,7 +115,7 @@ func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 	return b.once(ctx, p, o.target, o.cached, func() error {
 		d := &download{asked: cmp.Or(b.asked, thisRun), url: o.url, path: o.target + ".partial"}
 		begin := time.Now()
-		stop := b.reportEvery(progressInterval, func() {
+		stop := reportEvery(progressInterval, func() {
 			b.report("downloading %s %s: %s", p.name, p.version, progress(d.have.Load(), d.total.Load(), time.Since(begin)))
 		})
 		digest, err := o.digest, error(nil)

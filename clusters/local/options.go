@@ -33,6 +33,7 @@
 package local
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -40,6 +41,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/authzconf/authzconf/fixtures"
 )
 
 // DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files,
@@ -127,12 +132,8 @@ func (o Options) complete() (Options, error) {
 			return o, &UsageError{Problem: fmt.Sprintf("%q is not the name of a feature gate", gate)}
 		}
 	}
-	if o.Binaries == nil {
-		o.Binaries = &Binaries{}
-	}
-	if o.ReadyTimeout == 0 {
-		o.ReadyTimeout = defaultReadyTimeout
-	}
+	o.Binaries = cmp.Or(o.Binaries, &Binaries{})
+	o.ReadyTimeout = cmp.Or(o.ReadyTimeout, defaultReadyTimeout)
 	return o, nil
 }
 
@@ -149,9 +150,8 @@ const (
 var argumentsYAML []byte
 
 // arguments are those that the programs always have, and those for an audit log.
-var arguments = embedded[struct{ Etcd, KubeAPIServer, Audit []string }](argumentsYAML)
+var arguments = fixtures.Table[struct{ Etcd, KubeAPIServer, Audit []string }]("arguments.yaml", argumentsYAML)
 
-// apiServerArgs are kube-apiserver's arguments.
 func apiServerArgs(o Options, port int, dir string) []string {
 	args := append(slices.Clone(arguments.KubeAPIServer), fmt.Sprintf("--secure-port=%d", port))
 	if o.EmulatedVersion != "" {
@@ -176,10 +176,5 @@ func apiServerArgs(o Options, port int, dir string) []string {
 
 // GatesValue is the value of --feature-gates, in a fixed order.
 func GatesValue(gates map[string]bool) string {
-	out := make([]string, 0, len(gates))
-	for gate, on := range gates {
-		out = append(out, fmt.Sprintf("%s=%t", gate, on))
-	}
-	slices.Sort(out)
-	return strings.Join(out, ",")
+	return cliflag.NewMapStringBool(&gates).String()
 }

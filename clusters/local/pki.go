@@ -24,7 +24,6 @@ const (
 	adminName      = "authzconf-admin"
 )
 
-// keyPair is a PEM certificate and its PEM private key.
 type keyPair struct{ cert, key []byte }
 
 // pki is all the key material of one control plane. Three authorities, so that a client

@@ -6,6 +6,4 @@ import "syscall"
 
 // sysProcAttr gives the child a process group of its own. There is no parent death signal here:
 // children survive a parent that is killed.
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
-}
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -20,7 +20,6 @@ import (
 // needs more than some milliseconds.
 const killWait = 10 * time.Second
 
-// processSpec says what to start.
 type processSpec struct {
 	name   string
 	path   string
@@ -152,10 +151,7 @@ func (p *process) notReady(cause error) error {
 	return p.failure(cause.Error(), cause)
 }
 
-// ended describes a process that has been reaped.
-func (p *process) ended() *ProcessError {
-	return p.failure("ended by itself ("+p.state+")", nil)
-}
+func (p *process) ended() *ProcessError { return p.failure("ended by itself ("+p.state+")", nil) }
 
 const loopback = "127.0.0.1"
 
@@ -208,7 +204,6 @@ func unusedPort(port int) (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// portError explains why a port asked for cannot be used.
 func portError(port int, err error) error {
 	reason := err.Error()
 	switch {

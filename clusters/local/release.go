@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"k8s.io/apimachinery/pkg/util/version"
-	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // pins holds one module file and its checksums for each program that can be built. They are not
@@ -37,9 +38,7 @@ type Release struct {
 func (r Release) String() string { return r.Version }
 
 // Releases returns the pinned releases, newest last.
-func Releases() []Release {
-	return slices.Clone(releases)
-}
+func Releases() []Release { return slices.Clone(releases) }
 
 // Newest is the last of the pinned releases.
 func Newest() Release { return releases[len(releases)-1] }
@@ -64,12 +63,6 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// embedded reads a table in YAML.
-func embedded[T any](text []byte) (table T) {
-	must(table, yaml.UnmarshalStrict(text, &table))
-	return table
-}
-
 // ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version
 // ("1.37.1"). The empty string is the newest. Anything else is a [*UsageError] that names the known releases.
 func ParseRelease(s string) (Release, error) {
@@ -89,10 +82,7 @@ func ParseRelease(s string) (Release, error) {
 }
 
 func knownReleases() string {
-	names := make([]string, 0, len(releases))
-	for _, r := range releases {
-		names = append(names, fmt.Sprintf("%s (%s)", r.Minor, r.Version))
-	}
+	names := scenarios.Each(releases, func(r Release) string { return fmt.Sprintf("%s (%s)", r.Minor, r.Version) })
 	return strings.Join(names, ", ")
 }
 

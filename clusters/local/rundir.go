@@ -146,7 +146,6 @@ func (d *runDir) remove() error {
 	return nil
 }
 
-// isDiskFull tells whether a folder cannot take more data.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

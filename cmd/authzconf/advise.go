@@ -55,7 +55,6 @@ func newAdvise() *cobra.Command {
 	return c
 }
 
-// check finds flags that contradict each other.
 func (f *adviseFlags) check(c *cobra.Command, paths []string) error {
 	switch {
 	case f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0:
@@ -126,7 +125,6 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	return cmp.Or(err, failedIf(len(a.Kept) > 0))
 }
 
-// logFiles are the files of all paths.
 func logFiles(paths []string, stderr io.Writer) (files []string, err error) {
 	for _, p := range paths {
 		found, leftOut, err := auditlog.Files(p)
@@ -141,7 +139,6 @@ func logFiles(paths []string, stderr io.Writer) (files []string, err error) {
 	return files, nil
 }
 
-// read reads all files into a summary.
 func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer) (*advice.Summary, auditlog.Stats, error) {
 	summary, err := advice.NewSummary(f.options)
 	if err != nil {
@@ -210,7 +207,6 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice
 	return failedIf(len(result.Wrong) > 0)
 }
 
-// showReading shows how far the reading of files is.
 func showReading(show *display, files []string) func(auditlog.Stats) {
 	begun, size := time.Now(), int64(0)
 	for _, f := range files {

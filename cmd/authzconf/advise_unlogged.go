@@ -126,7 +126,6 @@ func (l *liveCluster) review(seen []advice.Seen, neighbours []advice.Neighbour) 
 
 var rbacResources = []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"}
 
-// rbac are the roles and bindings of the cluster.
 func (l *liveCluster) rbac() (objects []map[string]any, err error) {
 	for _, resource := range rbacResources {
 		raw, err := l.client.RbacV1().RESTClient().Get().Resource(resource).DoRaw(l.ctx)
@@ -142,7 +141,6 @@ func (l *liveCluster) rbac() (objects []map[string]any, err error) {
 	return objects, nil
 }
 
-// judgedProfile is a profile with what becomes of it.
 type judgedProfile struct {
 	advice.Profile
 	Kinds []advice.Judged `json:"sends"`
@@ -169,7 +167,6 @@ func (j judgedProfile) Blocked() []advice.Judged {
 	return slices.DeleteFunc(slices.Clone(j.Kinds), func(k advice.Judged) bool { return k.Mode != "" })
 }
 
-// advisedProfile is advise --profile.
 func (f *adviseFlags) advisedProfile(c *cobra.Command) error {
 	profiles, err := advice.Profiles()
 	if err != nil {

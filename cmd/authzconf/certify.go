@@ -154,7 +154,6 @@ func runDirect(c *cobra.Command, f *certifyFlags) error {
 // hookTime is how long loading a policy may take, hookDelay how long its output may be open after that.
 const hookTime, hookDelay = 10 * time.Minute, 5 * time.Second
 
-// loadPolicy has the vendor's program load the policy.
 func loadPolicy(ctx context.Context, program string, p *policy.Policy, stderr io.Writer) error {
 	raw, err := p.JSON()
 	if err != nil {
@@ -163,7 +162,6 @@ func loadPolicy(ctx context.Context, program string, p *policy.Policy, stderr io
 	return runHook(ctx, program, raw, stderr)
 }
 
-// runHook hands the policy to the vendor's program.
 func runHook(ctx context.Context, program string, policy []byte, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
@@ -186,7 +184,6 @@ func runHook(ctx context.Context, program string, policy []byte, stderr io.Write
 	return nil
 }
 
-// finish writes the report and prints what was found.
 func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A], webhook *certify.Webhook) error {
 	c := run.Of(f.product)
 	if err := c.Bind(f.challenge, webhook); err != nil {

@@ -48,7 +48,6 @@ func (f *beyondFlags) register(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
 }
 
-// check says what is wrong with the flags.
 func (f *beyondFlags) check() (err error) {
 	if !f.loadToo {
 		f.load.Rates = nil
@@ -73,7 +72,6 @@ func (f *beyondFlags) check() (err error) {
 	return err
 }
 
-// apply adds what the flags ask for.
 func (f *beyondFlags) apply(c *cobra.Command, o *certify.Options, hook string) {
 	o.LoadOptions = f.load
 	if f.inCluster == "" {
@@ -140,7 +138,6 @@ func outcomeOf(results []certify.LevelResult, tried []certify.CertificationLevel
 	return nil
 }
 
-// conditionalPlan is what is asked of a conditional authorizer under a seed.
 func conditionalPlan(seed int64) (*certification.Plan, error) {
 	all, err := vectors.Builtin()
 	if err != nil {
@@ -149,13 +146,33 @@ func conditionalPlan(seed int64) (*certification.Plan, error) {
 	return certification.NewPlan(all, seed)
 }
 
-// conditionalKind is certification of conditional authorizers.
 func conditionalKind() (certify.Kind[certification.Exchange], error) {
 	all, err := vectors.Builtin()
 	return certification.Kind(all), err
 }
 
-// runConditional is certify --conditional.
+// webhooks are the two endpoints of a conditional authorizer.
+func webhooks(kubeconfig, conditionsContext string) (authorize, conditions *certify.Webhook, err error) {
+	if authorize, err = certify.LoadWebhook(kubeconfig, ""); err == nil {
+		conditions, err = certify.LoadWebhook(kubeconfig, conditionsContext)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	}
+	return authorize, conditions, nil
+}
+
+// hookLoader has the vendor's program load policies.
+func hookLoader(c *cobra.Command, hook string) certification.Loader {
+	return func(ctx context.Context, all []vectors.Policy) error {
+		raw, err := certification.PoliciesJSON(all)
+		if err != nil {
+			return err
+		}
+		return runHook(ctx, hook, raw, c.ErrOrStderr())
+	}
+}
+
 func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	for _, flag := range []string{"level", "review-versions", "load", "soak", "in-cluster", "kubernetes", "authorizer-cache"} {
 		if c.Flags().Changed(flag) {
@@ -170,11 +187,8 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		return err
 	}
 	var o certification.Options
-	if o.Authorize, err = certify.LoadWebhook(f.kubeconfig, ""); err == nil {
-		o.Conditions, err = certify.LoadWebhook(f.kubeconfig, f.conditionsContext)
-	}
-	if err != nil {
-		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	if o.Authorize, o.Conditions, err = webhooks(f.kubeconfig, f.conditionsContext); err != nil {
+		return err
 	}
 	if f.wire != spoken {
 		if o.Wire, err = revisionOf(f.wire); err != nil {
@@ -186,13 +200,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		return err
 	}
 	if f.hook != "" {
-		o.Load = func(ctx context.Context, all []vectors.Policy) error {
-			raw, err := certification.PoliciesJSON(all)
-			if err != nil {
-				return err
-			}
-			return runHook(ctx, f.hook, raw, c.ErrOrStderr())
-		}
+		o.Load = hookLoader(c, f.hook)
 	}
 	run, err := certification.Certify(c.Context(), o)
 	if err != nil {
@@ -211,7 +219,6 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	return result
 }
 
-// printConditionalPolicy is certify policy --conditional.
 func printConditionalPolicy(out io.Writer, seed int64) error {
 	plan, err := conditionalPlan(seed)
 	if err != nil {

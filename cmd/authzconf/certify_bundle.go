@@ -117,7 +117,6 @@ func (f *certifyFlags) check() error {
 	return f.readKey()
 }
 
-// tried are the levels that are asked for.
 func (f *bundleFlags) tried() (out []certify.CertificationLevel) {
 	for _, l := range certify.Levels() {
 		if len(f.levels) == 0 || slices.Contains(f.levels, string(l)) {

@@ -22,7 +22,7 @@ import (
 
 func newConditions() *cobra.Command {
 	c := plainCommand("conditions", (*cobra.Command).Help)
-	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
+	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsRun(&conditionsRunFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
 	return c
 }
 
@@ -34,7 +34,6 @@ func wireFlag(c *cobra.Command, into *string, usage string) {
 	c.Flags().StringVar(into, "wire", wire.Seed.Name, usage+": seed or merged")
 }
 
-// revisionOf is the revision that --wire names.
 func revisionOf(name string) (*wire.Revision, error) {
 	w, err := wire.Named(name)
 	if err != nil {
@@ -82,7 +81,7 @@ func newConditionsLibrary(flags *filedFlags) *cobra.Command {
 		if err := flags.ready(&library.Folder); err != nil {
 			return err
 		}
-		r, err := judgeLibrary(c.Context())
+		r, err := libraryAgain(nil, nil, nil, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -93,7 +92,8 @@ func newConditionsLibrary(flags *filedFlags) *cobra.Command {
 	return c
 }
 
-func judgeLibrary(ctx context.Context) (*library.Report, error) {
+// libraryAgain judges the library: vectors and library are all that its report follows from.
+func libraryAgain(_ *filedFlags, _ *cobra.Command, _ *library.Report, _ *reports.Pieces, _ *verifyFlags) (*library.Report, error) {
 	all, err := vectors.Builtin()
 	if err != nil {
 		return nil, err
@@ -102,12 +102,7 @@ func judgeLibrary(ctx context.Context) (*library.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return library.Judge(ctx, all, list, library.Library())
-}
-
-// libraryAgain judges the library again: vectors and library are all that its report follows from.
-func libraryAgain(_ *filedFlags, _ *cobra.Command, _ *library.Report, _ *reports.Pieces, _ *verifyFlags) (*library.Report, error) {
-	return judgeLibrary(context.Background())
+	return library.Judge(context.Background(), all, list, library.Library())
 }
 
 type conditionsExploreFlags struct {
@@ -126,7 +121,6 @@ func newConditionsExplore(flags *conditionsExploreFlags) *cobra.Command {
 	return c
 }
 
-// explore tries the cases.
 func (f *conditionsExploreFlags) explore(ctx context.Context, progress func(done int)) (*model.Explored, error) {
 	if f.cases < 1 {
 		return nil, fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
@@ -162,27 +156,17 @@ func (f *conditionsExploreFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.finish(c, r, time.Since(begin))
-}
-
-// finish prints what was found, even if it cannot be written.
-func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, took time.Duration) error {
-	out := c.OutOrStdout()
-	for _, d := range r.Disagreements {
-		_, _ = fmt.Fprintf(out, "case %d: %s\n%s", d.Case, d.Reason, d.Vector)
-	}
-	_, _ = fmt.Fprintf(out, "first phase: %d Allow, %d Deny, %d NoOpinion, %d Conditional\n", r.ByAnswer[vectors.Allow], r.ByAnswer[vectors.Deny], r.ByAnswer[vectors.NoOpinion], r.ByAnswer[vectors.Conditional])
-	_, _ = fmt.Fprintf(out, "in the end: %d Allow, %d Deny, %d NoOpinion\n", r.ByDecision[vectors.Allow], r.ByDecision[vectors.Deny], r.ByDecision[vectors.NoOpinion])
-	_, _ = fmt.Fprintf(out, "seed %d, wire %s: %d cases in %.1f s, %d disagreements\n", f.seed, r.Wire, r.Cases, took.Seconds(), len(r.Disagreements))
 	var broken error
 	if r.Stopped {
 		broken = errors.New("interrupted: not all cases were tried")
 	}
-	return concluded(f.file(&filedExplore, r, &reports.Pieces{}), len(r.Disagreements) > 0, broken)
+	// What was found is printed even if it cannot be written.
+	unwritten := errors.Join(render(c.OutOrStdout(), "two phases", r), f.file(&filedExplore, r, &reports.Pieces{}))
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "seed %d, wire %s: %d cases in %.1f s, %d disagreements\n", f.seed, r.Wire, r.Cases, time.Since(begin).Seconds(), len(r.Disagreements))
+	return concluded(unwritten, len(r.Disagreements) > 0, broken)
 }
 
-// filedExplore is a report of conditions explore in a folder.
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
-	Files: []string{"case-*" + vectors.Suffix, reports.SignatureFile},
+	Files: append([]string{"case-*" + vectors.Suffix}, reports.BriefFiles...),
 }

@@ -82,7 +82,6 @@ func (f *deputyFlags) run(c *cobra.Command) error {
 	return failedIf(report.Failed())
 }
 
-// again is the report that the evidence of one gives.
 func (f *deputyFlags) again(c *cobra.Command, r *deputy.Report, p *reports.Pieces, _ *verifyFlags) (*deputy.Report, error) {
 	reseed(c, &f.options.Seed, r.Seed)
 	if err := f.check(c, false); err != nil {
@@ -91,7 +90,6 @@ func (f *deputyFlags) again(c *cobra.Command, r *deputy.Report, p *reports.Piece
 	return deputy.Judge(f.options, p)
 }
 
-// proxyFlags are the flags that say more of --proxy.
 func (f *deputyFlags) proxyFlags() *pflag.FlagSet {
 	fl, p := pflag.NewFlagSet("proxy", pflag.ContinueOnError), &f.proxy
 	fl.StringArrayVar(&p.Identities, "identity", nil, "NAME=header:HEADER: VALUE, =token:FILE, =cookie:COOKIE=VALUE or =client-cert:CERT,KEY: who should arrive, and what the proxy knows that person by (repeatable, at least two people; NAME[GROUP,GROUP] has groups; @FILE in place of a value of header and cookie)")
@@ -106,7 +104,6 @@ func (f *deputyFlags) proxyFlags() *pflag.FlagSet {
 	return fl
 }
 
-// checkProxy reads the flags about a proxy.
 func (f *deputyFlags) checkProxy(fl *pflag.FlagSet) (err error) {
 	if !fl.Changed("proxy") {
 		f.ofProxy.VisitAll(func(one *pflag.Flag) {

@@ -16,13 +16,11 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// existingFlags are those of the provider existing.
 type existingFlags struct {
 	kubeconfig, context string
 	iUnderstand         bool
 }
 
-// add declares them.
 func (f *existingFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
 	fl.StringVar(&f.context, "context", "", "the context of --kubeconfig (default: its current one)")
@@ -87,7 +85,6 @@ func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]targe
 	}}, nil
 }
 
-// cleanExisting removes what runs left in a cluster.
 func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) error {
 	cluster, err := existing.Open(kubeconfig, context, "")
 	if err != nil {

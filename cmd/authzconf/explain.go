@@ -28,7 +28,6 @@ func newExplain() *cobra.Command {
 	return c
 }
 
-// question explains the request that the flags describe.
 func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
@@ -96,7 +95,6 @@ func (f *explainFlags) config() (config oracle.Config, notes []string, err error
 	return config, notes, err
 }
 
-// scenario explains the requests of a scenario, step by step.
 func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	if given := f.questionFlags(c); len(given) > 0 {
 		return fmt.Errorf("a scenario already says who asks for what: only --scenarios, --kubernetes and --gate go with it, not --%s", given[0])

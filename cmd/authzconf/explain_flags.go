@@ -63,7 +63,6 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.gate, "gate", "default", "ConstrainedImpersonation: on, off or default")
 }
 
-// questionFlags are the flags given that say what is asked and granted.
 func (f *explainFlags) questionFlags(c *cobra.Command) (given []string) {
 	c.Flags().Visit(func(flag *pflag.Flag) {
 		if !slices.Contains([]string{"kubernetes", "gate", "scenarios"}, flag.Name) {
@@ -177,7 +176,6 @@ func (f *explainFlags) request() oracle.Request {
 	return oracle.RequestOf(&r)
 }
 
-// readGrants reads the roles and bindings of a file.
 func readGrants(path string) ([]map[string]any, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

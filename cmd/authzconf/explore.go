@@ -67,7 +67,6 @@ func (f *exploreFlags) run(c *cobra.Command) error {
 	return concluded(unwritten, report.Disagreed(), report.Broken())
 }
 
-// again is the report that the evidence of one gives.
 func (f *exploreFlags) again(c *cobra.Command, r *explore.Report, p *reports.Pieces, _ *verifyFlags) (*explore.Report, error) {
 	reseed(c, &f.seed, r.Seed)
 	o, err := f.options(c)

@@ -33,7 +33,6 @@ func (f *filedFlags) register(fl *pflag.FlagSet, what string) {
 	fl.StringVar(&f.signKey, "sign-key", "", "sign the report with this private key, as certify keygen makes it")
 }
 
-// readKey reads the key of --sign-key, if there is one.
 func (f *filedFlags) readKey() (err error) {
 	switch {
 	case f.signKey == "":
@@ -63,7 +62,6 @@ func (f *filedFlags) sign(marker string, outcome any) error {
 	})
 }
 
-// file writes a report with its evidence, if there is a folder for it.
 func (f *filedFlags) file(kind *filing.Kind, r reports.Recorded, p *reports.Pieces) error {
 	return written(f.reportDir, func(dir string) error {
 		made := r.Made()
@@ -209,9 +207,9 @@ func (h *heldRun) existing() (cells []target.Options) {
 
 func (h *heldRun) plan(o session.Options) {
 	h.asked.Require = o.Require
-	for _, k := range o.KnownFailing {
-		h.asked.KnownFailing = append(h.asked.KnownFailing, reports.KnownFailingState{KnownFailing: k})
-	}
+	h.asked.KnownFailing = scenarios.Each(o.KnownFailing, func(k reports.KnownFailing) reports.KnownFailingState {
+		return reports.KnownFailingState{KnownFailing: k}
+	})
 	for _, p := range o.Plan {
 		h.add(p)
 		if p.NeedsAgents() {
@@ -232,7 +230,6 @@ func (h *heldRun) walk(o upgrade.Options) error {
 	return nil
 }
 
-// add adds what a plan asks of a cell.
 func (h *heldRun) add(p session.CellPlan) {
 	found := p.Target.Wanted()
 	cell := reports.Cell{Cell: found.Cell, Facts: found.Facts, Witness: found.Witness}

@@ -107,7 +107,6 @@ func (f *selectionFlags) selection() (sel session.Selection, err error) {
 	return sel, cmp.Or(focus, skip, level, err, folders)
 }
 
-// levels reads the levels of a flag.
 func levels(flag string, names []string) (out []scenarios.Level, err error) {
 	for _, l := range names {
 		if !slices.Contains(reports.Levels(), scenarios.Level(l)) {
@@ -199,7 +198,6 @@ func (f *matrixFlags) resolveImages() error {
 	return nil
 }
 
-// programFlags add where the programs of control planes come from.
 func programFlags(fl *pflag.FlagSet) {
 	fl.String("binaries", "", "where programs come from that neither TEST_ASSET_* nor the cache has: official (as they are published), build (from pinned modules) or auto, official if that can be had (default $"+local.SourceVariable+" or auto)")
 	fl.String("binaries-mirror", "", "URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+local.MirrorVariable+")")
@@ -212,7 +210,6 @@ func binaries(c *cobra.Command) *local.Binaries {
 	return &local.Binaries{Source: source, Mirror: mirror, Progress: c.ErrOrStderr()}
 }
 
-// localCell is one local control plane.
 func localCell(c *cobra.Command, kubernetes string, gate target.Asked) (target.Options, error) {
 	cells, err := matrix.Matrix{
 		Provider: target.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: binaries(c),

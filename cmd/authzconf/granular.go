@@ -85,7 +85,6 @@ func (f *granularFlags) choice(c *cobra.Command) {
 	c.Flags().StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 }
 
-// load reads the scenarios that are asked for.
 func (f *granularFlags) load() ([]*granular.Scenario, error) {
 	files, err := folderOr(f.dir, granular.Scenarios)
 	if err != nil {
@@ -149,7 +148,6 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	return exitWith(map[verdicts.Verdict]int{verdicts.Failed: exitFailed, verdicts.Invalid: exitInvalid}[report.Outcome])
 }
 
-// judge makes the report from what was seen of scenarios.
 func (f *granularFlags) judge(c *cobra.Command, all []*granular.Scenario, p *reports.Pieces) (*granular.Report, error) {
 	on, err := localCell(c, f.kubernetes, target.AskDefault)
 	if err != nil {
@@ -165,7 +163,6 @@ func (f *granularFlags) judge(c *cobra.Command, all []*granular.Scenario, p *rep
 	return granular.Judge(all, seen, on, f.by)
 }
 
-// again is the report that the evidence of one gives.
 func (f *granularFlags) again(c *cobra.Command, _ *granular.Report, p *reports.Pieces, verify *verifyFlags) (*granular.Report, error) {
 	if f.dir != "" && verify.dir == "" {
 		return nil, fmt.Errorf("the command line takes the scenarios from %s: --scenarios says which to judge by", f.dir)

@@ -22,7 +22,6 @@ import (
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
 
-// loadFlags are those of load.
 type loadFlags struct {
 	profile, kubernetes, reportDir string
 	provider, nodeImage, engine    string
@@ -42,7 +41,6 @@ func newLoad() *cobra.Command {
 	return c
 }
 
-// add declares the flags of a storm.
 func (f *loadFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.profile, "profile", "", "a file, or a built-in profile (--list-profiles says what they are): "+strings.Join(profile.Names(), ", "))
@@ -125,7 +123,6 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 // What --node-objects may be.
 const bareNodes, kwokNodes = "bare", "kwok"
 
-// adjusted is a profile with the flags that were given.
 func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {
 	a, given := f.adjust, c.Flags().Changed
 	if f.provider == target.Existing {

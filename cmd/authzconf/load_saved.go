@@ -28,12 +28,10 @@ func printable(s string) string {
 	}, s)
 }
 
-// newLoadVerify is "load verify".
 func newLoadVerify() *cobra.Command {
 	return commandWith("verify FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
 }
 
-// verifyLoad judges the run of a load report again.
 func verifyLoad(c *cobra.Command, path string) error {
 	result, differences, err := load.Verify(path, suiteVersion(), declaredBy)
 	if err != nil {
@@ -79,7 +77,6 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
 	return storm.Thresholds(p), nil
 }
 
-// newLoadCost is "load cost".
 func newLoadCost() *cobra.Command {
 	var reportDir string
 	c := commandWith("cost RUN RUN...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
@@ -109,7 +106,6 @@ func newLoadCost() *cobra.Command {
 	return c
 }
 
-// newLoadResults is "load results".
 func newLoadResults() *cobra.Command {
 	var reportDir string
 	c := commandWith("results RUNS", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
@@ -126,7 +122,6 @@ func newLoadResults() *cobra.Command {
 	return c
 }
 
-// newLoadExport is "load export".
 func newLoadExport() *cobra.Command {
 	var address, tokenFile string
 	c := commandWith("export FOLDER --remote-write URL", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {

@@ -17,10 +17,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/fixtures"
 )
 
 // Exit codes. They are part of the interface: CI gates branch on them.
@@ -169,13 +169,8 @@ func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
 //go:embed help.yaml
 var helpTexts []byte
 
-// teach gives the commands their help texts.
 func teach(root *cobra.Command) {
-	var texts map[string]struct{ Short, Long, Example string }
-	if err := yaml.UnmarshalStrict(helpTexts, &texts); err != nil {
-		panic(fmt.Sprintf("help.yaml: %v", err)) // it is compiled in
-	}
-	for path, text := range texts {
+	for path, text := range fixtures.Table[map[string]struct{ Short, Long, Example string }]("help.yaml", helpTexts) {
 		c, _, err := root.Find(strings.Fields(path)[1:])
 		if err != nil || c.CommandPath() != path {
 			panic(fmt.Sprintf("help.yaml: there is no command %q", path))
@@ -190,7 +185,6 @@ func teach(root *cobra.Command) {
 // housekeeping is the ID of the group that cobra's own commands are in too.
 const housekeeping = "housekeeping"
 
-// commandGroup is a part of the help text.
 type commandGroup struct {
 	id, title string
 	commands  []*cobra.Command

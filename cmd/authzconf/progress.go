@@ -85,7 +85,6 @@ func (d *display) end() {
 	}
 }
 
-// progress shows a run.
 type progress struct {
 	*display
 	verbose bool
@@ -101,7 +100,6 @@ func newProgress(out io.Writer, total int, verbose bool) *progress {
 	return &progress{display: newDisplay(out), verbose: verbose, total: total, started: time.Now()}
 }
 
-// event implements the session's callback.
 func (p *progress) event(e session.Event) {
 	p.counting.Lock()
 	defer p.counting.Unlock()
@@ -129,7 +127,6 @@ func (p *progress) event(e session.Event) {
 	p.status(fmt.Sprintf("%d/%d scenarios, %d not passed, %.0f s", p.done, p.total, p.failed, time.Since(p.started).Seconds()))
 }
 
-// loadProgress shows a storm.
 type loadProgress struct {
 	*display
 	last storm.Progress
@@ -155,7 +152,6 @@ func (p *loadProgress) created(done, total int64) {
 // inEnglish groups digits.
 var inEnglish = message.NewPrinter(language.English)
 
-// loadLine is the state of a storm on one line.
 func loadLine(before, now storm.Progress) string {
 	seconds := max((now.Elapsed - before.Elapsed).Seconds(), 0.001)
 	rate := func(now, before float64) float64 { return (now - before) / seconds }

@@ -66,14 +66,12 @@ func findingOf(all []findings.Finding, id string) (*findings.Finding, error) {
 	return nil, &local.UsageError{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
 }
 
-// reproduced is what one try showed.
 type reproduced struct {
 	Cell, Scenario string
 	Seen           findings.Seen
 	Why            string
 }
 
-// run tries a finding, and says whether it happens.
 func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error {
 	texts, err := f.selectionFlags.load()
 	if err != nil {
@@ -113,7 +111,6 @@ func reproducedAll(tried []reproduced) findings.Seen {
 	return findings.Gone
 }
 
-// scenarios runs the scenarios of a finding.
 func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, common session.Common) (tried []reproduced, err error) {
 	mended, err := finding.Mended()
 	if err != nil {

@@ -32,7 +32,6 @@ func (f *recordedFlags) register(c *cobra.Command, what string) {
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
 }
 
-// common is what every run is given.
 func (f *recordedFlags) common() session.Common {
 	return session.Common{Version: suiteVersion(), Command: called, Seed: f.seed}
 }
@@ -45,7 +44,6 @@ func (f *recordedFlags) writable(texts reports.Texts) error {
 	return errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(texts))
 }
 
-// write writes the report, and signs it if there is a key.
 func (f *recordedFlags) write(run *session.Recorded, texts reports.Texts) error {
 	return written(f.reportDir, func(dir string) error {
 		if err := reports.Write(dir, run.Report, run.Evidence, texts); err != nil {
@@ -102,7 +100,6 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 	return c
 }
 
-// run judges cells, and reports.
 func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options, error)) error {
 	o, err := f.options(c, cells)
 	if err != nil {

@@ -103,7 +103,6 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	return f.finish(c.OutOrStdout(), o.Texts, run)
 }
 
-// finish writes the report and prints what was found.
 func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
 	unwritten := f.write(run, texts)
 	if err := errors.Join(renderTable(out, "stages", run.Report, 0), render(out, "claims", run.Report), render(out, "outcome", run.Report)); err != nil {

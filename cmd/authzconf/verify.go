@@ -41,10 +41,9 @@ type verifyFlags struct {
 	certified *certify.Certification
 }
 
-// reportKind is a kind of report that a product writes.
 type reportKind struct {
 	*filing.Kind
-	// verify judges a report again. It is nil where the report keeps no evidence.
+	// verify judges a report again.
 	verify func(c *cobra.Command, path string, flags *verifyFlags) error
 }
 
@@ -58,12 +57,12 @@ func reportKinds() []reportKind {
 		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),
 		recheck(&deputy.Folder, "deputy", newDeputy, (*deputyFlags).again),
 		recheck(&library.Folder, "conditions library", newConditionsLibrary, libraryAgain),
+		recheck(&certification.PlayedFolder, "conditions run", newConditionsRun, (*conditionsRunFlags).again),
 		recheck(&filedExplore, "conditions explore", newConditionsExplore, (*conditionsExploreFlags).again),
 		recheck(&granular.Folder, "granular", newGranular, (*granularFlags).again),
 	}
 }
 
-// verify judges every report in a folder again.
 func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return verifyCertification(c, path, flags)
@@ -80,7 +79,6 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	return nil
 }
 
-// kindsIn are the kinds of the reports in a folder.
 func kindsIn(path string) ([]reportKind, error) {
 	root, err := os.OpenRoot(path) // which also says that it is none
 	if err != nil {
@@ -105,11 +103,6 @@ func kindsIn(path string) ([]reportKind, error) {
 		return nil, fmt.Errorf("%s holds no complete report: it has none of %s", path, strings.Join(markers, ", "))
 	case len(known) == 0:
 		known = marked[:1] // which says what is wrong with the marker
-	}
-	for _, k := range known {
-		if k.verify == nil {
-			return nil, fmt.Errorf("%s holds a %s, which keeps no evidence: it cannot be judged again", path, k.Name)
-		}
 	}
 	return known, nil
 }
@@ -164,7 +157,6 @@ func newSite() *cobra.Command {
 	return c
 }
 
-// writeSite judges reports again, and makes pages of them.
 func writeSite(c *cobra.Command, dirs []string, out string, flags *verifyFlags) error {
 	kinds := make([][]reportKind, len(dirs))
 	for i, dir := range dirs {
@@ -202,7 +194,6 @@ func writeSite(c *cobra.Command, dirs []string, out string, flags *verifyFlags) 
 	return failedIf(s.Verified() < len(s.Reports))
 }
 
-// shownDifferences is how many of those of a report that does not hold are listed.
 const shownDifferences = 20
 
 // addReport judges a report again. Of one that does not hold nothing is shown but why.
@@ -238,7 +229,6 @@ func addReport(c *cobra.Command, r *site.Report, kind reportKind, dir string, fl
 	return err
 }
 
-// addRegister adds the page of the certified authorizers, if there are any.
 func addRegister(s *site.Site, bundles []*site.Report, paths []string) error {
 	if len(bundles) == 0 {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // judge collects findings.
@@ -233,29 +234,24 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus,
 	return wrong
 }
 
-// effectsOf are the effects of the conditions, each once, sorted.
-func effectsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Decision) {
+// conditionsOf are the conditions of all sets.
+func conditionsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Condition) {
 	for _, set := range vectors.Leaves(s.ConditionsChain) {
-		for _, c := range set.Conditions {
-			out = append(out, c.Effect)
-		}
+		out = append(out, set.Conditions...)
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
+}
+
+// effectsOf are the effects of the conditions, each once, sorted.
+func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {
+	return slices.Compact(slices.Sorted(slices.Values(scenarios.Each(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
 }
 
 // residualsOf are the conditions as expressions, if all are CEL.
 func residualsOf(s *vectors.SubjectAccessReviewStatus) ([]string, bool) {
-	var out []string
-	for _, set := range vectors.Leaves(s.ConditionsChain) {
-		for _, c := range set.Conditions {
-			if c.Type != reference.TypeCEL {
-				return nil, false
-			}
-			out = append(out, c.Condition)
-		}
-	}
-	return sortedExpressions(out), true
+	all := conditionsOf(s)
+	other := slices.ContainsFunc(all, func(c vectors.Condition) bool { return c.Type != reference.TypeCEL })
+	return sortedExpressions(scenarios.Each(all, func(c vectors.Condition) string { return c.Condition })), !other
 }
 
 // sortedExpressions writes expressions in one way.

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/authzconf/authzconf/certify"
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
 )
@@ -75,6 +78,27 @@ func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
 		all.Step(Step, func() { err = r.everything(ctx) })
 		return err
 	})
+}
+
+// CertifyHandler certifies what is not served yet: AuthorizationConditionsReview at reference.ConditionsPath,
+// SubjectAccessReview everywhere else.
+func CertifyHandler(ctx context.Context, h http.Handler, o Options) (*certify.Run[Exchange], error) {
+	s, err := webhook.Start(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	raw, err := reference.Kubeconfig(s)
+	if err != nil {
+		return nil, err
+	}
+	if o.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
+		return nil, err
+	}
+	if o.Conditions, err = certify.ParseWebhook(raw, reference.ConditionsContext); err != nil {
+		return nil, err
+	}
+	return Certify(ctx, o)
 }
 
 // Step is the one step of a run, which measures it whole.

@@ -19,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Report is what came of holding the library against the vectors.
@@ -93,6 +94,30 @@ func Judge(ctx context.Context, all []*vectors.Vector, list *List, library strin
 	return r, nil
 }
 
+// Play holds the library to one vector of somebody's own. What is known of the library, and what it has no part for,
+// says nothing about it.
+func Play(ctx context.Context, v *vectors.Vector) (verdicts.Verdict, []string, error) {
+	list, err := Known()
+	if err != nil {
+		return "", nil, err
+	}
+	list.Sections = []string{v.Source.Section}
+	r, err := Judge(ctx, []*vectors.Vector{v}, list, "")
+	if err != nil {
+		return "", nil, err
+	}
+	switch s := r.Sections[0]; {
+	case s.Failed > 0:
+		return verdicts.Failed, r.Failed[0].Differences, nil
+	case s.Divergent > 0:
+		i := slices.IndexFunc(r.Divergences, func(d Divergence) bool { return d.Seen > 0 })
+		return verdicts.NotSupported, []string{"a known divergence, " + r.Divergences[i].Name + ": " + r.Divergences[i].Instead}, nil
+	case s.Agree+s.Part == 0:
+		return verdicts.NotSupported, []string{"the library has no part for it"}, nil
+	}
+	return verdicts.Passed, nil, nil
+}
+
 // judge counts one vector.
 func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Section, differing map[string]bool) error {
 	if v.Webhook != nil {
@@ -113,7 +138,7 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 	lazy, eager := v.APIServer.Wanted(vectors.Lazy), v.APIServer.Wanted(vectors.Eager)
 	differences, server := lazy.Differences(got), v.APIServer.Server
 	switch {
-	case absent >= 0 && (!list.Absent[absent].Part || lazy.Stated(got) == 0 || server.Version == "old" || server.Gate == "off"):
+	case lazy.Stated(got) == 0, server.Version == "old", server.Gate == "off", absent >= 0 && !list.Absent[absent].Part:
 		s.Absent++
 		return nil
 	case absent >= 0 && len(differences) == 0:
@@ -167,7 +192,7 @@ func (r *Report) Sum() *Section {
 }
 
 // Folder is a report in a folder.
-var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}, Files: []string{reports.SignatureFile}}
+var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}, Files: reports.BriefFiles}
 
 // Library is the module that is judged, and its version in this program.
 func Library() string {

@@ -248,7 +248,6 @@ const (
 	listKind  = "EventList"
 )
 
-// decode reads one event.
 func decode(raw []byte) (*auditv1.Event, error) {
 	var e auditv1.Event
 	if err := json.Unmarshal(raw, &e); err != nil {

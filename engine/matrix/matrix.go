@@ -143,9 +143,7 @@ func emulation(release local.Release, asked string) (string, error) {
 }
 
 // Newest is the newest Kubernetes minor that can be run.
-func Newest() string {
-	return local.Newest().Minor
-}
+func Newest() string { return local.Newest().Minor }
 
 // Minors are the Kubernetes minors that can be run, newest last.
 func Minors() []string {

@@ -108,7 +108,6 @@ func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error
 	return a, a.ready(ctx)
 }
 
-// ready waits until the agent runs on every node.
 func (a *Agents) ready(ctx context.Context) error {
 	all := conditions.New(a.client.Resources()).ResourceMatch(a.set, func(o k8s.Object) bool {
 		status := o.(*appsv1.DaemonSet).Status
@@ -137,7 +136,6 @@ func (a *Agents) Remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// pod is the agent's pod on a node.
 func (a *Agents) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 	var list corev1.PodList
 	if err := a.client.Resources(a.Name).List(ctx, &list); err != nil {
@@ -198,7 +196,6 @@ func LoadAgent(ctx context.Context, nodes image.Loader) error {
 	return agent.Load(ctx, nodes)
 }
 
-// agentImage builds the agent and wraps it into its image.
 func agentImage(ctx context.Context) (image.Image, error) {
 	_, set, err := objects(manifestName)
 	if err != nil {

@@ -31,7 +31,6 @@ var unopinionated = []byte(`{"apiVersion":"` + APIVersion + `","kind":"` + kind 
 // contentType is shared by all answers.
 var contentType = []string{"application/json"}
 
-// handle answers one review.
 func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	m := r.mounts[req.URL.Path]
 	switch {
@@ -101,7 +100,6 @@ func noOpinion(w http.ResponseWriter) {
 	_, _ = w.Write(unopinionated)
 }
 
-// readBody reads a whole body.
 func readBody(req *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
 	switch {
@@ -137,7 +135,6 @@ type Answer struct {
 	Delay time.Duration
 }
 
-// send answers as the script says.
 func (a *Answer) send(w http.ResponseWriter, req *http.Request) {
 	if a.Delay > 0 {
 		select {
@@ -164,7 +161,6 @@ const APIVersion = "authorization.k8s.io/v1"
 
 const kind = "SubjectAccessReview"
 
-// review is one that was read.
 type review struct {
 	spec authorizationv1.SubjectAccessReviewSpec
 }
@@ -175,7 +171,6 @@ func (r review) probe() bool {
 	return probe
 }
 
-// verb is that of what is asked.
 func (r review) verb() string {
 	if r.spec.ResourceAttributes != nil {
 		return r.spec.ResourceAttributes.Verb

@@ -110,7 +110,6 @@ func prepare(o Options, addr net.Addr) (*Recorder, error) {
 	return r, nil
 }
 
-// listen opens what the options ask for.
 func listen(o Options) (net.Listener, error) {
 	if o.Listener != nil {
 		return o.Listener, nil

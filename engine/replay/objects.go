@@ -160,7 +160,7 @@ func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAcc
 			err = json.Unmarshal(raw, &object)
 		}
 		if err != nil {
-			return fmt.Errorf("%s; and reading %s: %w", u, at, err)
+			return fmt.Errorf("%s; and reading %s: %w", u.Error(), at, err)
 		}
 		u.Stored = append(u.Stored, object)
 	}
@@ -222,7 +222,6 @@ func (p *provisioner) awaitPod(ctx context.Context, namespace, name string) erro
 	return nil
 }
 
-// podState says what a pod waits for.
 func podState(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""

@@ -145,11 +145,6 @@ func (p *places) account(sa *scenarios.ServiceAccount) {
 	}
 }
 
-// paths are where they are read.
-func (p *places) paths() []string {
-	return slices.Concat(slices.Sorted(maps.Keys(p.outside)), slices.Sorted(maps.Keys(p.within)))
-}
-
 // places creates what is outside of namespaces, then what is within, each at once.
 func (p *provisioner) places(ctx context.Context, want places) error {
 	for _, objects := range []map[string]runtime.Object{want.outside, want.within} {
@@ -184,7 +179,6 @@ func (p *provisioner) create(ctx context.Context, at string, object runtime.Obje
 	return cmp.Or(last, err)
 }
 
-// mintTokens asks for a token for every service account requestor.
 func (run *run) mintTokens(ctx context.Context) error {
 	run.tokens = map[string]string{}
 	for _, alias := range slices.Sorted(maps.Keys(run.bound.Requestors)) {

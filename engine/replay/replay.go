@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"maps"
 	"slices"
 	"time"
 
@@ -207,11 +207,6 @@ func (run *run) wait(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// client authenticates as the request's requestor.
-func (run *run) client(r *scenarios.Request, tap target.Tap) (*http.Client, error) {
-	return run.target.RequestClient(r, run.bound.Requestors[r.By], run.tokens[r.By], tap)
-}
-
 // Granted is a bound scenario whose grants are in force as RBAC.
 type Granted struct{ run *run }
 
@@ -269,7 +264,7 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 	}
 	kept := &Kept{Suffix: suffix, tokens: run.tokens}
 	own := placesOf(bound)
-	kept.paths = own.paths()
+	kept.paths = slices.Concat(slices.Sorted(maps.Keys(own.outside)), slices.Sorted(maps.Keys(own.within)))
 	for _, o := range scenarios.RenderRBAC(bound) {
 		kept.paths = append(kept.paths, o.Paths()...)
 	}

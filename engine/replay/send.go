@@ -3,6 +3,7 @@ package replay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -75,7 +76,7 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seen := make([]verdicts.Observation, len(steps))
-	exchanges := make([]func() error, len(steps))
+	var exchanges []func() error
 	for i := range steps {
 		o, r := &seen[i], steps[i].Request
 		o.Step = first + i
@@ -83,16 +84,22 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 		if err != nil {
 			return nil, err
 		}
-		exchanges[i] = func() (err error) {
+		exchanges = append(exchanges, func() (err error) {
 			o.Sent = time.Now()
 			defer func() { o.Answered = time.Now() }()
 			o.Response, err = RoundTrip(client, req, r.Verb == "watch")
 			return err
-		}
+		})
 	}
 	o, expect := &seen[0], steps[0].Expect
 	err := run.target.Observe(ctx, o, func() error {
-		err := run.measure(ctx, expect, o, func() error { return together(exchanges) })
+		err := run.measure(ctx, expect, o, func() error {
+			var group errgroup.Group
+			for _, exchange := range exchanges {
+				group.Go(exchange)
+			}
+			return group.Wait()
+		})
 		for i := range seen[1:] {
 			if other := &seen[1+i]; err == nil {
 				other.Audit, err = run.target.Event(ctx, other.Response.AuditID)
@@ -107,15 +114,6 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 		o.Response.Flow, err = run.admin.flow(ctx, o.Response)
 	}
 	return seen, err
-}
-
-// together does everything at the same time.
-func together(all []func() error) error {
-	var group errgroup.Group
-	for _, one := range all {
-		group.Go(one)
-	}
-	return group.Wait()
 }
 
 // measure sends, and reads what the step says of the API server's own counters and log before and after. The log is that of
@@ -176,7 +174,8 @@ func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, 
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := run.client(r, func(sent *http.Request) { Record(shown, sent) })
+	tap := func(sent *http.Request) { Record(shown, sent) }
+	client, err := run.target.RequestClient(r, run.bound.Requestors[r.By], run.tokens[r.By], tap)
 	return client, req, err
 }
 
@@ -192,9 +191,7 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 		Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader), Warnings: resp.Header.Values("Warning"),
 		FlowSchemaUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), PriorityLevelUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID),
 	}
-	if r.AuditID == "" {
-		r.AuditID = req.Header.Get(auditIDHeader)
-	}
+	r.AuditID = cmp.Or(r.AuditID, req.Header.Get(auditIDHeader))
 	switch {
 	case watch && resp.StatusCode == http.StatusOK:
 		return r, nil

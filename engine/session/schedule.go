@@ -117,11 +117,16 @@ func (s *Session) startAll() error {
 	return s.usageError()
 }
 
-// grouped puts cells together that one cluster serves, one after the other: it takes much longer to make than to
-// change its authorizer chain.
+// grouped puts cells together that one cluster serves, one after the other: it takes longer to make than to change its
+// authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they go beside the others.
 func grouped(cells []*Cell) (groups [][]*Cell) {
+	beside := func(a, b target.Options) bool {
+		return a.Cell.Provider == target.Local && (a.Chain == "") != (b.Chain == "")
+	}
 	for _, c := range cells {
-		i := slices.IndexFunc(groups, func(g []*Cell) bool { return target.Shared(g[0].Plan.Target, c.Plan.Target) })
+		i := slices.IndexFunc(groups, func(g []*Cell) bool {
+			return target.Shared(g[0].Plan.Target, c.Plan.Target) && !beside(g[0].Plan.Target, c.Plan.Target)
+		})
 		if i < 0 {
 			groups = append(groups, nil)
 			i = len(groups) - 1
@@ -167,9 +172,7 @@ func (s *Session) findPrograms() error {
 }
 
 func findPrograms(ctx context.Context, o *target.Options) error {
-	if o.Binaries == nil {
-		o.Binaries = &local.Binaries{}
-	}
+	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})
 	if o.Cell.Provider != target.Local {
 		return nil
 	}
@@ -232,7 +235,6 @@ func (s *Session) startCell(c *Cell) {
 	s.events(Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, c.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)})
 }
 
-// stopTarget ends a target with everything that it recorded.
 func (s *Session) stopTarget(c *Cell) {
 	if err := c.Target.Stop(); err != nil {
 		s.events(Event{Text: fmt.Sprintf("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)})
@@ -249,9 +251,7 @@ func isUsage(err error) bool {
 func (s *Session) failUsage(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.usage == nil {
-		s.usage = err
-	}
+	s.usage = cmp.Or(s.usage, err)
 	s.end(err)
 }
 

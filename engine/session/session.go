@@ -114,7 +114,6 @@ type Cell struct {
 	finished chan struct{}   // closed when everything has its verdict, and Took is set
 }
 
-// job is a scenario that runs on a cell.
 type job struct {
 	scenario *scenarios.Scenario
 	done     chan struct{}

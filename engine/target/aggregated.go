@@ -138,7 +138,6 @@ func (t *Target) register(ctx context.Context, client kubernetes.Interface, serv
 	return nil
 }
 
-// stop ends the server.
 func (a *aggregated) stop() error {
 	a.starting.Lock()
 	defer a.starting.Unlock()

@@ -83,7 +83,6 @@ type chain struct {
 	cached bool
 }
 
-// config renders the AuthorizationConfiguration.
 func (c chain) config() ([]byte, error) {
 	authorizers := []apiserverv1.AuthorizerConfiguration{c.point(recorder.Front)}
 	for _, a := range c.Authorizers {
@@ -101,7 +100,6 @@ func (c chain) config() ([]byte, error) {
 	})
 }
 
-// apply adds the chain to the options of a control plane.
 func (c chain) apply(o *local.Options) (err error) {
 	if o.AuthorizationConfig, err = c.config(); err != nil {
 		return err

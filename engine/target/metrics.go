@@ -18,8 +18,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -42,12 +42,7 @@ const impersonationPrefix = "apiserver_impersonation_"
 var metricsYAML []byte
 
 // known are the names of the API server's metric families, by what they are for.
-var known = func() (names struct{ Impersonation, Authorization, Bulky []string }) {
-	if err := yaml.UnmarshalStrict(metricsYAML, &names); err != nil {
-		panic("metrics.yaml: " + err.Error())
-	}
-	return names
-}()
+var known = fixtures.Table[struct{ Impersonation, Authorization, Bulky []string }]("metrics.yaml", metricsYAML)
 
 // Scrape reads the API server's metric families whose names begin with one of the prefixes.
 // Only their lines are parsed: an API server has megabytes of others.
@@ -118,7 +113,6 @@ func (t *Target) CountAuthorization(ctx context.Context) (increases func() ([]ve
 	}, err
 }
 
-// impersonationCounters reads the impersonation counters.
 func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
 	return t.countersOf(ctx, known.Impersonation)
 }

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,9 +69,7 @@ func (x *auditIndex) line(line []byte) {
 	}
 	var head auditv1.Event
 	if err := json.Unmarshal(line, &head); err != nil || head.AuditID == "" {
-		if x.garbage == "" {
-			x.garbage = string(line)
-		}
+		x.garbage = cmp.Or(x.garbage, string(line))
 		return
 	}
 	// Of a request that is not authenticated there is no other event than this one, which names no user.
@@ -80,11 +79,9 @@ func (x *auditIndex) line(line []byte) {
 		return
 	}
 	id := string(head.AuditID)
-	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.ImpersonatedUser == nil {
-		credential := head.User.Extra[user.CredentialIDKey]
-		if isComponent(head.User.Username, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix)) {
-			return
-		}
+	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.ImpersonatedUser == nil &&
+		isComponent(head.User.Username, head.User.Groups, head.User.Extra[user.CredentialIDKey]) {
+		return
 	}
 	raw := json.RawMessage(bytes.Clone(line))
 	if ch, ok := x.waiting[id]; ok {

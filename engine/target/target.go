@@ -3,6 +3,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,10 +74,7 @@ type Options struct {
 
 // Effective is the version that the API server is to behave as.
 func (o Options) Effective() string {
-	if o.Cell.Emulated != "" {
-		return o.Cell.Emulated
-	}
-	return o.Cell.Kubernetes
+	return cmp.Or(o.Cell.Emulated, o.Cell.Kubernetes)
 }
 
 // Recording is a recorder, of this process or another; see recorder.Recorder.

@@ -75,7 +75,6 @@ func (t *Target) witnessPrograms(context.Context) error {
 	return nil
 }
 
-// witnessVersion compares GET /version.
 func (t *Target) witnessVersion(ctx context.Context) error {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(t.Admin(), t.adminHTTP)
 	if err != nil {
@@ -123,15 +122,12 @@ type answer struct {
 	message, auditID string
 }
 
-// ask sends one GET.
 func (t *Target) ask(ctx context.Context, client *http.Client, path string, h http.Header) (a answer, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+path, nil)
 	if err != nil {
 		return a, err
 	}
-	for name, values := range h {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, h)
 	resp, err := client.Do(req)
 	if err != nil {
 		return a, err

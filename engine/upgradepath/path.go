@@ -135,11 +135,7 @@ func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
 }
 
 func (l Stage) target(i int, base matrix.Matrix) (target.Options, error) {
-	gate := l.Gate
-	if gate == "" {
-		gate = string(target.AskDefault)
-	}
-	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, gate
+	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, cmp.Or(l.Gate, string(target.AskDefault))
 	cells, err := base.Cells()
 	if err != nil {
 		return target.Options{}, err
@@ -147,7 +143,7 @@ func (l Stage) target(i int, base matrix.Matrix) (target.Options, error) {
 	o := cells[0]
 	o.Chain = l.Chain
 	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
-	if gate == string(target.AskDefault) {
+	if base.Gate == string(target.AskDefault) {
 		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
 	}
 	if l.Chain != "" {
@@ -281,6 +277,4 @@ func same(a, b target.Options) bool {
 }
 
 // plain is an error without its hint on a line of its own.
-func plain(err error) error {
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
-}
+func plain(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) }

@@ -225,7 +225,6 @@ func (t *tally) drop() {
 	t.block.Dropped++
 }
 
-// sent counts a request as it leaves.
 func (t *tally) sent(intended, actual time.Time) {
 	lag := actual.Sub(intended)
 	t.mu.Lock()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -78,9 +79,7 @@ func (s *Storm) Prepare() ([]pacer.Send, error) {
 	s.tally = &tally{start: s.Start, tolerance: s.Tolerance, kinds: make([]histogram.Histogram, len(s.Kinds)), block: run.Block{
 		Answers: map[string]int64{}, Again: map[string]int64{}, Wrong: map[string]int64{},
 	}}
-	if s.Room == 0 {
-		s.Room = max(4096, 4*s.Plan.Agents)
-	}
+	s.Room = cmp.Or(s.Room, max(4096, 4*s.Plan.Agents))
 	if s.Reconnect {
 		s.Pool.Close()
 	}

@@ -56,7 +56,6 @@ type Place struct {
 	Progress func(done, total int64)
 }
 
-// builder creates objects in parallel.
 type builder struct {
 	Place
 	client  kubernetes.Interface
@@ -164,7 +163,6 @@ func (b *builder) each(ctx context.Context, n int, f func(context.Context, int) 
 	})
 }
 
-// count counts what was created.
 func (b *builder) count(n int64) {
 	b.counting.Lock()
 	defer b.counting.Unlock()
@@ -204,7 +202,6 @@ func (b *builder) node(i int) object {
 	return n
 }
 
-// kwokTimeout is how long kwok may take to have a node Ready.
 const kwokTimeout = time.Minute
 
 // awaitKwok waits until kwok has the last node Ready.
@@ -225,9 +222,7 @@ func (b *builder) awaitKwok(ctx context.Context) error {
 	return err
 }
 
-func namespace(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: meta("", name)}
-}
+func namespace(name string) *corev1.Namespace { return &corev1.Namespace{ObjectMeta: meta("", name)} }
 
 // pod is one that is on a node, which no kubelet has to know. On a cluster whose controllers find out that the node is
 // not alive it stays all the same.
@@ -277,7 +272,6 @@ func (b *builder) send(ctx context.Context, o object) (err error) {
 	return err
 }
 
-// tokens asks for those of an agent.
 func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) ([]string, error) {
 	ns, name := space(variant), agentName(i)
 	_, account := sender(b.profile, i)

@@ -3,6 +3,7 @@
 package profile
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -237,9 +238,7 @@ func Parse(name string, data []byte) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Starts == 0 {
-		p.Starts = min(defaultStarts, max(p.Pairs, 1))
-	}
+	p.Starts = cmp.Or(p.Starts, min(defaultStarts, max(p.Pairs, 1)))
 	p.Declared = Declared{p.Pairs, p.Starts}
 	return p, p.Check(file.At)
 }

@@ -65,7 +65,6 @@ func (s *stream) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (s *stream) Close() error { s.end(); return nil }
 
-// serviceName is what a service is called by.
 const serviceName = "Shard"
 
 // none is an argument or an answer that says nothing.

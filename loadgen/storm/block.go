@@ -9,7 +9,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/pacer"
@@ -147,9 +150,7 @@ func (r *runner) predict(ctx context.Context, s *server, p planned, variant prof
 		r.Said(fmt.Sprintf("  %d of its %d requests: %s", len(fewer), len(sends), cmp.Or(strings.Join(list, "; "), "as predicted")))
 		return len(list) > 0
 	})
-	if text == "" {
-		text = "with fewer requests it did not show again: " + strings.Join(list, "; ")
-	}
+	text = cmp.Or(text, "with fewer requests it did not show again: "+strings.Join(list, "; "))
 	b.Smallest = &run.Smallest{Count: len(smallest), Text: text}
 	for _, send := range smallest[:min(len(smallest), shownRequests)] {
 		b.Smallest.Requests = append(b.Smallest.Requests, population.Describe(r.Profile, variant, send))
@@ -221,30 +222,22 @@ func (r *runner) report(i int, p planned, start time.Time, counted func() tallie
 	if r.Progress == nil {
 		return func() {}
 	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-			}
-			elapsed := min(max(time.Since(start), 0), r.Profile.Block)
-			plan := r.Profile.Plan(p.seed)
-			if plan.Length = elapsed; elapsed <= 0 {
-				continue
-			}
-			r.Progress(Progress{
-				Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
-				Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
-				Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted().total(),
-			})
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	tell := func(context.Context) {
+		elapsed := min(max(time.Since(start), 0), r.Profile.Block)
+		plan := r.Profile.Plan(p.seed)
+		if plan.Length = elapsed; elapsed <= 0 {
+			return
 		}
-	}()
-	return func() { close(done); <-ended }
+		r.Progress(Progress{
+			Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
+			Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
+			Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted().total(),
+		})
+	}
+	ended.Go(func() { wait.UntilWithContext(ctx, tell, progressEvery) })
+	return func() { cancel(); ended.Wait() }
 }
 
 // planned is a block that is to run.

@@ -82,7 +82,6 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// recorderProcess is the way to one.
 type recorderProcess struct {
 	link    *shard.Link
 	mu      sync.Mutex
@@ -141,7 +140,6 @@ func (p *recorderProcess) Err() error {
 	return p.failed
 }
 
-// used is the processor time and memory of the process.
 func (p *recorderProcess) used() (time.Duration, int64) {
 	if p == nil {
 		return 0, 0
@@ -150,7 +148,6 @@ func (p *recorderProcess) used() (time.Duration, int64) {
 	return a.CPU, a.RSS
 }
 
-// close ends the process.
 func (p *recorderProcess) close() error {
 	kill := time.AfterFunc(10*time.Second, p.link.Kill)
 	defer kill.Stop()

@@ -136,7 +136,6 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 	return list
 }
 
-// fill puts what was counted into the block.
 func (t tallies) fill(b *run.Block, cached bool) {
 	b.Reviews, b.WebhookLatency = t.counts(cached), t.Latency
 	for i, n := range t.Timeline {
@@ -200,7 +199,6 @@ func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
 	return out, err
 }
 
-// add adds the counters of another server.
 func (c counters) add(other counters) {
 	for key, s := range other {
 		if before := c[key].value; s.family == processStart {

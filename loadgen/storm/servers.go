@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -9,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -130,8 +133,7 @@ func (r *runner) mismatches(block int, name profile.Server, list []string) {
 func (s *server) backends(without *target.Target) (hosts []string) {
 	for _, t := range s.targets {
 		if t != without {
-			anonymous := t.Anonymous()
-			hosts = append(hosts, strings.TrimPrefix(anonymous.Host, "https://"))
+			hosts = append(hosts, strings.TrimPrefix(t.Anonymous().Host, "https://"))
 		}
 	}
 	return hosts
@@ -297,21 +299,15 @@ func (r *runner) makeLevel(ctx context.Context, s *server) error {
 // awaitLevel waits until all API servers have seats for the level. Their metrics say so, and nothing else does.
 func (s *server) awaitLevel(ctx context.Context) error {
 	const seats = flowControl + "nominal_limit_seats"
-	for left := slices.Clone(s.targets); len(left) > 0; {
-		families, err := left[0].Scrape(ctx, seats)
+	for _, t := range s.targets {
+		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			families, err := t.Scrape(ctx, seats)
+			return slices.ContainsFunc(families[seats].GetMetric(), func(m *dto.Metric) bool {
+				return m.GetLabel()[0].GetValue() == levelName && m.GetGauge().GetValue() > 0
+			}), err
+		})
 		if err != nil {
-			return err
-		}
-		for _, m := range families[seats].GetMetric() {
-			if m.GetLabel()[0].GetValue() == levelName && m.GetGauge().GetValue() > 0 {
-				left = left[1:]
-				break
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(50 * time.Millisecond):
+			return cmp.Or(context.Cause(ctx), err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@
 package storm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,6 @@ const (
 	Pods      = "kubernetes"
 )
 
-// runner is a run under way.
 type runner struct {
 	Options
 	out        *run.Run
@@ -109,9 +109,7 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 
 func newRunner(o Options) *runner {
 	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}}
-	if r.Provider == "" {
-		r.Provider = target.Local
-	}
+	r.Provider = cmp.Or(r.Provider, target.Local)
 	if r.Said == nil {
 		r.Said = func(string) {}
 	}
@@ -174,7 +172,6 @@ func (r *runner) stop() error {
 	return errors.Join(errs...)
 }
 
-// prepare starts everything and creates everybody.
 func (r *runner) prepare(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
@@ -198,8 +195,7 @@ func (r *runner) prepare(ctx context.Context) error {
 			}
 		}
 		for _, t := range s.targets {
-			anonymous := t.Anonymous()
-			if err := s.population.Settle(ctx, anonymous, r.Profile, name); err != nil {
+			if err := s.population.Settle(ctx, t.Anonymous(), r.Profile, name); err != nil {
 				return fmt.Errorf("on %s: %w", name, err)
 			}
 		}
@@ -207,7 +203,6 @@ func (r *runner) prepare(ctx context.Context) error {
 	return r.connect(ctx)
 }
 
-// populate creates everybody on a server.
 func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	begin := time.Now()
 	place := population.Place{Admin: s.targets[0].Admin(), Shared: r.Provider == target.Existing, Kwok: r.Kwok, Progress: r.Created}
@@ -231,7 +226,6 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 // sharedStorage says whether the servers have one etcd.
 func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
 
-// machine says where this process runs.
 func machine() run.Machine {
 	m := run.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
 	if proc, err := procfs.NewDefaultFS(); err == nil {
@@ -294,8 +288,7 @@ func (r *runner) renew(ctx context.Context, s *server) error {
 	}
 	for _, t := range s.targets {
 		r.mismatches(-1, s.name, t.Witness.Mismatches)
-		anonymous := t.Anonymous()
-		if err := s.population.Settle(ctx, anonymous, r.Profile, s.name); err != nil {
+		if err := s.population.Settle(ctx, t.Anonymous(), r.Profile, s.name); err != nil {
 			return err
 		}
 	}
@@ -309,9 +302,6 @@ func (r *runner) warmUp(ctx context.Context, s *server, start int) error {
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
 	r.count(s, time.Now(), true)
 	_, err := s.generator.Block(ctx, shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), Start: time.Now().Add(shard.Lead(r.Profile)), WarmUp: true})
-	if err == nil {
-		err = ctx.Err()
-	}
 	r.out.WarmUps++
-	return err
+	return cmp.Or(err, ctx.Err())
 }

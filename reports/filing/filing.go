@@ -102,6 +102,19 @@ func (k *Kind) WriteReport(dir string, report any, others map[string][]byte) err
 	return k.Write(dir, files)
 }
 
+// Render makes files, by their names.
+func Render(content map[string]func() ([]byte, error)) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, render := range content {
+		data, err := render()
+		if err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", name, err)
+		}
+		files[name] = data
+	}
+	return files, nil
+}
+
 // EncodeJSON is JSON as reports have it: indented by one space, with a newline at the end.
 func EncodeJSON(v any) ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", " ")
@@ -125,7 +138,6 @@ func (k *Kind) Read(dir string) (map[string][]byte, error) {
 	return files, err
 }
 
-// markerLimit is the size up to which a marker is read.
 const markerLimit = 64 << 20
 
 // In says whether the folder dir holds a report of this kind.

@@ -44,7 +44,6 @@ func (c *checker) wrongf(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-// mostShown is how many faults of a kind are listed.
 const mostShown = 5
 
 func (c *checker) result() Check {
@@ -71,7 +70,6 @@ func check(name, held string, look func(c *checker)) Check {
 	return c.result()
 }
 
-// checks looks at the measuring.
 func checks(r *run.Run, variants []variantBlocks, groups []comparisonPairs, comparisons []Comparison, t Thresholds) []Check {
 	all := []Check{
 		check("thresholds", "the thresholds can be judged", func(c *checker) {
@@ -340,5 +338,4 @@ func (c *checker) same(comparisons []Comparison) {
 	c.held = "no difference was found between two servers that are the same: " + strings.Join(seen, "; ")
 }
 
-// checkPairsName is the name of the check that there are enough pairs.
 const checkPairsName = "enough pairs"

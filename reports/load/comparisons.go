@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // pair is two blocks that are compared.
@@ -17,13 +18,11 @@ type pair struct {
 	a, b   *run.Block
 }
 
-// comparisonKey is what pairs of one comparison have in common.
 type comparisonKey struct {
 	name string
 	aa   bool
 }
 
-// comparisonPairs are the pairs of a comparison, and what is wrong with them.
 type comparisonPairs struct {
 	key      comparisonKey
 	pairs    []pair
@@ -138,9 +137,7 @@ func (g comparisonPairs) design() design {
 	return design{len(g.pairs), len(starts)}
 }
 
-func meanReviews(blocks []*run.Block) float64 {
-	return reviewRate("", blocks).PerRequest.Estimate
-}
+func meanReviews(blocks []*run.Block) float64 { return reviewRate("", blocks).PerRequest.Estimate }
 
 // errorsCompared is the part of a block's answers that may be errors for its latencies to be compared: an error is
 // often faster than an answer.
@@ -201,9 +198,7 @@ func effect(pairs []pair, of func(*run.Block) (float64, string), has, need desig
 	change, _ := statistics.MeanInterval(means, level)
 	ninety, _ := statistics.MeanInterval(means, 0.9)
 	e := Effect{Measured: true, Change: change.Map(math.Expm1), Ninety: ninety.Map(math.Expm1), P: statistics.TTest(means)}
-	for _, m := range means {
-		e.Starts = append(e.Starts, math.Expm1(m))
-	}
+	e.Starts = scenarios.Each(means, math.Expm1)
 	e.Milliseconds, _ = statistics.MeanInterval(statistics.StartMeans(starts, difference), level)
 	e.PHolm = e.P
 	return e, logs
@@ -299,6 +294,4 @@ func profileDifference(program string, a, b run.CPUProfile) ProfileDifference {
 }
 
 // String is "12.3 %, then 14.0 %".
-func (s FunctionShare) String() string {
-	return fmt.Sprintf("%.1f %%, then %.1f %%", 100*s.A, 100*s.B)
-}
+func (s FunctionShare) String() string { return fmt.Sprintf("%.1f %%, then %.1f %%", 100*s.A, 100*s.B) }

@@ -162,7 +162,6 @@ type Usage struct {
 	PeakHeap  int64   `json:"peakHeapBytes,omitempty"` // of all blocks
 }
 
-// usageOf adds up what programs used in blocks.
 func usageOf(blocks []*run.Block) (used map[string]Usage) {
 	var sent int64
 	var length time.Duration

@@ -27,7 +27,6 @@ const (
 	htmlFile     = "report.html"
 )
 
-// fileNames are all of them.
 var fileNames = []string{runFile, reportFile, perfDataFile, metricsFile, summaryFile, htmlFile}
 
 // Folder is a load report in a folder.
@@ -37,24 +36,15 @@ var Folder = filing.Kind{
 	Files: fileNames,
 }
 
-// render makes every file of a report folder.
 func render(r run.Run, result Result) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for name, content := range map[string]func() ([]byte, error){
+	return filing.Render(map[string]func() ([]byte, error){
 		runFile:      func() ([]byte, error) { return filing.EncodeJSON(r) },
 		reportFile:   func() ([]byte, error) { return filing.EncodeJSON(result) },
 		perfDataFile: func() ([]byte, error) { return filing.EncodeJSON(perfData(&r)) },
 		metricsFile:  func() ([]byte, error) { return openMetrics(&r) },
 		summaryFile:  func() ([]byte, error) { return Markdown(&r, &result) },
 		htmlFile:     func() ([]byte, error) { return HTML(&r, &result) },
-	} {
-		data, err := content()
-		if err != nil {
-			return nil, fmt.Errorf("rendering %s: %w", name, err)
-		}
-		files[name] = data
-	}
-	return files, nil
+	})
 }
 
 // Write writes run.json, report.json, perfdata.json, metrics.txt, summary.md and report.html to folder dir, which
@@ -111,7 +101,6 @@ func LoadSaved(dir string) (s Saved, err error) {
 	return s, err
 }
 
-// decode reads a file of a kind.
 func decode(path string, data []byte, v any, kind string) error {
 	var head struct {
 		APIVersion string `json:"apiVersion"`

@@ -128,7 +128,6 @@ var objectives = map[string]time.Duration{
 	"list": 30 * time.Second, "review": time.Second, // which is created
 }
 
-// sloName is the limit that the objectives are.
 const sloName = "sloHeld"
 
 // judgeSLO judges the objectives. A profile that limits no latency, in too few answers for a p99, leaves them unjudged:

@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // The page is one file without anything to fetch: style and plots are put into it.
@@ -37,7 +38,6 @@ var (
 	}).Parse(figureTemplates + pageTemplate))
 )
 
-// functions are those of the page and of Markdown.
 var functions = map[string]any{
 	"bound":    boundText,
 	"reviews":  func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
@@ -55,12 +55,12 @@ var functions = map[string]any{
 	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}, {"CPU", c.CPU}} },
 }
 
+// named is reviews per request with the name of its variant.
 type namedEffect struct {
 	Name string
 	Effect
 }
 
-// named is reviews per request with the name of its variant.
 type named struct {
 	Name string
 	ReviewRate
@@ -140,10 +140,7 @@ func plotEffects(comparisons []Comparison) (string, error) {
 			if !e.Measured {
 				continue
 			}
-			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents)}
-			for _, start := range e.Starts {
-				row.Values = append(row.Values, 100*start)
-			}
+			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents), Values: scenarios.Each(e.Starts, percents)}
 			if e.Margin > 0 {
 				// By logarithms: to be slower by a factor is as much as to be faster by it.
 				row.Band = &statistics.Interval{Low: 100 * (1/(1+e.Margin) - 1), High: 100 * e.Margin}
@@ -170,7 +167,6 @@ func plotReviews(variants []Variant) (string, error) {
 // bandRoom makes a prediction of one figure visible.
 const bandRoom = 0.02
 
-// shownQuantiles are the points of a latency curve.
 var shownQuantiles = []float64{0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 0.9999}
 
 // nines stretches the upper end of a quantile, which is what load is about: 0.9 is 1, 0.99 is 2.

@@ -93,7 +93,6 @@ func (to *Receiver) post(ctx context.Context, streams []*model.SampleStream) (ag
 		fmt.Errorf("it answers %s: %s%s", resp.Status, said, pushAdvice(resp.StatusCode, said))
 }
 
-// pushAdvice says what to do next.
 func pushAdvice(status int, said string) string {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:

@@ -82,7 +82,6 @@ type Margins struct {
 	P99 float64 `json:"p99,omitempty"`
 }
 
-// margins are those of a comparison.
 func (t Thresholds) margins(comparison string) Margins {
 	if own, ok := t.Comparisons[comparison]; ok {
 		return own
@@ -155,7 +154,6 @@ func (d design) String() string {
 // covers says whether this is no less than another.
 func (d design) covers(least design) bool { return d.pairs >= least.pairs && d.starts >= least.starts }
 
-// declared is what the comparisons were declared to have.
 func (t Thresholds) declared() design {
 	return design{cmp.Or(t.MinPairs, defaultMinPairs), cmp.Or(t.MinStarts, statistics.MinStarts)}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Part is a table of what is published: runs side by side.
@@ -128,9 +129,7 @@ var scalability = []said{
 }
 
 func statements(parts []Part) (list []Statement) {
-	for _, s := range scalability {
-		list = append(list, s.statement(parts))
-	}
+	list = scenarios.Each(scalability, func(s said) Statement { return s.statement(parts) })
 	return append(list, highVolume(parts), objectivesHeld(parts), resources(parts))
 }
 

@@ -188,7 +188,6 @@ func judgeReviews(r *Result, name string, reviews ReviewRate, limit float64) {
 	r.limit(name, "reviewsPerRequest", against(rate.Low, rate.High, limit), "%s, at most %g", reviewsText(reviews), limit)
 }
 
-// checkCounts are the reviews of blocks by mode, verb and decision.
 func checkCounts(blocks []*run.Block) map[run.ReviewKind]int64 {
 	sums := map[run.ReviewKind]int64{}
 	for _, b := range blocks {
@@ -199,7 +198,6 @@ func checkCounts(blocks []*run.Block) map[run.ReviewKind]int64 {
 	return sums
 }
 
-// variantKey is what blocks of one variant have in common.
 type variantKey struct{ variant, server string }
 
 func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server} }

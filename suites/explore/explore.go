@@ -249,7 +249,7 @@ func (r *Report) Broken() error {
 // Folder is a report in a folder.
 var Folder = filing.Kind{
 	Name: "report of explore", Marker: "explore.yaml", Head: map[string]string{"seed": "", "cells": ""},
-	Files: []string{"scenarios/*/case-*.yaml", "evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile},
+	Files: append([]string{"scenarios/*/case-*.yaml", "evidence/*.json.gz", "evidence/*/*.json.gz"}, reports.BriefFiles...),
 }
 
 // conclude sets the outcome.

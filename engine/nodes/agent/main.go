@@ -38,7 +38,6 @@ const (
 	intervalVariable = "INTERVAL"
 )
 
-// defaultInterval is the time from one round to the next.
 const defaultInterval = 2 * time.Second
 
 func main() {
@@ -117,7 +116,6 @@ func run(ctx context.Context) error {
 	}
 }
 
-// attemptTimeout ends a request that is not answered.
 const attemptTimeout = 10 * time.Second
 
 // request is one that is made again and again.
@@ -179,7 +177,6 @@ func requestsAs(client kubernetes.Interface, own, node string) []request {
 	}
 }
 
-// try makes the request and says what became of it.
 func (r request) try(ctx context.Context) nodes.Attempt {
 	line := r.line
 	err := r.send(ctx)
@@ -188,7 +185,6 @@ func (r request) try(ctx context.Context) nodes.Attempt {
 	return line
 }
 
-// outcome is the status code and the text of a request's error.
 func outcome(err error) (code int, message string) {
 	var status apierrors.APIStatus
 	switch {

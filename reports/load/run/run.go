@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Version of the file format.
@@ -97,17 +98,7 @@ type Server struct {
 }
 
 // Duration is a time.Duration written as "1.5ms" in JSON.
-type Duration time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	*d = Duration(v)
-	return err
-}
+type Duration = scenarios.Duration
 
 // Block is one variant on one server for one stretch of time.
 type Block struct {

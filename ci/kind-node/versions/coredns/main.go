@@ -19,6 +19,4 @@ import (
 )
 
 // The order in which plugins see a request is fixed in dnsserver.Directives, whichever are compiled in.
-func main() {
-	coremain.Run()
-}
+func main() { coremain.Run() }

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/conditional/certification"
+	"github.com/authzconf/authzconf/conditional/library"
+	"github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// conditionsRunFlags say what vectors are played against: the reference unless it is something else.
+type conditionsRunFlags struct {
+	filedFlags
+	library                bool
+	kubeconfig, hook, wire string
+	seed                   int64
+}
+
+func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
+	c := commandWith("run FOLDER", cobra.ExactArgs(1), flags.run)
+	fl := c.Flags()
+	fl.BoolVar(&flags.library, "library", false, "play them against the library of k8s.io/apiserver")
+	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "play them against the webhook of this kubeconfig, as certify --conditional has it")
+	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policies of the vectors into it: it gets them as JSON on its standard input")
+	fl.StringVar(&flags.wire, "wire", "", "revision of KEP-5681's wire: seed or merged (default: both; of a webhook the one that it speaks)")
+	seedFlag(c, &flags.seed, "the names of groups and policies (default: random, printed)")
+	c.MarkFlagsMutuallyExclusive("library", "authorizer-kubeconfig")
+	c.MarkFlagsMutuallyExclusive("library", "wire")
+	c.MarkFlagsRequiredTogether("authorizer-kubeconfig", "policy-hook")
+	flags.register(fl, "conditions.yaml, report.html, junit.xml, summary.md and evidence/")
+	return c
+}
+
+func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
+	texts := map[string]string{} // by the names of the files
+	all, err := scenarios.LoadAll(os.DirFS(args[0]), vectors.Suffix, func(name string, raw []byte) ([]*vectors.Vector, error) {
+		texts[name] = string(raw)
+		return vectors.Parse(name, raw)
+	})
+	if err != nil {
+		err = fmt.Errorf("vectors in %s:\n%w", args[0], err)
+	} else if len(all) == 0 {
+		err = fmt.Errorf("%s: there are no vectors in it (expected files whose names end in %s)", args[0], vectors.Suffix)
+	}
+	if err == nil {
+		err = f.ready(&certification.PlayedFolder)
+	}
+	if err != nil {
+		return err
+	}
+	pieces := &reports.Pieces{}
+	if _, err := reports.Keep(pieces, "vectors", &texts); err != nil {
+		return invalid(err)
+	}
+	if err := f.ask(c, args[0], all, pieces); err != nil {
+		return err
+	}
+	r, err := f.again(c, &certification.Played{Seed: f.seed}, pieces, nil)
+	switch {
+	case err != nil:
+		return invalid(err)
+	case r.Totals[verdicts.NotSupported] == len(r.Results):
+		return fmt.Errorf("%s: none of %s says anything about %s (expected API-server vectors for --library, else webhook vectors)", args[0], reports.Plural(len(all), "vector"), r.Subject)
+	}
+	if err := renderTable(c.OutOrStdout(), "played", r, 0); err != nil {
+		return err
+	}
+	if err := f.file(&certification.PlayedFolder, r, pieces); err != nil {
+		return err
+	}
+	return exitWith(map[verdicts.Verdict]int{verdicts.Failed: exitFailed, verdicts.Invalid: exitInvalid}[r.Outcome])
+}
+
+// ask keeps what an authorizer answers to the vectors of a folder.
+func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Vector, into *reports.Pieces) error {
+	plan, err := certification.NewPlan(all, f.seed)
+	if err != nil || f.library || plan.Len(certification.Phases)+plan.Len(certification.Atomic) == 0 {
+		return err
+	}
+	o, ask, wires := certification.Options{Plan: plan}, certifyReference, wire.Revisions()
+	if f.kubeconfig != "" {
+		o.Load, ask, wires = hookLoader(c, f.hook), certification.Certify, []*wire.Revision{nil} // which has it asked
+		if o.Authorize, o.Conditions, err = webhooks(f.kubeconfig, reference.ConditionsContext); err != nil {
+			return err
+		}
+	}
+	if f.wire != "" {
+		if wires[0], err = revisionOf(f.wire); err != nil {
+			return err
+		}
+		wires = wires[:1]
+	}
+	for _, v := range all {
+		if f.kubeconfig != "" || v.Webhook == nil { // a webhook's CEL may have functions of its own
+			continue
+		}
+		if _, err := reference.NewSnapshot(v.Webhook.Policies); err != nil {
+			return fmt.Errorf("%s: in webhook: %w", filepath.Join(dir, v.File), err)
+		}
+	}
+	var exchanges []certification.Exchange
+	for _, o.Wire = range wires {
+		run, err := ask(c.Context(), o)
+		if err != nil {
+			return invalid(err)
+		}
+		exchanges = append(exchanges, run.Answers...)
+	}
+	_, err = reports.Keep(into, "exchanges", &exchanges)
+	return invalid(err)
+}
+
+// certifyReference certifies the reference as any webhook is.
+func certifyReference(ctx context.Context, o certification.Options) (*certify.Run[certification.Exchange], error) {
+	a := reference.New(&reference.Snapshot{})
+	a.Wire = o.Wire
+	o.Load = func(_ context.Context, all []vectors.Policy) error {
+		s, err := reference.NewSnapshot(all)
+		if err == nil {
+			a.Use(s)
+		}
+		return err
+	}
+	return certification.CertifyHandler(ctx, reference.Handler(o.Wire, a), o)
+}
+
+// again judges what was seen.
+func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, p *reports.Pieces, _ *verifyFlags) (*certification.Played, error) {
+	reseed(c, &f.seed, was.Seed)
+	texts, err := reports.Take[map[string]string](p, "vectors")
+	if err != nil {
+		return nil, err
+	}
+	var all []*vectors.Vector
+	for _, name := range slices.Sorted(maps.Keys(*texts)) {
+		parsed, err := vectors.Parse(name, []byte((*texts)[name]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, parsed...)
+	}
+	r, exchanges := &certification.Played{Seed: f.seed}, &[]certification.Exchange{}
+	if p.Has("exchanges") {
+		exchanges, err = reports.Take[[]certification.Exchange](p, "exchanges")
+	}
+	if err == nil && !f.library {
+		r, err = certification.Play(all, f.seed, *exchanges)
+	}
+	for _, v := range all {
+		if one := (certification.VectorResult{Vector: v}); f.library && err == nil {
+			one.Verdict, one.Why, err = library.Play(context.Background(), v)
+			r.Add(one)
+		}
+	}
+	if r.Subject = "the reference authorizer"; f.library {
+		r.Subject = library.Library()
+	} else if f.kubeconfig != "" {
+		r.Subject = "the webhook of " + f.kubeconfig
+	}
+	return r, err
+}

@@ -85,3 +85,18 @@ func TestLatencyNeedsMetrics(t *testing.T) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 }
+
+// TestLatencyWithoutMetrics: a server that measures impersonation annotates it also where its metrics were not read, and an
+// older one does not.
+func TestLatencyWithoutMetrics(t *testing.T) {
+	for version, want := range map[string]Verdict{"1.35.4": Failed, "1.36.3": Passed, "1.37.1": Passed} {
+		e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms","apiserver.latency.k8s.io/impersonation":"20ms"`)
+		e.Capabilities = []scenarios.Capability{scenarios.Reviews, scenarios.Audit}
+		e.Cell.Kubernetes = version
+		s := listAsBob()
+		s.Requires.Gate = scenarios.GateOn
+		if r := Judge(s, e); r.Verdict != want {
+			t.Errorf("%s: %s: %s", version, r.Verdict, r.Reason)
+		}
+	}
+}

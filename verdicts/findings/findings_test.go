@@ -317,8 +317,8 @@ func TestPages(t *testing.T) {
 		})
 		fmt.Fprintf(&index, "| %s | %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.Title, f.ID, f.ID)
 	}
-	index.WriteString("\nErrors of the texts themselves are a [list of edits](errata.md).\n")
-	want["README.md"], want["errata.md"] = index.String(), errataPage(t)
+	index.WriteString("\nErrors of the texts themselves are a [list of edits](errata.md). What upstream did after the first version is [mapped to scenarios](followups.md). Sequences of requests that nobody wrote down, and what they have shown, are in [explore.md](../explore.md).\n")
+	want["README.md"], want["errata.md"], want["followups.md"] = index.String(), errataPage(t), followupsPage(t)
 	for name, text := range want {
 		path := filepath.Join(pages, name)
 		if *update {

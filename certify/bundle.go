@@ -19,6 +19,9 @@ import (
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 const (
@@ -178,15 +181,32 @@ func (c *Certification) shown() (Bundle, error) {
 	}
 	summary, err := c.Summary()
 	out := Bundle{summaryFile: summary, pageFile: page}
+	b := &reports.Brief{Suite: "certify", Title: c.Title()}
 	for _, r := range c.Results {
+		var lines []string
+		for _, f := range c.Findings {
+			if f.Level == r.Level && !f.Advice {
+				lines = append(lines, f.Reason+": "+strings.Join(f.Examples, "; "))
+			}
+		}
+		verdict := junitVerdicts[r.Verdict()]
+		if r.NotSupported != "" {
+			verdict = verdicts.NotSupported
+		}
+		b.Add(string(r.Level), verdict, append(lines, r.Lines()...)...)
 		if slices.Contains(c.Levels, r.Level) {
 			level := string(r.Level) + r.Terms()
 			out[badgePrefix+string(r.Level)+".svg"] = badge(level,
 				fmt.Sprintf("%s: level %s, seed %d, suite %.12s, %s", c.Title(), level, c.Seed, c.SuiteDigest, c.Started.Format(time.DateOnly)))
 		}
 	}
-	return out, err
+	pages, unwritten := b.Pages()
+	out[junitFile] = pages[junitFile]
+	return out, errors.Join(err, unwritten)
 }
+
+// junitVerdicts are what the verdicts on levels are in JUnit.
+var junitVerdicts = map[string]verdicts.Verdict{"yes": verdicts.Passed, "no": verdicts.Failed, "not tried": verdicts.Skipped, "inconclusive": verdicts.Invalid}
 
 // Title is what is certified, on one line.
 func (c *Certification) Title() string {

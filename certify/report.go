@@ -66,6 +66,7 @@ const (
 	evidenceFile      = "evidence.jsonl"
 	summaryFile       = "summary.md"
 	pageFile          = "report.html"
+	junitFile         = "junit.xml"
 	maxBundleFile     = 64 << 20
 )
 
@@ -110,7 +111,7 @@ func (k Kind[A]) Folder() *filing.Kind {
 	return &filing.Kind{
 		Name: k.Title, Marker: certificationFile,
 		Head:  map[string]string{"kind": k.Name, "apiVersion": "authzconf.dev/*"},
-		Files: []string{evidenceFile, summaryFile, pageFile, signatureFile, badgePrefix + "*.svg"},
+		Files: []string{evidenceFile, summaryFile, pageFile, junitFile, signatureFile, badgePrefix + "*.svg"},
 	}
 }
 

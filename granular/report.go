@@ -19,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // noImplementation and what follows by kind of enforcer say what the results are not.
@@ -71,8 +72,21 @@ func (r *Report) Sections() []*Section {
 	return slices.SortedFunc(maps.Values(sections), func(a, b *Section) int { return strings.Compare(a.Name, b.Name) })
 }
 
+// Pages are the attempts.
+func (r *Report) Pages() (map[string][]byte, error) {
+	b := reports.Brief{Suite: "granular", Title: "KEP-3617 by " + r.Enforcer, Facts: []string{r.Notice, "Kubernetes " + r.Kubernetes}, Outcome: r.Outcome}
+	for _, a := range r.Results {
+		v := reports.OutcomeOf(len(a.Problems) > 0, a.Invalid != "")
+		if a.NotApplicable != "" {
+			v = verdicts.Skipped
+		}
+		b.Add(a.Scenario+" "+a.Attempt, v, slices.Concat(a.Problems, []string{a.Invalid, a.NotApplicable})...)
+	}
+	return b.Pages()
+}
+
 // Folder is a report in a folder.
-var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: []string{"evidence/*.json.gz", reports.SignatureFile}}
+var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: append([]string{"evidence/*.json.gz"}, reports.BriefFiles...)}
 
 // judge compares what was seen with what the scenario and the model expect.
 func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems []string) {

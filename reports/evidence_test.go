@@ -255,6 +255,7 @@ func moved(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requesto
 // answered is the response with its audit event.
 func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
 	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(epoch).Milliseconds()))
+	logged := &metav1.Status{Code: 200}
 	resp := verdicts.Response{Code: 200, AuditID: string(id), Body: `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`}
 	ev := auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: auditv1.LevelMetadata, AuditID: id,
@@ -275,16 +276,17 @@ func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenar
 		if x.Outcome == scenarios.RequestForbidden {
 			ev.Annotations = map[string]string{"authorization.k8s.io/decision": "forbid", "authorization.k8s.io/reason": ""}
 		}
-		body, _ := json.Marshal(metav1.Status{
+		logged = &metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Message: x.Message,
 			Reason: metav1.StatusReasonForbidden, Code: 403,
-		})
+		}
+		body, _ := json.Marshal(logged)
 		resp.Body = string(body)
 	}
 	if x.Audit != nil && x.Audit.Constraint != nil && *x.Audit.Constraint != "" {
 		ev.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: *x.Audit.Constraint}
 	}
-	ev.ResponseStatus = &metav1.Status{Code: int32(resp.Code)}
+	ev.ResponseStatus = logged
 	raw, _ := json.Marshal(ev)
 	return resp, raw
 }

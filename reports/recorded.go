@@ -3,6 +3,7 @@ package reports
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -36,16 +37,51 @@ func (r *Record) Made() *Record { return r }
 // Pages are the files besides the evidence, which are made from it: most reports have none.
 func (r *Record) Pages() (map[string][]byte, error) { return nil, nil }
 
-// Conclude sets the outcome: nothing that is invalid hides a failure.
-func (r *Record) Conclude(failed, invalid bool) {
+// Brief is a report as people and CI systems read it: what it is about, and a case for each thing that it says.
+type Brief struct {
+	// Suite is what JUnit calls it, Facts stand below the title.
+	Suite, Title string
+	Facts        []string
+	Outcome      verdicts.Verdict
+	Cases        []Case
+}
+
+// Case is one thing that a report says. Lines are what was found, or why nothing was.
+type Case struct {
+	Name    string
+	Verdict verdicts.Verdict
+	Lines   []string
+}
+
+// Add adds a case. Empty lines are left out.
+func (b *Brief) Add(name string, v verdicts.Verdict, lines ...string) {
+	b.Cases = append(b.Cases, Case{name, v, slices.DeleteFunc(lines, func(line string) bool { return line == "" })})
+}
+
+// BriefFiles are the names of the pages of a Brief, and of the signature beside them.
+var BriefFiles = []string{htmlFile, junitFile, summaryFile, SignatureFile}
+
+// Pages are report.html, junit.xml and summary.md.
+func (b *Brief) Pages() (map[string][]byte, error) {
+	var page bytes.Buffer
+	failed := pageTemplates.ExecuteTemplate(&page, "brief", b)
+	junit, unwritten := renderText("brief junit", b)
+	summary, err := renderText("brief", b)
+	return map[string][]byte{htmlFile: []byte(Redact(page.String())), junitFile: junit, summaryFile: summary}, errors.Join(failed, unwritten, err)
+}
+
+// Conclude sets the outcome.
+func (r *Record) Conclude(failed, invalid bool) { r.Outcome = OutcomeOf(failed, invalid) }
+
+// OutcomeOf is what something amounts to: nothing that is invalid hides a failure.
+func OutcomeOf(failed, invalid bool) verdicts.Verdict {
 	switch {
 	case failed:
-		r.Outcome = verdicts.Failed
+		return verdicts.Failed
 	case invalid:
-		r.Outcome = verdicts.Invalid
-	default:
-		r.Outcome = verdicts.Passed
+		return verdicts.Invalid
 	}
+	return verdicts.Passed
 }
 
 // Recorded is a report with a record.

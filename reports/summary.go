@@ -35,7 +35,7 @@ var (
 		"more": func(n int, list any) int { return max(0, reflect.ValueOf(list).Len()-n) },
 	}
 
-	// textTemplates are summary.md, junit.xml and what "report prr" prints.
+	// textTemplates are summary.md and junit.xml, of a Brief too, and what "report prr" prints.
 	textTemplates = template.Must(template.New("text").Funcs(TextFuncs).Funcs(pageFuncs).Parse(markdownText + junitText))
 
 	// pageFuncs are functions of all templates that show a report.

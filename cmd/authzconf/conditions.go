@@ -181,5 +181,5 @@ func (f *conditionsExploreFlags) finish(c *cobra.Command, r *model.Explored, too
 
 var filedExplore = filing.Kind{
 	Name: "report of conditions explore", Marker: "explore.yaml", Head: map[string]string{"cases": "", "byAnswer": ""},
-	Files: []string{"case-*" + vectors.Suffix, reports.SignatureFile},
+	Files: append([]string{"case-*" + vectors.Suffix}, reports.BriefFiles...),
 }

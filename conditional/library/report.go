@@ -19,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Report is what came of holding the library against the vectors.
@@ -156,6 +157,25 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 // Passed tells whether everything is as it is known to be.
 func (r *Report) Passed() bool { return len(r.Failed) == 0 && len(r.Stale) == 0 }
 
+// Pages are the sections, and what is not as it is known to be.
+func (r *Report) Pages() (map[string][]byte, error) {
+	b := reports.Brief{Suite: "conditions.library", Title: "KEP-5681 in " + r.Library, Outcome: r.Outcome}
+	for _, s := range r.Sections {
+		v := reports.OutcomeOf(s.Failed > 0, false)
+		if s.Agree+s.Divergent+s.Part+s.Failed == 0 { // nothing of the library was looked at
+			v = verdicts.Skipped
+		}
+		b.Add(s.Name, v, fmt.Sprintf("%d agree, %d divergent, %d in part, %d by our model only, %d failed, %d for webhooks", s.Agree, s.Divergent, s.Part, s.Absent, s.Failed, s.Webhook))
+	}
+	for _, f := range r.Failed {
+		b.Add(f.ID, verdicts.Failed, f.Differences...)
+	}
+	for _, s := range r.Stale {
+		b.Add("what is known of the library", verdicts.Failed, s)
+	}
+	return b.Pages()
+}
+
 // Sum is what came of the vectors of all sections.
 func (r *Report) Sum() *Section {
 	sum := &Section{}
@@ -167,7 +187,7 @@ func (r *Report) Sum() *Section {
 }
 
 // Folder is a report in a folder.
-var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}, Files: []string{reports.SignatureFile}}
+var Folder = filing.Kind{Name: "report of conditions library", Marker: "library.yaml", Head: map[string]string{"library": "", "sections": ""}, Files: reports.BriefFiles}
 
 // Library is the module that is judged, and its version in this program.
 func Library() string {

@@ -33,6 +33,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Subject makes the authorizer that is held against the requirement, with policies and what a Deny policy in error
@@ -124,13 +125,18 @@ func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, er
 	return &r.result, err
 }
 
-// Pages are a vector file for each disagreement.
+// Pages are those of a Brief, and a vector file for each disagreement.
 func (e *Explored) Pages() (map[string][]byte, error) {
-	files := map[string][]byte{}
+	b := reports.Brief{Suite: "conditions.explore", Title: "KEP-5681: two phases against one", Facts: []string{fmt.Sprintf("seed %d, wire %s", e.Seed, e.Wire)}, Outcome: e.Outcome}
+	b.Add("every case was tried", reports.OutcomeOf(false, e.Stopped), fmt.Sprintf("%d cases, %d disagreements", e.Cases, len(e.Disagreements)))
+	for _, d := range e.Disagreements {
+		b.Add(fmt.Sprintf("case %d", d.Case), verdicts.Failed, d.Reason, d.Vector)
+	}
+	files, err := b.Pages()
 	for _, d := range e.Disagreements {
 		files[fmt.Sprintf("case-%06d%s", d.Case, vectors.Suffix)] = []byte(d.Vector)
 	}
-	return files, nil
+	return files, err
 }
 
 type runner struct {

@@ -160,7 +160,7 @@ func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAcc
 			err = json.Unmarshal(raw, &object)
 		}
 		if err != nil {
-			return fmt.Errorf("%s; and reading %s: %w", u, at, err)
+			return fmt.Errorf("%s; and reading %s: %w", u.Error(), at, err)
 		}
 		u.Stored = append(u.Stored, object)
 	}

@@ -117,11 +117,16 @@ func (s *Session) startAll() error {
 	return s.usageError()
 }
 
-// grouped puts cells together that one cluster serves, one after the other: it takes much longer to make than to
-// change its authorizer chain.
+// grouped puts cells together that one cluster serves, one after the other: it takes longer to make than to change its
+// authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they go beside the others.
 func grouped(cells []*Cell) (groups [][]*Cell) {
+	beside := func(a, b target.Options) bool {
+		return a.Cell.Provider == target.Local && (a.Chain == "") != (b.Chain == "")
+	}
 	for _, c := range cells {
-		i := slices.IndexFunc(groups, func(g []*Cell) bool { return target.Shared(g[0].Plan.Target, c.Plan.Target) })
+		i := slices.IndexFunc(groups, func(g []*Cell) bool {
+			return target.Shared(g[0].Plan.Target, c.Plan.Target) && !beside(g[0].Plan.Target, c.Plan.Target)
+		})
 		if i < 0 {
 			groups = append(groups, nil)
 			i = len(groups) - 1

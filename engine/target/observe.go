@@ -79,11 +79,9 @@ func (x *auditIndex) line(line []byte) {
 		return
 	}
 	id := string(head.AuditID)
-	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.ImpersonatedUser == nil {
-		credential := head.User.Extra[user.CredentialIDKey]
-		if isComponent(head.User.Username, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix)) {
-			return
-		}
+	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.ImpersonatedUser == nil &&
+		isComponent(head.User.Username, head.User.Groups, head.User.Extra[user.CredentialIDKey]) {
+		return
 	}
 	raw := json.RawMessage(bytes.Clone(line))
 	if ch, ok := x.waiting[id]; ok {

@@ -86,8 +86,7 @@ var probePaths = []string{"/livez", "/readyz", "/healthz"}
 const certificatePrefix = "X509SHA256="
 
 // others says whether a review is about the components of a cluster with nodes, which talk all the time: kubelets,
-// controllers, the scheduler. They have certificates of their own, which is what their credential says, or
-// accounts in their own namespaces; no requestor of a scenario has either.
+// controllers, the scheduler.
 func (t *Target) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if t.network == nil {
 		return false
@@ -95,13 +94,17 @@ func (t *Target) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if a := spec.NonResourceAttributes; spec.User == "system:anonymous" && a != nil && slices.Contains(probePaths, a.Path) {
 		return true
 	}
-	credential := spec.Extra[user.CredentialIDKey]
-	return isComponent(spec.User, len(credential) > 0 && strings.HasPrefix(credential[0], certificatePrefix))
+	return isComponent(spec.User, spec.Groups, spec.Extra[user.CredentialIDKey])
 }
 
-func isComponent(user string, certificate bool) bool {
-	return certificate || slices.Contains(componentUsers, user) ||
-		slices.ContainsFunc(componentSpaces, func(space string) bool { return strings.HasPrefix(user, space) })
+// isComponent: each has a credential, or more groups than its name brings with it. Somebody whom a scenario
+// impersonates under such a name has neither.
+func isComponent(user string, groups, credential []string) bool {
+	if len(credential) > 0 {
+		return strings.HasPrefix(credential[0], certificatePrefix) ||
+			slices.ContainsFunc(componentSpaces, func(space string) bool { return strings.HasPrefix(user, space) })
+	}
+	return slices.Contains(componentUsers, user) && len(groups) > 1
 }
 
 // Plain is a control plane with nothing of the harness in its authorizer chain, for what is measured and must not

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -249,19 +250,27 @@ func (r *Report) Broken() error {
 // Folder is a report in a folder.
 var Folder = filing.Kind{
 	Name: "report of explore", Marker: "explore.yaml", Head: map[string]string{"seed": "", "cells": ""},
-	Files: []string{"scenarios/*/case-*.yaml", "evidence/*.json.gz", "evidence/*/*.json.gz", reports.SignatureFile},
+	Files: append([]string{"scenarios/*/case-*.yaml", "evidence/*.json.gz", "evidence/*/*.json.gz"}, reports.BriefFiles...),
 }
 
 // conclude sets the outcome.
 func (r *Report) conclude() { r.Conclude(r.Disagreed(), r.Broken() != nil) }
 
-// Pages are a scenario file for each disagreement.
+// Pages are those of a Brief, and a scenario file for each disagreement.
 func (r *Report) Pages() (map[string][]byte, error) {
+	b := reports.Brief{Suite: "explore", Title: "Model against servers", Facts: []string{fmt.Sprintf("seed %d, %d cases for each cell", r.Seed, r.Cases)}, Outcome: r.Outcome}
 	files := map[string][]byte{}
 	for _, c := range r.Cells {
+		b.Add(c.Name, reports.OutcomeOf(len(c.Disagreements) > 0, len(c.Problems)+c.NotConfirmed+c.Recounts > 0), c.Line())
 		for _, d := range c.Disagreements {
+			b.Add(fmt.Sprintf("%s, case %d", c.Name, d.Case), verdicts.Failed, d.Reason, d.Scenario)
 			files[fmt.Sprintf("scenarios/%s/case-%06d.yaml", c.Name, d.Case)] = []byte(d.Scenario)
 		}
 	}
-	return files, nil
+	if err := r.Broken(); err != nil {
+		b.Add("nothing broke", verdicts.Invalid, err.Error())
+	}
+	pages, err := b.Pages()
+	maps.Copy(files, pages)
+	return files, err
 }

@@ -37,7 +37,8 @@ func newLoad() *cobra.Command {
 	var f loadFlags
 	c := plainCommand("load", f.run)
 	f.add(c)
-	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
+	verify := commandWith("verify FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
+	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), verify, newLoadCost(), newLoadResults(), newLoadExport())
 	return c
 }
 

@@ -37,8 +37,7 @@ func newLoad() *cobra.Command {
 	var f loadFlags
 	c := plainCommand("load", f.run)
 	f.add(c)
-	verify := commandWith("verify FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
-	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), verify, newLoadCost(), newLoadResults(), newLoadExport())
+	c.AddCommand(newLoadPart("shard", shard.Serve), newLoadPart("recorder", storm.ServeRecorder), newLoadVerify(), newLoadCost(), newLoadResults(), newLoadExport())
 	return c
 }
 

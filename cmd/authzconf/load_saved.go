@@ -28,6 +28,10 @@ func printable(s string) string {
 	}, s)
 }
 
+func newLoadVerify() *cobra.Command {
+	return commandWith("verify FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
+}
+
 func verifyLoad(c *cobra.Command, path string) error {
 	result, differences, err := load.Verify(path, suiteVersion(), declaredBy)
 	if err != nil {

@@ -245,7 +245,6 @@ func (c check) whom(g scenarios.Grant) (whom []string) {
 	return slices.Compact(whom)
 }
 
-// example is a check about somebody whom the rule names, or anybody.
 func (c check) example(g scenarios.Grant, whom string) authorizationv1.SubjectAccessReviewSpec {
 	resource, key, _ := strings.Cut(whom, "/")
 	a := &authorizationv1.ResourceAttributes{Verb: c.verb(), Group: c.group, Resource: resource, Subresource: key, Name: "any"}

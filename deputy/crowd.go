@@ -102,7 +102,6 @@ type wayEvidence struct {
 	Rows    []reference.Row  `json:"rows,omitempty"`
 }
 
-// crowd lets everybody send requests at once.
 func (ep *endpoint) crowd(ctx context.Context, requests int) (*attacksEvidence, error) {
 	everybody := crowd(ep.people, requests)
 	return ep.attack(ctx, everybody, len(everybody))

@@ -91,7 +91,6 @@ func bad(r verdicts.Result) bool {
 	return r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid)
 }
 
-// tiles lists the counts of marks, or only those that are not 0.
 func (c Counts) tiles(zero bool) (all []tile) {
 	for _, m := range allMarks {
 		if n := *c.of(m); zero || n > 0 {

@@ -32,7 +32,6 @@ type notRunHere struct {
 	Why   string
 }
 
-// matrix makes the rows, grouped by folder, and the list of failures.
 func (p *page) matrix() {
 	all := slices.Clone(p.set.All())
 	slices.SortFunc(all, func(a, b *scenarios.Scenario) int { return strings.Compare(a.ID, b.ID) })

@@ -160,7 +160,6 @@ func (c *checker) requestor(r Requestor, path []any) {
 	c.running(sa, path)
 }
 
-// manifests finds objects that fixtures and objects define twice.
 func (c *checker) manifests() {
 	seen := map[[3]string]bool{}
 	define := func(m map[string]any, path []any) {

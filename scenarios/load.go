@@ -230,7 +230,6 @@ func (s *source) parseOne(raw []byte, what string) bool {
 	return true
 }
 
-// noun is "scenario" of "a scenario".
 func noun(what string) string {
 	_, n, _ := strings.Cut(what, " ")
 	return n

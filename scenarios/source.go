@@ -97,7 +97,6 @@ func parseYAML(file string, raw []byte) (docs []*yaml.Node, wrong *Error) {
 // lineOf is how an error of the library begins.
 var lineOf = regexp.MustCompile(`^yaml: (line \d+: )?`)
 
-// documents are the trees of a text, or what is wrong with it.
 func documents(raw []byte) (docs []*yaml.Node, problem string) {
 	for decoder := yaml.NewDecoder(bytes.NewReader(raw)); ; {
 		var doc yaml.Node

@@ -81,7 +81,6 @@ type Facts struct {
 	Risks []string
 }
 
-// maxNodes is how many nodes a cluster for tests has at most.
 const maxNodes = 5
 
 var (

@@ -183,7 +183,6 @@ func (c *Cluster) await(ctx context.Context, failed string, try func(context.Con
 // readyPoll is the pause between two looks at the API server.
 const readyPoll = 50 * time.Millisecond
 
-// get reads a path of the API server as the administrator.
 func (c *Cluster) get(ctx context.Context, path string) ([]byte, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {

@@ -58,7 +58,6 @@ type Program struct {
 	Origin string
 }
 
-// program is one that can be had, at a version.
 type program struct {
 	name     string // its file's name
 	version  string

@@ -167,7 +167,6 @@ func (m meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// published fetches the SHA-256 that is published beside the file.
 func (d *download) published(ctx context.Context, beside string) (string, error) {
 	list := &download{asked: d.asked, url: beside, path: d.path + "-sha256"}
 	defer func() { _ = os.Remove(list.path) }()

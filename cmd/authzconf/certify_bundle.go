@@ -16,7 +16,6 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// bundleFlags say what becomes of a certification.
 type bundleFlags struct {
 	results string
 	// challenge is what is in challengeFile.

@@ -76,7 +76,6 @@ func (d *display) line(text string) {
 	_, _ = fmt.Fprintln(d.out, text)
 }
 
-// end clears the live line.
 func (d *display) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

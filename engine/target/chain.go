@@ -161,7 +161,6 @@ const behindPoint recorder.Point = "behind"
 // noOpinion is the script of behindPoint.
 func noOpinion(authorizationv1.SubjectAccessReviewSpec) recorder.Answer { return recorder.Answer{} }
 
-// conditional says whether an authorizer may deny by its match conditions.
 func conditional(a apiserverv1.AuthorizerConfiguration) bool {
 	return a.Webhook != nil && len(a.Webhook.MatchConditions) > 0 && a.Webhook.FailurePolicy == apiserverv1.FailurePolicyDeny
 }

@@ -195,7 +195,6 @@ func (r *runner) profiles(ctx context.Context, i int, s *server, start time.Time
 	}
 }
 
-// fetchProfile asks an API server for a CPU profile of so long.
 func fetchProfile(ctx context.Context, admin *rest.Config, length time.Duration) ([]byte, error) {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {

@@ -151,7 +151,7 @@ func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAcc
 		return err
 	}
 	for _, at := range kept {
-		raw, err := p.client.CoreV1().RESTClient().Get().AbsPath(at).Do(ctx).Raw()
+		raw, err := p.client.CoreV1().RESTClient().Get().AbsPath(at).SetHeader("Accept", "application/json").Do(ctx).Raw()
 		object := map[string]any{}
 		switch {
 		case apierrors.IsNotFound(err):

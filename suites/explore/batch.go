@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -104,9 +105,13 @@ func (p *prepared) bind(suffix string) {
 }
 
 // canBeObjects tells whether the grants of a scenario can be RBAC objects that
-// touch no other, and whose changes can be seen.
+// touch no other, and whose changes can be seen: not where the rule that shows them is on an extra key without a name, which
+// no resource of a rule matches.
 func canBeObjects(bound *scenarios.Scenario) bool {
-	return cases.Unique(bound) && !slices.ContainsFunc(scenarios.RenderRBAC(bound), func(o scenarios.RBACObject) bool { return o.Grant != "" && !o.Exclusive })
+	return cases.Unique(bound) && !slices.ContainsFunc(scenarios.RenderRBAC(bound), func(o scenarios.RBACObject) bool {
+		shown := o.Grants[0].Resources
+		return o.Grant != "" && !o.Exclusive || len(shown) > 0 && strings.HasSuffix(shown[0], "/")
+	})
 }
 
 // provision creates the RBAC objects of a batch, while another one is sent.

@@ -53,3 +53,19 @@ func TestSpecials(t *testing.T) {
 		t.Errorf("%d cases, want %d", cases, x.o.Cases)
 	}
 }
+
+// TestKeyWithoutAName wants no RBAC objects where nothing could show that they are in force: of a rule on userextras/.
+func TestKeyWithoutAName(t *testing.T) {
+	grant := func(resource string) scenarios.Grant {
+		return scenarios.Grant{Subject: scenarios.Subject{User: "caller-x1"}, Verbs: []string{"impersonate"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{resource}}
+	}
+	for resource, want := range map[string]bool{"userextras/key": true, "userextras/": false} {
+		s := &scenarios.Scenario{
+			Requestors: map[string]scenarios.Requestor{"requestor": {User: "caller-x1"}},
+			Grants:     []scenarios.Grant{grant(resource)},
+		}
+		if got := canBeObjects(s); got != want {
+			t.Errorf("%s: %t, want %t", resource, got, want)
+		}
+	}
+}

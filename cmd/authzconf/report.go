@@ -81,6 +81,7 @@ func newReportGA() *cobra.Command {
 func sourceOf(dir string) (s reports.Source, err error) {
 	s.Folder = dir
 	var differences []string
+	inconclusive := false
 	if load.Folder.In(dir) {
 		saved, err := load.LoadSaved(dir)
 		if err != nil {
@@ -90,7 +91,7 @@ func sourceOf(dir string) (s reports.Source, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Tool, s.Command, differences = result.Tool, saved.Run.Command, differ
+		s.Tool, s.Command, differences, inconclusive = result.Tool, saved.Run.Command, differ, result.Outcome == load.Inconclusive
 		for _, c := range result.Comparisons {
 			s.Loads = append(s.Loads, fmt.Sprintf("%s, %s: %.3f, then %.3f reviews per request; p50 %s; p99 %s; processor %s; the run %s",
 				c.Name, reports.Plural(c.Pairs, "pair"), c.ReviewsA, c.ReviewsB, c.P50, c.P99, c.CPU, result.Outcome))
@@ -102,8 +103,11 @@ func sourceOf(dir string) (s reports.Source, err error) {
 		}
 		s.Tool, s.Command, s.Run, s.Set, s.Digest, differences = v.Report.SuiteVersion, v.Report.Command, v.Report, v.Set, v.Digest, v.Differences
 	}
-	if len(differences) > 0 {
+	switch {
+	case len(differences) > 0:
 		s.Problem = "it does not follow from its evidence: " + differences[0]
+	case inconclusive:
+		s.Problem = "the run is inconclusive"
 	}
 	return s, nil
 }

@@ -263,8 +263,9 @@ func (b *Plan) planned(v1Only bool) map[CertificationLevel]map[string]int {
 			out[v.Level][plain]++
 		}
 	}
-	out[Robust][http1], out[Robust][http2] = keptAlive, keptAlive
-	out[Robust][concurrency], out[Robust][drift] = 2*b.atOnce, b.after
+	for check, all := range b.askedAgain() {
+		out[Robust][check] = len(all)
+	}
 	return out
 }
 
@@ -285,14 +286,16 @@ type LevelResult struct {
 // levels grants each level of which all ran and nothing is wrong.
 func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
 	distinct := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
-	seen := map[string]bool{}
+	seen, repeated := map[string]bool{}, b.askedAgain()
 	for _, a := range answers {
 		if a.Control || a.Seen != nil || isLoad(a.Check) || a.Check == versionsCheck {
 			continue
 		}
 		level := b.byID[a.Vector].Level
-		if a.Check != plain {
-			distinct[Robust][a.Check]++
+		if n := distinct[Robust][a.Check]; a.Check != plain {
+			if n < len(repeated[a.Check]) && repeated[a.Check][n].ID == a.Vector { // another in its place is no answer to it
+				distinct[Robust][a.Check]++
+			}
 		} else if !seen[a.Vector] {
 			seen[a.Vector] = true
 			distinct[level][plain]++

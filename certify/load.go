@@ -141,7 +141,7 @@ func (r *runner) amount(ctx context.Context, check string, n int) bool {
 	if check == idle {
 		stage.IdleMs = r.LoadOptions.Idle.Milliseconds()
 	}
-	vectors := r.repeatable()
+	vectors := r.Plan.repeatable()
 	ok := r.together(ctx, check, n, lanes, func(i int) Question { return vectors[i*7919%len(vectors)] })
 	r.Answers = slices.DeleteFunc(r.Answers, func(a Answer) bool {
 		right := a.Check == check && !a.Control && len(judge(r.Plan.byID[a.Vector], a)) == 0

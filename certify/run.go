@@ -272,8 +272,8 @@ func (r *runner) sequence(ctx context.Context, c *client, check string, vectors 
 }
 
 // repeatable are the questions that can be asked again at any time.
-func (r *runner) repeatable() (out []Question) {
-	for _, v := range r.Plan.All() {
+func (b *Plan) repeatable() (out []Question) {
+	for _, v := range b.All() {
 		if v.Form == "" && v.Expect != "" && v.Level != Robust {
 			out = append(out, v)
 		}
@@ -281,39 +281,51 @@ func (r *runner) repeatable() (out []Question) {
 	return out
 }
 
+// askedAgain are the questions that are asked again for the level Robust, by check, in their order.
+func (b *Plan) askedAgain() map[string][]Question {
+	vectors := b.repeatable()
+	times := func(n int, nth func(int) int) []Question {
+		out := make([]Question, n)
+		for i := range out {
+			out[i] = vectors[nth(i)%len(vectors)]
+		}
+		return out
+	}
+	apart := func(i int) int { return i * 7919 } // far apart in the file
+	// Neighbours, of one user as a rule, and each twice: somebody else's answer, or that to another question of somebody, is
+	// given to questions that are under way together.
+	neighbour := func(i int) int { return i/40*7919 + i%40/2 }
+	return map[string][]Question{
+		http1: times(keptAlive, apart), http2: times(keptAlive, apart), drift: times(b.after, apart),
+		concurrency: slices.Concat(times(b.atOnce, apart), times(b.atOnce, neighbour)),
+	}
+}
+
 // robust repeats the scenarios' reviews over kept connections, all at once, and often.
 func (r *runner) robust(ctx context.Context) bool {
-	vectors := r.repeatable()
-	nth := func(i int) Question { return vectors[i*7919%len(vectors)] } // far apart in the file
+	repeated := r.Plan.askedAgain()
 	for _, check := range []string{http1, http2} {
 		c, err := r.Webhook.client(check == http1)
 		if err != nil {
 			return false
 		}
-		some := make([]Question, keptAlive)
-		for i := range some {
-			some[i] = nth(i)
-		}
-		ok := r.sequence(ctx, c, check, some)
+		ok := r.sequence(ctx, c, check, repeated[check])
 		r.Answers[len(r.Answers)-1].Opened = c.opened.Load()
 		if c.close(); !ok {
 			return false
 		}
 	}
-	// Then neighbours, of one user as a rule, and each twice: somebody else's answer, or that to another question of
-	// somebody, is given to questions that are under way together.
-	neighbour := func(i int) Question { return vectors[(i/40*7919+i%40/2)%len(vectors)] }
-	for _, which := range []func(int) Question{nth, neighbour} {
+	for some := range slices.Chunk(repeated[concurrency], r.Plan.atOnce) {
 		r.Runner.Progress(concurrency, r.Plan.atOnce)
-		if !r.together(ctx, concurrency, r.Plan.atOnce, r.Plan.atOnce, which) {
+		if !r.together(ctx, concurrency, len(some), r.Plan.atOnce, func(i int) Question { return some[i] }) {
 			return false
 		}
 	}
 	r.Runner.Progress(drift, r.Plan.after)
-	return r.together(ctx, drift, r.Plan.after, lanes, nth)
+	return r.together(ctx, drift, r.Plan.after, lanes, func(i int) Question { return repeated[drift][i] })
 }
 
-// together asks n vectors, so many at a time.
+// together asks n questions, so many at a time.
 func (r *runner) together(ctx context.Context, check string, n, atOnce int, nth func(int) Question) bool {
 	answers := make([]Answer, n)
 	g, ctx := errgroup.WithContext(ctx)

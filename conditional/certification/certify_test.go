@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/authzconf/authzconf/certify"
@@ -96,6 +97,55 @@ func TestReferenceIsAccepted(t *testing.T) {
 		if seed == 0 {
 			t.Logf("%+v", results)
 		}
+	}
+}
+
+// TestNothingIsLeftOut: a level is granted only for all exchanges of all its vectors, each once and in order. Of what lacks
+// one nobody can say that it is right.
+func TestNothingIsLeftOut(t *testing.T) {
+	b, a := plan(t, 3), newReference(t)
+	a.Wire = wire.Seed
+	done, err := CertifyHandler(t.Context(), reference.Handler(a.Wire, a), Options{Plan: b, Load: into(a), Wire: a.Wire})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := func(answers []Exchange) (n int) {
+		c, err := b.Judge(answers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range c.Results {
+			if r.Granted {
+				n++
+			}
+		}
+		return n
+	}
+	all := granted(done.Answers)
+	if all != len(Levels()) {
+		t.Fatalf("%d levels are granted to the reference", all)
+	}
+	variants := map[Variant]int{}
+	for i := 0; i < len(done.Answers)-1; i += 41 {
+		x := done.Answers[i]
+		variants[x.Variant]++
+		for what, edited := range map[string][]Exchange{
+			"left out": slices.Delete(slices.Clone(done.Answers), i, i+1),
+			"twice":    slices.Insert(slices.Clone(done.Answers), i, x),
+			"for the next": slices.Replace(slices.Clone(done.Answers), i, i+1, Exchange{
+				Vector: x.Vector, Step: x.Step, Variant: done.Answers[i+1].Variant, Wire: x.Wire, HTTP: x.HTTP, Answer: x.Answer,
+			}),
+		} {
+			if x.Variant == done.Answers[i+1].Variant && what == "for the next" {
+				continue
+			}
+			if granted(edited) == all {
+				t.Errorf("%s, step %d %q: %s, and all levels are granted", x.Vector, x.Step, x.Variant, what)
+			}
+		}
+	}
+	if len(variants) != 4 {
+		t.Errorf("only %v were tried", variants)
 	}
 }
 

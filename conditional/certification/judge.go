@@ -37,23 +37,25 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 		}
 		j.wire = w
 	}
-	seen, exchanges := map[string]bool{}, map[certify.CertificationLevel]int{}
-	vectorsOf := map[certify.CertificationLevel]int{}
+	of, exchanges := map[*entry][]Exchange{}, map[certify.CertificationLevel]int{}
 	for _, x := range all {
 		e := b.byID[x.Vector]
 		if e == nil || x.Step < 0 || x.Step >= len(e.Steps) {
 			return nil, fmt.Errorf("the evidence is about %q, step %d, which the vectors do not have", x.Vector, x.Step)
 		}
-		if !seen[e.id] {
-			seen[e.id] = true
-			vectorsOf[e.level]++
-		}
+		of[e] = append(of[e], x)
 		exchanges[e.level]++
 		switch s := e.Steps[x.Step]; {
 		case s.Authorize != nil:
 			j.review(e, x, s.Authorize)
 		case s.Evaluate != nil:
 			j.evaluate(e, x, s.Evaluate)
+		}
+	}
+	vectorsOf := map[certify.CertificationLevel]int{}
+	for e, seen := range of {
+		if j.whole(e, seen) {
+			vectorsOf[e.level]++
 		}
 	}
 	policies, err := PoliciesJSON(b.Policies())
@@ -70,6 +72,28 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 		c.Results = append(c.Results, r.Conclude(r.Reviews == r.Planned, c.Findings))
 	}
 	return c.Grant(), nil
+}
+
+// whole says whether a vector was asked all that it has to be asked, once and in order. What is missing could be what
+// the authorizer failed by.
+func (j *judge) whole(e *entry, seen []Exchange) bool {
+	type asked struct {
+		step    int
+		variant Variant
+	}
+	var want []asked
+	for i, s := range e.Steps {
+		first := slices.IndexFunc(seen, func(x Exchange) bool {
+			return s.Evaluate != nil && x.Step == s.Evaluate.Of && x.Variant == Asked
+		})
+		switch {
+		case s.Authorize != nil:
+			want = append(want, asked{i, Asked}, asked{i, Again}, asked{i, Unaware})
+		case first >= 0 && len(chainIn(j.wire, seen[first].Answer)) > 0:
+			want = append(want, asked{i, Asked}, asked{i, Foreign})
+		}
+	}
+	return slices.Equal(want, scenarios.Each(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
 }
 
 // note writes a finding down. Its wording is part of bundles, which are judged again: it stays.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
@@ -69,8 +70,8 @@ func Play(all []*vectors.Vector, seed int64, exchanges []Exchange) (*Played, err
 			if err != nil {
 				return nil, err
 			}
-			if len(of) == 0 {
-				r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked: the authorizer had ended the run before"}
+			if !slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews == 1 }) {
+				r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked, or not all of it: the authorizer had ended the run before"}
 			}
 			for _, f := range judged.Findings {
 				means := "the text advises against it" // which costs nothing

@@ -193,15 +193,20 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 	answer := ask(Asked)
 	ask(Again)
 	ask(Unaware)
-	switch told := wire.Told(answer); {
-	case len(told) > 1 || len(told) == 1 && told[0] != r.Wire: // everything else would follow from that
+	if told := wire.Told(answer); len(told) > 1 || len(told) == 1 && told[0] != r.Wire { // everything else would follow from that
 		r.End()
 		return nil
-	case len(told) == 0:
+	}
+	return chainIn(r.Wire, answer)
+}
+
+// chainIn are the conditions in an answer of a revision, if it has any that can be read.
+func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
+	if told := wire.Told(answer); len(told) != 1 || told[0] != w {
 		return nil
 	}
-	status, err := r.Wire.ReadAccess(answer)
-	if err != nil || len(status.ConditionsChain) == 0 {
+	status, err := w.ReadAccess(answer)
+	if err != nil {
 		return nil
 	}
 	return status.ConditionsChain

@@ -1,0 +1,48 @@
+package certify
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestAskedAgain: of what is asked again for Robust every answer has to be there, in its place. One that is left out, or has
+// another's in its place, may have been wrong.
+func TestAskedAgain(t *testing.T) {
+	b := plan(t, smallSeed)
+	var whole []Answer
+	for _, v := range b.All() {
+		whole = append(whole, answered(v))
+	}
+	for check, all := range b.askedAgain() {
+		for _, v := range all {
+			a := answered(v)
+			a.Check = check
+			whole = append(whole, a)
+		}
+	}
+	robust := func(answers []Answer) bool {
+		c, err := b.Judge(answers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(c.Results, func(r LevelResult) bool { return r.Level == Robust })
+		return c.Results[i].Granted
+	}
+	if !robust(whole) {
+		t.Fatal("a whole run is not granted the level")
+	}
+	for check, all := range b.askedAgain() {
+		first := slices.IndexFunc(whole, func(a Answer) bool { return a.Check == check })
+		for _, i := range []int{first, first + len(all)/2, first + len(all) - 1} {
+			left := slices.Delete(slices.Clone(whole), i, i+1)
+			if robust(left) {
+				t.Errorf("%s: answer %d is left out, and the level is granted", check, i-first)
+			}
+			other := slices.IndexFunc(whole, func(a Answer) bool { return a.Check == check && a.Vector != whole[i].Vector })
+			swapped := slices.Clone(whole)
+			if swapped[i] = whole[other]; robust(swapped) {
+				t.Errorf("%s: answer %d is another's, and the level is granted", check, i-first)
+			}
+		}
+	}
+}

@@ -293,7 +293,7 @@ func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
 		}
 		level := b.byID[a.Vector].Level
 		if n := distinct[Robust][a.Check]; a.Check != plain {
-			if n < len(repeated[a.Check]) && repeated[a.Check][n].ID == a.Vector { // another in its place is no answer to it
+			if n < len(repeated[a.Check]) && repeated[a.Check][n].ID == a.Vector { // an answer to another question does not count
 				distinct[Robust][a.Check]++
 			}
 		} else if !seen[a.Vector] {

@@ -256,14 +256,15 @@ func levelOf(v Question, a Answer) CertificationLevel {
 }
 
 // planned is how many answers each check of each level needs. A level of which anything is missing is not granted.
-func (b *Plan) planned(v1Only bool) map[CertificationLevel]map[string]int {
+// repeated are the questions of askedAgain.
+func (b *Plan) planned(v1Only bool, repeated map[string][]Question) map[CertificationLevel]map[string]int {
 	out := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
 	for _, v := range b.All() {
 		if !v1Only || v.Form != v1beta1 {
 			out[v.Level][plain]++
 		}
 	}
-	for check, all := range b.askedAgain() {
+	for check, all := range repeated {
 		out[Robust][check] = len(all)
 	}
 	return out
@@ -301,7 +302,7 @@ func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
 			distinct[level][plain]++
 		}
 	}
-	planned := b.planned(v1Only(answers))
+	planned := b.planned(v1Only(answers), repeated)
 	var out []LevelResult
 	for _, level := range Levels() {
 		r := LevelResult{Level: level}

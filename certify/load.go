@@ -142,7 +142,7 @@ func (r *runner) amount(ctx context.Context, check string, n int) bool {
 		stage.IdleMs = r.LoadOptions.Idle.Milliseconds()
 	}
 	vectors := r.Plan.repeatable()
-	ok := r.together(ctx, check, n, lanes, func(i int) Question { return vectors[i*7919%len(vectors)] })
+	ok := r.together(ctx, check, n, lanes, func(i int) Question { return apart(vectors, i) })
 	r.Answers = slices.DeleteFunc(r.Answers, func(a Answer) bool {
 		right := a.Check == check && !a.Control && len(judge(r.Plan.byID[a.Vector], a)) == 0
 		if right {
@@ -184,7 +184,7 @@ func (r *runner) rate(ctx context.Context, check string, rate int, length time.D
 		all.Go(func() {
 			defer func() { <-slots }()
 			late := time.Since(due)
-			a := r.client.ask(ctx, check, vectors[i*7919%len(vectors)])
+			a := r.client.ask(ctx, check, apart(vectors, i))
 			a.Micros, a.LateUs = time.Since(due).Microseconds(), max(late.Microseconds(), 0)
 			answers[i] = a
 		})

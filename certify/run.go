@@ -194,7 +194,7 @@ func (r *runner) preflight(ctx context.Context) error {
 	}
 	asked := 0
 	for i := 0; i < len(r.Plan.Scenario) && asked < preflighted; i++ {
-		v := r.Plan.Scenario[i*7919%len(r.Plan.Scenario)]
+		v := apart(r.Plan.Scenario, i)
 		if v.Expect != scenarios.Allow {
 			continue
 		}
@@ -281,20 +281,25 @@ func (b *Plan) repeatable() (out []Question) {
 	return out
 }
 
+// stride is a prime: going on by it comes to all of a list whose length is no multiple of it.
+const stride = 7919
+
+// apart is the i-th question of a list in an order in which neighbours are far apart.
+func apart(all []Question, i int) Question { return all[i*stride%len(all)] }
+
 // askedAgain are the questions that are asked again for the level Robust, by check, in their order.
 func (b *Plan) askedAgain() map[string][]Question {
 	vectors := b.repeatable()
-	times := func(n int, nth func(int) int) []Question {
+	times := func(n int, nth func(all []Question, i int) Question) []Question {
 		out := make([]Question, n)
 		for i := range out {
-			out[i] = vectors[nth(i)%len(vectors)]
+			out[i] = nth(vectors, i)
 		}
 		return out
 	}
-	apart := func(i int) int { return i * 7919 } // far apart in the file
 	// Neighbours, of one user as a rule, and each twice: somebody else's answer, or that to another question of somebody, is
 	// given to questions that are under way together.
-	neighbour := func(i int) int { return i/40*7919 + i%40/2 }
+	neighbour := func(all []Question, i int) Question { return all[(i/40*stride+i%40/2)%len(all)] }
 	return map[string][]Question{
 		http1: times(keptAlive, apart), http2: times(keptAlive, apart), drift: times(b.after, apart),
 		concurrency: slices.Concat(times(b.atOnce, apart), times(b.atOnce, neighbour)),

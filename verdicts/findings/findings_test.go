@@ -256,32 +256,43 @@ type errata struct {
 	} `json:"edits"`
 }
 
+// table reads what a page is made from, with the scenarios that it may name.
+func table[T any](t *testing.T, file string) (rows []T, set *scenarios.Set) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &rows)
+	}
+	if err == nil {
+		set, err = catalogue()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, set
+}
+
+// shownBy are links to the scenarios that somebody names, which have to exist.
+func shownBy(t *testing.T, set *scenarios.Set, who string, ids []string) []string {
+	t.Helper()
+	return scenarios.Each(ids, func(id string) string {
+		if _, ok := set.Get(id); !ok {
+			t.Errorf("%s names the scenario %s, which does not exist", who, id)
+		}
+		return "[" + id + "](../../scenarios/" + id + ".yaml)"
+	})
+}
+
 // errataPage wants each edit to be complete, and to be shown by a scenario or an upgrade path.
 func errataPage(t *testing.T) string {
 	t.Helper()
-	var all []errata
-	text, err := os.ReadFile("errata_test.yaml")
-	if err == nil {
-		err = yaml.UnmarshalStrict(text, &all)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := catalogue()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, set := table[errata](t, "errata_test.yaml")
 	var b strings.Builder
 	b.WriteString("# Edits that the texts need\n\nWhat KEP-5284 and the reference page say, what they should say, and what shows it on a server (`authzconf run --focus`). Quotes are of the commits that are linked; … is what stands there already, or where something is left out. Rows 11 and e of [divergences.md](../divergences.md) are about earlier texts: these have been mended. The page is made from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
 	for _, e := range all {
 		fmt.Fprintf(&b, "\n## %s\n\n[As it was read](%s); %d edits.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n", e.Document, e.Text, len(e.Edits))
 		for _, edit := range e.Edits {
-			shown := scenarios.Each(edit.Scenarios, func(id string) string {
-				if _, ok := set.Get(id); !ok {
-					t.Errorf("%s: %q names the scenario %s, which does not exist", e.Document, edit.Says, id)
-				}
-				return "[" + id + "](../../scenarios/" + id + ".yaml)"
-			})
+			shown := shownBy(t, set, fmt.Sprintf("%s: %q", e.Document, edit.Says), edit.Scenarios)
 			if edit.Path != "" {
 				shown = append(shown, "["+edit.Path+"](../../"+edit.Path+")")
 			}

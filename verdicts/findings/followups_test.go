@@ -2,13 +2,8 @@ package findings
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
-
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // followup is a change that upstream made after the feature was there.
@@ -23,27 +18,11 @@ type followup struct {
 // followupsPage wants each change to be shown by scenarios that exist, or to say why none does.
 func followupsPage(t *testing.T) string {
 	t.Helper()
-	var all []followup
-	text, err := os.ReadFile("followups_test.yaml")
-	if err == nil {
-		err = yaml.UnmarshalStrict(text, &all)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := catalogue()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, set := table[followup](t, "followups_test.yaml")
 	var b strings.Builder
 	b.WriteString("# The follow-up work of KEP-5284\n\n[kubernetes/kubernetes#135111](https://github.com/kubernetes/kubernetes/issues/135111) lists what was left to do after the first version. The text of the list was not to be had when this page was made, so it is not the list that is mapped here, item by item: it is the changes that name it as their reason, as they describe themselves. An item that no such change names is missing here. The page is made from [followups_test.yaml](../../verdicts/findings/followups_test.yaml).\n\n| change | since | what it does | looked at by |\n|---|---|---|---|\n")
 	for _, f := range all {
-		shown := scenarios.Each(f.Scenarios, func(id string) string {
-			if _, ok := set.Get(id); !ok {
-				t.Errorf("%d names the scenario %s, which does not exist", f.Change, id)
-			}
-			return "[" + id + "](../../scenarios/" + id + ".yaml)"
-		})
+		shown := shownBy(t, set, fmt.Sprint(f.Change), f.Scenarios)
 		if f.Unshown != "" {
 			shown = append(shown, f.Unshown)
 		}

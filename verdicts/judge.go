@@ -12,6 +12,9 @@ import (
 // Judge is the verdict of scenario s, as it was loaded, on evidence e. It depends on nothing else.
 func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	r := judgeOnce(s, e)
+	if late := behind(s, e, r); late != "" && e.Control != nil {
+		return inTime(s, e, late)
+	}
 	if r.Verdict == Failed {
 		r.Blame, r.Reason = blame(s, e, r)
 	}

@@ -48,9 +48,11 @@ type Loaded interface {
 // Exploration says what is tried.
 type Exploration struct {
 	// Wire is the revision in which it is asked.
-	Wire  *wire.Revision
-	Cases int
-	Seed  int64
+	Wire *wire.Revision
+	// Subject names who is asked, for the report.
+	Subject string
+	Cases   int
+	Seed    int64
 	// One says that there is one authorizer, which holds one set of policies at a time and knows no failure mode but
 	// Deny.
 	One bool
@@ -64,8 +66,12 @@ type Explored struct {
 
 	Seed int64 `json:"seed"`
 	// Wire is the revision in which it was asked; seed if none is there.
-	Wire  string `json:"wire,omitempty"`
-	Cases int    `json:"cases"`
+	Wire string `json:"wire,omitempty"`
+	// Subject names who was asked.
+	Subject string `json:"subject,omitempty"`
+	Cases   int    `json:"cases"`
+	// ByFailureMode counts the cases by what a Deny policy in error counted as.
+	ByFailureMode map[vectors.FailureMode]int `json:"byFailureMode,omitempty"`
 	// ByAnswer counts the answers of the first phase, ByDecision the final ones.
 	ByAnswer   map[vectors.Decision]int `json:"byAnswer"`
 	ByDecision map[vectors.Decision]int `json:"byDecision"`
@@ -92,7 +98,10 @@ const (
 
 // Explore tries cases until there are too many disagreements or the context ends. The same seed gives the same cases.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
-	r := &runner{subject: subject, options: o, result: Explored{Seed: o.Seed, Wire: o.Wire.Name, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}}
+	r := &runner{subject: subject, options: o, result: Explored{
+		Seed: o.Seed, Wire: o.Wire.Name, Subject: o.Subject,
+		ByFailureMode: map[vectors.FailureMode]int{}, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{},
+	}}
 	group, ctx := errgroup.WithContext(ctx)
 	var next, done atomic.Int64
 	workers := runtime.GOMAXPROCS(0)
@@ -178,6 +187,7 @@ func (r *runner) group(n, cases int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Cases += cases
+	r.result.ByFailureMode[t.mode] += cases
 	for d, c := range answers {
 		r.result.ByAnswer[d] += c
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -41,7 +42,7 @@ func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
 	programFlags(fl)
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "play them against the webhook of this kubeconfig, as certify --conditional has it")
 	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policies of the vectors into it: it gets them as JSON on its standard input")
-	fl.StringVar(&flags.wire, "wire", "", "revision of KEP-5681's wire: seed or merged (default: both; of a webhook, and of --api-server, the one that it speaks)")
+	fl.StringVar(&flags.wire, "wire", "", "revision of KEP-5681's wire: seed or merged (default: both; of a webhook the one that it speaks, of --api-server merged)")
 	seedFlag(c, &flags.seed, "the names of groups and policies (default: random, printed)")
 	c.MarkFlagsMutuallyExclusive("library", "authorizer-kubeconfig", "api-server")
 	c.MarkFlagsMutuallyExclusive("library", "wire")
@@ -138,20 +139,14 @@ func (f *conditionsRunFlags) playGate(c *cobra.Command, all []*vectors.Vector, i
 	if err != nil {
 		return fmt.Errorf("--kubernetes: %w", err)
 	}
-	o := gate.Options{Release: release, Binaries: binaries(c)}
-	if f.wire != "" {
-		o.Wire, err = revisionOf(f.wire)
-	} else {
-		o.Wire, err = gate.Spoken(c.Context(), o)
-	}
+	w, err := revisionOf(cmp.Or(f.wire, wire.Merged.Name))
 	if err != nil {
-		return invalid(err)
+		return err
 	}
-	play, err := gate.Run(c.Context(), all, o)
-	if err != nil {
-		return invalid(err)
+	play, err := gate.Run(c.Context(), all, gate.Options{Release: release, Binaries: binaries(c), Wire: w})
+	if err == nil {
+		_, err = reports.Keep(into, "api-server", play)
 	}
-	_, err = reports.Keep(into, "api-server", play)
 	return invalid(err)
 }
 
@@ -193,7 +188,7 @@ func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, 
 		if err != nil {
 			return nil, err
 		}
-		r = gate.Judge(all, play)
+		r := gate.Judge(all, play)
 		r.Seed = f.seed
 		return r, nil
 	}

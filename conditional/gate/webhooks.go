@@ -22,14 +22,14 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 )
 
-// The events of a request, in the order in which they were seen. The first two are followed by a space and the name of an
-// authorizer; those of the second check begin with second.
+// The events of a request. The first two are followed by a space and the name of an authorizer, second stands before those
+// of the second check.
 const (
-	asked     = "asked"     // a SubjectAccessReview
-	evaluates = "evaluates" // an AuthorizationConditionsReview
-	admission = "admission" // a mutating webhook: the request is past the filter
+	asked     = "asked"        // a SubjectAccessReview
+	evaluates = "evaluates"    // an AuthorizationConditionsReview
+	admission = "admission"    // a mutating webhook: the request is past the filter
+	forObject = " for object " // and its number, unless it is 0; -1 is no object of the request
 	second    = "second "
-	forObject = " for object " // stands behind the name for each but object 0: -1 is none of the request
 )
 
 // script is what the webhooks say while one request is under way.
@@ -47,10 +47,16 @@ type script struct {
 type webhooks struct {
 	wire *wire.Revision
 	mu   sync.Mutex
-	now  *script
+	now  *script // nil between requests
 }
 
-// Each link of a chain has two places, for its failure policy is the API server's configuration.
+func (w *webhooks) follow(s *script) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = s
+}
+
+// placeOf is where a link is asked. Each has two places, for its failure policy is the API server's configuration.
 func placeOf(i int, mode vectors.FailureMode) string {
 	return fmt.Sprintf("a%d-%s", i, strings.ToLower(string(mode)))
 }
@@ -61,15 +67,19 @@ var errRefused = errors.New("the authorizer's error")
 
 func (w *webhooks) handler() http.Handler {
 	mux := http.NewServeMux()
-	serve := func(path string, answer func(place string, body []byte) ([]byte, error)) {
+	for path, answer := range map[string]func(*script, string, []byte) ([]byte, error){"/authorize/": w.access, reference.ConditionsPath + "/": w.conditions, "/mutate/": w.mutate} {
 		mux.HandleFunc(path, func(out http.ResponseWriter, req *http.Request) {
 			body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if err == nil {
-				body, err = answer(req.PathValue("place"), body)
+			s := w.now
+			if s == nil { // a request of nobody that has an opinion here
+				s = &script{}
 			}
-			if err != nil { // no code at which an API server asks again
+			if err == nil {
+				body, err = answer(s, strings.TrimPrefix(req.URL.Path, path), body)
+			}
+			if err != nil { // with no code at which an API server asks again
 				http.Error(out, err.Error(), http.StatusBadRequest)
 				return
 			}
@@ -77,97 +87,72 @@ func (w *webhooks) handler() http.Handler {
 			_, _ = out.Write(body)
 		})
 	}
-	serve("/authorize/{place}", w.access)
-	serve(reference.ConditionsPath+"/{place}", w.conditions)
-	serve("/mutate", w.mutate)
 	return mux
 }
 
-// link is the authorizer at a place, and which check it is asked about; nil if there is none.
-func (s *script) link(place string, compound bool) (*vectors.Authorizer, string) {
-	chain, check := s.chain, ""
-	if compound {
-		chain, check = s.compound, second
-	}
-	for i := range chain {
-		mode := chain[i].FailureMode
-		if chain[i].Error {
-			mode = vectors.FailNoOpinion
-		}
-		if placeOf(i, mode) == place {
-			return &chain[i], check
+// link is the authorizer at a place of a chain; nil if there is none.
+func link(chain []vectors.Authorizer, place string) *vectors.Authorizer {
+	for i, a := range chain {
+		if mode := a.FailureMode; placeOf(i, mode) == place && !a.Error || placeOf(i, vectors.FailNoOpinion) == place && a.Error {
+			return &chain[i]
 		}
 	}
-	return nil, check
+	return nil
 }
 
 // access answers a SubjectAccessReview.
-func (w *webhooks) access(place string, body []byte) ([]byte, error) {
+func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) {
 	spec, err := w.wire.DecodeAccess(body)
 	if err != nil {
 		return nil, err
 	}
-	s := w.now
-	if s == nil || spec.User != s.user || spec.ResourceAttributes == nil {
-		return w.wire.AnswerAccess(vectors.SubjectAccessReviewStatus{})
+	var status vectors.SubjectAccessReviewStatus
+	if spec.User != s.user || spec.ResourceAttributes == nil || place == behindAll {
+		status.Allowed = spec.User == s.user && s.behind == vectors.Allow
+		return w.wire.AnswerAccess(status)
 	}
-	if place == behindAll {
-		return w.wire.AnswerAccess(vectors.SubjectAccessReviewStatus{Allowed: s.behind == vectors.Allow})
+	a, check := link(s.chain, place), ""
+	if spec.ResourceAttributes.Verb != s.verb {
+		a, check = link(s.compound, place), second
 	}
-	a, check := s.link(place, spec.ResourceAttributes.Verb != s.verb)
 	if a == nil {
-		return w.wire.AnswerAccess(vectors.SubjectAccessReviewStatus{})
+		return w.wire.AnswerAccess(status)
 	}
 	s.events = append(s.events, check+asked+" "+a.Name)
 	if a.Error {
 		return nil, errRefused
 	}
-	status := a.Answer()
-	if check == second { // or nobody could tell its conditions from those of the first
-		for i, set := range status.ConditionsChain {
-			status.ConditionsChain[i].Conditions = slices.Clone(set.Conditions)
-			for j := range set.Conditions {
-				status.ConditionsChain[i].Conditions[j].Condition += " of create"
-			}
-		}
-	}
+	status = a.Answer()
 	if spec.Mode() == vectors.None && a.Status == nil && a.Decision == vectors.Conditional {
-		denies := slices.ContainsFunc(a.Conditions, func(c vectors.EvaluatedCondition) bool { return c.Effect == vectors.Deny })
-		status = vectors.SubjectAccessReviewStatus{Denied: denies}
+		status = vectors.SubjectAccessReviewStatus{Denied: slices.ContainsFunc(a.Conditions, func(c vectors.EvaluatedCondition) bool { return c.Effect == vectors.Deny })}
 	}
 	answer, err := w.wire.AnswerAccess(status)
-	if err == nil && status.ConditionsChain != nil {
-		var sent *vectors.SubjectAccessReviewStatus
-		if sent, err = w.wire.ReadAccess(answer); err == nil {
-			s.answered[check+a.Name] = sent.ConditionsChain
-		}
+	if sent, readErr := w.wire.ReadAccess(answer); err == nil && readErr == nil && sent.ConditionsChain != nil {
+		s.answered[check+a.Name] = sent.ConditionsChain
 	}
 	return answer, err
 }
 
 // conditions answers an AuthorizationConditionsReview. Its sets have to be those that the link has answered with, and its
 // object that of the request.
-func (w *webhooks) conditions(place string, body []byte) ([]byte, error) {
+func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, error) {
 	q, err := w.wire.DecodeConditions(body)
-	if err != nil || w.now == nil {
-		return nil, errors.Join(err, errors.New("there is no such review"))
+	if err != nil {
+		return nil, err
 	}
-	s := w.now
-	for _, compound := range []bool{false, true} {
-		a, check := s.link(place, compound)
+	for check, chain := range map[string][]vectors.Authorizer{"": s.chain, second: s.compound} {
+		a := link(chain, place)
 		if a == nil || !reflect.DeepEqual(q.ConditionSets, s.answered[check+a.Name]) {
 			continue
 		}
-		object := numberOf(s.object, q.ConditionData)
-		event := check + evaluates + " " + a.Name
-		if object != 0 {
-			event += fmt.Sprintf(forObject+"%d", object)
+		event, number := check+evaluates+" "+a.Name, numberOf(s.object, q.ConditionData)
+		if number != 0 {
+			event += fmt.Sprint(forObject, number)
 		}
-		s.events = append(s.events, event)
-		if a.Cannot {
+		if s.events = append(s.events, event); a.Cannot {
 			return nil, errRefused
 		}
-		d, failed := evaluate(a, q.ConditionSets, max(object, 0))
+		d, failed := evaluate(a, q.ConditionSets, max(number, 0))
 		out := vectors.AuthorizationConditionsResponse{Allowed: d == vectors.Allow, Denied: d == vectors.Deny}
 		if failed {
 			out.EvaluationError = "a condition is in error"
@@ -179,15 +164,11 @@ func (w *webhooks) conditions(place string, body []byte) ([]byte, error) {
 }
 
 // numberOf is the number of an object, by the end of its name; -1 if it is none of the request.
-func numberOf(prefix string, data vectors.ConditionData) int {
-	if data.Operation == "CONNECT" {
-		return 0
-	}
+func numberOf(prefix string, data vectors.ConditionData) (n int) {
 	for _, o := range []vectors.Object{data.Object, data.OldObject} {
 		metadata, _ := o["metadata"].(map[string]any)
 		name, _ := metadata["name"].(string)
-		n := -1
-		if _, err := fmt.Sscanf(strings.TrimPrefix(name, prefix), "-%d", &n); err == nil {
+		if _, err := fmt.Sscanf(strings.TrimPrefix(name, prefix), "-%d", &n); err == nil || data.Operation == "CONNECT" {
 			return n
 		}
 	}
@@ -196,24 +177,23 @@ func numberOf(prefix string, data vectors.ConditionData) int {
 
 // evaluate is what an authorizer makes of its sets.
 func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d vectors.Decision, failed bool) {
-	truths := map[string]vectors.Truth{}
-	for id, truth := range a.Truths {
-		truths[id] = truth
-	}
-	for _, c := range a.Conditions {
-		truths[c.ID] = c.PerObject[min(object, len(c.PerObject)-1)]
-	}
 	for _, set := range vectors.Leaves(sets) {
-		if d = (&vectors.SubjectAccessReviewStatus{Allowed: set.Allowed, Denied: set.Denied}).Decision(); d != vectors.NoOpinion {
-			return d, failed
-		}
+		d = (&vectors.SubjectAccessReviewStatus{Allowed: set.Allowed, Denied: set.Denied}).Decision()
 		var effects []vectors.Decision
-		var of []vectors.Truth
+		var truths []vectors.Truth
 		for _, c := range set.Conditions {
-			effects, of = append(effects, c.Effect), append(of, truths[c.ID])
+			truth := a.Truths[c.ID]
+			if i := slices.IndexFunc(a.Conditions, func(of vectors.EvaluatedCondition) bool { return of.ID == c.ID }); i >= 0 {
+				truth = a.Conditions[i].PerObject[min(object, len(a.Conditions[i].PerObject)-1)]
+			}
+			effects, truths = append(effects, c.Effect), append(truths, truth)
 		}
-		d, err := model.Evaluate(set.FailureMode, effects, of)
-		if failed = failed || err; d != vectors.NoOpinion {
+		if d == vectors.NoOpinion {
+			var err bool
+			d, err = model.Evaluate(set.FailureMode, effects, truths)
+			failed = failed || err
+		}
+		if d != vectors.NoOpinion {
 			return d, failed
 		}
 	}
@@ -221,12 +201,12 @@ func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d
 }
 
 // mutate changes nothing.
-func (w *webhooks) mutate(_ string, body []byte) ([]byte, error) {
+func (w *webhooks) mutate(s *script, _ string, body []byte) ([]byte, error) {
 	var in admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
 		return nil, errors.New("the body is not an AdmissionReview with a request")
 	}
-	if s := w.now; s != nil && in.Request.UserInfo.Username == s.user && !slices.Contains(s.events, admission) {
+	if in.Request.UserInfo.Username == s.user && !slices.Contains(s.events, admission) {
 		s.events = append(s.events, admission)
 	}
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
@@ -235,11 +215,10 @@ func (w *webhooks) mutate(_ string, body []byte) ([]byte, error) {
 // kubeconfig is that of a place, with a context for each of the reviews.
 func kubeconfig(l *target.Loopback, place string) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
-	c.AuthInfos["apiserver"] = clientcmdapi.NewAuthInfo()
+	c.AuthInfos["apiserver"], c.CurrentContext = clientcmdapi.NewAuthInfo(), "authorize"
 	for name, path := range map[string]string{"authorize": "/authorize/", reference.ConditionsContext: reference.ConditionsPath + "/"} {
 		c.Clusters[name] = &clientcmdapi.Cluster{Server: l.URL + path + place, CertificateAuthorityData: l.CA}
 		c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: "apiserver"}
 	}
-	c.CurrentContext = "authorize"
 	return clientcmd.Write(*c)
 }

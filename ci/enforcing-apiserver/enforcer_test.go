@@ -1,4 +1,4 @@
-package main
+package enforcing
 
 import (
 	"bytes"
@@ -291,6 +291,9 @@ func (e *enforcer) Validate(ctx context.Context, a admission.Attributes, o admis
 	}
 	if err != nil {
 		return err
+	}
+	if e.fault == "no-object" {
+		data.Object, data.OldObject = nil, nil
 	}
 	if a.GetOperation() == admission.Connect {
 		h.data = &data

@@ -1,4 +1,4 @@
-package main
+package enforcing
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ type webhookConfiguration struct {
 
 // webhook is an authorizer that is asked over the network.
 type webhook struct {
-	name               string
+	name, fault        string
 	failure            vectors.FailureMode
 	wire               *wire.Revision
 	access, conditions *endpoint // conditions is nil if it knows none
@@ -42,8 +42,8 @@ type endpoint struct {
 	client *http.Client
 }
 
-func newWebhook(c webhookConfiguration, w *wire.Revision) (_ *webhook, err error) {
-	out := &webhook{name: c.Name, failure: cmp.Or(c.Webhook.FailurePolicy, vectors.FailDeny), wire: w}
+func newWebhook(c webhookConfiguration, w *wire.Revision, fault string) (_ *webhook, err error) {
+	out := &webhook{name: c.Name, fault: fault, failure: cmp.Or(c.Webhook.FailurePolicy, vectors.FailDeny), wire: w}
 	file := c.Webhook.ConnectionInfo.KubeConfigFile
 	if out.access, err = newEndpoint(file, ""); err == nil && c.Webhook.ConditionsEndpointKubeConfigContext != "" {
 		out.conditions, err = newEndpoint(file, c.Webhook.ConditionsEndpointKubeConfigContext)
@@ -99,7 +99,7 @@ func (w *webhook) ask(ctx context.Context, a authorizer.Attributes, mode vectors
 		}
 		rules := w.wire.Rules
 		rules.Conditions = 1 << 20 // the text has no limit
-		if err = rules.Validate(*s, mode); err == nil {
+		if err = rules.Validate(*s, mode); err == nil || w.fault == "takes-invalid" {
 			return *s, nil
 		}
 	}
@@ -118,6 +118,9 @@ func (w *webhook) evaluate(ctx context.Context, q vectors.AuthorizationCondition
 	}
 	if err == nil && (s == nil || s.ConditionsChain != nil || s.Allowed && s.Denied) {
 		err = fmt.Errorf("the answer of %s has no decision", w.name)
+	}
+	if err != nil && w.fault == "errors-allow" {
+		return vectors.SubjectAccessReviewStatus{Allowed: true}, nil
 	}
 	if err != nil {
 		return w.failed(), err

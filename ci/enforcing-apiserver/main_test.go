@@ -1,10 +1,11 @@
-// Command enforcing-apiserver is kube-apiserver 1.37.1 with a small enforcer of ours for KEP-5681, Conditional
-// Authorization: no release of Kubernetes has one. It is there to try a driver of tests on, and for nothing else.
+// Package enforcing is kube-apiserver 1.37.1 with a small enforcer of ours for KEP-5681, Conditional Authorization: no
+// release of Kubernetes has one. It is there to try a driver of tests on, and for nothing else; so it is written as a
+// test, whose program (go test -c) is the server.
 //
 // Everything but the enforcer is Kubernetes' own: the authorization filter, admission, the other authorizers. The
 // webhooks of the AuthorizationConfiguration are taken out of it and asked by the enforcer, with conditions if the gate
 // ConditionalAuthorization is on.
-package main
+package enforcing
 
 import (
 	"context"
@@ -13,6 +14,8 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
+	"testing"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -22,7 +25,6 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"sigs.k8s.io/yaml"
@@ -33,14 +35,14 @@ import (
 const (
 	gate   featuregate.Feature = "ConditionalAuthorization"
 	plugin                     = "AuthorizationConditionsEnforcer"
-	// WireVariable names the revision of the wire that the server speaks, FaultVariable what it does wrong on purpose.
+	// wireVariable names the revision of the wire that the server speaks, faultVariable what it does wrong on purpose.
 	wireVariable, faultVariable = "ENFORCING_APISERVER_WIRE", "ENFORCING_APISERVER_FAULT"
 )
 
-func main() {
-	if slices.Contains(os.Args[1:], "--version") {
-		fmt.Println("Kubernetes", version.Get().GitVersion)
-		return
+// TestMain is the server. Without arguments, or with those of go test, there is nothing to do.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-test.") {
+		os.Exit(m.Run())
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
 		gate: {{Version: utilversion.MajorMinor(1, 37), PreRelease: featuregate.Alpha}},
@@ -136,7 +138,7 @@ func (e *enforcer) takeWebhooks(file string) (string, error) {
 		if i != len(e.webhooks) {
 			return "", fmt.Errorf("%s: the webhook %s stands behind another authorizer", file, a.Name)
 		}
-		w, err := newWebhook(a, e.wire)
+		w, err := newWebhook(a, e.wire, e.fault)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", a.Name, err)
 		}

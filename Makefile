@@ -72,7 +72,7 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loa
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants|engine/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer|TestReproduced|TestCandidates)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer|TestReproduced|TestCandidates|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
 # The fixes of findings: the gate looks for the places of their edits, without the race detector as at night.
 FIXES_TESTS := ^(TestFixes|TestPatches)$$
@@ -155,6 +155,11 @@ conditional-cost: ## measure what conditional authorization costs beside admissi
 	@mkdir -p _output/bin && go test -c -o _output/bin/conditional-today ./conditional/today
 	@for i in $$(seq $(ROUNDS)); do _output/bin/conditional-today -test.run '^$$' -test.bench Cost -test.benchtime 100x || exit; done > _output/conditional-cost.txt
 	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -row /of -col '/by@(policy nothing compiled-before compiled-each-time webhook)' _output/conditional-cost.txt
+
+# It is built as a test program is, from a module of its own.
+.PHONY: enforcing-apiserver
+enforcing-apiserver: ## build a kube-apiserver with a small enforcer of ours, to try conditions run --api-server on
+	cd ci/enforcing-apiserver && CGO_ENABLED=0 go test -c -trimpath -vet=off -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v'$$(go list -m -f '{{.Version}}' k8s.io/kubernetes | tr -d v)'+authzconf-enforcer' -o $(abspath _output/enforcing-apiserver) .
 
 .PHONY: faulty-enforcers
 faulty-enforcers: ## run every faulty enforcer of granular verbs (KEP-3617)

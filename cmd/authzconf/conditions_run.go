@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,11 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/certification"
+	"github.com/authzconf/authzconf/conditional/gate"
 	"github.com/authzconf/authzconf/conditional/library"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -24,20 +28,23 @@ import (
 // conditionsRunFlags say what vectors are played against: the reference unless it is something else.
 type conditionsRunFlags struct {
 	filedFlags
-	library                bool
-	kubeconfig, hook, wire string
-	seed                   int64
+	library, apiServer                 bool
+	kubeconfig, hook, wire, kubernetes string
+	seed                               int64
 }
 
 func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
 	c := commandWith("run FOLDER", cobra.ExactArgs(1), flags.run)
 	fl := c.Flags()
 	fl.BoolVar(&flags.library, "library", false, "play them against the library of k8s.io/apiserver")
+	fl.BoolVar(&flags.apiServer, "api-server", false, "play them against a kube-apiserver with the gate "+gate.Gate+": the program of TEST_ASSET_KUBE_APISERVER, or of --kubernetes")
+	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "version of --api-server, of "+matrix.Known())
+	programFlags(fl)
 	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "play them against the webhook of this kubeconfig, as certify --conditional has it")
 	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policies of the vectors into it: it gets them as JSON on its standard input")
-	fl.StringVar(&flags.wire, "wire", "", "revision of KEP-5681's wire: seed or merged (default: both; of a webhook the one that it speaks)")
+	fl.StringVar(&flags.wire, "wire", "", "revision of KEP-5681's wire: seed or merged (default: both; of a webhook the one that it speaks, of --api-server merged)")
 	seedFlag(c, &flags.seed, "the names of groups and policies (default: random, printed)")
-	c.MarkFlagsMutuallyExclusive("library", "authorizer-kubeconfig")
+	c.MarkFlagsMutuallyExclusive("library", "authorizer-kubeconfig", "api-server")
 	c.MarkFlagsMutuallyExclusive("library", "wire")
 	c.MarkFlagsRequiredTogether("authorizer-kubeconfig", "policy-hook")
 	flags.register(fl, "conditions.yaml, report.html, junit.xml, summary.md and evidence/")
@@ -73,7 +80,7 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 	case err != nil:
 		return invalid(err)
 	case r.Totals[verdicts.NotSupported] == len(r.Results):
-		return fmt.Errorf("%s: none of %s says anything about %s (expected API-server vectors for --library, else webhook vectors)", args[0], reports.Plural(len(all), "vector"), r.Subject)
+		return fmt.Errorf("%s: none of %s says anything about %s (expected API-server vectors for --library and --api-server, else webhook vectors)", args[0], reports.Plural(len(all), "vector"), r.Subject)
 	}
 	if err := renderTable(c.OutOrStdout(), "played", r, 0); err != nil {
 		return err
@@ -86,6 +93,9 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 
 // ask keeps what an authorizer answers to the vectors of a folder.
 func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Vector, into *reports.Pieces) error {
+	if f.apiServer {
+		return f.playGate(c, all, into)
+	}
 	plan, err := certification.NewPlan(all, f.seed)
 	if err != nil || f.library || plan.Len(certification.Phases)+plan.Len(certification.Atomic) == 0 {
 		return err
@@ -123,6 +133,23 @@ func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Ve
 	return invalid(err)
 }
 
+// playGate keeps what a kube-apiserver makes of the vectors of a folder.
+func (f *conditionsRunFlags) playGate(c *cobra.Command, all []*vectors.Vector, into *reports.Pieces) error {
+	release, err := local.ParseRelease(f.kubernetes)
+	if err != nil {
+		return fmt.Errorf("--kubernetes: %w", err)
+	}
+	w, err := revisionOf(cmp.Or(f.wire, wire.Merged.Name))
+	if err != nil {
+		return err
+	}
+	play, err := gate.Run(c.Context(), all, gate.Options{Release: release, Binaries: binaries(c), Wire: w})
+	if err == nil {
+		_, err = reports.Keep(into, "api-server", play)
+	}
+	return invalid(err)
+}
+
 // certifyReference certifies the reference as any webhook is.
 func certifyReference(ctx context.Context, o certification.Options) (*certify.Run[certification.Exchange], error) {
 	a := reference.New(&reference.Snapshot{})
@@ -155,6 +182,15 @@ func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, 
 	r, exchanges := &certification.Played{Seed: f.seed}, &[]certification.Exchange{}
 	if p.Has("exchanges") {
 		exchanges, err = reports.Take[[]certification.Exchange](p, "exchanges")
+	}
+	if f.apiServer && err == nil {
+		play, err := reports.Take[gate.Play](p, "api-server")
+		if err != nil {
+			return nil, err
+		}
+		r := gate.Judge(all, play)
+		r.Seed = f.seed
+		return r, nil
 	}
 	if err == nil && !f.library {
 		r, err = certification.Play(all, f.seed, *exchanges)

@@ -200,6 +200,16 @@ func (w *Want) Stated(got *Want) (n int) {
 	return n
 }
 
+// Unknown are the fields that a result states, and another one does not know.
+func (w *Want) Unknown(got *Want) (out []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !reflect.ValueOf(w).Elem().FieldByIndex(f.Index).IsZero() && reflect.ValueOf(got).Elem().FieldByIndex(f.Index).IsZero() {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // Words are those that a reason can have in it, in the order of the chain.
 func (s *APIServer) Words() (out []string) {
 	for _, a := range s.Chain {

@@ -205,8 +205,7 @@ func (l *lane) confirmAll(ctx context.Context) (err error) {
 		}
 	}
 	if l.seen != nil && l.pieces != nil {
-		_, kept := reports.Keep(l.pieces, l.batch, l.seen)
-		err = errors.Join(err, kept)
+		err = errors.Join(err, reports.KeepRedacted(l.pieces, l.batch, l.seen))
 	}
 	l.seen = nil
 	return err

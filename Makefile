@@ -200,6 +200,10 @@ mutants-tests:
 server-coverage: mutants-tests ## count which statements of the API server's impersonation the suite reaches
 	$(MUTANTS) TestServerCoverage -coverage docs/server-coverage.md
 
+.PHONY: explore-coverage
+explore-coverage: mutants-tests ## list which of these statements generated cases do not reach (EXPLORE_CASES of each of 3 seeds)
+	EXPLORE_CASES=$(or $(EXPLORE_CASES),2000) $(MUTANTS) TestExploreCoverage
+
 .PHONY: mutants
 mutants: mutants-tests ## run the suite against broken API servers (MUTANTSFLAGS="-sample 25 -seed 7" for a few)
 	$(MUTANTS) TestMutants -all $(MUTANTSFLAGS)

@@ -122,17 +122,22 @@ func Keep[T any](p *Pieces, name string, seen *T) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
+	return clean, KeepRedacted(p, name, clean)
+}
+
+// KeepRedacted is Keep of what has no credential any more: all evidence in it has passed through RedactEvidence.
+func KeepRedacted[T any](p *Pieces, name string, clean *T) error {
 	raw, err := encodeJSON(clean, "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(raw); err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.Close(); err != nil {
-		return nil, err
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +145,7 @@ func Keep[T any](p *Pieces, name string, seen *T) (*T, error) {
 		p.files = map[string][]byte{}
 	}
 	p.files[pieceFile(name)] = packed.Bytes()
-	return clean, nil
+	return nil
 }
 
 // Take reads a piece of evidence, strictly. It is an error if there is none.

@@ -69,6 +69,9 @@ func random(rng *rand.Rand) (choice Choice) {
 	for f := range factors {
 		choice[f] = rng.IntN(len(factors[f].Levels))
 	}
+	if rng.IntN(2) == 0 { // what only a history brings about takes one
+		choice[sequence] = slices.Index(factors[sequence].Levels, "walk")
+	}
 	if rng.IntN(2) == 0 {
 		return choice
 	}

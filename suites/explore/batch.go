@@ -19,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -29,42 +30,54 @@ type prepared struct {
 	choice cases.Choice
 	// scenario has the expectations that the model predicts; bound is the same under unique names.
 	scenario, bound *scenarios.Scenario
-	suffix          string
-	names           map[string]string
-	played          []oracle.Played
+	// at is where it is sent, and asked what that is to be.
+	at     place
+	asked  reports.Found
+	suffix string
+	names  map[string]string
+	played []oracle.Played
 	// objects says that its grants are RBAC objects, and granted holds them.
 	objects bool
 	granted *replay.Granted
 
-	next   int // step
 	sent   []sent
 	result verdicts.Result
 }
 
 // What is special about a batch, whose grants are no RBAC objects then: of expired and reloaded each case has its last
 // request once more, when what was remembered has expired, or the authorizer chain was changed and changed back; restarted
-// is before once more, under the same names, for a new process.
+// is before once more, under the same names, for a new process. Of beside and flipped see replicas.go.
 const (
 	expired, reloaded, before, restarted = "-expired", "-reloaded", "-before", "-restarted"
+	beside, flipped                      = "-beside", "-flipped"
 	specialEvery                         = 40 // batches, for they take seconds
 	expiry                               = 10500 * time.Millisecond
 	fresh                                = 2 * time.Second // of requests before a reload: those after it find them remembered
 )
 
-// specials are what the first batches are made of, and the last of them is what all others are.
-var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {""}}
+// specials are what the first batches are made of. Roles are made while the batch before is sent, of which no server may
+// be restarted then: so those of flipped and restarted are not before one with roles.
+var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {flipped}}
+
+// specialsOf are what a batch is made of: of the others every second is beside.
+func specialsOf(n int) []string {
+	if first := n % specialEvery; first < len(specials) {
+		return specials[first]
+	}
+	return []string{[]string{"", beside}[n%2]}
+}
 
 // batch is what is sent in one go.
 type batch struct {
 	name, special   string
-	cases           []*prepared
+	walks           []*walk
+	cases           []*prepared // the parts of all walks
 	pairs, allPairs int
-	seen            *target.Batched
+	seen            [2]*target.Batched // by server
 }
 
 // expect fills in what the model predicts of a scenario without expectations.
-func (l *lane) expect(s *scenarios.Scenario) (*scenarios.Scenario, []oracle.Played, error) {
-	f := l.asked.Facts
+func (l *lane) expect(s *scenarios.Scenario, f scenarios.Facts) (*scenarios.Scenario, []oracle.Played, error) {
 	out := cases.Bare(s)
 	out.Requires.Gate = f.Gate
 	played, err := oracle.Play(out, f, fixtures.FS)
@@ -82,19 +95,23 @@ func (l *lane) expect(s *scenarios.Scenario) (*scenarios.Scenario, []oracle.Play
 
 func (l *lane) prepareBatch(b *batch, own []cases.Case) (err error) {
 	for _, c := range own {
-		p, s := &prepared{number: c.Number, choice: c.Choice}, c.Scenario
+		s := c.Scenario
 		switch last := s.Steps[len(s.Steps)-1]; b.special {
 		case expired:
 			s.Steps = append(s.Steps, scenarios.Step{Wait: scenarios.Duration(expiry)}, last)
 		case reloaded:
 			s.Steps = append(s.Steps, last)
 		}
-		if p.scenario, p.played, err = l.expect(s); err != nil {
-			return err
+		w := l.walk(c, b.special)
+		for _, p := range w.parts {
+			p.number, p.choice = c.Number, c.Choice
+			if p.scenario, p.played, err = l.expect(p.scenario, p.asked.Facts); err != nil {
+				return err
+			}
+			p.bind(scenarios.Suffix(l.o.Seed, l.found.Name, strconv.Itoa(c.Number)))
+			p.objects = c.Number%rbacShare == 0 && b.special == "" && canBeObjects(p.bound)
 		}
-		p.bind(scenarios.Suffix(l.o.Seed, l.found.Name, strconv.Itoa(c.Number)))
-		p.objects = c.Number%rbacShare == 0 && b.special == "" && canBeObjects(p.bound)
-		b.cases = append(b.cases, p)
+		b.walks, b.cases = append(b.walks, w), append(b.cases, w.parts...)
 	}
 	return nil
 }
@@ -122,7 +139,7 @@ func (l *lane) provision(ctx context.Context, b *batch) error {
 	for _, p := range b.cases {
 		if p.objects {
 			group.Go(func() (err error) {
-				if p.granted, err = l.replay.Provision(ctx, p.bound); err != nil {
+				if p.granted, err = l.hosts[0].replay.Provision(ctx, p.bound); err != nil {
 					return fmt.Errorf("case %d: provisioning: %w", p.number, err)
 				}
 				return nil
@@ -135,61 +152,66 @@ func (l *lane) provision(ctx context.Context, b *batch) error {
 // send sends all requests of a batch, one at a time.
 func (l *lane) send(ctx context.Context, b *batch) error {
 	if b.special == restarted {
-		utilnet.CloseIdleConnectionsFor(l.front)
-		if err := errors.Join(l.target.Renew(ctx), l.target.Rebase(ctx)); err != nil {
+		h := l.hosts[0]
+		utilnet.CloseIdleConnectionsFor(h.front)
+		if err := errors.Join(h.target.Renew(ctx), h.target.Rebase(ctx)); err != nil {
 			return err
 		}
 	}
-	open, err := l.target.OpenBatch()
-	if err != nil {
-		return err
-	}
-	left := map[string]int{expired: 1, reloaded: 1}[b.special]
-	for rest, n := b.cases, 0; len(rest) > 0 && err == nil; rest, n = rest[n:], 0 {
+	err := l.open(ctx, b, 0)
+	for rest, n := b.walks, 0; len(rest) > 0 && err == nil; rest, n = rest[n:], 0 {
 		for begun := time.Now(); err == nil && n < len(rest) && (b.special != reloaded || time.Since(begun) < fresh); n++ {
-			err = l.sendCase(ctx, open, rest[n], left)
+			err = l.sendOn(ctx, rest[n])
 		}
-		if left > 0 && err == nil {
-			err = l.pass(ctx, b.special)
-		}
-		for _, p := range rest[:n] {
-			if err == nil {
-				err = l.sendCase(ctx, open, p, 0)
+		for phase := 1; err == nil && !rest[0].ended(); phase++ {
+			err = l.pass(ctx, b, phase)
+			for _, w := range rest[:n] {
+				if err == nil {
+					err = l.sendOn(ctx, w)
+				}
 			}
 		}
 	}
-	seen, closed := open.Close(ctx)
-	b.seen = seen
-	return errors.Join(err, closed)
+	return errors.Join(err, l.close(ctx, b, 0), l.close(ctx, b, 1))
 }
 
-// pass is what comes before the last request.
-func (l *lane) pass(ctx context.Context, special string) error {
-	if special == reloaded {
-		return errors.Join(l.target.Reload(ctx, "webhook-last"), l.target.Reload(ctx, l.cell.Chain))
-	}
+// pass is what comes between two phases of a batch.
+func (l *lane) pass(ctx context.Context, b *batch, phase int) error {
 	until, cancel := context.WithTimeout(ctx, expiry)
 	defer cancel()
+	switch main := l.hosts[0].target; b.special {
+	case reloaded:
+		return errors.Join(main.Reload(ctx, "webhook-last"), main.Reload(ctx, l.cell.Chain))
+	case flipped:
+		if err := errors.Join(l.close(ctx, b, 1), l.open(ctx, b, phase)); err != nil {
+			return err
+		}
+	}
 	<-until.Done()
 	return ctx.Err()
 }
 
-// sendCase plays a case on, until so many steps are left.
-func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared, left int) error {
+// sendOn plays a walk on, to where something else comes first.
+func (l *lane) sendOn(ctx context.Context, w *walk) error {
 	defer l.grants.Store(nil)
-	for ; p.next < len(p.bound.Steps)-left; p.next++ {
-		i, st := p.next, &p.bound.Steps[p.next]
-		switch {
+	for ; !w.ended(); w.next++ {
+		p, i := w.turns[w.next].part, w.turns[w.next].step
+		if p == nil {
+			w.next++
+			return nil
+		}
+		h := l.hosts[p.at.server]
+		switch st := &p.bound.Steps[i]; {
 		case st.Request != nil:
 			if !p.objects {
 				l.grantsOf(p.bound, i)
 			}
-			s := sent{step: i, from: open.Mark()}
+			s := sent{step: i, from: h.batch.Mark()}
 			var err error
-			if s.observation, err = l.request(ctx, p.bound, i); err != nil {
-				return errors.Join(err, l.target.Err())
+			if s.observation, err = l.request(ctx, h, p.bound, i); err != nil {
+				return errors.Join(err, h.target.Err())
 			}
-			s.to = open.Mark()
+			s.to = h.batch.Mark()
 			p.sent = append(p.sent, s)
 		case p.objects:
 			if err := p.granted.Change(ctx, st); err != nil {
@@ -202,7 +224,8 @@ func (l *lane) sendCase(ctx context.Context, open *target.Batch, p *prepared, le
 
 // seenOf is everything that was seen of a case in a batch. Metrics are those of
 // the batch, so they are not among what the target can show of a case.
-func (l *lane) seenOf(ctx context.Context, p *prepared, seen *target.Batched) *verdicts.Evidence {
+func (l *lane) seenOf(ctx context.Context, p *prepared, b *batch) *verdicts.Evidence {
+	seen := b.seen[p.at.server]
 	ev := l.emptyEvidence(p)
 	ev.Capabilities = withoutMetrics(ev.Capabilities)
 	for _, s := range p.sent {
@@ -211,7 +234,7 @@ func (l *lane) seenOf(ctx context.Context, p *prepared, seen *target.Batched) *v
 		to, _ := slices.BinarySearch(seen.Seqs, s.to+1)
 		o.Reviews = seen.Reviews[from:to]
 		var err error
-		if o.Audit, err = l.target.Audit(ctx, o.Response.AuditID); err != nil {
+		if o.Audit, err = l.hosts[p.at.server].target.Audit(ctx, o.Response.AuditID); err != nil {
 			ev.Problems = append(ev.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()})
 		}
 		ev.Steps = append(ev.Steps, o)
@@ -225,7 +248,7 @@ func withoutMetrics(list []scenarios.Capability) []scenarios.Capability {
 
 func (l *lane) emptyEvidence(p *prepared) *verdicts.Evidence {
 	return &verdicts.Evidence{
-		Scenario: p.scenario.ID, Cell: l.asked.Cell, Capabilities: l.asked.Facts.Capabilities,
+		Scenario: p.scenario.ID, Cell: p.asked.Cell, Capabilities: p.asked.Facts.Capabilities,
 		Suffix: p.suffix, Names: p.names, Authorizer: !p.objects,
 	}
 }
@@ -241,17 +264,17 @@ type sent struct {
 }
 
 // request sends the request of a step, as any user over one connection.
-func (l *lane) request(ctx context.Context, bound *scenarios.Scenario, step int) (verdicts.Observation, error) {
+func (l *lane) request(ctx context.Context, h *host, bound *scenarios.Scenario, step int) (verdicts.Observation, error) {
 	r := bound.Steps[step].Request
 	q := bound.Requestors[r.By]
 	o := verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: q.Username()}, Metrics: []verdicts.MetricSample{}}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := replay.NewRequest(ctx, l.target.Host(), r)
+	req, err := replay.NewRequest(ctx, h.target.Host(), r)
 	if err != nil {
 		return o, err
 	}
-	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, target.Tapped(l.front, func(sent *http.Request) {
+	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, target.Tapped(h.front, func(sent *http.Request) {
 		replay.Record(&o.Request, sent)
 	}))
 	if imp := r.Impersonate; imp != nil {

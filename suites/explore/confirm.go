@@ -22,7 +22,7 @@ const shrinkLimit = 400
 
 // confirm runs a case again, alone and under fresh names, and reports it if it differs again.
 func (l *lane) confirm(ctx context.Context, p *prepared) error {
-	again, err := l.alone(ctx, p.scenario, p.objects)
+	again, err := l.alone(ctx, p, p.scenario, p.objects)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (l *lane) confirm(ctx context.Context, p *prepared) error {
 		return err
 	}
 	if d.OverRBAC = p.objects; !p.objects && cases.Unique(small) {
-		over, err := l.alone(ctx, small, true)
+		over, err := l.alone(ctx, p, small, true)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (l *lane) shrink(ctx context.Context, p *prepared, r verdicts.Result) (*sce
 		if broken != nil || p.objects && !canBeObjects(s) {
 			return false
 		}
-		result, err := l.alone(ctx, s, p.objects)
+		result, err := l.alone(ctx, p, s, p.objects)
 		if err != nil {
 			broken = err
 			return false
@@ -78,19 +78,19 @@ func (l *lane) shrink(ctx context.Context, p *prepared, r verdicts.Result) (*sce
 	if broken != nil {
 		return nil, r, broken
 	}
-	small, _, err := l.expect(small)
+	small, _, err := l.expect(small, p.asked.Facts)
 	return small, r, err
 }
 
 // alone runs a scenario by itself, with metrics read for every request. objects
-// says whether its grants are RBAC objects.
-func (l *lane) alone(ctx context.Context, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
+// says whether its grants are RBAC objects. The server is one as it was of which it is made.
+func (l *lane) alone(ctx context.Context, of *prepared, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
 	l.runs++
-	p := &prepared{}
-	if p.scenario, p.played, err = l.expect(s); err != nil {
+	p := &prepared{at: of.at, asked: of.asked}
+	if p.scenario, p.played, err = l.expect(s, p.asked.Facts); err != nil {
 		return r, err
 	}
 	p.bind(scenarios.Suffix(l.o.Seed, l.found.Name, "alone", strconv.Itoa(l.runs)))
@@ -103,11 +103,14 @@ func (l *lane) alone(ctx context.Context, s *scenarios.Scenario, objects bool) (
 
 // runAlone sends a scenario, and keeps what was seen.
 func (l *lane) runAlone(ctx context.Context, p *prepared, objects bool) (ev *verdicts.Evidence, err error) {
-	if objects {
-		ev = l.replay.Replay(ctx, p.scenario, p.suffix)
-		err = errors.Join(ctx.Err(), l.target.Err())
-	} else {
-		ev, err = l.sendAlone(ctx, p)
+	h, err := l.hostFor(ctx, p.at)
+	switch {
+	case err != nil:
+	case objects:
+		ev = h.replay.Replay(ctx, p.scenario, p.suffix)
+		err = errors.Join(ctx.Err(), h.target.Err())
+	default:
+		ev, err = l.sendAlone(ctx, h, p)
 	}
 	if err == nil {
 		ev, err = reports.RedactEvidence(ev)
@@ -119,20 +122,20 @@ func (l *lane) runAlone(ctx context.Context, p *prepared, objects bool) (ev *ver
 }
 
 // sendAlone sends a scenario whose grants the recorder answers.
-func (l *lane) sendAlone(ctx context.Context, p *prepared) (*verdicts.Evidence, error) {
+func (l *lane) sendAlone(ctx context.Context, h *host, p *prepared) (*verdicts.Evidence, error) {
 	ev := l.emptyEvidence(p)
 	defer l.grants.Store(nil)
 	for i, st := range p.bound.Steps {
 		if st.Wait > 0 {
-			_ = l.pass(ctx, expired) // who interrupts it interrupts the next request
+			_ = l.pass(ctx, &batch{special: expired}, 1) // who interrupts it interrupts the next request
 		}
 		if st.Request == nil {
 			continue
 		}
 		l.grantsOf(p.bound, i)
 		var o verdicts.Observation
-		if err := l.target.Observe(ctx, &o, func() (err error) {
-			o, err = l.request(ctx, p.bound, i)
+		if err := h.target.Observe(ctx, &o, func() (err error) {
+			o, err = l.request(ctx, h, p.bound, i)
 			return err
 		}); err != nil {
 			return nil, err
@@ -145,7 +148,7 @@ func (l *lane) sendAlone(ctx context.Context, p *prepared) (*verdicts.Evidence, 
 // print renders a case as a scenario file, with what a file needs beside what was found.
 func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
 	comments := []string{
-		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", l.found.Kubernetes, l.asked.Facts.Gate),
+		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", l.found.Kubernetes, p.asked.Facts.Gate),
 		strings.Join(strings.Fields(r.Reason), " "), "The expectations are the model's.",
 	}
 	var denied []int
@@ -160,16 +163,16 @@ func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (str
 			comments = append(comments, "A twin is missing: a scenario that differs in one respect and is allowed.")
 		}
 		var err error
-		if s, _, err = l.expect(paired); err != nil {
+		if s, _, err = l.expect(paired, p.asked.Facts); err != nil {
 			return "", err
 		}
 	}
-	binary, err := version.ParseGeneric(l.asked.Facts.Binary) // scenarios name minor versions
+	binary, err := version.ParseGeneric(p.asked.Facts.Binary) // scenarios name minor versions
 	if err != nil {
 		return "", err
 	}
 	s.Requires.Kubernetes, s.Requires.Binary = "", fmt.Sprintf("=%d.%d", binary.Major(), binary.Minor())
-	s.Description = fmt.Sprintf("Found by authzconf explore, seed %d, case %d.", l.o.Seed, p.number)
+	s.Description = fmt.Sprintf("Found by authzconf explore, seed %d, case %d%s.", l.o.Seed, p.number, p.at)
 	raw, err := cases.Print(s, comments...)
 	return string(raw), err
 }

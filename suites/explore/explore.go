@@ -168,6 +168,8 @@ type CellReport struct {
 	Reviews  int     `json:"reviews"`
 	OverRBAC int     `json:"overRBAC"`
 	Special  int     `json:"special"` // cases that went past an expiry or reloads, or were sent before and after a restart
+	Beside   int     `json:"beside"`  // cases that went to two API servers, and of Flipped the gate of one was switched twice
+	Flipped  int     `json:"flipped"`
 	Seconds  float64 `json:"seconds"`
 	// Pairs of the AllPairs pairs of levels came up.
 	Pairs    int `json:"pairs"`
@@ -201,6 +203,8 @@ func (c CellReport) and(d CellReport) CellReport {
 	c.Reviews += d.Reviews
 	c.OverRBAC += d.OverRBAC
 	c.Special += d.Special
+	c.Beside += d.Beside
+	c.Flipped += d.Flipped
 	c.Seconds = max(c.Seconds, d.Seconds)
 	c.Pairs, c.AllPairs = max(c.Pairs, d.Pairs), max(c.AllPairs, d.AllPairs)
 	c.NotConfirmed += d.NotConfirmed
@@ -213,8 +217,8 @@ func (c CellReport) and(d CellReport) CellReport {
 
 // Line says on one line what came out.
 func (c CellReport) Line() string {
-	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry, a reload or a restart; %d of %d pairs; %d disagreements",
-		c.Cases, c.Requests, c.Reviews, c.Seconds, float64(c.Cases)/max(c.Seconds, 1e-9), c.OverRBAC, c.Special, c.Pairs, c.AllPairs, len(c.Disagreements))
+	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry, a reload or a restart, %d on two servers, %d with the gate switched; %d of %d pairs; %d disagreements",
+		c.Cases, c.Requests, c.Reviews, c.Seconds, float64(c.Cases)/max(c.Seconds, 1e-9), c.OverRBAC, c.Special, c.Beside, c.Flipped, c.Pairs, c.AllPairs, len(c.Disagreements))
 	if c.NotConfirmed > 0 {
 		text += fmt.Sprintf("; %d differed once and not again", c.NotConfirmed)
 	}

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -25,9 +23,8 @@ type lane struct {
 	*explorer
 	index, of int
 	asked     reports.Found // the control plane as the cell asks for it
-	target    *target.Target
-	replay    *replay.Replayer
-	front     http.RoundTripper
+	hosts     [2]*host      // the API server, and if it was needed the one beside it
+	beside    map[string]reports.Found
 	grants    atomic.Pointer[[]scenarios.Grant] // in force for the case that is being sent
 	runs      int                               // of single cases, for their names
 	// run runs a case alone, or reads what was seen of it when it was.
@@ -44,36 +41,23 @@ type lane struct {
 // newLane is one in of lanes of the cell.
 func (x *explorer) newLane(index, of int) *lane {
 	c := x.cell.Cell
-	l := &lane{explorer: x, index: index, of: of, asked: x.cell.Wanted(), found: CellReport{Name: c.Name, Kubernetes: c.Kubernetes, Gate: c.Gate, Lanes: of}}
+	l := &lane{explorer: x, index: index, of: of, asked: x.cell.Wanted(), beside: map[string]reports.Found{}, found: CellReport{Name: c.Name, Kubernetes: c.Kubernetes, Gate: c.Gate, Lanes: of}}
 	l.run = l.runAlone
 	return l
 }
 
 // start brings the control plane up, and tells whether it is. An error is the user's to mend.
 func (l *lane) start(ctx context.Context) (up bool, err error) {
-	o := l.cell
-	o.Front = l.allow
-	o.Recorder.HTTP1 = true
-	// Requests come one at a time, so memory that is collected late costs little.
-	o.KubeAPIServerEnv = append([]string{"GOGC=400"}, o.KubeAPIServerEnv...)
 	begun := time.Now()
-	if l.target, err = target.Start(ctx, o); err != nil {
+	if l.hosts[0], err = start(ctx, l.options(place{})); err != nil {
 		if _, usage := errors.AsType[*local.UsageError](err); usage {
 			return false, err
 		}
 		l.broke(fmt.Errorf("did not start: %w", err))
 		return false, nil
 	}
-	if m := l.target.Witness.Mismatches; len(m) > 0 {
-		l.broke(fmt.Errorf("the target is not what was asked for: %s", m[0]))
-		return false, nil
-	}
-	l.say("%s ready in %.1f s, gate %s", l.target.Witness.GitVersion, time.Since(begun).Seconds(), l.asked.Facts.Gate)
-	if l.replay, err = replay.New(l.target); err == nil {
-		l.front, err = l.target.FrontProxy()
-	}
-	l.broke(err)
-	return err == nil, nil
+	l.say("%s ready in %.1f s, gate %s", l.hosts[0].target.Witness.GitVersion, time.Since(begun).Seconds(), l.asked.Facts.Gate)
+	return true, nil
 }
 
 // guard keeps a panic from ending the process, and leaving servers behind.
@@ -87,17 +71,18 @@ func (l *lane) guard(do func()) {
 }
 
 func (l *lane) stop() {
-	if l.target == nil {
-		return
-	}
-	if err := l.target.Stop(); err != nil {
-		l.broke(fmt.Errorf("stopping the target: %w", err))
+	for _, h := range slices.Backward(l.hosts[:]) { // the first one has the etcd
+		if h != nil {
+			if err := h.target.Stop(); err != nil {
+				l.broke(fmt.Errorf("stopping the target: %w", err))
+			}
+		}
 	}
 }
 
 // broke notes why a cell is not to be believed; what ends because it was interrupted is not broken.
 func (l *lane) broke(err error) {
-	if err == nil || errors.Is(err, context.Canceled) && (l.target == nil || l.target.Err() == nil) {
+	if err == nil || errors.Is(err, context.Canceled) && (l.hosts[0] == nil || l.hosts[0].target.Err() == nil) {
 		return
 	}
 	l.mu.Lock()
@@ -181,7 +166,7 @@ func (l *lane) all() iter.Seq2[*batch, error] {
 					own = append(own, c)
 				}
 			}
-			for _, special := range specials[min(n%specialEvery, len(specials)-1)] {
+			for _, special := range specialsOf(n) {
 				b := &batch{name: fmt.Sprintf("%s-%04d%s", l.name(), n, special), special: special}
 				b.pairs, b.allPairs = g.Pairs()
 				if !yield(b, l.prepareBatch(b, own)) {
@@ -205,8 +190,7 @@ func (l *lane) confirmAll(ctx context.Context) (err error) {
 		}
 	}
 	if l.seen != nil && l.pieces != nil {
-		_, kept := reports.Keep(l.pieces, l.batch, l.seen)
-		err = errors.Join(err, kept)
+		err = errors.Join(err, reports.KeepRedacted(l.pieces, l.batch, l.seen))
 	}
 	l.seen = nil
 	return err

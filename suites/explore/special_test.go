@@ -17,7 +17,7 @@ func TestSpecials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explorer{o: Options{Cases: 4*batchSize + 20, Seed: 2}, cell: cells[0]}
+	x := &explorer{o: Options{Cases: 5*batchSize + 20, Seed: 2}, cell: cells[0]}
 	var names []string
 	var before *batch
 	cases := 0
@@ -31,7 +31,7 @@ func TestSpecials(t *testing.T) {
 			t.Errorf("%s: grants are RBAC objects: %t", b.name, objects)
 		}
 		if b.special != restarted {
-			cases += len(b.cases)
+			cases += len(b.walks)
 		}
 		for i, p := range b.cases {
 			steps := p.bound.Steps
@@ -46,7 +46,7 @@ func TestSpecials(t *testing.T) {
 		}
 		before = b
 	}
-	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004"}; !slices.Equal(names, want) {
+	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004-flipped", "0005-beside"}; !slices.Equal(names, want) {
 		t.Errorf("batches %v, want %v", names, want)
 	}
 	if cases != x.o.Cases {

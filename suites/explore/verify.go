@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -27,8 +28,10 @@ type seen struct {
 // laneEvidence is what a lane was.
 type laneEvidence struct {
 	Target *reports.Found `json:"target,omitempty"` // nil where it did not start
-	Of     int            `json:"of"`
-	Broken []string       `json:"broken,omitempty"` // what no evidence of a case shows
+	// Beside is what the API server beside it was, by the name of the cell.
+	Beside map[string]reports.Found `json:"beside,omitempty"`
+	Of     int                      `json:"of"`
+	Broken []string                 `json:"broken,omitempty"` // what no evidence of a case shows
 }
 
 // ended is how the exploration ended.
@@ -46,9 +49,9 @@ func (l *lane) name() string { return fmt.Sprintf("%s/lane-%d", l.asked.Name, l.
 
 // keep keeps what the lane was.
 func (l *lane) keep() error {
-	e := &laneEvidence{Of: l.of, Broken: l.found.Problems}
-	if l.target != nil {
-		found := l.target.Found()
+	e := &laneEvidence{Of: l.of, Broken: l.found.Problems, Beside: l.beside}
+	if l.hosts[0] != nil {
+		found := l.hosts[0].target.Found()
 		e.Target = &found
 	}
 	_, err := reports.Keep(l.pieces, l.name(), e)
@@ -109,6 +112,13 @@ func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) 
 		if l.full() || short && !pieces.Has(b.name) {
 			break
 		}
+		for _, p := range b.cases {
+			if found := e.Beside[p.asked.Name]; !short && p.at.server > 0 {
+				if err := found.Hold(p.asked); err != nil {
+					return err
+				}
+			}
+		}
 		s, err := reports.Take[seen](pieces, b.name)
 		if err == nil {
 			err = l.hold(b, s, audits)
@@ -122,7 +132,7 @@ func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) 
 				return nil, fmt.Errorf("%s: a case was not as predicted, and there is no evidence of it run alone: %s", b.name, p.scenario.ID)
 			}
 			next++
-			return s.Alone[next-1], l.holdCase(p, s.Alone[next-1], l.asked.Facts.Capabilities, audits)
+			return s.Alone[next-1], l.holdCase(p, s.Alone[next-1], p.asked.Facts.Capabilities, audits)
 		}
 		l.judge(b, s)
 		if err := l.confirmAll(ctx); err != nil && !short {
@@ -140,12 +150,11 @@ func (l *lane) hold(b *batch, s *seen, audits map[string]string) error {
 	if len(s.Cases) != len(b.cases) {
 		return fmt.Errorf("%s: has evidence of %d cases, the command line asks for %d", b.name, len(s.Cases), len(b.cases))
 	}
-	shown := withoutMetrics(l.asked.Facts.Capabilities)
-	if counted := len(shown) < len(l.asked.Facts.Capabilities); counted != (s.Metrics != nil) {
+	if counted := slices.ContainsFunc(b.cases, (*prepared).counted); counted != (s.Metrics != nil) {
 		return fmt.Errorf("%s: has metrics: %t, and the control plane has them: %t", b.name, s.Metrics != nil, counted)
 	}
 	for i, p := range b.cases {
-		if err := l.holdCase(p, s.Cases[i], shown, audits); err != nil {
+		if err := l.holdCase(p, s.Cases[i], withoutMetrics(p.asked.Facts.Capabilities), audits); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 	}
@@ -178,16 +187,22 @@ func (l *lane) holdCase(p *prepared, e *verdicts.Evidence, shown []scenarios.Cap
 
 // collect makes evidence of what was seen of a batch.
 func (l *lane) collect(ctx context.Context, b *batch) (*seen, error) {
-	s := &seen{Arrived: len(b.seen.Reviews), Metrics: b.seen.Metrics}
+	s := &seen{}
+	for _, of := range b.seen {
+		if of != nil {
+			s.Arrived += len(of.Reviews)
+			s.Metrics = together(s.Metrics, of.Metrics)
+		}
+	}
 	for _, p := range b.cases {
-		ev, err := reports.RedactEvidence(l.seenOf(ctx, p, b.seen))
+		ev, err := reports.RedactEvidence(l.seenOf(ctx, p, b))
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return nil, err
 		}
 		s.Cases = append(s.Cases, ev)
 		p.sent, p.bound, p.names = nil, nil, nil
 	}
-	b.seen = nil
+	b.seen = [2]*target.Batched{}
 	return s, nil
 }
 
@@ -205,7 +220,9 @@ func (l *lane) judge(b *batch, s *seen) {
 		}
 		for i := range ev.Steps {
 			reviews += len(ev.Steps[i].Reviews)
-			counted.add(&ev.Steps[i])
+			if p.counted() {
+				counted.add(&ev.Steps[i])
+			}
 			l.span(&ev.Steps[i])
 		}
 		for _, played := range p.played {
@@ -226,11 +243,17 @@ func (l *lane) judge(b *batch, s *seen) {
 		suspects = b.cases
 		l.found.Recounts++
 	}
-	if b.special != "" {
-		l.found.Special += len(b.cases)
+	switch b.special {
+	case "":
+	case beside:
+		l.found.Beside += len(b.walks)
+	case flipped:
+		l.found.Flipped += len(b.walks)
+	default:
+		l.found.Special += len(b.walks)
 	}
 	if b.special != restarted {
-		l.found.Cases += len(b.cases)
+		l.found.Cases += len(b.walks)
 	}
 	l.found.Reviews += reviews
 	l.found.Pairs, l.found.AllPairs = b.pairs, b.allPairs

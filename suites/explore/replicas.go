@@ -1,0 +1,239 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// A server remembers what it was asked since it started, and nothing of what another one was asked. So the requests of a
+// walk that goes to two API servers are parts, one of each server from one start to the next, and every part is a scenario
+// with all changes of permissions and its own requests: the model predicts it by itself, and it is judged, run alone and
+// made small like any other. They are sent in the order of the walk.
+
+// place is where a part of a walk is sent: a server, from one of its starts to the next. Every second start the gate is
+// the other one.
+type place struct{ server, start int }
+
+func (at place) String() string {
+	if at == (place{}) {
+		return ""
+	}
+	return fmt.Sprintf(", the requests to server %d since start %d", at.server+1, at.start+1)
+}
+
+// walk is a case as it is sent, with its parts.
+type walk struct {
+	turns []turn
+	next  int
+	parts []*prepared
+}
+
+// turn is a step of a part. Where there is no part something comes first that is about the whole batch.
+type turn struct {
+	part *prepared
+	step int
+}
+
+func (w *walk) ended() bool { return w.next == len(w.turns) }
+
+// flips is how often the gate is switched in a walk.
+const flips = 2
+
+// walk puts the steps of a case, which have their last request once more where the batch is special, in the order in which
+// they are sent.
+func (l *lane) walk(c cases.Case, special string) *walk {
+	w, s := &walk{}, c.Scenario
+	rng := rand.New(rand.NewPCG(uint64(l.o.Seed), uint64(c.Number)))
+	places := []place{{}}
+	switch last := s.Steps[len(s.Steps)-1]; special {
+	case beside:
+		places = []place{{}, {server: 1}}
+	case flipped:
+		places = []place{{}, {server: 1}, {server: 1, start: 1}, {server: 1, start: 2}}
+		s.Steps = append(s.Steps, slices.Repeat([]scenarios.Step{last}, flips)...)
+	}
+	for _, at := range places {
+		own := *s
+		own.Steps = nil
+		if at != (place{}) {
+			own.ID += fmt.Sprintf("/server-%d-start-%d", at.server+1, at.start+1)
+		}
+		w.parts = append(w.parts, &prepared{at: at, asked: flip(l.cell, at).Wanted(), scenario: &own})
+	}
+	all, seen, phase := requests(s), 0, 0
+	for i, st := range s.Steps {
+		p := w.parts[0]
+		switch {
+		case special == flipped && st.Request != nil && seen*(flips+1)/all > phase:
+			phase++
+			w.turns = append(w.turns, turn{})
+			p.scenario.Steps = append(p.scenario.Steps, scenarios.Step{Wait: scenarios.Duration(expiry)})
+		case st.Wait > 0, special == reloaded && i == len(s.Steps)-1:
+			w.turns = append(w.turns, turn{})
+		}
+		if st.Request == nil {
+			for _, p := range w.parts {
+				p.scenario.Steps = append(p.scenario.Steps, st)
+			}
+		} else {
+			if seen++; len(w.parts) > 1 && rng.IntN(2) == 1 {
+				p = w.parts[1+phase]
+			}
+			p.scenario.Steps = append(p.scenario.Steps, st)
+		}
+		if st.Request != nil || len(w.parts) == 1 { // with a role, which several servers do not have
+			w.turns = append(w.turns, turn{p, len(p.scenario.Steps) - 1})
+		}
+	}
+	w.parts = slices.DeleteFunc(w.parts, func(p *prepared) bool { return requests(p.scenario) == 0 })
+	return w
+}
+
+func requests(s *scenarios.Scenario) (n int) {
+	for _, st := range s.Steps {
+		if st.Request != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// counted says whether the server counts impersonation.
+func (p *prepared) counted() bool {
+	return slices.Contains(p.asked.Facts.Capabilities, scenarios.Metrics)
+}
+
+// host is an API server that is sent to.
+type host struct {
+	target *target.Target
+	replay *replay.Replayer
+	front  http.RoundTripper
+	batch  *target.Batch // nil unless one is open
+}
+
+// start starts an API server, with an etcd unless it joins another.
+func start(ctx context.Context, o target.Options) (h *host, err error) {
+	h = &host{}
+	if h.target, err = target.Start(ctx, o); err != nil {
+		return nil, err
+	}
+	if h.replay, err = replay.New(h.target); err == nil {
+		h.front, err = h.target.FrontProxy()
+	}
+	return h, errors.Join(err, h.sound())
+}
+
+// sound is an error if the server is another one than was asked for.
+func (h *host) sound() error {
+	if m := h.target.Witness.Mismatches; len(m) > 0 {
+		return fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
+	return nil
+}
+
+// options are those of a server.
+func (l *lane) options(at place) target.Options {
+	o := l.cell
+	o.Front = l.allow
+	o.Recorder.HTTP1 = true
+	// Requests come one at a time, so memory that is collected late costs little.
+	o.KubeAPIServerEnv = append([]string{"GOGC=400"}, o.KubeAPIServerEnv...)
+	if at.server > 0 {
+		o.Join = l.hosts[0].target
+	}
+	return flip(o, at)
+}
+
+// flip is the other cell where the gate is switched: off if it was on, and the other way round, if the version has it.
+func flip(o target.Options, at place) target.Options {
+	if at.start%2 == 0 {
+		return o
+	}
+	o.Cell.Name += "-flipped"
+	switch version := o.Effective(); {
+	case target.GateState(version, target.Asked(o.Cell.Gate)) == scenarios.GateOn:
+		o.Cell.Gate = string(target.AskOff)
+	case target.GateKnown(version):
+		o.Cell.Gate = string(target.AskOn)
+	}
+	return o
+}
+
+// hostFor is the server of a place. The one beside is started when it is first needed, and anew for another gate.
+func (l *lane) hostFor(ctx context.Context, at place) (h *host, err error) {
+	if h = l.hosts[at.server]; at.server == 0 {
+		return h, nil
+	}
+	o := l.options(at)
+	switch {
+	case h == nil:
+		if h, err = start(ctx, o); h != nil {
+			l.hosts[at.server] = h
+		}
+	case h.target.Cell.Name != o.Cell.Name:
+		utilnet.CloseIdleConnectionsFor(h.front)
+		if err = h.target.Restart(ctx, o); err == nil {
+			err = h.sound()
+		}
+	}
+	if err == nil {
+		l.beside[o.Cell.Name] = h.target.Found()
+	}
+	return h, err
+}
+
+// open begins to look at what servers see: at first all that a batch has, in later phases the one that was restarted.
+func (l *lane) open(ctx context.Context, b *batch, phase int) error {
+	for _, at := range []place{{}, {1, phase}} {
+		if at.server == 0 && phase > 0 || at.server > 0 && b.special != beside && b.special != flipped {
+			continue
+		}
+		h, err := l.hostFor(ctx, at)
+		if err == nil {
+			h.batch, err = h.target.OpenBatch()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close adds what a server has seen since open to what it saw of the batch before.
+func (l *lane) close(ctx context.Context, b *batch, server int) error {
+	h := l.hosts[server]
+	if h == nil || h.batch == nil {
+		return nil
+	}
+	more, err := h.batch.Close(ctx)
+	h.batch = nil
+	if seen := b.seen[server]; err == nil && seen != nil {
+		more.Reviews, more.Seqs = slices.Concat(seen.Reviews, more.Reviews), slices.Concat(seen.Seqs, more.Seqs)
+		more.Metrics = together(seen.Metrics, more.Metrics)
+	}
+	b.seen[server] = more
+	return err
+}
+
+// together are all increases, and nil if neither server counts.
+func together(a, b []verdicts.MetricSample) []verdicts.MetricSample {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return append(a, b...)
+}

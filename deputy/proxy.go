@@ -36,8 +36,8 @@ type Proxy struct {
 	Identities []string
 	People     []*Identity
 	// Command starts it with KUBECONFIG, the way to a local control plane. Or else Kubeconfig is that of the cluster behind
-	// it, AuditLog the cluster's log, and Namespace where pods are listed.
-	Command, Kubeconfig, AuditLog, Namespace string
+	// it, with Context unless its current one is meant, AuditLog the cluster's log, and Namespace where pods are listed.
+	Command, Kubeconfig, Context, AuditLog, Namespace string
 	// Revoke is a command that makes the credentials of the first person worthless; unset, that is not tried.
 	Revoke string
 	// Timeout is how long the proxy may take to answer.
@@ -131,7 +131,7 @@ func (p *Proxy) ask(ctx context.Context, who *Identity) error {
 
 // fileTrail reads the audit log of a cluster that runs, from its present end on.
 func (p *Proxy) fileTrail() (auditTrail, error) {
-	cluster, err := existing.Open(p.Kubeconfig, "", "")
+	cluster, err := existing.Open(p.Kubeconfig, p.Context, "")
 	if err != nil {
 		return auditTrail{}, &local.UsageError{Problem: "--kubeconfig " + err.Error()}
 	}

@@ -93,14 +93,14 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	if f, err = c.Facts(ctx); err == nil {
 		f.Risks, err = c.risks(ctx)
 	}
-	return f, err
+	return f, refused(err)
 }
 
 // Facts are what everybody may know of the cluster.
 func (c *Cluster) Facts(ctx context.Context) (f Facts, err error) {
 	v, err := c.client.ServerVersionWithContext(ctx)
 	if err != nil {
-		return f, fmt.Errorf("the API server: %w", err)
+		return f, refused(fmt.Errorf("the API server: %w", err))
 	}
 	f.GitVersion, f.Emulated = v.GitVersion, strings.Trim(v.EmulationMajor+"."+v.EmulationMinor, ".")
 	// Groups without a user are refused before anybody is asked for permission, in words that depend on the gate.

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/advice"
@@ -33,11 +32,7 @@ func (f *adviseFlags) present(c *cobra.Command) (objects []map[string]any, err e
 		if f.live, err = newLiveCluster(c.Context(), f.kubeconfig, f.context); err != nil {
 			return nil, err
 		}
-		needs := existing.Needs("list", rbacv1.GroupName, rbacResources...)
-		if f.verify {
-			needs = append(needs, existing.Needs("create", "authorization.k8s.io", "subjectaccessreviews")...)
-		}
-		if err := f.live.Require(c.Context(), needs); err != nil {
+		if err := f.live.Require(c.Context(), existing.Advising(f.verify)); err != nil {
 			return nil, invalid(err)
 		}
 		return f.live.rbac()
@@ -124,10 +119,8 @@ func (l *liveCluster) review(seen []advice.Seen, neighbours []advice.Neighbour) 
 	return found, cmp.Or(l.err, err)
 }
 
-var rbacResources = []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"}
-
 func (l *liveCluster) rbac() (objects []map[string]any, err error) {
-	for _, resource := range rbacResources {
+	for _, resource := range existing.RBAC() {
 		raw, err := l.client.RbacV1().RESTClient().Get().Resource(resource).DoRaw(l.ctx)
 		if err != nil {
 			return nil, invalid(fmt.Errorf("listing %s of the cluster: %w", resource, err))

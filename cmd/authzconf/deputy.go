@@ -95,6 +95,7 @@ func (f *deputyFlags) proxyFlags() *pflag.FlagSet {
 	fl.StringArrayVar(&p.Identities, "identity", nil, "NAME=header:HEADER: VALUE, =token:FILE, =cookie:COOKIE=VALUE or =client-cert:CERT,KEY: who should arrive, and what the proxy knows that person by (repeatable, at least two people; NAME[GROUP,GROUP] has groups; @FILE in place of a value of header and cookie)")
 	fl.StringVar(&p.Command, "proxy-command", "", "shell command that starts the proxy, with KUBECONFIG for a local control plane")
 	fl.StringVar(&p.Kubeconfig, "kubeconfig", "", "the cluster behind a proxy that runs already")
+	fl.StringVar(&p.Context, "context", "", "the context of --kubeconfig (default: its current one)")
 	fl.StringVar(&p.AuditLog, "audit-log", "", "audit log of that cluster, a file that grows (authzconf up --audit-log writes one)")
 	fl.StringVar(&p.Namespace, "namespace", "default", "namespace whose pods are listed on that cluster")
 	fl.StringVar(&p.APIPrefix, "api-prefix", "", "path of the Kubernetes API below the URL, such as /k8s/clusters/local")
@@ -122,6 +123,7 @@ func (f *deputyFlags) checkProxy(fl *pflag.FlagSet) (err error) {
 		{"impersonation", running, "cannot be chosen for a cluster that is already running"},
 		{"users", true, "are those of --identity"},
 		{"kubernetes", running, "cannot be chosen for a cluster that is already running"},
+		{"context", !running, "is for --kubeconfig"},
 		{"namespace", !running, "is for --kubeconfig: on a local control plane it is made"},
 	} {
 		if no.when && fl.Changed(no.flag) {

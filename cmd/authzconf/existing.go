@@ -49,7 +49,7 @@ func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]targe
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.Require(c.Context(), append(needs, existing.Needs("list", "", "pods")...)); err != nil {
+	if err := cluster.Require(c.Context(), needs); err != nil {
 		return nil, invalid(err)
 	}
 	facts, err := cluster.Inspect(c.Context())

@@ -112,7 +112,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		}
 		return o, cmp.Or(err, o.Check())
 	}
-	cells, err := f.existing.cells(c, existing.Needs("list", "", "namespaces", "nodes")...)
+	cells, err := f.existing.cells(c, existing.Needs("list", "", "namespaces", "nodes", "pods")...)
 	if err != nil {
 		return o, err
 	}

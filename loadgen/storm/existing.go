@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/existing"
@@ -66,7 +69,13 @@ func (r *runner) claim(ctx context.Context, s *server) error {
 	if err != nil {
 		return err
 	}
-	if len(servers) > 1 {
+	if len(servers) < 2 {
+		servers, err = several(ctx, admin)
+	}
+	switch {
+	case err != nil:
+		return refused("without a recorder the API server's metrics are what counts, and they cannot be read: %v", err)
+	case len(servers) > 1:
 		return refused("the cluster has %d API servers (%s), and the metrics of one of them are read, which is not always the same: expected one", len(servers), strings.Join(servers, ", "))
 	}
 	if err := r.Existing.Existing.Claim(ctx, shard.Namespace, population.Label); err != nil {
@@ -107,26 +116,13 @@ func outOfReach(c *rest.Config) string {
 
 // lacking are the permissions that the run needs and its user does not have.
 func (r *runner) lacking(ctx context.Context) (texts []string, err error) {
-	const rbac, flows = "rbac.authorization.k8s.io", "flowcontrol.apiserver.k8s.io"
-	needs := slices.Concat(existing.Cleaning(),
-		existing.Needs("create", "", "namespaces", "nodes", "pods", "serviceaccounts", "serviceaccounts/token"),
-		existing.Needs("create", rbac, "clusterroles", "clusterrolebindings"),
-		existing.Needs("list", "discovery.k8s.io", "endpointslices"), existing.Needs("get", "", "/metrics"))
-	if r.Profile.PriorityLevel != nil {
-		needs = append(needs, existing.Needs("create delete", flows, "flowschemas", "prioritylevelconfigurations")...)
-	}
-	if r.Engine == Pods {
-		needs = slices.Concat(needs, existing.Needs("create delete", "batch", "jobs"), existing.Needs("list get", "", "pods"), existing.Needs("get create", "", "pods/attach"))
-	}
-	if r.Kwok {
-		needs = append(needs, existing.Needs("get", "", "nodes")...)
-	}
+	needs := existing.Storming(existing.Storm{Pods: r.Engine == Pods, Kwok: r.Kwok, Level: r.Profile.PriorityLevel != nil})
 	cluster := r.Existing.Existing
 	if texts, err = cluster.Lacking(ctx, needs); err != nil {
 		return nil, err
 	}
 	// Who may not escalate grants what he has.
-	free, err := cluster.Lacking(ctx, existing.Needs("escalate bind", rbac, "clusterroles"))
+	free, err := cluster.Lacking(ctx, existing.Granting())
 	if err != nil || len(free) == 0 {
 		return texts, err
 	}
@@ -143,7 +139,7 @@ func (r *runner) lacking(ctx context.Context) (texts []string, err error) {
 	slices.SortFunc(needs, func(a, b existing.Need) int { return strings.Compare(a.String(), b.String()) })
 	needs = slices.Compact(needs)
 	if granted, err := cluster.Lacking(ctx, needs); err != nil || len(granted) > 0 {
-		return append(texts, fmt.Sprintf("and escalate and bind clusterroles.%s, or what the agents are granted: %s", rbac, strings.Join(granted, ", "))), err
+		return append(texts, fmt.Sprintf("and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: %s", strings.Join(granted, ", "))), err
 	}
 	return texts, nil
 }
@@ -203,6 +199,12 @@ func (r *runner) watchOthers(ctx context.Context) {
 	for name, n := range r.background {
 		before[name] = int64(float64(n) * float64(r.idleLength()) / float64(r.Profile.Block))
 	}
+	if r.Provider == target.Existing {
+		admin, _ := r.servers[r.Profile.Servers()[0]].credentials()
+		if began, err := several(ctx, admin); err != nil || len(began) > 1 {
+			r.problem(-1, "after the last block the metrics are those of %d API servers (%s), and one was counted: %v", len(began), strings.Join(began, ", "), err)
+		}
+	}
 	if now := r.idleOnce(ctx); ctx.Err() == nil && !steady(before, now) {
 		r.problem(-1, "what others ask has changed: in %s without agents %v checks before the first block, %v after the last", r.idleLength(), before, now)
 	}
@@ -214,4 +216,49 @@ func (r *runner) replaced(before, after counters) error {
 		return fmt.Errorf("the API server whose metrics are read began at %s before the block, and at %s after it: it was restarted, or there are several", before.began().Format(time.RFC3339), after.began().Format(time.RFC3339))
 	}
 	return nil
+}
+
+// connections is how many servers a balancer is asked for: of two, each is missed by chance once in 2^15.
+const connections = 16
+
+// several are the API servers that answer on the address of the kubeconfig, each by when it began. Every request has a
+// connection of its own, for a balancer keeps to what it chose for as long as a connection lasts.
+func several(ctx context.Context, admin *rest.Config) (began []string, err error) {
+	client, err := rest.HTTPClientFor(admin)
+	if err != nil {
+		return nil, err
+	}
+	for range connections {
+		one, err := unshared(ctx, client, admin.Host)
+		if err != nil {
+			return nil, err
+		}
+		if s, there := one.of(processStart); there {
+			began = append(began, fmt.Sprintf("begun at %s", time.UnixMilli(int64(1000*s.value)).UTC().Format(time.RFC3339Nano)))
+		}
+	}
+	slices.Sort(began)
+	return slices.Compact(began), nil
+}
+
+// unshared reads the metric that tells processes apart by a request whose connection is used no more.
+func unshared(ctx context.Context, client *http.Client, host string) (counters, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/metrics?name[]="+processStart, nil)
+	if err != nil {
+		return nil, err
+	}
+	q.Close = true
+	answer, err := client.Do(q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	return readCounters(families)
 }

@@ -1,9 +1,13 @@
 package storm
 
 import (
+	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,5 +89,29 @@ func TestOthers(t *testing.T) {
 	was := counters{"": {family: processStart, value: 100}}
 	if r.replaced(was, was) != nil || r.replaced(was, counters{"": {family: processStart, value: 200}}) == nil {
 		t.Error("another process that answers is not told from the same one")
+	}
+}
+
+// TestSeveral tells one server that answers often from two behind one address: by connections, for a balancer keeps to what it chose.
+func TestSeveral(t *testing.T) {
+	for name, c := range map[string]struct{ servers, want int }{"one": {1, 1}, "two": {2, 2}, "none that says when it began": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			var connections atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if c.servers > 0 {
+					_, _ = fmt.Fprintf(w, "# TYPE %s gauge\n%s %d.25\n", processStart, processStart, 1700000000+connections.Load()%int64(c.servers))
+				}
+			}))
+			server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+				if s == http.StateNew {
+					connections.Add(1)
+				}
+			}
+			server.Start()
+			defer server.Close()
+			if began, err := several(t.Context(), &rest.Config{Host: server.URL}); err != nil || len(began) != c.want {
+				t.Errorf("%d servers: %v %v", c.servers, began, err)
+			}
+		})
 	}
 }

@@ -13,6 +13,10 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
+	kjson "sigs.k8s.io/json"
+
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -175,7 +179,7 @@ func (a *Answer) read(raw []byte, v Question) {
 	var review, status map[string]json.RawMessage
 	var version, kind string
 	if json.Unmarshal(raw, &review) != nil || !field(review, "apiVersion", &version) || !field(review, "kind", &kind) || !field(review, "status", &status) ||
-		!field(review, "metadata", new(map[string]json.RawMessage)) || !field(review, "spec", new(map[string]json.RawMessage)) {
+		kjson.UnmarshalCaseSensitivePreserveInts(raw, v.answer()) != nil {
 		a.Fault = unreadable
 		return
 	}
@@ -200,6 +204,14 @@ func (a *Answer) read(raw []byte, v Question) {
 			a.Unknown = append(a.Unknown, word(f))
 		}
 	}
+}
+
+// answer is what the answer is read into.
+func (v Question) answer() any {
+	if v.Form == v1beta1 {
+		return &authorizationv1beta1.SubjectAccessReview{}
+	}
+	return &authorizationv1.SubjectAccessReview{}
 }
 
 // field reads one, if it is there.

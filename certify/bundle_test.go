@@ -27,6 +27,12 @@ func bundled(t testing.TB, b *Plan, p Product, levels ...CertificationLevel) (*C
 			answers = append(answers, answered(v))
 		}
 	}
+	for _, v := range b.first() {
+		a := answered(v)
+		if a.Check = first; slices.Contains(levels, Core) {
+			answers = append(answers, a)
+		}
+	}
 	c, err := b.Judge(answers)
 	if err != nil {
 		t.Fatal(err)

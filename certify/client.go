@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -32,6 +33,8 @@ const (
 	// AuthorizationConfiguration recommends.
 	Timeout = 10 * time.Second
 	slow    = 3 * time.Second
+	// idleFor is less than a server waits before it closes a connection.
+	idleFor = 100 * time.Millisecond
 )
 
 // Webhook is how an authorizer is reached.
@@ -211,7 +214,7 @@ type reply struct {
 	code, protocol int
 	body           []byte
 	fault          string
-	reused         bool // the connection was open before
+	idle           bool // nothing had gone over the connection for a while
 }
 
 // send sends a body and reads what comes back. It never fails: what goes wrong is part of the reply.
@@ -219,12 +222,12 @@ func (c *client) send(ctx context.Context, method string, body []byte) (r reply)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
-		if r.reused = i.Reused; !i.Reused {
+		if r.idle = i.IdleTime > idleFor; !i.Reused {
 			c.opened.Add(1)
 		}
 	}})
 	got := c.exchange(ctx, method, body)
-	got.reused = r.reused
+	got.idle = r.idle
 	return got
 }
 
@@ -239,13 +242,18 @@ func (c *client) exchange(ctx context.Context, method string, body []byte) (r re
 		return reply{fault: c.fault(err)}
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if of := resp.Header.Get("Content-Type"); of != "" {
+		if _, _, err := mime.ParseMediaType(of); err != nil { // an API server reads no further
+			return reply{fault: "answer-unreadable"}
+		}
+	}
 	r.code, r.protocol = resp.StatusCode, resp.ProtoMajor
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case len(raw) > maxAnswer:
 		r.fault = "answer-too-large"
 	case err != nil:
-		r.fault = c.fault(err)
+		return reply{fault: c.fault(err)} // of a part nothing is kept
 	default:
 		r.body = raw
 	}
@@ -265,8 +273,8 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	}
 	began := time.Now()
 	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
-	if r.fault == "closes-the-connection" && r.reused {
-		// A server may close what is idle at the moment when it is used again; an API server asks once more, too.
+	if r.fault == "closes-the-connection" && r.idle {
+		// A server may close what is idle at the moment when it is used again. That is not its fault; another end is.
 		r = c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
 	}
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault

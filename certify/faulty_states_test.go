@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -112,9 +114,45 @@ func oddFaults() []faultyAuthorizer {
 				return body, dead.Load()
 			})(right, nil)
 		}),
+		speaks("warms-up", "does-not-allow-what-is-granted", "until it has its policy, for 50 reviews, it has no opinion", func(right http.Handler, _ *policy.Policy) http.Handler {
+			var seen atomic.Int64
+			return early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
+				cold := seen.Add(1) <= 50
+				if cold {
+					_, _ = w.Write(reference.Answer(reference.V1, scenarios.NoOpinion))
+				}
+				return body, cold
+			})(right, nil)
+		}),
+		speaks("stale-replica", "drifts", "behind the fourth connection, and later ones, is a replica without a policy", func(right http.Handler, _ *policy.Policy) http.Handler {
+			var mu sync.Mutex
+			var known []string
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				mu.Lock()
+				if !slices.Contains(known, req.RemoteAddr) {
+					known = append(known, req.RemoteAddr)
+				}
+				which := slices.Index(known, req.RemoteAddr)
+				mu.Unlock()
+				if which < 3 {
+					right.ServeHTTP(w, req)
+					return
+				}
+				reference.Handler(func(spec) scenarios.Decision { return scenarios.NoOpinion }).ServeHTTP(w, req)
+			})
+		}),
 		speaks("hangs-up", "no-keep-alive", "the connection is closed after every answer", func(right http.Handler, _ *policy.Policy) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				w.Header().Set("Connection", "close")
+				right.ServeHTTP(w, req)
+			})
+		}),
+		speaks("aborts", "closes-the-connection", "one request in 500 ends in the middle", func(right http.Handler, _ *policy.Policy) http.Handler {
+			var seen atomic.Int64
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if seen.Add(1)%500 == 0 {
+					panic(http.ErrAbortHandler)
+				}
 				right.ServeHTTP(w, req)
 			})
 		}),

@@ -73,6 +73,23 @@ func versionFaults() []faultyAuthorizer {
 			}
 			return body, false
 		})),
+		speaks("strict-attributes", "unknown-fields-refused", "a review with an attribute that it does not know is refused", func(right http.Handler, _ *policy.Policy) http.Handler {
+			return early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
+				var review struct {
+					Spec struct{ ResourceAttributes, NonResourceAttributes json.RawMessage }
+				}
+				_ = json.Unmarshal(body, &review)
+				for attributes, into := range map[*json.RawMessage]any{&review.Spec.ResourceAttributes: &authorizationv1.ResourceAttributes{}, &review.Spec.NonResourceAttributes: &authorizationv1.NonResourceAttributes{}} {
+					d := json.NewDecoder(bytes.NewReader(*attributes))
+					d.DisallowUnknownFields()
+					if err := d.Decode(into); err != nil && strings.Contains(err.Error(), "unknown field") {
+						http.Error(w, "unknown field", http.StatusBadRequest)
+						return nil, true
+					}
+				}
+				return body, false
+			})(right, nil)
+		}),
 		speaks("strict-decoding", "unknown-fields-refused", "a review with a field that it does not know is refused", func(right http.Handler, _ *policy.Policy) http.Handler {
 			return early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
 				var review authorizationv1.SubjectAccessReview
@@ -117,6 +134,21 @@ func answerFaults() []faultyAuthorizer {
 		}),
 		named("allowed-as-text", "answer-unreadable", "allowed is a string", func(w http.ResponseWriter, b []byte, v string, d scenarios.Decision) {
 			status(`{"allowed":"ALLOWED"}`)(w, b, v, d)
+		}),
+		named("timestamp-empty", "answer-unreadable", "the creationTimestamp of the answer is an empty string, which is no time", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
+			_, _ = w.Write(bytes.Replace(reference.Answer(v, d), []byte(`"metadata":{}`), []byte(`"metadata":{"creationTimestamp":""}`), 1))
+		}),
+		named("content-type-cut", "answer-unreadable", "the Content-Type has a parameter without a value", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
+			w.Header().Set("Content-Type", "application/json; charset")
+			_, _ = w.Write(reference.Answer(v, d))
+		}),
+		named("answer-cut", "closes-the-connection", "what is not allowed is answered with less than was announced", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
+			answer := reference.Answer(v, d)
+			if d != scenarios.Allow {
+				w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
+				answer = answer[:20]
+			}
+			_, _ = w.Write(answer)
 		}),
 		named("trailing-text", "answer-unreadable", "a second object stands behind the review", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
 			_, _ = w.Write(append(reference.Answer(v, d), `{"ok":true}`...))

@@ -249,7 +249,7 @@ func levelOf(v Question, a Answer) CertificationLevel {
 		return Soak
 	case isLoad(a.Check):
 		return Load
-	case a.Check != plain:
+	case a.Check != plain && a.Check != first:
 		return Robust
 	}
 	return v.Level
@@ -265,9 +265,17 @@ func (b *Plan) planned(v1Only bool, repeated map[string][]Question) map[Certific
 		}
 	}
 	for check, all := range repeated {
-		out[Robust][check] = len(all)
+		out[repeatedFor(check)][check] = len(all)
 	}
 	return out
+}
+
+// repeatedFor is the level of which a check of askedAgain is a part.
+func repeatedFor(check string) CertificationLevel {
+	if check == first {
+		return Core
+	}
+	return Robust
 }
 
 // LevelResult is what became of a level.
@@ -293,9 +301,9 @@ func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
 			continue
 		}
 		level := b.byID[a.Vector].Level
-		if n := distinct[Robust][a.Check]; a.Check != plain {
-			if n < len(repeated[a.Check]) && repeated[a.Check][n].ID == a.Vector { // an answer to another question does not count
-				distinct[Robust][a.Check]++
+		if of := distinct[repeatedFor(a.Check)]; a.Check != plain {
+			if n := of[a.Check]; n < len(repeated[a.Check]) && repeated[a.Check][n].ID == a.Vector { // an answer to another question does not count
+				of[a.Check]++
 			}
 		} else if !seen[a.Vector] {
 			seen[a.Vector] = true

@@ -141,8 +141,7 @@ func (r *runner) amount(ctx context.Context, check string, n int) bool {
 	if check == idle {
 		stage.IdleMs = r.LoadOptions.Idle.Milliseconds()
 	}
-	vectors := r.Plan.repeatable()
-	ok := r.together(ctx, check, n, lanes, func(i int) Question { return apart(vectors, i) })
+	ok := r.together(ctx, check, lanes, []*client{r.client}, times(r.Plan.repeatable(), n, apart))
 	r.Answers = slices.DeleteFunc(r.Answers, func(a Answer) bool {
 		right := a.Check == check && !a.Control && len(judge(r.Plan.byID[a.Vector], a)) == 0
 		if right {

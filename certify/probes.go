@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/scenarios"
@@ -56,23 +55,9 @@ func in(s spec, groups ...string) spec {
 	return s
 }
 
-// special are selectors, extras, the rewrite of associated-node, and fields of tomorrow.
+// special are extras, the rewrite of associated-node, and fields of tomorrow.
 func (b *Plan) special() []Question {
 	p, n := b.prober(NoOvergrant, "transcript"), b.Policy.Probe
-	label := &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}}}
-	field := &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn, Values: []string{"one"}}}}
-	selected := func(s spec, both bool) spec {
-		if s.ResourceAttributes.FieldSelector = field; both {
-			s.ResourceAttributes.LabelSelector = label
-		}
-		return s
-	}
-	const selectors = "selectors-change-the-decision"
-	p.yes(selectors, selected(on(n.Reader, "list", "", "pods", n.Namespace, ""), true)).Blame = selectors
-	p.yes(selectors, selected(on(n.Reader, "list", "", "pods", n.Namespace, "one"), false)).Blame = selectors
-	p.no(selectors, selected(on(n.Wide, "list", "", "pods", n.Namespace, "one"), false))
-	p.no(selectors, selected(on(n.Outsider, "list", "", "pods", n.Namespace, "one"), true))
-
 	extras := on(n.Reader, "get", "", "pods", n.Namespace, "extras")
 	extras.Extra = map[string]authorizationv1.ExtraValue{"example.com/a": {"1", "2"}, "example.com/b": {"x"}, "scopes": {"view", "edit"}}
 	p.yes("extras-change-the-decision", extras)
@@ -114,6 +99,9 @@ func (b *Plan) relations() (out []Question) {
 		}
 		for _, s := range c.Asked {
 			q := p.add(c.Reason, b.Policy.Decide(s), s)
+			if q.Expect == scenarios.Allow && c.Reason == "selectors-change-the-decision" {
+				q.Blame = c.Reason
+			}
 			key := [2]string{strings.TrimPrefix(c.Reason, "ignores-"), string(q.Expect)}
 			if !c.Broad {
 				key[0] = strings.TrimSuffix(c.Reason, "-"+c.Class)

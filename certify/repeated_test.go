@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAskedAgain: of what is asked again for Robust every answer has to be there, in its place. One that is left out, or has
+// TestAskedAgain: of what is asked again, or first of all, every answer has to be there, in its place. One that is left out, or has
 // another's in its place, may have been wrong.
 func TestAskedAgain(t *testing.T) {
 	b := plan(t, smallSeed)
@@ -20,27 +20,27 @@ func TestAskedAgain(t *testing.T) {
 			whole = append(whole, a)
 		}
 	}
-	robust := func(answers []Answer) bool {
+	granted := func(answers []Answer, level CertificationLevel) bool {
 		c, err := b.Judge(answers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(c.Results, func(r LevelResult) bool { return r.Level == Robust })
+		i := slices.IndexFunc(c.Results, func(r LevelResult) bool { return r.Level == level })
 		return c.Results[i].Granted
 	}
-	if !robust(whole) {
-		t.Fatal("a whole run is not granted the level")
+	if !granted(whole, Robust) || !granted(whole, Core) {
+		t.Fatal("a whole run is not granted the levels")
 	}
 	for check, all := range b.askedAgain() {
 		first := slices.IndexFunc(whole, func(a Answer) bool { return a.Check == check })
 		for _, i := range []int{first, first + len(all)/2, first + len(all) - 1} {
 			left := slices.Delete(slices.Clone(whole), i, i+1)
-			if robust(left) {
+			if granted(left, repeatedFor(check)) {
 				t.Errorf("%s: answer %d is left out, and the level is granted", check, i-first)
 			}
 			other := slices.IndexFunc(whole, func(a Answer) bool { return a.Check == check && a.Vector != whole[i].Vector })
 			swapped := slices.Clone(whole)
-			if swapped[i] = whole[other]; robust(swapped) {
+			if swapped[i] = whole[other]; granted(swapped, repeatedFor(check)) {
 				t.Errorf("%s: answer %d is another's, and the level is granted", check, i-first)
 			}
 		}

@@ -22,6 +22,7 @@ const (
 	http2       = "http2"
 	concurrency = "concurrency"
 	drift       = "drift"
+	first       = "first"
 
 	// keptAlive reviews one after the other may take maxOpened connections.
 	keptAlive = 50
@@ -182,28 +183,38 @@ func (e *NotLoadedError) Error() string {
 // preflighted is how many grants are asked about before anything else.
 const preflighted = 100
 
-// preflight asks for what is granted, and is content with one that is allowed, or with an answer that says something
+// preflight asks what is first, and is content with one grant that is allowed, or with an answer that says something
 // else than no.
 func (r *runner) preflight(ctx context.Context) error {
-	// What is asked first of all is not granted: who allows everything until the policy is there is found by that only.
-	all := r.Plan.All()
-	if i := slices.IndexFunc(all, func(v Question) bool {
-		return v.Form == "" && v.Expect == scenarios.NoOpinion && slices.Contains(r.Levels, v.Level)
-	}); i >= 0 {
-		r.Answers = append(r.Answers, r.client.ask(ctx, plain, all[i]))
-	}
-	asked := 0
-	for i := 0; i < len(r.Plan.Scenario) && asked < preflighted; i++ {
-		v := apart(r.Plan.Scenario, i)
-		if v.Expect != scenarios.Allow {
-			continue
+	asked, loaded := 0, false
+	for _, v := range r.Plan.first() {
+		a := r.client.ask(ctx, first, v)
+		if slices.Contains(r.Levels, Core) {
+			r.Answers = append(r.Answers, a)
 		}
-		asked++
-		if a := r.client.ask(ctx, plain, v); a.Fault != "" || !a.Status || a.Allowed || a.Kind != "" || a.APIVersion != "" {
+		if a.Fault != "" {
 			return nil
 		}
+		if v.Expect == scenarios.Allow {
+			asked++
+			loaded = loaded || !a.Status || a.Allowed || a.Kind != "" || a.APIVersion != ""
+		}
+	}
+	if loaded {
+		return nil
 	}
 	return &NotLoadedError{asked, r.Plan.Policy.Seed}
+}
+
+// first are the questions that are asked before all others: one about what is not granted, for who allows everything
+// until the policy is there, and grants, for who allows nothing until then.
+func (b *Plan) first() (out []Question) {
+	for i := 0; i < len(b.Scenario) && len(out) <= preflighted; i++ {
+		if v := apart(b.Scenario, i); (v.Expect == scenarios.Allow) == (len(out) > 0) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // runner asks what a plan has.
@@ -287,22 +298,25 @@ const stride = 7919
 // apart is the i-th question of a list in an order in which neighbours are far apart.
 func apart(all []Question, i int) Question { return all[i*stride%len(all)] }
 
-// askedAgain are the questions that are asked again for the level Robust, by check, in their order.
+// times are n questions of a list, the i-th as nth says.
+func times(all []Question, n int, nth func(all []Question, i int) Question) []Question {
+	out := make([]Question, n)
+	for i := range out {
+		out[i] = nth(all, i)
+	}
+	return out
+}
+
+// askedAgain are the questions that are asked first of all, and those that are asked again for the level Robust, by check,
+// in their order.
 func (b *Plan) askedAgain() map[string][]Question {
 	vectors := b.repeatable()
-	times := func(n int, nth func(all []Question, i int) Question) []Question {
-		out := make([]Question, n)
-		for i := range out {
-			out[i] = nth(vectors, i)
-		}
-		return out
-	}
 	// Neighbours, of one user as a rule, and each twice: somebody else's answer, or that to another question of somebody, is
 	// given to questions that are under way together.
 	neighbour := func(all []Question, i int) Question { return all[(i/40*stride+i%40/2)%len(all)] }
 	return map[string][]Question{
-		http1: times(keptAlive, apart), http2: times(keptAlive, apart), drift: times(b.after, apart),
-		concurrency: slices.Concat(times(b.atOnce, apart), times(b.atOnce, neighbour)),
+		first: b.first(), http1: times(vectors, keptAlive, apart), http2: times(vectors, keptAlive, apart), drift: times(vectors, b.after, apart),
+		concurrency: slices.Concat(times(vectors, b.atOnce, apart), times(vectors, b.atOnce, neighbour)),
 	}
 }
 
@@ -322,23 +336,32 @@ func (r *runner) robust(ctx context.Context) bool {
 	}
 	for some := range slices.Chunk(repeated[concurrency], r.Plan.atOnce) {
 		r.Runner.Progress(concurrency, r.Plan.atOnce)
-		if !r.together(ctx, concurrency, len(some), r.Plan.atOnce, func(i int) Question { return some[i] }) {
+		if !r.together(ctx, concurrency, r.Plan.atOnce, []*client{r.client}, some) {
 			return false
 		}
 	}
 	r.Runner.Progress(drift, r.Plan.after)
-	return r.together(ctx, drift, r.Plan.after, lanes, func(i int) Question { return repeated[drift][i] })
+	clients := make([]*client, lanes) // on connections of their own: another replica may answer
+	for i := range clients {
+		c, err := r.Webhook.client(false)
+		if err != nil {
+			return false
+		}
+		defer c.close()
+		clients[i] = c
+	}
+	return r.together(ctx, drift, lanes, clients, repeated[drift])
 }
 
-// together asks n questions, so many at a time.
-func (r *runner) together(ctx context.Context, check string, n, atOnce int, nth func(int) Question) bool {
-	answers := make([]Answer, n)
+// together asks questions, so many at a time, of one client after the other.
+func (r *runner) together(ctx context.Context, check string, atOnce int, clients []*client, questions []Question) bool {
+	answers := make([]Answer, len(questions))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for i := range n {
+	for i, q := range questions {
 		g.Go(func() error {
 			if !r.Ended() {
-				answers[i] = r.client.ask(ctx, check, nth(i))
+				answers[i] = clients[i%len(clients)].ask(ctx, check, q)
 				r.Continue(answers[i].useless())
 			}
 			return nil

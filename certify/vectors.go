@@ -238,6 +238,7 @@ func (v Question) body() ([]byte, error) {
 	case v.Form == unknownFields:
 		// What a server with KEP-5681 or a later one might add.
 		raw = bytes.Replace(raw, []byte(`"spec":{`), []byte(`"spec":{"aFieldOfTomorrow":{"deep":[1,null,"x"]},`), 1)
+		raw = bytes.Replace(raw, []byte(`esourceAttributes":{`), []byte(`esourceAttributes":{"anAttributeOfTomorrow":["y"],`), 1)
 		return bytes.Replace(raw, []byte(`{`), []byte(`{"anotherField":true,`), 1), nil
 	}
 	return raw, nil

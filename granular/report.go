@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -89,6 +91,9 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 	if same := reflect.DeepEqual(o.Before, o.After); same == changes {
 		say("the stored object: changed %t, expected %t", !same, changes)
 	}
+	if after, result := lasting(o.After), lasting(o.Result); changes && result != nil && after != nil && !reflect.DeepEqual(after, result) {
+		say("the stored object is not what the request makes of it: %s", reports.Change(after, result))
+	}
 	if o.decision == nil {
 		say("the enforcer did not decide, or more than once")
 		return problems
@@ -103,6 +108,15 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 	}
 	problems = append(problems, compareRecords(wanted, o)...)
 	return append(problems, compareModel(a, o)...)
+}
+
+// lasting is an object without what is new whenever it is written.
+func lasting(object map[string]any) map[string]any {
+	object = runtime.DeepCopyJSON(object)
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(object, "metadata", field)
+	}
+	return object
 }
 
 // objectName is the name in the request's path.

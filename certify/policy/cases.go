@@ -55,7 +55,10 @@ func Cases(seed int64) []Case {
 		}
 	}
 	d.implied()
-	d.limited()
+	d.within()
+	d.nearMisses()
+	d.known()
+	d.selectors()
 	d.apart()
 	d.unnamed()
 	casesOf.Store(seed, d.out)

@@ -169,7 +169,8 @@ func (d *deck) extra() {
 	c := Case{Reason: "decided-by-something-else", Grants: []scenarios.Grant{rule(user, "get", pods, in), member}}
 	for _, key := range d.Extra {
 		for _, values := range []authorizationv1.ExtraValue{{user, "x"}, {group}, {"admin"}, {"*"}, {""}, {}} {
-			for _, s := range []spec{ask(user, "get", pods, in, d.name()), ask(user, "list", pods, in, ""), ask(d.name(), "get", pods, in, "")} {
+			name := d.name() // the same: a session is not who asks
+			for _, s := range []spec{ask(user, "get", pods, in, name), ask(user, "list", pods, in, ""), ask(d.name(), "get", pods, in, name)} {
 				s.Extra = map[string]authorizationv1.ExtraValue{key: values}
 				c.Asked = append(c.Asked, s)
 			}
@@ -226,9 +227,24 @@ func (d *deck) many() {
 	byName, byVerb, byResource, team := rule(wide, "get", pods, in, names...), rule(wide, "get", pods, in), rule(wide, "list", pods, in), rule("", "list", pods, in)
 	byVerb.Verbs, byResource.Resources, team.Subject = verbs, names, scenarios.Subject{Group: group}
 	c.Grants = append(c.Grants, byName, byVerb, byResource, team)
+	crowd, byGroup, byPath := d.name(), rule(wide, "watch", pods, in), pathRule(wide, "get")
+	byGroup.APIGroups = names
+	for _, name := range names {
+		of := rule("", "get", pods, in, name)
+		of.Subject = scenarios.Subject{Group: crowd}
+		byPath.NonResourceURLs = append(byPath.NonResourceURLs, "/"+name)
+		c.Grants = append(c.Grants, of, rule(busy, "watch", pods, name), pathRule(busy, "get", "/"+name))
+	}
+	deep := "/" + d.name() + strings.Repeat("/x", 30)
+	c.Grants = append(c.Grants, byGroup, byPath, pathRule(busy, "get", deep))
+	c.Asked = append(c.Asked, askPath(busy, "get", deep))
 	for _, i := range []int{0, 7, 8, 9, 10, 15, 16, 19, 20, 31, 32, 49, 50, 63, 64, 99, 100, 127, 128, most - 1} {
 		c.Asked = append(c.Asked, ask(busy, "get", pods, in, names[i]), ask(wide, "get", pods, in, names[i]),
-			ask(wide, verbs[i], pods, in, ""), ask(wide, "list", object{Resource: names[i]}, in, ""))
+			ask(wide, verbs[i], pods, in, ""), ask(wide, "list", object{Resource: names[i]}, in, ""), ask(wide, "watch", object{Group: names[i], Resource: "pods"}, in, ""),
+			ask(busy, "watch", pods, names[i], ""), askPath(busy, "get", "/"+names[i]), askPath(wide, "get", "/"+names[i]))
+		member := ask(d.name(), "get", pods, in, names[i])
+		member.Groups = append(member.Groups, crowd)
+		c.Asked = append(c.Asked, member)
 	}
 	for _, n := range []int{5, 9, 11, 17, 21, 26, 33, 51, mostGroups} {
 		for at := range 3 {

@@ -99,6 +99,14 @@ func (d *deck) modes() {
 			ask(user, verb, object{Resource: "users"}, "", "system:serviceaccount:"+target+":robot"), ask(user, verb, users, "", "system:node:"+target))
 		d.add(c)
 	}
+	for _, pattern := range []string{"*:*", "impersonate*", "impersonate:*", "impersonate-on:*", "impersonate-on:*:*", "impersonate-on:*:get", "impersonate-on:user-info:*", "impersonate-on:arbitrary-node:*", "impersonate-on:serviceaccount:*"} {
+		user, in := d.name(), d.name()
+		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, pattern, pods, in)}}
+		for _, v := range append([]string{pattern, "get", "impersonate-on:user-info:get", "impersonate-on:serviceaccount:list", "impersonate-on:arbitrary-node:get", "impersonate-on:arbitrary-node:list"}, verbs...) {
+			c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
+		}
+		d.add(c)
+	}
 	for _, mode := range d.Modes {
 		for _, action := range d.Actions {
 			user, in, verb := d.name(), d.name(), "impersonate-on:"+mode+":"
@@ -120,15 +128,9 @@ func (d *deck) modes() {
 	}
 }
 
-// limited are grants of each verb for one thing: without its name or namespace nothing of it is asked. The verbs of a
-// subresource imply one another no more than others; of each two there is a user who has the one and lacks the other.
-func (d *deck) limited() {
-	for _, verb := range d.Verbs {
-		user, in, name, o := d.name(), d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))]
-		grants := []scenarios.Grant{rule(user, verb, o, in, name)}
-		d.add(Case{Reason: "name-empty-matches", Grants: grants, Asked: []spec{ask(user, verb, o, in, name), ask(user, verb, o, in, "")}})
-		d.add(Case{Reason: "namespace-empty-matches", Asked: []spec{ask(user, verb, o, "", name), ask(user, verb, o, "", "")}})
-	}
+// within are the verbs of a subresource, which imply one another no more than others; of each two there is a user who has
+// the one and lacks the other.
+func (d *deck) within() {
 	for _, o := range d.Resources {
 		for set := range 6 {
 			if o.Subresource == "" {

@@ -51,9 +51,11 @@ type tables struct {
 	Paths      []string   `json:"paths"`
 	Freely     []object   `json:"freely"`
 	Separators []string   `json:"separators"`
-	// Busy are what somebody with a name that everybody knows may do unasked, Extra keys of user.extra.
-	Busy  []object `json:"busy"`
-	Extra []string `json:"extra"`
+	// Busy are what somebody with a name that everybody knows may do unasked, Extra keys of user.extra, Objects what else
+	// code knows by name.
+	Busy    []object `json:"busy"`
+	Extra   []string `json:"extra"`
+	Objects []object `json:"objects"`
 	// Reasons say what is right, for those of no relation.
 	Reasons map[string]string `json:"reasons"`
 }

@@ -205,12 +205,12 @@ func forOne() map[string]faultyDecider {
 				return p.decider(grants)
 			}
 		}
-		any := func(spec) bool { return true }
+		always := func(spec) bool { return true }
 		name, namespace := func(p *product) *func(g rule, s spec) bool { return &p.name }, func(p *product) *func(g rule, s spec) bool { return &p.namespace }
-		out[of+": names do not count"], out[of+": namespaces do not count"] = loose(name, any), loose(namespace, any)
+		out[of+": names do not count"], out[of+": namespaces do not count"] = loose(name, always), loose(namespace, always)
 		out[of+": an empty name is any"] = loose(name, func(s spec) bool { return s.ResourceAttributes.Name == "" })
 		out[of+": an empty namespace is any"] = loose(namespace, func(s spec) bool { return s.ResourceAttributes.Namespace == "" })
-		out[of+": API groups do not count"] = loose(func(p *product) *func(g rule, s spec) bool { return &p.group }, any)
+		out[of+": API groups do not count"] = loose(func(p *product) *func(g rule, s spec) bool { return &p.group }, always)
 		out[of+": a subresource is its resource"] = func(right reference.Decider, grants []rule) reference.Decider {
 			return alsoAs(func(s *spec) bool {
 				fits := s.ResourceAttributes != nil && s.ResourceAttributes.Subresource != "" && when(*s)

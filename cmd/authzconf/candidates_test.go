@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
@@ -65,7 +67,7 @@ func TestCandidates(t *testing.T) {
 	left(t, plane)
 }
 
-// TestKindCandidates takes a cluster of kind.
+// TestKindCandidates takes a cluster of kind, for its administrator and for users who lack a permission each.
 func TestKindCandidates(t *testing.T) {
 	image := os.Getenv("AUTHZCONF_KIND_NODE_IMAGE")
 	if image == "" {
@@ -89,4 +91,9 @@ func TestKindCandidates(t *testing.T) {
 		t.Fatal(err)
 	}
 	candidatesPass(t, kubeconfig)
+	client, err := kubernetes.NewForConfig(cluster.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	allLacking(t, kubeconfig, client, auditLog(t))
 }

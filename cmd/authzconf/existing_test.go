@@ -145,6 +145,13 @@ func TestExistingLacking(t *testing.T) {
 		t.Skip("it starts a control plane")
 	}
 	plane, client, log := foreign(t)
+	allLacking(t, plane.KubeconfigPath(), client, log)
+	left(t, plane)
+}
+
+// allLacking tries both commands on a cluster; load has a test of its own.
+func allLacking(t *testing.T, kubeconfig string, client kubernetes.Interface, log string) {
+	t.Helper()
 	for name, c := range map[string]struct {
 		needs []existing.Need
 		args  []string
@@ -153,9 +160,8 @@ func TestExistingLacking(t *testing.T) {
 		"advise": {existing.Advising(true), []string{"advise", "--verify", log}, exitFailed},
 		"run":    {existing.Running(), []string{"run", "--provider", "existing", "--focus", "^kep-5284/user-info/"}, exitPassed},
 	} {
-		lacking(t, plane, client, name, c.needs, c.args, c.code)
+		lacking(t, kubeconfig, client, name, c.needs, c.args, c.code)
 	}
-	left(t, plane)
 }
 
 // foreign is a control plane that somebody else made, and a log of it.
@@ -170,18 +176,23 @@ func foreign(t *testing.T) (*local.ControlPlane, kubernetes.Interface, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return plane, client, auditLog(t)
+}
+
+func auditLog(t *testing.T) string {
+	t.Helper()
 	log := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(log, []byte(adviseLog), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return plane, client, log
+	return log
 }
 
 // lacking runs a command as users who have all permissions but one: that one is named, and nothing is created. For who has all of
 // them it ends with a code.
-func lacking(t *testing.T, plane *local.ControlPlane, client kubernetes.Interface, name string, needs []existing.Need, args []string, complete int) {
+func lacking(t *testing.T, kubeconfig string, client kubernetes.Interface, name string, needs []existing.Need, args []string, complete int) {
 	t.Helper()
-	admin, err := clientcmd.LoadFromFile(plane.KubeconfigPath())
+	admin, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,14 +211,14 @@ func lacking(t *testing.T, plane *local.ControlPlane, client kubernetes.Interfac
 		for name := range admin.AuthInfos {
 			admin.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 		}
-		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := clientcmd.WriteToFile(*admin, kubeconfig); err != nil {
+		own := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := clientcmd.WriteToFile(*admin, own); err != nil {
 			t.Fatal(err)
 		}
 		var out string
 		for begun := time.Now(); time.Since(begun) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
 			var code int
-			code, out = authzconf(append(args, "--kubeconfig", kubeconfig)...)
+			code, out = authzconf(append(args, "--kubeconfig", own)...)
 			if want != "" && code == exitUsage && strings.Contains(out, want) || want == "" && code == complete {
 				out = ""
 				break

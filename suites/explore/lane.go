@@ -166,6 +166,9 @@ func (l *lane) all() iter.Seq2[*batch, error] {
 					own = append(own, c)
 				}
 			}
+			if len(own) == 0 { // the last cases are other lanes'
+				return
+			}
 			for _, special := range specialsOf(n) {
 				b := &batch{name: fmt.Sprintf("%s-%04d%s", l.name(), n, special), special: special}
 				b.pairs, b.allPairs = g.Pairs()

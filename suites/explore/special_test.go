@@ -54,6 +54,27 @@ func TestSpecials(t *testing.T) {
 	}
 }
 
+// TestLanes wants all cases in the batches of two lanes, and no batch without any where one lane has the last case.
+func TestLanes(t *testing.T) {
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on"}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &explorer{o: Options{Cases: 2 * batchSize, Seed: 2}, cell: cells[0]}
+	cases := 0
+	for index := range 2 {
+		for b, err := range x.newLane(index, 2).all() {
+			if err != nil || len(b.walks) == 0 {
+				t.Errorf("%s has %d cases: %v", b.name, len(b.walks), err)
+			}
+			cases += len(b.walks)
+		}
+	}
+	if cases != x.o.Cases {
+		t.Errorf("%d cases, want %d", cases, x.o.Cases)
+	}
+}
+
 // TestKeyWithoutAName wants no RBAC objects where nothing could show that they are in force: of a rule on userextras/.
 func TestKeyWithoutAName(t *testing.T) {
 	grant := func(resource string) scenarios.Grant {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,9 +54,14 @@ func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
 
 func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 	texts := map[string]string{} // by the names of the files
+	prefix := prefixOf(args[0])
 	all, err := scenarios.LoadAll(os.DirFS(args[0]), vectors.Suffix, func(name string, raw []byte) ([]*vectors.Vector, error) {
-		texts[name] = string(raw)
-		return vectors.Parse(name, raw)
+		texts[prefix+name] = string(raw)
+		out, err := vectors.Parse(name, raw)
+		for _, v := range out {
+			v.ID = prefix + v.ID
+		}
+		return out, err
 	})
 	if err != nil {
 		err = fmt.Errorf("vectors in %s:\n%w", args[0], err)
@@ -89,6 +95,17 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	return exitWith(map[verdicts.Verdict]int{verdicts.Failed: exitFailed, verdicts.Invalid: exitInvalid}[r.Outcome])
+}
+
+// prefixOf is what the IDs of vectors in a folder begin with. By those of kep-5681 known divergences are told, also if only
+// the folder of that name, or one in it, is played.
+func prefixOf(dir string) string {
+	if dir, err := filepath.Abs(dir); err == nil {
+		if _, below, is := strings.Cut(filepath.ToSlash(dir)+"/", "/kep-5681/"); is {
+			return "kep-5681/" + below
+		}
+	}
+	return ""
 }
 
 // ask keeps what an authorizer answers to the vectors of a folder.

@@ -151,13 +151,13 @@ func conditionalKind() (certify.Kind[certification.Exchange], error) {
 	return certification.Kind(all), err
 }
 
-// webhooks are the two endpoints of a conditional authorizer.
-func webhooks(kubeconfig, conditionsContext string) (authorize, conditions *certify.Webhook, err error) {
+// webhooks are the two endpoints of a conditional authorizer, whose kubeconfig a flag names.
+func webhooks(flag, kubeconfig, conditionsContext string) (authorize, conditions *certify.Webhook, err error) {
 	if authorize, err = certify.LoadWebhook(kubeconfig, ""); err == nil {
 		conditions, err = certify.LoadWebhook(kubeconfig, conditionsContext)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
+		return nil, nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return authorize, conditions, nil
 }
@@ -187,7 +187,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		return err
 	}
 	var o certification.Options
-	if o.Authorize, o.Conditions, err = webhooks(f.kubeconfig, f.conditionsContext); err != nil {
+	if o.Authorize, o.Conditions, err = webhooks("authorizer-kubeconfig", f.kubeconfig, f.conditionsContext); err != nil {
 		return err
 	}
 	if f.wire != spoken {
@@ -196,6 +196,14 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		}
 	}
 	o.Authorize.Timeout, o.Conditions.Timeout = f.timeout, f.timeout
+	if f.replica != "" {
+		authorize, conditions, err := webhooks("replica-kubeconfig", f.replica, f.conditionsContext)
+		if err != nil {
+			return err
+		}
+		authorize.Timeout, conditions.Timeout = f.timeout, f.timeout
+		o.Replica = []*certify.Webhook{authorize, conditions}
+	}
 	if o.Plan, err = conditionalPlan(f.seed); err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Ve
 	o, ask, wires := certification.Options{Plan: plan}, certifyReference, wire.Revisions()
 	if f.kubeconfig != "" {
 		o.Load, ask, wires = hookLoader(c, f.hook), certification.Certify, []*wire.Revision{nil} // which has it asked
-		if o.Authorize, o.Conditions, err = webhooks(f.kubeconfig, reference.ConditionsContext); err != nil {
+		if o.Authorize, o.Conditions, err = webhooks("authorizer-kubeconfig", f.kubeconfig, reference.ConditionsContext); err != nil {
 			return err
 		}
 	}

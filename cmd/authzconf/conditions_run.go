@@ -97,13 +97,11 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 	return exitWith(map[verdicts.Verdict]int{verdicts.Failed: exitFailed, verdicts.Invalid: exitInvalid}[r.Outcome])
 }
 
-// prefixOf is what the IDs of vectors in a folder begin with. By those of kep-5681 known divergences are told, also if only
-// the folder of that name, or one in it, is played.
+// prefixOf begins the IDs of vectors below kep-5681, by which known divergences are told, whichever folder of it is played.
 func prefixOf(dir string) string {
-	if dir, err := filepath.Abs(dir); err == nil {
-		if _, below, is := strings.Cut(filepath.ToSlash(dir)+"/", "/kep-5681/"); is {
-			return "kep-5681/" + below
-		}
+	full, _ := filepath.Abs(dir) // which fails if there is no working directory
+	if _, below, is := strings.Cut(filepath.ToSlash(full)+"/", "/kep-5681/"); is {
+		return "kep-5681/" + below
 	}
 	return ""
 }
@@ -120,7 +118,7 @@ func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Ve
 	o, ask, wires := certification.Options{Plan: plan}, certifyReference, wire.Revisions()
 	if f.kubeconfig != "" {
 		o.Load, ask, wires = hookLoader(c, f.hook), certification.Certify, []*wire.Revision{nil} // which has it asked
-		if o.Authorize, o.Conditions, err = webhooks("authorizer-kubeconfig", f.kubeconfig, reference.ConditionsContext); err != nil {
+		if o.Webhooks, err = webhooks("authorizer-kubeconfig", f.kubeconfig, reference.ConditionsContext, certify.Timeout); err != nil {
 			return err
 		}
 	}

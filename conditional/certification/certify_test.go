@@ -55,10 +55,9 @@ func served(t testing.TB, h http.Handler) (ends []*certify.Webhook) {
 // run certifies a handler by TLS, and the replicas behind it.
 func run(t testing.TB, b *Plan, h http.Handler, load Loader, replicas ...http.Handler) ([]certify.Finding, []Result) {
 	t.Helper()
-	ends := served(t, h)
-	o := Options{Plan: b, Load: load, Authorize: ends[0], Conditions: ends[1]}
+	o := Options{Plan: b, Load: load, Webhooks: served(t, h)}
 	for _, replica := range replicas {
-		o.Replica = served(t, replica)
+		o.Webhooks = append(o.Webhooks, served(t, replica)...)
 	}
 	done, err := Certify(t.Context(), o)
 	if err != nil {

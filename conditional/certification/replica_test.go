@@ -97,8 +97,8 @@ func TestReplicas(t *testing.T) {
 // TestReplicaIsNotLeftOut: evidence with one answer of the replica has to have all of them.
 func TestReplicaIsNotLeftOut(t *testing.T) {
 	b, a, other := plan(t, 5), newReference(t), newReference(t)
-	ends := served(t, reference.Handler(a.Wire, a))
-	done, err := Certify(t.Context(), Options{Plan: b, Load: intoAll(a, other), Authorize: ends[0], Conditions: ends[1], Replica: served(t, reference.Handler(other.Wire, other))})
+	both := append(served(t, reference.Handler(a.Wire, a)), served(t, reference.Handler(other.Wire, other))...)
+	done, err := Certify(t.Context(), Options{Plan: b, Load: intoAll(a, other), Webhooks: both})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,12 +55,11 @@ type Loader func(context.Context, []vectors.Policy) error
 
 // Options say what is certified.
 type Options struct {
-	// Authorize and Conditions are how the two endpoints are reached.
-	Authorize, Conditions *certify.Webhook
-	// Replica are the same of another replica with the same policies, empty if there is none.
-	Replica []*certify.Webhook
-	Plan    *Plan
-	Load    Loader
+	// Webhooks are how the endpoints for SubjectAccessReview and AuthorizationConditionsReview are reached, and behind
+	// them those of another replica with the same policies, if there is one.
+	Webhooks []*certify.Webhook
+	Plan     *Plan
+	Load     Loader
 	// Wire is the revision of the wire to certify; nil has the webhook asked which it speaks.
 	Wire *wire.Revision
 }
@@ -68,7 +67,7 @@ type Options struct {
 // Certify asks everything and judges what came back. Its error is about the harness.
 func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
 	r := runner{Options: o}
-	for _, w := range slices.Concat([]*certify.Webhook{o.Authorize, o.Conditions}, o.Replica) {
+	for _, w := range o.Webhooks {
 		p, err := w.Poster()
 		if err != nil {
 			return nil, err
@@ -95,11 +94,12 @@ func CertifyHandler(ctx context.Context, h http.Handler, o Options) (*certify.Ru
 	if err != nil {
 		return nil, err
 	}
-	if o.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
-		return nil, err
-	}
-	if o.Conditions, err = certify.ParseWebhook(raw, reference.ConditionsContext); err != nil {
-		return nil, err
+	for _, name := range []string{"", reference.ConditionsContext} {
+		w, err := certify.ParseWebhook(raw, name)
+		if err != nil {
+			return nil, err
+		}
+		o.Webhooks = append(o.Webhooks, w)
 	}
 	return Certify(ctx, o)
 }
@@ -110,11 +110,10 @@ const Step = "exchanges"
 type runner struct {
 	Options
 	*certify.Runner[Exchange]
-	// to are authorize and conditions, and behind them those of the replica.
-	to []*certify.Poster
+	to []*certify.Poster // the webhooks
 }
 
-const authorize, conditions = 0, 1
+const authorize, conditions, replicas = 0, 1, 2 // in to
 
 // everything asks all vectors, as long as it makes sense.
 func (r *runner) everything(ctx context.Context) error {
@@ -209,7 +208,7 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 		return r.post(ctx, authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}
 	answer := ask(Asked)
-	for _, variant := range e.variants(step, len(r.to) > 2)[1:] {
+	for _, variant := range e.variants(step, len(r.to) > replicas)[1:] {
 		ask(variant)
 	}
 	if told := wire.Told(answer); len(told) > 1 || len(told) == 1 && told[0] != r.Wire { // everything else would follow from that
@@ -233,7 +232,7 @@ func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 
 // evaluate asks the second.
 func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
-	for _, variant := range e.variants(step, len(r.to) > 2) {
+	for _, variant := range e.variants(step, len(r.to) > replicas) {
 		sets := chain
 		if variant == Foreign {
 			sets = foreign(chain)
@@ -264,7 +263,7 @@ func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err e
 		return nil
 	}
 	if x.Variant == Replica {
-		to += 2
+		to += replicas
 	}
 	var answer []byte
 	x.HTTP, answer, x.Fault = r.to[to].Post(ctx, raw)

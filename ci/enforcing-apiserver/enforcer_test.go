@@ -298,7 +298,9 @@ func (e *enforcer) Validate(ctx context.Context, a admission.Attributes, o admis
 	case "no-old-object":
 		data.OldObject = nil
 	case "operation-by-verb":
-		data.Operation = map[string]string{"update": "UPDATE", "patch": "UPDATE"}[h.first.GetVerb()]
+		if v := h.first.GetVerb(); v == "update" || v == "patch" {
+			data.Operation = string(admission.Update)
+		}
 	}
 	if a.GetOperation() == admission.Connect {
 		h.data = &data

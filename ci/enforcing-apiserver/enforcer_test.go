@@ -292,8 +292,15 @@ func (e *enforcer) Validate(ctx context.Context, a admission.Attributes, o admis
 	if err != nil {
 		return err
 	}
-	if e.fault == "no-object" {
+	switch e.fault {
+	case "no-object":
 		data.Object, data.OldObject = nil, nil
+	case "no-old-object":
+		data.OldObject = nil
+	case "operation-by-verb":
+		if v := h.first.GetVerb(); v == "update" || v == "patch" {
+			data.Operation = string(admission.Update)
+		}
 	}
 	if a.GetOperation() == admission.Connect {
 		h.data = &data
@@ -305,6 +312,22 @@ func (e *enforcer) Validate(ctx context.Context, a admission.Attributes, o admis
 		if s := e.evaluate(ctx, d, data); !s.Allowed {
 			return admission.NewForbidden(a, fmt.Errorf("the conditions of its authorization do not allow it: %s", strings.TrimSpace(s.Reason)))
 		}
+	}
+	return e.proxied(ctx, h, a)
+}
+
+// proxied is the check of create for proxies, which Kubernetes has for other connect requests only.
+func (e *enforcer) proxied(ctx context.Context, h *held, a admission.Attributes) error {
+	if a.GetOperation() != admission.Connect || a.GetSubresource() != "proxy" || h.first.GetVerb() == "create" || e.fault == "proxies-by-get" {
+		return nil
+	}
+	of := h.first
+	d, reason, err := e.Authorize(ctx, authorizer.AttributesRecord{
+		User: of.GetUser(), Verb: "create", Namespace: of.GetNamespace(), APIGroup: of.GetAPIGroup(), APIVersion: of.GetAPIVersion(),
+		Resource: of.GetResource(), Subresource: of.GetSubresource(), Name: of.GetName(), ResourceRequest: true,
+	})
+	if d != authorizer.DecisionAllow {
+		return admission.NewForbidden(a, errors.Join(fmt.Errorf("its user may not create it: %s", strings.TrimSpace(reason)), err))
 	}
 	return nil
 }

@@ -138,6 +138,9 @@ func (e *enforcer) takeWebhooks(file string) (string, error) {
 		if i != len(e.webhooks) {
 			return "", fmt.Errorf("%s: the webhook %s stands behind another authorizer", file, a.Name)
 		}
+		if !e.on && e.fault != "conditions-when-off" {
+			a.Webhook.ConditionsEndpointKubeConfigContext = ""
+		}
 		w, err := newWebhook(a, e.wire, e.fault)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", a.Name, err)

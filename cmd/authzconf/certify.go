@@ -28,6 +28,7 @@ import (
 type certifyFlags struct {
 	kubeconfig, hook        string
 	conditionsContext, wire string
+	replica                 string
 	conditional             bool
 	versions                []string
 	seed                    int64
@@ -53,6 +54,7 @@ func newCertify() *cobra.Command {
 	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
 	fl.StringVar(&flags.wire, "wire", spoken, "with --conditional, the revision of KEP-5681's wire: seed, merged, or auto, which asks the webhook")
 	fl.StringVar(&flags.conditionsContext, "conditions-context", reference.ConditionsContext, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
+	fl.StringVar(&flags.replica, "replica-kubeconfig", "", "with --conditional, the kubeconfig of another replica with the same policies, which has to answer as the first does and to evaluate the conditions that it gave")
 	flags.beyond.register(fl)
 	flags.bundleFlags.register(fl)
 	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix(), newChallenge(), newCertifyExplain())
@@ -105,7 +107,7 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	if f.conditional {
 		return f.runConditional(c)
 	}
-	for _, flag := range []string{"wire", "conditions-context"} {
+	for _, flag := range []string{"wire", "conditions-context", "replica-kubeconfig"} {
 		if c.Flags().Changed(flag) {
 			return fmt.Errorf("--%s is for --conditional", flag)
 		}

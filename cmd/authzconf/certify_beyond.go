@@ -151,15 +151,16 @@ func conditionalKind() (certify.Kind[certification.Exchange], error) {
 	return certification.Kind(all), err
 }
 
-// webhooks are the two endpoints of a conditional authorizer.
-func webhooks(kubeconfig, conditionsContext string) (authorize, conditions *certify.Webhook, err error) {
-	if authorize, err = certify.LoadWebhook(kubeconfig, ""); err == nil {
-		conditions, err = certify.LoadWebhook(kubeconfig, conditionsContext)
+// webhooks are the two endpoints of a conditional authorizer, whose kubeconfig a flag names.
+func webhooks(flag, kubeconfig, conditionsContext string, timeout time.Duration) (out []*certify.Webhook, err error) {
+	for _, name := range []string{"", conditionsContext} {
+		w, err := certify.LoadWebhook(kubeconfig, name)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		w.Timeout, out = timeout, append(out, w)
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
-	}
-	return authorize, conditions, nil
+	return out, nil
 }
 
 // hookLoader has the vendor's program load policies.
@@ -187,15 +188,21 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		return err
 	}
 	var o certification.Options
-	if o.Authorize, o.Conditions, err = webhooks(f.kubeconfig, f.conditionsContext); err != nil {
+	if o.Webhooks, err = webhooks("authorizer-kubeconfig", f.kubeconfig, f.conditionsContext, f.timeout); err != nil {
 		return err
+	}
+	if f.replica != "" {
+		replica, err := webhooks("replica-kubeconfig", f.replica, f.conditionsContext, f.timeout)
+		if err != nil {
+			return err
+		}
+		o.Webhooks = append(o.Webhooks, replica...)
 	}
 	if f.wire != spoken {
 		if o.Wire, err = revisionOf(f.wire); err != nil {
 			return err
 		}
 	}
-	o.Authorize.Timeout, o.Conditions.Timeout = f.timeout, f.timeout
 	if o.Plan, err = conditionalPlan(f.seed); err != nil {
 		return err
 	}
@@ -211,7 +218,7 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 		return err
 	}
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "wire: %s (%s)\n", w.Name, w.Text)
-	result := finish(c.OutOrStdout(), f, kind, run, o.Authorize)
+	result := finish(c.OutOrStdout(), f, kind, run, o.Webhooks[0])
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s in %.1f s\n", reports.Plural(len(run.Answers), "exchange"), run.Took[certification.Step].Seconds())
 	if o.Load == nil {
 		_, _ = fmt.Fprintln(c.OutOrStdout(), "not asked: atomic: it takes --policy-hook, which changes the policies in between")

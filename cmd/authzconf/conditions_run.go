@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,9 +54,14 @@ func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
 
 func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 	texts := map[string]string{} // by the names of the files
+	prefix := prefixOf(args[0])
 	all, err := scenarios.LoadAll(os.DirFS(args[0]), vectors.Suffix, func(name string, raw []byte) ([]*vectors.Vector, error) {
-		texts[name] = string(raw)
-		return vectors.Parse(name, raw)
+		texts[prefix+name] = string(raw)
+		out, err := vectors.Parse(name, raw)
+		for _, v := range out {
+			v.ID = prefix + v.ID
+		}
+		return out, err
 	})
 	if err != nil {
 		err = fmt.Errorf("vectors in %s:\n%w", args[0], err)
@@ -91,6 +97,15 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 	return exitWith(map[verdicts.Verdict]int{verdicts.Failed: exitFailed, verdicts.Invalid: exitInvalid}[r.Outcome])
 }
 
+// prefixOf begins the IDs of vectors below kep-5681, by which known divergences are told, whichever folder of it is played.
+func prefixOf(dir string) string {
+	full, _ := filepath.Abs(dir) // which fails if there is no working directory
+	if _, below, is := strings.Cut(filepath.ToSlash(full)+"/", "/kep-5681/"); is {
+		return "kep-5681/" + below
+	}
+	return ""
+}
+
 // ask keeps what an authorizer answers to the vectors of a folder.
 func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Vector, into *reports.Pieces) error {
 	if f.apiServer {
@@ -103,7 +118,7 @@ func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Ve
 	o, ask, wires := certification.Options{Plan: plan}, certifyReference, wire.Revisions()
 	if f.kubeconfig != "" {
 		o.Load, ask, wires = hookLoader(c, f.hook), certification.Certify, []*wire.Revision{nil} // which has it asked
-		if o.Authorize, o.Conditions, err = webhooks(f.kubeconfig, reference.ConditionsContext); err != nil {
+		if o.Webhooks, err = webhooks("authorizer-kubeconfig", f.kubeconfig, reference.ConditionsContext, certify.Timeout); err != nil {
 			return err
 		}
 	}

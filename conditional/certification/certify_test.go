@@ -30,24 +30,34 @@ func plan(t testing.TB, seed int64) *Plan {
 	return b
 }
 
-// run certifies a handler by TLS.
-func run(t testing.TB, b *Plan, h http.Handler, load Loader) ([]certify.Finding, []Result) {
+// served serves a handler by TLS, and says how its two endpoints are reached.
+func served(t testing.TB, h http.Handler) (ends []*certify.Webhook) {
 	t.Helper()
 	s, err := webhook.Start(h, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = s.Close() }()
+	t.Cleanup(func() { _ = s.Close() })
 	raw, err := reference.Kubeconfig(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Plan: b, Load: load}
-	if o.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
-		t.Fatal(err)
+	for _, context := range []string{"", reference.ConditionsContext} {
+		w, err := certify.ParseWebhook(raw, context)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, w)
 	}
-	if o.Conditions, err = certify.ParseWebhook(raw, reference.ConditionsContext); err != nil {
-		t.Fatal(err)
+	return ends
+}
+
+// run certifies a handler by TLS, and the replicas behind it.
+func run(t testing.TB, b *Plan, h http.Handler, load Loader, replicas ...http.Handler) ([]certify.Finding, []Result) {
+	t.Helper()
+	o := Options{Plan: b, Load: load, Webhooks: served(t, h)}
+	for _, replica := range replicas {
+		o.Webhooks = append(o.Webhooks, served(t, replica)...)
 	}
 	done, err := Certify(t.Context(), o)
 	if err != nil {

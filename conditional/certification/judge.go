@@ -25,6 +25,8 @@ type judge struct {
 	// asked are the answers to the steps themselves.
 	asked map[string]*vectors.SubjectAccessReviewStatus
 	wire  *wire.Revision
+	// replica says that one was asked.
+	replica bool
 }
 
 // Judge says what the exchanges show.
@@ -36,6 +38,7 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 			return nil, fmt.Errorf("exchange %d is in %q: one certification is of one revision of the wire", i, x.Wire)
 		}
 		j.wire = w
+		j.replica = j.replica || x.Variant == Replica
 	}
 	of, exchanges := map[*entry][]Exchange{}, map[certify.CertificationLevel]int{}
 	for _, x := range all {
@@ -64,7 +67,7 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 	}
 	sum := sha256.Sum256(policies)
 	c := &certify.Certification{
-		Kind: kind, Mode: "conditional", Wire: j.wire.Name, Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
+		Kind: kind, Mode: "conditional" + map[bool]string{true: ", with a second replica"}[j.replica], Wire: j.wire.Name, Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
 		Findings: j.found.Sorted(Levels()),
 	}
 	for _, l := range Levels() {
@@ -86,11 +89,11 @@ func (j *judge) whole(e *entry, seen []Exchange) bool {
 		first := slices.IndexFunc(seen, func(x Exchange) bool {
 			return s.Evaluate != nil && x.Step == s.Evaluate.Of && x.Variant == Asked
 		})
-		switch {
-		case s.Authorize != nil:
-			want = append(want, asked{i, Asked}, asked{i, Again}, asked{i, Unaware})
-		case first >= 0 && len(chainIn(j.wire, seen[first].Answer)) > 0:
-			want = append(want, asked{i, Asked}, asked{i, Foreign})
+		if s.Authorize == nil && (first < 0 || len(chainIn(j.wire, seen[first].Answer)) == 0) {
+			continue
+		}
+		for _, v := range e.variants(i, j.replica) {
+			want = append(want, asked{i, v})
 		}
 	}
 	return slices.Equal(want, scenarios.Each(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
@@ -168,9 +171,9 @@ func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 	case Asked:
 		j.asked[key] = s
 		j.decided(e, x, s, step.Want)
-	case Again:
+	case Again, Replica:
 		if first := j.asked[key]; first != nil && canonical(first) != canonical(s) {
-			j.note(e, x, false, "not-deterministic", "the same review has another answer")
+			j.note(e, x, false, map[Variant]string{Again: "not-deterministic", Replica: "replicas-differ"}[x.Variant], "the same review has another answer")
 		}
 	case Unaware:
 		j.unaware(e, x, s, step.Want)
@@ -240,6 +243,8 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 		if got == vectors.Allow {
 			j.note(e, x, false, "unknown-type-evaluated", "conditions of type %s allow", foreignType)
 		}
+	case !slices.Contains(step.Want.OneOf, got) && x.Variant == Replica:
+		j.note(e, x, false, "replicas-differ", "the conditions of the other replica come to %s, want %v", got, step.Want.OneOf)
 	case !slices.Contains(step.Want.OneOf, got):
 		j.note(e, x, e.should, e.reason(), "the conditions come to %s, want %v", got, step.Want.OneOf)
 	case step.Want.Error != nil && *step.Want.Error != (r.EvaluationError != ""):

@@ -43,6 +43,8 @@ const (
 	Unaware Variant = "unaware"
 	// Foreign sends the conditions back under a type that nobody knows.
 	Foreign Variant = "foreign"
+	// Replica asks the same of another replica of the authorizer.
+	Replica Variant = "replica"
 )
 
 // foreignType is of no authorizer.
@@ -53,10 +55,11 @@ type Loader func(context.Context, []vectors.Policy) error
 
 // Options say what is certified.
 type Options struct {
-	// Authorize and Conditions are how the two endpoints are reached.
-	Authorize, Conditions *certify.Webhook
-	Plan                  *Plan
-	Load                  Loader
+	// Webhooks are how the endpoints for SubjectAccessReview and AuthorizationConditionsReview are reached, and behind
+	// them those of another replica with the same policies, if there is one.
+	Webhooks []*certify.Webhook
+	Plan     *Plan
+	Load     Loader
 	// Wire is the revision of the wire to certify; nil has the webhook asked which it speaks.
 	Wire *wire.Revision
 }
@@ -64,15 +67,14 @@ type Options struct {
 // Certify asks everything and judges what came back. Its error is about the harness.
 func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
 	r := runner{Options: o}
-	var err error
-	if r.authorize, err = o.Authorize.Poster(); err != nil {
-		return nil, err
+	for _, w := range o.Webhooks {
+		p, err := w.Poster()
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		r.to = append(r.to, p)
 	}
-	defer r.authorize.Close()
-	if r.conditions, err = o.Conditions.Poster(); err != nil {
-		return nil, err
-	}
-	defer r.conditions.Close()
 	return certify.Perform(ctx, o.Plan, nil, func(ctx context.Context, all *certify.Runner[Exchange]) (err error) {
 		r.Runner = all
 		all.Step(Step, func() { err = r.everything(ctx) })
@@ -92,11 +94,12 @@ func CertifyHandler(ctx context.Context, h http.Handler, o Options) (*certify.Ru
 	if err != nil {
 		return nil, err
 	}
-	if o.Authorize, err = certify.ParseWebhook(raw, ""); err != nil {
-		return nil, err
-	}
-	if o.Conditions, err = certify.ParseWebhook(raw, reference.ConditionsContext); err != nil {
-		return nil, err
+	for _, name := range []string{"", reference.ConditionsContext} {
+		w, err := certify.ParseWebhook(raw, name)
+		if err != nil {
+			return nil, err
+		}
+		o.Webhooks = append(o.Webhooks, w)
 	}
 	return Certify(ctx, o)
 }
@@ -107,8 +110,10 @@ const Step = "exchanges"
 type runner struct {
 	Options
 	*certify.Runner[Exchange]
-	authorize, conditions *certify.Poster
+	to []*certify.Poster // the webhooks
 }
+
+const authorize, conditions, replicas = 0, 1, 2 // in to
 
 // everything asks all vectors, as long as it makes sense.
 func (r *runner) everything(ctx context.Context) error {
@@ -147,7 +152,7 @@ func (r *runner) spoken(ctx context.Context) *wire.Revision {
 			if err != nil {
 				continue
 			}
-			_, answer, fault := r.authorize.Post(ctx, question)
+			_, answer, fault := r.to[authorize].Post(ctx, question)
 			if told := wire.Told(answer); len(told) > 0 {
 				return told[0]
 			}
@@ -180,6 +185,18 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	return nil
 }
 
+// variants are the questions of a step. A replica is not to evaluate what it was asked to give itself.
+func (e *entry) variants(step int, replica bool) []Variant {
+	all := []Variant{Asked, Again, Unaware}
+	if e.Steps[step].Evaluate != nil {
+		all = []Variant{Asked, Foreign}
+	}
+	if replica && !slices.ContainsFunc(e.Steps, func(s vectors.Step) bool { return s.Evaluate != nil && s.Evaluate.Of == step }) {
+		all = append(all, Replica)
+	}
+	return all
+}
+
 // review asks the first phase, and returns the conditions.
 func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.SubjectAccessReviewSpec) []vectors.ConditionSet {
 	ask := func(variant Variant) []byte {
@@ -188,11 +205,12 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 			sent.ConditionalAuthorization = nil
 		}
 		body, err := r.Wire.AskAccess(sent)
-		return r.post(ctx, r.authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
+		return r.post(ctx, authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}
 	answer := ask(Asked)
-	ask(Again)
-	ask(Unaware)
+	for _, variant := range e.variants(step, len(r.to) > replicas)[1:] {
+		ask(variant)
+	}
 	if told := wire.Told(answer); len(told) > 1 || len(told) == 1 && told[0] != r.Wire { // everything else would follow from that
 		r.End()
 		return nil
@@ -214,12 +232,13 @@ func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 
 // evaluate asks the second.
 func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
-	for _, v := range []struct {
-		variant Variant
-		sets    []vectors.ConditionSet
-	}{{Asked, chain}, {Foreign, foreign(chain)}} {
-		body, err := r.Wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: v.sets, ConditionData: data})
-		r.post(ctx, r.conditions, Exchange{Vector: e.id, Step: step, Variant: v.variant}, body, err)
+	for _, variant := range e.variants(step, len(r.to) > replicas) {
+		sets := chain
+		if variant == Foreign {
+			sets = foreign(chain)
+		}
+		body, err := r.Wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: sets, ConditionData: data})
+		r.post(ctx, conditions, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}
 }
 
@@ -236,15 +255,18 @@ func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
 }
 
 // post asks and writes down.
-func (r *runner) post(ctx context.Context, to *certify.Poster, x Exchange, raw []byte, err error) []byte {
+func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err error) []byte {
 	x.Wire = r.Wire.Name
 	if err != nil {
 		x.Fault = "harness"
 		r.Answers = append(r.Answers, x)
 		return nil
 	}
+	if x.Variant == Replica {
+		to += replicas
+	}
 	var answer []byte
-	x.HTTP, answer, x.Fault = to.Post(ctx, raw)
+	x.HTTP, answer, x.Fault = r.to[to].Post(ctx, raw)
 	switch {
 	case json.Valid(answer):
 		x.Answer = answer

@@ -98,6 +98,10 @@ var faults = []struct{ fault, vector string }{
 	{"no-object", "status/two-sets"},
 	{"takes-invalid", "validation/duplicate-deny"},
 	{"errors-allow", "evaluators/cannot-deny"},
+	{"no-old-object", "enforcer/refuses-delete"},
+	{"operation-by-verb", "compound/update-to-create-allow-true"},
+	{"proxies-by-get", "compound/proxy-no-opinion"},
+	{"conditions-when-off", "enforcer/rolled-back-webhook"},
 }
 
 // fails says whether a fault fails a run, and its vector.

@@ -55,7 +55,7 @@ func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 		}
 	}
 	// The usual one comes first, and always: what does not start otherwise is held against it.
-	for i, k := range []kind{{"on", "on"}, {"on", "off"}, {"off", "on"}, {"off", "off"}} {
+	for i, k := range []kind{{"on", "on"}, {"on", "off"}, {"off", "on"}, {"off", "off"}, {"rolledBack", "on"}} {
 		if i > 0 && of[k] == nil {
 			continue
 		}
@@ -107,7 +107,7 @@ func (p *player) start(ctx context.Context, k kind, length int, o Options) (err 
 	if k.plugin == "off" {
 		plain.Args = []string{"--disable-admission-plugins=" + plugin}
 	}
-	if k.gate == "on" {
+	if k.gate != "off" {
 		conditions = ", conditionsEndpointKubeConfigContext: " + reference.ConditionsContext
 	}
 	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"

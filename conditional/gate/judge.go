@@ -135,6 +135,9 @@ func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 		if sent != nil && !sent.admitted() && sent.Code != http.StatusForbidden && (sent.Code != http.StatusInternalServerError || sent.proceeded()) {
 			broken = append(broken, fmt.Sprintf("the request is answered %d", sent.Code))
 		}
+		if sent != nil && slices.ContainsFunc(sent.Events, func(e string) bool { return strings.HasSuffix(e, forObject+"-1") }) {
+			broken = append(broken, "conditions are evaluated by other data than admission has")
+		}
 	}
 	return w, slices.Compact(broken)
 }
@@ -148,7 +151,7 @@ func names(events []string, event string) []string {
 	out := []string{}
 	for _, e := range events {
 		name, is := strings.CutPrefix(e, event+" ")
-		if _, number, of := strings.Cut(name, forObject); is && (!of || number == "-1") { // which differs from every name
+		if name, number, of := strings.Cut(name, forObject); is && (!of || number == "-1") {
 			out = append(out, name)
 		}
 	}

@@ -58,7 +58,7 @@ func TestJudge(t *testing.T) {
 		{"another is asked", "asked: want [a0], got [a0 a1]", func(s *Seen) { s.Request.Events = slices.Insert(s.Request.Events, 1, "asked a1") }},
 		{"nobody is asked later", "askedLater: want [a1], got []", func(s *Seen) { s.Request.Events = s.Request.Events[:3] }},
 		{"nothing is evaluated", "evaluatedBy: want [a0], got []", func(s *Seen) { s.Request.Events = slices.Delete(s.Request.Events, 2, 3) }},
-		{"evaluated without the object", "evaluatedBy: want [a0], got [a0 for object -1]", func(s *Seen) { s.Request.Events[2] += forObject + "-1" }},
+		{"evaluated without the object", "conditions are evaluated by other data than admission has", func(s *Seen) { s.Request.Events[2] += forObject + "-1" }},
 		{"refused by the filter", "proceeds: want true, got false", func(s *Seen) { s.Request.Events = []string{"asked a0"} }},
 		{"let through", "admitted: want false, got true", func(s *Seen) { s.Request.Code = http.StatusCreated }},
 		{"Deny is no opinion", "decision: want Deny, got NoOpinion", func(s *Seen) { s.Behind.Code = http.StatusCreated }},

@@ -28,7 +28,7 @@ const (
 	asked     = "asked"        // a SubjectAccessReview
 	evaluates = "evaluates"    // an AuthorizationConditionsReview
 	admission = "admission"    // a mutating webhook: the request is past the filter
-	forObject = " for object " // and its number, unless it is 0; -1 is no object of the request
+	forObject = " for object " // and its number, unless it is 0; -1 is no object of the request, or not with what admission has
 	second    = "second "
 )
 
@@ -163,8 +163,13 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 	return nil, errors.New("these are not the conditions that were answered")
 }
 
-// numberOf is the number of an object, by the end of its name; -1 if it is none of the request.
+// numberOf is the number of an object, by the end of its name; -1 if it is none of the request, or what is there is not
+// what admission has for the operation.
 func numberOf(prefix string, data vectors.ConditionData) (n int) {
+	has := map[string][2]bool{"CREATE": {true, false}, "UPDATE": {true, true}, "DELETE": {false, true}, "CONNECT": {true, false}}
+	if has[data.Operation] != [2]bool{data.Object != nil, data.OldObject != nil} || data.Operation == "CONNECT" && data.Options != nil {
+		return -1
+	}
 	for _, o := range []vectors.Object{data.Object, data.OldObject} {
 		metadata, _ := o["metadata"].(map[string]any)
 		name, _ := metadata["name"].(string)

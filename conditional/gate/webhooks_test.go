@@ -52,3 +52,26 @@ func TestConditions(t *testing.T) {
 		})
 	}
 }
+
+// TestNumberOf: what admission has for an operation has to be there, and nothing else.
+func TestNumberOf(t *testing.T) {
+	o := vectors.Object{"metadata": map[string]any{"name": "vector-1-2"}}
+	for _, c := range []struct {
+		data vectors.ConditionData
+		want int
+	}{
+		{vectors.ConditionData{Operation: "CREATE", Object: o}, 2},
+		{vectors.ConditionData{Operation: "UPDATE", Object: o, OldObject: o}, 2},
+		{vectors.ConditionData{Operation: "DELETE", OldObject: o}, 2},
+		{vectors.ConditionData{Operation: "CONNECT", Object: vectors.Object{"kind": "PodExecOptions"}}, 0},
+		{vectors.ConditionData{Operation: "CREATE", Object: o, OldObject: o}, -1},
+		{vectors.ConditionData{Operation: "UPDATE", Object: o}, -1},
+		{vectors.ConditionData{Operation: "DELETE", Object: o}, -1},
+		{vectors.ConditionData{Operation: "CONNECT", Object: o, Options: o}, -1},
+		{vectors.ConditionData{Object: o}, -1},
+	} {
+		if got := numberOf("vector-1", c.data); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.data, got, c.want)
+		}
+	}
+}

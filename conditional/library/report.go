@@ -138,7 +138,7 @@ func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Se
 	lazy, eager := v.APIServer.Wanted(vectors.Lazy), v.APIServer.Wanted(vectors.Eager)
 	differences, server := lazy.Differences(got), v.APIServer.Server
 	switch {
-	case lazy.Stated(got) == 0, server.Version == "old", server.Gate == "off", absent >= 0 && !list.Absent[absent].Part:
+	case lazy.Stated(got) == 0, server.Version == "old", server.Gate != "on", absent >= 0 && !list.Absent[absent].Part:
 		s.Absent++
 		return nil
 	case absent >= 0 && len(differences) == 0:

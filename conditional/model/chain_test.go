@@ -89,7 +89,7 @@ func folded(l link) link {
 // askWebhook reads the answer of a webhook.
 func (r *run) askWebhook(a *vectors.Authorizer) link {
 	status := *a.Status
-	if r.m.Server.Version == "old" || r.m.Server.Gate == "off" {
+	if r.m.Server.Version == "old" || r.m.Server.Gate != "on" {
 		status.ConditionsChain = nil // the field is unknown, and dropped
 	}
 	mode := vectors.Optimized

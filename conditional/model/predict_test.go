@@ -11,7 +11,7 @@ import (
 // predict is all that comes of an API-server vector in one of the readings.
 func predict(w *wire.Revision, m *vectors.APIServer, reading vectors.Reading) *vectors.Want {
 	r := &run{wire: w, m: m, reading: reading}
-	starts := m.Server.Version == "old" || m.Server.Gate == "off" || m.Server.Plugin == "on"
+	starts := m.Server.Version == "old" || m.Server.Gate != "on" || m.Server.Plugin == "on"
 	if !starts {
 		return &vectors.Want{Starts: &starts}
 	}

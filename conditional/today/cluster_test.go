@@ -85,6 +85,8 @@ type StartOptions struct {
 	FeatureGates map[string]bool
 	// Cached says whether the API server remembers the authorizer's answers.
 	Cached bool
+	// Audit is a file for the audit log, of metadata; left out, there is none.
+	Audit string
 }
 
 // Start starts it. The caller has to call Stop.
@@ -108,6 +110,10 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 	plain, err := c.plain(o.Cached)
 	if err != nil {
 		return nil, err
+	}
+	if o.Audit != "" {
+		plain.Files["metadata.yaml"] = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+		plain.Args = append(plain.Args, "--audit-policy-file=metadata.yaml", "--audit-log-mode=blocking", "--audit-log-path="+o.Audit)
 	}
 	release := local.Newest()
 	if c.Target, err = target.Start(ctx, target.Options{

@@ -35,7 +35,8 @@ type APIServer struct {
 type Server struct {
 	// Version is new (knows the KEP) or old. Left out: new.
 	Version string `json:"version,omitempty" yaml:"version,omitempty"`
-	// Gate is ConditionalAuthorization, Plugin is AuthorizationConditionsEnforcer: on or off. Left out: on.
+	// Gate is ConditionalAuthorization, Plugin is AuthorizationConditionsEnforcer: on or off. Left out: on. A gate that is
+	// rolledBack is off, and the configuration of the authorizers still that of a gate that is on.
 	Gate   string `json:"gate,omitempty" yaml:"gate,omitempty"`
 	Plugin string `json:"plugin,omitempty" yaml:"plugin,omitempty"`
 	// BuiltinTypes are the condition types that the server evaluates in its own process.

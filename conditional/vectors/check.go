@@ -84,7 +84,7 @@ func (c *checker) table(t *Table) {
 
 func (c *checker) apiServer(m *APIServer, path string) {
 	oneOf(c, path+".server.version", m.Server.Version, "", "new", "old")
-	oneOf(c, path+".server.gate", m.Server.Gate, "", "on", "off")
+	oneOf(c, path+".server.gate", m.Server.Gate, "", "on", "off", "rolledBack")
 	oneOf(c, path+".server.plugin", m.Server.Plugin, "", "on", "off")
 	oneOf(c, path+".request.served", m.Request.Served, "", "self", "aggregated", "nobody")
 	oneOf(c, path+".request.mode", m.Request.Mode, "", "None", string(Optimized), string(HumanReadable))

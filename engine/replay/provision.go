@@ -15,8 +15,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
@@ -39,8 +41,8 @@ var grantPoll = wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.05, Steps
 
 // provisioner creates what scenarios need, as a member of system:masters.
 type provisioner struct {
-	client  kubernetes.Interface
-	objects *objectClient
+	client kubernetes.Interface
+	mapper meta.RESTMapper
 }
 
 // provision creates namespaces, service accounts, pods, nodes, manifests and grants, and waits until every grant
@@ -174,7 +176,7 @@ func (p *provisioner) create(ctx context.Context, at string, object runtime.Obje
 		return !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "error looking up service account"), nil
 	})
 	if _, shared := object.(*corev1.Namespace); shared {
-		last = ignoreExists(last)
+		last = utilerrors.FilterOut(last, apierrors.IsAlreadyExists)
 	}
 	return cmp.Or(last, err)
 }
@@ -204,8 +206,7 @@ func (run *run) mintTokens(ctx context.Context) error {
 
 // token binds to the pod, the node, or nothing, as the service account says.
 func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
-	seconds := int64(tokenSeconds)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}
 	var bound metav1.Object
 	var err error
 	kind := ""
@@ -262,14 +263,6 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 	})
 	if within.Err() != nil && ctx.Err() == nil && err != nil {
 		return u
-	}
-	return err
-}
-
-// ignoreExists lets two fixtures of one scenario share an object.
-func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
 	}
 	return err
 }

@@ -3,6 +3,7 @@
 package clusters
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -43,14 +45,26 @@ func Kubeconfig(name string, c *rest.Config) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
+// Pause waits, and returns false if the context ends first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 // Sign makes, for the short-lived certificates by which what a run starts trusts each other and nobody else, a key and
 // a certificate for it, signed by parent, or an authority signed by itself if there is no parent. The serial number is
-// random, the rest is as in c.
+// random, it is for signatures, and the rest is as in c.
 func Sign(c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a key: %w", err)
 	}
+	c.KeyUsage |= x509.KeyUsageDigitalSignature
+	c.BasicConstraintsValid = true
 	if parent == nil {
 		c.IsCA = true
 		c.KeyUsage |= x509.KeyUsageCertSign

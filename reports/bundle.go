@@ -170,13 +170,11 @@ func encodeReport(r *ConformanceReport) ([]byte, error) {
 	return append([]byte("# What authzconf found. Check it with: authzconf verify <this folder>\n"), data...), nil
 }
 
-const reportLimit = 64 << 20
-
 // DecodeReport reads report.yaml. It is strict: a field that this version of authzconf does not know may be what
 // matters. name is for the messages.
 func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
-	if len(data) > reportLimit {
-		return nil, fmt.Errorf("%s: larger than %d bytes", name, reportLimit)
+	if len(data) > filing.Limit {
+		return nil, fmt.Errorf("%s: larger than %d bytes", name, filing.Limit)
 	}
 	var head struct {
 		APIVersion string `json:"apiVersion"`

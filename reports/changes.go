@@ -10,6 +10,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -299,7 +300,7 @@ func readSide(s Side) (sideData, error) {
 		if _, listed := r.Files[name]; !listed {
 			continue // it was not run
 		}
-		raw, err := readFile(v.root, name)
+		raw, err := filing.ReadFile(v.root, name)
 		if err != nil {
 			return sideData{}, err
 		}

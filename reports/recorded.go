@@ -163,13 +163,13 @@ func Take[T any](p *Pieces, name string) (*T, error) {
 	out := new(T)
 	unpacked, err := gzip.NewReader(bytes.NewReader(data))
 	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(unpacked, reportLimit+1))
+		data, err = io.ReadAll(io.LimitReader(unpacked, filing.Limit+1))
 	}
-	if err == nil && len(data) > reportLimit {
-		err = fmt.Errorf("it is larger than %d bytes", reportLimit)
+	if err == nil && len(data) > filing.Limit {
+		err = fmt.Errorf("it is larger than %d bytes", filing.Limit)
 	}
 	if err == nil {
-		err = decodeStrictly(data, out)
+		err = DecodeStrictly(data, out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", pieceFile(name), err)

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -78,20 +78,6 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 	return v.Verification, nil
 }
 
-// readFile reads a file that is no larger than anything in a report may be.
-func readFile(from fs.FS, name string) ([]byte, error) {
-	f, err := from.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, reportLimit+1))
-	if err == nil && len(data) > reportLimit {
-		err = fmt.Errorf("it is larger than %d bytes", reportLimit)
-	}
-	return data, err
-}
-
 // open opens the folder of a report, and reads its marker and signature.
 func open(dir, marker string) (v *verifier, done func(), err error) {
 	root, err := os.OpenRoot(dir)
@@ -99,14 +85,14 @@ func open(dir, marker string) (v *verifier, done func(), err error) {
 		return nil, nil, fmt.Errorf("cannot open the report folder: %w", err)
 	}
 	v = &verifier{Verification: &Verification{}, marker: marker, root: root.FS(), files: map[string][]byte{}}
-	if v.Marker, err = readFile(v.root, marker); err != nil {
+	if v.Marker, err = filing.ReadFile(v.root, marker); err != nil {
 		_ = root.Close()
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, fmt.Errorf("%s has no %s: no report was finished there", dir, marker)
 		}
 		return nil, nil, fmt.Errorf("%s: %w", marker, err)
 	}
-	if v.Signature, err = readFile(v.root, SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if v.Signature, err = filing.ReadFile(v.root, SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		v.differ("%s: %v", SignatureFile, err)
 	}
 	return v, func() { _ = root.Close() }, nil
@@ -148,7 +134,7 @@ func (v *verifier) readFiles(owns func(name string) bool) {
 			v.note("%s: is not a file of the report", name)
 			return nil
 		}
-		data, err := readFile(v.root, name)
+		data, err := filing.ReadFile(v.root, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -362,11 +348,11 @@ func (v *verifier) readEvidence() map[key]*verdicts.Evidence {
 
 func decodeEvidence(data []byte) (*verdicts.Evidence, error) {
 	e := &verdicts.Evidence{}
-	return e, decodeStrictly(data, e)
+	return e, DecodeStrictly(data, e)
 }
 
-// decodeStrictly reads JSON that has nothing unknown in it and nothing behind it.
-func decodeStrictly(data []byte, into any) error {
+// DecodeStrictly reads JSON that has nothing unknown in it and nothing behind it.
+func DecodeStrictly(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(into)

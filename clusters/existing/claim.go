@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
@@ -43,10 +44,8 @@ func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 		if time.Now().After(end) {
 			return &local.UsageError{Problem: fmt.Sprintf("the namespace %s of an earlier storm is still being removed after %s; nothing was created", going, leaving)}
 		}
-		select {
-		case <-ctx.Done():
+		if !clusters.Pause(ctx, 500*time.Millisecond) {
 			return context.Cause(ctx)
-		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }

@@ -21,6 +21,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -190,21 +193,12 @@ func collection(path string) bool {
 
 // label adds the labels to an object. What cannot be read is sent as it is.
 func label(raw []byte, run string) []byte {
-	var object map[string]any
-	if json.Unmarshal(raw, &object) != nil {
+	var u unstructured.Unstructured
+	if json.Unmarshal(raw, &u.Object) != nil || u.Object["metadata"] == nil {
 		return raw
 	}
-	meta, ok := object["metadata"].(map[string]any)
-	if !ok {
-		return raw
-	}
-	labels, ok := meta["labels"].(map[string]any)
-	if !ok {
-		labels = map[string]any{}
-	}
-	labels[Label], labels[managedBy] = run, "authzconf"
-	meta["labels"] = labels
-	if out, err := json.Marshal(object); err == nil {
+	u.SetLabels(labels.Merge(u.GetLabels(), labels.Set{Label: run, managedBy: "authzconf"}))
+	if out, err := json.Marshal(u.Object); err == nil {
 		raw = out
 	}
 	return raw
@@ -303,10 +297,7 @@ func (c *Cluster) removeSpace(ctx context.Context, name string) error {
 	}
 	// Where controllers are quick its finalizing is under way already: that is a conflict.
 	err := c.client.RESTClient().Delete().AbsPath(spaces.path("") + "/" + name).Do(ctx).Error()
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	return utilerrors.FilterOut(err, apierrors.IsNotFound, apierrors.IsConflict)
 }
 
 // atOnce is how many objects are removed by one request: each has to be answered before it times out.

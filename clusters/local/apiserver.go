@@ -257,29 +257,17 @@ func lostPort(err error) bool {
 	return ok && strings.Contains(failed.Reason, "address already in use")
 }
 
-// userReasons are messages with which kube-apiserver refuses what it was asked, and what to do about each.
-var userReasons = []struct{ text, hint string }{
-	{"unrecognized feature gate", "check the gate's spelling, or choose a version that has it"},
-	{"cannot set feature gate", "leave the gate at its default, or choose a version where it can be set"},
-	{"invalid value of", "set a gate to true or false"},
-	{"emulation version", "emulate a version in the range it names"},
-	{"unknown flag", "leave the argument out, or choose a version that has it"},
-	{"invalid argument", "correct the argument"},
-	{"failed to load AuthorizationConfiguration", "correct the AuthorizationConfiguration"},
-	{"loading audit policy file", "correct the audit policy"},
-}
-
 // explain turns a kube-apiserver that refused its arguments into a [*UsageError].
 func explain(err error, o Options) error {
 	failed, ok := errors.AsType[*ProcessError](err)
 	if !ok || failed.Reason == "" || failed.Process != "kube-apiserver" {
 		return err
 	}
-	for _, known := range userReasons {
-		if strings.Contains(failed.Reason, known.text) {
+	for _, known := range arguments.Refusals {
+		if strings.Contains(failed.Reason, known.Text) {
 			return &UsageError{
 				Problem: fmt.Sprintf("kube-apiserver, asked for as %s, refused to start: %s", o.Release.Version, failed.Reason),
-				Hint:    known.hint,
+				Hint:    known.Hint,
 				Err:     err,
 			}
 		}

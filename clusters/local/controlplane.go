@@ -67,7 +67,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{run: run, opts: o, port: o.Port, done: make(chan struct{})}
+	c := &ControlPlane{run: run, opts: o, port: o.Port, done: make(chan struct{}), joined: map[*ControlPlane]bool{}}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.owner = c
 	if o.Join != nil {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 const (
@@ -92,10 +94,7 @@ func (d *download) all(ctx context.Context) error {
 		if failures == retries {
 			return fmt.Errorf("the download broke off at %d of %d bytes: %w", d.have.Load(), d.total.Load(), err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause << failures):
-		}
+		clusters.Pause(ctx, pause<<failures)
 	}
 }
 

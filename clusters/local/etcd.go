@@ -39,9 +39,6 @@ func (c *ControlPlane) admit(joined *ControlPlane) error {
 	case c.err != nil:
 		return fmt.Errorf("it has broken: %w", c.err)
 	}
-	if c.joined == nil {
-		c.joined = map[*ControlPlane]bool{}
-	}
 	c.joined[joined] = true
 	return nil
 }
@@ -207,12 +204,10 @@ type Pair struct {
 
 // Add writes keys that are not there yet; those that are keep their value.
 func (s *Storage) Add(ctx context.Context, pairs []Pair) error {
-	for len(pairs) > 0 {
-		n := min(transaction, len(pairs))
-		if err := s.add(ctx, pairs[:n]); err != nil {
+	for some := range slices.Chunk(pairs, transaction) {
+		if err := s.add(ctx, some); err != nil {
 			return err
 		}
-		pairs = pairs[n:]
 	}
 	return nil
 }
@@ -230,11 +225,8 @@ func (s *Storage) add(ctx context.Context, pairs []Pair) error {
 	if err != nil {
 		return fmt.Errorf("writing to etcd: %w", err)
 	}
-	if answer.Succeeded {
+	if answer.Succeeded || len(pairs) == 1 { // or it is there
 		return nil
-	}
-	if len(pairs) == 1 {
-		return nil // it is there
 	}
 	for _, p := range pairs {
 		if err := s.add(ctx, []Pair{p}); err != nil {

@@ -149,8 +149,12 @@ const (
 //go:embed arguments.yaml
 var argumentsYAML []byte
 
-// arguments are those that the programs always have, and those for an audit log.
-var arguments = fixtures.Table[struct{ Etcd, KubeAPIServer, Audit []string }]("arguments.yaml", argumentsYAML)
+// arguments are those that the programs always have, and those for an audit log. Refusals are messages with which
+// kube-apiserver refuses what it was asked, and what to do about each.
+var arguments = fixtures.Table[struct {
+	Etcd, KubeAPIServer, Audit []string
+	Refusals                   []struct{ Text, Hint string }
+}]("arguments.yaml", argumentsYAML)
 
 func apiServerArgs(o Options, port int, dir string) []string {
 	args := append(slices.Clone(arguments.KubeAPIServer), fmt.Sprintf("--secure-port=%d", port))

@@ -87,8 +87,7 @@ func newPKI(now time.Time) (*pki, error) {
 		authority := &x509.Certificate{Subject: pkix.Name{CommonName: c.authority}}
 		c.leaf.ExtKeyUsage = []x509.ExtKeyUsage{c.usage}
 		for _, cert := range []*x509.Certificate{authority, c.leaf} {
-			cert.NotBefore, cert.NotAfter, cert.BasicConstraintsValid = now.Add(-time.Hour), now.Add(keyLifetime), true
-			cert.KeyUsage = x509.KeyUsageDigitalSignature
+			cert.NotBefore, cert.NotAfter = now.Add(-time.Hour), now.Add(keyLifetime)
 		}
 		ca, caKey, err := clusters.Sign(authority, nil, nil)
 		if err != nil {

@@ -154,58 +154,45 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errTooLong ends a list with an item that would fill the memory.
-var errTooLong = errors.New("it is longer than 16 MiB")
-
-// bounded lets a decoder read so much for one value, and no more.
-type bounded struct {
-	io.Reader
-	left int
+// list is an EventList under way: no more is read for one value than fits into the memory.
+type list struct {
+	*json.Decoder
+	source io.LimitedReader
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := b.Reader.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	return n, err
-}
-
-// value is the next one of a list.
-func (b *bounded) value(d *json.Decoder) (raw json.RawMessage, err error) {
-	b.left = longestLine
-	return raw, d.Decode(&raw)
+func (l *list) value() (raw json.RawMessage, err error) {
+	l.source.N = longestLine
+	return raw, l.Decode(&raw)
 }
 
 // items reads EventLists, one event at a time, to the end.
 func (r *Reader) items(in io.Reader) error {
-	source := &bounded{in, longestLine}
-	d := json.NewDecoder(source)
+	d := &list{source: io.LimitedReader{R: in}}
+	d.Decoder = json.NewDecoder(&d.source)
 	for {
-		source.left = longestLine
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
+		d.source.N = longestLine
+		if _, err := d.Token(); errors.Is(err, io.EOF) && d.source.N > 0 {
 			return nil
 		} else if err != nil {
-			return r.broken(err, 0)
+			return r.broken(d, err, 0)
 		}
 		for d.More() {
 			key, err := d.Token()
 			if err != nil {
-				return r.broken(err, 0)
+				return r.broken(d, err, 0)
 			}
 			if key != "items" {
-				if _, err := source.value(d); err != nil {
-					return r.broken(err, 0)
+				if _, err := d.value(); err != nil {
+					return r.broken(d, err, 0)
 				}
 				continue
 			}
-			if whole, err := r.array(source, d); err != nil || !whole {
+			if whole, err := r.array(d); err != nil || !whole {
 				return err
 			}
 		}
 		if _, err := d.Token(); err != nil { // the list's closing brace
-			return r.broken(err, 0)
+			return r.broken(d, err, 0)
 		}
 		if r.Progress != nil {
 			r.Progress(r.stats)
@@ -214,19 +201,19 @@ func (r *Reader) items(in io.Reader) error {
 }
 
 // array reads the items of one list. It tells whether the list was whole.
-func (r *Reader) array(source *bounded, d *json.Decoder) (whole bool, err error) {
+func (r *Reader) array(d *list) (whole bool, err error) {
 	open, err := d.Token()
 	if err != nil {
-		return false, r.broken(err, 0)
+		return false, r.broken(d, err, 0)
 	}
 	if open != json.Delim('[') {
 		r.bad(0, "an EventList whose items are not a list")
 		return false, nil
 	}
 	for n := int64(1); d.More(); n++ {
-		raw, err := source.value(d)
+		raw, err := d.value()
 		if err != nil {
-			return false, r.broken(err, n)
+			return false, r.broken(d, err, n)
 		}
 		if !bytes.Contains(raw, needle) {
 			r.stats.Events++
@@ -241,7 +228,7 @@ func (r *Reader) array(source *bounded, d *json.Decoder) (whole bool, err error)
 		}
 	}
 	if _, err = d.Token(); err != nil {
-		return false, r.broken(err, 0)
+		return false, r.broken(d, err, 0)
 	}
 	return true, nil
 }
@@ -260,15 +247,15 @@ func typed(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // broken counts a list that cannot be read on: of what follows nothing is known.
-func (r *Reader) broken(err error, item int64) error {
-	var syntax *json.SyntaxError
-	if errors.Is(err, errTooLong) {
-		r.bad(item, "an EventList cannot be read on: "+err.Error())
-		return nil
-	}
-	if !errors.As(err, &syntax) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+func (r *Reader) broken(d *list, err error, item int64) error {
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	switch ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); {
+	case ended && d.source.N <= 0:
+		r.bad(item, "an EventList cannot be read on: it is longer than 16 MiB")
+	case ended || syntax:
+		r.bad(item, "an EventList that is cut off or not JSON: "+err.Error())
+	default:
 		return err
 	}
-	r.bad(item, "an EventList that is cut off or not JSON: "+err.Error())
 	return nil
 }

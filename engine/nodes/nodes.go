@@ -16,7 +16,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -128,7 +130,7 @@ func (a *Agents) Remove(ctx context.Context) error {
 	var errs []error
 	for _, o := range slices.Backward(a.objects) {
 		if o.GetUID() != "" {
-			errs = append(errs, ignoreMissing(a.client.Resources().Delete(ctx, o)))
+			errs = append(errs, utilerrors.FilterOut(a.client.Resources().Delete(ctx, o), apierrors.IsNotFound))
 		}
 	}
 	gone := conditions.New(a.client.Resources(a.Name)).ResourceListN(&corev1.PodList{}, 0)

@@ -142,13 +142,6 @@ func (h *holder) until(ctx context.Context, code int, s *Stolen) error {
 	return nil
 }
 
-func ignoreMissing(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
 // Attempt is one attempt of the node agent, a line of JSON on its standard output.
 type Attempt struct {
 	Time time.Time `json:"time"`

@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,9 +96,7 @@ func (s *Seen) run(ctx context.Context, c Cluster, suffix string) (err error) {
 // there is a reason.
 func Judge(suffix string, raw []byte, problem string) (*reports.Agents, error) {
 	s, out := &Seen{}, &reports.Agents{Problem: problem, Seen: raw}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(s); err != nil {
+	if err := reports.DecodeStrictly(raw, s); err != nil {
 		return nil, fmt.Errorf("what was seen of the node agents cannot be read: %w", err)
 	}
 	if whole := len(s.Nodes) > 1 && s.Pod != nil && s.Node != nil; !whole && problem == "" {
@@ -253,9 +250,8 @@ func (a *Agents) deletePod(ctx context.Context, s *Seen) error {
 	if err != nil {
 		return err
 	}
-	now := int64(0)
 	s.Pod = &Stolen{Deleted: time.Now()}
-	if err := a.typed.CoreV1().Pods(a.Name).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := a.typed.CoreV1().Pods(a.Name).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		return err
 	}
 	if err := h.until(ctx, 401, s.Pod); err != nil {

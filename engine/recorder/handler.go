@@ -15,6 +15,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 const (
@@ -136,12 +138,8 @@ type Answer struct {
 }
 
 func (a *Answer) send(w http.ResponseWriter, req *http.Request) {
-	if a.Delay > 0 {
-		select {
-		case <-time.After(a.Delay):
-		case <-req.Context().Done():
-			return
-		}
+	if a.Delay > 0 && !clusters.Pause(req.Context(), a.Delay) {
+		return
 	}
 	if a.Code != 0 {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

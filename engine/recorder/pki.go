@@ -83,11 +83,5 @@ func (p *PKI) ServerConfig() *tls.Config {
 // template is what all certificates of a PKI have in common. It starts a day before Lifetime because the clocks of an
 // API server in a virtual machine may be behind.
 func template(name string, end time.Time) *x509.Certificate {
-	return &x509.Certificate{
-		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             end.Add(-Lifetime - 24*time.Hour),
-		NotAfter:              end,
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-	}
+	return &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: end.Add(-Lifetime - 24*time.Hour), NotAfter: end}
 }

@@ -31,6 +31,8 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key
@@ -280,8 +282,5 @@ func (c *Counting) hold(ctx context.Context) {
 			return
 		}
 	}
-	select {
-	case <-time.After(c.Delay()):
-	case <-ctx.Done():
-	}
+	clusters.Pause(ctx, c.Delay())
 }

@@ -3,6 +3,12 @@ package replay
 import (
 	"cmp"
 	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -15,11 +21,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/recorder"
@@ -39,8 +48,8 @@ var grantPoll = wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.05, Steps
 
 // provisioner creates what scenarios need, as a member of system:masters.
 type provisioner struct {
-	client  kubernetes.Interface
-	objects *objectClient
+	client kubernetes.Interface
+	mapper meta.RESTMapper
 }
 
 // provision creates namespaces, service accounts, pods, nodes, manifests and grants, and waits until every grant
@@ -174,7 +183,7 @@ func (p *provisioner) create(ctx context.Context, at string, object runtime.Obje
 		return !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "error looking up service account"), nil
 	})
 	if _, shared := object.(*corev1.Namespace); shared {
-		last = ignoreExists(last)
+		last = utilerrors.FilterOut(last, apierrors.IsAlreadyExists)
 	}
 	return cmp.Or(last, err)
 }
@@ -204,8 +213,7 @@ func (run *run) mintTokens(ctx context.Context) error {
 
 // token binds to the pod, the node, or nothing, as the service account says.
 func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
-	seconds := int64(tokenSeconds)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}
 	var bound metav1.Object
 	var err error
 	kind := ""
@@ -266,10 +274,40 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 	return err
 }
 
-// ignoreExists lets two fixtures of one scenario share an object.
-func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+// signAgain gives a token the times of a scenario, and signs it as the API server of our own control planes does: ES256.
+func signAgain(token string, sa *scenarios.ServiceAccount, pem []byte) (string, error) {
+	parsed, err := keyutil.ParsePrivateKeyPEM(pem)
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	parts := strings.Split(token, ".")
+	if err != nil || !ok || len(parts) != 3 {
+		return "", errors.Join(errors.New("the token cannot be signed again"), err)
 	}
-	return err
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	claims := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(payload, &claims)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the claims of a token: %w", err)
+	}
+	for claim := range sa.Times {
+		in := claims
+		if private, ok := claims["kubernetes.io"].(map[string]any); ok && claim == "warnafter" {
+			in = private
+		}
+		in[claim] = time.Now().Add(sa.At(claim)).Unix()
+	}
+	if payload, err = json.Marshal(claims); err != nil {
+		return "", err
+	}
+	signed := parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload)
+	digest := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+	if err != nil {
+		return "", fmt.Errorf("signing a token: %w", err)
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return signed + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }

@@ -12,8 +12,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
@@ -50,11 +53,8 @@ func New(t *target.Target) (*Replayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := newObjectClient(t.Admin())
-	if err != nil {
-		return nil, err
-	}
-	return &Replayer{target: t, admin: &provisioner{client: client, objects: objects}}, nil
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
+	return &Replayer{target: t, admin: &provisioner{client: client, mapper: mapper}}, nil
 }
 
 // Replay provisions what scenario s needs under names made unique by suffix, sends its requests, and returns everything
@@ -269,7 +269,7 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 		kept.paths = append(kept.paths, o.Paths()...)
 	}
 	for _, m := range slices.Concat(bound.Manifests, bound.Objects) {
-		path, err := r.admin.objects.path(m)
+		path, err := r.admin.path(&unstructured.Unstructured{Object: m})
 		if err != nil {
 			return nil, err
 		}

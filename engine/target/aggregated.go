@@ -84,11 +84,7 @@ func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, err
 	if err != nil {
 		return nil, err
 	}
-	server, err := serve(listener, &t.aggregated, ca, name)
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	return server, nil
+	return serve(listener, &t.aggregated, ca, name)
 }
 
 // frontProxyCA reads whose certificates the API server identifies itself with, as every aggregated API server does.

@@ -149,8 +149,7 @@ func (c chain) connect(w *apiserverv1.WebhookConfiguration, p recorder.Point) {
 	w.AuthorizedTTL = metav1.Duration{Duration: time.Nanosecond}
 	w.UnauthorizedTTL = metav1.Duration{Duration: time.Nanosecond}
 	if c.cacheFields {
-		no := false
-		w.CacheAuthorizedRequests, w.CacheUnauthorizedRequests = &no, &no
+		w.CacheAuthorizedRequests, w.CacheUnauthorizedRequests = new(false), new(false)
 	}
 }
 

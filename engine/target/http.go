@@ -135,26 +135,22 @@ func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, n
 	if err != nil {
 		return nil, fmt.Errorf("listening on the loopback interface: %w", err)
 	}
-	l, err := serve(listener, handler, clientCA, names...)
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	return l, nil
+	return serve(listener, handler, clientCA, names...)
 }
 
-// serve is ServeLoopback on any listener.
+// serve is ServeLoopback on any listener, which is closed after an error, too.
 func serve(listener net.Listener, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
 	end := time.Now().Add(recorder.Lifetime)
 	pki, err := recorder.NewPKI(end, end, names...)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, listener.Close())
 	}
 	config := pki.ServerConfig()
 	config.ClientAuth, config.ClientCAs, config.NextProtos = tls.NoClientCert, x509.NewCertPool(), []string{"http/1.1"}
 	if clientCA != nil {
 		config.ClientAuth = tls.VerifyClientCertIfGiven
 		if !config.ClientCAs.AppendCertsFromPEM(clientCA) {
-			return nil, errors.New("the client CA holds no certificate")
+			return nil, errors.Join(errors.New("the client CA holds no certificate"), listener.Close())
 		}
 	}
 	port := listener.Addr().(*net.TCPAddr).Port

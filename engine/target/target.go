@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
@@ -278,6 +280,18 @@ func (t *Target) Stop() error {
 	errs = append(errs, t.aggregated.stop())
 	if t.own != nil {
 		errs = append(errs, t.own.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// StopAll ends targets, last the one whose etcd the others use, and before them the balancer if there is one.
+func StopAll(before *balancer.Balancer, targets []*Target) error {
+	var errs []error
+	if before != nil {
+		errs = append(errs, before.Close())
+	}
+	for _, t := range slices.Backward(targets) {
+		errs = append(errs, t.Stop())
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/session"
@@ -45,10 +46,10 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	wait(ctx, steady)
+	clusters.Pause(ctx, steady)
 	err = u.disturb(ctx, stage)
 	if err == nil {
-		wait(ctx, steady)
+		clusters.Pause(ctx, steady)
 	}
 	samples := flow.stop()
 	stage.flow = u.evidence(samples)
@@ -111,17 +112,17 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 		}
 		history := u.histories[stage.Server]
 		history[len(history)-1].Ended = time.Now()
-		wait(ctx, outage)
+		clusters.Pause(ctx, outage)
 		defer func() { stage.Down = time.Since(begin) }()
 	case upgradepath.RestartEtcd:
 		if err := plane.RestartEtcd(ctx); err != nil {
 			return err
 		}
-		wait(ctx, steady)
+		clusters.Pause(ctx, steady)
 	case upgradepath.WebhookDown:
 		t.SetWebhookDown(true)
 		defer t.SetWebhookDown(false)
-		wait(ctx, steady)
+		clusters.Pause(ctx, steady)
 	}
 	if u.balancer != nil {
 		addresses := u.addresses()
@@ -170,13 +171,6 @@ func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 		}
 	}
 	return out
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 const (
@@ -231,10 +225,7 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 		f.mu.Lock()
 		f.samples = append(f.samples, seen)
 		f.mu.Unlock()
-		select {
-		case <-time.After(flowPause):
-		case <-ctx.Done():
-		}
+		clusters.Pause(ctx, flowPause)
 	}
 }
 

@@ -161,21 +161,9 @@ func (u *Upgrade) Walk(ctx context.Context) {
 		stage.Err = fmt.Errorf("not reached: %w", broken)
 		u.finish(time.Now(), stage)
 	}
-	if err := u.stop(); err != nil {
+	if err := target.StopAll(u.balancer, u.targets); err != nil {
 		u.events(session.Event{Text: "stopping: " + err.Error()})
 	}
-}
-
-// stop ends the servers, that with the etcd last.
-func (u *Upgrade) stop() error {
-	var errs []error
-	if u.balancer != nil {
-		errs = append(errs, u.balancer.Close())
-	}
-	for _, t := range slices.Backward(u.targets) {
-		errs = append(errs, t.Stop())
-	}
-	return errors.Join(errs...)
 }
 
 // finish ends a stage, whose scenarios have run since a time.

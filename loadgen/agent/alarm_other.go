@@ -5,6 +5,8 @@ package agent
 import (
 	"context"
 	"time"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // alarm wakes one goroutine at given moments. stop ends what waits, now and later, and may be called by anybody.
@@ -16,7 +18,7 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	return &alarm{over: ctx.Err, wake: func(d time.Duration) bool { return Pause(ctx, d) }, stop: stop}, nil
+	return &alarm{over: ctx.Err, wake: func(d time.Duration) bool { return clusters.Pause(ctx, d) }, stop: stop}, nil
 }
 
 // wait returns true when the moment has come, false once the alarm is stopped.

@@ -16,6 +16,7 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -179,7 +180,7 @@ const listKind, watchKind = 0, 2
 // reflect is an agent that comes back. client-go watches from where it was and is told that this is too long ago,
 // for the cache of a server that has just started holds nothing older; here it lists at once.
 func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned int64) {
-	if !Pause(ctx, time.Until(s.Start.Add(first.At))) {
+	if !clusters.Pause(ctx, time.Until(s.Start.Add(first.At))) {
 		return 0
 	}
 	at, backoff, end := first.At, s.Plan.Backoff(int(first.Agent)), s.Start.Add(s.Plan.Length)
@@ -194,7 +195,7 @@ func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned i
 		}
 		// A watch that ends at once is a failure, too (VeryShortWatchError).
 		if !ok || time.Since(watched) < time.Second {
-			Pause(ctx, min(backoff.Next(), time.Until(end)))
+			clusters.Pause(ctx, min(backoff.Next(), time.Until(end)))
 			at = time.Since(s.Start)
 		}
 	}
@@ -245,19 +246,7 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 
 // wait waits before a request is sent again, unless the block and the time for its last answers are over by then.
 func (s *Storm) wait(ctx context.Context, d time.Duration) bool {
-	return time.Since(s.Start)+d <= s.Plan.Length+s.Timeout && Pause(ctx, d)
-}
-
-// Pause returns false if the context ends first.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return time.Since(s.Start)+d <= s.Plan.Length+s.Timeout && clusters.Pause(ctx, d)
 }
 
 // reply is the answer to a request that was sent once: a status, in full as the log has it, how long to wait as

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/authzconf/authzconf/fixtures"
 )
 
 // As is whom a variant's agents impersonate.
@@ -36,22 +38,13 @@ const (
 	Cold Cache = "cold"
 )
 
-// Grants of a variant. Everybody may read pods; these are about impersonation.
-const (
-	GrantAssociated = "associated-node"
-	// GrantAssociatedAction is the first half of it: the identity is denied.
-	GrantAssociatedAction = "associated-node-action"
-	GrantArbitrary        = "arbitrary-node"
-	GrantUserInfo         = "user-info"
-	GrantLegacy           = "legacy"
-)
-
 // Variant is what agents do in a block.
 type Variant struct {
 	Name string
 	// What is a sentence for people.
-	What   string
-	As     As
+	What string
+	As   As
+	// Grants are what its agents are granted, by the names of loadgen/population/grants.yaml.
 	Grants []string
 	Cache  Cache
 	// Denied variants expect 403.
@@ -77,26 +70,15 @@ func Servers() []Server { return []Server{GateOn, GateOff, GateOn + second, Gate
 // Gate is the first server with the same state of the gate, which is the one that variants name.
 func (s Server) Gate() Server { return Server(strings.TrimSuffix(string(s), second)) }
 
-// Variants are all variants.
-func Variants() []Variant {
-	return []Variant{
-		{Name: "none", What: "no impersonation", As: Nobody, Cache: Any},
-		{Name: "legacy-gate-off", What: "the verb impersonate, gate off", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOff},
-		{Name: "legacy-gate-on", What: "the verb impersonate, gate on", As: OwnNode, Grants: []string{GrantLegacy}, Cache: Any, Gate: GateOn},
-		{Name: "associated-node", What: "the agent's own node, remembered or not", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Any, Gate: GateOn},
-		{Name: "associated-node-cold", What: "the agent's own node, never twice within the cache's life", As: OwnNode, Grants: []string{GrantAssociated}, Cache: Cold, Gate: GateOn},
-		{Name: "arbitrary-node", What: "another node than the agent's", As: OtherNode, Grants: []string{GrantArbitrary}, Cache: Any, Gate: GateOn},
-		{Name: "denied", What: "no permission to impersonate", As: OwnNode, Cache: Any, Denied: true},
-		{Name: "fallback", What: "the action is allowed and the identity denied, legacy allows", As: OwnNode, Grants: []string{GrantAssociatedAction, GrantLegacy}, Cache: Any, Gate: GateOn},
-		{Name: "deputy", What: "many users with groups and extra, by user-info", As: User, Grants: []string{GrantUserInfo}, Cache: Any, Gate: GateOn},
-		{Name: "deputy-legacy", What: "many users with groups and extra, by the verb impersonate", As: User, Grants: []string{GrantLegacy}, Cache: Any},
-	}
-}
+//go:embed variants.yaml
+var variantsYAML []byte
+
+var variants = fixtures.Table[[]Variant]("variants.yaml", variantsYAML)
 
 // VariantNamed finds a variant.
 func VariantNamed(name string) (Variant, error) {
 	var names []string
-	for _, v := range Variants() {
+	for _, v := range variants {
 		if v.Name == name {
 			return v, nil
 		}

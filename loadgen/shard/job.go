@@ -181,8 +181,7 @@ func statesOf(pods []corev1.Pod) string {
 func (j *Pods) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
-	background := metav1.DeletePropagationBackground
-	err := j.client.BatchV1().Jobs(j.object.Namespace).Delete(ctx, j.object.Name, metav1.DeleteOptions{PropagationPolicy: &background})
+	err := j.client.BatchV1().Jobs(j.object.Namespace).Delete(ctx, j.object.Name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the Job of the shards: %w", err)
 	}

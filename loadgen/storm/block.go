@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -210,7 +210,7 @@ func unaccepted(b *run.Block) (list []string) {
 // forget waits until a server has forgotten what it learned in the last block of a side.
 func (r *runner) forget(ctx context.Context, side profile.Side) bool {
 	last, before := r.last[side]
-	forgotten := !before || agent.Pause(ctx, time.Until(last.Add(profile.CacheLife)))
+	forgotten := !before || clusters.Pause(ctx, time.Until(last.Add(profile.CacheLife)))
 	if !forgotten {
 		r.problem(-1, "ended by the user between blocks")
 	}

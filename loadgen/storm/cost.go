@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -75,7 +75,7 @@ func (r *runner) idleOnce(ctx context.Context) map[profile.Server]int64 {
 			r.problem(-1, "before anybody asks: %v", err)
 		}
 	}
-	if !agent.Pause(ctx, took) {
+	if !clusters.Pause(ctx, took) {
 		return nil
 	}
 	for _, name := range r.Profile.Servers() {

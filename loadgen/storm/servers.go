@@ -192,18 +192,6 @@ func (s *server) err() error {
 	return nil
 }
 
-// stop ends the API servers: last the one whose etcd the others use.
-func (s *server) stop() error {
-	var errs []error
-	if s.balancer != nil {
-		errs = append(errs, s.balancer.Close())
-	}
-	for _, t := range slices.Backward(s.targets) {
-		errs = append(errs, t.Stop())
-	}
-	return errors.Join(errs...)
-}
-
 // restart restarts all API servers, one after the other. What the balancer has passed on to one ends with it.
 func (s *server) restart(ctx context.Context) error {
 	for _, t := range s.targets {

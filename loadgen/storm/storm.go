@@ -163,7 +163,7 @@ func (r *runner) stop() error {
 	}
 	for _, name := range slices.Backward(r.Profile.Servers()) {
 		if s := r.servers[name]; s != nil {
-			errs = append(errs, s.stop())
+			errs = append(errs, target.StopAll(s.balancer, s.targets))
 		}
 	}
 	if r.recorder != nil {

@@ -138,17 +138,27 @@ func (k *Kind) Read(dir string) (map[string][]byte, error) {
 	return files, err
 }
 
-const markerLimit = 64 << 20
+// Limit is how many bytes a file of a report may have.
+const Limit = 64 << 20
+
+// ReadFile reads a file that is no larger than anything in a report may be.
+func ReadFile(from fs.FS, name string) ([]byte, error) {
+	f, err := from.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, Limit+1))
+	if err == nil && len(data) > Limit {
+		err = fmt.Errorf("it is larger than %d bytes", Limit)
+	}
+	return data, err
+}
 
 // In says whether the folder dir holds a report of this kind.
 func (k *Kind) In(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, k.Marker))
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, markerLimit+1))
-	return err == nil && len(data) <= markerLimit && k.known(data)
+	data, err := ReadFile(os.DirFS(dir), k.Marker)
+	return err == nil && k.known(data)
 }
 
 // replaceable says why a folder may not be written to: it is neither empty nor an earlier report, or has a file

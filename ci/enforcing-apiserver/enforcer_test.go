@@ -147,7 +147,7 @@ func (e *enforcer) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 	}
 	h, _ := ctx.Value(heldKey{}).(*held)
 	mode := vectors.None
-	if e.on && h != nil && (e.filters(ctx, h, a) || h.compound(a)) {
+	if e.on && h != nil && (e.filters(ctx, h, a) || h.compound(a) || e.fault == "any-check-on-conditions" && h.first != nil) {
 		mode = vectors.Optimized
 	}
 	d := e.decide(ctx, a, mode)

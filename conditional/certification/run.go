@@ -233,10 +233,7 @@ func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 // evaluate asks the second.
 func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
 	for _, variant := range e.variants(step, len(r.to) > replicas) {
-		sets := chain
-		if variant == Foreign {
-			sets = foreign(chain)
-		}
+		sets := map[Variant][]vectors.ConditionSet{Asked: chain, Foreign: foreign(chain), Replica: chain}[variant]
 		body, err := r.Wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: sets, ConditionData: data})
 		r.post(ctx, conditions, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}

@@ -101,6 +101,7 @@ var faults = []struct{ fault, vector string }{
 	{"no-old-object", "enforcer/refuses-delete"},
 	{"operation-by-verb", "compound/update-to-create-allow-true"},
 	{"proxies-by-get", "compound/proxy-no-opinion"},
+	{"any-check-on-conditions", "enforcer/escalate-conditional"},
 	{"conditions-when-off", "enforcer/rolled-back-webhook"},
 }
 

@@ -60,7 +60,7 @@ type player struct {
 const userPrefix = "authzconf:vector:"
 
 // kinds are those of resources that requests are sent for, by the resource; "" of those without an object of ours.
-var kinds = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "leases": "Lease", "pods": "", "nodes": ""}
+var kinds = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "leases": "Lease", "pods": "", "nodes": "", "clusterroles": "ClusterRole"}
 
 // methods are the HTTP methods of verbs.
 var methods = map[string]string{
@@ -88,6 +88,9 @@ func object(q vectors.Request, label string, number int) map[string]any {
 		pod := map[string]any{"containers": []any{map[string]any{"name": "c", "image": "none.invalid/none"}}}
 		o["spec"] = map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod}}
 	}
+	if q.Resource == "clusterroles" { // with what its user may not do, so that it takes escalate
+		o["rules"] = []any{map[string]any{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}}
+	}
 	return o
 }
 
@@ -100,7 +103,7 @@ func (p *player) send(ctx context.Context, m *vectors.APIServer, s *script) (*Se
 	if q.APIGroup == "" {
 		path = "/api/" + q.APIVersion
 	}
-	if q.Resource != "nodes" {
+	if q.Resource != "nodes" && q.Resource != "clusterroles" {
 		path += "/namespaces/default"
 	}
 	path += "/" + q.Resource

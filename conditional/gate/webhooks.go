@@ -163,8 +163,7 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 	return nil, errors.New("these are not the conditions that were answered")
 }
 
-// numberOf is the number of an object, by the end of its name; -1 if it is none of the request, or what is there is not
-// what admission has for the operation.
+// numberOf is the number of an object, by the end of its name; -1 if it is none of the request, or not as the operation has it.
 func numberOf(prefix string, data vectors.ConditionData) (n int) {
 	has := map[string][2]bool{"CREATE": {true, false}, "UPDATE": {true, true}, "DELETE": {false, true}, "CONNECT": {true, false}}
 	if has[data.Operation] != [2]bool{data.Object != nil, data.OldObject != nil} || data.Operation == "CONNECT" && data.Options != nil {

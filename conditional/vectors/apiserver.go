@@ -17,8 +17,8 @@ type APIServer struct {
 	Request Request `json:"request,omitzero" yaml:"request,omitempty"`
 	// Chain are the authorizers in their order.
 	Chain []Authorizer `json:"chain" yaml:"chain"`
-	// Compound is a second check that the request has to pass, with the same authorizers under the same names and
-	// other answers: that of create when an update turns into one, and of create for a connect request.
+	// Compound is a second check that the request has to pass, with the same authorizers under the same names and other
+	// answers: of create when an update turns into one or for a connect request, or of escalate for a ClusterRole.
 	Compound []Authorizer `json:"compound,omitempty" yaml:"compound,omitempty"`
 	// Objects is how many objects admission sees one after another. Left out, it is one; deletecollection has as
 	// many as there are.

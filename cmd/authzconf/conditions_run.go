@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -179,10 +181,58 @@ func certifyReference(ctx context.Context, o certification.Options) (*certify.Ru
 	return certification.CertifyHandler(ctx, reference.Handler(o.Wire, a), o)
 }
 
+// holdVectors compares the vectors of a report with those of a folder, or, where no folder is given, those that are named as
+// authzconf's own with these: who edits what is expected has whatever he likes.
+func holdVectors(texts map[string]string, dir string) error {
+	files, of, prefix, missing := fs.FS(scenarios.FS), "authzconf (--scenarios FOLDER says which to judge by)", "", 0
+	if dir != "" {
+		files, of, prefix = os.DirFS(dir), dir, prefixOf(dir)
+	}
+	var changed []string
+	all, err := scenarios.LoadAll(files, vectors.Suffix, func(name string, raw []byte) ([]string, error) {
+		text, there := texts[prefix+name]
+		if !there {
+			missing++
+			return []string{name}, nil
+		}
+		is, err := vectors.Parse(name, raw)
+		if was, wrong := vectors.Parse(name, []byte(text)); wrong != nil || !reflect.DeepEqual(was, is) {
+			changed = append(changed, prefix+name)
+		}
+		return []string{name}, err
+	})
+	switch {
+	case err != nil:
+	case len(changed) > 0:
+		err = fmt.Errorf("%s of vectors, the first %s, say something else than in %s", reports.Plural(len(changed), "file"), changed[0], of)
+	case dir != "" && (missing > 0 || len(all) != len(texts)):
+		err = fmt.Errorf("the report is about %s of vectors, and %s has %d, of which the report lacks %d", reports.Plural(len(texts), "file"), dir, len(all), missing)
+	}
+	return err
+}
+
+// ownVectors says how many of authzconf's own vectors there are among those of a report, so that nobody takes a few for all.
+func ownVectors(texts map[string]string) string {
+	own := 0
+	all, err := scenarios.LoadAll(scenarios.FS, vectors.Suffix, func(name string, _ []byte) ([]string, error) {
+		if _, there := texts[name]; there {
+			own++
+		}
+		return []string{name}, nil
+	})
+	if err != nil || own == 0 {
+		return "of somebody's own"
+	}
+	return fmt.Sprintf("of %d of authzconf's %d files", own, len(all))
+}
+
 // again judges what was seen.
-func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, p *reports.Pieces, _ *verifyFlags) (*certification.Played, error) {
+func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, p *reports.Pieces, verify *verifyFlags) (*certification.Played, error) {
 	reseed(c, &f.seed, was.Seed)
 	texts, err := reports.Take[map[string]string](p, "vectors")
+	if err == nil && verify != nil {
+		err = holdVectors(*texts, verify.dir)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +254,7 @@ func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, 
 			return nil, err
 		}
 		r := gate.Judge(all, play)
-		r.Seed = f.seed
+		r.Seed, r.Files = f.seed, ownVectors(*texts)
 		return r, nil
 	}
 	if err == nil && !f.library {
@@ -221,5 +271,6 @@ func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, 
 	} else if f.kubeconfig != "" {
 		r.Subject = "the webhook of " + f.kubeconfig
 	}
+	r.Files = ownVectors(*texts)
 	return r, err
 }

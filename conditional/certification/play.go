@@ -16,7 +16,9 @@ import (
 type Played struct {
 	reports.Record `json:",inline"`
 
-	Subject string                   `json:"subject"`
+	Subject string `json:"subject"`
+	// Files says how many of authzconf's files of vectors were played, or that they are somebody's own.
+	Files   string                   `json:"vectorFiles"`
 	Seed    int64                    `json:"seed"`
 	Results []VectorResult           `json:"results"`
 	Totals  map[verdicts.Verdict]int `json:"totals"`

@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -170,13 +169,17 @@ func (r review) probe() bool {
 }
 
 func (r review) verb() string {
-	if r.spec.ResourceAttributes != nil {
+	switch {
+	case r.spec.ResourceAttributes != nil:
 		return r.spec.ResourceAttributes.Verb
+	case r.spec.NonResourceAttributes != nil:
+		return r.spec.NonResourceAttributes.Verb
 	}
-	return r.spec.NonResourceAttributes.Verb
+	return ""
 }
 
-// readReview reads a review, or says why it is none that an API server could have meant.
+// readReview reads a review, or says why it is none. One about nobody, or with another number of questions than one, is what
+// the API server is judged by: it must not ask it.
 func readReview(body []byte) (review, error) {
 	// The decoder of the API server: names are case-sensitive, unknown ones pass.
 	var r authorizationv1.SubjectAccessReview
@@ -189,20 +192,7 @@ func readReview(body []byte) (review, error) {
 	case r.APIVersion != APIVersion:
 		return review{}, fmt.Errorf("apiVersion is %.100q, not %s", r.APIVersion, APIVersion)
 	}
-	return review{r.Spec}, checkSpec(&r.Spec)
-}
-
-// checkSpec refuses what no API server asks: a review about nobody, or one that does not ask exactly one question.
-func checkSpec(s *authorizationv1.SubjectAccessReviewSpec) error {
-	switch {
-	case s.User == "" && len(s.Groups) == 0:
-		return errors.New("spec has neither user nor groups")
-	case s.ResourceAttributes == nil && s.NonResourceAttributes == nil:
-		return errors.New("spec has neither resourceAttributes nor nonResourceAttributes")
-	case s.ResourceAttributes != nil && s.NonResourceAttributes != nil:
-		return errors.New("spec has both resourceAttributes and nonResourceAttributes")
-	}
-	return nil
+	return review{r.Spec}, nil
 }
 
 // Record is one review as it arrived.

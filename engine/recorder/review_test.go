@@ -85,6 +85,17 @@ var accepted = []struct {
 	body: spec(asV1, question+`,"user":"jane","user":"bob"`),
 	want: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: getPods, User: "bob"},
 }, {
+	name: "about nobody",
+	body: spec(asV1, question+`,"user":"","groups":[],"uid":"1"`),
+	want: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: getPods, Groups: []string{}, UID: "1"},
+}, {
+	name: "no question",
+	body: spec(asV1, `"user":"jane"`),
+	want: authorizationv1.SubjectAccessReviewSpec{User: "jane"},
+}, {
+	name: "nothing",
+	body: `{` + asV1 + `,"spec":null}`,
+}, {
 	name: "beyond ASCII",
 	body: spec(asV1, question+`,"user":"jané <j\u0061ne>"`),
 	want: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: getPods, User: "jané <jane>"},
@@ -115,13 +126,6 @@ var refused = []struct{ name, body, want string }{
 	{"another version", strings.Replace(spec(asV1, question+`,"user":"a"`), "/v1", "/v2", 1), `apiVersion is "authorization.k8s.io/v2"`},
 	{"v1beta1", strings.Replace(spec(asV1, question+`,"user":"a"`), "/v1", "/v1beta1", 1), `apiVersion is "authorization.k8s.io/v1beta1"`},
 	{"another group", strings.Replace(spec(asV1, question+`,"user":"a"`), "authorization.", "authentication.", 1), `apiVersion is "authentication.k8s.io/v1"`},
-	{"no spec", `{` + asV1 + `}`, "neither user nor groups"},
-	{"null spec", `{` + asV1 + `,"spec":null}`, "neither user nor groups"},
-	{"nobody", spec(asV1, question), "neither user nor groups"},
-	{"nobody by name", spec(asV1, question+`,"user":"","groups":[],"uid":"1"`), "neither user nor groups"},
-	{"the group of v1beta1 in v1", spec(asV1, question+`,"group":["a"]`), "neither user nor groups"},
-	{"no question", spec(asV1, `"user":"a"`), "neither resourceAttributes nor"},
-	{"two questions", spec(asV1, `"user":"a","nonResourceAttributes":{"path":"/"},`+question), "both resourceAttributes and"},
 	{"user of the wrong type", spec(asV1, question+`,"user":7`), "cannot unmarshal number"},
 	{"groups of the wrong type", spec(asV1, question+`,"user":"a","groups":"b"`), "cannot unmarshal string"},
 	{"extra of the wrong type", spec(asV1, question+`,"user":"a","extra":{"k":"v"}`), "cannot unmarshal string"},
@@ -152,7 +156,7 @@ func TestReasonIsOneLine(t *testing.T) {
 	}
 }
 
-// FuzzReadReview holds that what is accepted asks one question of somebody, and that what is not is said in one line.
+// FuzzReadReview holds that what is accepted is JSON, and that what is not is said in one line.
 func FuzzReadReview(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/reviews/*.json")
 	if err != nil || len(seeds) == 0 {
@@ -174,7 +178,7 @@ func FuzzReadReview(f *testing.F) {
 			}
 			return
 		}
-		if !json.Valid(body) || checkSpec(&r.spec) != nil {
+		if !json.Valid(body) {
 			t.Fatalf("accepted: %+v", r)
 		}
 		if verb, ok := writtenVerb(body); ok && (verb != r.verb() || r.probe()) {

@@ -107,10 +107,8 @@ func (v *stepJudge) counters() {
 // together judges requests that were sent at the same time. The answer and the audit event of each are its own; access
 // reviews and counters are those of all. Which of several that ask the same found the answer remembered is open.
 func (j *judge) together(first int, group []scenarios.Step, seen []Observation) (problem string) {
-	decided, stray := Fold(seen[0].Reviews)
-	if len(stray) > 0 {
-		return "a review arrived at the end of the chain that had not passed its beginning: " + describe(stray[0].Spec)
-	}
+	all := j.request(first, &group[0], &seen[0])
+	decided := all.folded(seen[0].Reviews)
 	var wanted, got []string
 	var attempts []scenarios.MetricDelta
 	for i := range group {
@@ -132,7 +130,6 @@ func (j *judge) together(first int, group []scenarios.Step, seen []Observation) 
 			attempts = append(attempts, m.Attempts...)
 		}
 	}
-	all := j.request(first, &group[0], &seen[0])
 	for _, d := range decided {
 		r := Describe(d)
 		r.Extra = nil

@@ -2,6 +2,7 @@ package verdicts
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,7 +183,13 @@ func TestContradictions(t *testing.T) {
 		change func(*Observation)
 		field  string
 	}{
-		"asks about somebody else":   {func(o *Observation) { o.Reviews[2].Spec.User = "mallory" }, "reviews (whom they are about)"},
+		"asks about somebody else": {func(o *Observation) { o.Reviews[2].Spec.User = "mallory" }, "reviews (whom they are about)"},
+		"leaves out an authorizer": {func(o *Observation) { o.Reviews[2].Point = Back }, "reviews (at the end of the chain)"},
+		"asks two different things": {func(o *Observation) {
+			back := o.Reviews[2]
+			back.Point, back.Spec.UID = Back, "7"
+			o.Reviews = append(o.Reviews, back)
+		}, "reviews (at the end of the chain)"},
 		"counts more than it asks":   {func(o *Observation) { o.Metrics[2].Delta = 3 }, "metrics (counted, and seen by the recorder)"},
 		"counts less than it asks":   {func(o *Observation) { o.Metrics[2].Delta = 1 }, "metrics (counted, and seen by the recorder)"},
 		"counts under another label": {func(o *Observation) { o.Metrics[2].Decision = "denied" }, "metrics (counted, and seen by the recorder)"},
@@ -219,7 +226,6 @@ func TestJudgeInvalid(t *testing.T) {
 		"no observation":          func(e *Evidence) { e.Steps = nil },
 		"too many":                func(e *Evidence) { e.Steps = append(e.Steps, e.Steps[0]) },
 		"no audit event":          func(e *Evidence) { e.Steps[0].Audit = nil },
-		"stray review":            func(e *Evidence) { e.Steps[0].Reviews[2].Point = Back },
 		"sent by another":         func(e *Evidence) { e.Steps[0].Request.Requestor = "eve" },
 		"with another credential": func(e *Evidence) { e.Steps[0].Request.Credential.Name = "eve" },
 		"with more groups":        func(e *Evidence) { e.Steps[0].Request.Credential.Groups = []string{"system:masters"} },
@@ -232,6 +238,10 @@ func TestJudgeInvalid(t *testing.T) {
 		"another header":          func(e *Evidence) { e.Steps[0].Request.Headers["Impersonate-User"] = []string{"eve"} },
 		"a body":                  func(e *Evidence) { e.Steps[0].Request.Body = json.RawMessage(`{}`) },
 		"a review is lost":        func(e *Evidence) { e.Steps[0].Reviews = e.Steps[0].Reviews[1:] },
+		"half of a review is lost": func(e *Evidence) {
+			e.Steps[0].Reviews = slices.Clone(e.Steps[0].Reviews)
+			e.Steps[0].Reviews[0].Point = Back
+		},
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

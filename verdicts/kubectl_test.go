@@ -40,6 +40,7 @@ func TestJudgeClient(t *testing.T) {
 		"one request more":  {func(o *Observation) { o.Requests = append(o.Requests, o.Requests[0]) }, "requests"},
 		"no request":        {func(o *Observation) { o.Requests = nil }, "requests"},
 		"code of a request": {func(o *Observation) { o.Requests[0].Response.Code = 201 }, "requests[0].code"},
+		"a stray review":    {func(o *Observation) { o.Requests[0].Reviews[0].Point = Back }, "requests[0].reviews (at the end of the chain)"},
 		"review of a request": {func(o *Observation) { o.Requests[0].Reviews[1].Spec.ResourceAttributes.Name = "carol" },
 			"requests[0].reviews[1].name"},
 	} {
@@ -59,7 +60,6 @@ func TestJudgeClientInvalid(t *testing.T) {
 	for name, change := range map[string]func(*Observation){
 		"no client":                   func(o *Observation) { o.Client = nil },
 		"a request without its audit": func(o *Observation) { o.Requests[0].Audit = nil },
-		"a stray review":              func(o *Observation) { o.Requests[0].Reviews[0].Point = Back },
 	} {
 		s, e := kubectlAsBob()
 		change(&e.Steps[0])

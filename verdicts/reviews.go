@@ -175,7 +175,7 @@ type Decided struct {
 
 // Fold turns the reviews of one request, as they arrived at both points, into decisions: what reached the back was
 // NoOpinion to everybody before it; what did not was decided, by Deny if the scripted webhook said so, for no
-// other authorizer ever does, else by Allow. A review behind the front that was not seen there belongs to nothing: it is returned in stray, and means that reviews were lost or mixed up.
+// other authorizer ever does, else by Allow. A review behind the front that was not seen there is returned in stray.
 func Fold(reviews []Review) (decided []Decided, stray []Review) {
 	for _, r := range reviews {
 		if r.Point == Front {
@@ -198,12 +198,22 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 	return decided, stray
 }
 
+// folded are the decisions of reviews. Both points are one recorder, so a review that arrives behind the front only is the
+// API server's: it left out an authorizer, or asked two of them different things.
+func (v *stepJudge) folded(reviews []Review) []Decided {
+	decided, stray := Fold(reviews)
+	if len(stray) > 0 {
+		v.compare(chainField, "none that has not passed its beginning", describe(stray[0].Spec))
+	}
+	return decided
+}
+
 // blame says whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
 // scenario's grants say. Then the control run, the same scenario under fresh names: if it did not fail in the same way,
 // something outside the scenario had a part in it; if it did, the API server does not do what the scenario says.
 func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 	// Where the API server contradicts itself, a decision cannot be told to be the authorizer's.
-	contradicted := slices.ContainsFunc(r.Differences, func(d Difference) bool { return d.Field == countedField || d.Field == aboutField })
+	contradicted := slices.ContainsFunc(r.Differences, func(d Difference) bool { return slices.Contains(contradictions, d.Field) })
 	if d, ok := wrongDecision(s, e); ok && !contradicted {
 		return BlameAuthorizer, r.Reason + "; the authorizer decided otherwise than the grants: " + d
 	}

@@ -232,7 +232,11 @@ const (
 	attemptsField = "metrics.attempts"
 	countedField  = "metrics (counted, and seen by the recorder)"
 	aboutField    = "reviews (whom they are about)"
+	chainField    = "reviews (at the end of the chain)"
 )
+
+// contradictions are the fields in which an API server contradicts itself.
+var contradictions = []string{countedField, aboutField, chainField}
 
 // metrics judges the impersonation counters, and that each duration histogram counted as often as its counter, and
 // times that can be.

@@ -73,8 +73,9 @@ func (s *Scenario) BindOn(suffix string, nodes []string) (*Scenario, map[string]
 			}
 		}
 	}
-	b := &binder{text: newRenamer(inText), exact: names}
-	return b.scenario(s, suffix), names
+	out := renamed(&binder{text: newRenamer(inText), exact: names}, *s)
+	out.Suffix = suffix
+	return &out, names
 }
 
 // binder copies a scenario with names replaced in every string but those of named types (an outcome is not a
@@ -84,22 +85,13 @@ type binder struct {
 	exact map[string]string // of whole values, for names of RBAC objects
 }
 
-func (b *binder) scenario(s *Scenario, suffix string) *Scenario {
-	var out Scenario
-	b.copy(reflect.ValueOf(&out).Elem(), reflect.ValueOf(s).Elem(), false)
-	out.Suffix = suffix
-	return &out
-}
-
-func (b *binder) request(r Request) (out Request) {
-	b.copy(reflect.ValueOf(&out).Elem(), reflect.ValueOf(&r).Elem(), false)
+func renamed[T any](b *binder, from T) (out T) {
+	b.copy(reflect.ValueOf(&out).Elem(), reflect.ValueOf(&from).Elem(), false)
 	return out
 }
 
 // Clone is a copy of the scenario that shares nothing with it.
-func (s *Scenario) Clone() *Scenario { return (&binder{text: newRenamer(nil)}).scenario(s, s.Suffix) }
-
-func (b *binder) str(s string) string { return b.text.rename(s) }
+func (s *Scenario) Clone() *Scenario { return new(renamed(&binder{text: newRenamer(nil)}, *s)) }
 
 // copy sets to to a copy of from, in which nothing is renamed if keep is set.
 func (b *binder) copy(to, from reflect.Value, keep bool) {
@@ -107,7 +99,7 @@ func (b *binder) copy(to, from reflect.Value, keep bool) {
 	case reflect.String:
 		to.Set(from)
 		if !keep && from.Type() == reflect.TypeFor[string]() {
-			to.SetString(b.str(from.String()))
+			to.SetString(b.text.rename(from.String()))
 		}
 	case reflect.Struct:
 		for i := range from.NumField() {
@@ -156,7 +148,7 @@ func (b *binder) manifest(m map[string]any) map[string]any {
 		if nameless[field] {
 			return text
 		}
-		return b.str(text)
+		return b.text.rename(text)
 	}).(map[string]any)
 	if isRBAC(m) {
 		for _, field := range []string{"metadata", "roleRef"} {
@@ -201,8 +193,6 @@ func Each[T, U any](l []T, fn func(T) U) []U {
 
 const (
 	userHeader = "Impersonate-User"
-	// headerPrefix begins every header that a scenario may write itself.
-	headerPrefix = "impersonate-"
 	// maxHeader keeps a mistyped repetition from filling the memory. It is twice what an API server reads of a request.
 	maxHeader = 2 << 20
 )
@@ -252,7 +242,7 @@ func (c *checker) headers(r *Request, path []any) {
 		c.missing(extend(p, "name"), h.Name == "", "the name of an impersonation header")
 		switch {
 		case h.Name == "":
-		case !strings.HasPrefix(strings.ToLower(h.Name), headerPrefix) && !slices.Contains(otherHeaders, h.Name):
+		case !strings.HasPrefix(strings.ToLower(h.Name), "impersonate-") && !slices.Contains(otherHeaders, h.Name):
 			c.fail(extend(p, "name"), "the header is %q (expected one that begins with Impersonate-, or one of %s)", h.Name, strings.Join(otherHeaders, ", "))
 		case strings.ContainsFunc(h.Name, notInToken):
 			c.fail(extend(p, "name"), "the header %q has a character that no header name can have (expected it percent-encoded)", h.Name)
@@ -272,7 +262,7 @@ func (c *checker) headers(r *Request, path []any) {
 			c.fail(extend(p, "repeat"), "repeat is %d (expected at most %d bytes in all)", h.Repeat, maxHeader)
 			continue
 		}
-		if value := h.Bytes(); strings.ContainsFunc(value, isControl) || strings.Trim(value, " \t") != value {
+		if value := h.Bytes(); strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.Trim(value, " \t") != value {
 			c.fail(p, "the value has control characters, or spaces around it (expected neither: they are not sent)")
 		}
 	}
@@ -283,5 +273,3 @@ func notInToken(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }

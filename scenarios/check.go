@@ -261,14 +261,6 @@ func (c *checker) policy() {
 	}
 }
 
-// samePolicy says whether the webhook answers both scenarios alike.
-func samePolicy(a, b *Scenario) bool {
-	return a.Requires.Chain == b.Requires.Chain && slices.EqualFunc(a.Policy, b.Policy, func(x, y PolicyRule) bool {
-		return x.Answer == y.Answer && x.For.Subject == y.For.Subject && slices.Equal(x.For.Verbs, y.For.Verbs) && slices.Equal(x.For.Resources, y.For.Resources) &&
-			slices.Equal(x.For.APIGroups, y.For.APIGroups) && slices.Equal(x.For.Names, y.For.Names) && x.For.Namespace == y.For.Namespace
-	})
-}
-
 // chainFile is where the fixtures folder says what a chain is.
 func chainFile(name string) string { return "chains/" + name + ".yaml" }
 

@@ -17,8 +17,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -42,8 +42,15 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	l := &loader{files: files, fixtures: &fixtureStore{fs: fixtures}}
 	paths := l.walk()
 	loaded := make([]*loadedFile, len(paths))
-	l.parallel(len(paths), func(i int) { loaded[i] = l.load(paths[i]) })
-
+	var parsing errgroup.Group // on all processors: it is most of the cost of every command
+	parsing.SetLimit(runtime.GOMAXPROCS(0))
+	for i, file := range paths {
+		parsing.Go(func() error {
+			loaded[i] = l.load(file)
+			return nil
+		})
+	}
+	_ = parsing.Wait() // what is wrong with a file is in what it was loaded as
 	set := &Set{byID: map[string]*Scenario{}}
 	broken := map[string]bool{}
 	for _, f := range loaded {
@@ -75,21 +82,6 @@ type loadedFile struct {
 	source   *source
 	// readable is false if the file did not give a mapping; rules about its content then say nothing.
 	readable bool
-}
-
-// parallel calls fn for 0 to n-1 on all processors: parsing is most of the cost of every command, and files do not
-// depend on each other.
-func (l *loader) parallel(n int, fn func(int)) {
-	var wg sync.WaitGroup
-	workers := min(n, runtime.GOMAXPROCS(0))
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < n; i += workers {
-				fn(i)
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // leftOut says whether a folder is one of those that no file is read from.

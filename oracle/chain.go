@@ -56,9 +56,12 @@ func (s *Server) Chain(file []byte, rules []scenarios.PolicyRule) error {
 				w.failed = scenarios.Deny
 			}
 			for _, c := range a.Webhook.MatchConditions {
-				if err := w.condition(c.Expression); err != nil {
+				// The language is the server's own: what is modelled is what follows from it.
+				compiled, err := cel.NewDefaultCompiler().CompileCELExpression(&cel.SubjectAccessReviewMatchCondition{Expression: c.Expression})
+				if err != nil {
 					return err
 				}
+				w.conditions.CompilationResults = append(w.conditions.CompilationResults, compiled)
 			}
 			link.Authorize = w.authorize
 		default:
@@ -75,13 +78,6 @@ type webhook struct {
 	rules      []scenarios.PolicyRule
 	failed     scenarios.Decision // what its failure policy makes of no answer
 	conditions cel.CELMatcher
-}
-
-// condition adds a match condition. The language is the server's own: what is modelled is what follows from it.
-func (w *webhook) condition(expression string) error {
-	compiled, err := cel.NewDefaultCompiler().CompileCELExpression(&cel.SubjectAccessReviewMatchCondition{Expression: expression})
-	w.conditions.CompilationResults = append(w.conditions.CompilationResults, compiled)
-	return err
 }
 
 func (w webhook) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer {

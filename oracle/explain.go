@@ -23,7 +23,7 @@ func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) st
 	case scenarios.ImpersonationForbidden:
 		needs = s.Missing(p.Requestor, imp, r)
 	case scenarios.RequestForbidden:
-		needs = []Need{s.MissingFor(subject(p), r)}
+		needs = []Need{s.need("", []stage{{runs: [][]question{{{"", subject(p), r.Attributes}}}}})} // of the request itself
 	}
 	asked := 0
 	words := template.Must(template.New("").Funcs(template.FuncMap{

@@ -295,11 +295,3 @@ func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool 
 func boundPath(resource, namespace, name string) string {
 	return resource + "/" + namespace + "/" + name
 }
-
-// deleted notes what tokens may be bound to. The model knows no grace: scenarios delete at once.
-func (s *Server) deleted(r Request) {
-	if r.Verb != "delete" || r.APIGroup != "" || r.Subresource != "" || r.DryRun {
-		return
-	}
-	s.tokens.gone[boundPath(r.Resource, r.Namespace, r.Name)] = true
-}

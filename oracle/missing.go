@@ -49,11 +49,6 @@ func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r
 	return needs
 }
 
-// MissingFor says what a user lacks to make the request itself.
-func (s *Server) MissingFor(u scenarios.User, r Request) Need {
-	return s.need("", []stage{{runs: [][]question{{{"", u, r.Attributes}}}}})
-}
-
 // need asks all that stages can ask, further than a server would.
 func (s *Server) need(mode Mode, stages []stage) Need {
 	k, n := asker{Server: s, plain: !s.gate}, Need{Mode: mode}

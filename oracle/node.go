@@ -1,36 +1,26 @@
 package oracle
 
 import (
+	_ "embed" // what nodes may do
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 // nodeGrants is what the Node authorizer allows every node alike: NodeRules of
 // k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, without the resources that
 // NodeAuthorizer.Authorize decides itself.
-var nodeGrants = []scenarios.Grant{
-	nodeGrant("authentication.k8s.io", "tokenreviews", "create"),
-	nodeGrant("authorization.k8s.io", "subjectaccessreviews,localsubjectaccessreviews", "create"),
-	nodeGrant("", "services", "get,list,watch"),
-	nodeGrant("", "events", "create,update,patch"),
-	nodeGrant("", "endpoints", "get"),
-	nodeGrant("certificates.k8s.io", "certificatesigningrequests", "create,get,list,watch"),
-	nodeGrant("storage.k8s.io", "csidrivers", "get,list,watch"),
-	nodeGrant("node.k8s.io", "runtimeclasses", "get,list,watch"),
-}
+var nodeGrants = sync.OnceValue(func() []scenarios.Grant { return fixtures.Table[[]scenarios.Grant]("nodes.yaml", nodesYAML) })
 
-func nodeGrant(group, resources, verbs string) scenarios.Grant {
-	return scenarios.Grant{
-		Subject: scenarios.Subject{Group: nodesGroup}, APIGroups: []string{group},
-		Resources: strings.Split(resources, ","), Verbs: strings.Split(verbs, ","),
-	}
-}
+//go:embed nodes.yaml
+var nodesYAML []byte
 
 // nodeAuthorizer is NodeAuthorizer.Authorize (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
 func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
@@ -46,10 +36,8 @@ func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 			return answer
 		}
 	}
-	for _, g := range nodeGrants {
-		if g.Covers(spec) {
-			return yesNode
-		}
+	if scenarios.Covered(nodeGrants(), spec) {
+		return yesNode
 	}
 	return no("")
 }

@@ -39,11 +39,6 @@ func orders[T any](runs [][]T, ends func(run []T) bool) (out [][]T) {
 	return out
 }
 
-// sequences are the possible orders of the reviews of one segment, each once. complete is false if there are more.
-func (g Segment) sequences() (out [][]Review, complete bool) {
-	return orders(g.Runs, denied), len(g.Runs) <= maxRuns
-}
-
 // denied says whether a run ends with a denial.
 func denied(run []Review) bool { return len(run) > 0 && !run[len(run)-1].Allowed() }
 
@@ -53,8 +48,8 @@ func denied(run []Review) bool { return len(run) > 0 && !run[len(run)-1].Allowed
 func (p Prediction) Sequences() (all [][]Review, complete bool) {
 	all, complete = [][]Review{nil}, true
 	for _, g := range p.Segments {
-		possible, whole := g.sequences()
-		complete = complete && whole
+		possible := orders(g.Runs, denied)
+		complete = complete && len(g.Runs) <= maxRuns
 		var longer [][]Review
 		if len(all)*len(possible) <= maxOrders {
 			for _, head := range all {

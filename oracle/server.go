@@ -16,7 +16,6 @@ package oracle
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -122,11 +122,6 @@ func (s *Server) Revoke(grants ...scenarios.Grant) {
 	}
 }
 
-// Apply stores an object that decisions depend on.
-func (s *Server) Apply(object map[string]any) {
-	s.policy = newPolicy(append(slices.Clone(s.policy.objects), object))
-}
-
 // countsImpersonation tells whether the server keeps apiserver_impersonation_*: code of 1.36, of the filter that
 // the gate turns on.
 func (s *Server) countsImpersonation() bool { return s.gate && s.binary >= 36 }
@@ -195,7 +190,9 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 			p.add(k.ask(question{"", about, a}))
 		}
 	default:
-		s.deleted(r)
+		if r.Verb == "delete" && r.APIGroup == "" && r.Subresource == "" && !r.DryRun { // at once: the model knows no grace
+			s.tokens.gone[boundPath(r.Resource, r.Namespace, r.Name)] = true
+		}
 		s.connect(p, k, subject, r)
 		s.write(p, k, subject, r)
 	}
@@ -252,7 +249,7 @@ func (s *Server) write(p *Prediction, k asker, subject scenarios.User, r Request
 // k8s.io/kubernetes/pkg/registry/authorization/util).
 func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
 	var body authorizationv1.SubjectAccessReview
-	if r.Verb != "create" || !decode(r.Body, &body) {
+	if r.Verb != "create" || r.Body == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(r.Body, &body) != nil {
 		return a, about, false
 	}
 	about = scenarios.UserOf(body.Spec.User, body.Spec.UID, body.Spec.Groups, body.Spec.Extra)
@@ -268,11 +265,6 @@ func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
 		Namespace: in.Namespace, Name: in.Name, ResourceRequest: true,
 	}
 	return a, about, true
-}
-
-func decode(body map[string]any, into any) bool {
-	raw, err := json.Marshal(body)
-	return err == nil && body != nil && json.Unmarshal(raw, into) == nil
 }
 
 // grantRules is the escalation check of roles and, with the rules of their role, of bindings: who may not escalate, or
@@ -298,7 +290,7 @@ func (s *Server) grantRules(p *Prediction, k asker, subject scenarios.User, r Re
 // stored makes what was written count from now on.
 func (s *Server) stored(r Request) {
 	if !r.DryRun {
-		s.Apply(withNamespace(r.Body, r.Namespace))
+		s.policy = newPolicy(append(slices.Clone(s.policy.objects), withNamespace(r.Body, r.Namespace)))
 	}
 }
 

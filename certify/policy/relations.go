@@ -12,8 +12,8 @@ import (
 	"unicode"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -60,13 +60,7 @@ type tables struct {
 	Reasons map[string]string `json:"reasons"`
 }
 
-var loadTables = sync.OnceValue(func() *tables {
-	t := &tables{}
-	if err := yaml.UnmarshalStrict(relationsYAML, t); err != nil {
-		panic(fmt.Sprintf("relations.yaml: %v", err)) // it is compiled in
-	}
-	return t
-})
+var loadTables = sync.OnceValue(func() *tables { return fixtures.Table[*tables]("relations.yaml", relationsYAML) })
 
 // Relations are those that the policy has grants for.
 func Relations() []Relation { return loadTables().Relations }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -28,7 +29,7 @@ const (
 var partsYAML []byte
 
 // parts are what levels are made of where that is data, by their names.
-var parts = read[struct {
+var parts = fixtures.Table[struct {
 	Requestors          map[string]scenarios.Requestor
 	Requests, Selectors map[string]scenarios.Request
 	Users               map[string][2]string
@@ -193,17 +194,11 @@ func (b *builder) requestOf(kind string) scenarios.Request {
 	return r
 }
 
-// first is the first request, with its selectors.
-func (b *builder) first() scenarios.Request {
-	r, by := b.requestOf(b.level(request)), parts.Selectors[b.level(selector)]
-	b.oneOf(&by.LabelSelector, &by.FieldSelector)
-	r.LabelSelector, r.FieldSelector = by.LabelSelector, by.FieldSelector
-	return r
-}
-
 // steps are the requests in order.
 func (b *builder) steps() []scenarios.Request {
-	base := b.first()
+	base, by := b.requestOf(b.level(request)), parts.Selectors[b.level(selector)]
+	b.oneOf(&by.LabelSelector, &by.FieldSelector)
+	base.LabelSelector, base.FieldSelector = by.LabelSelector, by.FieldSelector
 	base.By, base.Impersonate = "requestor", b.headers()
 	kinds := map[string]func(scenarios.Request) scenarios.Request{
 		"same": func(r scenarios.Request) scenarios.Request { return r }, "other-request": b.otherRequest, "other-wanted": b.otherWanted,

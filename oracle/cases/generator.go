@@ -15,8 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -50,18 +49,14 @@ func (g *Generator) Next() Case {
 	if !ok {
 		choice = random(rng)
 	}
-	return g.build(choice, rng)
-}
-
-// Pairs are how many pairs of levels have come up, and how many there are.
-func (g *Generator) Pairs() (covered, all int) { return g.cover.all - len(g.cover.open), g.cover.all }
-
-func (g *Generator) build(choice Choice, rng *rand.Rand) Case {
 	s := build(choice, rng)
 	s.ID = fmt.Sprintf("explore/seed-%d/case-%06d", g.seed, g.count)
 	s.Description = fmt.Sprintf("Made up by authzconf explore, seed %d, case %d: %s.", g.seed, g.count, choice)
 	return Case{Number: g.count, Choice: choice, Scenario: s}
 }
+
+// Pairs are how many pairs of levels have come up, and how many there are.
+func (g *Generator) Pairs() (covered, all int) { return g.cover.all - len(g.cover.open), g.cover.all }
 
 // random takes any level of each factor. With grants taken that way most cases end in a denial early on, so half
 // of them get grants that let them go further.
@@ -148,17 +143,12 @@ func (c *cover) next(rng *rand.Rand) (choice Choice, ok bool) {
 		choice[f] = best
 		set = append(set, f)
 	}
-	c.mark(choice)
-	return choice, true
-}
-
-// mark notes the pairs of a choice.
-func (c *cover) mark(choice Choice) {
 	for f := range factors {
 		for f2 := f + 1; f2 < factorCount; f2++ {
 			delete(c.open, pair{f, choice[f], f2, choice[f2]})
 		}
 	}
+	return choice, true
 }
 
 // Factor is one thing in which cases differ.
@@ -190,15 +180,7 @@ const (
 var factorsYAML []byte
 
 // factors are all factors with their levels.
-var factors = read[[factorCount]Factor]("factors.yaml", factorsYAML)
-
-// read reads a file that comes with this package.
-func read[T any](name string, raw []byte) (out T) {
-	if err := yaml.UnmarshalStrict(raw, &out); err != nil {
-		panic(name + ": " + err.Error())
-	}
-	return out
-}
+var factors = fixtures.Table[[factorCount]Factor]("factors.yaml", factorsYAML)
 
 // Choice is one level of each factor, by index.
 type Choice [factorCount]int

@@ -106,15 +106,8 @@ func forbiddenOutcome(message string) scenarios.Outcome {
 }
 
 // expectedAnnotation is what the audit annotation authorization.k8s.io/decision has to be for an outcome.
-func expectedAnnotation(o scenarios.Outcome) string {
-	switch o {
-	case scenarios.Allowed, scenarios.EscalationForbidden:
-		return "allow"
-	case scenarios.RequestForbidden:
-		return "forbid"
-	default:
-		return ""
-	}
+var expectedAnnotation = map[scenarios.Outcome]string{
+	scenarios.Allowed: "allow", scenarios.EscalationForbidden: "allow", scenarios.RequestForbidden: "forbid",
 }
 
 // outcomeFromAudit settles the answers of which the text does not tell.
@@ -142,7 +135,10 @@ func (v *stepJudge) told() {
 	if err != nil {
 		return // the API server answers such a request with an error, which the scenario states
 	}
-	user, stage := v.asker().Render(), auditv1.StageResponseComplete
+	user, stage, agent := v.asker().Render(), auditv1.StageResponseComplete, v.o.Request.UserAgent
+	if len(agent) > agentLimit {
+		agent = agent[:agentLimit] + "...TRUNCATED"
+	}
 	if v.o.Response.Code == codeUnauthorized {
 		user, stage = scenarios.User{}.Render(), auditv1.StageResponseStarted
 	}
@@ -156,7 +152,7 @@ func (v *stepJudge) told() {
 		{"audit.stage", string(stage), string(ev.Stage)},
 		{"audit.verb", info.Verb, ev.Verb},
 		{"audit.requestURI", v.o.Request.URL, ev.RequestURI},
-		{"audit.userAgent", truncated(v.o.Request.UserAgent), ev.UserAgent},
+		{"audit.userAgent", agent, ev.UserAgent},
 		{"audit.sourceIPs", strings.Join(v.sources(ev.SourceIPs), " "), strings.Join(ev.SourceIPs, " ")},
 		{"audit.user", user, scenarios.UserOf(ev.User.Username, ev.User.UID, ev.User.Groups, ev.User.Extra).Render()},
 		{"audit.objectRef", v.wantedObject(info, ev), renderObject(ev.ObjectRef)},
@@ -169,13 +165,6 @@ func (v *stepJudge) told() {
 // agentLimit is how long a user agent in an audit event is at most (maybeTruncateUserAgent in
 // k8s.io/apiserver/pkg/audit/request.go).
 const agentLimit = 1024
-
-func truncated(agent string) string {
-	if len(agent) > agentLimit {
-		return agent[:agentLimit] + "...TRUNCATED"
-	}
-	return agent
-}
 
 // loopback is where requests come from to a control plane on this machine.
 const loopback = "127.0.0.1"

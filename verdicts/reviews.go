@@ -226,15 +226,10 @@ func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 		return BlameEnvironment, r.Reason + "; the control run broke: " + control.Reason
 	case control.Verdict == Passed:
 		return BlameEnvironment, r.Reason + "; the control run passed, so the answer is not always the same"
-	case !sameFields(r.Differences, control.Differences):
+	case !slices.EqualFunc(r.Differences, control.Differences, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field }): // names are fresh
 		return BlameEnvironment, r.Reason + "; the control run failed otherwise: " + control.Reason
 	}
 	return BlameAPIServer, r.Reason + "; the control run saw the same"
-}
-
-// sameFields compares what differed, not the values: names are fresh in the control run.
-func sameFields(a, b []Difference) bool {
-	return slices.EqualFunc(a, b, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field })
 }
 
 // wrongDecision finds a review that was decided otherwise than the grants in force say. Scenarios that change

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/textproto"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,9 +130,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		return false
 	}
-	first, err := json.Marshal(x)
-	second, err2 := json.Marshal(y)
-	return err == nil && err2 == nil && string(first) == string(second)
+	return reflect.DeepEqual(x, y)
 }
 
 // client judges a run of a client: how it ended, what it printed, and each of its requests as a request step is judged.

@@ -104,7 +104,7 @@ func (v *stepJudge) outcome() {
 		v.compare("outcome", string(v.expect.Outcome), string(got))
 	}
 	if v.event != nil {
-		v.compare("outcome in the audit event", quote(expectedAnnotation(got)), quote(v.event.Annotations[decisionAnnotation]))
+		v.compare("outcome in the audit event", quote(expectedAnnotation[got]), quote(v.event.Annotations[decisionAnnotation]))
 	}
 	if v.expect.Code != 0 {
 		v.compare("code", strconv.Itoa(v.expect.Code), strconv.Itoa(v.o.Response.Code))

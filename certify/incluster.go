@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
@@ -53,7 +51,6 @@ type cluster struct {
 	webhook  *Webhook
 	name     string // of the webhook in the chain
 	target   *target.Target
-	client   kubernetes.Interface
 	replayer *replay.Replayer
 	relays   map[string]relay
 	control  *cluster // the same with the reference authorizer
@@ -127,12 +124,6 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 		return err
 	}
 	c.stops = append(c.stops, c.target.Stop)
-	if wrong := c.target.Witness.Mismatches; len(wrong) > 0 {
-		return fmt.Errorf("the API server is not what was asked for: %s", strings.Join(wrong, "; "))
-	}
-	if c.client, err = kubernetes.NewForConfig(c.target.Admin()); err != nil {
-		return err
-	}
 	c.replayer, err = replay.New(c.target)
 	return err
 }
@@ -237,28 +228,20 @@ func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
 		if !waiting || ctx.Err() != nil {
 			return Answer{Check: inCluster, Vector: check.ID, Seen: seen, Millis: time.Since(began).Milliseconds()}
 		}
-		pause(ctx, poll)
+		clusters.Pause(ctx, poll)
 	}
 }
 
 // review asks the whole chain.
 func (c *cluster) review(ctx context.Context, s spec) *Seen {
 	seen := &Seen{}
-	answer, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
+	answer, err := c.replayer.Admin().AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
 	if err != nil {
 		seen.Error = word(firstLine(err))
 		return seen
 	}
 	seen.Got = string(Answer{Denied: answer.Status.Denied, Allowed: answer.Status.Allowed}.decision())
 	return seen
-}
-
-// pause waits, or until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // inCluster runs the levels that need an API server.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 )
@@ -123,7 +124,7 @@ func (r *runner) load(ctx context.Context) {
 		}
 		if len(r.LoadOptions.Rates) > 0 && r.LoadOptions.Volume > 0 && r.amount(ctx, volume, r.LoadOptions.Volume) {
 			r.Runner.Progress(fmt.Sprintf("%s: nothing for %s, then", idle, r.LoadOptions.Idle), afterIdle)
-			pause(ctx, r.LoadOptions.Idle)
+			clusters.Pause(ctx, r.LoadOptions.Idle)
 			r.amount(ctx, idle, afterIdle)
 		}
 	})
@@ -170,8 +171,7 @@ func (r *runner) rate(ctx context.Context, check string, rate int, length time.D
 			stage.Memory = append(stage.Memory, r.client.memory(ctx))
 		}
 		due := began.Add(s.At)
-		pause(ctx, time.Until(due))
-		if ctx.Err() != nil {
+		if !clusters.Pause(ctx, time.Until(due)) {
 			break
 		}
 		select {

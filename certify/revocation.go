@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
@@ -141,7 +142,7 @@ func (c *cluster) watch(ctx context.Context, direct *client, phase string, since
 			c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
 			delete(open, id)
 		}
-		pause(ctx, poll)
+		clusters.Pause(ctx, poll)
 	}
 }
 

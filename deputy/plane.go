@@ -57,12 +57,11 @@ func start(ctx context.Context, o target.Options, grants []scenarios.Grant, name
 			err = errors.Join(err, p.Stop())
 		}
 	}()
-	if m := p.Witness.Mismatches; len(m) > 0 {
-		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
-	}
-	if p.admin, err = kubernetes.NewForConfig(p.Admin()); err != nil {
+	replayer, err := replay.New(p.Target)
+	if err != nil {
 		return nil, err
 	}
+	p.admin = replayer.Admin()
 	if p.transport, err = rest.TransportFor(p.Anonymous()); err != nil {
 		return nil, err
 	}
@@ -75,10 +74,6 @@ func start(ctx context.Context, o target.Options, grants []scenarios.Grant, name
 	for _, ns := range namespaces { // some of them without any grant
 		needs.Objects = append(needs.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns}},
 			map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default", "namespace": ns}}) // for pods
-	}
-	replayer, err := replay.New(p.Target)
-	if err != nil {
-		return nil, err
 	}
 	granted, err := replayer.Provision(ctx, needs)
 	if err != nil {

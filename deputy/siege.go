@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/clusters"
 )
 
 // endpoint is who acts for people, and where they are known by which credentials.
@@ -230,18 +232,9 @@ func (t *auditTrail) since(ctx context.Context, run, path string) ([]json.RawMes
 		if err := t.settle(ctx, run+last); err != nil {
 			return nil, err
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
-			return nil, err
+		if !clusters.Pause(ctx, 250*time.Millisecond) {
+			return nil, ctx.Err()
 		}
 	}
 	return t.look(run, cmp.Or(path, run))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

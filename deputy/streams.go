@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
@@ -214,8 +215,8 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 			err = errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close())
 		}
 		e.Last.Refused = err != nil || list.Kind == "" || e.Last.Code/100 != 2 // a login page may be a 200
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
-			return nil, err
+		if !clusters.Pause(ctx, 250*time.Millisecond) {
+			return nil, ctx.Err()
 		}
 	}
 	select {

@@ -35,7 +35,7 @@ type Bench struct {
 	target   *target.Target
 	replayer *replay.Replayer
 	admin    *dynamic.DynamicClient
-	client   *kubernetes.Clientset
+	client   kubernetes.Interface
 
 	actors sync.Map // by what they are for: another enforcer needs no new ones
 }
@@ -52,18 +52,13 @@ func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
 	if b.target, err = target.Start(ctx, o); err != nil {
 		return nil, err
 	}
-	if m := b.target.Witness.Mismatches; len(m) > 0 {
-		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
+	if b.replayer, err = replay.New(b.target); err != nil {
+		return nil, err
 	}
+	b.client = b.replayer.Admin()
 	admin := b.target.Admin()
 	admin.WarningHandler = rest.NoWarnings{}
 	if b.admin, err = dynamic.NewForConfig(admin); err != nil {
-		return nil, err
-	}
-	if b.client, err = kubernetes.NewForConfig(b.target.Admin()); err != nil {
-		return nil, err
-	}
-	if b.replayer, err = replay.New(b.target); err != nil {
 		return nil, err
 	}
 	all := []string{"*"}
@@ -157,7 +152,7 @@ func (b *Bench) installWidgets(ctx context.Context) error {
 		err := poll(ctx, "the custom resource and its schema", func(ctx context.Context) (bool, error) {
 			_, err := b.admin.Resource(gvr).List(ctx, metav1.ListOptions{})
 			if err == nil {
-				_, err = b.client.RESTClient().Get().AbsPath("/openapi/v3/apis/" + gvr.GroupVersion().String()).DoRaw(ctx)
+				_, err = b.client.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/" + gvr.GroupVersion().String()).DoRaw(ctx)
 			}
 			return err == nil, ignoreNotFound(err)
 		})

@@ -182,7 +182,7 @@ func describesWhatThereIs(t *testing.T, b *Bench) {
 		if gv.Group == "" {
 			path = "/openapi/v3/api/v1"
 		}
-		raw, err := b.client.RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+		raw, err := b.client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,14 +69,11 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.Stop()) }()
-	if m := t.Witness.Mismatches; len(m) > 0 {
-		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
-	}
-	o.Progress(fmt.Sprintf("%s ready, gate %s", t.Witness.GitVersion, t.Facts.Gate))
 	r, err := replay.New(t)
 	if err != nil {
 		return nil, err
 	}
+	o.Progress(fmt.Sprintf("%s ready, gate %s", t.Witness.GitVersion, t.Facts.Gate))
 	if _, err := r.Provision(ctx, &scenarios.Scenario{ID: "advice", Manifests: manifests}); err != nil {
 		return nil, fmt.Errorf("applying the advised objects: %w", err)
 	}

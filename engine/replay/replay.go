@@ -42,8 +42,11 @@ type Replayer struct {
 	admin  *provisioner
 }
 
-// New returns a replayer for a target.
+// New returns a replayer for a target. It is an error if that is another one than was asked for.
 func New(t *target.Target) (*Replayer, error) {
+	if m := t.Witness.Mismatches; len(m) > 0 {
+		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
+	}
 	config := t.Admin()
 	if config.ContentType == "" { // where objects are labelled on their way it is JSON
 		config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -56,6 +59,9 @@ func New(t *target.Target) (*Replayer, error) {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	return &Replayer{target: t, admin: &provisioner{client: client, mapper: mapper}}, nil
 }
+
+// Admin is the client by which objects are made.
+func (r *Replayer) Admin() kubernetes.Interface { return r.admin.client }
 
 // Replay provisions what scenario s needs under names made unique by suffix, sends its requests, and returns everything
 // that was seen. It does not fail: what goes wrong outside the API server's answers is a Problem in the evidence.

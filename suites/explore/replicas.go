@@ -2,7 +2,6 @@ package explore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -132,15 +131,7 @@ func start(ctx context.Context, o target.Options) (h *host, err error) {
 	if h.replay, err = replay.New(h.target); err == nil {
 		h.front, err = h.target.FrontProxy()
 	}
-	return h, errors.Join(err, h.sound())
-}
-
-// sound is an error if the server is another one than was asked for.
-func (h *host) sound() error {
-	if m := h.target.Witness.Mismatches; len(m) > 0 {
-		return fmt.Errorf("the target is not what was asked for: %s", m[0])
-	}
-	return nil
+	return h, err
 }
 
 // options are those of a server.
@@ -185,7 +176,7 @@ func (l *lane) hostFor(ctx context.Context, at place) (h *host, err error) {
 	case h.target.Cell.Name != o.Cell.Name:
 		utilnet.CloseIdleConnectionsFor(h.front)
 		if err = h.target.Restart(ctx, o); err == nil {
-			err = h.sound()
+			h.replay, err = replay.New(h.target)
 		}
 	}
 	if err == nil {

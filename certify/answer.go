@@ -120,14 +120,11 @@ func (a Answer) useless() string {
 	return a.Kind
 }
 
-// maxUnknown bounds what a server can put into the evidence.
-const maxUnknown, maxWord = 5, 80
+// What a server can put into the evidence is bounded: of a body maxRaw bytes, of what it says in a finding maxSaid. secret
+// is what might be one.
+const maxUnknown, maxWord, maxSaid, maxRaw, digestLength = 5, 80, 200, 4 << 10, 32
 
 func word(s string) string { return s[:min(len(s), maxWord)] }
-
-// maxSaid bounds what an authorizer says in a finding, maxRaw what of an answer is in the evidence; secret is what might
-// be one.
-const maxSaid, maxRaw, digestLength = 200, 4 << 10, 32
 
 var secret = regexp.MustCompile(`(?i)(bearer |basic |token[=: ]+|password[=: ]+|eyJ)[^\s"',\\]+`)
 
@@ -178,8 +175,12 @@ func (a *Answer) read(raw []byte, v Question) {
 	}
 	var review, status map[string]json.RawMessage
 	var version, kind string
+	var into any = &authorizationv1.SubjectAccessReview{}
+	if v.Form == v1beta1 {
+		into = &authorizationv1beta1.SubjectAccessReview{}
+	}
 	if json.Unmarshal(raw, &review) != nil || !field(review, "apiVersion", &version) || !field(review, "kind", &kind) || !field(review, "status", &status) ||
-		kjson.UnmarshalCaseSensitivePreserveInts(raw, v.answer()) != nil {
+		kjson.UnmarshalCaseSensitivePreserveInts(raw, into) != nil {
 		a.Fault = unreadable
 		return
 	}
@@ -204,14 +205,6 @@ func (a *Answer) read(raw []byte, v Question) {
 			a.Unknown = append(a.Unknown, word(f))
 		}
 	}
-}
-
-// answer is what the answer is read into.
-func (v Question) answer() any {
-	if v.Form == v1beta1 {
-		return &authorizationv1beta1.SubjectAccessReview{}
-	}
-	return &authorizationv1.SubjectAccessReview{}
 }
 
 // field reads one, if it is there.

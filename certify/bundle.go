@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	_ "embed" // what Sonobuoy reads
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
@@ -15,10 +17,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 	"unicode/utf8"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
@@ -247,37 +248,25 @@ func badge(level, title string) []byte {
 // https://sonobuoy.io/docs/main/plugins/#writing-your-own-plugin. In a tar, result-format manual reads
 // sonobuoy_results.yaml.
 const (
-	resultsTar     = "authzconf.tar.gz"
-	doneFile       = "done"
-	sonobuoyFile   = "sonobuoy_results.yaml"
-	sonobuoyPassed = "passed"
-	sonobuoyFailed = "failed"
+	resultsTar   = "authzconf.tar.gz"
+	doneFile     = "done"
+	sonobuoyFile = "sonobuoy_results.yaml"
 )
 
-// sonobuoyItem is a result as Sonobuoy reads it (github.com/vmware-tanzu/sonobuoy/pkg/client/results, Item).
-type sonobuoyItem struct {
-	Name    string         `json:"name"`
-	Status  string         `json:"status"`
-	Details map[string]any `json:"details,omitempty"`
-	Items   []sonobuoyItem `json:"items,omitempty"`
-}
+// sonobuoyText are the results of a certification as Sonobuoy reads them
+// (github.com/vmware-tanzu/sonobuoy/pkg/client/results, Item), or the problem for which there are none.
+//
+//go:embed sonobuoy.yaml.tmpl
+var sonobuoyText string
 
-// sonobuoyResults is a certification in Sonobuoy's words.
-func (c *Certification) sonobuoyResults() sonobuoyItem {
-	all := sonobuoyItem{Name: "authzconf", Status: sonobuoyPassed}
-	for _, r := range c.Results {
-		item := sonobuoyItem{Name: string(r.Level), Status: sonobuoyPassed, Details: map[string]any{"reviews": r.Reviews, "planned": r.Planned}}
-		if !r.Granted {
-			item.Status, all.Status = sonobuoyFailed, sonobuoyFailed
-		}
-		for _, f := range c.Findings {
-			if f.Level == r.Level {
-				item.Items = append(item.Items, sonobuoyItem{Name: f.Reason, Status: sonobuoyFailed, Details: map[string]any{"answers": f.Count, "examples": f.Examples}})
-			}
-		}
-		all.Items = append(all.Items, item)
-	}
-	return all
+var sonobuoyResults = template.Must(template.New("sonobuoy").Funcs(template.FuncMap{"json": func(v any) (string, error) {
+	raw, err := json.Marshal(v)
+	return string(raw), err
+}}).Parse(sonobuoyText))
+
+type sonobuoy struct {
+	*Certification
+	Problem error
 }
 
 // HandOver leaves in a folder what Sonobuoy's worker, or whoever has mounted it, takes from there: a tar with the
@@ -286,27 +275,21 @@ func HandOver(folder, bundle string, problem error) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	results := sonobuoyItem{Name: "authzconf", Status: sonobuoyFailed}
-	b := Bundle{}
+	b, c := Bundle{}, &Certification{}
 	if problem == nil {
 		var err error
-		if b, err = OpenBundle(bundle); err != nil {
-			return err
+		if b, err = OpenBundle(bundle); err == nil {
+			c, err = b.Certification()
 		}
-		c, err := b.Certification()
 		if err != nil {
 			return err
 		}
-		results = c.sonobuoyResults()
-	} else {
-		results.Details = map[string]any{"error": problem.Error()}
 	}
-	raw, err := yaml.Marshal(results)
-	if err != nil {
+	var results, out bytes.Buffer
+	if err := sonobuoyResults.Execute(&results, sonobuoy{c, problem}); err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	if err := b.Tar(&out, "bundle", map[string][]byte{sonobuoyFile: raw}); err != nil {
+	if err := b.Tar(&out, "bundle", map[string][]byte{sonobuoyFile: results.Bytes()}); err != nil {
 		return err
 	}
 	tarball, err := filepath.Abs(filepath.Join(folder, resultsTar))

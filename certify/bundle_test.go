@@ -279,14 +279,17 @@ func TestHandOver(t *testing.T) {
 			}
 		}
 	}
-	c := Certification{Results: []LevelResult{{Level: Core, Granted: true}, {Level: Robust, Findings: 1}}, Findings: []Finding{{Reason: "drifts", Level: Robust, Count: 2}}}
-	raw, err := yaml.Marshal(c.sonobuoyResults())
-	if err != nil {
+	c := &Certification{Results: []LevelResult{{Level: Core, Granted: true}, {Level: Robust, Findings: 1}}, Findings: []Finding{{Reason: "drifts", Level: Robust, Count: 2}}}
+	var raw bytes.Buffer
+	if err := sonobuoyResults.Execute(&raw, sonobuoy{c, nil}); err != nil {
 		t.Fatal(err)
 	}
+	if err := yaml.UnmarshalStrict(raw.Bytes(), &map[string]any{}); err != nil {
+		t.Error(err)
+	}
 	for _, want := range []string{"name: authzconf\nstatus: failed", "name: core\n  status: passed", "name: drifts\n    status: failed"} {
-		if !strings.Contains(string(raw), want) {
-			t.Errorf("no %q in\n%s", want, raw)
+		if !strings.Contains(raw.String(), want) {
+			t.Errorf("no %q in\n%s", want, &raw)
 		}
 	}
 }

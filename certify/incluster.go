@@ -128,13 +128,15 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 	return err
 }
 
-// giveRole makes the role that RBAC holds beside the webhook.
+// giveRole makes the only role that RBAC holds in these checks: config maps of one namespace, to a user of whom the
+// authorizer under test knows nothing and to one of whom it does.
 func (c *cluster) giveRole(ctx context.Context) error {
 	s := &scenarios.Scenario{ID: "certify", Suffix: c.plan.behindUser()}
 	for _, user := range []string{c.plan.behindUser(), c.plan.Policy.Probe.Reader} {
-		g := c.plan.role()
-		g.Subject.User = user
-		s.Grants = append(s.Grants, g)
+		s.Grants = append(s.Grants, scenarios.Grant{
+			Subject: scenarios.Subject{User: user}, Verbs: []string{"get"}, APIGroups: []string{""},
+			Resources: []string{"configmaps"}, Namespace: c.plan.Policy.Probe.Namespace,
+		})
 	}
 	return c.replayer.Grant(ctx, s)
 }
@@ -192,12 +194,13 @@ func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 		}
 	}
 	relay := c.relays[c.name]
-	for _, ph := range phases() {
-		if ph == down {
-			relay.down()
-		}
-		if ph == back {
-			relay.up()
+	for _, ph := range []phase{up, again, down, back} { // in the order of time
+		switch ph {
+		case down:
+			relay.Set() // nowhere
+			relay.Cut()
+		case back:
+			relay.Set(relay.to)
 		}
 		for _, check := range checks {
 			if check.Scenario == nil && check.Phase == ph {

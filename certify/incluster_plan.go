@@ -79,9 +79,6 @@ const (
 	back  phase = "back" // up once more
 )
 
-// phases are in the order of time.
-func phases() []phase { return []phase{up, again, down, back} }
-
 // hides is the finding about an authorizer that keeps others from being asked.
 const hides = "hides-authorizers-behind"
 
@@ -100,15 +97,6 @@ type clusterCheck struct {
 
 // behindUser has a role, and nothing in the certification's policy.
 func (b *Plan) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
-
-// role is the only grant that RBAC holds in these checks: config maps of one namespace, to a user of whom the
-// authorizer under test knows nothing and to one of whom it does.
-func (b *Plan) role() scenarios.Grant {
-	return scenarios.Grant{
-		Subject: scenarios.Subject{User: b.behindUser()}, Verbs: []string{"get"}, APIGroups: []string{""},
-		Resources: []string{"configmaps"}, Namespace: b.Policy.Probe.Namespace,
-	}
-}
 
 // someInChain is how many of the other questions of level core one is asked of in the chain.
 const someInChain = 40
@@ -213,15 +201,6 @@ type relay struct {
 	*balancer.Balancer
 	to string
 }
-
-// down cuts all connections and passes none on.
-func (r relay) down() {
-	r.Set()
-	r.Cut()
-}
-
-// up passes connections on again.
-func (r relay) up() { r.Set(r.to) }
 
 // relayed starts a relay to the webhook, and renders the kubeconfig that leads an API server through it. It holds
 // everything that the webhook's own names files for.

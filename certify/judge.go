@@ -86,14 +86,12 @@ func judgeRefusal(v Question, a Answer) []string {
 	return []string{"bad-request-breaks"}
 }
 
-// reasonOf is what a wrong answer is called in a check that repeats vectors in other circumstances.
-var reasonOf = map[string]string{concurrency: "wrong-under-concurrency", drift: "drifts"}
-
+// otherReason is what a wrong answer is called in a check that repeats vectors in other circumstances.
 func otherReason(check string) string {
 	if isLoad(check) {
 		return "wrong-under-load"
 	}
-	return reasonOf[check]
+	return map[string]string{concurrency: "wrong-under-concurrency", drift: "drifts"}[check]
 }
 
 // Findings collects what is wrong, by reason, level, blame and whether it is advice.
@@ -221,10 +219,10 @@ func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 	}
 	for _, r := range rates {
 		for reason, text := range r.findings() {
-			found.Add(Finding{Reason: reason, Level: r.level(), Blame: controls.ofRate(r, reason)}, text)
+			found.Add(Finding{Reason: reason, Level: levelOf(Question{}, Answer{Check: r.check()}), Blame: controls.ofRate(r, reason)}, text)
 		}
 	}
-	return found.Sorted(allLevels()), nil
+	return found.Sorted(append(Levels(), Load, Soak, InCluster, Revocation)), nil
 }
 
 // addSeen judges what an API server did.

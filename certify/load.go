@@ -227,14 +227,6 @@ func (r Rate) check() string {
 	return fmt.Sprintf("%s%d", loadCheck, r.Asked)
 }
 
-// level is what the rate belongs to.
-func (r Rate) level() CertificationLevel {
-	if r.Soak > 0 {
-		return Soak
-	}
-	return Load
-}
-
 // rates measures what the evidence shows of each rate.
 func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 	at := map[string]int{}

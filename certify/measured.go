@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// allLevels are those of direct mode and beyond, in order.
-func allLevels() []CertificationLevel { return append(Levels(), Load, Soak, InCluster, Revocation) }
-
 // Measured is what some levels have beside findings.
 type Measured struct {
 	// NotSupported says why the level cannot be tried with what the vendor gives.

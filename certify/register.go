@@ -179,7 +179,7 @@ var (
 		"style":   func() template.CSS { return template.CSS(pageStyle) },
 		"short":   func(s string) string { return s[:min(len(s), 12)] },
 		"day":     func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
-		"path":    escapePath,
+		"path":    func(path string) string { return (&url.URL{Path: "./" + path}).EscapedPath() }, // a relative link
 		"contact": contact,
 		"symbol":  func(s State) string { return map[State]string{Granted: "✓", NotGranted: "✗"}[s] },
 		"state":   func(states map[string]State, level string) State { return cmp.Or(states[level], NotJudged) },
@@ -235,9 +235,6 @@ func (p Page) Believed() (n int) {
 	}
 	return n
 }
-
-// escapePath makes a relative link of a slash-separated path.
-func escapePath(path string) string { return (&url.URL{Path: "./" + path}).EscapedPath() }
 
 // contact is where a contact leads: a page or a mail address.
 func contact(s string) string {

@@ -96,7 +96,11 @@ func (b *Bench) open(ctx context.Context, by By) (g *gate, err error) {
 	g = &gate{way: b.target.Anonymous(), decisions: map[string][]enforcer.Decision{}}
 	switch by.Kind {
 	case Reference:
-		e, err := enforcer.New(enforcer.Options{Backend: b.target.Admin(), Group: executors, Descriptions: by.Descriptions, Steps: by.Steps, Record: g.record})
+		e, err := enforcer.New(enforcer.Options{Backend: b.target.Admin(), Group: executors, Descriptions: by.Descriptions, Steps: by.Steps, Record: func(d enforcer.Decision) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.decisions[d.User] = append(g.decisions[d.User], d)
+		}})
 		if err == nil {
 			g.Loopback, err = target.ServeLoopback(ctx, e, nil)
 		}
@@ -122,12 +126,6 @@ func (g *gate) config(token string) *rest.Config {
 	out := rest.CopyConfig(g.way)
 	out.BearerToken, out.QPS, out.WarningHandler = token, -1, rest.NoWarnings{} // of fields that no schema has
 	return out
-}
-
-func (g *gate) record(d enforcer.Decision) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.decisions[d.User] = append(g.decisions[d.User], d)
 }
 
 // take is what was decided for a user, which is forgotten.

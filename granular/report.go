@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -139,15 +140,15 @@ func denial(a *Attempt, wanted *Request, o *observation) string {
 // right for the request, and with what the enforcer says that it asked.
 func compareRecords(wanted *Request, o *observation) (problems []string) {
 	type question struct{ verb, group, resource, subresource, namespace, name string }
-	var claimed, seen []question
+	var claimed []question
 	for _, c := range o.decision.Checks {
 		if strings.HasPrefix(c.Verb, permissions.GeneralVerb) {
 			claimed = append(claimed, question{c.Verb, o.resource.Group, o.resource.Resource, wanted.Subresource, o.actor.namespace, o.objectName(wanted)})
 		}
 	}
-	for _, a := range o.asked {
-		seen = append(seen, question{a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name})
-	}
+	seen := scenarios.Each(o.asked, func(a *authorizationv1.ResourceAttributes) question {
+		return question{a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name}
+	})
 	if !slices.Equal(claimed, seen) {
 		problems = append(problems, fmt.Sprintf("the authorizer was asked %v, expected %v", seen, claimed))
 	}

@@ -69,10 +69,12 @@ type Steps struct {
 // Reference is the steps as KEP-3617 has them.
 func Reference() Steps {
 	return Steps{
-		Checked:    func(*Request) bool { return true },
-		Ordinary:   true,
-		Changed:    ChangedFields,
-		Excluded:   ExcludedFields,
+		Checked:  func(*Request) bool { return true },
+		Ordinary: true,
+		Changed:  ChangedFields,
+		Excluded: func(fields []Changed) []Changed {
+			return slices.DeleteFunc(slices.Clone(fields), func(f Changed) bool { return !f.Chain.Excluded() })
+		},
 		Decide:     Decide,
 		Attributes: (*Request).Attributes, Message: message,
 	}
@@ -87,11 +89,6 @@ func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 	return scenarios.Each(paths, func(p fieldpath.Path) Changed {
 		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p)}
 	}), nil
-}
-
-// ExcludedFields keeps the fields that the ordinary permission does not contain.
-func ExcludedFields(fields []Changed) []Changed {
-	return slices.DeleteFunc(slices.Clone(fields), func(f Changed) bool { return !f.Chain.Excluded() })
 }
 
 // Enforcer is the proxy, as an HTTP handler.

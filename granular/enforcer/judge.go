@@ -41,17 +41,13 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (*outcome
 		case secondary.Has(r.Info.APIGroup):
 			return nil, forbidden(r, r.Info.Verb, "granular permissions are of no use in this API group")
 		}
-		as = e.executor(r.User)
+		// With every right, for what granular permissions allow.
+		as = &user.DefaultInfo{Name: r.User.GetName(), UID: r.User.GetUID(), Extra: r.User.GetExtra(), Groups: append(slices.Clone(r.User.GetGroups()), e.o.Group)}
 	}
 	if !e.o.Steps.Checked(r) {
 		return &outcome{as: as}, nil
 	}
 	return e.check(ctx, r, root, as, ordinary, ask, d)
-}
-
-// executor is the actor with every right, for what granular permissions allow.
-func (e *Enforcer) executor(u user.Info) user.Info {
-	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Extra: u.GetExtra(), Groups: append(slices.Clone(u.GetGroups()), e.o.Group)}
 }
 
 // check computes the change of a request, and asks for the permissions of its fields.
@@ -60,7 +56,7 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	if err != nil {
 		return nil, err
 	}
-	body, err := r.pinned(versionOf(old))
+	body, err := r.pinned((&unstructured.Unstructured{Object: old}).GetResourceVersion())
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -131,8 +127,4 @@ func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map
 		return c, err
 	}
 	return c, utiljson.Unmarshal(updated, &c.New)
-}
-
-func versionOf(object map[string]any) string {
-	return (&unstructured.Unstructured{Object: object}).GetResourceVersion()
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"path"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // ServeHTTP implements http.Handler.
@@ -41,7 +44,7 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, r, err)
 		return
 	}
-	info, err := requestInfo.NewRequestInfo(r)
+	info, err := scenarios.RequestInfo(r.Method, r.URL)
 	if err != nil {
 		respond(w, r, apierrors.NewBadRequest(err.Error()))
 		return
@@ -145,9 +148,6 @@ func forbidden(r *Request, verb, reason string) *apierrors.StatusError {
 // bodyLimit is that of kube-apiserver (k8s.io/apiserver/pkg/server.NewConfig, MaxRequestBodyBytes).
 const bodyLimit = 3 << 20
 
-// requestInfo reads what a request is about as kube-apiserver does.
-var requestInfo = &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
 // Request is a mutating request whose fields are checked.
 type Request struct {
 	User user.Info
@@ -175,14 +175,8 @@ func (r *Request) Attributes(verb string) authorizer.AttributesRecord {
 // checked says whether a request is one that changes fields of the object itself: create, update, patch and apply
 // of a resource or its status. Everything else is the API server's business alone.
 func checked(info *apirequest.RequestInfo) bool {
-	if !info.IsResourceRequest || info.Subresource != "" && info.Subresource != "status" {
-		return false
-	}
-	switch info.Verb {
-	case "create", "update", "patch":
-		return true
-	}
-	return false
+	return info.IsResourceRequest && (info.Subresource == "" || info.Subresource == "status") &&
+		slices.Contains([]string{"create", "update", "patch"}, info.Verb)
 }
 
 // secondary are the groups whose resources the API server guards by further checks on the actor's own permissions:

@@ -226,6 +226,9 @@ func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []st
 	answers, last := map[string]bool{}, 0
 	granted := func(verb string) bool { return answers[verb] }
 	for _, a := range asked {
+		needed := func(c permissions.Chain) bool {
+			return c.Has(func(verb string) bool { return verb == a.Verb }) && !c.Has(granted)
+		}
 		d, known := depth[a.Verb]
 		_, again := answers[a.Verb]
 		switch {
@@ -238,7 +241,7 @@ func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []st
 			say("%s was asked after a more specific permission", a.Verb)
 		case lost(chains, answers):
 			say("%s was asked after the request had failed", a.Verb)
-		case !needed(chains, a.Verb, granted):
+		case !slices.ContainsFunc(chains, needed):
 			say("%s was asked, and no field needs it any more", a.Verb)
 		}
 		last = max(last, d)
@@ -263,10 +266,4 @@ func lost(chains []permissions.Chain, answers map[string]bool) bool {
 		return allowed || !known
 	}
 	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(open) })
-}
-
-// needed says whether a chain with the verb is not covered yet.
-func needed(chains []permissions.Chain, verb string, granted func(verb string) bool) bool {
-	is := func(v string) bool { return v == verb }
-	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return c.Has(is) && !c.Has(granted) })
 }

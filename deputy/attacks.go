@@ -115,14 +115,6 @@ type scene struct {
 	Shown  bool
 }
 
-// names writes header names as the attack's protocol has them: those of HTTP/2 are in lower case, but for what the table itself writes.
-func (a attack) names() func(string) string {
-	if a.Protocol == protocol2 {
-		return strings.ToLower
-	}
-	return strings.Clone
-}
-
 func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
 
 // requests are those of the attack with a number, as they are written.
@@ -140,7 +132,10 @@ func (s scene) sent(n int, a attack) []string {
 }
 
 func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
-	pods, names, mine := podsIn(s.Namespace), a.names(), s.People[me].spelt(a.Spelt)
+	pods, names, mine := podsIn(s.Namespace), strings.Clone, s.People[me].spelt(a.Spelt)
+	if a.Protocol == protocol2 { // its names are in lower case, but for what the table itself writes
+		names = strings.ToLower
+	}
 	fill := strings.NewReplacer(
 		"{query}", "fieldSelector=metadata.name%3D"+marker, "{same}", "fieldSelector=metadata.name%3D"+strings.TrimRight(marker, "0123456789")+sameMark, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,

@@ -237,7 +237,12 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 		}
 		o.Progress(fmt.Sprintf("%s: %s ready", kind, p.Witness.GitVersion))
 	}
-	ep, err := o.open(ctx, p, s)
+	var ep *endpoint
+	if o.Proxy != nil {
+		ep, err = o.Proxy.open(ctx, p)
+	} else {
+		ep, err = p.agent(ctx, p.url, s.people)
+	}
 	if err != nil {
 		return err
 	}
@@ -260,14 +265,6 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 		}
 	}
 	return nil
-}
-
-// open is whoever acts for people: the proxy that is given, or the reference agent in front of a control plane.
-func (o Options) open(ctx context.Context, p *plane, s *suite) (*endpoint, error) {
-	if o.Proxy != nil {
-		return o.Proxy.open(ctx, p)
-	}
-	return p.agent(ctx, p.url, s.people)
 }
 
 // see runs a part.

@@ -117,7 +117,10 @@ func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (strin
 		return "", err
 	}
 	defer func() { _ = open.Close() }()
-	if err := p.makePod(ctx, name); err != nil {
+	if _, err := p.admin.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{ // it never runs
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
+	}, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
 	for events := json.NewDecoder(open); ; {
@@ -126,15 +129,6 @@ func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (strin
 			return string(event), err
 		}
 	}
-}
-
-// makePod makes a pod that never runs.
-func (p *plane) makePod(ctx context.Context, name string) error {
-	_, err := p.admin.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
-	}, metav1.CreateOptions{})
-	return err
 }
 
 // hiddenToken stands where the agent's token was in an answer.

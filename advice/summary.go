@@ -17,6 +17,7 @@ import (
 
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Options say how the advice is made.
@@ -47,17 +48,7 @@ func (a Action) String() string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
 	}
-	s := a.Verb + " " + scenarios.FullResource(a.Resource, a.Subresource)
-	if a.APIGroup != "" {
-		s += "." + a.APIGroup
-	}
-	if a.Name != "" {
-		s += fmt.Sprintf(" %q", a.Name)
-	}
-	if a.Namespace != "" {
-		s += " in " + a.Namespace
-	}
-	return s
+	return a.Verb + " " + verdicts.RenderAbout(scenarios.Review{Group: a.APIGroup, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name})
 }
 
 // Seen is a kind of impersonation that was seen: somebody did something as somebody.

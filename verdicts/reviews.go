@@ -116,27 +116,29 @@ func Describe(d Decided) scenarios.Review { return scenarios.ReviewOf(d.Spec, d.
 
 // RenderReview is a review on one line, for people.
 func RenderReview(r scenarios.Review) string {
-	what := r.Path
-	if r.Path == "" {
-		what = r.Resource
-		if r.Subresource != "" {
-			what += "/" + r.Subresource
-		}
-		if r.Group != "" {
-			what += "." + r.Group
-		}
-		if r.Name != "" {
-			what += fmt.Sprintf(" %q", r.Name)
-		}
-		if r.Namespace != "" {
-			what += " in " + r.Namespace
-		}
-	}
 	who := ""
 	if r.By == scenarios.ByImpersonated {
 		who = "(impersonated) "
 	}
-	return who + r.Verb + " " + what + " → " + string(r.Decision)
+	return who + r.Verb + " " + RenderAbout(r) + " → " + string(r.Decision)
+}
+
+// RenderAbout is what a review is about.
+func RenderAbout(r scenarios.Review) string {
+	if r.Path != "" {
+		return r.Path
+	}
+	what := scenarios.FullResource(r.Resource, r.Subresource)
+	if r.Group != "" {
+		what += "." + r.Group
+	}
+	if r.Name != "" {
+		what += fmt.Sprintf(" %q", r.Name)
+	}
+	if r.Namespace != "" {
+		what += " in " + r.Namespace
+	}
+	return what
 }
 
 func describe(spec authorizationv1.SubjectAccessReviewSpec) string {

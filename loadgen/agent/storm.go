@@ -15,6 +15,8 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/pacer"
@@ -66,10 +68,11 @@ type Storm struct {
 }
 
 // task is one request: turn counts those of its agent in the schedule, so that what is asked follows from the
-// schedule alone.
+// schedule alone. A reflector's watch begins at a version.
 type task struct {
 	pacer.Send
-	turn int
+	turn    int
+	version string
 }
 
 // settle is how long requests under way have after the user has ended a run.
@@ -136,7 +139,7 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 			return
 		}
 		turn := &turns[int(send.Agent)/s.Shards]
-		due := task{send, *turn}
+		due := task{Send: send, turn: *turn}
 		*turn++
 		if s.room.Add(1) > int64(s.Room) {
 			s.room.Add(-1)
@@ -177,26 +180,30 @@ func (s *Storm) reflectors(ctx, inner context.Context, schedule []pacer.Send) {
 // The kinds of requests of an agent that comes back.
 const listKind, watchKind = 0, 2
 
-// reflect is an agent that comes back. client-go watches from where it was and is told that this is too long ago,
-// for the cache of a server that has just started holds nothing older; here it lists at once.
+// reflect is an agent that comes back, as client-go's reflectors before WatchListClient: it lists, and watches from the
+// version of the list. A watch that ends is taken up where it was; if that ends at once, for a server that has just
+// started says that the version is too old, the agent waits and lists anew.
 func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned int64) {
 	if !clusters.Pause(ctx, time.Until(s.Start.Add(first.At))) {
 		return 0
 	}
 	at, backoff, end := first.At, s.Plan.Backoff(int(first.Agent)), s.Start.Add(s.Plan.Length)
-	for at < s.Plan.Length && ctx.Err() == nil {
-		ok, watched := true, time.Now()
-		for turn, kind := range []int32{listKind, watchKind} {
-			if ok {
-				planned, watched = planned+1, time.Now()
-				ok = s.retrying(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: kind}, turn}, backoff) && s.Expect == http.StatusOK
-				at = time.Since(s.Start)
-			}
+	for got := (reply{}); at < s.Plan.Length && ctx.Err() == nil; at = time.Since(s.Start) {
+		version, ok := got.version, true
+		if version == "" {
+			planned++
+			got, ok = s.retrying(inner, task{Send: pacer.Send{At: at, Agent: first.Agent, Kind: listKind}}, backoff)
+			version, at = got.version, time.Since(s.Start)
+		}
+		if ok && s.Expect == http.StatusOK {
+			planned++
+			got, ok = s.retrying(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: watchKind}, 1, version}, backoff)
+			got.version = version
 		}
 		// A watch that ends at once is a failure, too (VeryShortWatchError).
-		if !ok || time.Since(watched) < time.Second {
+		if !ok || got.watched < time.Second {
+			got.version = ""
 			clusters.Pause(ctx, min(backoff.Next(), time.Until(end)))
-			at = time.Since(s.Start)
 		}
 	}
 	return planned
@@ -209,8 +216,8 @@ func (s *Storm) one(ctx context.Context, next task) { s.retrying(ctx, next, nil)
 const mostRetries = 10
 
 // retrying is one of an agent that comes back, if there is a backoff: then every failure is followed by another try. It
-// returns false if the request was not answered as expected.
-func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff) bool {
+// returns the last answer, and false if that is not as expected.
+func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff) (got reply, ok bool) {
 	agent, kind := int(next.Agent), next.Kind
 	intended, actual := s.Start.Add(next.At), time.Now()
 	s.tally.sent(intended, actual)
@@ -218,9 +225,13 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 	if len(asked.Body) > 0 && expect == http.StatusOK {
 		expect = http.StatusCreated
 	}
+	if next.version != "" {
+		asked.Query = strings.Replace(asked.Query, "resourceVersion=0", "resourceVersion="+next.version, 1)
+	}
 	for retries := 0; ; {
 		sent := time.Now()
-		got, err := s.send(ctx, agent, asked)
+		var err error
+		got, err = s.send(ctx, agent, asked)
 		status := got.status
 		s.tally.log(next, sent, time.Now(), expect, got, err)
 		again := false
@@ -238,9 +249,11 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 		}
 		s.tally.finish(kind, expect, intended, actual, time.Now(), status, err)
 		if got.watch != nil {
+			began := time.Now()
 			s.follow(ctx, got.watch)
+			got.watched = time.Since(began)
 		}
-		return err == nil && status == expect
+		return got, err == nil && status == expect
 	}
 }
 
@@ -250,15 +263,16 @@ func (s *Storm) wait(ctx context.Context, d time.Duration) bool {
 }
 
 // reply is the answer to a request that was sent once: a status, in full as the log has it, how long to wait as
-// Retry-After says, and a watch that goes on.
+// Retry-After says, the version of a list, a watch that goes on, and how long it did.
 type reply struct {
-	status int
-	full   string
-	after  time.Duration
-	watch  *following
+	status         int
+	full, version  string
+	after, watched time.Duration
+	watch          *following
 }
 
-// send sends once. The answer's body is read and thrown away; that of a watch is returned.
+// send sends once. The answer's body is read and thrown away, but for the version of a reflector's list; that of a watch is
+// returned.
 func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.Timeout, func() { cancel(context.DeadlineExceeded) })
@@ -301,13 +315,28 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 		keep, got.watch = true, &following{body: resp.Body, cancel: cancel}
 		return got, nil
 	}
-	_, err = io.Copy(io.Discard, resp.Body)
+	if s.Return && resp.StatusCode == http.StatusOK {
+		got.version, err = versionOf(resp.Body)
+	} else {
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
 	_ = resp.Body.Close()
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		got.after = time.Duration(seconds) * time.Second
 	}
 	return got, causeOf(ctx, err)
+}
+
+// versionOf is the resource version of a list, which comes as protobuf; 0, any version, of anything else.
+func versionOf(body io.Reader) (string, error) {
+	data, err := io.ReadAll(body)
+	var answer runtime.Unknown
+	var list metav1.List // enough of a PodList
+	if data, ok := bytes.CutPrefix(data, []byte("k8s\x00")); !ok || answer.Unmarshal(data) != nil || list.Unmarshal(answer.Raw) != nil {
+		return "0", err
+	}
+	return list.ResourceVersion, err
 }
 
 // inFull is a status with how far a request came that was answered 429: priority and fairness refuses in plain text what

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"fmt"
@@ -8,11 +9,17 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
@@ -230,34 +237,70 @@ func TestTooManyRequestsForGood(t *testing.T) {
 	}
 }
 
-// TestReturn has a server that is away until it was asked 20 times: every agent asks until it is back, lists and watches
-// again, and nothing of that is an error.
+// TestReturn has a server that is away until it was asked 20 times, and then says that what agents know is too old: every
+// agent asks for its watch until it is back, waits, lists and watches again from the new version, and nothing of that is an
+// error.
 func TestReturn(t *testing.T) {
-	var away atomic.Int32
+	var away, starts atomic.Int32
+	var asked sync.Map
 	server, c := stub(t, func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case away.Add(-1) >= 0:
+		version := fmt.Sprint(100 + starts.Load())
+		n, _ := asked.LoadOrStore(r.URL.String(), new(atomic.Int32))
+		if away.Add(-1) >= 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
-		case r.URL.Path == "/watch":
+			return
+		}
+		n.(*atomic.Int32).Add(1)
+		switch {
+		case r.URL.Path == "/list":
+			_, _ = w.Write(podList(t, version))
+		case r.URL.Query().Get("resourceVersion") == version:
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}
+		} // else the watch ends at once
 	})
 	s := storm(t, c, func(s *Storm) {
-		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix, s.Return, s.Kinds = pacer.Burst, 5*time.Second, []int{1, 0, 0}, true, []string{"list", "get", "watch"}
+		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix, s.Return, s.Kinds = pacer.Burst, 8*time.Second, []int{1, 0, 0}, true, []string{"list", "get", "watch"}
 		s.Request = func(_, kind, _ int) Request {
-			return Request{Path: "/" + s.Kinds[kind], Header: http.Header{}, Watch: kind == watchKind}
+			return Request{Path: "/" + s.Kinds[kind], Query: "resourceVersion=0", Header: http.Header{}, Watch: kind == watchKind}
 		}
 	})
-	b := play(t.Context(), t, s, func() { away.Store(20); server.CloseClientConnections() })
+	b := play(t.Context(), t, s, func() {
+		time.AfterFunc(time.Second, func() { starts.Add(1); away.Store(20); server.CloseClientConnections() }) // of watches that are not short
+	})
 	balanced(t, b)
-	watches := b.Kinds["watch"]
-	if !b.FollowsServer || b.Planned < 60 || watches.Count() <= 20 || b.Again["503"] != 20 || len(b.Wrong) > 0 {
+	for url, want := range map[string]int32{
+		"/list?resourceVersion=0": 40, "/watch?resourceVersion=100": 40, "/watch?resourceVersion=101": 20,
+	} {
+		if n, ok := asked.Load(url); !ok || n.(*atomic.Int32).Load() != want {
+			t.Errorf("%s: %v times, not %d", url, n, want)
+		}
+	}
+	if !b.FollowsServer || b.Planned != 100 || b.Again["503"] != 20 || len(b.Wrong) > 0 {
 		t.Errorf("planned %d, answers %v, again %v, wrong %v", b.Planned, b.Answers, b.Again, b.Wrong)
 	}
 	if longest := b.Latency.Max(); longest < 800*time.Millisecond { // client-go's first pause
 		t.Errorf("the wait for the server is in no latency: the longest is %s", longest)
 	}
+	slices.SortFunc(b.Log, func(x, y run.Asked) int { return cmp.Or(cmp.Compare(x.Agent, y.Agent), cmp.Compare(x.From, y.From)) })
+	for i := 1; i < len(b.Log); i++ { // before it lists anew it has waited
+		if x, y := b.Log[i-1], b.Log[i]; x.Agent == y.Agent && y.Kind == listKind && y.From-x.To < 800*time.Millisecond {
+			t.Errorf("agent %d listed %s after its watch ended", x.Agent, y.From-x.To)
+		}
+	}
+}
+
+// podList is one in protobuf, as API servers answer.
+func podList(t *testing.T, version string) []byte {
+	t.Helper()
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []corev1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}, Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}}}
+	data, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // TestReturnDenied expects agents that are denied to ask again, later and later, and never to watch.

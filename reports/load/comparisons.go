@@ -256,6 +256,8 @@ type ProfileDifference struct {
 const (
 	// shownFunctions is how many functions are listed.
 	shownFunctions = 8
+	// leastSamples is without which the share of a function says nothing: one of a half is 5 % off as a rule.
+	leastSamples = 100
 	// surely is by how many standard errors a share has to differ: there are a hundred of them.
 	surely = 4
 )
@@ -265,7 +267,7 @@ func profileDifferences(pairs []pair) (list []ProfileDifference) {
 	for _, p := range slices.Backward(pairs) {
 		for _, program := range slices.Sorted(maps.Keys(p.a.Profiles)) {
 			a, b := p.a.Profiles[program], p.b.Profiles[program]
-			if a.Samples > 0 && b.Samples > 0 {
+			if min(a.Samples, b.Samples) >= leastSamples {
 				list = append(list, profileDifference(program, a, b))
 			}
 		}

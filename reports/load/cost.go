@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,49 +80,93 @@ func NewCost(runs ...Saved) *Cost {
 	return c
 }
 
-// curve draws what the variants cost against the number of agents. It is empty unless some variant ran with several.
-func (c *Cost) curve(label string, of func(*Variant) (float64, *statistics.Interval)) (string, error) {
+// curve draws the reviews per request against the number of agents, with shared and with own ServiceAccounts; what is the
+// same is one curve. It is empty unless some variant ran with several numbers, of one profile.
+func (c *Cost) curve() (string, error) {
+	const label = "access reviews per request"
 	chart := statistics.Chart{
-		Label: label + " by number of agents", Height: 340, Legend: true,
+		Label: label + " by number of agents", Height: 340, Legend: "bottom left",
 		X: statistics.Axis{Label: "agents", Log: true, Room: true}, Y: statistics.Axis{Label: label, Zero: true, Room: true},
 	}
+	const own = " (own accounts)"
 	for _, row := range c.Variants {
-		curve, agents := statistics.Curve{Name: row.String()}, map[int]bool{}
-		for _, col := range c.Columns {
-			if v := col.Measured(row); v != nil && !agents[v.Agents] { // of several runs with as many the first
-				agents[v.Agents] = true
-				y, interval := of(v)
-				curve.Points = append(curve.Points, statistics.Point{X: float64(v.Agents), Y: y, Interval: interval})
-			}
+		name := row.variant
+		if slices.ContainsFunc(c.Variants, func(other variantKey) bool { return other.variant == row.variant && other != row }) {
+			name = row.String()
 		}
-		if len(agents) > 1 {
-			chart.Curves = append(chart.Curves, curve)
+		for _, accounts := range []string{"", own} {
+			curve, agents := statistics.Curve{Name: name + accounts}, map[int]bool{}
+			for _, col := range c.Columns {
+				v := col.Measured(row)
+				if v == nil || agents[v.Agents] || strings.HasSuffix(col.Title, " ServiceAccounts") != (accounts == own) { // of several runs the first
+					continue
+				}
+				agents[v.Agents] = true
+				curve.Points = append(curve.Points, statistics.Point{X: float64(v.Agents), Y: v.Reviews.PerRequest.Estimate, Interval: v.Reviews.interval()})
+			}
+			same := slices.IndexFunc(chart.Curves, func(x statistics.Curve) bool {
+				return slices.EqualFunc(x.Points, curve.Points, func(p, q statistics.Point) bool { return p.X == q.X && math.Abs(p.Y-q.Y) < 0.005 })
+			})
+			switch {
+			case len(agents) < 2 || c.base(0) != c.base(len(c.Columns)-1): // columns are in order of profiles
+			case same < 0:
+				chart.Curves = append(chart.Curves, curve)
+			case !slices.Contains(strings.Split(chart.Curves[same].Name, ", "), name):
+				chart.Curves[same].Name += ", " + curve.Name
+			}
 		}
 	}
 	return chart.SVG()
 }
 
-// Files are README.md and, where the numbers of agents differ, the curves as SVG files.
-func (c *Cost) Files() (map[string][]byte, error) {
-	reviews, err := c.curve("access reviews per request", func(v *Variant) (float64, *statistics.Interval) {
-		return v.Reviews.PerRequest.Estimate, v.Reviews.interval()
-	})
-	cpu, err2 := c.curve("CPU of the API server above idle per request in ms", func(v *Variant) (float64, *statistics.Interval) {
-		return v.Usage[run.APIServer].PerRequest, nil
-	})
-	files := map[string][]byte{"reviews.svg": []byte(reviews), "cpu.svg": []byte(cpu)}
+// base is a column's profile without the number of agents that it is for.
+func (c *Cost) base(i int) string {
+	return strings.TrimRight(c.Columns[i].Result.Profile, "-0123456789")
+}
+
+// slug makes a file's name of a title.
+var slug = strings.NewReplacer(", ", "-", " ", "-", ":", "", "(", "", ")", "")
+
+// waves draws the reviews over time of the runs in which they came in waves: where in some second there were three times as
+// many as on average.
+func (c *Cost) waves(files map[string][]byte) error {
+	for _, col := range c.Columns {
+		if slices.ContainsFunc(col.Result.Variants, func(v Variant) bool { return float64(v.MostReviews) > 3*v.ReviewsPerSecond }) {
+			svg, err := plotTimeline(groupVariants(&col.Run), "top right")
+			if err != nil {
+				return err
+			}
+			files[slug.Replace(col.Title)+".svg"] = []byte(svg)
+		}
+	}
+	return nil
+}
+
+// plots are the curves and, where requests came in waves, reviews over time, as SVG files.
+func (c *Cost) plots() (map[string][]byte, error) {
+	reviews, err := c.curve()
+	files := map[string][]byte{"reviews.svg": []byte(reviews)}
+	err = cmp.Or(err, c.waves(files))
 	maps.DeleteFunc(files, func(_ string, svg []byte) bool { return len(svg) == 0 })
-	readme, err3 := c.Markdown(slices.Sorted(maps.Keys(files))...)
+	return files, err
+}
+
+// Files are README.md and the plots.
+func (c *Cost) Files() (map[string][]byte, error) {
+	files, err := c.plots()
+	readme, err2 := c.Markdown(slices.Sorted(maps.Keys(files))...)
 	files["README.md"] = readme
-	return files, errors.Join(err, err2, err3)
+	return files, errors.Join(err, err2)
 }
 
 // Write writes Files to a folder.
 func (c *Cost) Write(dir string) error {
 	files, err := c.Files()
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
+	return cmp.Or(err, writeAll(dir, files))
+}
+
+func writeAll(dir string, files map[string][]byte) error {
+	err := os.MkdirAll(dir, 0o755)
 	for name, data := range files {
 		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 	}

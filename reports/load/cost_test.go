@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/authzconf/authzconf/reports/statistics"
 )
 
 // costOf is of simulated runs with one number of agents each.
@@ -36,11 +38,11 @@ func TestCostOfSeveralRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 3 || !strings.Contains(string(files["cpu.svg"]), `xmlns="http://www.w3.org/2000/svg"`) || !strings.Contains(string(files["reviews.svg"]), "associated-node on gate-on") {
+	if len(files) != 2 || !strings.Contains(string(files["reviews.svg"]), `xmlns="http://www.w3.org/2000/svg"`) || !strings.Contains(string(files["reviews.svg"]), "associated-node") {
 		t.Errorf("%d files", len(files))
 	}
 	text := string(files["README.md"])
-	if !strings.Contains(text, "| variant | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "(cpu.svg)") {
+	if !strings.Contains(text, "| variant | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "(reviews.svg)") {
 		t.Errorf("not in order of agents:\n%s", text)
 	}
 }
@@ -106,7 +108,7 @@ func TestResults(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| [reviews](reviews/README.md) | 1 | 2026-",
-		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | holds: 2 | first contact: 2.000 reviews per request in 2 runs, as predicted<br>steady state: 2.000",
+		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | holds: 2 | legacy-gate-off, first contact: 2.000 reviews per request in 2 runs, as predicted<br>legacy-gate-off, steady state: 2.000",
 		"| an upper bound: 1.1", "| not measured |", "| SLOs | held |", "| measured: CPU of the API server above idle per request |",
 	} {
 		if !strings.Contains(string(data), want) {
@@ -147,5 +149,69 @@ func TestResults(t *testing.T) {
 	}
 	if err := Results(elsewhere, out); err == nil || !strings.Contains(err.Error(), publishedFile) {
 		t.Errorf("a file that cannot be read: %v", err)
+	}
+}
+
+// Statements say what the runs show, and no more.
+func TestStatements(t *testing.T) {
+	rate := func(variant, server string, mean float64, verdict string) Variant {
+		return Variant{Variant: variant, Server: server, Reviews: ReviewRate{Of: "steady state", PerRequest: statistics.Interval{Estimate: mean}, Verdict: verdict}}
+	}
+	slo := func(of string, state State) LimitResult {
+		return LimitResult{Of: of, Name: sloName + " (list)", State: state, Detail: "so"}
+	}
+	for name, c := range map[string]struct {
+		result Result
+		which  int
+		want   string
+	}{
+		"exact":                 {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}}, 3, "holds: 3"},
+		"fewer":                 {Result{Variants: []Variant{rate("denied", "gate-on", 2.5, asPredicted)}}, 3, "an upper bound: 2.500 to 2.500; the KEP says 3"},
+		"more":                  {Result{Variants: []Variant{rate("legacy-gate-on", "gate-on", 4, asPredicted), rate("fallback", "gate-on", 5, asPredicted)}}, 2, "does not hold: up to 5.000; the KEP says 4"},
+		"another server":        {Result{Variants: []Variant{rate("denied", "gate-off", 3, asPredicted)}}, 3, "not measured"},
+		"not as predicted":      {Result{Variants: []Variant{rate("denied", "gate-on", 3, notPredicted)}}, 3, "not known: 3.000 to 3.000, some not as the model predicts; the KEP says 3"},
+		"miscounted":            {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "counters", State: Broken}}}, 3, "not measured"},
+		"late, and counted":     {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "generator kept up", State: Broken}}}, 3, "holds: 3"},
+		"objective held":        {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Held)}}, 5, "held"},
+		"objective not known":   {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Unknown)}}, 5, "held wherever it could be judged"},
+		"broken by the feature": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Held)}}, 5, "broken"},
+		"broken by the machine": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Broken)}}, 5, "broken without the feature as well, where it is"},
+	} {
+		parts := []Part{{Name: "p", Cost: &Cost{Columns: []column{{Title: "run", Result: c.result}}}}}
+		if got := statements(parts)[c.which]; got.Verdict != c.want {
+			t.Errorf("%s: %q, want %q (%v)", name, got.Verdict, c.want, got.Figures)
+		}
+	}
+}
+
+// A run that did not do is published with what was offered and answered, and what was not kept, in words; where reviews
+// came in waves there is a plot of them over time.
+func TestPublishesWhatFailed(t *testing.T) {
+	c := costOf(t, 100)
+	col := &c.Columns[0]
+	col.Result.Outcome = Inconclusive
+	col.Result.Checks = []Check{{Name: "generator kept up", State: Broken, Detail: "9 of 10 late"}, {Name: "executed", State: Held}}
+	col.Result.Limits = []LimitResult{{Of: "v on gate-on", Name: sloName + " (list)", State: Broken, Detail: "p99 31 s, at most 30s"}, {Of: "v on gate-on", Name: "errorRate", State: Held}}
+	v := &col.Result.Variants[0]
+	v.Sent, v.Dropped, v.Late, v.Done, v.Errors, v.Again, v.MostReviews, v.ReviewsPerSecond = 90, 10, 9, 80, 3, map[string]int64{"429": 4}, 61, 20
+	files, err := c.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plot := slug.Replace(col.Title) + ".svg"
+	for _, want := range []string{
+		"| inconclusive |", ", inconclusive: generator kept up broken: 9 of 10 late\n", ", v on gate-on: SLO (list) broken: p99 31 s, at most 30s\n",
+		"/s sent, 9 late, 10 never), 80 answered, 3 errors; asked again after 4 × 429 |", "| 20.0 (61) |", "100 due (", "(" + plot + ")",
+	} {
+		if !strings.Contains(string(files["README.md"]), want) {
+			t.Errorf("does not say %q:\n%s", want, files["README.md"])
+		}
+	}
+	if !strings.Contains(string(files[plot]), "access reviews per second") || strings.Contains(string(files["README.md"]), "executed held") {
+		t.Errorf("no plot of the wave, or what held is among what did not")
+	}
+	v.MostReviews = 60
+	if files, err := c.Files(); err != nil || len(files) != 1 {
+		t.Errorf("what is even has a plot over time: %d files, %v", len(files), err)
 	}
 }

@@ -52,6 +52,7 @@ var functions = map[string]any{
 	"mib":      func(n int64) int64 { return n >> 20 },
 	"kib":      func(n float64) string { return fmt.Sprintf("%.1f", n/1024) },
 	"percent":  func(part float64) string { return fmt.Sprintf("%.1f", 100*part) },
+	"limit":    func(name string) string { return strings.Replace(name, sloName, "SLO", 1) },
 	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}, {"CPU", c.CPU}} },
 }
 
@@ -86,7 +87,7 @@ func part(name string, r *run.Run, result *Result) ([]byte, error) {
 	groups := groupVariants(r)
 	reviews, err := plotReviews(result.Variants)
 	latencies, err2 := plotLatencies(groups)
-	timeline, err3 := plotTimeline(groups)
+	timeline, err3 := plotTimeline(groups, "")
 	effects, err4 := plotEffects(result.Comparisons)
 	if err := errors.Join(err, err2, err3, err4); err != nil {
 		return nil, err
@@ -204,9 +205,9 @@ func plotLatencies(groups []variantBlocks) (string, error) {
 func latencyOf(b *run.Block) *histogram.Histogram { return &b.Latency }
 
 // plotTimeline shows the reviews in each second of a block, as the mean of the variant's blocks.
-func plotTimeline(groups []variantBlocks) (string, error) {
+func plotTimeline(groups []variantBlocks, legend string) (string, error) {
 	chart := statistics.Chart{
-		Label: "access reviews over time by variant", Height: 300,
+		Label: "access reviews over time by variant", Height: 300, Legend: legend,
 		X: statistics.Axis{Label: "seconds since the block began"}, Y: statistics.Axis{Label: "access reviews per second", Zero: true, Room: true},
 	}
 	for _, g := range groups {

@@ -256,8 +256,9 @@ type Variant struct {
 	// all blocks.
 	Reviews      ReviewRate  `json:"reviews"`
 	FirstContact *ReviewRate `json:"firstContact,omitempty"`
-	// ReviewsPerSecond is the load that the authorizer had.
+	// ReviewsPerSecond is the load that the authorizer had, MostReviews the most in one second of a block.
 	ReviewsPerSecond float64 `json:"reviewsPerSecond"`
+	MostReviews      int64   `json:"mostReviewsInASecond,omitempty"`
 	// GeneratorCPU is ms of CPU time per request sent.
 	GeneratorCPU float64 `json:"generatorCPUMillisecondsPerRequest"`
 	// Usage is what the programs under load used above what they use without, by what they are.
@@ -270,6 +271,9 @@ type Variant struct {
 	// WebhookP99 is the p99 in ms of the webhook's own latency.
 	WebhookP99 float64 `json:"webhookP99Milliseconds"`
 }
+
+// Due is how many requests were to be sent.
+func (v *Variant) Due() int64 { return v.Sent + v.Dropped }
 
 // QuantileBound is a quantile in ms.
 type QuantileBound struct {

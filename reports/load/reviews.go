@@ -257,6 +257,9 @@ func measureVariant(g variantBlocks) Variant {
 		length += time.Duration(b.Length)
 		a.GeneratorRSS = max(a.GeneratorRSS, b.GeneratorRSS)
 		reviews += reviewsOf(b)
+		for _, second := range b.Timeline {
+			a.MostReviews = max(a.MostReviews, second.Reviews)
+		}
 	}
 	a.P50, a.P99 = quantileBound(latency, 0.5), quantileBound(latency, 0.99)
 	a.P999, a.Max = milliseconds(latency.Quantile(0.999)), milliseconds(latency.Max())

@@ -46,7 +46,8 @@ type Chart struct {
 	Label  string
 	X, Y   Axis
 	Height float64 // in points
-	Legend bool
+	// Legend, if given, is in which corner the names of the curves are: "top right".
+	Legend string
 	Curves []Curve
 }
 
@@ -56,7 +57,7 @@ func (c Chart) SVG() (string, error) {
 	p := newPlot()
 	c.X.set(&p.X)
 	c.Y.set(&p.Y)
-	p.Legend.Top, p.Legend.Left, p.Legend.TextStyle.Font.Variant = true, true, "Sans"
+	p.Legend.Top, p.Legend.Left, p.Legend.TextStyle.Font.Variant = strings.Contains(c.Legend, "top"), strings.Contains(c.Legend, "left"), "Sans"
 	drawn := false
 	for i, curve := range c.Curves {
 		if len(curve.Points) == 0 {
@@ -66,7 +67,7 @@ func (c Chart) SVG() (string, error) {
 		if err := addCurve(p, i, curve.Points); err != nil {
 			return "", err
 		}
-		if c.Legend {
+		if c.Legend != "" {
 			p.Legend.Add(curve.Name, &plotter.Line{LineStyle: lineStyle(i)})
 		}
 	}
